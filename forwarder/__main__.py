@@ -1,0 +1,118 @@
+"""`python -m forwarder`: reads the environment, makes the clients, and runs until SIGTERM."""
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from functools import partial
+
+import msgspec
+
+from forwarder.batching import Window
+from forwarder.following import KINDS, follow
+from forwarder.loop import Loop
+from forwarder.memory import Memory
+from forwarder.metrics import text
+from forwarder.sending import Sender, write_heartbeat
+from forwarder.settings import Settings, settings
+from forwarder.web import Pages, serve
+from spotwright.adapters import aws_sessions
+from spotwright.adapters.connection import Connection, kubeconfig_configuration, pod_configuration
+from spotwright.failures import InvalidRequest
+
+# A loop that has not gone round for this long is stuck: longer than any send with all its attempts.
+STUCK_SECONDS = 120.0
+
+logger = logging.getLogger("forwarder")
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line, with whatever a record carries as ``extra``."""
+
+    _STANDARD = frozenset(vars(logging.makeLogRecord({})))
+
+    def format(self, record: logging.LogRecord) -> str:
+        extra = {name: value for name, value in vars(record).items() if name not in self._STANDARD | {"message"}}
+        at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+        line = {"level": record.levelname, "time": at, "message": record.getMessage(), **extra}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def main() -> int:
+    _log_to_stdout()
+    try:
+        wanted = settings(os.environ)
+        kubeconfig = wanted.kubeconfig
+        connection = Connection(kubeconfig_configuration(kubeconfig) if kubeconfig else pod_configuration())
+    except InvalidRequest as error:
+        logger.error("cannot start", extra={"reason": str(error)})
+        return 2
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    _run(wanted, connection, stopping)
+    return 0
+
+
+def _run(wanted: Settings, connection: Connection, stopping: threading.Event) -> None:
+    loop = _loop(wanted)
+    server = serve(_pages(loop), wanted.address, wanted.metrics_port)
+    for kind in KINDS:
+        arguments = (connection, kind, loop.news.put, stopping)
+        threading.Thread(target=_follow_or_stop, args=arguments, name=kind.name, daemon=True).start()
+    host, port = server.server_address[:2]
+    logger.info("forwarding", extra={"cluster": wanted.cluster, "metrics": f"{host!s}:{port}"})
+    loop.run(stopping)
+    server.shutdown()
+    logger.info("ended")
+
+
+def _loop(wanted: Settings) -> Loop:
+    started = time.time()
+    sender = Sender(aws_sessions.client("sqs"), cluster=wanted.cluster, urls=wanted.queues)
+    dynamodb = aws_sessions.client("dynamodb")
+
+    def beat() -> None:
+        epoch = int(started * 1000)
+        write_heartbeat(dynamodb, table=wanted.table, cluster=wanted.cluster, now=time.time(), epoch=epoch)
+
+    window = Window(wanted.batch_idle_seconds, wanted.batch_max_seconds)
+    return Loop(memory=Memory(), window=window, send=sender.send, beat=beat)
+
+
+def _pages(loop: Loop) -> Pages:
+    def page() -> str:
+        now, memory = time.monotonic(), loop.memory
+        silent = {kind: now - at for kind, at in memory.contact().items()}
+        return text(memory.nodes(), memory.pods(), loop.counters, fresh=memory.fresh(now), silent_seconds=silent)
+
+    started = time.monotonic()
+    return Pages(
+        metrics=page,
+        healthy=lambda: time.monotonic() - max(started, loop.counters.turned) < STUCK_SECONDS,
+        ready=lambda: loop.memory.fresh(time.monotonic()),
+    )
+
+
+def _follow_or_stop(*arguments: object) -> None:
+    """A watcher that ends by an error nobody foresaw ends the process: a pod that is restarted sees again."""
+    try:
+        partial(follow, *arguments)()  # type: ignore[arg-type]
+    except BaseException:
+        logger.exception("a watcher ended")
+        os._exit(1)
+
+
+def _log_to_stdout() -> None:
+    handler = logging.StreamHandler(sys.stdout)
+    handler.setFormatter(JsonLines())
+    logging.basicConfig(level=os.environ.get("LOG_LEVEL", "INFO").upper(), handlers=[handler])
+    logging.getLogger("botocore").setLevel(logging.WARNING)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""What the environment tells the forwarder, read once and frozen."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from spotwright.failures import InvalidRequest
+
+QUEUES = ("provision", "lifecycle", "catalog")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """``queues``: URL by name. ``batch_idle_seconds``/``batch_max_seconds``: Karpenter's batching window of pods.
+
+    ``address`` and ``metrics_port``: where metrics are served; port 0 = any free one.
+    """
+
+    cluster: str
+    table: str
+    queues: dict[str, str]
+    address: str = "127.0.0.1"
+    metrics_port: int = 8080
+    batch_idle_seconds: float = 1.0
+    batch_max_seconds: float = 10.0
+    kubeconfig: str = ""
+
+
+def settings(variables: Mapping[str, str]) -> Settings:
+    """Read the variables that the Deployment sets; raises InvalidRequest naming the one that is wrong."""
+    try:
+        return Settings(
+            cluster=variables.get("CLUSTER_NAME") or variables["SPOTWRIGHT_CLUSTER"],
+            table=variables["SPOTWRIGHT_TABLE"],
+            queues={name: variables[f"SPOTWRIGHT_{name.upper()}_QUEUE_URL"] for name in QUEUES},
+            address=variables.get("POD_IP") or "127.0.0.1",
+            metrics_port=_port(variables.get("METRICS_PORT", "8080")),
+            batch_idle_seconds=_seconds("BATCH_IDLE_DURATION", variables.get("BATCH_IDLE_DURATION", "1s")),
+            batch_max_seconds=_seconds("BATCH_MAX_DURATION", variables.get("BATCH_MAX_DURATION", "10s")),
+            kubeconfig=variables.get("KUBECONFIG", ""),
+        )
+    except KeyError as missing:
+        raise InvalidRequest(f"environment variable {missing} is not set") from None
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise InvalidRequest(f"environment variable METRICS_PORT: {text!r} is not a port (0 to 65535)")
+    return int(text)
+
+
+def _seconds(name: str, text: str) -> float:
+    """A Go duration of one unit, such as 1s or 500ms."""
+    for unit in sorted(_UNITS, key=len, reverse=True):
+        number = text.removesuffix(unit)
+        if number != text and number.replace(".", "", 1).isdecimal():
+            return float(number) * _UNITS[unit]
+    raise InvalidRequest(f"environment variable {name}: {text!r} is not a duration such as 1s or 500ms")

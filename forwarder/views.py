@@ -1,0 +1,168 @@
+"""What the forwarder remembers of each object: enough to see a change that matters, and to serve metrics.
+
+Views are built from an object's JSON and compared by value; whatever is not in them is no change.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from spotwright.adapters import pod_requests
+from spotwright.model import labels, resources
+from spotwright.model.quantity import QuantityError
+
+type Json = Mapping[str, Any]
+
+
+class PodView(msgspec.Struct, frozen=True):
+    """``waiting``: kube-scheduler found no place, nobody nominated one, and no DaemonSet will bring it along."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str = ""
+    phase: str = "Pending"
+    waiting: bool = False
+    terminal: bool = False
+    deleting: bool = False
+    daemon: bool = False
+    ready: bool = False
+    owner: str = ""
+    requests: dict[str, int] = {}
+
+
+class NodeView(msgspec.Struct, frozen=True):
+    """``taints``: key, value and effect of each, sorted. ``capacity``, ``allocatable``: cpu millicores, bytes …"""
+
+    name: str
+    uid: str
+    ready: bool = False
+    deleting: bool = False
+    provider_id: str = ""
+    taints: tuple[tuple[str, str, str], ...] = ()
+    labels: dict[str, str] = {}
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+
+
+class ClaimView(msgspec.Struct, frozen=True):
+    """``decided``: our own decision made it, so that lifecycle knows of it already."""
+
+    name: str
+    uid: str
+    decided: bool = False
+    deleting: bool = False
+    node: str = ""
+
+
+class PoolView(msgspec.Struct, frozen=True):
+    name: str
+    uid: str
+    generation: int = 0
+    deleting: bool = False
+    ready: str = ""
+
+
+class ClassView(msgspec.Struct, frozen=True):
+    name: str
+    uid: str
+    generation: int = 0
+    deleting: bool = False
+    ready: str = ""
+
+
+type View = PodView | NodeView | ClaimView | PoolView | ClassView
+
+
+def pod_view(value: Json) -> PodView:
+    metadata, spec, status = _parts(value)
+    owners = metadata.get("ownerReferences") or ()
+    daemon = any(one.get("kind") == "DaemonSet" for one in owners)
+    deleting = "deletionTimestamp" in metadata
+    node = spec.get("nodeName") or ""
+    scheduled = _condition(status, "PodScheduled")
+    placed = bool(node or status.get("nominatedNodeName") or deleting or daemon)
+    return PodView(
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+        uid=metadata["uid"],
+        node=node,
+        phase=status.get("phase") or "Pending",
+        waiting=not placed and scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
+        terminal=status.get("phase") in ("Succeeded", "Failed"),
+        deleting=deleting,
+        daemon=daemon,
+        ready=_condition(status, "Ready").get("status") == "True",
+        owner=f"{owners[0].get('kind')}/{owners[0].get('name')}" if owners else "",
+        requests=_requests(spec, status),
+    )
+
+
+def node_view(value: Json) -> NodeView:
+    metadata, spec, status = _parts(value)
+    taints = ((one.get("key", ""), one.get("value", ""), one.get("effect", "")) for one in spec.get("taints") or ())
+    return NodeView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        ready=_condition(status, "Ready").get("status") == "True",
+        deleting="deletionTimestamp" in metadata,
+        provider_id=spec.get("providerID") or "",
+        taints=tuple(sorted(taints)),
+        labels=dict(metadata.get("labels") or {}),
+        capacity=_amounts(status.get("capacity")),
+        allocatable=_amounts(status.get("allocatable")),
+    )
+
+
+def claim_view(value: Json) -> ClaimView:
+    metadata, _, status = _parts(value)
+    return ClaimView(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        decided=labels.DECISION in (metadata.get("annotations") or {}),
+        deleting="deletionTimestamp" in metadata,
+        node=status.get("nodeName") or "",
+    )
+
+
+def pool_view(value: Json) -> PoolView:
+    return PoolView(**_wish(value))
+
+
+def class_view(value: Json) -> ClassView:
+    return ClassView(**_wish(value))
+
+
+def _wish(value: Json) -> dict[str, Any]:
+    metadata, _, status = _parts(value)
+    return {
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "generation": metadata.get("generation", 0),
+        "deleting": "deletionTimestamp" in metadata,
+        "ready": _condition(status, "Ready").get("status", ""),
+    }
+
+
+def _parts(value: Json) -> tuple[Json, Json, Json]:
+    return value["metadata"], value.get("spec") or {}, value.get("status") or {}
+
+
+def _condition(status: Json, kind: str) -> Json:
+    return next((one for one in status.get("conditions") or () if one.get("type") == kind), {})
+
+
+def _requests(spec: Json, status: Json) -> dict[str, int]:
+    """What the pod asks for; nothing when it cannot be read: the planner says so, the forwarder only counts."""
+    try:
+        return pod_requests.requests(spec, status)
+    except QuantityError:
+        return {}
+
+
+def _amounts(given: Json | None) -> dict[str, int]:
+    try:
+        return resources.parse(given or {})
+    except QuantityError:
+        return {}

@@ -1,0 +1,62 @@
+"""What can be bought and how: class statuses, and the catalog of instance types with prices."""
+
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from spotwright import composition, composition_catalog, edge
+from spotwright.workflows import catalog
+from spotwright.workflows.ports import Doorbell
+
+logger = Logger()
+metrics = Metrics()
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: object) -> edge.BatchAnswer:
+    environment = composition.environment(os.environ)
+    return edge.by_cluster(
+        event,
+        kinds=("region", "nodeclasses"),
+        clusters=environment.clusters,
+        work=_work,
+        logger=logger,
+        metrics=metrics,
+    )
+
+
+def _work(cluster: str, bells: tuple[Doorbell, ...]) -> None:
+    ports = composition_catalog.ports(cluster, composition.environment(os.environ))
+    now = datetime.now(UTC)
+    classes = [bell for bell in bells if bell.kind == "nodeclasses"]
+    if classes:
+        names = [] if any(not bell.key for bell in classes) else sorted({bell.key for bell in classes})
+        attempt = min(bell.epoch for bell in classes)
+        _tell(cluster, "nodeclasses", catalog.nodeclasses(ports, names, now=now, attempt=attempt))
+    if len(classes) < len(bells):
+        _tell(cluster, "region", catalog.refresh(ports, now=now))
+
+
+def _tell(cluster: str, kind: str, made: catalog.Catalogued) -> None:
+    logger.info(
+        "catalog made" if made.changed else "catalog unchanged",
+        extra={
+            "cluster": cluster,
+            "doorbell": kind,
+            "catalog": made.key,
+            "types": made.types,
+            "ready": made.ready,
+            "refused": made.refused,
+            "notes": made.notes,
+        },
+    )
+    for name, failure in made.failures.items():
+        logger.error("ec2nodeclass not resolved", extra={"cluster": cluster, "EC2NodeClass": name, "error": failure})
+    metrics.add_dimension(name="cluster", value=cluster)
+    metrics.add_metric(name="ClassesReady", unit=MetricUnit.Count, value=len(made.ready))
+    metrics.add_metric(name="ClassesNotReady", unit=MetricUnit.Count, value=len(made.refused))
+    metrics.add_metric(name="ClassResolutionFailed", unit=MetricUnit.Count, value=len(made.failures))

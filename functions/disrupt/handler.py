@@ -1,0 +1,47 @@
+"""Nodes that may go: proposed every minute, validated fifteen seconds later, committed for lifecycle to carry out."""
+
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from spotwright import composition, edge
+from spotwright.workflows import disrupt
+from spotwright.workflows.ports import Doorbell
+
+logger = Logger()
+metrics = Metrics()
+
+
+@logger.inject_lambda_context
+@metrics.log_metrics
+def handler(event: dict[str, Any], context: object) -> edge.BatchAnswer:
+    environment = composition.environment(os.environ)
+    return edge.by_cluster(
+        event,
+        kinds=("evaluate", "validate"),
+        clusters=environment.clusters,
+        work=_work,
+        logger=logger,
+        metrics=metrics,
+    )
+
+
+def _work(cluster: str, bells: tuple[Doorbell, ...]) -> None:
+    ports = composition.ports(cluster)
+    for proposal in sorted({bell.key for bell in bells if bell.kind == "validate"}):
+        _tell(cluster, "validate", disrupt.validate(ports, proposal, now=datetime.now(UTC)))
+    if any(bell.kind == "evaluate" for bell in bells):
+        _tell(cluster, "evaluate", disrupt.evaluate(ports, now=datetime.now(UTC)))
+
+
+def _tell(cluster: str, kind: str, looked: disrupt.Looked) -> None:
+    told = {"cluster": cluster, "doorbell": kind} | msgspec.to_builtins(looked)
+    logger.info("looked for nodes to disrupt", extra=told)
+    metrics.add_dimension(name="cluster", value=cluster)
+    metrics.add_metric(name="NodesProposed", unit=MetricUnit.Count, value=len(looked.proposed))
+    metrics.add_metric(name="NodesDisrupted", unit=MetricUnit.Count, value=len(looked.committed))
+    metrics.add_metric(name="DisruptionHeldBack", unit=MetricUnit.Count, value=1 if looked.why else 0)

@@ -1,0 +1,125 @@
+"""CloudFormation's custom resources: what Spotwright puts into a cluster, and a bucket's contents.
+
+Every request is answered exactly once, whatever happens: by the work, or by a timer shortly before Lambda ends us.
+"""
+
+import hashlib
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from aws_lambda_powertools import Logger
+
+from spotwright import manifests
+from spotwright.adapters import aws_sessions
+from spotwright.adapters.bucket_contents import empty_bucket
+from spotwright.adapters.custom_resource import Answer, Outcome
+from spotwright.adapters.eks_access import TemporaryAdmin
+from spotwright.workflows.install import AccessPort, Installation, install, remove
+
+# Kept back for taking our access away and for answering; above it the timer answers for us.
+RESERVE_SECONDS = 60.0
+LAST_SECONDS = 15.0
+# A cluster that does not answer is given up sooner when its stack goes.
+REMOVAL_SECONDS = 90.0
+
+logger = Logger()
+
+
+class Patience:
+    """Seconds until we should be done, counted from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def remaining_seconds(self) -> float:
+        return self._end - time.monotonic()
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(random.uniform(0.75, 1.25) * seconds)
+
+
+@logger.inject_lambda_context
+def handler(event: dict[str, Any], context: Any) -> None:
+    answer = Answer(event)
+    remaining = context.get_remaining_time_in_millis() / 1000
+    late = Outcome(_physical_id(event), failed=True, reason="ran out of time; see the log of the function install")
+    timer = threading.Timer(max(1.0, remaining - LAST_SECONDS), answer.give, [late])
+    timer.daemon = True
+    timer.start()
+    try:
+        outcome = _serve(event, remaining - RESERVE_SECONDS)
+    except Exception as error:
+        # The outermost loop: a stack that gets no answer waits for an hour.
+        logger.exception("request failed")
+        outcome = Outcome(_physical_id(event), failed=True, reason=f"{type(error).__name__}: {error}")
+    timer.cancel()
+    answer.give(outcome)
+
+
+def _serve(event: Mapping[str, Any], seconds: float) -> Outcome:
+    match event["ResourceType"], event["RequestType"]:
+        case "Custom::SpotwrightInstall", "Create" | "Update":
+            return _install(event, Patience(seconds))
+        case "Custom::SpotwrightInstall", "Delete":
+            return _remove(event, Patience(min(seconds, REMOVAL_SECONDS)))
+        case "Custom::SpotwrightBucketContents", "Create" | "Update":
+            return Outcome(_physical_id(event))
+        case "Custom::SpotwrightBucketContents", "Delete":
+            return _empty(event, Patience(seconds).remaining_seconds)
+        case other:
+            raise ValueError(f"not a request for us: {other}")
+
+
+def _install(event: Mapping[str, Any], patience: Patience) -> Outcome:
+    applied = install(_access(event), _installation(event), patience)
+    logger.info("installed", extra={"cluster": event["ResourceProperties"]["Cluster"], "applied": applied})
+    return Outcome(_physical_id(event), data={"Applied": str(len(applied))})
+
+
+def _remove(event: Mapping[str, Any], patience: Patience) -> Outcome:
+    """Never fails because of the cluster: a stack can always be deleted."""
+    if not {"Cluster", "RoleArn"} <= event["ResourceProperties"].keys():
+        return Outcome(_physical_id(event), reason="the request never was valid, so nothing was installed")
+    removal = remove(_access(event), _installation(event), patience)
+    logger.info("removed", extra={
+        "cluster": event["ResourceProperties"]["Cluster"],
+        "deleted": removal.deleted, "kept": removal.kept, "gave_up": removal.gave_up,
+    })  # fmt: skip
+    return Outcome(_physical_id(event), reason=removal.gave_up)
+
+
+def _empty(event: Mapping[str, Any], remaining_seconds: Callable[[], float]) -> Outcome:
+    bucket = event["ResourceProperties"]["Bucket"]
+    if empty_bucket(aws_sessions.client("s3"), bucket, remaining_seconds):
+        return Outcome(_physical_id(event))
+    return Outcome(_physical_id(event), failed=True, reason=f"{bucket} is not empty yet: delete the stack again")
+
+
+def _installation(event: Mapping[str, Any]) -> Installation:
+    properties = event["ResourceProperties"]
+    image, environment = properties.get("ForwarderImage", ""), properties.get("ForwarderEnvironment", {})
+    asker = f"{event['StackId']}/{event['LogicalResourceId']}"
+    return Installation(
+        definitions=manifests.definitions(),
+        parts=[*manifests.rights(), *manifests.forwarder(image, environment)],
+        installer=hashlib.sha256(asker.encode()).hexdigest()[:12],
+    )
+
+
+def _access(event: Mapping[str, Any]) -> AccessPort:
+    properties = event["ResourceProperties"]
+    return TemporaryAdmin(
+        aws_sessions.eks(), aws_sessions.sts(), cluster=properties["Cluster"], role_arn=properties["RoleArn"]
+    )
+
+
+def _physical_id(event: Mapping[str, Any]) -> str:
+    """Constant per cluster, and per bucket resource; a Delete is answered with the id it names."""
+    if event.get("RequestType") == "Delete":
+        return str(event["PhysicalResourceId"])
+    if event.get("ResourceType") == "Custom::SpotwrightBucketContents":
+        return "spotwright-bucket-contents"
+    return f"spotwright-install-{event.get('ResourceProperties', {}).get('Cluster', 'invalid')}"

@@ -1,0 +1,194 @@
+"""What a deployment is told: context key `spotwright` of cdk.json as one frozen value."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from infra.fields import ConfigError, Fields
+from spotwright.failures import InvalidRequest
+from spotwright.settings import decision_settings
+
+#: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
+RETENTION_DAYS = (
+    *(1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731),
+    *(1096, 1827, 2192, 2557, 2922, 3288, 3653),
+)
+ARCHITECTURES = ("arm64", "x86_64")
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+#: Karpenter's settings, under its names, that change what a function does; and our own two.
+SETTINGS = ("PREFERENCE_POLICY", "MIN_VALUES_POLICY", "FOLLOWER_SELECTORS", "WORK_UNITS")
+
+#: Those that the forwarder obeys: how long it gathers unschedulable pods.
+FORWARDER_SETTINGS = ("BATCH_IDLE_DURATION", "BATCH_MAX_DURATION")
+
+#: One cell shares one call rate, and Lambda gives a function's environment 4,096 bytes, of which this much is left
+#: for the clusters. https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+MOST_CLUSTERS = 10
+_CLUSTERS_BYTES = 3096
+_LONGEST_ROLE_ARN = "arn:aws:iam::123456789012:role/" + 64 * "r"
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Where the functions run when the clusters' API servers have no public endpoint."""
+
+    vpc_id: str
+    subnet_ids: tuple[str, ...]
+    security_group_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """One EKS cluster of the cell.
+
+    `node_roles` are IAM role names (with their path, if any) that nodes may run as. For each the stack creates
+    an access entry, but for those in `node_roles_with_access_entry`, which have one already.
+    """
+
+    name: str
+    node_roles: tuple[str, ...]
+    forwarder_image: str
+    network: Network | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    node_roles_with_access_entry: tuple[str, ...] = ()
+
+    @property
+    def environment(self) -> dict[str, object]:
+        """What the functions are told of it; what is empty is left out, for there is little room."""
+        own = {name: value for name, value in self.settings.items() if name in SETTINGS}
+        return {"nodeRoles": list(self.node_roles), **({"settings": own} if own else {})}
+
+    @property
+    def forwarder_settings(self) -> dict[str, str]:
+        """What the forwarder is told besides where everything is."""
+        return {name: value for name, value in self.settings.items() if name in FORWARDER_SETTINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """One cell: one stack in one account and region."""
+
+    clusters: tuple[Cluster, ...]
+    cell: str = "main"
+    architecture: str = "arm64"
+    permissions_boundary: str | None = None
+    role_path: str = "/"
+    tags: Mapping[str, str] = field(default_factory=dict)
+    log_level: str = "INFO"
+    log_retention_days: int = 30
+    decision_retention_days: int = 30
+    kms_key_arn: str | None = None
+    alarm_topic_arn: str | None = None
+    remove_data_on_destroy: bool = False
+
+    @property
+    def network(self) -> Network | None:
+        """The one network of the cell's functions."""
+        return self.clusters[0].network
+
+
+_ROLE = r"([\x21-\x7e]+/)?[\w+=,.@-]{1,64}"
+_POLICY = r"(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?[\w+=,.@/-]+"
+_KEY = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+"
+_DURATION = r"\d+(\.\d+)?(ms|s|m)"
+_TOPIC = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w-]+"
+
+
+def parse_config(context: object, architecture: object = None) -> Config:
+    """Reads context key `spotwright`: an object, or its JSON as `cdk --context` passes it.
+
+    Context key `architecture`, when given, goes before the field of that name, because `--context` cannot
+    reach into an object. Raises ConfigError.
+    """
+    fields = Fields(_decoded(context), "spotwright")
+    config = Config(
+        cell=fields.text("cell", r"[a-z][a-z0-9-]{0,19}", "a lower-case word of up to 20 letters", "main"),
+        clusters=_clusters(fields),
+        architecture=fields.one_of("architecture", ARCHITECTURES, "arm64"),
+        permissions_boundary=fields.optional_text("permissionsBoundary", _POLICY, "a policy's ARN or name"),
+        role_path=fields.text("rolePath", r"/([\x21-\x7e]+/)?", "an IAM path that starts and ends with /", "/"),
+        tags=fields.texts_by_name("tags", r"(?!aws:).{1,128}", "tag keys that do not start with aws:"),
+        log_level=fields.one_of("logLevel", LOG_LEVELS, "INFO"),
+        log_retention_days=fields.one_of("logRetentionDays", RETENTION_DAYS, 30),
+        decision_retention_days=fields.whole("decisionRetentionDays", range(1, 3651), 30),
+        kms_key_arn=fields.optional_text("kmsKeyArn", _KEY, "a KMS key's ARN, not an alias"),
+        alarm_topic_arn=fields.optional_text("alarmTopicArn", _TOPIC, "an SNS topic's ARN"),
+        remove_data_on_destroy=fields.flag("removeDataOnDestroy", False),
+    )
+    fields.refuse_the_rest()
+    if architecture is None:
+        return config
+    chosen = Fields({"architecture": architecture}, "").one_of("architecture", ARCHITECTURES, "arm64")
+    return replace(config, architecture=chosen)
+
+
+def _decoded(context: object) -> object:
+    if context is None:
+        raise ConfigError("spotwright: got nothing, allowed: an object under context key spotwright in cdk.json")
+    if not isinstance(context, str):
+        return context
+    try:
+        return json.loads(context)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"spotwright: got {context!r}, allowed: a JSON object ({error})") from error
+
+
+def _clusters(fields: Fields) -> tuple[Cluster, ...]:
+    clusters = tuple(_cluster(each) for each in fields.parts("clusters", MOST_CLUSTERS))
+    names = [cluster.name for cluster in clusters]
+    if len(set(names)) < len(names):
+        raise fields.refusal("clusters", names, "each name once")
+    told = {each.name: {"r": 2 * _LONGEST_ROLE_ARN + 30 * "k", **each.environment} for each in clusters}
+    if len(json.dumps(told, separators=(",", ":"))) > _CLUSTERS_BYTES:
+        allowed = "names, node roles and settings that fit into a function's environment (4 KB); else two cells"
+        raise fields.refusal("clusters", names, allowed)
+    if len({cluster.network for cluster in clusters}) > 1:
+        allowed = "the same vpc for every cluster of a cell, or none (another VPC is another cell)"
+        raise fields.refusal("clusters", [cluster.network for cluster in clusters], allowed)
+    return clusters
+
+
+def _cluster(fields: Fields) -> Cluster:
+    known = fields.texts("nodeRolesWithAccessEntry", _ROLE, "names out of nodeRoles")
+    cluster = Cluster(
+        name=fields.required_text("name", r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}", "an EKS cluster's name"),
+        node_roles=fields.texts("nodeRoles", _ROLE, "IAM role names, at least one", at_least=1),
+        forwarder_image=fields.required_text("forwarderImage", r"\S+", "an image reference"),
+        network=_network(fields.part("vpc")),
+        settings=_settings(fields),
+        node_roles_with_access_entry=known,
+    )
+    fields.refuse_the_rest()
+    if not set(known) <= set(cluster.node_roles):
+        raise fields.refusal("nodeRolesWithAccessEntry", list(known), "names out of nodeRoles")
+    return cluster
+
+
+def _settings(fields: Fields) -> dict[str, str]:
+    """Refused here as functions and forwarder would refuse them when they start."""
+    names = (*SETTINGS, *FORWARDER_SETTINGS)
+    settings = fields.texts_by_name("settings", "|".join(names), f"a map of {', '.join(names)}")
+    try:
+        decision_settings(settings)
+    except (InvalidRequest, ValueError) as error:
+        raise fields.refusal("settings", settings, str(error)) from error
+    for name in sorted(settings.keys() & set(FORWARDER_SETTINGS)):
+        if not re.fullmatch(_DURATION, settings[name]):
+            raise fields.refusal(f"settings.{name}", settings[name], "a duration such as 1s or 500ms")
+    return settings
+
+
+def _network(fields: Fields | None) -> Network | None:
+    if fields is None:
+        return None
+    network = Network(
+        vpc_id=fields.required_text("vpcId", r"vpc-[0-9a-z]+", "a VPC id"),
+        subnet_ids=fields.texts("subnetIds", r"subnet-[0-9a-z]+", "subnet ids, at least one", at_least=1),
+        security_group_ids=fields.texts(
+            "securityGroupIds", r"sg-[0-9a-z]+", "security group ids, at least one", at_least=1
+        ),
+    )
+    fields.refuse_the_rest()
+    return network

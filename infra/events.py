@@ -1,0 +1,146 @@
+"""What wakes the functions besides each other: EC2's and Health's events, and the clock."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_scheduler as scheduler
+from aws_cdk import aws_sqs as sqs
+from constructs import Construct
+
+from infra.config import Config
+from infra.grants import Grant, grant
+from infra.queues import WorkQueue
+
+#: Construct id → pattern. Sources and detail types as EC2 and Health send them:
+#: https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-events.html
+_INTERRUPTIONS = {
+    "SpotInterruption": events.EventPattern(source=["aws.ec2"], detail_type=["EC2 Spot Instance Interruption Warning"]),
+    "RebalanceRecommendation": events.EventPattern(
+        source=["aws.ec2"], detail_type=["EC2 Instance Rebalance Recommendation"]
+    ),
+    "CapacityReservationInterruption": events.EventPattern(
+        source=["aws.ec2"], detail_type=["EC2 Capacity Reservation Instance Interruption Warning"]
+    ),
+    "StateChange": events.EventPattern(
+        source=["aws.ec2"],
+        detail_type=["EC2 Instance State-change Notification"],
+        detail={"state": ["stopping", "stopped", "shutting-down", "terminated"]},
+    ),
+    "ScheduledChange": events.EventPattern(
+        source=["aws.health"],
+        detail_type=["AWS Health Event"],
+        detail={"service": ["EC2"], "eventTypeCategory": ["scheduledChange"]},
+    ),
+}
+
+#: A spot warning comes two minutes ahead; later than this the sweep has found the instance gone.
+_OLDEST_EVENT = Duration.minutes(5)
+
+
+class Interruptions(Construct):
+    """Five rules that put events, as they are, into the queue of `interrupt`; nobody else may write there."""
+
+    def __init__(self, scope: Construct, queue: WorkQueue) -> None:
+        super().__init__(scope, "Interruptions")
+        target = targets.SqsQueue(queue.queue, max_event_age=_OLDEST_EVENT)
+        rules = [
+            events.Rule(self, name, event_pattern=pattern, targets=[target]) for name, pattern in _INTERRUPTIONS.items()
+        ]
+        queue.queue.add_to_resource_policy(_only_from(rules, queue.queue))
+
+
+def _only_from(rules: list[events.Rule], queue: sqs.IQueue) -> iam.PolicyStatement:
+    """`interrupt` believes what it reads, so even the account's own roles may not write to its queue."""
+    return iam.PolicyStatement(
+        sid="OnlyOurRulesSend",
+        effect=iam.Effect.DENY,
+        principals=[iam.AnyPrincipal()],
+        actions=["sqs:SendMessage"],
+        resources=[queue.queue_arn],
+        conditions={"ArnNotEquals": {"aws:SourceArn": [rule.rule_arn for rule in rules]}},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Tick:
+    queue: str
+    kind: str
+    rate: str
+
+
+#: Sweep's gears and the evaluation of disruption; types and prices as often as Karpenter (12 h), the state of
+#: classes as often as its security groups (5 min).
+_TICKS = {
+    "SweepPoll": _Tick("sweep", "poll", "rate(1 minute)"),
+    "SweepFull": _Tick("sweep", "full", "rate(10 minutes)"),
+    "DisruptEvaluate": _Tick("disrupt", "evaluate", "rate(1 minute)"),
+    "CatalogRegion": _Tick("catalog", "region", "rate(12 hours)"),
+    "CatalogNodeClasses": _Tick("catalog", "nodeclasses", "rate(5 minutes)"),
+}
+
+
+class Schedules(Construct):
+    """The clock: each schedule rings one doorbell for every cluster of the cell."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        config: Config,
+        queues: Mapping[str, WorkQueue],
+        *,
+        key: kms.IKey | None,
+        use_key: tuple[Grant, ...],
+    ) -> None:
+        super().__init__(scope, "Schedules")
+        self._key = key
+        self._group = scheduler.CfnScheduleGroup(self, "Group", name=f"Spotwright-{config.cell}")
+        self.role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("scheduler.amazonaws.com", conditions=self._own_schedules()),
+            path=config.role_path,
+            description=f"Spotwright {config.cell}: schedules ring doorbells",
+        )
+        rung = sorted({tick.queue for tick in _TICKS.values()})
+        grant(self.role, *(queues[name].send for name in rung), *use_key)
+        for id, tick in _TICKS.items():
+            self._schedule(id, tick, queues[tick.queue])
+
+    def _own_schedules(self) -> dict[str, object]:
+        """The schedules of this cell's group and no others may use the role.
+
+        https://docs.aws.amazon.com/scheduler/latest/UserGuide/cross-service-confused-deputy-prevention.html
+        """
+        own = {"aws:SourceAccount": Stack.of(self).account, "aws:SourceArn": self._group.attr_arn}
+        return {"StringEquals": own}
+
+    def _schedule(self, id: str, tick: _Tick, queue: WorkQueue) -> None:
+        schedule = scheduler.CfnSchedule(
+            self,
+            id,
+            description=f"Rings {tick.queue}: {tick.kind}",
+            group_name=self._group.ref,
+            schedule_expression=tick.rate,
+            flexible_time_window=scheduler.CfnSchedule.FlexibleTimeWindowProperty(mode="OFF"),
+            kms_key_arn=self._key.key_arn if self._key else None,
+            target=scheduler.CfnSchedule.TargetProperty(
+                arn=queue.queue.queue_arn,
+                role_arn=self.role.role_arn,
+                input=_doorbell(tick.kind),
+                # The next tick says the same, so an old one is not worth a retry.
+                retry_policy=scheduler.CfnSchedule.RetryPolicyProperty(
+                    maximum_event_age_in_seconds=60, maximum_retry_attempts=2
+                ),
+            ),
+        )
+        schedule.node.add_dependency(self.role)
+
+
+def _doorbell(kind: str) -> str:
+    return json.dumps({"schema": 1, "cluster": "*", "kind": kind, "key": "", "epoch": 0})

@@ -1,0 +1,109 @@
+"""Reads one object of the context field by field, and says precisely what is wrong with it."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+Choice = TypeVar("Choice", str, int)
+
+
+class ConfigError(Exception):
+    """The context cannot be deployed; the message names field, value and what is allowed."""
+
+
+class Fields:
+    """The fields of one object that are not read yet.
+
+    Every reader raises ConfigError for a value that is not allowed; `refuse_the_rest` for keys nobody read,
+    since a misspelt setting that is silently ignored is worse than none.
+    """
+
+    def __init__(self, value: object, path: str) -> None:
+        self.path = path
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{path}: got {value!r}, allowed: an object")
+        self._values = dict(value)
+        self._known: list[str] = []
+
+    def required_text(self, key: str, pattern: str, allowed: str) -> str:
+        return self._matching(key, self._take(key), pattern, allowed)
+
+    def text(self, key: str, pattern: str, allowed: str, default: str) -> str:
+        return self._matching(key, self._take(key, default), pattern, allowed)
+
+    def optional_text(self, key: str, pattern: str, allowed: str) -> str | None:
+        value = self._take(key)
+        return None if value is None else self._matching(key, value, pattern, allowed)
+
+    def texts(self, key: str, pattern: str, allowed: str, at_least: int = 0) -> tuple[str, ...]:
+        """A list of texts without repetition; absent counts as empty."""
+        values = self._take(key, [])
+        if not isinstance(values, Sequence) or isinstance(values, str) or len(values) < at_least:
+            raise self.refusal(key, values, f"a list of {allowed}")
+        texts = tuple(self._matching(f"{key}[{i}]", value, pattern, allowed) for i, value in enumerate(values))
+        if len(set(texts)) < len(texts):
+            raise self.refusal(key, values, "each value once")
+        return texts
+
+    def texts_by_name(self, key: str, names: str, allowed: str) -> dict[str, str]:
+        """A map of texts; absent counts as empty. Numbers are given as texts, as an environment holds them."""
+        inner = self.part(key)
+        if inner is None:
+            return {}
+        for name in inner._values:
+            if not isinstance(name, str) or not re.fullmatch(names, name):
+                raise self.refusal(key, name, allowed)
+        return {name: inner._matching(name, value, ".*", "a text") for name, value in inner._values.items()}
+
+    def one_of(self, key: str, choices: Sequence[Choice], default: Choice) -> Choice:
+        value = self._take(key, default)
+        if isinstance(value, bool) or value not in choices:
+            raise self.refusal(key, value, _listed(choices))
+        return choices[choices.index(value)]
+
+    def whole(self, key: str, allowed: range, default: int) -> int:
+        value = self._take(key, default)
+        if not isinstance(value, int) or isinstance(value, bool) or value not in allowed:
+            raise self.refusal(key, value, f"a whole number from {allowed[0]} to {allowed[-1]}")
+        return value
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self._take(key, default)
+        if not isinstance(value, bool):
+            raise self.refusal(key, value, "true or false")
+        return value
+
+    def part(self, key: str) -> "Fields | None":
+        value = self._take(key)
+        return None if value is None else Fields(value, self._at(key))
+
+    def parts(self, key: str, most: int) -> tuple["Fields", ...]:
+        """A list of one up to `most` objects."""
+        values = self._take(key)
+        if not isinstance(values, Sequence) or isinstance(values, str) or not 1 <= len(values) <= most:
+            raise self.refusal(key, values, f"a list of 1 to {most} objects")
+        return tuple(Fields(value, f"{self._at(key)}[{i}]") for i, value in enumerate(values))
+
+    def refuse_the_rest(self) -> None:
+        for key, value in self._values.items():
+            raise ConfigError(f"{self._at(key)}: got {value!r}, allowed here: {_listed(sorted(self._known))}")
+
+    def refusal(self, key: str, value: object, allowed: str) -> ConfigError:
+        return ConfigError(f"{self._at(key)}: got {value!r}, allowed: {allowed}")
+
+    def _take(self, key: str, default: object = None) -> object:
+        self._known.append(key)
+        value = self._values.pop(key, None)
+        return default if value is None else value
+
+    def _at(self, key: object) -> str:
+        return f"{self.path}.{key}" if self.path else str(key)
+
+    def _matching(self, key: str, value: object, pattern: str, allowed: str) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise self.refusal(key, value, allowed)
+        return value
+
+
+def _listed(choices: Iterable[object]) -> str:
+    return ", ".join(str(choice) for choice in choices)

@@ -1,0 +1,180 @@
+"""A Lambda function as the cell has them: own role, own log group, one asset folder, one layer."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.config import Config
+from infra.grants import Grant, acknowledge, grant
+from infra.layer import RUNTIME, lambda_architecture
+from infra.queues import WorkQueue
+from layers.core.build import ROOT
+
+#: All functions think in Python on one CPU share; less memory would mean less CPU and longer cold starts.
+_MEMORY_MB = 512
+_BATCH = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What differs between the functions.
+
+    `at_once` bounds how many batches of its queue run at the same time (AWS allows 2 at least).
+    `ticks` are functions that ring their own doorbell until a row is settled: longer chains than the 16 hops
+    after which Lambda suspects a loop; each row caps its own ticks.
+    """
+
+    name: str
+    timeout_seconds: int
+    at_once: int = 2
+    ticks: bool = False
+
+
+#: The functions fed by a queue of the same name.
+FED = (
+    Spec("provision", 60, at_once=5),
+    Spec("lifecycle", 30, at_once=10, ticks=True),
+    Spec("interrupt", 10, at_once=10),
+    Spec("disrupt", 60),
+    Spec("catalog", 60),
+    Spec("sweep", 30, ticks=True),
+)
+#: Invoked by CloudFormation only.
+INSTALL = Spec("install", 300)
+
+
+class Function(Construct):
+    """One folder of `functions/`, deployed; its role may write its own logs and nothing else yet."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        spec: Spec,
+        *,
+        config: Config,
+        layer: lambda_.ILayerVersion,
+        environment: Mapping[str, str],
+        key: kms.IKey | None,
+    ) -> None:
+        super().__init__(scope, spec.name.capitalize())
+        self.spec = spec
+        name = f"Spotwright-{config.cell}-{spec.name}"
+        self.logs = logs.LogGroup(
+            self,
+            "Logs",
+            log_group_name=f"/aws/lambda/{name}",
+            encryption_key=key,
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        self.logs.node.default_child.retention_in_days = config.log_retention_days  # type: ignore[union-attr]
+        self.role = iam.Role(
+            self,
+            "Role",
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+            path=config.role_path,
+            description=f"Spotwright {config.cell}: what the {spec.name} function may do",
+        )
+        self.function = lambda_.Function(
+            self,
+            "Function",
+            function_name=name,
+            runtime=RUNTIME,
+            architecture=lambda_architecture(config.architecture),
+            handler="handler.handler",
+            code=lambda_.Code.from_asset(str(ROOT / "functions" / spec.name), exclude=["__pycache__"]),
+            layers=[layer],
+            role=self.role,
+            memory_size=_MEMORY_MB,
+            timeout=Duration.seconds(spec.timeout_seconds),
+            environment={**environment, "POWERTOOLS_SERVICE_NAME": spec.name},
+            environment_encryption=key,
+            log_group=self.logs,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if spec.ticks else lambda_.RecursiveLoop.TERMINATE,
+        )
+        acknowledge(
+            self.function,
+            "AwsSolutions-L1",
+            "Bytecode and locked dependencies are built and tested for Python 3.13; the runtime moves with them.",
+        )
+        self.grant(self._own_logs)
+        self._join(config)
+
+    @property
+    def arn(self) -> str:
+        return self.function.function_arn
+
+    def grant(self, *grants: Grant) -> None:
+        grant(self.role, *grants)
+
+    def feed(self, queue: WorkQueue) -> lambda_.EventSourceMapping:
+        """Wakes the function by its queue; a failed message is retried alone, its batch neighbours are done."""
+        self.grant(queue.receive)
+        mapping = lambda_.EventSourceMapping(
+            self,
+            "Feed",
+            target=self.function,
+            event_source_arn=queue.queue.queue_arn,
+            batch_size=_BATCH,
+            max_concurrency=self.spec.at_once,
+            report_batch_item_failures=True,
+        )
+        mapping.node.add_dependency(self.role)
+        return mapping
+
+    def failing(self) -> cloudwatch.Alarm:
+        """An alarm that rings when invocations fail in each of three minutes."""
+        return cloudwatch.Alarm(
+            self,
+            "ErrorsAlarm",
+            alarm_description=f"{self.spec.name}: invocations fail; look at its log group.",
+            metric=self.function.metric_errors(period=Duration.minutes(1), statistic="Sum"),
+            threshold=1,
+            evaluation_periods=3,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+
+    @property
+    def _own_logs(self) -> Grant:
+        return Grant(
+            "OwnLogs",
+            ("logs:CreateLogStream", "logs:PutLogEvents"),
+            (self.logs.log_group_arn,),
+            wildcard="The function's own log group; its streams are named by Lambda as it starts processes.",
+        )
+
+    def _join(self, config: Config) -> None:
+        """Puts the function into the cell's network, if it has one."""
+        if config.network is None:
+            return
+        resource = self.function.node.default_child
+        assert isinstance(resource, lambda_.CfnFunction)
+        resource.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
+            subnet_ids=list(config.network.subnet_ids),
+            security_group_ids=list(config.network.security_group_ids),
+        )
+        self.grant(_NETWORK_INTERFACES)
+
+
+#: What Lambda needs of a function's role to attach it to subnets; its own managed policy says the same.
+#: https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html#configuration-vpc-permissions
+_NETWORK_INTERFACES = Grant(
+    "NetworkInterfaces",
+    (
+        "ec2:AssignPrivateIpAddresses",
+        "ec2:CreateNetworkInterface",
+        "ec2:DeleteNetworkInterface",
+        "ec2:DescribeNetworkInterfaces",
+        "ec2:DescribeSubnets",
+        "ec2:UnassignPrivateIpAddresses",
+    ),
+    ("*",),
+    wildcard="Lambda makes the interfaces itself and checks this permission without naming a resource.",
+)

@@ -1,0 +1,187 @@
+"""One cell of Spotwright, wired: which queue wakes which function, and who may touch what."""
+
+from collections.abc import Mapping
+
+from aws_cdk import CfnOutput, Environment, Stack, Tags
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from constructs import Construct
+
+from infra.alarms import Alarms
+from infra.cluster import ClusterAccess
+from infra.config import Cluster, Config
+from infra.dashboard import Dashboard
+from infra.events import Interruptions, Schedules
+from infra.functions import FED, INSTALL, Function
+from infra.grants import Grant
+from infra.install import empty_on_delete, install_cluster, install_grants
+from infra.layer import core_layer
+from infra.queues import WorkQueue
+from infra.state import State
+
+#: Doorbells that a function or the forwarder may ring are told to it by URL.
+_RUNG = ("provision", "lifecycle", "catalog", "disrupt", "sweep")
+
+
+class SpotwrightStack(Stack):
+    """The stack `Spotwright-<cell>`. Nothing is looked up: account, region and partition are the deployment's."""
+
+    def __init__(self, scope: Construct, config: Config, env: Environment | None = None) -> None:
+        super().__init__(
+            scope,
+            f"Spotwright-{config.cell}",
+            env=env,
+            description="Spotwright: gives EKS clusters the nodes their pods need, without a controller in them",
+        )
+        self.config = config
+        self.key = kms.Key.from_key_arn(self, "Key", config.kms_key_arn) if config.kms_key_arn else None
+        self._everywhere()
+        self.state = State(self, config, self.key)
+        self.queues = {spec.name: self._queue(spec.name, spec.timeout_seconds) for spec in FED}
+        layer = core_layer(self, config.architecture)
+        self.functions = {
+            spec.name: Function(self, spec, config=config, layer=layer, environment=self._environment(), key=self.key)
+            for spec in (*FED, INSTALL)
+        }
+        self._grant()
+        self.access = self._open_clusters()
+        self._tell_clusters()
+        self._install()
+        Interruptions(self, self.queues["interrupt"])
+        Schedules(self, config, self.queues, key=self.key, use_key=self._use_key)
+        self.dashboard = Dashboard(self, config, queues=self.queues, functions=self.functions)
+        told = [alarm for queue in self.queues.values() for alarm in queue.alarms]
+        Alarms(self, config, (*told, *(function.failing() for function in self.functions.values())))
+        self._outputs()
+
+    # Who may touch what -------------------------------------------------------------------------------------
+
+    def _grant(self) -> None:
+        rows, read, write = self.state.rows, self.state.read_bodies, self.state.bodies
+        ring = {name: queue.send for name, queue in self.queues.items()}
+        may: dict[str, tuple[Grant, ...]] = {
+            "provision": (rows, *write, ring["lifecycle"]),
+            "lifecycle": (rows, *write, ring["lifecycle"], ring["provision"]),
+            "interrupt": (rows, ring["lifecycle"]),
+            "disrupt": (rows, *write, ring["lifecycle"], ring["disrupt"]),
+            "catalog": (rows, *write),
+            "sweep": (rows, *read, *(ring[name] for name in ("provision", "lifecycle", "catalog", "sweep"))),
+            "install": self.state.empty_bucket if self.config.remove_data_on_destroy else (),
+        }
+        for name, grants in may.items():
+            self.functions[name].grant(*grants, *self._use_key)
+
+    def _open_clusters(self) -> tuple[ClusterAccess, ...]:
+        """Both sides of assuming a role: the cluster's role trusts the function, the function's role may ask."""
+        readers = self._named("provision", "disrupt", "sweep", "catalog", "lifecycle")
+        actors = self._named("lifecycle", "catalog")
+        opened = tuple(self._access(cluster, readers, actors) for cluster in self.config.clusters)
+        for function in readers:
+            reads = tuple(access.read.role_arn for access in opened)
+            function.grant(Grant("ReadClusters", ("sts:AssumeRole",), reads))
+        for function in actors:
+            acts = tuple(access.act.role_arn for access in opened)
+            function.grant(Grant("ActOnClusters", ("sts:AssumeRole",), acts))
+        return opened
+
+    def _access(self, cluster: Cluster, readers: tuple[Function, ...], actors: tuple[Function, ...]) -> ClusterAccess:
+        forwarder = (self.queues[name].send for name in ("provision", "lifecycle", "catalog"))
+        return ClusterAccess(
+            self,
+            cluster,
+            self.config,
+            readers=readers,
+            actors=actors,
+            forwarder=(*forwarder, self.state.rows_of(f"forwarder#{cluster.name}"), *self._use_key),
+        )
+
+    @property
+    def _use_key(self) -> tuple[Grant, ...]:
+        """What SQS, S3, DynamoDB and Lambda ask for in their caller's name when the key is the customer's."""
+        return (Grant("UseKey", _KEY_USE, (self.key.key_arn,)),) if self.key else ()
+
+    # Wiring -------------------------------------------------------------------------------------------------
+
+    def _install(self) -> None:
+        """Clusters are entered when functions can serve them, and left before those go."""
+        install = self.functions["install"]
+        install.grant(*install_grants(self, install, self.config.clusters))
+        contents = [empty_on_delete(self, install, self.state.bucket)] if self.config.remove_data_on_destroy else []
+        feeds = [self.functions[name].feed(queue) for name, queue in self.queues.items()]
+        for feed in feeds:
+            feed.node.add_dependency(*contents)
+        for access in self.access:
+            resource = install_cluster(self, install, access, self._forwarder_environment(access.cluster))
+            resource.node.add_dependency(*feeds)
+
+    def _queue(self, name: str, timeout_seconds: int) -> WorkQueue:
+        return WorkQueue(self, f"{name.capitalize()}Queue", timeout_seconds=timeout_seconds, key=self.key)
+
+    def _named(self, *names: str) -> tuple[Function, ...]:
+        return tuple(self.functions[name] for name in names)
+
+    def _tell_clusters(self) -> None:
+        """Added late: a cluster's roles trust the functions' roles, so they come after the functions."""
+        clusters = {access.cluster.name: access.environment for access in self.access}
+        for function in self.functions.values():
+            function.function.add_environment("SPOTWRIGHT_CLUSTERS", self.to_json_string(clusters))
+
+    def _environment(self) -> dict[str, str]:
+        return {
+            "SPOTWRIGHT_CELL": self.config.cell,
+            "SPOTWRIGHT_TABLE": self.state.table.table_name,
+            "SPOTWRIGHT_BUCKET": self.state.bucket.bucket_name,
+            **self._doorbell_urls(_RUNG),
+            "POWERTOOLS_METRICS_NAMESPACE": "Spotwright",
+            "POWERTOOLS_LOG_LEVEL": self.config.log_level,
+        }
+
+    def _forwarder_environment(self, cluster: Cluster) -> dict[str, str]:
+        return {
+            "SPOTWRIGHT_CELL": self.config.cell,
+            "SPOTWRIGHT_CLUSTER": cluster.name,
+            "SPOTWRIGHT_TABLE": self.state.table.table_name,
+            **self._doorbell_urls(("provision", "lifecycle", "catalog")),
+            "AWS_REGION": self.region,
+            **cluster.forwarder_settings,
+        }
+
+    def _doorbell_urls(self, names: tuple[str, ...]) -> dict[str, str]:
+        return {f"SPOTWRIGHT_{name.upper()}_QUEUE_URL": self.queues[name].queue.queue_url for name in names}
+
+    # Everywhere ---------------------------------------------------------------------------------------------
+
+    def _everywhere(self) -> None:
+        for name, value in self.config.tags.items():
+            Tags.of(self).add(name, value)
+        boundary = self.config.permissions_boundary
+        if boundary:
+            arn = boundary if boundary.startswith("arn:") else self._policy_arn(boundary)
+            policy = iam.ManagedPolicy.from_managed_policy_arn(self, "Boundary", arn)
+            iam.PermissionsBoundary.of(self).apply(policy)
+
+    def _policy_arn(self, name: str) -> str:
+        return f"arn:{self.partition}:iam::{self.account}:policy/{name}"
+
+    def _outputs(self) -> None:
+        outputs: Mapping[str, str] = {
+            "TableName": self.state.table.table_name,
+            "BucketName": self.state.bucket.bucket_name,
+            "DashboardName": self.dashboard.page.dashboard_name,
+            **{f"{name.capitalize()}QueueUrl": each.queue.queue_url for name, each in self.queues.items()},
+            **{f"FunctionName{name.capitalize()}": f.function.function_name for name, f in self.functions.items()},
+        }
+        for name, value in outputs.items():
+            CfnOutput(self, name, value=value)
+
+
+#: https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/encryption.usagenotes.html and its like for
+#: SQS, S3 and Lambda's environment.
+_KEY_USE = (
+    "kms:Decrypt",
+    "kms:DescribeKey",
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:ReEncryptFrom",
+    "kms:ReEncryptTo",
+)

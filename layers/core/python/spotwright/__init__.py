@@ -1,0 +1,1 @@
+"""Spotwright: gives an EKS cluster the nodes its pods need."""

@@ -1,0 +1,26 @@
+"""Instance catalogs by key, decoded once per process (CatalogPort)."""
+
+from spotwright.adapters.s3 import S3Blobs
+from spotwright.aws import catalog_wire
+from spotwright.model.instancetype import Catalog
+
+# A process serves the clusters of one cell and each has one current catalog; older ones are not needed again.
+KEPT = 4
+
+
+class Catalogs:
+    """See CatalogPort."""
+
+    def __init__(self, blobs: S3Blobs) -> None:
+        self._blobs = blobs
+        self._read: dict[str, Catalog] = {}
+
+    def read(self, key: str) -> Catalog:
+        """The catalog of ``key``; an empty one for "" (no catalog was made yet)."""
+        if not key:
+            return Catalog(source="no catalog yet")
+        if key not in self._read:
+            while len(self._read) >= KEPT:
+                self._read.pop(next(iter(self._read)))
+            self._read[key] = catalog_wire.decode(self._blobs.get(key))
+        return self._read[key]

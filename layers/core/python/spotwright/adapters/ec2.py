@@ -1,0 +1,211 @@
+"""One cluster's instances and launch templates in EC2 (Ec2Port).
+
+Source: the EC2 API reference; NotFound is believed only from a call by id.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC
+from itertools import batched
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from spotwright.adapters.aws_failures import translated
+from spotwright.failures import Conflict, NotFound, Unavailable
+from spotwright.model import labels
+from spotwright.model.fleet import FleetError, FleetInstance, FleetResult, LaunchTemplate
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.client import EC2Client
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef, RequestLaunchTemplateDataTypeDef, TagTypeDef
+
+PAGE: Final = 1000
+TERMINATED_AT_ONCE: Final = 100
+_LIVE_STATES: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
+
+
+class Ec2:
+    """See Ec2Port. ``cluster`` is the tag that every instance and template of ours carries."""
+
+    def __init__(self, client: "EC2Client", *, cluster: str) -> None:
+        self._client, self._cluster = client, cluster
+
+    def create_fleet(self, request: Mapping[str, Any]) -> FleetResult:
+        with translated("CreateFleet"):
+            answer = self._client.create_fleet(**request)
+        return FleetResult(
+            instances=tuple(_fleet_instances(answer.get("Instances") or ())),
+            errors=tuple(_fleet_error(one) for one in answer.get("Errors") or ()),
+        )
+
+    def ensure_launch_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[str, str]:
+        """Versions never change, so the one whose description is the data's digest holds exactly the data."""
+        digest = hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
+        return self._version(name, digest) or self._create_version(name, digest, data, tags)
+
+    def _version(self, name: str, digest: str) -> tuple[str, str] | None:
+        try:
+            with translated(f"DescribeLaunchTemplateVersions {name}"):
+                pages = self._client.get_paginator("describe_launch_template_versions").paginate(
+                    LaunchTemplateName=name
+                )
+                found = [one for page in pages for one in page["LaunchTemplateVersions"]]
+        except NotFound:
+            return None
+        numbers = [one for one in found if one.get("VersionDescription") == digest]
+        first = min(numbers, key=lambda one: one["VersionNumber"], default=None)
+        return (first["LaunchTemplateId"], str(first["VersionNumber"])) if first else None
+
+    def _create_version(
+        self, name: str, digest: str, data: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> tuple[str, str]:
+        content = cast("RequestLaunchTemplateDataTypeDef", data)
+        try:
+            with translated(f"CreateLaunchTemplate {name}"):
+                made = self._client.create_launch_template(
+                    LaunchTemplateName=name,
+                    VersionDescription=digest,
+                    LaunchTemplateData=content,
+                    TagSpecifications=[{"ResourceType": "launch-template", "Tags": _tag_list(tags)}],
+                )["LaunchTemplate"]
+            return made["LaunchTemplateId"], str(made["LatestVersionNumber"])
+        except Conflict:
+            # Somebody was faster, or the name holds other data: then a further version holds ours.
+            if (found := self._version(name, digest)) is not None:
+                return found
+        with translated(f"CreateLaunchTemplateVersion {name}"):
+            version = self._client.create_launch_template_version(
+                LaunchTemplateName=name, VersionDescription=digest, LaunchTemplateData=content
+            )["LaunchTemplateVersion"]
+        return version["LaunchTemplateId"], str(version["VersionNumber"])
+
+    def launch_templates(self, node_class: str = "") -> tuple[LaunchTemplate, ...]:
+        """This cluster's templates, of one EC2NodeClass when it is named; by id."""
+        filters = [self._cluster_filter()]
+        if node_class:
+            filters.append({"Name": f"tag:{labels.EC2NODECLASS}", "Values": [node_class]})
+        with translated("DescribeLaunchTemplates"):
+            pages = self._client.get_paginator("describe_launch_templates").paginate(Filters=filters)
+            found = [
+                LaunchTemplate(one["LaunchTemplateId"], one["CreateTime"].astimezone(UTC))
+                for page in pages
+                for one in page["LaunchTemplates"]
+            ]
+        return tuple(sorted(found, key=lambda one: one.id))
+
+    def delete_launch_template(self, template_id: str) -> None:
+        """Delete; a template that is gone is no error."""
+        try:
+            with translated(f"DeleteLaunchTemplate {template_id}"):
+                self._client.delete_launch_template(LaunchTemplateId=template_id)
+        except NotFound:
+            return
+
+    def instances_of_launch(self, launch: str) -> tuple[FleetInstance, ...]:
+        """Every instance of a launch that EC2 still shows, terminated ones too (look at ``state``); by id."""
+        return self._instances([self._cluster_filter(), {"Name": f"tag:{labels.LAUNCH_TAG}", "Values": [launch]}])
+
+    def instances_of_cluster(self) -> tuple[FleetInstance, ...]:
+        """Every instance of a NodePool of this cluster that is not terminated; by id."""
+        return self._instances(
+            [
+                self._cluster_filter(),
+                {"Name": "tag-key", "Values": [labels.NODEPOOL]},
+                {"Name": "instance-state-name", "Values": list(_LIVE_STATES)},
+            ]
+        )
+
+    def _instances(self, filters: "list[FilterTypeDef]") -> tuple[FleetInstance, ...]:
+        with translated("DescribeInstances"):
+            pages = self._client.get_paginator("describe_instances").paginate(
+                Filters=filters, PaginationConfig={"PageSize": PAGE}
+            )
+            found = [_instance(one) for page in pages for group in page["Reservations"] for one in group["Instances"]]
+        return tuple(sorted(found, key=lambda one: one.id))
+
+    def instance(self, instance_id: str) -> FleetInstance | None:
+        try:
+            with translated(f"DescribeInstances {instance_id}"):
+                answer = self._client.describe_instances(InstanceIds=[instance_id])
+        except NotFound:
+            return None
+        found = [_instance(one) for group in answer["Reservations"] for one in group["Instances"]]
+        if not found:
+            raise Unavailable(f"DescribeInstances {instance_id}: an empty answer, which says nothing")
+        return found[0]
+
+    def terminate(self, instance_ids: Sequence[str]) -> None:
+        """Terminate; instances that are gone are no error and do not keep the others."""
+        for some in batched(sorted(set(instance_ids)), TERMINATED_AT_ONCE, strict=False):
+            try:
+                self._terminate(some)
+            except NotFound:
+                self._terminate_singly(some)
+
+    def _terminate(self, instance_ids: Iterable[str]) -> None:
+        with translated("TerminateInstances"):
+            self._client.terminate_instances(InstanceIds=list(instance_ids))
+
+    def _terminate_singly(self, instance_ids: Iterable[str]) -> None:
+        """EC2 refuses the whole call for one unknown id."""
+        for one in instance_ids:
+            try:
+                self._terminate((one,))
+            except NotFound:
+                continue
+
+    def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
+        with translated(f"CreateTags {instance_id}"):
+            self._client.create_tags(Resources=[instance_id], Tags=_tag_list(tags))
+
+    def _cluster_filter(self) -> "FilterTypeDef":
+        return {"Name": f"tag:{labels.CLUSTER_NAME_TAG}", "Values": [self._cluster]}
+
+
+def _tag_list(tags: Mapping[str, str]) -> "list[TagTypeDef]":
+    return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
+
+
+def _fleet_instances(answer: Iterable[Any]) -> Iterator[FleetInstance]:
+    for one in answer:
+        override = (one.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
+        for instance_id in one.get("InstanceIds") or ():
+            yield FleetInstance(
+                id=instance_id,
+                instance_type=one.get("InstanceType") or override.get("InstanceType") or "",
+                zone=override.get("AvailabilityZone") or "",
+                capacity_type=one.get("Lifecycle") or labels.ON_DEMAND,
+                state="pending",
+                image_id=override.get("ImageId") or "",
+                subnet_id=override.get("SubnetId") or "",
+            )
+
+
+def _fleet_error(one: Any) -> FleetError:
+    override = (one.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
+    return FleetError(
+        code=one.get("ErrorCode") or "",
+        message=one.get("ErrorMessage") or "",
+        instance_type=override.get("InstanceType") or "",
+        zone=override.get("AvailabilityZone") or "",
+        capacity_type=one.get("Lifecycle") or "",
+        subnet_id=override.get("SubnetId") or "",
+    )
+
+
+def _instance(one: "InstanceTypeDef") -> FleetInstance:
+    launched = one.get("LaunchTime")
+    return FleetInstance(
+        id=one["InstanceId"],
+        instance_type=one["InstanceType"],
+        zone=one.get("Placement", {}).get("AvailabilityZone", ""),
+        capacity_type=labels.SPOT if one.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND,
+        state=one["State"]["Name"],
+        image_id=one.get("ImageId", ""),
+        subnet_id=one.get("SubnetId", ""),
+        private_dns_name=one.get("PrivateDnsName", ""),
+        launched=launched.astimezone(UTC) if launched else None,
+        tags={tag["Key"]: tag["Value"] for tag in one.get("Tags", ())},
+        security_groups=tuple(sorted(group["GroupId"] for group in one.get("SecurityGroups", ()))),
+    )

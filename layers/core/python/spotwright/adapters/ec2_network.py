@@ -1,0 +1,114 @@
+"""The subnets, security groups and images that a class selects (SelectionPort)."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from spotwright.adapters import ssm
+from spotwright.adapters.aws_failures import translated
+from spotwright.aws.amis import Image
+from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
+from spotwright.model.nodeclass import SelectorTerm
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.client import EC2Client
+    from mypy_boto3_ec2.type_defs import FilterTypeDef
+    from mypy_boto3_ssm.client import SSMClient
+
+PAGE: Final = 500
+IMAGES_PAGE: Final = 1000
+
+
+class Selection:
+    """See SelectionPort."""
+
+    def __init__(self, ec2: "EC2Client", parameters: "SSMClient") -> None:
+        self._ec2, self._ssm = ec2, parameters
+
+    def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[FoundSubnet, ...]:
+        found: dict[str, FoundSubnet] = {}
+        with translated("DescribeSubnets"):
+            for filters in _filters(terms, "subnet-id"):
+                pages = self._ec2.get_paginator("describe_subnets").paginate(
+                    Filters=filters, PaginationConfig={"PageSize": PAGE}
+                )
+                found |= {one["SubnetId"]: _subnet(one) for page in pages for one in page["Subnets"]}
+        return tuple(found[key] for key in sorted(found))
+
+    def security_groups(self, terms: Sequence[SelectorTerm]) -> tuple[FoundGroup, ...]:
+        found: dict[str, FoundGroup] = {}
+        with translated("DescribeSecurityGroups"):
+            for filters in _filters(terms, "group-id"):
+                pages = self._ec2.get_paginator("describe_security_groups").paginate(
+                    Filters=filters, PaginationConfig={"PageSize": PAGE}
+                )
+                found |= {one["GroupId"]: _group(one) for page in pages for one in page["SecurityGroups"]}
+        return tuple(found[key] for key in sorted(found))
+
+    def parameters(self, names: Sequence[str]) -> Mapping[str, str]:
+        return ssm.parameters(self._ssm, names)
+
+    def images(self, ids: Sequence[str], terms: Sequence[SelectorTerm]) -> tuple[Image, ...]:
+        found: dict[str, Image] = {}
+        with translated("DescribeImages"):
+            for arguments in _image_queries(ids, terms):
+                pages = self._ec2.get_paginator("describe_images").paginate(
+                    **arguments, IncludeDeprecated=True, PaginationConfig={"PageSize": IMAGES_PAGE}
+                )
+                found |= {one["ImageId"]: _image(one) for page in pages for one in page["Images"]}
+        return tuple(found[key] for key in sorted(found))
+
+
+def _filters(terms: Sequence[SelectorTerm], id_filter: str) -> "Iterator[list[FilterTypeDef]]":
+    """One query for all ids together, and one for every other term, whose fields all have to hold."""
+    ids = sorted(term.id for term in terms if term.id)
+    if ids:
+        yield [{"Name": id_filter, "Values": ids}]
+    for term in terms:
+        if not term.id:
+            named: list[FilterTypeDef] = [{"Name": "group-name", "Values": [term.name]}] if term.name else []
+            yield [*named, *_tag_filters(term.tags)]
+
+
+def _tag_filters(tags: Mapping[str, str]) -> "Iterator[FilterTypeDef]":
+    """``*`` means that the key exists."""
+    for key, value in sorted(tags.items()):
+        if value == "*":
+            yield {"Name": "tag-key", "Values": [key]}
+        else:
+            yield {"Name": f"tag:{key}", "Values": [value]}
+
+
+def _image_queries(ids: Sequence[str], terms: Sequence[SelectorTerm]) -> Iterator[dict[str, Any]]:
+    """DescribeImages arguments. A name without an owner means ours and Amazon's; tags alone mean anybody's."""
+    available: FilterTypeDef = {"Name": "state", "Values": ["available"]}
+    if ids:
+        yield {"Filters": [available, {"Name": "image-id", "Values": sorted(ids)}]}
+    for term in terms:
+        named: list[FilterTypeDef] = [{"Name": "name", "Values": [term.name]}] if term.name else []
+        owners = [term.owner] if term.owner else ["amazon", "self"] if term.name else []
+        query: dict[str, Any] = {"Filters": [available, *named, *_tag_filters(term.tags)]}
+        yield query | ({"Owners": owners} if owners else {})
+
+
+def _subnet(one: Mapping[str, Any]) -> FoundSubnet:
+    return FoundSubnet(
+        id=one["SubnetId"],
+        zone=one["AvailabilityZone"],
+        zone_id=one.get("AvailabilityZoneId") or "",
+        free_addresses=one.get("AvailableIpAddressCount") or 0,
+        vpc_id=one.get("VpcId") or "",
+    )
+
+
+def _group(one: Mapping[str, Any]) -> FoundGroup:
+    return FoundGroup(one["GroupId"], one.get("GroupName") or "", one.get("VpcId") or "")
+
+
+def _image(one: Mapping[str, Any]) -> Image:
+    return Image(
+        id=one["ImageId"],
+        name=one.get("Name") or "",
+        created=one.get("CreationDate") or "",
+        architecture=one.get("Architecture") or "",
+        deprecation=one.get("DeprecationTime") or "",
+    )

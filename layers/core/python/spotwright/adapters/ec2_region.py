@@ -1,0 +1,88 @@
+"""What EC2 sells in a region: instance types, the zones that have them, prices (RegionPort).
+
+Every list is read to its end; a part that cannot be read raises, except prices, where a published table stands in.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final
+
+from spotwright import data
+from spotwright.adapters import pricing
+from spotwright.adapters.aws_failures import translated
+from spotwright.adapters.ec2_types import described
+from spotwright.aws.offerings import Region
+from spotwright.failures import Failure
+from spotwright.model.instancetype import PICOUSD
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.client import EC2Client
+    from mypy_boto3_pricing.client import PricingClient
+
+TYPES_PAGE: Final = 100
+OFFERINGS_PAGE: Final = 1000
+SPOT_PAGE: Final = 1000
+SPOT_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
+
+
+class Ec2Region:
+    """See RegionPort. ``prices`` None: the Price List is not asked (isolated network, GovCloud)."""
+
+    def __init__(self, client: "EC2Client", prices: "PricingClient | None", *, region: str) -> None:
+        self._client, self._prices, self._region = client, prices, region
+
+    def read(self, now: datetime) -> Region:
+        on_demand, priced = self._on_demand()
+        spot, bid = self._spot(now)
+        tables = {"network_mbps": data.network_mbps(), "branch_interfaces": data.branch_interfaces()}
+        types = sorted((described(one, **tables) for one in self._types()), key=lambda one: one.name)
+        return Region(self._region, tuple(types), self._zones(), on_demand, spot, (*priced, *bid))
+
+    def _types(self) -> Iterator[Mapping[str, Any]]:
+        with translated("DescribeInstanceTypes"):
+            pages = self._client.get_paginator("describe_instance_types").paginate(
+                Filters=[
+                    {"Name": "supported-virtualization-type", "Values": ["hvm"]},
+                    {"Name": "processor-info.supported-architecture", "Values": ["x86_64", "arm64"]},
+                ],
+                PaginationConfig={"PageSize": TYPES_PAGE},
+            )
+            for page in pages:
+                yield from page["InstanceTypes"]
+
+    def _zones(self) -> dict[str, tuple[str, ...]]:
+        found: dict[str, set[str]] = {}
+        with translated("DescribeInstanceTypeOfferings"):
+            pages = self._client.get_paginator("describe_instance_type_offerings").paginate(
+                LocationType="availability-zone", PaginationConfig={"PageSize": OFFERINGS_PAGE}
+            )
+            for page in pages:
+                for one in page["InstanceTypeOfferings"]:
+                    found.setdefault(one["InstanceType"], set()).add(one["Location"])
+        return {name: tuple(sorted(found[name])) for name in sorted(found)}
+
+    def _on_demand(self) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Published prices, and over them what the Price List says today."""
+        shipped = dict(data.on_demand_picousd(self._region))
+        if self._prices is None:
+            return shipped, ("on-demand prices are the shipped table: the Price List is not asked here",)
+        try:
+            return dict(sorted((shipped | pricing.on_demand(self._prices, self._region)).items())), ()
+        except Failure as error:
+            return shipped, (f"on-demand prices are the shipped table: {error}",)
+
+    def _spot(self, now: datetime) -> tuple[dict[str, dict[str, int]] | None, tuple[str, ...]]:
+        found: dict[str, dict[str, int]] = {}
+        try:
+            with translated("DescribeSpotPriceHistory"):
+                pages = self._client.get_paginator("describe_spot_price_history").paginate(
+                    ProductDescriptions=list(SPOT_PRODUCTS), StartTime=now, PaginationConfig={"PageSize": SPOT_PAGE}
+                )
+                for page in pages:
+                    for one in page["SpotPriceHistory"]:
+                        price = int(Decimal(one["SpotPrice"]) * PICOUSD)
+                        found.setdefault(one["InstanceType"], {})[one["AvailabilityZone"]] = price
+        except Failure as error:
+            return None, (f"spot prices are the on-demand ones: {error}",)
+        return {name: dict(sorted(found[name].items())) for name in sorted(found)}, ()

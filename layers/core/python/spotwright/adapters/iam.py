@@ -1,0 +1,79 @@
+"""Instance profiles: one per class and role, made once, under a path that belongs to the class."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from spotwright.adapters.aws_failures import translated
+from spotwright.failures import Conflict, NotFound
+
+if TYPE_CHECKING:
+    from mypy_boto3_iam.client import IAMClient
+    from mypy_boto3_iam.type_defs import InstanceProfileTypeDef
+
+
+class InstanceProfiles:
+    """See ProfilePort."""
+
+    def __init__(self, client: "IAMClient") -> None:
+        self._client = client
+
+    def role_of(self, name: str) -> str | None:
+        found = self._get(name)
+        if found is None:
+            return None
+        return next((role["RoleName"] for role in found["Roles"]), "")
+
+    def ensure(self, *, name: str, path: str, role: str, tags: Mapping[str, str]) -> None:
+        found = self._get(name)
+        attached = "" if found is None else next((one["RoleName"] for one in found["Roles"]), "")
+        if found is None:
+            self._create(name, path, tags)
+        if attached == role:
+            return
+        if attached:
+            with translated(f"RemoveRoleFromInstanceProfile {name}"):
+                self._client.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=attached)
+        try:
+            with translated(f"AddRoleToInstanceProfile {name}"):
+                self._client.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
+        except NotFound:
+            self.delete(name)
+            raise
+
+    def _create(self, name: str, path: str, tags: Mapping[str, str]) -> None:
+        try:
+            with translated(f"CreateInstanceProfile {name}"):
+                self._client.create_instance_profile(
+                    InstanceProfileName=name,
+                    Path=path,
+                    Tags=[{"Key": key, "Value": tags[key]} for key in sorted(tags)],
+                )
+        except Conflict:
+            return
+
+    def under(self, path: str) -> tuple[str, ...]:
+        with translated(f"ListInstanceProfiles {path}"):
+            pages = self._client.get_paginator("list_instance_profiles").paginate(PathPrefix=path)
+            found = [one for page in pages for one in page["InstanceProfiles"]]
+        # What is listed here gets deleted: the path is believed only when it stands in the answer.
+        return tuple(sorted(one["InstanceProfileName"] for one in found if one["Path"].startswith(path)))
+
+    def delete(self, name: str) -> None:
+        found = self._get(name)
+        if found is None:
+            return
+        try:
+            for role in found["Roles"]:
+                with translated(f"RemoveRoleFromInstanceProfile {name}"):
+                    self._client.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=role["RoleName"])
+            with translated(f"DeleteInstanceProfile {name}"):
+                self._client.delete_instance_profile(InstanceProfileName=name)
+        except NotFound:
+            return
+
+    def _get(self, name: str) -> "InstanceProfileTypeDef | None":
+        try:
+            with translated(f"GetInstanceProfile {name}"):
+                return self._client.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
+        except NotFound:
+            return None

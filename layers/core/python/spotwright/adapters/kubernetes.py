@@ -1,0 +1,211 @@
+"""One cluster's Kubernetes API as the workflows need it (ClusterPort)."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from spotwright.adapters import decode, encode
+from spotwright.adapters.kubernetes_transport import MERGE_PATCH, Json, Transport
+from spotwright.failures import Conflict, Failure, NotFound, Throttled
+from spotwright.model.node import Node
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodepool import NodePool
+from spotwright.model.objects import Condition, Metadata
+from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
+from spotwright.model.taints import Taint
+
+_PATHS: Final = {
+    "nodes": "/api/v1/nodes",
+    "nodeclaims": "/apis/karpenter.sh/v1/nodeclaims",
+    "nodepools": "/apis/karpenter.sh/v1/nodepools",
+    "ec2nodeclasses": "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
+}
+_KINDS: Final = {
+    "nodes": ("v1", "Node"),
+    "pods": ("v1", "Pod"),
+    "nodeclaims": ("karpenter.sh/v1", "NodeClaim"),
+    "nodepools": ("karpenter.sh/v1", "NodePool"),
+    "ec2nodeclasses": ("karpenter.k8s.aws/v1", "EC2NodeClass"),
+}
+# How often a read-change-write of conditions is tried against other writers.
+CONDITION_ATTEMPTS: Final = 4
+
+
+class KubernetesCluster:
+    """See ClusterPort for what each method promises."""
+
+    def __init__(self, name: str, transport: Transport) -> None:
+        self.name = name
+        self._api = transport
+
+    def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
+        wanted = f"spec.nodeName={node}" if node else "spec.nodeName=,status.phase=Pending" if pending else ""
+        return tuple(map(decode.pod, self._api.items("/api/v1/pods", {"fieldSelector": wanted} if wanted else {})))
+
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(map(decode.node, self._api.items(_PATHS["nodes"])))
+
+    def node(self, name: str) -> Node | None:
+        found = self._get(f"{_PATHS['nodes']}/{name}")
+        return None if found is None else decode.node(found)
+
+    def nodepools(self) -> tuple[NodePool, ...]:
+        return tuple(decode.nodepool(one | {"kind": "NodePool"}) for one in self._api.items(_PATHS["nodepools"]))
+
+    def nodeclasses(self) -> tuple[EC2NodeClass, ...]:
+        listed = self._api.items(_PATHS["ec2nodeclasses"])
+        return tuple(decode.nodeclass(one | {"kind": "EC2NodeClass"}) for one in listed)
+
+    def nodeclaims(self) -> tuple[NodeClaim, ...]:
+        return tuple(decode.nodeclaim(one | {"kind": "NodeClaim"}) for one in self._api.items(_PATHS["nodeclaims"]))
+
+    def nodeclaim(self, name: str) -> NodeClaim | None:
+        found = self._get(f"{_PATHS['nodeclaims']}/{name}")
+        return None if found is None else decode.nodeclaim(found)
+
+    def daemonsets(self) -> tuple[DaemonSet, ...]:
+        return tuple(map(decode.daemonset, self._api.items("/apis/apps/v1/daemonsets")))
+
+    def pod_disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        return tuple(map(decode.pod_disruption_budget, self._api.items("/apis/policy/v1/poddisruptionbudgets")))
+
+    def volume_attachments(self, node: str) -> tuple[str, ...]:
+        listed = self._api.items("/apis/storage.k8s.io/v1/volumeattachments")
+        return tuple(
+            (one["spec"].get("source") or {}).get("persistentVolumeName") or one["metadata"]["name"]
+            for one in listed
+            if one["spec"].get("nodeName") == node
+        )
+
+    def create_nodeclaim(self, claim: NodeClaim) -> NodeClaim:
+        return decode.nodeclaim(self._api.call("POST", _PATHS["nodeclaims"], body=encode.nodeclaim(claim)))
+
+    def patch_metadata(self, kind: str, metadata: Metadata, change: Mapping[str, Any]) -> None:
+        about: Json = {"uid": metadata.uid} | dict(change)
+        if "finalizers" in change and metadata.resource_version:
+            about["resourceVersion"] = metadata.resource_version
+        self._patch(f"{_PATHS[kind]}/{metadata.name}", {"metadata": about})
+
+    def patch_status(self, kind: str, metadata: Metadata, status: Mapping[str, Any]) -> None:
+        about: Json = {"uid": metadata.uid}
+        if metadata.resource_version:
+            about["resourceVersion"] = metadata.resource_version
+        self._patch(f"{_PATHS[kind]}/{metadata.name}/status", {"metadata": about, "status": dict(status)})
+
+    def set_conditions(self, kind: str, metadata: Metadata, conditions: Sequence[Condition]) -> None:
+        for attempt in range(1, CONDITION_ATTEMPTS + 1):
+            try:
+                self._set_conditions(kind, metadata, conditions)
+                return
+            except Conflict:
+                if attempt == CONDITION_ATTEMPTS:
+                    raise
+
+    def _set_conditions(self, kind: str, metadata: Metadata, conditions: Sequence[Condition]) -> None:
+        current = self._api.call("GET", f"{_PATHS[kind]}/{metadata.name}")
+        if metadata.uid and current["metadata"]["uid"] != metadata.uid:
+            raise NotFound(f"{kind} {metadata.name} with uid {metadata.uid} is gone", code="NotFound")
+        before = (current.get("status") or {}).get("conditions") or []
+        after = merged(before, conditions, now=datetime.now(UTC))
+        if after != before:
+            about = {"uid": current["metadata"]["uid"], "resourceVersion": current["metadata"]["resourceVersion"]}
+            self._patch(f"{_PATHS[kind]}/{metadata.name}/status", {"metadata": about, "status": {"conditions": after}})
+
+    def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:
+        current = self._api.call("GET", f"{_PATHS['nodes']}/{node.name}")
+        known = {decode.taints([one])[0]: one for one in current["spec"].get("taints") or ()}
+        listed = [known.get(one) or encode.taint(one) for one in taints]
+        about = {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version}
+        self._patch(f"{_PATHS['nodes']}/{node.name}", {"metadata": about, "spec": {"taints": listed}})
+
+    def delete(self, kind: str, metadata: Metadata, *, grace_seconds: int | None = None) -> None:
+        path = f"/api/v1/namespaces/{metadata.namespace}/pods" if kind == "pods" else _PATHS[kind]
+        body: Json = {"preconditions": {"uid": metadata.uid}} if metadata.uid else {}
+        if grace_seconds is not None:
+            body["gracePeriodSeconds"] = grace_seconds
+        try:
+            self._api.call("DELETE", f"{path}/{metadata.name}", body=body)
+        except (NotFound, Conflict):
+            return
+
+    def evict(self, pod: Pod) -> bool:
+        about = pod.metadata
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": about.name, "namespace": about.namespace},
+            "deleteOptions": {"preconditions": {"uid": about.uid}},
+        }
+        try:
+            self._api.call(
+                "POST", f"/api/v1/namespaces/{about.namespace}/pods/{about.name}/eviction", body=body, attempts=1
+            )
+        except (NotFound, Conflict):
+            return True
+        except Throttled:
+            return False
+        except Failure as error:
+            # Two budgets over one pod are a 500 with this text, and mean "not now" just as well.
+            if "more than one PodDisruptionBudget" in str(error):
+                return False
+            raise
+        return True
+
+    def event(self, kind: str, metadata: Metadata, *, type: str, reason: str, message: str, now: datetime) -> None:
+        version, name = _KINDS[kind]
+        digest = hashlib.sha256(f"{metadata.uid}/{reason}/{message}".encode()).hexdigest()[:16]
+        namespace = metadata.namespace or "default"
+        path = f"/api/v1/namespaces/{namespace}/events"
+        stamp = encode.moment(now)
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{metadata.name}.{digest}", "namespace": namespace},
+            "involvedObject": {
+                "apiVersion": version, "kind": name, "name": metadata.name, "namespace": metadata.namespace,
+                "uid": metadata.uid,
+            },
+            "type": type, "reason": reason, "message": message[:1024], "count": 1,
+            "firstTimestamp": stamp, "lastTimestamp": stamp,
+            "source": {"component": "spotwright"}, "reportingComponent": "spotwright",
+        }  # fmt: skip
+        try:
+            self._api.call("POST", path, body=body)
+        except Conflict:
+            self._repeat(f"{path}/{body['metadata']['name']}", stamp)  # type: ignore[index]
+        except Failure:
+            return
+
+    def _repeat(self, path: str, stamp: str) -> None:
+        try:
+            count = self._api.call("GET", path).get("count") or 1
+            self._patch(path, {"count": count + 1, "lastTimestamp": stamp})
+        except Failure:
+            return
+
+    def _get(self, path: str) -> Json | None:
+        try:
+            return self._api.call("GET", path)
+        except NotFound:
+            return None
+
+    def _patch(self, path: str, body: Json) -> None:
+        self._api.call("PATCH", path, body=body, content=MERGE_PATCH)
+
+
+def merged(before: Sequence[Json], changes: Sequence[Condition], *, now: datetime) -> list[Json]:
+    """``before`` with the named conditions replaced; the transition time moves only when the status does."""
+    after = [dict(one) for one in before]
+    for change in changes:
+        new = encode.condition(change, since=now)
+        old = next((one for one in after if one["type"] == change.type), None)
+        if old is None:
+            after.append(new)
+            continue
+        if old["status"] == new["status"]:
+            new["lastTransitionTime"] = old["lastTransitionTime"]
+        old.clear()
+        old.update(new)
+    return after

@@ -1,0 +1,32 @@
+"""The row that pauses a cluster: functions that plan or disrupt read it before they decide."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from spotwright.adapters.aws_failures import translated
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.client import DynamoDBClient
+
+
+class PauseRow:
+    """The pause of one cluster in the table of its cell."""
+
+    def __init__(self, client: "DynamoDBClient", *, table: str, cluster: str) -> None:
+        self._client, self._table, self._cluster = client, table, cluster
+
+    def pause(self, reason: str) -> None:
+        """Pause provisioning and disruption; a pause that is there already is written anew. Raises Failure."""
+        with translated("PutItem pause"):
+            self._client.put_item(
+                TableName=self._table,
+                Item={
+                    "pk": {"S": self._cluster},
+                    "sk": {"S": "pause"},
+                    "schema": {"N": "1"},
+                    "provisioning": {"BOOL": True},
+                    "disruption": {"BOOL": True},
+                    "reason": {"S": reason},
+                    "at": {"S": datetime.now(UTC).isoformat(timespec="seconds")},
+                },
+            )

@@ -1,0 +1,108 @@
+"""What a pod's spec says about other pods and about its volumes: spread, affinity, host ports, claims."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from spotwright.model.company import Company, HostPort, LabelSelector, Spread, Wish
+from spotwright.model.requirements import Operator, Selector
+
+type Json = Mapping[str, Any]
+
+
+def label_selector(selector: Json) -> tuple[Selector, ...]:
+    """A LabelSelector as selectors; () selects everything."""
+    equal = (
+        Selector(key, Operator.IN, (str(value),)) for key, value in sorted((selector.get("matchLabels") or {}).items())
+    )
+    return (*equal, *expressions(selector.get("matchExpressions")))
+
+
+def expressions(items: Iterable[Json] | None) -> tuple[Selector, ...]:
+    return tuple(
+        Selector(
+            one.get("key") or "", one.get("operator") or "", tuple(str(value) for value in one.get("values") or ())
+        )
+        for one in items or ()
+    )
+
+
+def _selector(one: Json, labels: Json) -> LabelSelector:
+    """The term's own selector, with the pod's values of matchLabelKeys and mismatchLabelKeys."""
+    given = one.get("labelSelector")
+    if given is None:
+        return None
+    same = (Selector(key, Operator.IN, (labels[key],)) for key in one.get("matchLabelKeys") or () if key in labels)
+    other = (
+        Selector(key, Operator.NOT_IN, (labels[key],)) for key in one.get("mismatchLabelKeys") or () if key in labels
+    )
+    return (*label_selector(given), *same, *other)
+
+
+def spreads(spec: Json, labels: Json) -> tuple[Spread, ...]:
+    return tuple(
+        Spread(
+            key=one.get("topologyKey") or "",
+            max_skew=one.get("maxSkew") or 1,
+            selector=_selector(one, labels),
+            hard=(one.get("whenUnsatisfiable") or "DoNotSchedule") == "DoNotSchedule",
+            min_domains=one.get("minDomains") or 0,
+            honors_affinity=(one.get("nodeAffinityPolicy") or "Honor") == "Honor",
+            honors_taints=(one.get("nodeTaintsPolicy") or "Ignore") == "Honor",
+        )
+        for one in spec.get("topologySpreadConstraints") or ()
+    )
+
+
+def required(spec: Json, kind: str, labels: Json, namespace: str) -> tuple[Company, ...]:
+    """Required terms of ``podAffinity`` or ``podAntiAffinity``."""
+    terms = _affinity(spec, kind).get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+    return tuple(_company(one, labels, namespace) for one in terms)
+
+
+def preferred(spec: Json, kind: str, labels: Json, namespace: str) -> tuple[Wish, ...]:
+    terms = _affinity(spec, kind).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    return tuple(
+        Wish(one.get("weight") or 1, _company(one.get("podAffinityTerm") or {}, labels, namespace)) for one in terms
+    )
+
+
+def node_preferences(spec: Json) -> tuple[tuple[int, tuple[Selector, ...]], ...]:
+    """(weight, conjunction) of the preferred node affinity."""
+    terms = _affinity(spec, "nodeAffinity").get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+    return tuple(
+        (one.get("weight") or 1, expressions((one.get("preference") or {}).get("matchExpressions"))) for one in terms
+    )
+
+
+def _affinity(spec: Json, kind: str) -> Json:
+    return (spec.get("affinity") or {}).get(kind) or {}
+
+
+def _company(one: Json, labels: Json, namespace: str) -> Company:
+    named, chosen = tuple(sorted(one.get("namespaces") or ())), one.get("namespaceSelector")
+    return Company(
+        key=one.get("topologyKey") or "",
+        selector=_selector(one, labels),
+        namespaces=named if named or chosen is not None else (namespace,),
+        namespace_selector=None if chosen is None else label_selector(chosen),
+    )
+
+
+def host_ports(spec: Json) -> tuple[HostPort, ...]:
+    """Ports of the node that the containers bind; with hostNetwork every container port is one."""
+    found = []
+    for container in spec.get("containers") or ():
+        for one in container.get("ports") or ():
+            port = one.get("hostPort") or (one.get("containerPort") if spec.get("hostNetwork") else 0)
+            if port:
+                found.append(HostPort(int(port), one.get("protocol") or "TCP", one.get("hostIP") or ""))
+    return tuple(found)
+
+
+def volume_claims(spec: Json, pod: str) -> Iterator[str]:
+    """Names of the PersistentVolumeClaims behind the volumes, those of ephemeral volumes included."""
+    for volume in spec.get("volumes") or ():
+        if volume.get("persistentVolumeClaim"):
+            yield volume["persistentVolumeClaim"].get("claimName") or ""
+        elif volume.get("ephemeral"):
+            yield f"{pod}-{volume.get('name')}"

@@ -1,0 +1,73 @@
+"""Claims, volumes, storage classes and CSI nodes into the model."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from spotwright.adapters import decode
+from spotwright.adapters.pod_company import expressions
+from spotwright.model import labels
+from spotwright.model.requirements import Operator, Selector
+from spotwright.model.volumes import Alternatives, CsiNode, StorageClass, Volume, VolumeClaim
+
+type Json = Mapping[str, Any]
+
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+_EBS_DRIVER: Final = "ebs.csi.aws.com"
+# Volume plugins that moved out of Kubernetes: their volumes count against the CSI driver that took over.
+_MIGRATED: Final = {"kubernetes.io/aws-ebs": _EBS_DRIVER}
+
+
+def claim(obj: Json) -> VolumeClaim:
+    spec, about = obj.get("spec") or {}, decode.metadata(obj)
+    return VolumeClaim(
+        metadata=about,
+        volume=spec.get("volumeName") or "",
+        storage_class=spec.get("storageClassName"),
+        bound=_BIND_COMPLETED in about.annotations,
+        phase=(obj.get("status") or {}).get("phase") or "",
+    )
+
+
+def volume(obj: Json) -> Volume:
+    """A volume that lives on one host (local, hostPath) may be reached from the node that replaces it."""
+    spec = obj.get("spec") or {}
+    terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+    local = bool(spec.get("local") or spec.get("hostPath"))
+    driver = (spec.get("csi") or {}).get("driver") or (_EBS_DRIVER if spec.get("awsElasticBlockStore") else "")
+    return Volume(decode.metadata(obj), _alternatives(terms, local=local), driver)
+
+
+def _alternatives(terms: Iterable[Json], *, local: bool) -> Alternatives:
+    found = tuple(expressions(term.get("matchExpressions")) for term in terms)
+    if not local:
+        return found
+    elsewhere = tuple(tuple(one for one in term if one.key != labels.HOSTNAME) for term in found)
+    return () if any(not term for term in elsewhere) else elsewhere
+
+
+def storage_class(obj: Json) -> StorageClass:
+    provisioner = obj.get("provisioner") or ""
+    return StorageClass(
+        metadata=decode.metadata(obj),
+        provisioner=_MIGRATED.get(provisioner, provisioner),
+        waits=obj.get("volumeBindingMode") == "WaitForFirstConsumer",
+        topologies=tuple(
+            tuple(
+                Selector(one.get("key") or "", Operator.IN, tuple(str(value) for value in one.get("values") or ()))
+                for one in term.get("matchLabelExpressions") or ()
+            )
+            for term in obj.get("allowedTopologies") or ()
+        ),
+    )
+
+
+def csi_node(obj: Json) -> CsiNode:
+    drivers = (obj.get("spec") or {}).get("drivers") or ()
+    return CsiNode(
+        decode.metadata(obj),
+        {
+            one["name"]: int(one["allocatable"]["count"])
+            for one in drivers
+            if (one.get("allocatable") or {}).get("count") is not None
+        },
+    )

@@ -1,0 +1,130 @@
+"""A catalog as bytes: small, and quick to read in a process that has just started.
+
+Equal requirements, amounts and types are written once and referred to by number: most labels of most types repeat,
+and classes differ in little. Reading makes one object for each, shared by all that refer to it.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Final
+
+import msgspec
+
+from spotwright.model.instancetype import Catalog, InstanceType, Offering
+from spotwright.model.requirements import Requirement, Requirements
+
+SCHEMA: Final = 1
+
+type _Numbers = tuple[int, ...]
+type _Amounts = tuple[tuple[str, int], ...]
+# key, complement, values, gte, lte, min_values
+type _Requirement = tuple[str, bool, tuple[str, ...], int | None, int | None, int | None]
+# zone, capacity type, price, available, requirements, reservation capacity
+type _Offering = tuple[str, str, int, bool, int, int]
+# name, requirements, capacity, allocatable, offerings
+type _Type = tuple[str, int, int, int, int]
+
+
+class _Body(msgspec.Struct, frozen=True):
+    """Tables; every number is a place in one of them. ``sets``: requirements that stand together."""
+
+    requirements: tuple[_Requirement, ...]
+    sets: tuple[_Numbers, ...]
+    amounts: tuple[_Amounts, ...]
+    offerings: tuple[tuple[_Offering, ...], ...]
+    types: tuple[_Type, ...]
+    by_class: dict[str, _Numbers]
+    source: str
+    schema: int = SCHEMA
+
+
+class _Table[Row: Hashable]:
+    """Gives equal rows the same number, in order of first sight."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Row, int] = {}
+
+    def number(self, row: Row) -> int:
+        return self._numbers.setdefault(row, len(self._numbers))
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return tuple(self._numbers)
+
+
+class _Writer:
+    """The tables of a catalog that is being written."""
+
+    def __init__(self) -> None:
+        self.requirements, self.sets = _Table[_Requirement](), _Table[_Numbers]()
+        self.amounts = _Table[_Amounts]()
+        self.offerings, self.types = _Table[tuple[_Offering, ...]](), _Table[_Type]()
+
+    def type(self, one: InstanceType) -> int:
+        offerings = self.offerings.number(tuple(self._offering(each) for each in one.offerings))
+        capacity, allocatable = self._amounts(one.capacity), self._amounts(one.allocatable)
+        return self.types.number((one.name, self._set(one.requirements), capacity, allocatable, offerings))
+
+    def _offering(self, one: Offering) -> _Offering:
+        price, extra = one.price_picousd_per_hour, self._set(one.requirements)
+        return (one.zone, one.capacity_type, price, one.available, extra, one.reservation_capacity)
+
+    def _set(self, all_of: Requirements) -> int:
+        return self.sets.number(tuple(self.requirements.number(_requirement(one)) for one in all_of))
+
+    def _amounts(self, one: Mapping[str, int]) -> int:
+        return self.amounts.number(tuple(sorted(one.items())))
+
+
+def _requirement(one: Requirement) -> _Requirement:
+    return (one.key, one.complement, tuple(sorted(one.values)), one.gte, one.lte, one.min_values)
+
+
+def encode(catalog: Catalog) -> bytes:
+    """Equal catalogs give equal bytes."""
+    writer = _Writer()
+    by_class = {name: tuple(writer.type(one) for one in catalog.by_class[name]) for name in sorted(catalog.by_class)}
+    body = _Body(
+        requirements=writer.requirements.rows,
+        sets=writer.sets.rows,
+        amounts=writer.amounts.rows,
+        offerings=writer.offerings.rows,
+        types=writer.types.rows,
+        by_class=by_class,
+        source=catalog.source,
+    )
+    return msgspec.json.encode(body)
+
+
+class _Source(msgspec.Struct, frozen=True):
+    source: str = ""
+
+
+def source(body: bytes) -> str:
+    """Where a catalog's region facts are kept, without reading the rest."""
+    return msgspec.json.decode(body, type=_Source).source
+
+
+def decode(body: bytes) -> Catalog:
+    """The catalog; raises msgspec.DecodeError for bytes that are none."""
+    read = msgspec.json.decode(body, type=_Body)
+    requirements = [
+        Requirement(key, complement, frozenset(values), gte, lte, least)
+        for key, complement, values, gte, lte, least in read.requirements
+    ]
+    sets = [
+        Requirements({requirements[number].key: requirements[number] for number in numbers}) for numbers in read.sets
+    ]
+    amounts = [dict(one) for one in read.amounts]
+    offerings = [
+        tuple(
+            Offering(zone, kind, price, available, sets[extra], reserved)
+            for zone, kind, price, available, extra, reserved in some
+        )
+        for some in read.offerings
+    ]
+    types = [
+        InstanceType(name, sets[labels], amounts[capacity], amounts[allocatable], offerings[sold])
+        for name, labels, capacity, allocatable, sold in read.types
+    ]
+    by_class = {name: tuple(types[number] for number in numbers) for name, numbers in read.by_class.items()}
+    return Catalog(by_class, read.source)

@@ -1,0 +1,79 @@
+"""AMI families: what each takes for granted about disks, pod density and kubelet configuration.
+
+Source: https://docs.aws.amazon.com/eks/latest/userguide/eks-optimized-amis.html and the defaults Karpenter documents.
+Families that are not listed here are refused with a condition that names the field.
+"""
+
+from typing import Final
+
+import msgspec
+
+from spotwright.aws.refusal import Refusal
+from spotwright.model.nodeclass import BlockDevice, EC2NodeClass
+
+AL2023: Final = "AL2023"
+BOTTLEROCKET: Final = "Bottlerocket"
+CUSTOM: Final = "Custom"
+
+
+class Family(msgspec.Struct, frozen=True):
+    """``ephemeral_device``: the disk that pods' local storage is on; "" = the last mapping the user gave.
+
+    ``overhead_counts_all_pods``: kube-reserved memory is sized for the ENI-limited density whatever maxPods says.
+    """
+
+    name: str
+    devices: tuple[BlockDevice, ...]
+    ephemeral_device: str
+    pods_per_core: bool = True
+    overhead_counts_all_pods: bool = True
+
+
+def _disk(device: str, size: str) -> BlockDevice:
+    return BlockDevice(device, volume_size=size, volume_type="gp3", encrypted=True, delete_on_termination=True)
+
+
+FAMILIES: Final = {
+    AL2023: Family(AL2023, (_disk("/dev/xvda", "20Gi"),), "/dev/xvda"),
+    BOTTLEROCKET: Family(
+        BOTTLEROCKET,
+        (_disk("/dev/xvda", "4Gi"), _disk("/dev/xvdb", "20Gi")),
+        "/dev/xvdb",
+        pods_per_core=False,
+        overhead_counts_all_pods=False,
+    ),
+    CUSTOM: Family(CUSTOM, (), ""),
+}
+
+_OF_ALIAS: Final = {
+    "al2": "AL2",
+    "al2023": AL2023,
+    "bottlerocket": BOTTLEROCKET,
+    "windows2019": "Windows2019",
+    "windows2022": "Windows2022",
+    "windows2025": "Windows2025",
+}
+
+
+def name_of(node_class: EC2NodeClass) -> str:
+    """The family a class resolves to: as stated, else its alias'; "" when neither says."""
+    if node_class.ami_family:
+        return node_class.ami_family
+    aliases = (term.alias.partition("@")[0] for term in node_class.ami_selector_terms if term.alias)
+    return next((_OF_ALIAS.get(alias, "") for alias in aliases), "")
+
+
+def of(node_class: EC2NodeClass) -> Family | Refusal:
+    """The family of a class, or why it is not handled."""
+    name = name_of(node_class)
+    if name in FAMILIES:
+        return FAMILIES[name]
+    if not name:
+        return Refusal("UnsupportedAMIFamily", "spec.amiFamily: required when spec.amiSelectorTerms has no alias")
+    return unsupported(name)
+
+
+def unsupported(name: str) -> Refusal:
+    return Refusal(
+        "UnsupportedAMIFamily", f"spec.amiFamily: {name} is not supported yet; supported are {AL2023} and {CUSTOM}"
+    )

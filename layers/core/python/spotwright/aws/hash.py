@@ -1,0 +1,194 @@
+"""The hashes by which drift is noticed: of an EC2NodeClass' static fields, and of a NodePool's template.
+
+Both equal what Karpenter writes under the same annotations, so that nodes taken over from it do not drift.
+Fields that are compared with the live instance (images, subnets, groups) are not in the class' hash, and neither are
+``ipPrefixCount`` and a pool's requirements.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.aws import families
+from spotwright.aws.fnv import Duration, Int32, Record, Value, digest
+from spotwright.model.nodeclass import BlockDevice, EC2NodeClass
+from spotwright.model.nodepool import NodePool
+from spotwright.model.taints import Taint
+
+CLASS_VERSION: Final = "v6"
+POOL_VERSION: Final = "v3"
+_NANOSECONDS: Final = 10**9
+
+# Integers that Karpenter declares with 32 bits; the others have 64.
+_FOUR_BYTES: Final = frozenset({"volumeInitializationRate", "tcpEstablishedTimeout", "udpStreamTimeout", "udpTimeout"})
+
+type _Fields = Sequence[tuple[str, str]]
+
+_EBS: Final[_Fields] = (
+    ("DeleteOnTermination", "deleteOnTermination"),
+    ("Encrypted", "encrypted"),
+    ("IOPS", "iops"),
+    ("KMSKeyID", "kmsKeyID"),
+    ("SnapshotID", "snapshotID"),
+    ("Throughput", "throughput"),
+    ("VolumeInitializationRate", "volumeInitializationRate"),
+    ("VolumeSize", "volumeSize"),
+    ("VolumeType", "volumeType"),
+)
+_METADATA_OPTIONS: Final[_Fields] = (
+    ("HTTPEndpoint", "httpEndpoint"),
+    ("HTTPProtocolIPv6", "httpProtocolIPv6"),
+    ("HTTPPutResponseHopLimit", "httpPutResponseHopLimit"),
+    ("HTTPTokens", "httpTokens"),
+)
+_CONNECTION_TRACKING: Final[_Fields] = (
+    ("TCPEstablishedTimeout", "tcpEstablishedTimeout"),
+    ("UDPStreamTimeout", "udpStreamTimeout"),
+    ("UDPTimeout", "udpTimeout"),
+)
+
+
+def of_class(node_class: EC2NodeClass, certificate_authority: str) -> str:
+    """The hash of a class; ``certificate_authority`` is the cluster's, base64."""
+    return of_class_spec(
+        class_spec(node_class),
+        ami_family=families.name_of(node_class),
+        certificate_authority=certificate_authority,
+        kubelet=node_class.kubelet,
+    )
+
+
+def of_class_spec(
+    spec: Mapping[str, Any], *, ami_family: str, certificate_authority: str, kubelet: Mapping[str, object]
+) -> str:
+    """The hash of ``spec`` as the API server states it."""
+    raw_kubelet = msgspec.json.encode(kubelet, order="deterministic").decode() if kubelet else "null"
+    return str(digest((_class_record(spec), ami_family, certificate_authority, raw_kubelet)))
+
+
+def class_spec(node_class: EC2NodeClass) -> dict[str, Any]:
+    """The hashed fields of a class under their names in the API; None = not set."""
+    options = node_class.metadata_options
+    return {
+        "associatePublicIPAddress": node_class.associate_public_ip_address,
+        "userData": node_class.user_data or None,
+        "role": node_class.role,
+        "instanceProfile": node_class.instance_profile or None,
+        "tags": node_class.tags or None,
+        "blockDeviceMappings": [_device(one) for one in node_class.block_devices] or None,
+        "instanceStorePolicy": node_class.instance_store_policy or None,
+        "detailedMonitoring": node_class.detailed_monitoring,
+        "metadataOptions": {
+            "httpEndpoint": options.http_endpoint,
+            "httpProtocolIPv6": options.http_protocol_ipv6,
+            "httpPutResponseHopLimit": options.http_put_response_hop_limit,
+            "httpTokens": options.http_tokens,
+        },
+        "context": node_class.context or None,
+    }
+
+
+def _device(device: BlockDevice) -> dict[str, Any]:
+    ebs = {
+        "deleteOnTermination": device.delete_on_termination,
+        "encrypted": device.encrypted,
+        "iops": device.iops,
+        "kmsKeyID": device.kms_key_id or None,
+        "snapshotID": device.snapshot_id or None,
+        "throughput": device.throughput,
+        "volumeInitializationRate": device.volume_initialization_rate,
+        "volumeSize": device.volume_size or None,
+        "volumeType": device.volume_type or None,
+    }
+    stated = any(value is not None for value in ebs.values())
+    return {
+        "deviceName": device.device_name or None,
+        "rootVolume": device.root_volume,
+        "ebs": ebs if stated else None,
+    }
+
+
+def _class_record(spec: Mapping[str, Any]) -> Record:
+    options, tracking, cpu = spec.get("metadataOptions"), spec.get("connectionTracking"), spec.get("cpuOptions")
+    devices = spec.get("blockDeviceMappings")
+    return Record(
+        "EC2NodeClassSpec",
+        (
+            ("AssociatePublicIPAddress", spec.get("associatePublicIPAddress")),
+            ("UserData", spec.get("userData")),
+            ("Role", spec.get("role") or None),
+            ("InstanceProfile", spec.get("instanceProfile")),
+            ("Tags", spec.get("tags")),
+            ("BlockDeviceMappings", tuple(_device_record(one) for one in devices) if devices is not None else None),
+            ("InstanceStorePolicy", spec.get("instanceStorePolicy")),
+            ("DetailedMonitoring", spec.get("detailedMonitoring")),
+            ("MetadataOptions", _record("MetadataOptions", _METADATA_OPTIONS, options)),
+            ("ConnectionTracking", _record("ConnectionTracking", _CONNECTION_TRACKING, tracking)),
+            ("Context", spec.get("context")),
+            ("CPUOptions", _record("CPUOptions", (("NestedVirtualization", "nestedVirtualization"),), cpu)),
+        ),
+    )
+
+
+def _device_record(device: Mapping[str, Any]) -> Record:
+    return Record(
+        "BlockDeviceMapping",
+        (
+            ("DeviceName", device.get("deviceName")),
+            ("EBS", _record("BlockDevice", _EBS, device.get("ebs"))),
+            ("RootVolume", device.get("rootVolume") or None),
+        ),
+    )
+
+
+def _record(name: str, fields: _Fields, given: Mapping[str, Any] | None) -> Value:
+    if given is None:
+        return None
+    return Record(name, tuple((field, _scalar(key, given.get(key))) for field, key in fields))
+
+
+def _scalar(key: str, value: Value) -> Value:
+    return Int32(value) if key in _FOUR_BYTES and isinstance(value, int) else value
+
+
+def of_pool(pool: NodePool) -> str:
+    """The hash of a pool's template without its requirements."""
+    spec = Record(
+        "NodeClaimTemplateSpec",
+        (
+            ("Taints", _stated(pool, "taints", _taints(pool.taints))),
+            ("StartupTaints", _stated(pool, "startupTaints", _taints(pool.startup_taints))),
+            ("NodeClassRef", _class_reference(pool)),
+            ("TerminationGracePeriod", _duration("Duration", pool.termination_grace_seconds)),
+            ("ExpireAfter", _duration("NillableDuration", pool.expire_after_seconds)),
+        ),
+    )
+    metadata = Record(
+        "ObjectMeta",
+        (
+            ("Labels", _stated(pool, "labels", pool.labels)),
+            ("Annotations", _stated(pool, "annotations", pool.annotations)),
+        ),
+    )
+    return str(digest(Record("NodeClaimTemplate", (("ObjectMeta", metadata), ("Spec", spec)))))
+
+
+def _stated(pool: NodePool, name: str, value: Value) -> Value:
+    """A list or map that is written out empty is hashed, one that is absent is not."""
+    return value if value or name in pool.stated_empty else None
+
+
+def _class_reference(pool: NodePool) -> Record:
+    ref = pool.node_class_ref
+    return Record("NodeClassReference", (("Kind", ref.kind), ("Name", ref.name), ("Group", ref.group)))
+
+
+def _taints(taints: tuple[Taint, ...]) -> Value:
+    return tuple(
+        Record("Taint", (("Key", one.key), ("Value", one.value), ("Effect", str(one.effect)))) for one in taints
+    )
+
+
+def _duration(name: str, seconds: int | None) -> Value:
+    return None if seconds is None else Record(name, (("Duration", Duration(seconds * _NANOSECONDS)),))

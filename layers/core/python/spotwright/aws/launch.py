@@ -1,0 +1,243 @@
+"""A launch: which offerings are asked for, by which templates, in which CreateFleet request.
+
+Pure: equal input gives byte-equal requests, so that a stored request can be replayed under its client token.
+Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateFleet.html; the filters are Karpenter's
+(``pkg/providers/instance/filter``), in our words in docs/concepts. Versions are numbered, never ``$Latest``.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from spotwright.aws import amis, families, userdata
+from spotwright.aws.health import Health
+from spotwright.aws.launch_filters import Candidate, candidates
+from spotwright.aws.launchtemplate import Template, launch_tags, tag_specifications, template
+from spotwright.aws.refusal import Refusal
+from spotwright.model import labels
+from spotwright.model.fleet import ClusterFacts
+from spotwright.model.instancetype import PICOUSD, InstanceType
+from spotwright.model.nodeclass import Ami, EC2NodeClass
+from spotwright.model.requirements import Requirements, Selector
+from spotwright.model.resources import PODS
+from spotwright.model.taints import Taint
+
+# Instant fleets take 300 overrides in all: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/fleet-quotas.html
+MAXIMUM_OVERRIDES: Final = 300
+MAXIMUM_TEMPLATES: Final = 50
+
+
+class Wanted(Protocol):
+    """What a launch is for: the scheduler's new node, structurally (``scheduling.plan.NewNode`` is one)."""
+
+    @property
+    def node_pool(self) -> str: ...
+    @property
+    def instance_types(self) -> tuple[str, ...]: ...
+    @property
+    def requirements(self) -> tuple[Selector, ...]: ...
+    @property
+    def labels(self) -> dict[str, str]: ...
+    @property
+    def taints(self) -> tuple[Taint, ...]: ...
+    @property
+    def startup_taints(self) -> tuple[Taint, ...]: ...
+    @property
+    def requests(self) -> dict[str, int]: ...
+    @property
+    def zones(self) -> tuple[str, ...]: ...
+
+
+class Override(msgspec.Struct, frozen=True):
+    """One pool that EC2 may take: a type in a zone. ``template``: name of the template it starts from."""
+
+    template: str
+    instance_type: str
+    zone: str
+    subnet_id: str
+    image_id: str
+    price_picousd_per_hour: int
+
+
+class FleetPlan(msgspec.Struct, frozen=True):
+    """A launch worked out, before its templates have ids. ``overrides``: cheapest first."""
+
+    capacity_type: str
+    templates: tuple[Template, ...]
+    overrides: tuple[Override, ...]
+    tags: dict[str, str]
+    context: str = ""
+
+
+def plan(
+    wanted: Wanted,
+    node_class: EC2NodeClass,
+    types: Iterable[InstanceType],
+    cluster: ClusterFacts,
+    health: Health,
+) -> FleetPlan | Refusal:
+    """What to ask EC2 for so that ``wanted`` comes true, or why nothing can be asked for now."""
+    family = families.of(node_class)
+    if isinstance(family, Refusal):
+        return family
+    if not node_class.resolved_profile:
+        return Refusal("NodeClassNotReady", f"EC2NodeClass {node_class.name} has no instance profile yet")
+    found = candidates(wanted, node_class, types, health)
+    if isinstance(found, Refusal):
+        return found
+    capacity_type, chosen = found
+    return _assembled(wanted, node_class, cluster, family, capacity_type, chosen)
+
+
+def _assembled(
+    wanted: Wanted,
+    node_class: EC2NodeClass,
+    cluster: ClusterFacts,
+    family: families.Family,
+    capacity_type: str,
+    chosen: Sequence[Candidate],
+) -> FleetPlan | Refusal:
+    images = amis.demands(node_class.amis)
+    templates: dict[tuple[str, int], Template] = {}
+    overrides = []
+    for one in chosen[:MAXIMUM_OVERRIDES]:
+        ami = amis.for_type(images, one.instance_type)
+        if ami is None:
+            continue
+        key = (ami.id, one.instance_type.capacity.get(PODS, 0))
+        if key not in templates:
+            if len(templates) == MAXIMUM_TEMPLATES:
+                continue
+            made = _template(wanted, node_class, cluster, family, capacity_type, ami, key[1])
+            if isinstance(made, Refusal):
+                return made
+            templates[key] = made
+        overrides.append(_override(one, templates[key].name, ami))
+    if not overrides:
+        return Refusal("AMINotFound", f"EC2NodeClass {node_class.name} has no image for any of the instance types")
+    tags = launch_tags(cluster=cluster.name, node_pool=wanted.node_pool, node_class=node_class)
+    return FleetPlan(capacity_type, tuple(templates.values()), tuple(overrides), tags, node_class.context)
+
+
+def _template(
+    wanted: Wanted,
+    node_class: EC2NodeClass,
+    cluster: ClusterFacts,
+    family: families.Family,
+    capacity_type: str,
+    ami: Ami,
+    max_pods: int,
+) -> Template | Refusal:
+    boot = userdata.Boot(
+        labels=boot_labels(wanted, node_class, family.name, capacity_type),
+        taints=(*wanted.taints, *wanted.startup_taints),
+        max_pods=max_pods,
+    )
+    text = userdata.render(family.name, node_class, cluster, boot)
+    if isinstance(text, Refusal):
+        return text
+    return template(
+        cluster=cluster.name,
+        node_pool=wanted.node_pool,
+        node_class=node_class,
+        family=family,
+        ami=ami,
+        user_data=text,
+        capacity_type=capacity_type,
+    )
+
+
+def boot_labels(wanted: Wanted, node_class: EC2NodeClass, family: str, capacity_type: str) -> dict[str, str]:
+    """The labels a node registers with; the rest follow from its NodeClaim."""
+    given = dict(wanted.labels) | {
+        labels.NODEPOOL: wanted.node_pool,
+        labels.EC2NODECLASS: node_class.name,
+        labels.CAPACITY_TYPE: capacity_type,
+    }
+    return given if family == families.CUSTOM else given | {labels.DO_NOT_SYNC_TAINTS: "true"}
+
+
+def _override(one: Candidate, template_name: str, ami: Ami) -> Override:
+    return Override(template_name, one.instance_type.name, one.zone, one.subnet_id, ami.id, one.price_picousd_per_hour)
+
+
+def token(launch: str, attempt: int) -> str:
+    """The client token of one attempt of a launch: at most 64 ASCII characters."""
+    return f"{launch[:48]}-{attempt}"
+
+
+def request(
+    fleet: FleetPlan, versions: Mapping[str, tuple[str, str]], *, launch: str, count: int, client_token: str
+) -> dict[str, Any]:
+    """The CreateFleet request for ``count`` instances. ``versions``: template name → (id, version number as text)."""
+    spot = fleet.capacity_type == labels.SPOT
+    tags = fleet.tags | {labels.LAUNCH_TAG: launch}
+    body: dict[str, Any] = {
+        "ClientToken": client_token,
+        "LaunchTemplateConfigs": [_config(fleet, one.name, versions[one.name]) for one in fleet.templates],
+        "TagSpecifications": tag_specifications(("fleet", "instance", "volume"), tags),
+        "TargetCapacitySpecification": {
+            "DefaultTargetCapacityType": labels.SPOT if spot else labels.ON_DEMAND,
+            "TotalTargetCapacity": count,
+        },
+        "Type": "instant",
+    }
+    if spot:
+        body["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
+    else:
+        body["OnDemandOptions"] = {"AllocationStrategy": "lowest-price"}
+    return body | ({"Context": fleet.context} if fleet.context else {})
+
+
+def _config(fleet: FleetPlan, name: str, version: tuple[str, str]) -> dict[str, Any]:
+    return {
+        "LaunchTemplateSpecification": {"LaunchTemplateId": version[0], "Version": version[1]},
+        "Overrides": [
+            {
+                "AvailabilityZone": one.zone,
+                "ImageId": one.image_id,
+                "InstanceType": one.instance_type,
+                "Priority": one.price_picousd_per_hour / PICOUSD,
+                "SubnetId": one.subnet_id,
+            }
+            for one in fleet.overrides
+            if one.template == name
+        ],
+    }
+
+
+def serialise(body: Mapping[str, Any]) -> str:
+    """A request as the launch row keeps it: equal requests, equal text."""
+    return msgspec.json.encode(body, order="deterministic").decode()
+
+
+class Launched(msgspec.Struct, frozen=True):
+    """What a NodeClaim learns when its instance exists."""
+
+    provider_id: str
+    labels: dict[str, str]
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+
+
+def launched(
+    *, instance_id: str, zone: str, capacity_type: str, instance_type: InstanceType, wanted: Wanted
+) -> Launched:
+    """Labels, provider id and resources of the claim whose instance is of ``instance_type`` in ``zone``.
+
+    Labels are the type's certain ones, then the claim's own, then where and how it was bought.
+    """
+    bought = {labels.ZONE: zone, labels.CAPACITY_TYPE: capacity_type}
+    certain = instance_type.requirements.labels() | _offering_labels(instance_type, zone, capacity_type)
+    return Launched(
+        provider_id=f"aws:///{zone}/{instance_id}",
+        labels=dict(sorted((certain | dict(wanted.labels) | bought).items())),
+        capacity=instance_type.capacity,
+        allocatable=instance_type.allocatable,
+    )
+
+
+def _offering_labels(instance_type: InstanceType, zone: str, capacity_type: str) -> dict[str, str]:
+    offerings = (one for one in instance_type.offerings if (one.zone, one.capacity_type) == (zone, capacity_type))
+    return next((one.requirements.labels() for one in offerings), Requirements().labels())

@@ -1,0 +1,137 @@
+"""Which offerings a launch may ask for: compatible, available, not exotic without need, not spot above on-demand.
+
+Source: the filters of Karpenter's AWS provider, in our words; reservations are not handled yet.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from spotwright.aws.health import Health
+from spotwright.aws.refusal import Refusal
+from spotwright.model import labels, resources
+from spotwright.model.instancetype import InstanceType, Offering
+from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.requirements import Requirement, Requirements, Selector, from_selectors
+
+# Types in one request: enough choice for EC2, small enough for its limits. Karpenter's figure.
+MAXIMUM_TYPES: Final = 60
+EXOTIC_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "aws.amazon.com/neuron")
+
+_NONE_LEFT: Final = "InsufficientCapacity"
+
+
+class Demand(Protocol):
+    @property
+    def instance_types(self) -> tuple[str, ...]: ...
+    @property
+    def requirements(self) -> tuple[Selector, ...]: ...
+    @property
+    def requests(self) -> dict[str, int]: ...
+    @property
+    def zones(self) -> tuple[str, ...]: ...
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """An offering that can be asked for, and the subnet it would use."""
+
+    instance_type: InstanceType
+    zone: str
+    capacity_type: str
+    price_picousd_per_hour: int
+    subnet_id: str
+
+
+def candidates(
+    wanted: Demand, node_class: EC2NodeClass, types: Iterable[InstanceType], health: Health
+) -> tuple[str, tuple[Candidate, ...]] | Refusal:
+    """(capacity type, candidates cheapest first) or why nothing is left. Spot is preferred where it is allowed."""
+    requirements = from_selectors(wanted.requirements)
+    found = _compatible(wanted, requirements, node_class, types, health)
+    if not found:
+        return Refusal(_NONE_LEFT, "no compatible instance type has an available offering")
+    if not any(one.min_values for one in requirements):
+        found = _no_dear_spot(_no_exotic(found))
+    kept = _cheapest_types(found)
+    unmet = _unmet_minimum(requirements, kept)
+    if unmet is not None:
+        return Refusal(_NONE_LEFT, f"minValues of {unmet.key} cannot be met with the {MAXIMUM_TYPES} cheapest types")
+    capacity_type = labels.SPOT if any(one.capacity_type == labels.SPOT for one in kept) else labels.ON_DEMAND
+    return capacity_type, tuple(one for one in kept if one.capacity_type == capacity_type)
+
+
+def _compatible(
+    wanted: Demand, requirements: Requirements, node_class: EC2NodeClass, types: Iterable[InstanceType], health: Health
+) -> list[Candidate]:
+    names = frozenset(wanted.instance_types)
+    subnets = subnet_by_zone(node_class, health)
+    return [
+        Candidate(one, offering.zone, offering.capacity_type, offering.price_picousd_per_hour, subnets[offering.zone])
+        for one in types
+        if one.name in names
+        and one.requirements.intersects(requirements)
+        and resources.fits(wanted.requests, one.allocatable)
+        for offering in one.offerings
+        if _buyable(offering, one.name, wanted, requirements, health) and offering.zone in subnets
+    ]
+
+
+def _buyable(offering: Offering, name: str, wanted: Demand, requirements: Requirements, health: Health) -> bool:
+    return (
+        offering.available
+        and offering.capacity_type in (labels.SPOT, labels.ON_DEMAND)
+        and (not wanted.zones or offering.zone in wanted.zones)
+        and requirements.get(labels.ZONE).has(offering.zone)
+        and requirements.get(labels.CAPACITY_TYPE).has(offering.capacity_type)
+        and offering.requirements.intersects(requirements)
+        and health.allows(offering.capacity_type, name, offering.zone)
+    )
+
+
+def subnet_by_zone(node_class: EC2NodeClass, health: Health) -> dict[str, str]:
+    """Per zone the class's first subnet that is not out of addresses; the status lists the emptiest first."""
+    chosen: dict[str, str] = {}
+    for subnet in node_class.subnets:
+        if health.allows_subnet(subnet.id, subnet.zone):
+            chosen.setdefault(subnet.zone, subnet.id)
+    return chosen
+
+
+def _no_exotic(found: list[Candidate]) -> list[Candidate]:
+    """Without metal and accelerated types, unless nothing else remains."""
+    generic = [one for one in found if not is_exotic(one.instance_type)]
+    return generic or found
+
+
+def is_exotic(instance_type: InstanceType) -> bool:
+    """Metal, or with GPUs or accelerators: dear, slow to start, and rarely what a generic pod needs."""
+    accelerated = any(instance_type.capacity.get(name) for name in EXOTIC_RESOURCES)
+    return accelerated or "metal" in instance_type.name.partition(".")[2]
+
+
+def _no_dear_spot(found: list[Candidate]) -> list[Candidate]:
+    """Without spot offerings that cost more than the cheapest on-demand one, where both are allowed."""
+    on_demand = [one.price_picousd_per_hour for one in found if one.capacity_type == labels.ON_DEMAND]
+    if not on_demand:
+        return found
+    ceiling = min(on_demand)
+    return [one for one in found if one.capacity_type != labels.SPOT or one.price_picousd_per_hour <= ceiling]
+
+
+def _cheapest_types(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """The offerings of the cheapest types, cheapest offering first; ties by name and zone."""
+    ordered = sorted(found, key=lambda one: (one.price_picousd_per_hour, one.instance_type.name, one.zone))
+    names = list(dict.fromkeys(one.instance_type.name for one in ordered))[:MAXIMUM_TYPES]
+    allowed = frozenset(names)
+    return tuple(one for one in ordered if one.instance_type.name in allowed)
+
+
+def _unmet_minimum(requirements: Requirements, kept: Sequence[Candidate]) -> Requirement | None:
+    """The first requirement whose ``min_values`` the remaining types do not reach."""
+    for one in requirements:
+        if one.min_values:
+            values = {value for each in kept for value in each.instance_type.requirements.get(one.key).values}
+            if len({value for value in values if one.has(value)}) < one.min_values:
+                return one
+    return None

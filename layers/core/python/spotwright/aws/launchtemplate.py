@@ -1,0 +1,140 @@
+"""The launch template of a launch: image, disks, profile, security groups, metadata service, user data, tags.
+
+A template's name holds the hash of everything in it, so equal launches share one and a change makes another.
+Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RequestLaunchTemplateData.html.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.aws.families import Family
+from spotwright.model import labels, quantity
+from spotwright.model.nodeclass import Ami, BlockDevice, EC2NodeClass
+
+_GIB: Final = 2**30
+# 11 for "spotwright/", at most 100 for the cluster, 1, and these make the 128 that a name may have.
+_HASH_DIGITS: Final = 16
+
+
+class Template(msgspec.Struct, frozen=True):
+    """A launch template to ensure. ``data``: RequestLaunchTemplateData; ``tags``: the template's own."""
+
+    name: str
+    data: dict[str, Any]
+    tags: dict[str, str]
+
+
+def template(
+    *,
+    cluster: str,
+    node_pool: str,
+    node_class: EC2NodeClass,
+    family: Family,
+    ami: Ami,
+    user_data: str,
+    capacity_type: str,
+) -> Template:
+    """The template by which instances of a pool and class start from ``ami``."""
+    tags = launch_tags(cluster=cluster, node_pool=node_pool, node_class=node_class)
+    data = template_data(
+        node_class=node_class, family=family, ami=ami, user_data=user_data, capacity_type=capacity_type, tags=tags
+    )
+    return Template(template_name(cluster, data, tags), data, tags)
+
+
+def template_name(cluster: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> str:
+    """``spotwright/<cluster>/<hash>``."""
+    content = msgspec.json.encode([data, tags], order="deterministic")
+    return f"spotwright/{cluster}/{hashlib.sha256(content).hexdigest()[:_HASH_DIGITS]}"
+
+
+def launch_tags(*, cluster: str, node_pool: str, node_class: EC2NodeClass) -> dict[str, str]:
+    """The tags of everything a launch makes: the class's, and ours which win."""
+    return dict(node_class.tags) | {
+        labels.cluster_tag(cluster): "owned",
+        labels.CLUSTER_NAME_TAG: cluster,
+        labels.NODEPOOL: node_pool,
+        labels.EC2NODECLASS: node_class.name,
+    }
+
+
+def template_data(
+    *,
+    node_class: EC2NodeClass,
+    family: Family,
+    ami: Ami,
+    user_data: str,
+    capacity_type: str,
+    tags: Mapping[str, str],
+) -> dict[str, Any]:
+    """RequestLaunchTemplateData; what the class leaves open is left out, so that EC2 or the image decides."""
+    tagged = ["network-interface"] + (["spot-instances-request"] if capacity_type == labels.SPOT else [])
+    data: dict[str, Any] = {
+        "IamInstanceProfile": {"Name": node_class.resolved_profile},
+        "ImageId": ami.id,
+        "MetadataOptions": _metadata_options(node_class),
+        "Monitoring": {"Enabled": bool(node_class.detailed_monitoring)},
+        "NetworkInterfaces": [_interface(node_class)],
+        "TagSpecifications": tag_specifications(tagged, tags),
+    }
+    devices = node_class.block_devices or family.devices
+    if devices:
+        data["BlockDeviceMappings"] = [_mapping(device) for device in devices]
+    if user_data:
+        data["UserData"] = base64.b64encode(user_data.encode()).decode()
+    return data
+
+
+def _metadata_options(node_class: EC2NodeClass) -> dict[str, Any]:
+    options = node_class.metadata_options
+    return {
+        "HttpEndpoint": options.http_endpoint,
+        "HttpProtocolIpv6": options.http_protocol_ipv6,
+        "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
+        "HttpTokens": options.http_tokens,
+        "InstanceMetadataTags": "disabled",
+    }
+
+
+def _interface(node_class: EC2NodeClass) -> dict[str, Any]:
+    """The one interface; security groups must stand here because it is stated."""
+    interface: dict[str, Any] = {
+        "DeviceIndex": 0,
+        "Groups": [group.id for group in node_class.security_groups],
+    }
+    if node_class.associate_public_ip_address is not None:
+        interface["AssociatePublicIpAddress"] = node_class.associate_public_ip_address
+    return interface
+
+
+def _mapping(device: BlockDevice) -> dict[str, Any]:
+    stated = {
+        "DeleteOnTermination": device.delete_on_termination,
+        "Encrypted": device.encrypted,
+        "Iops": device.iops,
+        "KmsKeyId": device.kms_key_id or None,
+        "SnapshotId": device.snapshot_id or None,
+        "Throughput": device.throughput,
+        "VolumeInitializationRate": device.volume_initialization_rate,
+        "VolumeSize": gibibytes(device.volume_size) if device.volume_size else None,
+        "VolumeType": device.volume_type or None,
+    }
+    return {"DeviceName": device.device_name, "Ebs": {key: value for key, value in stated.items() if value is not None}}
+
+
+def gibibytes(size: str) -> int:
+    """A volume's size in whole GiB, rounded up, which is the unit EC2 takes."""
+    return -(-quantity.amount("ephemeral-storage", size) // _GIB)
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Tags as EC2 lists them, sorted by key."""
+    return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
+
+
+def tag_specifications(kinds: Iterable[str], tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in kinds]

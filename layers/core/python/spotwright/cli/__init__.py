@@ -1,0 +1,41 @@
+"""The command line: ``spotwright <command>``. Every command is a module here with ``add(subparsers)``.
+
+Modules of commands import what they need when they run, so that the first line of output comes quickly.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+_COMMANDS = ("plan", "replay", "manifests", "uninstall")
+_BAD_INPUT: Final = 2
+
+
+class InputError(Exception):
+    """Input that cannot be read: the message says what, where, and what is expected."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command. 0: done; 1: the command says no; 2: the input cannot be read."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(prog="spotwright", description="Gives an EKS cluster the nodes its pods need.")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    # Only the command that was asked for is imported; all of them where the help lists them.
+    for name in [one for one in _COMMANDS if one in given[:1]] or _COMMANDS:
+        import_module(f"{__name__}.{name}").add(subparsers)
+    options = parser.parse_args(given)
+    try:
+        return int(options.run(options))
+    except InputError as error:
+        print(f"spotwright {options.command}: {error}", file=sys.stderr)
+        return _BAD_INPUT
+    except BrokenPipeError:
+        # The reader (head, less) has seen enough.
+        sys.stderr.close()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,7 @@
+"""``python -m spotwright.cli``."""
+
+import sys
+
+from spotwright.cli import main
+
+sys.exit(main())

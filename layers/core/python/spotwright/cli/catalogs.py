@@ -1,0 +1,111 @@
+"""Instance catalogs: a file, or the one that comes with Spotwright."""
+
+import zlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from spotwright.cli import InputError
+from spotwright.model import labels, resources
+from spotwright.model.instancetype import PICOUSD, Catalog, InstanceType, Offering
+from spotwright.model.requirements import Requirement, Requirements, Selector, from_selectors
+
+# Written by tools/builtin_catalog.py.
+_BUILTIN: Final = "us-east-1.json.z"
+BUILTIN_ABOUT: Final = (
+    "us-east-1, built in: on-demand prices of July 2026, spot assumed at 35 to 45 % of them"
+    " (another catalog: --catalog FILE)"
+)
+
+type Amounts = dict[str, str | int | float]
+
+
+class _Requirement(msgspec.Struct):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class _Overhead(msgspec.Struct):
+    kubeReserved: Amounts = {}
+    systemReserved: Amounts = {}
+    evictionThreshold: Amounts = {}
+
+
+class _Offering(msgspec.Struct):
+    requirements: dict[str, str | None]
+    price: float
+    available: bool = True
+    reservationCapacity: int = 0
+
+
+class _Type(msgspec.Struct):
+    name: str
+    requirements: list[_Requirement]
+    capacity: Amounts
+    offerings: list[_Offering]
+    overhead: _Overhead | None = None
+
+
+class _File(msgspec.Struct):
+    instanceTypes: list[_Type]
+
+
+def from_file(path: str) -> Catalog:
+    """A catalog file (``{"instanceTypes": [...]}``); raises InputError."""
+    try:
+        content = Path(path).read_bytes()
+        read = msgspec.json.decode(content, type=_File)
+        types = tuple(_instance_type(one) for one in read.instanceTypes)
+    except OSError as error:
+        raise InputError(f"{path}: the catalog cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise InputError(f"{path}: not an instance catalog: {error}") from None
+    return Catalog({"": types}, source=path)
+
+
+def _instance_type(given: _Type) -> InstanceType:
+    stated = (Selector(one.key, one.operator, tuple(one.values or ())) for one in given.requirements)
+    capacity = resources.parse(given.capacity)
+    return InstanceType(
+        name=given.name,
+        requirements=from_selectors(stated),
+        capacity=capacity,
+        allocatable=_allocatable(capacity, given.overhead or _Overhead()),
+        offerings=tuple(_offering(one) for one in given.offerings),
+    )
+
+
+def _allocatable(capacity: dict[str, int], overhead: _Overhead) -> dict[str, int]:
+    reserved = resources.add(
+        *(resources.parse(one) for one in (overhead.kubeReserved, overhead.systemReserved, overhead.evictionThreshold))
+    )
+    left = {name: size - reserved.get(name, 0) for name, size in capacity.items()}
+    huge = sum(size for name, size in capacity.items() if name.startswith("hugepages-"))
+    if huge:
+        left[resources.MEMORY] = max(0, left.get(resources.MEMORY, 0) - huge)
+    return left
+
+
+def _offering(given: _Offering) -> Offering:
+    further = (
+        Requirement(key, False, frozenset(() if value is None else (value,)))
+        for key, value in sorted(given.requirements.items())
+        if key not in (labels.ZONE, labels.CAPACITY_TYPE)
+    )
+    return Offering(
+        zone=given.requirements.get(labels.ZONE) or "",
+        capacity_type=given.requirements.get(labels.CAPACITY_TYPE) or "",
+        price_picousd_per_hour=round(given.price * PICOUSD),
+        available=given.available,
+        requirements=Requirements({one.key: one for one in further}),
+        reservation_capacity=given.reservationCapacity,
+    )
+
+
+def builtin() -> Catalog:
+    """The catalog that comes with Spotwright: every type with a price in us-east-1, zones a to c."""
+    from spotwright.aws import catalog_wire
+
+    return catalog_wire.decode(zlib.decompress(Path(__file__).with_name(_BUILTIN).read_bytes()))

@@ -1,0 +1,162 @@
+"""A plan for people, and as the JSON document other programs read."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.model import resources
+from spotwright.model.instancetype import PICOUSD
+from spotwright.model.requirements import Selector
+from spotwright.model.taints import Taint
+from spotwright.scheduling.drafts import dollars
+from spotwright.scheduling.plan import Alternative, NewNode, Plan, Refused
+
+type Json = dict[str, Any]
+
+_HOURS_A_MONTH: Final = 730
+_SHOWN: Final = 5
+
+
+def as_json(plan: Plan) -> str:
+    """The plan as one JSON document; prices in USD per hour."""
+    document = {
+        "newNodes": [_new_node(one) for one in plan.new_nodes],
+        "existingNodes": [{"name": one.name, "pods": list(one.pods)} for one in plan.existing_nodes],
+        "unschedulable": [_refused(one) for one in plan.unschedulable],
+        "ignored": [_refused(one) for one in plan.ignored],
+        "notes": list(plan.notes),
+        "pricePerHour": plan.price_picousd_per_hour / PICOUSD,
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def _new_node(node: NewNode) -> Json:
+    return {
+        "nodePool": node.node_pool,
+        "pods": list(node.pods),
+        "instanceTypes": list(node.instance_types),
+        "requirements": [_selector(one) for one in node.requirements],
+        "labels": node.labels,
+        "taints": [_taint(one) for one in node.taints],
+        "startupTaints": [_taint(one) for one in node.startup_taints],
+        "requests": resources.text(node.requests),
+        "pricePerHour": node.price_picousd_per_hour / PICOUSD,
+        "capacityType": node.capacity_type,
+        "zones": list(node.zones),
+        "reason": node.reason,
+    }
+
+
+def _selector(selector: Selector) -> Json:
+    shown: Json = {"key": selector.key, "operator": selector.operator}
+    if selector.values:
+        shown["values"] = list(selector.values)
+    if selector.min_values:
+        shown["minValues"] = selector.min_values
+    return shown
+
+
+def _taint(taint: Taint) -> Json:
+    return {"key": taint.key} | ({"value": taint.value} if taint.value else {}) | {"effect": taint.effect}
+
+
+def _refused(refused: Refused) -> Json:
+    return {"pod": refused.pod, "reasons": list(refused.reasons)}
+
+
+def as_text(plan: Plan, heading: str) -> Iterator[str]:
+    """The plan as people read it, line by line."""
+    yield heading
+    yield ""
+    yield _total(plan)
+    for alike in _alike(plan.new_nodes):
+        yield ""
+        yield from _nodes(alike)
+    if plan.existing_nodes:
+        yield ""
+        yield "Nodes there are:"
+        for node in plan.existing_nodes:
+            yield f"  {node.name} takes {_few(node.pods)}"
+    yield from _refusals("Without a place", plan.unschedulable)
+    yield from _refusals("Ignored", plan.ignored)
+    if plan.notes:
+        yield ""
+        yield "Notes:"
+        yield from (f"  {note}" for note in plan.notes)
+
+
+def _total(plan: Plan) -> str:
+    placed = sum(len(node.pods) for node in plan.new_nodes)
+    if not plan.new_nodes:
+        waiting = plan.unschedulable or plan.ignored or plan.existing_nodes
+        return "No new nodes." if waiting else "No new nodes: no pod is waiting."
+    hourly = plan.price_picousd_per_hour
+    monthly = hourly * _HOURS_A_MONTH / PICOUSD
+    return (
+        f"{_count(len(plan.new_nodes), 'new node')} for {_count(placed, 'pod')},"
+        f" {dollars(hourly)} (${monthly:,.2f} a month)"
+    )
+
+
+def _alike(nodes: Iterable[NewNode]) -> list[list[NewNode]]:
+    """Nodes that differ in nothing but the names of their pods, in the order of the first."""
+    groups: dict[object, list[NewNode]] = {}
+    for node in nodes:
+        key = (node.node_pool, node.instance_types, node.reason, node.price_picousd_per_hour, len(node.pods))
+        groups.setdefault(key, []).append(node)
+    return list(groups.values())
+
+
+def _nodes(alike: list[NewNode]) -> Iterator[str]:
+    node = alike[0]
+    pods = [pod for one in alike for pod in one.pods]
+    each = f"{len(alike)} x " if len(alike) > 1 else ""
+    yield (
+        f"  {each}{node.instance_types[0]} {node.capacity_type} of NodePool {node.node_pool},"
+        f" {dollars(node.price_picousd_per_hour)}{' each' if each else ''}, {_zones(node.zones)}"
+    )
+    yield f"    pods: {_few(pods)}"
+    yield f"    requests: {_amounts(node.requests)}"
+    if node.taints:
+        yield f"    taints: {', '.join(map(str, node.taints))}"
+    yield f"    why: {node.reason}"
+    if len(node.instance_types) > 1:
+        yield f"    EC2 may also launch: {_few(node.instance_types[1:])}"
+    if node.alternatives:
+        yield f"    otherwise: {', '.join(_alternative(one) for one in node.alternatives)}"
+
+
+def _zones(zones: tuple[str, ...]) -> str:
+    return f"zone {zones[0]}" if len(zones) == 1 else f"any of {', '.join(zones)}"
+
+
+def _alternative(one: Alternative) -> str:
+    return f"{one.instance_type} {one.capacity_type} {dollars(one.price_picousd_per_hour)}"
+
+
+def _amounts(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in resources.text(amounts).items())
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first names and how many more there are."""
+    shown = ", ".join(names[:_SHOWN])
+    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _refusals(heading: str, refused: Sequence[Refused]) -> Iterator[str]:
+    if not refused:
+        return
+    yield ""
+    yield f"{heading}: {_count(len(refused), 'pod')}"
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for one in refused:
+        groups.setdefault(one.reasons, []).append(one.pod)
+    for reasons, pods in groups.items():
+        yield f"  {_few(pods)}"
+        yield from (f"    {reason}" for reason in reasons)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,73 @@
+"""`spotwright replay`: decide again what was decided, and say whether the answer is the same."""
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from spotwright.cli import InputError
+
+if TYPE_CHECKING:
+    from spotwright.workflows.replay import Replayed
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser("replay", help="decide again what was decided, and compare")
+    parser.add_argument("decision", help="the decision's S3 key, or `last` for the newest of the cluster")
+    parser.add_argument("--cluster", required=True, metavar="NAME")
+    stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
+    parser.add_argument("--stack", default=stack, help="the cell's stack (default: SPOTWRIGHT_STACK, %(default)s)")
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0: the same answer; 1: another one, or the decision cannot be had."""
+    from spotwright.failures import Failure
+
+    try:
+        replayed = _replayed(arguments)
+    except Failure as failure:
+        print(f"spotwright replay: {failure}", file=sys.stderr)
+        return 1
+    print("\n".join(_lines(replayed)))
+    return 0 if replayed.agrees else 1
+
+
+def _replayed(arguments: argparse.Namespace) -> "Replayed":
+    from spotwright.adapters import aws_sessions
+    from spotwright.adapters.catalogs import Catalogs
+    from spotwright.adapters.dynamodb import DynamoState
+    from spotwright.adapters.s3 import S3Blobs
+    from spotwright.adapters.stacks import stack_outputs
+    from spotwright.workflows.replay import replay
+
+    outputs = stack_outputs(aws_sessions.client("cloudformation"), arguments.stack)
+    key = arguments.decision
+    if key == "last":
+        state = DynamoState(aws_sessions.client("dynamodb"), table=outputs["TableName"], cluster=arguments.cluster)
+        key = state.cluster().head
+        if not key:
+            raise InputError(f"cluster {arguments.cluster} has no decision yet")
+    blobs = S3Blobs(aws_sessions.client("s3"), bucket=outputs["BucketName"], cluster=arguments.cluster)
+    replayed = replay(key, blobs=blobs, catalogs=Catalogs(blobs))
+    if not replayed.comparable:
+        raise InputError(f"decision {replayed.decision.id} is of kind {replayed.decision.kind}; only provision replays")
+    return replayed
+
+
+def _lines(replayed: "Replayed") -> list[str]:
+    decision = replayed.decision
+    lines = [
+        f"decision {decision.id} of {decision.now.isoformat()} ({decision.kind}), {decision.why}",
+        "decided by the code that replays it"
+        if replayed.same_code
+        else f"decided by other code ({decision.code}): a different answer may be an improvement",
+    ]
+    if replayed.agrees:
+        return [*lines, f"the same plan: {len(replayed.plan.new_nodes)} new nodes"]
+    before, after = decision.plan, replayed.plan
+    return [
+        *lines,
+        f"another plan: {len(before.new_nodes)} new nodes for ${before.price_picousd_per_hour / 10**12:.4f} per hour"
+        f" then, {len(after.new_nodes)} for ${after.price_picousd_per_hour / 10**12:.4f} now",
+    ]

@@ -1,0 +1,1 @@
+"""Which nodes may go, and how many at once: snapshot in, proposal out. Pure."""

@@ -1,0 +1,100 @@
+"""How many nodes of a NodePool may be disrupted now.
+
+Source: Karpenter v1.14 ``NodePool.MustGetAllowedDisruptions`` and ``pkg/controllers/disruption/helpers.go``.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from spotwright.disruption import cron
+from spotwright.model.node import Node
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodepool import Budget, NodePool
+from spotwright.model.objects import condition
+
+UNLIMITED: Final = 2**31 - 1
+
+_NODES: Final = re.compile(r"^(100%|[0-9]{1,2}%|[0-9]+)$")
+_DURATION: Final = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:0s)?$")
+
+
+def allowed(pool: NodePool, reason: str, total: int, now: datetime) -> int:
+    """How many of ``total`` nodes the budgets allow for ``reason``; a budget that cannot be read allows none.
+
+    A percentage is rounded up. Budgets outside their window, or for other reasons, do not count.
+    """
+    if any(problem(budget) for budget in pool.budgets):
+        return 0
+    limits = (
+        _size(budget.nodes, total)
+        for budget in pool.budgets
+        if (not budget.reasons or reason in budget.reasons) and active(budget, now)
+    )
+    return min(limits, default=UNLIMITED)
+
+
+def problem(budget: Budget) -> str:
+    """What is wrong with a budget; "" when it can be read."""
+    if not _NODES.match(budget.nodes):
+        return f"nodes: {budget.nodes!r} is neither a count nor a percentage up to 100%"
+    if bool(budget.schedule) != bool(budget.duration):
+        return "schedule and duration must be given together"
+    if not budget.schedule:
+        return ""
+    if _window(budget.duration) is None:
+        return f"duration: {budget.duration!r} is not hours and minutes such as 8h or 1h30m"
+    try:
+        cron.parse(budget.schedule)
+    except cron.CronError as error:
+        return f"schedule: {error}"
+    return ""
+
+
+def active(budget: Budget, now: datetime) -> bool:
+    """True inside a window: from a moment of the schedule, included, for the duration, its end excluded."""
+    if not budget.schedule:
+        return True
+    window = _window(budget.duration)
+    second = now.replace(microsecond=0)
+    return window is not None and cron.parse(budget.schedule).last_hit(after=second - window, until=second) is not None
+
+
+def remaining(
+    pool: NodePool,
+    reason: str,
+    claims: Iterable[NodeClaim],
+    nodes: Iterable[Node],
+    *,
+    locked: frozenset[str],
+    now: datetime,
+) -> int:
+    """What the budgets leave after those being disrupted already. ``locked``: claims that a command holds.
+
+    Counted are initialized nodes whose instance is not terminating; not ready, deleting or locked ones consume.
+    """
+    by_provider = {node.provider_id: node for node in nodes if node.provider_id}
+    total = disrupting = 0
+    for claim in claims:
+        if claim.nodepool != pool.name or not claim.has("Initialized"):
+            continue
+        terminating = condition(claim.conditions, "InstanceTerminating")
+        if terminating is not None and terminating.status == "True":
+            continue
+        total += 1
+        node = by_provider.get(claim.provider_id)
+        going = claim.metadata.deleting is not None or claim.name in locked
+        disrupting += going or node is None or not node.ready or node.metadata.deleting is not None
+    return max(allowed(pool, reason, total, now) - disrupting, 0)
+
+
+def _size(text: str, total: int) -> int:
+    return -(-int(text[:-1]) * total // 100) if text.endswith("%") else int(text)
+
+
+def _window(text: str) -> timedelta | None:
+    found = _DURATION.match(text)
+    if found is None or not (found[1] or found[2]):
+        return None
+    return timedelta(hours=int(found[1] or 0), minutes=int(found[2] or 0))

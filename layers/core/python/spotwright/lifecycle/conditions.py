@@ -1,0 +1,58 @@
+"""How conditions move: when their time changes, and the root condition ``Ready`` over the others.
+
+Source: the rules of ``awslabs/operatorpkg/status`` that Karpenter v1.14 uses.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from spotwright.lifecycle.steps import Change
+from spotwright.model.objects import Condition, Metadata
+
+READY: Final = "Ready"
+OF_NODECLAIM: Final = ("Launched", "Registered", "Initialized")
+OF_NODEPOOL: Final = ("ValidationSucceeded", "NodeClassReady")
+AWAITING: Final = ("AwaitingReconciliation", "object is awaiting reconciliation")
+
+
+def settle(
+    about: Metadata,
+    existing: Iterable[Condition],
+    changes: Iterable[Change],
+    *,
+    dependents: tuple[str, ...],
+    now: datetime,
+) -> tuple[Condition, ...]:
+    """The conditions to write: those of ``changes`` that differ, dependents never set, and the root; by type.
+
+    A condition's time changes only with its status. One that was never set begins Unknown at the object's creation.
+    """
+    before = {one.type: one for one in existing}
+    after = dict(before)
+    for kind in dependents:
+        after.setdefault(kind, Condition(kind, "Unknown", *AWAITING, about.created or now, about.generation))
+    for change in changes:
+        after[change.type] = _changed(after.get(change.type), change, about, now)
+    after[READY] = _changed(before.get(READY), _root(about, after, dependents), about, now)
+    return tuple(after[kind] for kind in sorted(after) if after[kind] != before.get(kind))
+
+
+def _changed(before: Condition | None, change: Change, about: Metadata, now: datetime) -> Condition:
+    same = before is not None and before.status == change.status
+    since = before.since if before is not None and same else now
+    return Condition(change.type, change.status, change.reason, change.message, since, about.generation)
+
+
+def _root(about: Metadata, after: dict[str, Condition], dependents: tuple[str, ...]) -> Change:
+    current = {
+        kind: after[kind].status if after[kind].observed_generation == about.generation else "Unknown"
+        for kind in dependents
+    }
+    unhealthy = {kind: status for kind, status in current.items() if status != "True"}
+    if not unhealthy:
+        return Change(READY, "True", READY)
+    message = ", ".join(f"{kind}={status}" for kind, status in unhealthy.items())
+    if "False" in unhealthy.values():
+        return Change(READY, "False", "UnhealthyDependents", message)
+    return Change(READY, "Unknown", "ReconcilingDependents", message)

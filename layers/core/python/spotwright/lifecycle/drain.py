@@ -1,0 +1,77 @@
+"""Which pods of a node that goes are evicted now, which are deleted by force, and which are waited for.
+
+Source: Karpenter v1.14 ``pkg/controllers/node/termination/terminator``.
+"""
+
+import math
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from spotwright.model import eviction
+from spotwright.model.pod import Pod
+
+CRITICAL_CLASSES: Final = ("system-cluster-critical", "system-node-critical")
+# Draining lasts at least this long, so that pods bound just before the taint are seen.
+MINIMUM_DRAIN: Final = timedelta(seconds=5)
+
+
+class ForcedDelete(msgspec.Struct, frozen=True):
+    """A pod whose full grace period would outlast the node's deadline; ``grace_seconds`` is at least 1."""
+
+    pod: Pod
+    grace_seconds: int
+
+
+class Drain(msgspec.Struct, frozen=True):
+    """``waiting``: pods the drain waits for, by key. ``evict``: those of the first tier that still has any.
+
+    ``next_forced``: when the next forced deletion is due; None = none to come.
+    """
+
+    waiting: tuple[Pod, ...] = ()
+    evict: tuple[Pod, ...] = ()
+    delete: tuple[ForcedDelete, ...] = ()
+    next_forced: datetime | None = None
+
+
+def drain(pods: Iterable[Pod], *, deadline: datetime | None, now: datetime) -> Drain:
+    """``pods``: of one node. ``deadline``: when the node goes no matter what; None = no such time."""
+    waiting = tuple(sorted((pod for pod in pods if eviction.awaited(pod, now)), key=lambda pod: pod.key))
+    if not waiting:
+        return Drain()
+    delete = tuple(
+        ForcedDelete(pod, max(math.floor((deadline - now).total_seconds()), 1))
+        for pod in waiting
+        if deadline is not None and _forced(pod, deadline, now)
+    )
+    first = min(tier(pod) for pod in waiting)
+    forced = {one.pod.key for one in delete}
+    evict = tuple(
+        pod for pod in waiting if tier(pod) == first and pod.key not in forced and eviction.evictable(pod, now)
+    )
+    return Drain(waiting, evict, delete, _next_forced(waiting, deadline, now))
+
+
+def tier(pod: Pod) -> int:
+    """0 to 3: a tier starts only when the ones before it are gone."""
+    return 2 * (pod.priority_class in CRITICAL_CLASSES) + eviction.of_daemonset(pod)
+
+
+def force_at(pod: Pod, deadline: datetime) -> datetime:
+    """The last moment that still leaves the pod its whole grace period."""
+    return deadline - timedelta(seconds=pod.termination_grace_seconds)
+
+
+def _forced(pod: Pod, deadline: datetime, now: datetime) -> bool:
+    if pod.metadata.deleting is not None:
+        return pod.metadata.deleting > deadline
+    return now > force_at(pod, deadline)
+
+
+def _next_forced(waiting: tuple[Pod, ...], deadline: datetime | None, now: datetime) -> datetime | None:
+    if deadline is None:
+        return None
+    return min((at for pod in waiting if (at := force_at(pod, deadline)) >= now), default=None)

@@ -1,0 +1,35 @@
+"""Initialization: the registered Node is ready for ordinary pods.
+
+Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/lifecycle/initialization.go``. It never goes back, and has no
+time limit of its own.
+"""
+
+from spotwright.lifecycle.steps import Change, Seen, true, unknown
+from spotwright.model.node import Node, is_ephemeral
+from spotwright.model.nodeclaim import NodeClaim
+
+
+def initialize(claim: NodeClaim, node: Node | None) -> Seen:
+    """``node``: the claim's registered node, None when it was not found."""
+    blocked = _blocked(claim, node)
+    return Seen((blocked,)) if blocked else Seen((true("Initialized"),), log="initialized nodeclaim")
+
+
+def _blocked(claim: NodeClaim, node: Node | None) -> Change | None:
+    if node is None:
+        return unknown("Initialized", "NodeNotFound", "Node not registered with cluster")
+    if not node.ready:
+        return unknown("Initialized", "NodeNotReady", "Node status is NotReady")
+    starting = {(taint.key, taint.effect) for taint in claim.startup_taints}
+    for taint in node.taints:
+        if (taint.key, taint.effect) in starting:
+            return unknown("Initialized", "StartupTaintsExist", f"StartupTaint {taint} still exists")
+    for taint in node.taints:
+        if is_ephemeral(taint):
+            return unknown("Initialized", "KnownEphemeralTaintsExist", f"KnownEphemeralTaint {taint} still exists")
+    for name, size in sorted(claim.requests.items()):
+        if size > 0 and not node.allocatable.get(name):
+            return unknown(
+                "Initialized", "ResourceNotRegistered", f"Resource {name!r} was requested but not registered"
+            )
+    return None

@@ -1,0 +1,104 @@
+"""A decided node as a NodeClaim, and which instance becomes which claim.
+
+Source: Karpenter v1.14 ``pkg/controllers/provisioning/scheduling/nodeclaimtemplate.go``; names are derived from the
+decision in place of generateName, so that a repeated creation finds itself.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from spotwright.model import labels
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodepool import NodeClassReference, NodePool
+from spotwright.model.objects import Metadata, Owner, condition
+from spotwright.model.requirements import from_selectors
+from spotwright.scheduling.plan import NewNode
+
+NODECLASS_GROUP: Final = "karpenter.k8s.aws"
+NODECLASS_KIND: Final = "EC2NodeClass"
+
+
+def claim_of(
+    name: str, node: NewNode, pool: NodePool, *, decision: str, launch: str, annotations: Mapping[str, str]
+) -> NodeClaim:
+    """The NodeClaim to create, finalizer and all. ``annotations``: the pool's hash and its version."""
+    return NodeClaim(
+        metadata=Metadata(
+            name=name,
+            labels=dict(pool.labels)
+            | dict(node.labels)
+            | {labels.NODEPOOL: pool.name, labels.EC2NODECLASS: node.node_class},
+            annotations=dict(pool.annotations) | dict(annotations) | {labels.DECISION: decision, labels.LAUNCH: launch},
+            finalizers=(labels.FINALIZER,),
+            owners=(Owner("NodePool", pool.name, pool.metadata.uid, "karpenter.sh/v1"),),
+        ),
+        node_class_ref=NodeClassReference(NODECLASS_GROUP, NODECLASS_KIND, node.node_class),
+        requirements=node.requirements,
+        requests=dict(node.requests),
+        taints=node.taints,
+        startup_taints=node.startup_taints,
+        expire_after_seconds=pool.expire_after_seconds,
+        termination_grace_seconds=pool.termination_grace_seconds,
+    )
+
+
+def node_of(claim: NodeClaim, instance_types: Iterable[str]) -> NewNode:
+    """What a claim without a decision asks for (made by hand, or whose launch row is lost).
+
+    ``instance_types``: every name in the catalog of its class; the launch filters leave those that fit.
+    """
+    wanted = from_selectors(claim.requirements).get(labels.INSTANCE_TYPE)
+    return NewNode(
+        node_pool=claim.nodepool,
+        node_class=claim.node_class_ref.name,
+        pods=(),
+        instance_types=tuple(name for name in instance_types if wanted.has(name)),
+        requirements=claim.requirements,
+        labels=dict(claim.metadata.labels),
+        taints=claim.taints,
+        startup_taints=claim.startup_taints,
+        requests=dict(claim.requests),
+        price_picousd_per_hour=0,
+        capacity_type="",
+        zones=(),
+        reason=f"NodeClaim {claim.name} had no launch",
+    )
+
+
+def unlaunched(claim: NodeClaim, uid: str) -> bool:
+    """True when this claim, with this uid, still waits for an instance and is not on its way out."""
+    return claim.metadata.uid == uid and claim.metadata.deleting is None and not claim.provider_id
+
+
+def assign(names: Collection[str], taken: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:
+    """``taken`` (claim → instance) with further instances dealt out: ids sorted against names sorted.
+
+    Instances beyond the names, and names beyond the instances, stay out.
+    """
+    free = sorted(set(names) - set(taken))
+    fresh = sorted(set(ids) - set(taken.values()))
+    return dict(taken) | dict(zip(free, fresh, strict=False))
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """Whether a class may be launched from. ``reason`` "" = yes; ``final``: waiting would not help this claim."""
+
+    reason: str = ""
+    message: str = ""
+    final: bool = False
+
+
+def class_readiness(node_class: EC2NodeClass | None, name: str) -> Readiness:
+    """Source: Karpenter's AWS provider: a class that is missing counts as no capacity, one that is not ready ends
+    the claim, one that is not known yet is waited for."""
+    if node_class is None or node_class.metadata.deleting is not None:
+        return Readiness("InsufficientCapacity", f"EC2NodeClass {name} does not exist or is being deleted", True)
+    ready = condition(node_class.conditions, "Ready")
+    if ready is None or ready.status == "Unknown" or ready.observed_generation < node_class.metadata.generation:
+        return Readiness("NodeClassReadinessUnknown", f"EC2NodeClass {name} has not been resolved yet")
+    if ready.status != "True":
+        return Readiness("NodeClassNotReady", f"EC2NodeClass {name} is not ready: {ready.message}", True)
+    return Readiness()

@@ -1,0 +1,45 @@
+"""When a claim must go by itself: not launched in time, not registered in time, or expired.
+
+Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/lifecycle/liveness.go`` and ``nodeclaim/expiration``.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from spotwright.lifecycle.steps import Delete
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.objects import condition
+
+LAUNCH_TIMEOUT: Final = timedelta(minutes=5)
+REGISTRATION_TIMEOUT: Final = timedelta(minutes=15)
+
+
+def overdue(claim: NodeClaim, now: datetime) -> Delete | None:
+    """The timers run from the last change of the condition that is waited for, normally the claim's creation."""
+    if not claim.has("Launched"):
+        return _after(claim, "Launched", LAUNCH_TIMEOUT, "launch_timeout", now)
+    if not claim.has("Registered"):
+        return _after(claim, "Registered", REGISTRATION_TIMEOUT, "registration_timeout", now)
+    return None
+
+
+def _after(claim: NodeClaim, kind: str, timeout: timedelta, reason: str, now: datetime) -> Delete | None:
+    waiting = condition(claim.conditions, kind)
+    since = (waiting.since if waiting else None) or claim.metadata.created
+    if since is None or now - since < timeout:
+        return None
+    return Delete(reason, f"not {kind} {int(timeout.total_seconds() // 60)} minutes after {since.isoformat()}")
+
+
+def expired(claim: NodeClaim, now: datetime) -> Delete | None:
+    expires = expires_at(claim)
+    if expires is None or now < expires:
+        return None
+    return Delete("expired", f"older than expireAfter since {expires.isoformat()}")
+
+
+def expires_at(claim: NodeClaim) -> datetime | None:
+    """Creation plus the claim's own expireAfter; None = Never."""
+    if claim.expire_after_seconds is None or claim.metadata.created is None:
+        return None
+    return claim.metadata.created + timedelta(seconds=claim.expire_after_seconds)

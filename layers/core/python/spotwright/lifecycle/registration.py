@@ -1,0 +1,103 @@
+"""Registration: a Node with the claim's provider id has joined; it takes over what the claim says.
+
+Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/lifecycle/registration.go``.
+"""
+
+from typing import Any
+
+import msgspec
+
+from spotwright.lifecycle.steps import Note, Seen, false, normal, true, unknown
+from spotwright.model import labels
+from spotwright.model.node import Node
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.taints import Effect, Taint
+
+UNREGISTERED_TAINT = Taint(labels.UNREGISTERED, Effect.NO_EXECUTE)
+
+
+class Adoption(msgspec.Struct, frozen=True):
+    """What the Node becomes. ``metadata``: a merge patch of its metadata; ``taints``: all it has afterwards."""
+
+    node: Node
+    metadata: dict[str, Any]
+    taints: tuple[Taint, ...]
+
+
+class Registration(msgspec.Struct, frozen=True):
+    """Where registration stands; ``adoption`` None = there is no node to take over, or not exactly one."""
+
+    seen: Seen
+    adoption: Adoption | None = None
+
+
+def register(claim: NodeClaim, nodes: tuple[Node, ...]) -> Registration:
+    """``nodes``: those with the claim's provider id."""
+    if not nodes:
+        return Registration(Seen((unknown("Registered", "NodeNotFound", "Node not registered with cluster"),)))
+    if len(nodes) > 1:
+        message = "Invariant violated, matched multiple nodes: " + ", ".join(sorted(node.name for node in nodes))
+        return Registration(Seen((false("Registered", "MultipleNodesFound", message),)))
+    node = nodes[0]
+    seen = Seen((true("Registered"),), _missing_taint(node), {"nodeName": node.name}, "registered nodeclaim")
+    return Registration(seen, Adoption(node, _metadata(claim, node), _taints(claim, node)))
+
+
+def _missing_taint(node: Node) -> tuple[Note, ...]:
+    if node.registered or any(taint.key == labels.UNREGISTERED for taint in node.taints):
+        return ()
+    return (
+        normal(
+            "UnregisteredTaintMissing",
+            f"Missing {labels.UNREGISTERED} taint which prevents registration related race conditions on"
+            " Karpenter-managed nodes",
+        ),
+    )
+
+
+def _metadata(claim: NodeClaim, node: Node) -> dict[str, Any]:
+    change: dict[str, Any] = {
+        "labels": claim.metadata.labels | {labels.REGISTERED: "true"},
+        "annotations": {
+            key: value for key, value in claim.metadata.annotations.items() if key not in _OF_THE_CLAIM_ALONE
+        },
+        "ownerReferences": [
+            *(
+                {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+                for owner in node.metadata.owners
+                if owner.uid != claim.metadata.uid
+            ),
+            {
+                "apiVersion": "karpenter.sh/v1",
+                "kind": "NodeClaim",
+                "name": claim.name,
+                "uid": claim.metadata.uid,
+                "blockOwnerDeletion": True,
+            },
+        ],
+    }
+    if labels.FINALIZER not in node.metadata.finalizers:
+        change["finalizers"] = [*node.metadata.finalizers, labels.FINALIZER]
+    return change
+
+
+_OF_THE_CLAIM_ALONE = frozenset(
+    {
+        labels.INSTANCE_TAGGED,
+        labels.CLUSTER_NAME_TAGGED,
+        labels.TERMINATION_TIMESTAMP,
+        labels.INSTANCE_NOT_FOUND,
+        labels.PODS_SEEN,
+        labels.LAST_APPLIED,
+    }
+)
+
+
+def _taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
+    """The node's taints and, unless its label says no, the claim's; without the unregistered one."""
+    kept = [taint for taint in node.taints if taint.key != labels.UNREGISTERED]
+    if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) == "true":
+        return tuple(kept)
+    present = {(taint.key, taint.effect) for taint in kept}
+    ours = (one for one in (*claim.taints, *claim.startup_taints) if (one.key, one.effect) not in present)
+    return (*kept, *dict.fromkeys(ours))

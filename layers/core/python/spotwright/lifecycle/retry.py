@@ -1,0 +1,25 @@
+"""How long to wait before the next try or look, in seconds."""
+
+from typing import Final
+
+# A launched claim is looked at this often until it is initialized, and an instance that goes until it is gone.
+TICK_SECONDS: Final = 3
+# Ticks at that rate before they grow longer, and the most of them in one chain; afterwards the sweep looks on.
+TICKS_AT_FULL_RATE: Final = 100
+MAXIMUM_TICKS: Final = 400
+LONGEST_TICK_SECONDS: Final = 60
+
+FIRST_RETRY_SECONDS: Final = 2
+LONGEST_RETRY_SECONDS: Final = 60
+
+
+def retry_seconds(attempt: int) -> int:
+    """2, 4, 8 … 60 for attempts 1, 2, 3 …"""
+    return min(LONGEST_RETRY_SECONDS, FIRST_RETRY_SECONDS << min(max(attempt - 1, 0), 10))
+
+
+def tick_seconds(tick: int) -> int:
+    """3 for the first hundred ticks (five minutes), then longer by a tenth each, at most a minute."""
+    if tick <= TICKS_AT_FULL_RATE:
+        return TICK_SECONDS
+    return min(LONGEST_TICK_SECONDS, int(TICK_SECONDS * 1.1 ** min(tick - TICKS_AT_FULL_RATE, 60)))

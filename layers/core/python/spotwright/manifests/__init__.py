@@ -1,0 +1,60 @@
+"""What Spotwright installs into a cluster, as Kubernetes documents: definitions, rights, forwarder.
+
+Documents come in the order in which they must be applied.
+"""
+
+import copy
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+import yaml
+
+from spotwright.manifests.ec2nodeclass import ec2_node_class
+from spotwright.manifests.nodeclaim import node_claim
+from spotwright.manifests.nodepool import node_pool
+
+type Document = dict[str, Any]
+
+METRICS_PORT = 8080
+_LABELS = {"app.kubernetes.io/part-of": "spotwright", "app.kubernetes.io/managed-by": "spotwright-install"}
+
+
+def definitions() -> tuple[Document, ...]:
+    """The CustomResourceDefinitions of NodePool, NodeClaim and EC2NodeClass."""
+    return tuple(_labelled(one) for one in (node_pool(), node_claim(), ec2_node_class()))
+
+
+def rights() -> tuple[Document, ...]:
+    """Roles, bindings and the forwarder's service account."""
+    return _read("rbac.yaml")
+
+
+def forwarder(image: str, environment: Mapping[str, str]) -> tuple[Document, ...]:
+    """The forwarder's Deployment with this image; ``environment`` may override ``METRICS_PORT``."""
+    (deployment,) = _read("forwarder.yaml")
+    values = {"METRICS_PORT": str(METRICS_PORT), **environment}
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    container["image"] = image
+    container["env"] += [{"name": name, "value": value} for name, value in sorted(values.items())]
+    container["ports"][0]["containerPort"] = int(values["METRICS_PORT"])
+    return (deployment,)
+
+
+def digest() -> str:
+    """Changes whenever anything that is installed does, image and environment aside."""
+    everything = [*definitions(), *rights(), *forwarder("", {})]
+    return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
+
+
+def _read(name: str) -> tuple[Document, ...]:
+    content = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return tuple(_labelled(document) for document in yaml.safe_load_all(content))
+
+
+def _labelled(document: Document) -> Document:
+    labelled = copy.deepcopy(document)
+    labelled["metadata"].setdefault("labels", {}).update(_LABELS)
+    return labelled

@@ -1,0 +1,80 @@
+"""Instance types with their offerings: what can be bought, where, and for how much."""
+
+from collections.abc import Set as AbstractSet
+from typing import Final
+
+import msgspec
+
+from spotwright.model.requirements import Requirements
+
+# Reserved offerings cost a ten-millionth of on-demand, so anything coarser than picodollars would tie them.
+PICOUSD: Final = 10**12
+
+
+# Stands for every instance type, or every zone, among the offerings that are sold out.
+ANY: Final = "*"
+
+
+class Offering(msgspec.Struct, frozen=True):
+    """One way to buy a type. ``reservation_capacity``: instances left of a reservation; 0 = not reserved."""
+
+    zone: str
+    capacity_type: str
+    price_picousd_per_hour: int
+    available: bool = True
+    requirements: Requirements = Requirements()
+    reservation_capacity: int = 0
+
+
+class InstanceType(msgspec.Struct, frozen=True):
+    """A type as one node class would run it.
+
+    ``requirements``: its labels (zone and capacity type come from the offerings too).
+    ``capacity`` and ``allocatable``: cpu millicores, memory bytes, pods; allocatable is capacity without
+    kube-reserved, system-reserved and the eviction threshold.
+    """
+
+    name: str
+    requirements: Requirements
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+    offerings: tuple[Offering, ...]
+
+
+class Catalog(msgspec.Struct, frozen=True):
+    """Instance types by EC2NodeClass name; the key "" stands for every class that is not listed."""
+
+    by_class: dict[str, tuple[InstanceType, ...]] = {}
+    source: str = ""
+
+    def of(self, node_class: str) -> tuple[InstanceType, ...]:
+        return self.by_class.get(node_class, self.by_class.get("", ()))
+
+    def without(self, sold_out: AbstractSet[tuple[str, str, str]]) -> "Catalog":
+        """The catalog with these offerings (capacity type, instance type or ``*``, zone or ``*``) unavailable."""
+        if not sold_out:
+            return self
+        names = {name for _, name, _ in sold_out}
+        return Catalog(
+            {
+                node_class: tuple(
+                    _without(one, sold_out) if one.name in names or ANY in names else one for one in types
+                )
+                for node_class, types in self.by_class.items()
+            },
+            self.source,
+        )
+
+
+def _without(one: InstanceType, sold_out: AbstractSet[tuple[str, str, str]]) -> InstanceType:
+    offerings = tuple(
+        msgspec.structs.replace(offering, available=False)
+        if any(
+            (offering.capacity_type, name, zone) in sold_out
+            for name in (one.name, ANY)
+            for zone in (offering.zone, ANY)
+        )
+        else offering
+        for offering in one.offerings
+    )
+    return msgspec.structs.replace(one, offerings=offerings)

@@ -1,0 +1,120 @@
+"""Label, annotation, taint and tag keys, spelled once.
+
+Source: Kubernetes "Well-Known Labels, Annotations and Taints"; Karpenter v1.14 ``pkg/apis/v1/labels.go`` and
+the AWS provider's ``labels.go``.
+"""
+
+from typing import Final
+
+ARCH: Final = "kubernetes.io/arch"
+OS: Final = "kubernetes.io/os"
+HOSTNAME: Final = "kubernetes.io/hostname"
+INSTANCE_TYPE: Final = "node.kubernetes.io/instance-type"
+REGION: Final = "topology.kubernetes.io/region"
+ZONE: Final = "topology.kubernetes.io/zone"
+ZONE_ID: Final = "topology.k8s.aws/zone-id"
+WINDOWS_BUILD: Final = "node.kubernetes.io/windows-build"
+
+CAPACITY_TYPE: Final = "karpenter.sh/capacity-type"
+NODEPOOL: Final = "karpenter.sh/nodepool"
+REGISTERED: Final = "karpenter.sh/registered"
+INITIALIZED: Final = "karpenter.sh/initialized"
+DO_NOT_SYNC_TAINTS: Final = "karpenter.sh/do-not-sync-taints"
+NODECLAIM: Final = "karpenter.sh/nodeclaim"
+EC2NODECLASS: Final = "karpenter.k8s.aws/ec2nodeclass"
+EXCLUDE_FROM_LOAD_BALANCERS: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+ON_DEMAND: Final = "on-demand"
+SPOT: Final = "spot"
+RESERVED: Final = "reserved"
+
+# Annotations
+DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
+NODEPOOL_HASH: Final = "karpenter.sh/nodepool-hash"
+NODEPOOL_HASH_VERSION: Final = "karpenter.sh/nodepool-hash-version"
+TERMINATION_TIMESTAMP: Final = "karpenter.sh/nodeclaim-termination-timestamp"
+MIN_VALUES_RELAXED: Final = "karpenter.sh/nodeclaim-min-values-relaxed"
+EC2NODECLASS_HASH: Final = "karpenter.k8s.aws/ec2nodeclass-hash"
+EC2NODECLASS_HASH_VERSION: Final = "karpenter.k8s.aws/ec2nodeclass-hash-version"
+INSTANCE_PROFILE_NAME: Final = "karpenter.k8s.aws/instance-profile-name"
+INSTANCE_TAGGED: Final = "karpenter.k8s.aws/tagged"
+CLUSTER_NAME_TAGGED: Final = "compatibility.karpenter.k8s.aws/cluster-name-tagged"
+LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+FOLLOW: Final = "spotwright.dev/follow"
+DECISION: Final = "spotwright.dev/decision"
+LAUNCH: Final = "spotwright.dev/launch"
+INSTANCE_NOT_FOUND: Final = "spotwright.dev/instance-not-found"
+PODS_SEEN: Final = "spotwright.dev/pods-seen"
+
+FINALIZER: Final = "karpenter.sh/termination"
+EC2NODECLASS_FINALIZER: Final = "karpenter.k8s.aws/termination"
+
+# Taints
+DISRUPTED: Final = "karpenter.sh/disrupted"
+UNREGISTERED: Final = "karpenter.sh/unregistered"
+NOT_READY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+UNINITIALIZED: Final = "node.cloudprovider.kubernetes.io/uninitialized"
+READINESS_PREFIX: Final = "readiness.k8s.io/"
+
+# EC2 tags
+CLUSTER_NAME_TAG: Final = "eks:eks-cluster-name"
+LAUNCH_TAG: Final = "spotwright.dev/launch"
+
+
+def cluster_tag(cluster: str) -> str:
+    """The tag key that says which cluster owns an AWS resource; its value is ``owned``."""
+    return f"kubernetes.io/cluster/{cluster}"
+
+
+INSTANCE_PREFIX: Final = "karpenter.k8s.aws/instance-"
+
+# Labels that the cloud answers for every node: a pool need not declare them for a pod to ask for them.
+WELL_KNOWN: Final = frozenset(
+    {
+        NODEPOOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD, ZONE_ID,
+        "karpenter.k8s.aws/capacity-reservation-id",
+        "karpenter.k8s.aws/capacity-reservation-type",
+        "karpenter.k8s.aws/capacity-reservation-interruptible",
+        "karpenter.k8s.aws/nitro-sandbox",
+        "karpenter.k8s.aws/placement-group-id",
+        "karpenter.k8s.aws/placement-group-partition",
+    }
+    | {
+        INSTANCE_PREFIX + name
+        for name in (
+            "hypervisor", "encryption-in-transit-supported", "category", "capability-flex", "family",
+            "generation", "size", "local-nvme", "cpu", "cpu-manufacturer",
+            "cpu-sustained-clock-speed-mhz", "memory", "ebs-bandwidth", "network-bandwidth", "gpu-name",
+            "gpu-manufacturer", "gpu-count", "gpu-memory", "accelerator-name",
+            "accelerator-manufacturer", "accelerator-count", "tenancy",
+        )
+    }
+)  # fmt: skip
+
+RESTRICTED_DOMAINS: Final = ("karpenter.sh", "karpenter.k8s.aws")
+
+# Deprecated spellings that Kubernetes and the EBS driver still write.
+NORMALIZED: Final = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+    "beta.kubernetes.io/arch": ARCH,
+    "beta.kubernetes.io/os": OS,
+    "beta.kubernetes.io/instance-type": INSTANCE_TYPE,
+    "topology.ebs.csi.aws.com/zone": ZONE,
+}
+
+
+def normalize(key: str) -> str:
+    """The stable key for a deprecated one; any other key unchanged."""
+    return NORMALIZED.get(key, key)
+
+
+def is_restricted(key: str) -> bool:
+    """True when users may not set or ask for this label: ours, or one the provider answers alone."""
+    if key in WELL_KNOWN:
+        return False
+    if key == HOSTNAME:
+        return True
+    domain = key.partition("/")[0] if "/" in key else ""
+    return any(domain == one or domain.endswith("." + one) for one in RESTRICTED_DOMAINS)

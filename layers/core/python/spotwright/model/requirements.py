@@ -1,0 +1,254 @@
+"""The requirement algebra: which values of a label are allowed, and what two demands allow together.
+
+Source: Karpenter v1.14 ``pkg/scheduling/requirement.go`` and ``requirements.go``, in our words in
+docs/concepts. We keep bounds next to excluded values when they are printed (Karpenter drops the latter).
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from enum import StrEnum
+
+import msgspec
+
+from spotwright.model import labels
+
+
+class Operator(StrEnum):
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GT = "Gt"
+    LT = "Lt"
+    GTE = "Gte"
+    LTE = "Lte"
+
+
+class RequirementError(ValueError):
+    """A requirement that means nothing; the message names key, operator, value and what is allowed."""
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """The allowed values of one label.
+
+    ``complement`` False: exactly ``values`` (none = the label must be absent). True: every value but
+    ``values``, within the inclusive integer bounds ``gte`` and ``lte`` where they are set.
+    ``min_values``: how many distinct values the chosen instance types must keep between them.
+    """
+
+    key: str
+    complement: bool
+    values: frozenset[str] = frozenset()
+    gte: int | None = None
+    lte: int | None = None
+    min_values: int | None = None
+
+    @property
+    def operator(self) -> Operator:
+        """The operator that says most of this requirement; bounds aside."""
+        if self.complement:
+            return Operator.NOT_IN if self.values else Operator.EXISTS
+        return Operator.IN if self.values else Operator.DOES_NOT_EXIST
+
+    @property
+    def allows_absence(self) -> bool:
+        """True for NotIn and DoesNotExist: a node without the label meets them."""
+        return self.operator in (Operator.NOT_IN, Operator.DOES_NOT_EXIST)
+
+    @property
+    def sole_value(self) -> str | None:
+        """The only value allowed, if there is exactly one."""
+        return next(iter(self.values)) if not self.complement and len(self.values) == 1 else None
+
+    def has(self, value: str) -> bool:
+        return (value in self.values) != self.complement and self._within(value)
+
+    def _within(self, value: str) -> bool:
+        if self.gte is None and self.lte is None:
+            return True
+        try:
+            number = int(value)
+        except ValueError:
+            return False
+        return (self.gte is None or number >= self.gte) and (self.lte is None or number <= self.lte)
+
+    def intersection(self, other: "Requirement") -> "Requirement":
+        """The values both allow. The larger ``min_values`` stays."""
+        gte, lte = _larger(self.gte, other.gte), _smaller(self.lte, other.lte)
+        least = _larger(self.min_values, other.min_values)
+        if gte is not None and lte is not None and gte > lte:
+            return Requirement(self.key, False, min_values=least)
+        if self.complement and other.complement:
+            bounded = Requirement(self.key, True, frozenset(), gte, lte)
+            kept = frozenset(v for v in self.values | other.values if bounded._within(v))
+            return Requirement(self.key, True, kept, gte, lte, least)
+        concrete = other if self.complement else self
+        kept = frozenset(v for v in concrete.values if self.has(v) and other.has(v))
+        return Requirement(self.key, False, kept, min_values=least)
+
+    def intersects(self, other: "Requirement") -> bool:
+        """True when some value satisfies both; two open sets always meet unless their bounds exclude each other."""
+        both = self.intersection(other)
+        return both.complement or bool(both.values)
+
+    def __str__(self) -> str:
+        return " and ".join(_phrase(self.key, one) for one in self.selectors())
+
+    def selectors(self) -> tuple["Selector", ...]:
+        """This requirement as NodeSelectorRequirements; several when it has bounds and exclusions."""
+        listed = tuple(sorted(self.values))
+        if not self.complement:
+            operator = Operator.IN if listed else Operator.DOES_NOT_EXIST
+            return (Selector(self.key, operator, listed, self.min_values),)
+        parts = []
+        if self.gte is not None:
+            parts.append(Selector(self.key, Operator.GTE, (str(self.gte),), self.min_values))
+        if self.lte is not None:
+            parts.append(Selector(self.key, Operator.LTE, (str(self.lte),), self.min_values))
+        if listed:
+            parts.append(Selector(self.key, Operator.NOT_IN, listed, self.min_values))
+        return tuple(parts) or (Selector(self.key, Operator.EXISTS, (), self.min_values),)
+
+
+class Selector(msgspec.Struct, frozen=True):
+    """One NodeSelectorRequirement as a manifest states it."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+    min_values: int | None = None
+
+    def requirement(self) -> Requirement:
+        """What it allows; raises RequirementError for what Kubernetes refuses."""
+        key, values = labels.normalize(self.key), frozenset(self.values)
+        match self.operator:
+            case Operator.IN:
+                if not values:
+                    raise RequirementError(f"{self.key} In: needs at least one value")
+                return Requirement(key, False, values, min_values=self.min_values)
+            case Operator.NOT_IN:
+                return Requirement(key, True, values, min_values=self.min_values)
+            case Operator.EXISTS:
+                return Requirement(key, True, min_values=self.min_values)
+            case Operator.DOES_NOT_EXIST:
+                return Requirement(key, False, min_values=self.min_values)
+            case Operator.GT | Operator.LT | Operator.GTE | Operator.LTE:
+                return self._bounded(key)
+        raise RequirementError(f"{self.key}: operator {self.operator!r} is unknown; allowed are {', '.join(Operator)}")
+
+    def _bounded(self, key: str) -> Requirement:
+        if len(self.values) != 1 or not self.values[0].isascii() or not self.values[0].isdigit():
+            raise RequirementError(
+                f"{self.key} {self.operator} {list(self.values)}: needs exactly one integer that is not negative"
+            )
+        number = int(self.values[0])
+        match self.operator:
+            case Operator.GT:
+                return Requirement(key, True, gte=number + 1, min_values=self.min_values)
+            case Operator.LT:
+                return Requirement(key, True, lte=number - 1, min_values=self.min_values)
+            case Operator.GTE:
+                return Requirement(key, True, gte=number, min_values=self.min_values)
+        return Requirement(key, True, lte=number, min_values=self.min_values)
+
+
+class Requirements(msgspec.Struct, frozen=True):
+    """What a set of labels must satisfy, at most one requirement per key, ordered by key."""
+
+    by_key: dict[str, Requirement] = {}
+
+    def __iter__(self) -> Iterator[Requirement]:
+        return iter(self.by_key.values())
+
+    def __len__(self) -> int:
+        return len(self.by_key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self.by_key
+
+    def get(self, key: str) -> Requirement:
+        """The requirement of a key; one that allows everything if there is none."""
+        return self.by_key.get(key) or Requirement(key, True)
+
+    def intersection(self, other: "Requirements | Iterable[Requirement]") -> "Requirements":
+        """Both demands together, key by key."""
+        merged = dict(self.by_key)
+        for one in other:
+            merged[one.key] = merged[one.key].intersection(one) if one.key in merged else one
+        return Requirements({key: merged[key] for key in sorted(merged)})
+
+    def conflicts(self, other: "Requirements") -> tuple[tuple[Requirement, Requirement], ...]:
+        """Pairs (ours, theirs) on a shared key that leave no value; absence satisfies two negatives."""
+        return tuple(
+            (ours, theirs)
+            for theirs in other
+            if (ours := self.by_key.get(theirs.key)) is not None
+            and not ours.intersects(theirs)
+            and not (ours.allows_absence and theirs.allows_absence)
+        )
+
+    def intersects(self, other: "Requirements") -> bool:
+        return not self.conflicts(other)
+
+    def undefined(self, pod: "Requirements", allowed: Collection[str] = labels.WELL_KNOWN) -> tuple[str, ...]:
+        """Keys that ``pod`` asks for, that nothing here defines and that are not in ``allowed``, sorted."""
+        return tuple(
+            sorted(
+                one.key
+                for one in pod
+                if one.key not in self.by_key and one.key not in allowed and not one.allows_absence
+            )
+        )
+
+    def compatible(self, pod: "Requirements", allowed: Collection[str] = labels.WELL_KNOWN) -> bool:
+        """True when a node with these requirements can host a pod with those."""
+        return not self.undefined(pod, allowed) and self.intersects(pod)
+
+    def labels(self) -> dict[str, str]:
+        """The labels that are already certain: keys with one allowed value."""
+        return {one.key: value for one in self if (value := one.sole_value) is not None}
+
+    def selectors(self) -> tuple[Selector, ...]:
+        return tuple(selector for one in self for selector in one.selectors())
+
+    def __str__(self) -> str:
+        return ", ".join(str(one) for one in self)
+
+
+def conjunction(demands: Iterable[Requirement]) -> Requirements | None:
+    """All demands together; None when they leave a label that must be there without a value.
+
+    The plain intersection would read an empty set as DoesNotExist, which a node without the label meets.
+    """
+    together = Requirements()
+    for one in demands:
+        before = together.by_key.get(one.key)
+        together = together.intersection((one,))
+        if before is not None and not before.intersects(one) and not (before.allows_absence and one.allows_absence):
+            return None
+    return together
+
+
+def from_selectors(selectors: Iterable[Selector]) -> Requirements:
+    """The conjunction of NodeSelectorRequirements; raises RequirementError."""
+    return Requirements().intersection(selector.requirement() for selector in selectors)
+
+
+def from_labels(values: Mapping[str, str]) -> Requirements:
+    """Labels, or a nodeSelector, as requirements."""
+    return Requirements().intersection(
+        Requirement(labels.normalize(key), False, frozenset((value,))) for key, value in values.items()
+    )
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else max(one, other)
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    return other if one is None else one if other is None else min(one, other)
+
+
+def _phrase(key: str, selector: Selector) -> str:
+    shown = ", ".join(selector.values[:5])
+    more = f" and {len(selector.values) - 5} others" if len(selector.values) > 5 else ""
+    return f"{key} {selector.operator}" + (f" [{shown}{more}]" if selector.values else "")

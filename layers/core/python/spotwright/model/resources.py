@@ -1,0 +1,74 @@
+"""Amounts of resources: name → integer. Absent means none.
+
+Units: ``cpu`` millicores, ``memory`` and ``ephemeral-storage`` bytes, everything else pieces.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from spotwright.model import quantity
+
+type Resources = Mapping[str, int]
+
+CPU: Final = "cpu"
+MEMORY: Final = "memory"
+PODS: Final = "pods"
+EPHEMERAL_STORAGE: Final = "ephemeral-storage"
+NODES: Final = "nodes"
+
+
+def parse(amounts: Mapping[str, str | float | int]) -> dict[str, int]:
+    """Resources from a manifest's map; raises QuantityError naming resource and value."""
+    parsed = {}
+    for name, value in amounts.items():
+        try:
+            parsed[name] = quantity.amount(name, value)
+        except quantity.QuantityError as error:
+            raise quantity.QuantityError(f"{name}: {error}") from None
+    return parsed
+
+
+def add(*several: Resources) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for one in several:
+        for name, size in one.items():
+            total[name] = total.get(name, 0) + size
+    return total
+
+
+def subtract(minuend: Resources, subtrahend: Resources) -> dict[str, int]:
+    """What is left; may be negative, and keeps every name of either side."""
+    rest = dict(minuend)
+    for name, size in subtrahend.items():
+        rest[name] = rest.get(name, 0) - size
+    return rest
+
+
+def maximum(several: Iterable[Resources]) -> dict[str, int]:
+    """Per resource the largest amount."""
+    most: dict[str, int] = {}
+    for one in several:
+        for name, size in one.items():
+            most[name] = max(most.get(name, size), size)
+    return most
+
+
+def scale(one: Resources, times: int) -> dict[str, int]:
+    return {name: size * times for name, size in one.items()}
+
+
+def fits(wanted: Resources, available: Resources) -> bool:
+    """True when every wanted amount is there; a zero amount always is, an overdrawn node takes nothing."""
+    if any(size < 0 for size in available.values()):
+        return False
+    return all(size <= available.get(name, 0) for name, size in wanted.items() if size > 0)
+
+
+def lacking(wanted: Resources, available: Resources) -> tuple[str, ...]:
+    """Names of the resources that are not enough, sorted."""
+    return tuple(sorted(name for name, size in wanted.items() if size > max(available.get(name, 0), 0)))
+
+
+def text(amounts: Resources) -> dict[str, str]:
+    """Amounts as a manifest would state them, sorted by name."""
+    return {name: quantity.text(name, amounts[name]) for name in sorted(amounts)}

@@ -1,0 +1,72 @@
+"""Everything a decision may look at."""
+
+from datetime import datetime
+
+import msgspec
+
+from spotwright.model.node import Node
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodepool import NodePool
+from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
+from spotwright.model.volumes import Storage
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Settings of a decision, under Karpenter's names where it has them.
+
+    ``follower_selectors``: pods of kube-system whose labels hold one of these key=value pairs never cause the
+    first node and never keep the last one (see docs/concepts). ``work_units``: budget of the search.
+    """
+
+    preference_policy: str = "Respect"
+    min_values_policy: str = "Strict"
+    follower_selectors: tuple[str, ...] = (
+        "k8s-app=kube-dns",
+        "k8s-app=metrics-server",
+        "app.kubernetes.io/name=metrics-server",
+        "app.kubernetes.io/name=aws-ebs-csi-driver",
+        "app.kubernetes.io/name=aws-efs-csi-driver",
+        "app.kubernetes.io/name=eks-pod-identity-agent",
+    )
+    work_units: int = 50_000
+
+
+class UnavailableOffering(msgspec.Struct, frozen=True, order=True):
+    """An offering that EC2 said it has none of, lately; a decision leaves it out."""
+
+    capacity_type: str
+    instance_type: str
+    zone: str
+
+
+class InFlight(msgspec.Struct, frozen=True):
+    """A node that was decided and is not visible as a NodeClaim yet; ``claim.allocatable`` may be empty."""
+
+    claim: NodeClaim
+    instance_types: tuple[str, ...]
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What a decision is a function of, together with the catalog named by ``catalog_key``.
+
+    ``in_flight``: committed launches whose NodeClaims the API server did not show. ``namespaces``: name → labels.
+    ``now``: aware UTC.
+    """
+
+    cluster: str
+    now: datetime
+    pods: tuple[Pod, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    nodepools: tuple[NodePool, ...] = ()
+    nodeclasses: tuple[EC2NodeClass, ...] = ()
+    nodeclaims: tuple[NodeClaim, ...] = ()
+    daemonsets: tuple[DaemonSet, ...] = ()
+    budgets: tuple[PodDisruptionBudget, ...] = ()
+    in_flight: tuple[InFlight, ...] = ()
+    unavailable: tuple[UnavailableOffering, ...] = ()
+    namespaces: dict[str, dict[str, str]] = {}
+    storage: Storage = Storage()
+    settings: Settings = Settings()
+    catalog_key: str = ""
+    schema: int = 1

@@ -1,0 +1,1 @@
+"""Pending pods and a snapshot in, a plan out: which nodes to make, of what, for whom, and why."""

@@ -1,0 +1,167 @@
+"""One greedy construction: node after node, each the shape that packs most for its price."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from spotwright.scheduling import prices
+from spotwright.scheduling.market import bits
+from spotwright.scheduling.openkeys import Company
+from spotwright.scheduling.packing import Lanes, Node, fill
+from spotwright.scheduling.problem import NODE_FEE, Allowance, Answer, Batch, Problem, holding
+
+# A shape that packs this share of what the best could is taken at once.
+_GOOD_ENOUGH: Final = 0.985
+_REPRICE_EVERY: Final = 8
+_SHORT_LIST: Final = 6
+
+
+class Build:
+    """``tilt``: a factor for each shape's bound, to look at other shapes first than the obvious ones."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        counts: Sequence[int],
+        allowance: Allowance,
+        shapes: Sequence[int],
+        tilt: Callable[[], float] | None = None,
+    ) -> None:
+        self.problem = problem
+        self.market = problem.market
+        self.left = list(counts)
+        self.allowance = Allowance(allowance.left)
+        self.lanes: dict[int, Lanes] = {}
+        self.open = allowance.open(problem.market)
+        self.alive = sum(1 for count in counts if count)
+        self.units = 0
+        self.shapes = list(shapes)
+        self.tilt = tilt
+
+    def answer(self) -> Answer:
+        batches: list[Batch] = []
+        while any(self.left) and self.shapes:
+            made = self._round()
+            if not made:
+                break
+            batches += made
+        return Answer(batches, self.left, self.allowance, self.units)
+
+    def _round(self) -> list[Batch]:
+        """A few nodes at the same resource prices; none when nothing fits any more."""
+        self._forget_empty()
+        worth = self._worth()
+        ranked = sorted(((self._bound(i, worth), -i) for i in self.shapes), reverse=True)
+        if self.tilt is not None:
+            ranked = sorted(((bound * self.tilt(), shape) for bound, shape in ranked), reverse=True)
+        enough = ranked[0][0] * _GOOD_ENOUGH
+        short: list[tuple[float, int]] = []
+        made: list[Batch] = []
+        while len(made) < _REPRICE_EVERY and any(self.left):
+            found = self._best(short or ranked, worth, enough)
+            if found is None:
+                if not short:
+                    break
+                short = []
+                continue
+            tried, batch = found
+            # A few good shapes serve for the next nodes too; if the very first was good, all stay in play.
+            if not short and len(tried) > _SHORT_LIST:
+                short = sorted(
+                    ((bound, shape) for _, bound, shape in sorted(tried, reverse=True)[:_SHORT_LIST]), reverse=True
+                )
+            if self._commit(batch):
+                made.append(batch)
+            else:
+                self.shapes = [i for i in self.shapes if self.allowance.copies(self.market, i, 1)]
+                return made if made or not self.shapes else self._round()
+        return made
+
+    def _forget_empty(self) -> None:
+        """Once half of the classes are placed, lanes without them are quicker."""
+        alive = sum(1 for count in self.left if count)
+        if alive * 2 < self.alive:
+            self.alive = alive
+            self.lanes.clear()
+
+    def _worth(self) -> list[float]:
+        sizes = self.problem.items.sizes
+        demand = [0] * len(self.market.dimensions)
+        for j, count in enumerate(self.left):
+            if count:
+                for d, amount in self.problem.items.needs[j]:
+                    demand[d] += amount * count
+        assert sizes
+        rooms = [self.market.goods_of[i].room for i in self.shapes]
+        return prices.worth(demand, rooms, [self._price(i) for i in self.shapes])
+
+    def _price(self, choice: int) -> float:
+        return float(self.market.prices[choice] + NODE_FEE)
+
+    def _bound(self, choice: int, worth: Sequence[float]) -> float:
+        room = self.market.goods_of[choice].room
+        return sum(w * r for w, r in zip(worth, room, strict=True) if w) / self._price(choice)
+
+    def _best(
+        self, ranked: Sequence[tuple[float, int]], worth: Sequence[float], enough: float
+    ) -> tuple[list[tuple[float, float, int]], Batch] | None:
+        """The shape that packs most for its price; with value, bound and shape of those tried."""
+        best, found = 0.0, None
+        tried = []
+        for bound, negative in ranked:
+            if bound <= best or best >= enough:
+                break
+            node = self._filled(-negative)
+            if not node.taken:
+                continue
+            value = self._packed(node, -negative, worth)
+            tried.append((value, bound, negative))
+            if value > best:
+                best, found = value, Batch(-negative, 1, node.taken)
+        return (tried, found) if found is not None else None
+
+    def _packed(self, node: Node, choice: int, worth: Sequence[float]) -> float:
+        room = self.market.goods_of[choice].room
+        used = (w * (r - f) for w, r, f in zip(worth, room, node.free, strict=True) if w)
+        return (sum(used) or float(sum(node.taken.values()))) / self._price(choice)
+
+    def _filled(self, choice: int) -> Node:
+        lanes = self.lanes.get(choice)
+        goods = self.market.goods_of[choice]
+        if lanes is None:
+            lanes = self.lanes[choice] = Lanes(self.problem.items, goods.room, self._welcome(choice))
+        keys = self.problem.keys
+        rules = Company(keys, self.problem.fields, keys.start(choice)) if keys else None
+        node = Node(goods.room, rules)
+        self.units += fill(node, lanes, self.problem.items, self.left)
+        return node
+
+    def _welcome(self, choice: int) -> Callable[[int], int]:
+        masks, left = self.problem.masks, self.left
+        return lambda j: left[j] and masks[j] >> choice & 1
+
+    def _commit(self, batch: Batch) -> bool:
+        """Make the node as often as its pods last and limits allow, as the cheapest choice that does."""
+        batch.choice = self._smallest(batch)
+        times = min(self.left[j] // count for j, count in batch.pods.items())
+        times = self.allowance.copies(self.market, batch.choice, times)
+        if times:
+            batch.copies = times
+            self.allowance.spend(self.market, batch.choice, times)
+            for j, count in batch.pods.items():
+                self.left[j] -= count * times
+        return times > 0
+
+    def _smallest(self, batch: Batch) -> int:
+        """The cheapest choice that holds the pods and counts no more against the limits."""
+        cheaper = self.open & ((1 << batch.choice) - 1)
+        for choice in bits(holding(self.problem, batch.pods, cheaper)):
+            if self._counts_no_more(choice, batch.choice):
+                return choice
+        return batch.choice
+
+    def _counts_no_more(self, choice: int, other: int) -> bool:
+        ours, theirs = self.market.goods_of[choice], self.market.goods_of[other]
+        limited = self.allowance.left[ours.template]
+        if limited and ours.template != theirs.template:
+            return self.allowance.copies(self.market, choice, 1) > 0
+        return all(ours.type.capacity.get(name, 0) <= theirs.type.capacity.get(name, 0) for name in limited)

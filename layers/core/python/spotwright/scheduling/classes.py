@@ -1,0 +1,193 @@
+"""Pods that are equal for scheduling form one class; work is per class, not per pod."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from spotwright.model.company import Company, HostPort, Spread
+from spotwright.model.pod import Pod
+from spotwright.model.requirements import (
+    Requirement,
+    RequirementError,
+    Requirements,
+    Selector,
+    conjunction,
+    from_labels,
+)
+from spotwright.model.taints import Effect, Toleration
+
+_SOFT_TAINTS: Final = Toleration(operator="Exists", effect=Effect.PREFER_NO_SCHEDULE)
+
+
+class Demand(msgspec.Struct, frozen=True):
+    """What a class asks of a node and its company, at one step of its patience.
+
+    ``strict``: without the node preference; ``requirements``: with it.
+    """
+
+    requirements: Requirements
+    strict: Requirements
+    tolerations: tuple[Toleration, ...]
+    spreads: tuple[Spread, ...] = ()
+    near: tuple[Company, ...] = ()
+    apart: tuple[Company, ...] = ()
+
+
+class Taste(msgspec.Struct, frozen=True):
+    """How preferences are read. ``label_keys``: the pod labels that some rule looks at; None = there is no rule.
+
+    ``soft_taints``: there are PreferNoSchedule taints to give in to.
+    """
+
+    respects: bool = True
+    soft_taints: bool = False
+    label_keys: tuple[str, ...] | None = None
+
+
+class PodClass:
+    """Equal pods. ``keys`` is sorted; ``demands`` goes from what they would like best to what they can live with.
+
+    ``index`` orders classes and is the same for any order of the pods.
+    """
+
+    __slots__ = ("demands", "index", "keys", "pod", "requests", "terms")
+
+    def __init__(self, index: int, pod: Pod, keys: list[str], taste: Taste) -> None:
+        self.index = index
+        self.pod = pod
+        self.keys = keys
+        self.requests = {name: size for name, size in pod.requests.items() if size > 0}
+        self.terms = tuple(_terms(pod))
+        self.demands = tuple(_demands(pod, self.terms, taste))
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def host_ports(self) -> tuple[HostPort, ...]:
+        return self.pod.host_ports
+
+    def allows(self, key: str, value: str) -> bool:
+        """Whether some alternative of its node affinity lets it into nodes with this label."""
+        return any(one.get(key).has(value) for one in self.terms)
+
+
+def group(pods: Iterable[Pod], taste: Taste) -> list[PodClass]:
+    """Classes, largest requests first, then by what they ask for."""
+    by_look: dict[object, list[Pod]] = {}
+    for pod in pods:
+        by_look.setdefault(_look(pod, taste.label_keys), []).append(pod)
+    by_shape: dict[bytes, list[Pod]] = {}
+    for alike in by_look.values():
+        by_shape.setdefault(_shape(alike[0], taste.label_keys), []).extend(alike)
+    ordered = sorted(by_shape.items(), key=lambda item: (*_size(item[1][0]), item[0]))
+    return [
+        PodClass(index, alike[0], sorted([one.key for one in alike]), taste) for index, (_, alike) in enumerate(ordered)
+    ]
+
+
+def _size(pod: Pod) -> tuple[int, int]:
+    return -pod.requests.get("cpu", 0), -pod.requests.get("memory", 0)
+
+
+def _look(pod: Pod, label_keys: Sequence[str] | None) -> object:
+    """A quick key: pods with the same are equal, equal pods may still differ in it (order within maps)."""
+    selector = tuple(pod.node_selector.items()) if pod.node_selector else ()
+    company = (*pod.spreads, *pod.near, *pod.apart, *pod.rather_near, *pod.rather_apart)
+    return (
+        tuple(pod.requests.items()),
+        selector,
+        pod.node_affinity,
+        pod.tolerations,
+        pod.node_preferences,
+        pod.host_ports,
+        pod.volume_claims,
+        company,
+        _identity(pod, label_keys),
+        pod.priority,
+    )
+
+
+def _identity(pod: Pod, label_keys: Sequence[str] | None) -> tuple[str | None, ...]:
+    """What rules between pods see of a pod."""
+    if label_keys is None and not pod.volume_claims:
+        return ()
+    return (pod.metadata.namespace, *(pod.metadata.labels.get(key) for key in label_keys or ()))
+
+
+def _shape(pod: Pod, label_keys: Sequence[str] | None) -> bytes:
+    """The whole of what tells pods apart, in a canonical order."""
+    asked = (pod.priority, pod.requests, pod.node_selector, pod.node_affinity, pod.tolerations, pod.node_preferences)
+    company = (pod.spreads, pod.near, pod.apart, pod.rather_near, pod.rather_apart, pod.host_ports, pod.volume_claims)
+    return msgspec.json.encode((asked, company, _identity(pod, label_keys)), order="deterministic")
+
+
+def _terms(pod: Pod) -> Iterator[Requirements]:
+    """Each alternative of the required node affinity; those that contradict themselves are left out."""
+    terms: tuple[tuple[Selector, ...], ...] = pod.node_affinity or ((),)
+    for term in terms:
+        wanted = _together(pod.node_selector, term)
+        if wanted is not None:
+            yield wanted
+
+
+def _together(labels: dict[str, str], term: tuple[Selector, ...]) -> Requirements | None:
+    try:
+        return conjunction((*from_labels(labels), *(one.requirement() for one in term)))
+    except RequirementError:
+        return None
+
+
+def _demands(pod: Pod, terms: Sequence[Requirements], taste: Taste) -> Iterator[Demand]:
+    """All wishes with every alternative, then fewer and fewer wishes; at last, soft taints are tolerated."""
+    for spreads, near, apart, preference in _patience(pod) if taste.respects else [_bare(pod)]:
+        for term in terms:
+            wanted = term if preference is None else _preferring(term, preference)
+            if wanted is not None:
+                yield Demand(wanted, term, pod.tolerations, spreads, near, apart)
+    if taste.soft_taints:
+        spreads, near, apart, _ = _bare(pod)
+        for term in terms:
+            yield Demand(term, term, (*pod.tolerations, _SOFT_TAINTS), spreads, near, apart)
+
+
+type _Wishes = tuple[tuple[Spread, ...], tuple[Company, ...], tuple[Company, ...], tuple[Selector, ...] | None]
+
+
+def _bare(pod: Pod) -> _Wishes:
+    """What is required, and no wish."""
+    return tuple(one for one in pod.spreads if one.hard), pod.near, pod.apart, None
+
+
+def _patience(pod: Pod) -> Iterator[_Wishes]:
+    """Wishes are given up one by one: near, apart, node labels (each the heaviest first), then soft spreads.
+
+    Of the node preferences one counts at a time, the heaviest that is left.
+    """
+    near = [one.company for one in sorted(pod.rather_near, key=lambda one: -one.weight)]
+    apart = [one.company for one in sorted(pod.rather_apart, key=lambda one: -one.weight)]
+    labels = [term for _, term in sorted(pod.node_preferences, key=lambda one: -one[0])]
+    spreads = list(pod.spreads)
+    while True:
+        yield tuple(spreads), (*pod.near, *near), (*pod.apart, *apart), labels[0] if labels else None
+        soft = next((one for one in spreads if not one.hard), None)
+        if near:
+            near.pop(0)
+        elif apart:
+            apart.pop(0)
+        elif labels:
+            labels.pop(0)
+        elif soft is not None:
+            spreads.remove(soft)
+        else:
+            return
+
+
+def _preferring(term: Requirements, preference: tuple[Selector, ...]) -> Requirements | None:
+    """An alternative narrowed by a preference; None if they contradict each other."""
+    try:
+        wished: list[Requirement] = [one.requirement() for one in preference]
+    except RequirementError:
+        return None
+    return conjunction((*term, *wished))

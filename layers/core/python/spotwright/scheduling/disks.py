@@ -1,0 +1,131 @@
+"""Where a pod's volumes can be attached, and how many more a node takes.
+
+Source: Karpenter v1.14 ``scheduling/volumetopology.go`` and ``volumeusage.go``. New nodes have no known limit: it
+appears with their CSINode.
+"""
+
+from collections.abc import Iterable
+from itertools import product
+
+from spotwright.model.pod import Pod
+from spotwright.model.requirements import RequirementError, Requirements, conjunction
+from spotwright.model.volumes import Alternatives, Storage, StorageClass, Volume, VolumeClaim
+
+type Attached = dict[str, frozenset[str]]
+"""Driver → claims (``namespace/name``) attached through it."""
+
+
+class Disks:
+    """The storage of a snapshot, by name."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._claims = {one.metadata.key: one for one in storage.claims}
+        self._volumes = {one.metadata.name: one for one in storage.volumes}
+        self._classes = {one.metadata.name: one for one in storage.classes}
+        self._limits = {one.metadata.name: one.attachable for one in storage.nodes}
+
+    def fault(self, pod: Pod) -> str:
+        """Why no node could give the pod its volumes; "" if nothing is wrong with them."""
+        return next(filter(None, (self._fault(pod, name) for name in pod.volume_claims)), "")
+
+    def _fault(self, pod: Pod, name: str) -> str:
+        claim = self._claims.get(f"{pod.metadata.namespace}/{name}")
+        if claim is None:
+            return f"PersistentVolumeClaim {name} does not exist"
+        if claim.metadata.deleting is not None:
+            return f"PersistentVolumeClaim {name} is being deleted"
+        if claim.phase == "Lost":
+            return f"PersistentVolumeClaim {name} is Lost"
+        return self._bound_fault(claim) if claim.volume else self._unbound_fault(claim)
+
+    def _bound_fault(self, claim: VolumeClaim) -> str:
+        volume = self._volumes.get(claim.volume)
+        if volume is None or volume.metadata.deleting is not None:
+            return f"PersistentVolume {claim.volume} is missing or being deleted"
+        return "" if claim.bound else f"PersistentVolumeClaim {claim.metadata.name} is not bound to its volume yet"
+
+    def _unbound_fault(self, claim: VolumeClaim) -> str:
+        name = claim.metadata.name
+        chosen = self._classes.get(claim.storage_class or "")
+        if chosen is None:
+            wanted = f"StorageClass {claim.storage_class} does not exist" if claim.storage_class else "no StorageClass"
+            return f"PersistentVolumeClaim {name} is not bound and has {wanted}"
+        return "" if chosen.waits else f"PersistentVolumeClaim {name} waits for StorageClass {claim.storage_class}"
+
+    def reachable(self, pod: Pod) -> tuple[Requirements, ...]:
+        """Where all volumes can be attached: alternatives, of which one must hold; () = anywhere.
+
+        If every combination contradicts itself, one that nothing meets is given.
+        """
+        each = [found for name in pod.volume_claims if (found := self._reachable(pod, name))]
+        if not each:
+            return ()
+        combined = (conjunction(one for part in parts for one in part) for parts in product(*each))
+        possible = tuple(one for one in combined if one is not None)
+        return possible or (Requirements().intersection(one for parts in each for one in parts[0]),)
+
+    def _reachable(self, pod: Pod, name: str) -> list[Requirements]:
+        claim = self._claims.get(f"{pod.metadata.namespace}/{name}")
+        if claim is None:
+            return []
+        home: Volume | StorageClass | None = self._volumes.get(claim.volume) if claim.volume else self._class_of(claim)
+        if home is None:
+            return []
+        return _readable(home.reachable if isinstance(home, Volume) else home.topologies)
+
+    def _class_of(self, claim: VolumeClaim) -> StorageClass | None:
+        return self._classes.get(claim.storage_class or "")
+
+    def attachments(self, pod: Pod) -> Attached:
+        """What the pod attaches, by driver; volumes that need no attachment are left out."""
+        found: dict[str, set[str]] = {}
+        for name in pod.volume_claims:
+            key = f"{pod.metadata.namespace}/{name}"
+            driver = self._driver(self._claims.get(key))
+            if driver:
+                found.setdefault(driver, set()).add(key)
+        return {driver: frozenset(claims) for driver, claims in found.items()}
+
+    def _driver(self, claim: VolumeClaim | None) -> str:
+        if claim is None:
+            return ""
+        if claim.volume:
+            volume = self._volumes.get(claim.volume)
+            return volume.driver if volume else ""
+        chosen = self._class_of(claim)
+        return chosen.provisioner if chosen else ""
+
+    def full(self, node: str, before: Attached, more: Attached) -> bool:
+        """True when a node cannot attach these beside what it has."""
+        limits = self._limits.get(node, {})
+        for driver, claims in more.items():
+            attached = before.get(driver, frozenset())
+            if driver in limits and len(attached | claims) > max(limits[driver], len(attached)):
+                return True
+        return False
+
+
+def together(one: Attached, other: Attached) -> Attached:
+    drivers = {**one, **other}
+    return {driver: one.get(driver, frozenset()) | other.get(driver, frozenset()) for driver in drivers}
+
+
+def _readable(alternatives: Alternatives) -> list[Requirements]:
+    found = []
+    for term in alternatives:
+        try:
+            wanted = conjunction(one.requirement() for one in term)
+        except RequirementError:
+            continue
+        if wanted is not None:
+            found.append(wanted)
+    return found
+
+
+def attached(pods: Iterable[Pod], disks: Disks) -> Attached:
+    """What the pods of a node attach between them."""
+    total: Attached = {}
+    for pod in pods:
+        if pod.volume_claims:
+            total = together(total, disks.attachments(pod))
+    return total

@@ -1,0 +1,214 @@
+"""Nodes that exist or are on their way, and the room they have for pods.
+
+Source: Karpenter v1.14 ``pkg/controllers/state/statenode.go`` and ``scheduling/existingnode.go``.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from spotwright.model import labels, resources
+from spotwright.model.company import HostPort
+from spotwright.model.instancetype import Catalog, InstanceType
+from spotwright.model.node import Node, is_ephemeral
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodepool import NodePool
+from spotwright.model.pod import Pod
+from spotwright.model.requirements import Requirement, RequirementError, Requirements, conjunction
+from spotwright.model.snapshot import Snapshot
+from spotwright.model.taints import Taint
+from spotwright.scheduling.templates import Daemon, daemonset_key
+
+_CORDONED: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
+
+
+class Host:
+    """A Node, or a NodeClaim in flight. ``free``: allocatable without its pods and the daemons still to come;
+    ``ports``: what those bind.
+
+    ``pool`` "" = a node of nobody's; ``capacity`` counts against the pool's limits.
+    """
+
+    __slots__ = ("capacity", "free", "in_flight", "initialized", "labels", "name", "pods", "pool", "ports", "taints")
+
+    def __init__(self, name: str, values: dict[str, str], taints: Sequence[Taint], initialized: bool) -> None:
+        self.name = name
+        self.labels = values
+        self.taints = tuple(taints)
+        self.initialized = initialized
+        self.in_flight = False
+        self.pool = values.get(labels.NODEPOOL, "")
+        self.capacity: dict[str, int] = {}
+        self.free: dict[str, int] = {}
+        self.pods: list[Pod] = []
+        self.ports: tuple[HostPort, ...] = ()
+
+    def domain(self, key: str) -> str | None:
+        """The value of a label."""
+        return self.labels.get(key)
+
+    def may_meet(self, requirements: Requirements) -> bool:
+        return self.admits(requirements)
+
+    def admits(self, requirements: Requirements) -> bool:
+        """True when its labels meet every demand; an absent label meets the negative ones."""
+        return all(_meets(self.labels.get(one.key), one) for one in requirements)
+
+
+def _meets(value: str | None, requirement: Requirement) -> bool:
+    return requirement.allows_absence if value is None else requirement.has(value)
+
+
+class Fleet:
+    """All nodes of a snapshot. ``hosts``: those that take pods, started ones first, then by name.
+
+    ``leaving``: nodes on their way out; what stays on them still counts for rules between pods. ``used``: capacity
+    that counts against each pool's limits.
+    """
+
+    __slots__ = ("hosts", "leaving", "used")
+
+    def __init__(self, hosts: list[Host], leaving: list[Host]) -> None:
+        self.hosts = sorted(hosts, key=lambda one: (not one.initialized, one.name))
+        self.leaving = sorted(leaving, key=lambda one: one.name)
+        self.used = _used(hosts)
+
+
+def fleet(snapshot: Snapshot, catalog: Catalog, daemons: Sequence[Daemon]) -> Fleet:
+    """Nodes and claims in flight, with their room."""
+    by_provider = {one.provider_id: one for one in snapshot.nodeclaims if one.provider_id}
+    by_node = {one.node_name: one for one in snapshot.nodeclaims if one.node_name}
+    pools = {one.name: one for one in snapshot.nodepools}
+    hosts, leaving, backed = list[Host](), list[Host](), set[str]()
+    for node in snapshot.nodes:
+        claim = by_provider.get(node.provider_id) or by_node.get(node.name)
+        backed.add(claim.name if claim else "")
+        (leaving if _leaves(node, claim) else hosts).append(_of_node(node, claim, pools))
+    for claim in snapshot.nodeclaims:
+        if claim.name not in backed and claim.metadata.deleting is None:
+            hosts.append(_of_claim(claim, (), catalog))
+    shown = {one.name for one in snapshot.nodeclaims}
+    for entry in snapshot.in_flight:
+        if entry.claim.name not in shown:
+            hosts.append(_of_claim(entry.claim, entry.instance_types, catalog))
+    _seat((*hosts, *leaving), snapshot.pods, daemons)
+    return Fleet(hosts, leaving)
+
+
+def _leaves(node: Node, claim: NodeClaim | None) -> bool:
+    if claim is None:
+        return node.metadata.deleting is not None
+    return claim.metadata.deleting is not None or claim.has("InstanceTerminating")
+
+
+def _of_node(node: Node, claim: NodeClaim | None, pools: Mapping[str, NodePool]) -> Host:
+    taints = [*node.taints]
+    if node.unschedulable and not any(one.key == _CORDONED.key for one in taints):
+        taints.append(_CORDONED)
+    values, allocatable, capacity = dict(node.metadata.labels), dict(node.allocatable), dict(node.capacity)
+    pool = pools.get(node.nodepool)
+    starting = (claim is not None or pool is not None) and not node.initialized
+    if starting:
+        if claim is not None:
+            allocatable, capacity = _filled(allocatable, claim.allocatable), _filled(capacity, claim.capacity)
+            if not node.registered:
+                values, taints = values | claim.metadata.labels, [*claim.taints]
+        startup = claim.startup_taints if claim is not None else pool.startup_taints if pool is not None else ()
+        taints = _lasting(taints, startup)
+    host = Host(node.name, _named(values, node.name), taints, not starting)
+    host.free = allocatable or capacity
+    host.capacity = capacity or allocatable
+    return host
+
+
+def _named(values: dict[str, str], name: str) -> dict[str, str]:
+    normalized = {labels.normalize(key): value for key, value in values.items()}
+    return {labels.HOSTNAME: name} | normalized
+
+
+def _filled(amounts: Mapping[str, int], promised: Mapping[str, int]) -> dict[str, int]:
+    """A starting kubelet reports nothing, or zero for extended resources: then what the claim promised counts."""
+    return {name: amounts.get(name) or promised.get(name, 0) for name in {**amounts, **promised}}
+
+
+def _lasting(taints: Iterable[Taint], startup: Iterable[Taint]) -> list[Taint]:
+    """Taints without those that go away by themselves while a node starts; key and effect decide."""
+    going = {(one.key, one.effect) for one in startup}
+    return [one for one in taints if (one.key, one.effect) not in going and not is_ephemeral(one)]
+
+
+def _of_claim(claim: NodeClaim, types: Sequence[str], catalog: Catalog) -> Host:
+    """A claim without a Node: what every instance type it may become has in common."""
+    wanted = _requirements(claim)
+    known = _possible(wanted, types, catalog.of(claim.node_class_ref.name))
+    shared = _shared(known, wanted)
+    values = {**shared, **wanted.labels(), **claim.metadata.labels}
+    host = Host(claim.name, _named(values, claim.name), _lasting(claim.taints, claim.startup_taints), False)
+    host.in_flight = True
+    host.capacity = dict(claim.capacity) or resources.maximum(one.capacity for one in known)
+    host.free = dict(claim.allocatable) or _least([one.allocatable for one in known])
+    return host
+
+
+def _requirements(claim: NodeClaim) -> Requirements:
+    try:
+        return conjunction(one.requirement() for one in claim.requirements) or Requirements()
+    except RequirementError:
+        return Requirements()
+
+
+def _possible(wanted: Requirements, types: Sequence[str], every: Sequence[InstanceType]) -> list[InstanceType]:
+    names = set(types)
+    asked = wanted.by_key.get(labels.INSTANCE_TYPE)
+    if not names and asked is not None and not asked.complement:
+        names = set(asked.values)
+    if not names:
+        return []
+    return [one for one in every if one.name in names and one.requirements.intersects(wanted)]
+
+
+def _shared(known: Sequence[InstanceType], wanted: Requirements) -> dict[str, str]:
+    """Labels on which all types agree, offerings that the claim rules out left aside."""
+    common: dict[str, str] | None = None
+    for one in known:
+        certain = one.requirements.intersection(
+            wanted.by_key[key]
+            for key in (labels.ZONE, labels.CAPACITY_TYPE)
+            if key in wanted and key in one.requirements
+        ).labels()
+        common = certain if common is None else {k: v for k, v in common.items() if certain.get(k) == v}
+    return common or {}
+
+
+def _least(several: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    if not several:
+        return {}
+    return {name: min(one.get(name, 0) for one in several) for name in several[0]}
+
+
+def _seat(hosts: Iterable[Host], pods: Iterable[Pod], daemons: Sequence[Daemon]) -> None:
+    """Take what runs, and the daemons still to come, off the room of every host."""
+    by_name = {one.name: one for one in hosts}
+    for pod in pods:
+        if pod.node_name and not pod.terminal and pod.node_name in by_name:
+            host = by_name[pod.node_name]
+            host.pods.append(pod)
+            host.free = resources.subtract(host.free, pod.requests)
+            host.ports += pod.host_ports
+    for host in by_name.values():
+        running = {daemonset_key(pod) for pod in host.pods if pod.metadata.owners}
+        for daemon in daemons:
+            if daemon.key not in running and _runs_on(daemon, host):
+                host.free = resources.subtract(host.free, daemon.requests)
+                host.ports += daemon.ports
+
+
+def _runs_on(daemon: Daemon, host: Host) -> bool:
+    return daemon.tolerates(host.taints) and any(host.admits(term) for term in daemon.terms)
+
+
+def _used(hosts: Iterable[Host]) -> dict[str, dict[str, int]]:
+    used: dict[str, dict[str, int]] = {}
+    for host in hosts:
+        if host.pool:
+            used[host.pool] = resources.add(used.get(host.pool, {}), host.capacity, {resources.NODES: 1})
+    return used

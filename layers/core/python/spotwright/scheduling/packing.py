@@ -1,0 +1,154 @@
+"""Filling one node so that its resources run out together.
+
+Classes stand in two lanes, those that ask for more of the node's cpu and those that ask for more of its memory,
+largest first. The next pods always come from the lane of the resource with more left. (A vector bin packing rule of
+the "permutation pack" kind: Leinberger, Karypis and Kumar, "Multi-capacity bin packing", 1999.)
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
+
+from spotwright.scheduling.market import Vector
+
+CPU, MEMORY, PODS = 0, 1, 2
+"""Places of the dimensions that every problem has; scarce ones such as devices follow."""
+
+
+class Items:
+    """The classes of one packing problem, by number. ``needs[j]``: (dimension, amount) pairs of one pod."""
+
+    __slots__ = ("by_cpu", "by_memory", "needs", "scarce", "sizes")
+
+    def __init__(self, sizes: Sequence[Vector]) -> None:
+        self.sizes = sizes
+        self.needs = [tuple((d, amount) for d, amount in enumerate(size) if amount > 0) for size in sizes]
+        numbers = range(len(sizes))
+        self.by_cpu = sorted(numbers, key=lambda j: (-sizes[j][CPU], -sizes[j][MEMORY], j))
+        self.by_memory = sorted(numbers, key=lambda j: (-sizes[j][MEMORY], -sizes[j][CPU], j))
+        self.scarce = sorted(
+            (j for j in numbers if any(sizes[j][PODS + 1 :])),
+            key=lambda j: (tuple(-amount for amount in sizes[j][PODS + 1 :]), -sizes[j][CPU], j),
+        )
+
+
+class Lane:
+    """Classes largest first. ``sizes``: of the resource they lean on, negated; ``leans``: how much further one pod
+    tips the node towards it."""
+
+    __slots__ = ("classes", "leans", "sizes")
+
+    def __init__(self, classes: Sequence[int], leans: Sequence[float], sizes: Sequence[int]) -> None:
+        self.classes = classes
+        self.leans = leans
+        self.sizes = sizes
+
+
+class Lanes:
+    """The classes one kind of node may take, in the order in which it takes them."""
+
+    __slots__ = ("cpu", "memory", "per_cpu", "per_memory", "scarce")
+
+    def __init__(self, items: Items, room: Vector, welcome: Callable[[int], object]) -> None:
+        self.per_cpu = per_cpu = 1.0 / max(room[CPU], 1)
+        self.per_memory = per_memory = 1.0 / max(room[MEMORY], 1)
+        sizes, needs = items.sizes, items.needs
+        takes = {j for j in items.by_cpu if welcome(j) and all(room[d] >= amount for d, amount in needs[j])}
+        self.scarce = [j for j in items.scarce if j in takes]
+        takes.difference_update(self.scarce)
+        leans = {j: sizes[j][CPU] * per_cpu - sizes[j][MEMORY] * per_memory for j in takes}
+        cpu = [j for j in items.by_cpu if j in takes and leans[j] >= 0]
+        memory = [j for j in items.by_memory if j in takes and leans[j] < 0]
+        self.cpu = Lane(cpu, [leans[j] for j in cpu], [-sizes[j][CPU] for j in cpu])
+        self.memory = Lane(memory, [-leans[j] for j in memory], [-sizes[j][MEMORY] for j in memory])
+
+    def __bool__(self) -> bool:
+        return bool(self.scarce or self.cpu.classes or self.memory.classes)
+
+
+class Rules(Protocol):
+    """What pods of one node owe each other. Made anew for every node."""
+
+    def most(self, j: int, wanted: int) -> int:
+        """How many more pods of a class the node may take, up to ``wanted``."""
+        ...
+
+    def took(self, j: int, count: int) -> None:
+        """The node took that many pods of a class."""
+        ...
+
+
+class Node:
+    """A node while it is filled: what is left of it, and how many pods of each class it took."""
+
+    __slots__ = ("free", "rules", "taken")
+
+    def __init__(self, room: Iterable[int], rules: Rules | None = None) -> None:
+        self.free = list(room)
+        self.taken: dict[int, int] = {}
+        self.rules = rules
+
+    def take(self, j: int, needs: Iterable[tuple[int, int]], wanted: int) -> int:
+        """Put up to that many pods of a class on the node; how many went."""
+        free = self.free
+        for dimension, amount in needs:
+            possible = free[dimension] // amount
+            if possible < wanted:
+                wanted = possible
+        if self.rules is not None and wanted > 0:
+            wanted = self.rules.most(j, wanted)
+        if wanted <= 0:
+            return 0
+        for dimension, amount in needs:
+            free[dimension] -= wanted * amount
+        self.taken[j] = self.taken.get(j, 0) + wanted
+        if self.rules is not None:
+            self.rules.took(j, wanted)
+        return wanted
+
+
+def fill(node: Node, lanes: Lanes, items: Items, counts: Sequence[int]) -> int:
+    """Fill a node from the pods that are left; how many classes were looked at."""
+    for j in lanes.scarce:
+        if counts[j]:
+            node.take(j, items.needs[j], counts[j])
+    return len(lanes.scarce) + _balance(node, lanes, items.needs, counts)
+
+
+def _balance(node: Node, lanes: Lanes, needs: Sequence[Sequence[tuple[int, int]]], counts: Sequence[int]) -> int:
+    """The inner loop of every plan: one long function, because calls cost more than what it does."""
+    free, taken, take = node.free, node.taken, node.take
+    per_cpu, per_memory = lanes.per_cpu, lanes.per_memory
+    cpu, memory = lanes.cpu, lanes.memory
+    cpu_end, memory_end = len(cpu.classes), len(memory.classes)
+    at_cpu = at_memory = looked = 0
+    while free[PODS] > 0:
+        balance = free[CPU] * per_cpu - free[MEMORY] * per_memory
+        if at_cpu < cpu_end and (balance >= 0 or at_memory >= memory_end):
+            lane, place, leaning, contested = cpu, at_cpu, CPU, at_memory < memory_end and balance >= 0
+        elif at_memory < memory_end:
+            lane, place, leaning, contested = memory, at_memory, MEMORY, at_cpu < cpu_end
+        else:
+            break
+        looked += 1
+        j = lane.classes[place]
+        left = counts[j] - taken[j] if j in taken else counts[j]
+        if left > 0:
+            if contested and (lean := lane.leans[place]) > 0:
+                # No more of them than tip the balance: then it is the other lane's turn.
+                turn = int(abs(balance) / lean) + 1
+                if turn < left:
+                    if take(j, needs[j], turn) == turn:
+                        continue
+                    left = 0
+            if left:
+                take(j, needs[j], left)
+        place += 1
+        sizes = lane.sizes
+        if place < len(sizes) and sizes[place] + free[leaning] < 0:
+            place = bisect_left(sizes, -free[leaning], place)
+        if leaning == CPU:
+            at_cpu = place
+        else:
+            at_memory = place
+    return looked

@@ -1,0 +1,119 @@
+"""The working state of one plan: rooms, markets, rules, and who still waits."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from spotwright.model.company import LabelSelector
+from spotwright.model.pod import Pod
+from spotwright.model.requirements import Requirement, Requirements
+from spotwright.model.snapshot import Settings, Snapshot
+from spotwright.model.taints import Effect
+from spotwright.scheduling.classes import PodClass, Taste, group
+from spotwright.scheduling.disks import Disks
+from spotwright.scheduling.hosts import Fleet
+from spotwright.scheduling.leftover import top_up
+from spotwright.scheduling.rooms import Room, occupy
+from spotwright.scheduling.seating import Seating
+from spotwright.scheduling.templates import Daemon, Template
+from spotwright.scheduling.tiers import Tier, tiers
+from spotwright.scheduling.topology import Topology
+from spotwright.scheduling.waiting import Waiting, dimensions, waiting
+
+_NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+class World(msgspec.Struct, frozen=True):
+    """What every attempt at a plan shares. ``moving``: pods to place, by key."""
+
+    snapshot: Snapshot
+    standing: Fleet
+    templates: Sequence[Template]
+    daemons: Sequence[Daemon]
+    disks: Disks
+    moving: frozenset[str]
+
+    @property
+    def settings(self) -> Settings:
+        return self.snapshot.settings
+
+    def namespaces(self) -> dict[str, dict[str, str]]:
+        """Labels of every namespace that is known or has a pod."""
+        seen = {pod.metadata.namespace for pod in self.snapshot.pods}
+        known = self.snapshot.namespaces
+        return {name: {_NAME_LABEL: name} | known.get(name, {}) for name in sorted(seen.union(known))}
+
+    def taste(self) -> Taste:
+        taints = [*(one.taints for one in self.standing.hosts), *(one.taints for one in self.templates)]
+        return Taste(
+            respects=self.settings.preference_policy != "Ignore",
+            soft_taints=any(one.effect == Effect.PREFER_NO_SCHEDULE for several in taints for one in several),
+            label_keys=_label_keys(self.snapshot.pods),
+        )
+
+
+def _label_keys(pods: Iterable[Pod]) -> tuple[str, ...] | None:
+    """Pod labels that some rule looks at; None if there is no rule."""
+    ruled = [pod for pod in pods if pod.apart or pod.spreads or pod.near or pod.rather_near or pod.rather_apart]
+    if not ruled:
+        return None
+    return tuple(sorted({one.key for pod in ruled for selector in _selectors(pod) for one in selector or ()}))
+
+
+def _selectors(pod: Pod) -> Iterator[LabelSelector]:
+    yield from (one.selector for one in pod.spreads)
+    yield from (one.selector for one in (*pod.near, *pod.apart))
+    yield from (one.company.selector for one in (*pod.rather_near, *pod.rather_apart))
+
+
+class Placement:
+    """Who is placed where so far. ``held_back``: followers that may not cause a node."""
+
+    def __init__(self, world: World, pods: Sequence[Pod], templates: Sequence[Template]) -> None:
+        classes = group(pods, world.taste())
+        names = dimensions(classes)
+        standing = world.standing
+        self.topology = Topology(standing.hosts, standing.leaving, templates, world.namespaces(), world.moving)
+        self.topology.learn(classes)
+        self.rooms = [Room(host, names, world.disks) for host in standing.hosts]
+        asked = list(_asked(classes, self.topology, world.disks))
+        self.tiers: list[Tier] = tiers(templates, world.daemons, names, standing.used, asked)
+        self.seating = Seating(self.rooms, self.tiers, self.topology, world.disks)
+        self.waiting: list[Waiting] = waiting(classes, names)
+        self.held_back: list[Pod] = []
+        self.units = 0
+
+    def run(self, budget: int) -> None:
+        """Place what can be placed; those without a place give in step by step."""
+        trying = self.waiting
+        while trying:
+            ruled = [one for one in trying if one.demand and self.topology.entangled(one.cls, one.demand)]
+            free = [one for one in trying if one not in ruled]
+            self.units += self.seating.seat(ruled)
+            self.units += occupy(self.rooms, free)
+            self.units += top_up(self.seating.sites, free)
+            for tier in self.tiers:
+                self.units += tier.serve(free, budget - self.units)
+            trying = [one for one in trying if one.keys and one.give_in()]
+        for site in self.seating.sites:
+            site.tier.drafts.append(site.draft())
+
+    @property
+    def places_any(self) -> bool:
+        return any(tier.drafts for tier in self.tiers) or any(room.given for room in self.rooms)
+
+
+def placed(world: World, pods: Sequence[Pod], templates: Sequence[Template]) -> Placement:
+    """A complete attempt with the NodePools given."""
+    placement = Placement(world, pods, templates)
+    placement.run(world.settings.work_units)
+    return placement
+
+
+def _asked(classes: Iterable[PodClass], topology: Topology, disks: Disks) -> Iterator[Requirements]:
+    for cls in classes:
+        yield from (demand.requirements for demand in cls.demands)
+        if cls.pod.volume_claims:
+            yield from disks.reachable(cls.pod)
+    for key, values in sorted(topology.keys().items()):
+        yield Requirements({key: Requirement(key, False, frozenset(values))})

@@ -1,0 +1,73 @@
+"""What the scheduler decides, as values."""
+
+import msgspec
+
+from spotwright.model.requirements import Selector
+from spotwright.model.taints import Taint
+
+
+class Alternative(msgspec.Struct, frozen=True):
+    """A shape that was weighed for a node: the cheapest of its kind and its price."""
+
+    instance_type: str
+    capacity_type: str
+    zone: str
+    price_picousd_per_hour: int
+
+
+class NewNode(msgspec.Struct, frozen=True):
+    """A node to make.
+
+    ``pods``: keys ``namespace/name``, sorted. ``instance_types``: cheapest first, every one of them fits.
+    ``requirements``: the NodeClaim's, with instance types and capacity types narrowed to what can be bought.
+    ``labels``: template labels and those resolved from requirements. ``requests``: with daemonset overhead.
+    ``price_picousd_per_hour``: the cheapest available offering. ``reason``: why this shape, one sentence or more.
+    """
+
+    node_pool: str
+    node_class: str
+    pods: tuple[str, ...]
+    instance_types: tuple[str, ...]
+    requirements: tuple[Selector, ...]
+    labels: dict[str, str]
+    taints: tuple[Taint, ...]
+    startup_taints: tuple[Taint, ...]
+    requests: dict[str, int]
+    price_picousd_per_hour: int
+    capacity_type: str
+    zones: tuple[str, ...]
+    reason: str = ""
+    binding_resource: str = ""
+    alternatives: tuple[Alternative, ...] = ()
+
+
+class ExistingNode(msgspec.Struct, frozen=True):
+    """A Node, or a NodeClaim in flight, that takes pods."""
+
+    name: str
+    pods: tuple[str, ...]
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """A pod without a place, and why: at least one sentence."""
+
+    pod: str
+    reasons: tuple[str, ...]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A complete answer: every candidate pod is in exactly one of the four.
+
+    ``notes`` concern NodePools and classes (a pool without types, an unhandled field). ``units``: work done.
+    """
+
+    new_nodes: tuple[NewNode, ...] = ()
+    existing_nodes: tuple[ExistingNode, ...] = ()
+    unschedulable: tuple[Refused, ...] = ()
+    ignored: tuple[Refused, ...] = ()
+    notes: tuple[str, ...] = ()
+    units: int = 0
+
+    @property
+    def price_picousd_per_hour(self) -> int:
+        return sum(node.price_picousd_per_hour for node in self.new_nodes)

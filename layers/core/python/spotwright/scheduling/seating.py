@@ -1,0 +1,101 @@
+"""Pods that have rules about each other, seated one by one.
+
+Every pod goes where all rules hold at that moment: on a node that exists, else on the node in the making to which it
+adds least, or on one of its own. Pods that find no place are tried again as long as others find one, since they may
+have waited for these.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from spotwright.model.requirements import Requirements
+from spotwright.scheduling.classes import Demand
+from spotwright.scheduling.disks import Disks
+from spotwright.scheduling.rooms import Room, Welcome
+from spotwright.scheduling.sites import Option, Site, found, join
+from spotwright.scheduling.tiers import Tier
+from spotwright.scheduling.topology import Rule, Topology
+from spotwright.scheduling.waiting import Waiting
+
+
+class Seating:
+    """The places of one plan, as seats for pods with rules."""
+
+    def __init__(self, rooms: Sequence[Room], tiers: Sequence[Tier], topology: Topology, disks: Disks) -> None:
+        self.rooms = rooms
+        self.tiers = tiers
+        self.topology = topology
+        self.disks = disks
+        self.sites: list[Site] = []
+        self.units = 0
+
+    def seat(self, waiting: Iterable[Waiting]) -> int:
+        """Seat as many as possible; the work it took."""
+        before = self.units
+        ours = [one for one in waiting if one.keys and one.demand is not None]
+        while sum(self._seat_class(one, one.demand) for one in ours if one.demand is not None):
+            ours = [one for one in ours if one.keys]
+        return self.units - before
+
+    def _seat_class(self, waiting: Waiting, demand: Demand) -> int:
+        """How many pods of a class found a seat."""
+        rules = self.topology.rules(waiting.cls, demand)
+        volumes = self.disks.reachable(waiting.cls.pod)
+        welcome = Welcome([waiting])
+        open_rooms = [room for room in self.rooms if welcome.of(room.host)[0]]
+        seated = 0
+        while waiting.keys and self._seat_one(waiting, demand, rules, volumes, open_rooms):
+            seated += 1
+        return seated
+
+    def _seat_one(
+        self,
+        waiting: Waiting,
+        demand: Demand,
+        rules: Sequence[Rule],
+        volumes: Sequence[Requirements],
+        rooms: Sequence[Room],
+    ) -> bool:
+        for room in rooms:
+            self.units += 1
+            if self._takes(room, waiting, rules, volumes):
+                room.seat(waiting, self.disks)
+                self.topology.note(room)
+                return True
+        option = self._best_site(waiting, demand, rules, volumes)
+        if option is None:
+            return False
+        if option.site.choice < 0:
+            self.sites.append(option.site)
+        option.site.add(waiting, demand, option.state, option.choice)
+        self.topology.note(option.site)
+        return True
+
+    def _takes(self, room: Room, waiting: Waiting, rules: Sequence[Rule], volumes: Sequence[Requirements]) -> bool:
+        if any(free < size for free, size in zip(room.free, waiting.size, strict=True)):
+            return False
+        if not all(rule.allows(room.domain(rule.key)) for rule in rules):
+            return False
+        if volumes and not any(room.host.admits(one) for one in volumes):
+            return False
+        if any(ours.clashes(port) for ours in waiting.cls.host_ports for port in room.ports):
+            return False
+        return not self.disks.full(room.host.name, room.attached, self.disks.attachments(waiting.cls.pod))
+
+    def _best_site(
+        self, waiting: Waiting, demand: Demand, rules: Sequence[Rule], volumes: Sequence[Requirements]
+    ) -> Option | None:
+        """The cheapest seat on a node in the making, or on a new one of the heaviest pools that make one."""
+        options = []
+        for site in self.sites:
+            self.units += 1
+            option = join(site, waiting, demand, rules, volumes)
+            if option is not None:
+                options.append(option)
+        name = f"new node {len(self.sites) + 1}"
+        for tier in self.tiers:
+            self.units += 1
+            option = found(name, tier, waiting, demand, rules, volumes)
+            if option is not None:
+                options.append(option)
+                break
+        return min(options, key=lambda one: one.cost, default=None)

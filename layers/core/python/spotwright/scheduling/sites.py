@@ -1,0 +1,194 @@
+"""Nodes in the making whose pods have rules about each other: each pod narrows what its node can become."""
+
+from collections.abc import Iterator, Sequence
+from itertools import product
+
+from spotwright.model import labels
+from spotwright.model.company import HostPort
+from spotwright.model.requirements import Requirement, Requirements
+from spotwright.model.taints import Taint
+from spotwright.scheduling.classes import Demand, PodClass
+from spotwright.scheduling.drafts import Draft, Member
+from spotwright.scheduling.openkeys import FREE
+from spotwright.scheduling.problem import NODE_FEE
+from spotwright.scheduling.tiers import Tier
+from spotwright.scheduling.topology import Rule
+from spotwright.scheduling.waiting import Waiting
+
+# A pod joins a node only while the node stays within this size; one that needs more gets it on a node of its own.
+_SIZE = 48_000
+
+
+class State:
+    """What a node can still become: choices, open keys, and the labels that were fixed for rules between pods."""
+
+    __slots__ = ("fields", "mask", "pins")
+
+    def __init__(self, mask: int, fields: int = FREE, pins: dict[str, str] | None = None) -> None:
+        self.mask = mask
+        self.fields = fields
+        self.pins = pins or {}
+
+
+class Site:
+    """A node in the making. ``state`` narrows with every pod; ``choice`` is the cheapest that would do now."""
+
+    __slots__ = ("choice", "counted", "members", "name", "ports", "seated", "state", "template", "tier", "used")
+
+    def __init__(self, name: str, tier: Tier, template: int, state: State) -> None:
+        self.name = name
+        self.tier = tier
+        self.template = template
+        self.state = state
+        self.choice = -1
+        self.used = (0,) * len(tier.market.dimensions)
+        self.members: list[tuple[PodClass, int]] = []
+        self.seated: list[tuple[Demand, tuple[str, ...]]] = []
+        self.counted: dict[str, int] = {}
+        self.ports: tuple[HostPort, ...] = ()
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        return self.tier.market.templates[self.template].taints
+
+    def domain(self, key: str) -> str | None:
+        if key == labels.HOSTNAME:
+            return self.name
+        if key in self.state.pins:
+            return self.state.pins[key]
+        return self.tier.certain(key, self.state.mask)
+
+    def may_meet(self, requirements: Requirements) -> bool:
+        return bool(self.tier.market.meeting_all(requirements) & self.state.mask)
+
+    def add(self, waiting: Waiting, demand: Demand, state: State, choice: int) -> None:
+        """Seat the next pod of a class; limits follow the choice."""
+        if self.choice >= 0:
+            self.tier.allowance.spend(self.tier.market, self.choice, -1)
+        self.tier.allowance.spend(self.tier.market, choice, 1)
+        self.choice, self.ports = choice, self.ports + waiting.cls.host_ports
+        self.top_up(waiting, demand, 1, state)
+
+    def top_up(self, waiting: Waiting, demand: Demand, count: int, state: State) -> None:
+        """Seat pods that its choice has room for."""
+        self.used = tuple(one + count * other for one, other in zip(self.used, waiting.size, strict=True))
+        self.members.append((waiting.cls, count))
+        self.seated.append((demand, waiting.take(count)))
+        self.state = state
+
+    def draft(self) -> Draft:
+        """The node as decided."""
+        members = [
+            Member(cls, demand, count) for (cls, count), (demand, _) in zip(self.members, self.seated, strict=True)
+        ]
+        draft = Draft(self.tier.market, self.choice, members, self.tier.keys)
+        draft.pins = pinned(self.state)
+        draft.narrow([(self.state.mask, self.state.fields)])
+        draft.copies.append(tuple(key for _, keys in self.seated for key in keys))
+        return draft
+
+
+class Option:
+    """A way to seat one pod. ``cost``: what it adds to the price, in picodollars per hour."""
+
+    __slots__ = ("choice", "cost", "rank", "site", "state")
+
+    def __init__(self, site: Site, state: State, choice: int, rank: int, cost: int) -> None:
+        self.site = site
+        self.state = state
+        self.choice = choice
+        self.rank = rank
+        self.cost = cost
+
+
+def join(
+    site: Site, waiting: Waiting, demand: Demand, rules: Sequence[Rule], volumes: Sequence[Requirements]
+) -> Option | None:
+    """The best way for one more pod to join a node in the making; None if it cannot."""
+    if not all(rule.allows(site.name) for rule in rules if rule.key == labels.HOSTNAME):
+        return None
+    if any(ours.clashes(port) for ours in waiting.cls.host_ports for port in site.ports):
+        return None
+    used = [one + other for one, other in zip(site.used, waiting.size, strict=True)]
+    tier, before = site.tier, site.tier.price(site.choice)
+    most = max(_SIZE, tier.cores(site.choice))
+    best: Option | None = None
+    for state, rank in _states(tier, site.state, waiting, demand, rules, volumes):
+        mask = tier.holding(state.mask, used, most)
+        choice = tier.cheapest(mask, instead_of=site.choice)
+        if choice >= 0:
+            option = Option(site, State(mask, state.fields, state.pins), choice, rank, tier.price(choice) - before)
+            best = _better(best, option)
+    return best
+
+
+def found(
+    name: str, tier: Tier, waiting: Waiting, demand: Demand, rules: Sequence[Rule], volumes: Sequence[Requirements]
+) -> Option | None:
+    """The best node of its own for a pod; None if the tier has none."""
+    if not all(rule.allows(name) for rule in rules if rule.key == labels.HOSTNAME):
+        return None
+    best: Option | None = None
+    for state, rank in _states(tier, State(tier.market.all), waiting, demand, rules, volumes):
+        mask = tier.holding(state.mask, waiting.size, None)
+        choice = tier.cheapest(mask, instead_of=-1)
+        if choice >= 0:
+            template = tier.market.goods_of[choice].template
+            ours = mask & tier.market.of_template[template]
+            site = Site(name, tier, template, State(ours))
+            option = Option(site, State(ours, state.fields, state.pins), choice, rank, tier.price(choice) + NODE_FEE)
+            best = _better(best, option)
+    return best
+
+
+def _better(best: Option | None, other: Option) -> Option:
+    if best is None or (other.rank, other.cost) < (best.rank, best.cost):
+        return other
+    return best
+
+
+def _states(
+    tier: Tier, start: State, waiting: Waiting, demand: Demand, rules: Sequence[Rule], volumes: Sequence[Requirements]
+) -> Iterator[tuple[State, int]]:
+    """What is left of a node with the pod on it, one for each choice of volumes' places and of domains."""
+    mask = start.mask & tier.mask(demand) & tier.without_ports(waiting.cls.host_ports)
+    fields = start.fields & tier.keys.asked(demand.requirements)
+    for reachable in volumes or (Requirements(),):
+        near = mask & tier.market.meeting_all(reachable) if reachable else mask
+        left = fields & tier.keys.asked(reachable)
+        near = tier.keys.narrow(near, left)
+        if near:
+            yield from _pinned(tier, State(near, left, start.pins), rules)
+
+
+def _pinned(tier: Tier, state: State, rules: Sequence[Rule]) -> Iterator[tuple[State, int]]:
+    """Every combination of domains that all rules allow."""
+    keys = sorted({rule.key for rule in rules if rule.key != labels.HOSTNAME})
+    choices = [_domains(tier, state, key, [rule for rule in rules if rule.key == key]) for key in keys]
+    for several in product(*choices):
+        mask, fields, pins, rank = state.mask, state.fields, dict(state.pins), 0
+        for key, (value, worth) in zip(keys, several, strict=True):
+            rank += worth
+            if value is not None:
+                pins[key] = value
+                one = Requirements({key: Requirement(key, False, frozenset((value,)))})
+                mask &= tier.market.meeting_all(one)
+                fields &= tier.keys.asked(one)
+        mask = tier.keys.narrow(mask, fields)
+        if mask:
+            yield State(mask, fields, pins), rank
+
+
+def _domains(tier: Tier, state: State, key: str, rules: Sequence[Rule]) -> list[tuple[str | None, int]]:
+    """The values of a label that are possible and allowed, with their rank; (None, 0) where it may stay away."""
+    if key in state.pins:
+        values: list[str | None] = [state.pins[key]]
+    else:
+        values = list(tier.values(key, state.mask, state.fields))
+    allowed = (one for one in values if all(rule.allows(one) for rule in rules))
+    return [(one, 0 if one is None else sum(rule.rank(one) for rule in rules)) for one in allowed]
+
+
+def pinned(state: State) -> Requirements:
+    """The fixed labels as requirements."""
+    return Requirements({key: Requirement(key, False, frozenset((state.pins[key],))) for key in sorted(state.pins)})

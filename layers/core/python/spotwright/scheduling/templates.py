@@ -1,0 +1,225 @@
+"""What a NodePool would make: its requirements, labels and taints, and which DaemonSets its nodes would run.
+
+Source: Karpenter v1.14 ``scheduling/nodeclaimtemplate.go`` and ``scheduler.go`` (daemon overhead).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from spotwright.model import labels, resources
+from spotwright.model.instancetype import Catalog, InstanceType, Offering
+from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodepool import NodePool
+from spotwright.model.objects import condition
+from spotwright.model.pod import DaemonSet, Pod
+from spotwright.model.requirements import Requirement, RequirementError, Requirements, conjunction, from_labels
+from spotwright.model.snapshot import Snapshot
+from spotwright.model.taints import Effect, Taint, Toleration
+
+# What the DaemonSet controller adds to every pod it makes (Kubernetes "Taints and tolerations").
+_DAEMON_TOLERATIONS: Final = (
+    Toleration("node.kubernetes.io/not-ready", "Exists", effect=Effect.NO_EXECUTE),
+    Toleration("node.kubernetes.io/unreachable", "Exists", effect=Effect.NO_EXECUTE),
+    Toleration("node.kubernetes.io/disk-pressure", "Exists", effect=Effect.NO_SCHEDULE),
+    Toleration("node.kubernetes.io/memory-pressure", "Exists", effect=Effect.NO_SCHEDULE),
+    Toleration("node.kubernetes.io/pid-pressure", "Exists", effect=Effect.NO_SCHEDULE),
+    Toleration("node.kubernetes.io/unschedulable", "Exists", effect=Effect.NO_SCHEDULE),
+    Toleration(operator="Exists", effect=Effect.PREFER_NO_SCHEDULE),
+)
+# A DaemonSet may wait for these; a node has them in the end.
+_STARTED: Final = (
+    Requirement(labels.REGISTERED, False, frozenset(("true",))),
+    Requirement(labels.INITIALIZED, False, frozenset(("true",))),
+)
+
+
+class Daemon:
+    """A DaemonSet as load on a node."""
+
+    __slots__ = ("key", "ports", "requests", "terms", "tolerations")
+
+    def __init__(self, daemonset: DaemonSet, live: Pod | None) -> None:
+        template = daemonset.template
+        self.key = daemonset.metadata.key
+        # A live pod shows what admission changed; its node affinity names its own host, so terms are the template's.
+        self.requests = (live or template).requests
+        self.ports = template.host_ports
+        self.tolerations = (*template.tolerations, *_DAEMON_TOLERATIONS)
+        self.terms = _terms(template)
+
+    def tolerates(self, taints: Iterable[Taint]) -> bool:
+        return all(any(one.tolerates(taint) for one in self.tolerations) for taint in taints)
+
+
+def _terms(pod: Pod) -> tuple[Requirements, ...]:
+    """nodeSelector with each alternative of the node affinity; those nothing can meet are left out."""
+    found = []
+    for term in pod.node_affinity or ((),):
+        try:
+            wanted = conjunction((*from_labels(pod.node_selector), *(one.requirement() for one in term)))
+        except RequirementError:
+            continue
+        if wanted is not None:
+            found.append(wanted)
+    return tuple(found)
+
+
+def daemons(snapshot: Snapshot) -> tuple[Daemon, ...]:
+    """Every readable DaemonSet, by key."""
+    live = {daemonset_key(pod): pod for pod in snapshot.pods if pod.metadata.owners and not pod.terminal}
+    readable = (one for one in snapshot.daemonsets if not one.template.problem)
+    return tuple(sorted((Daemon(one, live.get(one.metadata.key)) for one in readable), key=lambda one: one.key))
+
+
+def daemonset_key(pod: Pod) -> str:
+    """``namespace/name`` of the DaemonSet that owns a pod; "" if none does."""
+    name = next((owner.name for owner in pod.metadata.owners if owner.kind == "DaemonSet"), "")
+    return f"{pod.metadata.namespace}/{name}" if name else ""
+
+
+class Template:
+    """A NodePool that may make nodes now. ``known``: label keys that need no declaration by the pool."""
+
+    __slots__ = ("_domains", "_places", "known", "labels", "pool", "requirements", "taints", "types")
+
+    def __init__(self, pool: NodePool, requirements: Requirements, types: tuple[InstanceType, ...]) -> None:
+        self.pool = pool
+        self.requirements = requirements
+        self.labels = template_labels(pool)
+        self.taints = pool.taints
+        self.types = types
+        self.known = labels.WELL_KNOWN.union(*{tuple(one.requirements.by_key) for one in types})
+        self._domains: dict[str, frozenset[str]] = {}
+        self._places: dict[tuple[str, str], bool] = {}
+
+    def legal_types(self) -> list[InstanceType]:
+        """Types that meet the pool's requirements, as far as the type itself decides."""
+        verdicts: dict[tuple[str, str], bool] = {}
+        demands = [(one.key, one) for one in self.requirements]
+        return [one for one in self.types if self._is_legal(one.requirements.by_key, demands, verdicts)]
+
+    @staticmethod
+    def _is_legal(
+        stated: Mapping[str, Requirement],
+        demands: Iterable[tuple[str, Requirement]],
+        verdicts: dict[tuple[str, str], bool],
+    ) -> bool:
+        for key, demand in demands:
+            label = stated.get(key)
+            if label is None:
+                continue
+            value = label.sole_value
+            if value is None:
+                verdict = meets(label, demand)
+            elif (key, value) in verdicts:
+                verdict = verdicts[key, value]
+            else:
+                verdict = verdicts[key, value] = demand.has(value)
+            if not verdict:
+                return False
+        return True
+
+    def sells(self, offering: Offering) -> bool:
+        """True when the pool's requirements allow this zone, capacity type and reservation."""
+        place = (offering.zone, offering.capacity_type)
+        if place not in self._places:
+            zone, capacity_type = self.requirements.get(labels.ZONE), self.requirements.get(labels.CAPACITY_TYPE)
+            self._places[place] = zone.has(offering.zone) and capacity_type.has(offering.capacity_type)
+        return self._places[place] and all(meets(one, self.requirements.get(one.key)) for one in offering.requirements)
+
+    def domains(self, key: str) -> frozenset[str]:
+        """Values of a label that the pool's nodes can have, whether or not they can be bought now."""
+        if key not in self._domains:
+            allowed = self.requirements.get(key)
+            found = set() if allowed.complement else set(allowed.values)
+            for type_ in self.types:
+                found.update(value for value in _stated(type_, key) if allowed.has(value))
+            self._domains[key] = frozenset(found)
+        return self._domains[key]
+
+    def overhead(self, types: Sequence[InstanceType], every: Iterable[Daemon]) -> dict[str, dict[str, int]]:
+        """Requests of the DaemonSet pods by instance type name; types with the same daemons share one map."""
+        running: dict[str, tuple[Daemon, ...]] = dict.fromkeys((one.name for one in types), ())
+        for daemon in every:
+            if daemon.tolerates(self.taints):
+                for name in self._hosts_of(daemon, types):
+                    running[name] += (daemon,)
+        totals = {several: resources.add(*(one.requests for one in several)) for several in set(running.values())}
+        return {name: totals[several] for name, several in running.items()}
+
+    def runs(self, daemon: Daemon, types: Sequence[InstanceType]) -> set[str]:
+        """Names of the types on which a DaemonSet would run."""
+        return set(self._hosts_of(daemon, types)) if daemon.tolerates(self.taints) else set()
+
+    def _hosts_of(self, daemon: Daemon, types: Sequence[InstanceType]) -> Iterable[str]:
+        ours = self.requirements.intersection(_STARTED)
+        terms = [term for term in daemon.terms if ours.compatible(term, self.known)]
+        if any(not term for term in terms):
+            return [one.name for one in types]
+        return [one.name for one in types if any(one.requirements.intersects(term) for term in terms)]
+
+
+def _stated(type_: InstanceType, key: str) -> Iterable[str]:
+    stated = type_.requirements.by_key.get(key)
+    if stated is not None:
+        return () if stated.complement else stated.values
+    if key == labels.ZONE:
+        return (one.zone for one in type_.offerings)
+    return (one.capacity_type for one in type_.offerings) if key == labels.CAPACITY_TYPE else ()
+
+
+def meets(label: Requirement, demand: Requirement) -> bool:
+    """Whether a label of which this is known can meet a demand; absence meets two negatives."""
+    return label.intersects(demand) or (label.allows_absence and demand.allows_absence)
+
+
+def template_labels(pool: NodePool) -> dict[str, str]:
+    """The labels every node of a pool carries."""
+    made = pool.labels | {labels.NODEPOOL: pool.name}
+    return made | ({labels.EC2NODECLASS: pool.node_class_ref.name} if pool.node_class_ref.name else {})
+
+
+def open_pools(snapshot: Snapshot, catalog: Catalog) -> tuple[list[Template], dict[str, str]]:
+    """Pools that may make nodes, heaviest first, then by name; and why each of the others may not."""
+    classes = {one.name: one for one in snapshot.nodeclasses}
+    templates, closed = [], {}
+    for pool in sorted(snapshot.nodepools, key=lambda one: (-one.weight, one.name)):
+        try:
+            requirements = _requirements(pool)
+        except RequirementError as error:
+            closed[pool.name] = f"its requirements are invalid: {error}"
+            continue
+        types = catalog.of(pool.node_class_ref.name)
+        if why := _closed(pool, classes) or _nothing(requirements, types):
+            closed[pool.name] = why
+        else:
+            assert requirements is not None
+            templates.append(Template(pool, requirements, types))
+    return templates, closed
+
+
+def _requirements(pool: NodePool) -> Requirements | None:
+    return conjunction((*from_labels(template_labels(pool)), *(one.requirement() for one in pool.requirements)))
+
+
+def _nothing(requirements: Requirements | None, types: tuple[InstanceType, ...]) -> str:
+    if requirements is None:
+        return "its requirements and labels contradict each other"
+    return "" if types else "its EC2NodeClass has no instance types"
+
+
+def _closed(pool: NodePool, classes: Mapping[str, EC2NodeClass]) -> str:
+    if pool.metadata.deleting is not None:
+        return "it is being deleted"
+    if pool.replicas is not None:
+        return "it is static (spec.replicas)"
+    ready = condition(pool.conditions, "Ready")
+    if ready is not None and ready.status != "True":
+        return f"it is not Ready{': ' + ready.message if ready.message else ''}"
+    found = classes.get(pool.node_class_ref.name)
+    ready = condition(found.conditions, "Ready") if found else None
+    if ready is not None and ready.status != "True":
+        return f"EC2NodeClass {pool.node_class_ref.name} is not Ready{': ' + ready.message if ready.message else ''}"
+    if any(one.min_values for one in pool.requirements):
+        return "spec.template.spec.requirements[].minValues is not handled yet"
+    return ""

@@ -1,0 +1,191 @@
+"""NodePools of one weight, and the nodes they make for the pods that wait."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from spotwright.model import resources
+from spotwright.model.company import HostPort
+from spotwright.model.requirements import Requirement, Requirements
+from spotwright.model.taints import untolerated
+from spotwright.scheduling.classes import Demand
+from spotwright.scheduling.drafts import Draft, Member, keep_limits
+from spotwright.scheduling.market import Market, bits
+from spotwright.scheduling.openkeys import OpenKeys
+from spotwright.scheduling.packing import Items
+from spotwright.scheduling.problem import Allowance, Answer, Problem, up_to
+from spotwright.scheduling.search import SIZES, cheapest
+from spotwright.scheduling.templates import Daemon, Template
+from spotwright.scheduling.waiting import Waiting
+
+
+class Tier:
+    """Pools of one weight share a market: among them only the price decides.
+
+    ``asked``: every demand that may come, and labels that rules look at with the values they know: what open keys
+    must tell apart.
+    """
+
+    def __init__(
+        self,
+        templates: Sequence[Template],
+        daemons: Sequence[Daemon],
+        names: Sequence[str],
+        used: Mapping[str, Mapping[str, int]],
+        asked: Iterable[Requirements],
+    ) -> None:
+        self.market = Market(templates, daemons, names)
+        self.daemons = daemons
+        self.keys = OpenKeys(self.market, asked)
+        self.before = Allowance([_left(one, used.get(one.pool.name, {})) for one in templates])
+        self.allowance = Allowance(self.before.left)
+        self.drafts: list[Draft] = []
+        self._masks: dict[int, tuple[Demand, int]] = {}
+
+    def mask(self, demand: Demand) -> int:
+        """Choices whose labels and taints a demand accepts."""
+        known = self._masks.get(id(demand))
+        if known is None:
+            known = self._masks[id(demand)] = (demand, self._mask(demand))
+        return known[1]
+
+    def _mask(self, demand: Demand) -> int:
+        mask = self.market.meeting_all(demand.requirements)
+        for template, ours in zip(self.market.templates, self.market.of_template, strict=True):
+            if template.taints and untolerated(template.taints, demand.tolerations):
+                mask &= ~ours
+        return mask
+
+    def without_ports(self, ports: Sequence[HostPort]) -> int:
+        """Choices whose DaemonSets leave these host ports free."""
+        mask = self.market.all
+        for daemon in self.daemons:
+            if any(one.clashes(other) for one in daemon.ports for other in ports):
+                for goods in self.market.goods:
+                    if self.market.templates[goods.template].runs(daemon, (goods.type,)):
+                        mask &= ~goods.mask
+        return mask
+
+    def values(self, key: str, mask: int, fields: int) -> Iterator[str | None]:
+        """Values that a label can still have, sorted; None first where it may stay away."""
+        found: set[str] = set()
+        absent = False
+        for statement, choices in self.market.statements(key).items():
+            if choices & mask:
+                if isinstance(statement, str):
+                    found.add(statement)
+                elif statement is None or (isinstance(statement, Requirement) and statement.allows_absence):
+                    absent = True
+        open_key = self.keys.get(key)
+        if open_key is not None:
+            left = self.keys.starts(mask) & fields
+            found = set(open_key.possible(left))
+            absent = open_key.absent(left)
+        yield from (None,) if absent else ()
+        yield from sorted(found)
+
+    def certain(self, key: str, mask: int) -> str | None:
+        """The value of a label if every choice states the same one."""
+        stated = [one for one, choices in self.market.statements(key).items() if choices & mask]
+        return stated[0] if len(stated) == 1 and isinstance(stated[0], str) else None
+
+    def holding(self, mask: int, used: Sequence[int], most: int | None) -> int:
+        """Choices with so much room, plain ones if possible, of at most so many millicores.
+
+        ``most`` None: within the usual bound on node size if possible.
+        """
+        fitting = mask & self.market.fitting(used)
+        bounded = fitting & up_to(self.market.ranks, SIZES[0] if most is None else most)
+        fitting = bounded or (fitting if most is None else 0)
+        return fitting & self.market.plain or fitting
+
+    def cheapest(self, mask: int, *, instead_of: int) -> int:
+        """The cheapest choice that the limits allow when another node is given back; -1 if there is none."""
+        if not any(self.allowance.left):
+            return (mask & -mask).bit_length() - 1
+        allowance = Allowance(self.allowance.left)
+        if instead_of >= 0:
+            allowance.spend(self.market, instead_of, -1)
+        return next((one for one in bits(mask) if allowance.copies(self.market, one, 1)), -1)
+
+    def price(self, choice: int) -> int:
+        return self.market.prices[choice] if choice >= 0 else 0
+
+    def cores(self, choice: int) -> int:
+        """Millicores of a choice's type."""
+        return self.market.goods_of[choice].type.capacity.get(resources.CPU, 0) if choice >= 0 else 0
+
+    def serve(self, waiting: Iterable[Waiting], budget: int) -> int:
+        """Make nodes for as many as possible; the work it took."""
+        ours = [one for one in waiting if one.keys and one.demand is not None]
+        demands = [one.demand for one in ours if one.demand is not None]
+        masks = [self.mask(demand) & self.market.fitting(one.size) for one, demand in zip(ours, demands, strict=True)]
+        units = 0
+        for together in _components(masks):
+            units += self._serve([ours[j] for j in together], [masks[j] for j in together], budget - units)
+        return units
+
+    def _serve(self, ours: Sequence[Waiting], masks: Sequence[int], budget: int) -> int:
+        asked = [self.keys.asked(one.demand.requirements) for one in ours if one.demand is not None]
+        problem = Problem(self.market, Items([one.size for one in ours]), masks, asked, self.keys)
+        units = 0
+        while True:
+            answer = cheapest(problem, [len(one.keys) for one in ours], self.allowance, budget - units)
+            units += answer.units
+            if not answer.batches:
+                return units
+            self._draft(answer, ours, list(zip(masks, asked, strict=True)))
+            self.allowance = answer.allowance
+
+    def _draft(self, answer: Answer, ours: Sequence[Waiting], asked: Sequence[tuple[int, int]]) -> None:
+        for batch in answer.batches:
+            members = [_member(ours[j], count) for j, count in sorted(batch.pods.items())]
+            draft = Draft(self.market, batch.choice, members, self.keys)
+            draft.narrow(asked[j] for j in batch.pods)
+            for _ in range(batch.copies):
+                draft.copies.append(tuple(key for j, count in batch.pods.items() for key in ours[j].take(count)))
+            self.drafts.append(draft)
+
+    def settle(self) -> list[Draft]:
+        """All nodes, with the limits kept whatever is launched."""
+        keep_limits(self.drafts, self.before)
+        return self.drafts
+
+
+def _member(waiting: Waiting, count: int) -> Member:
+    demand = waiting.demand
+    assert demand is not None
+    return Member(waiting.cls, demand, count)
+
+
+def tiers(
+    templates: Sequence[Template],
+    daemons: Sequence[Daemon],
+    names: Sequence[str],
+    used: Mapping[str, Mapping[str, int]],
+    asked: Sequence[Requirements],
+) -> list[Tier]:
+    """One tier per weight, heaviest first."""
+    by_weight = groupby(templates, key=lambda one: one.pool.weight)
+    return [Tier(list(alike), daemons, names, used, asked) for _, alike in by_weight]
+
+
+def _left(template: Template, used: Mapping[str, int]) -> dict[str, int]:
+    limits = template.pool.limits
+    return {name: limit - used.get(name, 0) for name, limit in resources.subtract(limits, {}).items()}
+
+
+def _components(masks: Sequence[int]) -> list[list[int]]:
+    """Classes by the choices they share, directly or through others; those without any choice are left out."""
+    found: list[tuple[int, list[int]]] = []
+    for j, mask in enumerate(masks):
+        if not mask:
+            continue
+        apart, together = [], [j]
+        for other, members in found:
+            if other & mask:
+                mask |= other
+                together += members
+            else:
+                apart.append((other, members))
+        found = [*apart, (mask, together)]
+    return sorted(sorted(members) for _, members in found)

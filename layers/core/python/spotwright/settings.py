@@ -1,0 +1,64 @@
+"""What the environment tells a function, read once and frozen."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from spotwright.failures import InvalidRequest
+from spotwright.model.snapshot import Settings
+
+QUEUES = ("provision", "lifecycle", "catalog", "disrupt", "sweep")
+
+
+class ClusterSettings(msgspec.Struct, frozen=True, rename="camel"):
+    """One cluster of the cell: the roles to assume, the node roles it may pass, and Karpenter's settings."""
+
+    read_role_arn: str
+    act_role_arn: str
+    node_roles: tuple[str, ...] = ()
+    settings: dict[str, str | int | float | bool] = {}
+
+
+class Environment(msgspec.Struct, frozen=True):
+    """The deployment: cell, table, bucket, queue URLs by name, clusters by name."""
+
+    cell: str
+    table: str
+    bucket: str
+    queues: dict[str, str]
+    clusters: dict[str, ClusterSettings]
+    region: str
+
+
+def environment(variables: Mapping[str, str]) -> Environment:
+    """Read the variables that the stack sets; raises InvalidRequest naming the one that is wrong."""
+    try:
+        clusters = msgspec.json.decode(variables["SPOTWRIGHT_CLUSTERS"], type=dict[str, ClusterSettings])
+        return Environment(
+            cell=variables["SPOTWRIGHT_CELL"],
+            table=variables["SPOTWRIGHT_TABLE"],
+            bucket=variables["SPOTWRIGHT_BUCKET"],
+            queues={name: variables.get(f"SPOTWRIGHT_{name.upper()}_QUEUE_URL", "") for name in QUEUES},
+            clusters=clusters,
+            region=variables.get("AWS_REGION", ""),
+        )
+    except KeyError as missing:
+        raise InvalidRequest(f"environment variable {missing} is not set") from None
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"environment variable SPOTWRIGHT_CLUSTERS: {error}") from None
+
+
+def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings:
+    """A cluster's settings as a decision needs them; names are Karpenter's. Raises InvalidRequest."""
+    defaults = Settings()
+    policies = {"PREFERENCE_POLICY": ("Respect", "Ignore"), "MIN_VALUES_POLICY": ("Strict", "BestEffort")}
+    for name, allowed in policies.items():
+        if name in given and given[name] not in allowed:
+            raise InvalidRequest(f"setting {name}: {given[name]!r} is not one of {', '.join(allowed)}")
+    followers = given.get("FOLLOWER_SELECTORS")
+    return Settings(
+        preference_policy=str(given.get("PREFERENCE_POLICY", defaults.preference_policy)),
+        min_values_policy=str(given.get("MIN_VALUES_POLICY", defaults.min_values_policy)),
+        follower_selectors=tuple(str(followers).split(",")) if followers else defaults.follower_selectors,
+        work_units=int(given.get("WORK_UNITS", defaults.work_units)),
+    )

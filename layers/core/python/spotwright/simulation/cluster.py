@@ -1,0 +1,232 @@
+"""A cluster in memory (ClusterPort): objects with uids, resource versions, finalizers and graceful deletion."""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.failures import Conflict, NotFound
+from spotwright.model import eviction
+from spotwright.model.node import Node
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodepool import NodePool
+from spotwright.model.objects import Condition, Metadata
+from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
+from spotwright.model.taints import Taint
+from spotwright.simulation.clock import Clock
+from spotwright.simulation.cluster_patches import merged_conditions, merged_metadata, merged_status
+from spotwright.simulation.effects import Effects
+
+KINDS: Final[Mapping[str, type]] = {
+    "pods": Pod, "nodes": Node, "nodepools": NodePool, "ec2nodeclasses": EC2NodeClass, "nodeclaims": NodeClaim,
+    "daemonsets": DaemonSet, "poddisruptionbudgets": PodDisruptionBudget,
+}  # fmt: skip
+
+
+class RecordedEvent(msgspec.Struct, frozen=True):
+    """An Event as it was recorded. ``kind``: plural of the object's kind."""
+
+    at: datetime
+    kind: str
+    name: str
+    type: str
+    reason: str
+    message: str
+
+
+class FakeCluster:
+    """See ClusterPort. ``put``, ``change`` and ``remove`` are what users, kubelets and controllers do."""
+
+    def __init__(self, name: str, clock: Clock, effects: Effects) -> None:
+        self.name = name
+        self._clock, self._effects = clock, effects
+        self._versions, self._uids = itertools.count(1), itertools.count(1)
+        self._objects: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+        self.attachments: dict[str, tuple[str, ...]] = {}
+        self.events: list[RecordedEvent] = []
+
+    # What others do
+
+    def put(self, kind: str, obj: Any) -> Any:
+        """Create or replace an object; identity and creation time are filled in."""
+        about: Metadata = obj.metadata
+        about = msgspec.structs.replace(
+            about,
+            uid=about.uid or f"uid-{next(self._uids):06d}",
+            created=about.created or self._clock.seconds(),
+            generation=about.generation or 1,
+        )
+        return self._store(kind, msgspec.structs.replace(obj, metadata=about))
+
+    def change(self, kind: str, key: str, **fields: Any) -> Any:
+        """Replace fields of an object; ``labels`` and ``annotations`` are merged into its metadata."""
+        obj = self._objects[kind][key]
+        about = obj.metadata
+        for name in ("labels", "annotations"):
+            if name in fields:
+                about = msgspec.structs.replace(about, **{name: getattr(about, name) | fields.pop(name)})
+        return self._store(kind, msgspec.structs.replace(obj, metadata=about, **fields))
+
+    def remove(self, kind: str, key: str) -> None:
+        """The object is gone, finalizers or not."""
+        self._objects[kind].pop(key, None)
+
+    def gone(self, obj: Any) -> None:
+        """Somebody else than we deletes a Node: it stays while it has finalizers."""
+        if obj.metadata.finalizers:
+            if obj.metadata.deleting is None:
+                about = msgspec.structs.replace(obj.metadata, deleting=self._clock.seconds())
+                self._store("nodes", msgspec.structs.replace(obj, metadata=about))
+        else:
+            self.remove("nodes", obj.name)
+
+    def all(self, kind: str) -> tuple[Any, ...]:
+        return tuple(self._objects[kind][key] for key in sorted(self._objects[kind]))
+
+    # Reads
+
+    def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
+        self._effects.reading("cluster", "pods")
+        pods: tuple[Pod, ...] = self.all("pods")
+        if node:
+            return tuple(pod for pod in pods if pod.node_name == node)
+        return tuple(pod for pod in pods if not pending or (not pod.node_name and pod.phase == "Pending"))
+
+    def nodes(self) -> tuple[Node, ...]:
+        self._effects.reading("cluster", "nodes")
+        return self.all("nodes")
+
+    def node(self, name: str) -> Node | None:
+        self._effects.reading("cluster", "node")
+        return self._objects["nodes"].get(name)
+
+    def nodepools(self) -> tuple[NodePool, ...]:
+        return self.all("nodepools")
+
+    def nodeclasses(self) -> tuple[EC2NodeClass, ...]:
+        return self.all("ec2nodeclasses")
+
+    def nodeclaims(self) -> tuple[NodeClaim, ...]:
+        self._effects.reading("cluster", "nodeclaims")
+        return self.all("nodeclaims")
+
+    def nodeclaim(self, name: str) -> NodeClaim | None:
+        self._effects.reading("cluster", "nodeclaim")
+        return self._objects["nodeclaims"].get(name)
+
+    def daemonsets(self) -> tuple[DaemonSet, ...]:
+        return self.all("daemonsets")
+
+    def pod_disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        budgets: tuple[PodDisruptionBudget, ...] = self.all("poddisruptionbudgets")
+        return tuple(msgspec.structs.replace(one, disruptions_allowed=self._allowed(one)) for one in budgets)
+
+    def volume_attachments(self, node: str) -> tuple[str, ...]:
+        return self.attachments.get(node, ())
+
+    # Writes
+
+    def create_nodeclaim(self, claim: NodeClaim) -> NodeClaim:
+        with self._effects.making("cluster", "create_nodeclaim", claim.name):
+            if claim.name in self._objects["nodeclaims"]:
+                raise Conflict(f"nodeclaims {claim.name} already exists", code="AlreadyExists")
+            made: NodeClaim = self.put("nodeclaims", claim)
+        return made
+
+    def patch_metadata(self, kind: str, metadata: Metadata, change: Mapping[str, Any]) -> None:
+        with self._effects.making("cluster", "patch_metadata", f"{kind}/{metadata.name}"):
+            obj = self._current(kind, metadata, versioned="finalizers" in change)
+            after = merged_metadata(obj.metadata, change)
+            if after.deleting is not None and not after.finalizers:
+                self.remove(kind, after.key)
+            else:
+                self._store(kind, msgspec.structs.replace(obj, metadata=after))
+
+    def patch_status(self, kind: str, metadata: Metadata, status: Mapping[str, Any]) -> None:
+        with self._effects.making("cluster", "patch_status", f"{kind}/{metadata.name}"):
+            obj = self._current(kind, metadata, versioned=True)
+            self._store(kind, merged_status(obj, status))
+
+    def set_conditions(self, kind: str, metadata: Metadata, conditions: Sequence[Condition]) -> None:
+        with self._effects.making("cluster", "set_conditions", f"{kind}/{metadata.name}"):
+            obj = self._current(kind, metadata, versioned=False)
+            after = merged_conditions(obj.conditions, conditions, now=self._clock.seconds())
+            if after != obj.conditions:
+                self._store(kind, msgspec.structs.replace(obj, conditions=after))
+
+    def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:
+        with self._effects.making("cluster", "set_taints", node.name):
+            current = self._current("nodes", node.metadata, versioned=True)
+            self._store("nodes", msgspec.structs.replace(current, taints=tuple(taints)))
+
+    def delete(self, kind: str, metadata: Metadata, *, grace_seconds: int | None = None) -> None:
+        with self._effects.making("cluster", "delete", f"{kind}/{metadata.key}"):
+            obj = self._objects[kind].get(metadata.key)
+            if obj is None or (metadata.uid and obj.metadata.uid != metadata.uid):
+                return
+            if kind == "pods":
+                self._delete_pod(obj, grace_seconds)
+            elif not obj.metadata.finalizers:
+                self.remove(kind, metadata.key)
+            elif obj.metadata.deleting is None:
+                about = msgspec.structs.replace(obj.metadata, deleting=self._clock.seconds())
+                self._store(kind, msgspec.structs.replace(obj, metadata=about))
+
+    def evict(self, pod: Pod) -> bool:
+        with self._effects.making("cluster", "evict", pod.key):
+            current: Pod | None = self._objects["pods"].get(pod.key)
+            if current is None or current.metadata.uid != pod.metadata.uid:
+                return True
+            if current.active and eviction.forbidden_by(current, self.pod_disruption_budgets()):
+                return False
+            self._delete_pod(current, None)
+        return True
+
+    def event(self, kind: str, metadata: Metadata, *, type: str, reason: str, message: str, now: datetime) -> None:
+        self.events.append(RecordedEvent(now, kind, metadata.name, type, reason, message))
+
+    # Inside
+
+    def _store(self, kind: str, obj: Any) -> Any:
+        about = msgspec.structs.replace(obj.metadata, resource_version=str(next(self._versions)))
+        stored = msgspec.structs.replace(obj, metadata=about)
+        self._objects[kind][about.key] = stored
+        return stored
+
+    def _current(self, kind: str, metadata: Metadata, *, versioned: bool) -> Any:
+        obj = self._objects[kind].get(metadata.key)
+        if obj is None:
+            raise NotFound(f"{kind} {metadata.name} is not there", code="NotFound")
+        if metadata.uid and obj.metadata.uid != metadata.uid:
+            raise Conflict(f"{kind} {metadata.name} has another uid", code="Conflict")
+        if versioned and metadata.resource_version not in ("", obj.metadata.resource_version):
+            raise Conflict(f"{kind} {metadata.name} has been modified", code="Conflict")
+        return obj
+
+    def _delete_pod(self, pod: Pod, grace_seconds: int | None) -> None:
+        grace = pod.termination_grace_seconds if grace_seconds is None else grace_seconds
+        ends = self._clock.seconds() + timedelta(seconds=grace)
+        if grace == 0 or not pod.node_name:
+            self.remove("pods", pod.key)
+        elif pod.metadata.deleting is None or ends < pod.metadata.deleting:
+            about = msgspec.structs.replace(pod.metadata, deleting=ends)
+            self._store("pods", msgspec.structs.replace(pod, metadata=about))
+
+    def _allowed(self, budget: PodDisruptionBudget) -> int:
+        """What the disruption controller would write."""
+        if budget.min_available is None and budget.max_unavailable is None:
+            return budget.disruptions_allowed
+        pods = [pod for pod in self.all("pods") if eviction.budgets_of(pod, [budget]) and not pod.terminal]
+        healthy = sum(1 for pod in pods if pod.ready and pod.metadata.deleting is None)
+        if budget.min_available is not None:
+            return max(0, healthy - _share(budget.min_available, len(pods)))
+        return max(0, healthy - (len(pods) - _share(budget.max_unavailable or 0, len(pods))))
+
+
+def _share(size: str | int, total: int) -> int:
+    """A count, or a percentage of ``total`` rounded up."""
+    text = str(size)
+    return -(-int(text[:-1]) * total // 100) if text.endswith("%") else int(text)

@@ -1,0 +1,198 @@
+"""EC2 in memory (Ec2Port): instant fleets with client tokens and pools that run dry, templates, instances.
+
+Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateFleet.html.
+"""
+
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.failures import Conflict, InvalidRequest
+from spotwright.model import labels
+from spotwright.model.fleet import FleetError, FleetInstance, FleetResult
+from spotwright.simulation.clock import Clock
+from spotwright.simulation.effects import Effects
+
+SHUTDOWN_SECONDS: Final = 30
+LIVE: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
+
+type Pool = tuple[str, str, str]
+
+
+class FakeEc2:
+    """See Ec2Port. ``capacity``: instances left by (capacity type, type, zone), ``*`` for any; absent = plenty."""
+
+    def __init__(self, cluster: str, clock: Clock, effects: Effects) -> None:
+        self._cluster, self._clock, self._effects = cluster, clock, effects
+        self._numbers = itertools.count(1)
+        self._answers: dict[str, tuple[str, FleetResult]] = {}
+        self._templates: dict[str, list[str]] = {}
+        self._started_from: dict[str, str] = {}
+        self._ending: dict[str, float] = {}
+        self.capacity: dict[Pool, int] = {}
+        self.instances: dict[str, FleetInstance] = {}
+        self.requests: list[Mapping[str, Any]] = []
+
+    def create_fleet(self, request: Mapping[str, Any]) -> FleetResult:
+        body = json.dumps(request, sort_keys=True)
+        token = str(request["ClientToken"])
+        if token in self._answers and self._answers[token][0] != body:
+            raise InvalidRequest("the client token was used with other parameters", code="IdempotentParameterMismatch")
+        with self._effects.making("ec2", "create_fleet", token):
+            if token not in self._answers:
+                self.requests.append(request)
+                self._answers[token] = (body, self._launch(request))
+        return self._answers[token][1]
+
+    def _launch(self, request: Mapping[str, Any]) -> FleetResult:
+        target = request["TargetCapacitySpecification"]
+        capacity_type = target["DefaultTargetCapacityType"]
+        tags = _tags(request, "instance")
+        options = sorted(
+            (
+                one | {"template": self._template(config["LaunchTemplateSpecification"])}
+                for config in request["LaunchTemplateConfigs"]
+                for one in config["Overrides"]
+            ),
+            key=lambda one: one.get("Priority", 0),
+        )
+        made: list[FleetInstance] = []
+        errors: dict[Pool, FleetError] = {}
+        while len(made) < target["TotalTargetCapacity"]:
+            chosen = next((one for one in options if self._take(capacity_type, one, errors)), None)
+            if chosen is None:
+                break
+            made.append(self._start(capacity_type, chosen, tags))
+        return FleetResult(tuple(made), tuple(errors[pool] for pool in sorted(errors)))
+
+    def _take(self, capacity_type: str, option: Mapping[str, Any], errors: dict[Pool, FleetError]) -> bool:
+        instance_type, zone = option["InstanceType"], option["AvailabilityZone"]
+        pool = (capacity_type, instance_type, zone)
+        for key in itertools.product((capacity_type, "*"), (instance_type, "*"), (zone, "*")):
+            left = self.capacity.get(key)
+            if left is not None and left <= 0:
+                errors[pool] = FleetError(
+                    "InsufficientInstanceCapacity", "There is no capacity", instance_type, zone, capacity_type,
+                    option["SubnetId"],
+                )  # fmt: skip
+                return False
+        if pool in self.capacity:
+            self.capacity[pool] -= 1
+        return True
+
+    def _start(self, capacity_type: str, option: Mapping[str, Any], tags: dict[str, str]) -> FleetInstance:
+        number = next(self._numbers)
+        instance = FleetInstance(
+            id=f"i-{number:017x}",
+            instance_type=option["InstanceType"],
+            zone=option["AvailabilityZone"],
+            capacity_type=capacity_type,
+            state="pending",
+            image_id=option.get("ImageId", ""),
+            subnet_id=option["SubnetId"],
+            private_dns_name=f"ip-10-0-{number // 250}-{number % 250}.internal",
+            launched=self._clock.seconds(),
+            tags=tags,
+        )
+        self.instances[instance.id] = instance
+        self._started_from[instance.id] = option["template"]
+        return instance
+
+    def _template(self, named: Mapping[str, Any]) -> str:
+        """The body of a template's version; InvalidRequest when there is none."""
+        for number, name in enumerate(self._templates):
+            versions = self._templates[name]
+            if named["LaunchTemplateId"] == f"lt-{number:017x}" and int(named["Version"]) <= len(versions):
+                return versions[int(named["Version"]) - 1]
+        raise InvalidRequest(f"no launch template {named}", code="InvalidLaunchTemplateId.NotFound")
+
+    def template_data(self, instance_id: str) -> Any:
+        """What an instance was started from: RequestLaunchTemplateData."""
+        return json.loads(self._started_from[instance_id])
+
+    def ensure_launch_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[str, str]:
+        body = json.dumps(data, sort_keys=True)
+        versions = self._templates.setdefault(name, [])
+        if body not in versions:
+            with self._effects.making("ec2", "ensure_launch_template", name):
+                versions.append(body)
+        return f"lt-{list(self._templates).index(name):017x}", str(versions.index(body) + 1)
+
+    def instances_of_launch(self, launch: str) -> tuple[FleetInstance, ...]:
+        self._effects.reading("ec2", "instances_of_launch")
+        return tuple(one for one in self._seen() if one.tags.get(labels.LAUNCH_TAG) == launch)
+
+    def instances_of_cluster(self) -> tuple[FleetInstance, ...]:
+        self._effects.reading("ec2", "instances_of_cluster")
+        return tuple(
+            one
+            for one in self._seen()
+            if one.state in LIVE
+            and one.tags.get(labels.CLUSTER_NAME_TAG) == self._cluster
+            and labels.NODEPOOL in one.tags
+        )
+
+    def instance(self, instance_id: str) -> FleetInstance | None:
+        self._effects.reading("ec2", "instance")
+        return next((one for one in self._seen() if one.id == instance_id), None)
+
+    def terminate(self, instance_ids: Sequence[str]) -> None:
+        with self._effects.making("ec2", "terminate", " ".join(instance_ids)):
+            for one in instance_ids:
+                self.stop(one, after_seconds=0)
+
+    def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
+        with self._effects.making("ec2", "tag", instance_id):
+            if instance_id not in self.instances:
+                raise Conflict(f"{instance_id} is not there", code="InvalidInstanceID.NotFound")
+            before = self.instances[instance_id]
+            self.instances[instance_id] = msgspec.structs.replace(before, tags=before.tags | dict(tags))
+
+    # What EC2 does by itself
+
+    def stop(self, instance_id: str, *, after_seconds: float) -> None:
+        """Shut an instance down from a time on; it is terminated half a minute later."""
+        if instance_id in self.instances:
+            at = self._clock.now().timestamp() + after_seconds
+            self._ending[instance_id] = min(at, self._ending.get(instance_id, at))
+
+    def adopt(self, instance: FleetInstance, *, like: str) -> None:
+        """An instance that nobody here asked for, started from the same template as ``like``."""
+        self.instances[instance.id] = instance
+        self._started_from[instance.id] = self._started_from[like]
+
+    def forget(self, instance_id: str) -> None:
+        """EC2 no longer knows the id."""
+        self.instances.pop(instance_id, None)
+
+    def every(self) -> tuple[FleetInstance, ...]:
+        """All instances it knows, terminated ones too."""
+        return self._seen()
+
+    def live(self) -> tuple[FleetInstance, ...]:
+        return tuple(one for one in self._seen() if one.state in ("pending", "running"))
+
+    def boot(self, instance_id: str) -> None:
+        self.instances[instance_id] = msgspec.structs.replace(self.instances[instance_id], state="running")
+
+    def _seen(self) -> tuple[FleetInstance, ...]:
+        return tuple(self._with_state(self.instances[key]) for key in sorted(self.instances))
+
+    def _with_state(self, one: FleetInstance) -> FleetInstance:
+        ends, now = self._ending.get(one.id), self._clock.now().timestamp()
+        if ends is None or now < ends:
+            return one
+        state = "terminated" if now >= ends + SHUTDOWN_SECONDS else "shutting-down"
+        return msgspec.structs.replace(one, state=state)
+
+
+def _tags(request: Mapping[str, Any], kind: str) -> dict[str, str]:
+    return {
+        tag["Key"]: tag["Value"]
+        for one in request.get("TagSpecifications", ())
+        if one["ResourceType"] == kind
+        for tag in one["Tags"]
+    }

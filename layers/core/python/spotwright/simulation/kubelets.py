@@ -1,0 +1,181 @@
+"""Machines that boot and join, kube-scheduler, kubelets and controllers, as far as nodes notice them.
+
+A machine reads its own user data, as on AWS: what it does not say there, its Node does not get.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.model import labels, resources
+from spotwright.model.fleet import FleetInstance
+from spotwright.model.instancetype import InstanceType
+from spotwright.model.node import Node, instance_id
+from spotwright.model.objects import Condition, Metadata
+from spotwright.model.pod import Pod
+from spotwright.model.requirements import from_selectors
+from spotwright.model.taints import Taint, untolerated
+from spotwright.simulation.clock import Clock
+from spotwright.simulation.cluster import FakeCluster
+from spotwright.simulation.ec2 import FakeEc2
+
+_NODE_CONFIG: Final = re.compile(r'\{\s*"apiVersion": "node\.eks\.aws/v1alpha1".*\}', re.S)
+_NODE_LABELS: Final = re.compile(r'--node-labels="?([^"]*)"?')
+_NOT_READY: Final = (Taint(labels.NOT_READY, "NoSchedule"), Taint(labels.NOT_READY, "NoExecute"))
+
+
+class Kubelets:
+    """Plays everything between EC2 and the pods, one look at a time.
+
+    ``boot_seconds``: from launch to a registered Node; ``ready_seconds``: from there to Ready;
+    ``stop_seconds``: how long a pod takes to end when asked to (at most its grace period).
+    """
+
+    def __init__(self, cluster: FakeCluster, ec2: FakeEc2, clock: Clock, types: Mapping[str, InstanceType]) -> None:
+        self._cluster, self._ec2, self._clock, self._types = cluster, ec2, clock, types
+        self.boot_seconds, self.ready_seconds, self.stop_seconds = 20.0, 3.0, 2.0
+        self.broken: set[str] = set()
+        self._joined: dict[str, datetime] = {}
+        self._asked: dict[str, datetime] = {}
+
+    def look(self) -> None:
+        """Bring the cluster up to what its machines do at this moment."""
+        for instance in self._ec2.instances_of_cluster():
+            self._machine(instance)
+        self._cloud_controller()
+        for pod in self._cluster.all("pods"):
+            self._pod(pod)
+
+    def _machine(self, instance: FleetInstance) -> None:
+        name, now = instance.private_dns_name, self._clock.now()
+        age = (now - (instance.launched or now)).total_seconds()
+        if instance.state == "pending" and age >= min(5.0, self.boot_seconds):
+            self._ec2.boot(instance.id)
+        alive = instance.state in ("pending", "running") and instance.id not in self.broken
+        if alive and age >= self.boot_seconds and instance.id not in self._joined:
+            self._joined[instance.id] = now
+            self._join(instance)
+        node = self._cluster.node(name)
+        if node is not None and instance.id in self._joined:
+            up = alive and (now - self._joined[instance.id]).total_seconds() >= self.ready_seconds
+            self._readiness(node, up)
+
+    def _join(self, instance: FleetInstance) -> None:
+        config = self._config(instance)
+        flags = " ".join(config["spec"]["kubelet"]["flags"])
+        given = dict(pair.split("=", 1) for pair in _NODE_LABELS.findall(flags)[0].split(",") if pair)
+        made = self._types[instance.instance_type]
+        self._cluster.put(
+            "nodes",
+            Node(
+                metadata=Metadata(
+                    instance.private_dns_name,
+                    labels=given
+                    | {
+                        labels.HOSTNAME: instance.private_dns_name,
+                        labels.INSTANCE_TYPE: instance.instance_type,
+                        labels.ZONE: instance.zone,
+                        labels.ARCH: made.requirements.get(labels.ARCH).sole_value or "",
+                        labels.OS: "linux",
+                    },
+                ),
+                provider_id=f"aws:///{instance.zone}/{instance.id}",
+                taints=(*_taints(config["spec"]["kubelet"]["config"]), *_NOT_READY),
+                allocatable=made.allocatable,
+                capacity=made.capacity,
+                conditions=(Condition("Ready", "False", "KubeletNotReady"),),
+            ),
+        )
+
+    def _config(self, instance: FleetInstance) -> Any:
+        text = base64.b64decode(self._ec2.template_data(instance.id)["UserData"]).decode()
+        found = _NODE_CONFIG.search(text)
+        if found is None:
+            raise ValueError(f"user data of {instance.id} holds no NodeConfig")
+        return json.loads(found[0])
+
+    def _readiness(self, node: Node, up: bool) -> None:
+        if node.ready != up:
+            others = tuple(one for one in node.conditions if one.type != "Ready")
+            kept = tuple(taint for taint in node.taints if taint not in _NOT_READY)
+            self._cluster.change(
+                "nodes",
+                node.name,
+                conditions=(*others, Condition("Ready", "True" if up else "False", "Kubelet")),
+                taints=kept if up else (*kept, *_NOT_READY),
+            )
+
+    def _cloud_controller(self) -> None:
+        """Nodes whose instance is terminated are not ready and are deleted; nodes that are gone take their pods."""
+        states = {one.id: one.state for one in self._ec2.every()}
+        for node in self._cluster.all("nodes"):
+            instance = instance_id(node.provider_id)
+            if instance and states.get(instance, "terminated") in ("shutting-down", "terminated"):
+                self._readiness(node, up=False)
+                self._cluster.gone(self._cluster.node(node.name))
+        names = {node.name for node in self._cluster.all("nodes")}
+        for pod in self._cluster.all("pods"):
+            if pod.node_name and pod.node_name not in names:
+                self._cluster.remove("pods", pod.key)
+
+    def _pod(self, pod: Pod) -> None:
+        if pod.key not in {one.key for one in self._cluster.all("pods")}:
+            return
+        if pod.metadata.deleting is not None:
+            asked = self._asked.setdefault(pod.metadata.uid, self._clock.now())
+            ended = (self._clock.now() - asked).total_seconds() >= self.stop_seconds
+            if ended or self._clock.now() >= pod.metadata.deleting:
+                self._cluster.remove("pods", pod.key)
+        elif not pod.node_name and pod.phase == "Pending":
+            self._schedule(pod)
+
+    def _schedule(self, pod: Pod) -> None:
+        for node in self._cluster.all("nodes"):
+            if not node.unschedulable and self._admits(node, pod):
+                self._cluster.change(
+                    "pods", pod.key, node_name=node.name, phase="Running", ready=True, unschedulable=False,
+                    started=self._clock.seconds(),
+                )  # fmt: skip
+                return
+        if not pod.unschedulable:
+            self._cluster.change("pods", pod.key, unschedulable=True)
+
+    def _admits(self, node: Node, pod: Pod) -> bool:
+        hard = [taint for taint in node.taints if taint.effect != "PreferNoSchedule"]
+        wanted = any(_matches(node, term) for term in pod.node_affinity) if pod.node_affinity else True
+        chosen = all(node.metadata.labels.get(key) == value for key, value in pod.node_selector.items())
+        if untolerated(hard, pod.tolerations) or not wanted or not chosen:
+            return False
+        there = (one.requests for one in self._cluster.all("pods") if one.node_name == node.name and not one.terminal)
+        return resources.fits(pod.requests, resources.subtract(node.allocatable, resources.add(*there)))
+
+
+def _taints(config: Mapping[str, Any]) -> Iterator[Taint]:
+    for one in config["registerWithTaints"]:
+        yield Taint(one["key"], one["effect"], one.get("value", ""))
+
+
+def _matches(node: Node, term: tuple[Any, ...]) -> bool:
+    return all(
+        one.allows_absence if (value := node.metadata.labels.get(one.key)) is None else one.has(value)
+        for one in from_selectors(term)
+    )
+
+
+def replacement(pod: Pod, name: str) -> Pod:
+    """The pod that a ReplicaSet makes in the place of another."""
+    about = Metadata(
+        name,
+        namespace=pod.metadata.namespace,
+        labels=pod.metadata.labels,
+        annotations=pod.metadata.annotations,
+        owners=pod.metadata.owners,
+    )
+    return msgspec.structs.replace(
+        pod, metadata=about, node_name="", phase="Pending", ready=False, started=None, unschedulable=False
+    )

@@ -1,0 +1,197 @@
+"""Rows, blobs, queues and catalogs in memory (StatePort, BlobPort, DoorbellPort, CatalogPort)."""
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from spotwright.failures import Conflict, NotFound
+from spotwright.model.fleet import OfferingHealth
+from spotwright.model.instancetype import Catalog
+from spotwright.simulation.clock import Clock
+from spotwright.simulation.effects import Effects
+from spotwright.workflows.ports import ClusterRow, CommandRow, Doorbell, LaunchRow, NoticeRow, Row
+
+FINAL_PHASES: Final = frozenset({"done", "failed", "aborted"})
+
+
+class FakeState:
+    """See StatePort. ``clear`` is the loss of the whole table."""
+
+    def __init__(self, cluster: str, effects: Effects) -> None:
+        self._cluster, self._effects = cluster, effects
+        self.clear()
+
+    def clear(self) -> None:
+        self.row = ClusterRow(self._cluster)
+        self.rows: dict[str, Row] = {}
+        self.health: dict[tuple[str, str, str], OfferingHealth] = {}
+        self.beat = 0
+        self.catalog = ""
+
+    def cluster(self) -> ClusterRow:
+        self._effects.reading("state", "cluster")
+        return self.row
+
+    def request(self) -> int:
+        with self._effects.making("state", "request"):
+            self.row = msgspec.structs.replace(self.row, requested=self.row.requested + 1)
+        return self.row.requested
+
+    def served(self, requested: int) -> None:
+        with self._effects.making("state", "served"):
+            self.row = msgspec.structs.replace(self.row, served=max(self.row.served, requested))
+
+    def commit(self, *, expected_version: int, key: str) -> None:
+        with self._effects.making("state", "commit", key):
+            if self.row.version != expected_version:
+                raise Conflict(f"cluster is at version {self.row.version}", code="ConditionalCheckFailed")
+            self.row = msgspec.structs.replace(
+                self.row, version=expected_version + 1, head=key, unacted=(*self.row.unacted, key)
+            )
+
+    def acted(self, key: str) -> None:
+        with self._effects.making("state", "acted", key):
+            self.row = msgspec.structs.replace(self.row, unacted=tuple(one for one in self.row.unacted if one != key))
+
+    def create(self, row: Row) -> bool:
+        key = sort_key(row)
+        if key in self.rows:
+            return False
+        with self._effects.making("state", "create", key):
+            self.rows[key] = row
+        return True
+
+    def save[R: (LaunchRow, CommandRow, NoticeRow)](self, row: R) -> R:
+        key = sort_key(row)
+        with self._effects.making("state", "save", f"{key} {row.phase}"):
+            stored = self.rows.get(key)
+            if stored is None or stored.version != row.version:
+                raise Conflict(f"{key} was changed by another", code="ConditionalCheckFailed")
+            after = msgspec.structs.replace(row, version=row.version + 1)
+            self.rows[key] = after
+        return after
+
+    def launch(self, id: str) -> LaunchRow | None:
+        row = self.rows.get(f"launch#{id}")
+        return row if isinstance(row, LaunchRow) else None
+
+    def launches(self) -> tuple[LaunchRow, ...]:
+        return tuple(row for row in self._open() if isinstance(row, LaunchRow))
+
+    def command(self, id: str) -> CommandRow | None:
+        row = self.rows.get(f"command#{id}")
+        return row if isinstance(row, CommandRow) else None
+
+    def commands(self) -> tuple[CommandRow, ...]:
+        return tuple(row for row in self._open() if isinstance(row, CommandRow))
+
+    def notice(self, instance_id: str) -> NoticeRow | None:
+        row = self.rows.get(f"notice#{instance_id}")
+        return row if isinstance(row, NoticeRow) else None
+
+    def notices(self) -> tuple[NoticeRow, ...]:
+        return tuple(row for row in self._open() if isinstance(row, NoticeRow))
+
+    def due(self, before: int) -> tuple[Row, ...]:
+        waiting = (row for row in self.rows.values() if row.due and row.due <= before)
+        return tuple(sorted(waiting, key=lambda row: (row.due, sort_key(row))))
+
+    def offering_health(self, now: int) -> tuple[OfferingHealth, ...]:
+        return tuple(self.health[key] for key in sorted(self.health) if self.health[key].until > now)
+
+    def mark_offering(self, health: OfferingHealth) -> None:
+        key = (health.capacity_type, health.instance_type, health.zone)
+        with self._effects.making("state", "mark_offering", ":".join(key)):
+            self.health[key] = health
+
+    def heartbeat(self) -> int:
+        return self.beat
+
+    def catalog_key(self) -> str:
+        return self.catalog
+
+    def set_catalog_key(self, key: str, at: int) -> None:
+        with self._effects.making("state", "set_catalog_key", key):
+            self.catalog = key
+
+    def _open(self) -> tuple[Row, ...]:
+        return tuple(self.rows[key] for key in sorted(self.rows) if self.rows[key].phase not in FINAL_PHASES)
+
+
+def sort_key(row: Row) -> str:
+    match row:
+        case LaunchRow():
+            return f"launch#{row.id}"
+        case CommandRow():
+            return f"command#{row.id}"
+        case NoticeRow():
+            return f"notice#{row.instance_id}"
+
+
+class FakeBlobs:
+    """See BlobPort."""
+
+    def __init__(self, cluster: str, effects: Effects) -> None:
+        self._cluster, self._effects = cluster, effects
+        self.bodies: dict[str, bytes] = {}
+
+    def put(self, kind: str, body: bytes) -> str:
+        key = f"{kind}/{self._cluster}/{hashlib.sha256(body).hexdigest()}.json"
+        with self._effects.making("blobs", "put", key):
+            self.bodies[key] = body
+        return key
+
+    def get(self, key: str) -> bytes:
+        self._effects.reading("blobs", "get")
+        if key not in self.bodies:
+            raise NotFound(f"{key} is not there", code="NoSuchKey")
+        return self.bodies[key]
+
+
+class Rung(msgspec.Struct, frozen=True):
+    """A message in a queue. ``at``: epoch milliseconds from which it can be received."""
+
+    queue: str
+    bell: Doorbell
+    at: int
+
+
+class FakeDoorbells:
+    """See DoorbellPort: queues with delays. Messages may be taken, left, taken twice or lost."""
+
+    def __init__(self, clock: Clock, effects: Effects) -> None:
+        self._clock, self._effects = clock, effects
+        self.waiting: list[Rung] = []
+
+    def ring(self, queue: str, bells: Sequence[Doorbell], *, delay_seconds: int = 0) -> None:
+        if not 0 <= delay_seconds <= 900:
+            raise ValueError(f"delay_seconds: {delay_seconds} is not within 0 and 900")
+        with self._effects.making("bells", "ring", " ".join(f"{queue}/{one.kind}:{one.key}" for one in bells)):
+            at = self._clock.milliseconds() + delay_seconds * 1000
+            self.waiting.extend(Rung(queue, one, at) for one in bells)
+
+    def take(self, queue: str) -> tuple[Doorbell, ...]:
+        """The messages that can be received now, each once, oldest first."""
+        now = self._clock.milliseconds()
+        ready = [one for one in self.waiting if one.queue == queue and one.at <= now]
+        self.waiting = [one for one in self.waiting if one not in ready]
+        return tuple(dict.fromkeys(one.bell for one in sorted(ready, key=lambda one: one.at)))
+
+    def of(self, queue: str, kind: str) -> tuple[Rung, ...]:
+        """The messages of a kind that wait in a queue."""
+        return tuple(one for one in self.waiting if (one.queue, one.bell.kind) == (queue, kind))
+
+    def next_at(self) -> int | None:
+        return min((one.at for one in self.waiting), default=None)
+
+
+class FakeCatalogs:
+    """See CatalogPort: one catalog, whatever the key."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+
+    def read(self, key: str) -> Catalog:
+        return self.catalog

@@ -1,0 +1,195 @@
+"""A whole cluster in virtual time: fakes of everything outside, and our functions woken as on AWS.
+
+Source of the wake-ups: the queues' doorbells with their delays, schedules of a minute, EventBridge's messages; and the
+forwarder, which rings for pending pods, for claims and nodes that change, and signs that it lives.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from spotwright.failures import Failure
+from spotwright.model.instancetype import Catalog
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.pod import Pod
+from spotwright.model.snapshot import Settings
+from spotwright.simulation import given
+from spotwright.simulation.clock import Clock
+from spotwright.simulation.cluster import FakeCluster
+from spotwright.simulation.ec2 import FakeEc2
+from spotwright.simulation.effects import Effects
+from spotwright.simulation.kubelets import Kubelets, replacement
+from spotwright.simulation.state import FakeBlobs, FakeCatalogs, FakeDoorbells, FakeState
+from spotwright.workflows import disrupt, sweep
+from spotwright.workflows.interrupt import interrupt
+from spotwright.workflows.lifecycle import lifecycle
+from spotwright.workflows.ports import Doorbell
+from spotwright.workflows.provision import provision
+
+HEARTBEAT_SECONDS: Final = 15
+MINUTE: Final = 60
+
+
+class World:
+    """Ports of one cluster, all of them fakes, and time to let things happen.
+
+    ``forwarder``: whether it runs. ``failures``: what a function's invocation ended with, by queue.
+    """
+
+    def __init__(self, catalog: Catalog | None = None, cluster: str = given.CLUSTER) -> None:
+        self.clock = Clock()
+        self.effects = Effects(self.clock)
+        self.cluster = FakeCluster(cluster, self.clock, self.effects)
+        self.ec2 = FakeEc2(cluster, self.clock, self.effects)
+        self.state = FakeState(cluster, self.effects)
+        self.blobs = FakeBlobs(cluster, self.effects)
+        self.bells = FakeDoorbells(self.clock, self.effects)
+        self.catalogs = FakeCatalogs(catalog or given.market())
+        self.facts = given.FACTS
+        self.settings = Settings()
+        self.state.catalog = "catalogs/given"
+        types = {one.name: one for several in self.catalogs.catalog.by_class.values() for one in several}
+        self.kubelets = Kubelets(self.cluster, self.ec2, self.clock, types)
+        self.forwarder = True
+        self.failures: list[tuple[str, Failure]] = []
+        self._replicas: dict[str, tuple[Pod, int]] = {}
+        self._made = 0
+        self._seen: dict[str, str] = {}
+        self._second = 0
+
+    # What users do
+
+    def deploy(self, template: Pod, replicas: int) -> None:
+        """A Deployment: keeps so many pods like ``template`` (named after it), and fewer when scaled down."""
+        self._replicas[template.metadata.name] = (template, replicas)
+        self._controllers()
+
+    def forget_deployments(self) -> None:
+        """Their pods stay, and nobody replaces them."""
+        self._replicas.clear()
+
+    def claims(self) -> tuple[NodeClaim, ...]:
+        return self.cluster.all("nodeclaims")
+
+    def running(self) -> tuple[Pod, ...]:
+        return tuple(pod for pod in self.cluster.all("pods") if pod.node_name and pod.metadata.deleting is None)
+
+    # What EC2 does
+
+    def announce(self, detail_type: str, detail: Mapping[str, Any], source: str = "aws.ec2") -> None:
+        """EventBridge delivers a message to ``interrupt``."""
+        envelope = {
+            "version": "0", "id": f"event-{len(self.effects.done)}", "detail-type": detail_type, "source": source,
+            "account": "123456789012", "time": self.clock.now().isoformat(), "region": "ap-northeast-2",
+            "resources": [], "detail": dict(detail),
+        }  # fmt: skip
+        interrupt({self.cluster.name: self}, envelope, now=self.clock.now())
+
+    def interrupt_spot(self, instance: str, *, seconds: int = 120) -> None:
+        """A spot interruption warning; the instance goes after ``seconds``."""
+        self.announce(
+            "EC2 Spot Instance Interruption Warning", {"instance-id": instance, "instance-action": "terminate"}
+        )
+        self.ec2.stop(instance, after_seconds=seconds)
+
+    # Time
+
+    def run(self, seconds: int, until: Callable[[], bool] | None = None) -> bool:
+        """Let time pass, a second at a time; True as soon as ``until`` holds, False when it never did."""
+        for _ in range(seconds):
+            self.settle()
+            if until is not None and until():
+                return True
+            self.clock.advance(1)
+            self._second += 1
+        self.settle()
+        return until is not None and until()
+
+    def settle(self) -> None:
+        """Everything that happens at this moment, until nothing more does."""
+        self.kubelets.look()
+        self._controllers()
+        self._forward()
+        self._schedules()
+        while self._deliver():
+            self.kubelets.look()
+
+    def _deliver(self) -> bool:
+        """Wake every function whose queue holds messages; True when one was."""
+        woken = False
+        for queue, work in self._functions().items():
+            bells = self.bells.take(queue)
+            if bells:
+                woken = True
+                self._invoke(queue, work, bells)
+        return woken
+
+    def _functions(self) -> Mapping[str, Callable[[tuple[Doorbell, ...]], None]]:
+        return {
+            "provision": self._provision,
+            "lifecycle": self._lifecycle,
+            "disrupt": self._disrupt,
+            "sweep": self._sweep,
+        }
+
+    def _invoke(self, queue: str, work: Callable[[tuple[Doorbell, ...]], None], bells: tuple[Doorbell, ...]) -> None:
+        """As SQS and Lambda: what fails comes back after the visibility timeout."""
+        try:
+            work(bells)
+        except Failure as failure:
+            self.failures.append((queue, failure))
+            self.bells.ring(queue, bells, delay_seconds=180)
+
+    def _provision(self, bells: tuple[Doorbell, ...]) -> None:
+        provision(self, clock=self.clock.now)
+
+    def _lifecycle(self, bells: tuple[Doorbell, ...]) -> None:
+        lifecycle(self, bells, now=self.clock.now())
+
+    def _disrupt(self, bells: tuple[Doorbell, ...]) -> None:
+        for bell in bells:
+            if bell.kind == "validate":
+                disrupt.validate(self, bell.key, now=self.clock.now())
+            else:
+                disrupt.evaluate(self, now=self.clock.now())
+
+    def _sweep(self, bells: tuple[Doorbell, ...]) -> None:
+        for bell in bells:
+            if bell.kind == "full":
+                sweep.full(self, now=self.clock.now())
+            else:
+                sweep.poll(self, now=self.clock.now(), again=bell.epoch == 0)
+
+    def _schedules(self) -> None:
+        name = self.cluster.name
+        if self._second % MINUTE == 0:
+            self.bells.ring("sweep", [Doorbell(name, "poll")])
+            self.bells.ring("disrupt", [Doorbell(name, "evaluate")])
+        if self._second % (10 * MINUTE) == 0:
+            self.bells.ring("sweep", [Doorbell(name, "full")])
+
+    def _forward(self) -> None:
+        """The forwarder: heartbeat, pending pods, and every claim and node that changed since it last looked."""
+        if not self.forwarder:
+            return
+        if self._second % HEARTBEAT_SECONDS == 0:
+            self.state.beat = self.clock.milliseconds()
+        name = self.cluster.name
+        seen = {f"node/{one.name}": one.metadata.resource_version for one in self.cluster.all("nodes")}
+        seen |= {f"claim/{one.name}": str(one.metadata.deleting) for one in self.cluster.all("nodeclaims")}
+        seen |= {f"pods/{pod.key}": "" for pod in self.cluster.all("pods") if pod.unschedulable and not pod.node_name}
+        for key, version in seen.items():
+            if self._seen.get(key) != version:
+                kind, _, object_name = key.partition("/")
+                queue = "provision" if kind == "pods" else "lifecycle"
+                self.bells.ring(queue, [Doorbell(name, kind, "" if kind == "pods" else object_name)])
+        self._seen = seen
+
+    def _controllers(self) -> None:
+        """ReplicaSets: as many active pods as wanted."""
+        for name, (template, wanted) in self._replicas.items():
+            mine = [pod for pod in self.cluster.all("pods") if pod.metadata.name.startswith(f"{name}-") and pod.active]
+            for pod in mine[wanted:]:
+                self.cluster.delete("pods", pod.metadata)
+            for _ in range(wanted - len(mine)):
+                self._made += 1
+                self.cluster.put("pods", replacement(template, f"{name}-{self._made:04d}"))

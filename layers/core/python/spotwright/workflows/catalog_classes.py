@@ -1,0 +1,153 @@
+"""One EC2NodeClass: resolve its selectors, write its status, and clear up behind it when it goes."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.aws import amis, hash, nodeclass
+from spotwright.aws.refusal import Refusal
+from spotwright.failures import NotFound
+from spotwright.model import labels
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodeclass import Ami, EC2NodeClass
+from spotwright.model.objects import Condition, is_true
+from spotwright.workflows.catalog_ports import Cataloguing
+
+KIND: Final = "ec2nodeclasses"
+_NAMED_CLAIMS: Final = 5
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """A class after its turn. ``turned``: its readiness changed. ``again``: look once more soon."""
+
+    node_class: EC2NodeClass
+    ready: bool
+    turned: bool = False
+    failure: str = ""
+    again: bool = False
+
+
+def settle(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeClaim], *, now: datetime) -> Outcome:
+    """Bring a class' status up to date, or its deletion one step further. Raises what AWS and Kubernetes raise."""
+    own = [claim for claim in claims if claim.node_class_ref.name == node_class.name]
+    if node_class.metadata.deleting is not None:
+        return _ended(ports, node_class, own, now)
+    node_class = _stamped(ports, node_class, own)
+    found = nodeclass.Found(
+        subnets=ports.selection.subnets(node_class.subnet_selector_terms),
+        groups=ports.selection.security_groups(node_class.security_group_selector_terms),
+        amis=_amis(ports, node_class, now),
+        profile=_profile(ports, node_class),
+    )
+    resolution = nodeclass.resolve(node_class, found, ports.facts)
+    _write(ports, node_class, resolution.node_class, now)
+    was_ready = is_true(node_class.conditions, nodeclass.READY)
+    return Outcome(resolution.node_class, resolution.ready, turned=resolution.ready != was_ready)
+
+
+def _stamped(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> EC2NodeClass:
+    """The class with our finalizer and its hash; claims of another hash version take over the new one first."""
+    about = node_class.metadata
+    digest = hash.of_class(node_class, ports.facts.certificate_authority)
+    annotations = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hash.CLASS_VERSION}
+    if about.annotations.get(labels.EC2NODECLASS_HASH_VERSION, hash.CLASS_VERSION) != hash.CLASS_VERSION:
+        for claim in claims:
+            _restamp(ports, claim, annotations)
+    change: dict[str, Any] = {}
+    if any(about.annotations.get(key) != value for key, value in annotations.items()):
+        change["annotations"] = annotations
+    if labels.EC2NODECLASS_FINALIZER not in about.finalizers:
+        change["finalizers"] = [*about.finalizers, labels.EC2NODECLASS_FINALIZER]
+    if not change:
+        return node_class
+    ports.cluster.patch_metadata(KIND, about, change)
+    finalizers = tuple(change.get("finalizers", about.finalizers))
+    # The version that we read is spent.
+    after = msgspec.structs.replace(
+        about, annotations=about.annotations | annotations, finalizers=finalizers, resource_version=""
+    )
+    return msgspec.structs.replace(node_class, metadata=after)
+
+
+def _restamp(ports: Cataloguing, claim: NodeClaim, annotations: Mapping[str, str]) -> None:
+    """A hash of another version says nothing about drift; a claim that is Drifted already keeps its hash."""
+    if claim.metadata.annotations.get(labels.EC2NODECLASS_HASH_VERSION) == hash.CLASS_VERSION:
+        return
+    kept = {labels.EC2NODECLASS_HASH_VERSION: hash.CLASS_VERSION} if claim.has("Drifted") else annotations
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": dict(kept)})
+
+
+def _amis(ports: Cataloguing, node_class: EC2NodeClass, now: datetime) -> tuple[Ami, ...] | Refusal:
+    asked = amis.query(node_class.ami_selector_terms, ports.facts.version)
+    if isinstance(asked, Refusal):
+        return asked
+    values = ports.selection.parameters([one.path for one in asked.parameters]) if asked.parameters else {}
+    ids = sorted({*asked.ids, *(value for value in values.values() if value.startswith("ami-"))})
+    if not ids and not asked.terms:
+        return ()
+    return amis.resolved(asked, values, ports.selection.images(ids, asked.terms), now=now)
+
+
+def _profile(ports: Cataloguing, node_class: EC2NodeClass) -> str | Refusal:
+    """The name of the instance profile: the user's, or ours for the role, made now if it is missing."""
+    if node_class.instance_profile:
+        return _own_profile(ports, node_class.instance_profile)
+    wanted = nodeclass.profile(node_class, region=ports.region, cluster=ports.cluster.name, node_roles=ports.node_roles)
+    if isinstance(wanted, Refusal):
+        return wanted
+    try:
+        ports.profiles.ensure(name=wanted.name, path=wanted.path, role=wanted.role, tags=wanted.tags)
+    except NotFound:
+        return Refusal("RoleNotFound", f"spec.role: there is no IAM role {wanted.role}")
+    return wanted.name
+
+
+def _own_profile(ports: Cataloguing, name: str) -> str | Refusal:
+    role = ports.profiles.role_of(name)
+    if role is None:
+        return Refusal("InstanceProfileNotFound", f"spec.instanceProfile: there is no instance profile {name}")
+    refusal = nodeclass.role_refusal(role, ports.node_roles, f"spec.instanceProfile: the role of {name}")
+    return refusal or name
+
+
+def _write(ports: Cataloguing, before: EC2NodeClass, after: EC2NodeClass, now: datetime) -> None:
+    """Status and conditions where they differ, and an event for each condition that turned False."""
+    about = msgspec.structs.replace(before.metadata, resource_version="")
+    status = nodeclass.status(after)
+    if status != nodeclass.status(before):
+        ports.cluster.patch_status(KIND, about, status)
+    old = {one.type: one for one in before.conditions}
+    changed = [one for one in after.conditions if not _says_the_same(old.get(one.type), one)]
+    if changed:
+        ports.cluster.set_conditions(KIND, about, changed)
+    for one in changed:
+        if one.status == "False" and one.type != nodeclass.READY:
+            ports.cluster.event(KIND, about, type="Warning", reason=one.reason, message=one.message, now=now)
+
+
+def _says_the_same(old: Condition | None, new: Condition) -> bool:
+    return old is not None and msgspec.structs.replace(old, since=None) == msgspec.structs.replace(new, since=None)
+
+
+def _ended(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeClaim], now: datetime) -> Outcome:
+    """Without claims, profiles and templates go, then the finalizer; with claims we wait for them."""
+    about = node_class.metadata
+    if labels.EC2NODECLASS_FINALIZER not in about.finalizers:
+        return Outcome(node_class, False)
+    if claims:
+        names = sorted(claim.name for claim in claims)
+        more = f" and {len(names) - _NAMED_CLAIMS} more" if len(names) > _NAMED_CLAIMS else ""
+        message = f"Waiting on NodeClaim termination for {', '.join(names[:_NAMED_CLAIMS])}{more}"
+        reason = "WaitingOnNodeClaimTermination"
+        ports.cluster.event(KIND, about, type="Normal", reason=reason, message=message, now=now)
+        return Outcome(node_class, False, again=True)
+    path = nodeclass.profile_path(region=ports.region, cluster=ports.cluster.name, uid=about.uid)
+    for name in ports.profiles.under(path):
+        ports.profiles.delete(name)
+    for template in ports.templates.launch_templates(node_class.name):
+        ports.templates.delete_launch_template(template.id)
+    kept = [one for one in about.finalizers if one != labels.EC2NODECLASS_FINALIZER]
+    ports.cluster.patch_metadata(KIND, about, {"finalizers": kept})
+    return Outcome(node_class, False)

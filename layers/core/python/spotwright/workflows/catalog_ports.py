@@ -1,0 +1,89 @@
+"""What the catalog workflow needs beyond the common ports."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from spotwright.aws.amis import Image
+from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
+from spotwright.aws.offerings import Region
+from spotwright.aws.sizing import Overheads
+from spotwright.model.fleet import LaunchTemplate
+from spotwright.model.nodeclass import SelectorTerm
+from spotwright.workflows.ports import BlobPort, ClusterFacts, ClusterPort, DoorbellPort, StatePort
+
+
+class RegionPort(Protocol):
+    def read(self, now: datetime) -> Region:
+        """Everything that EC2 sells, read to the end; prices that cannot be had are noted, the rest raises."""
+        ...
+
+
+class SelectionPort(Protocol):
+    """What selector terms find. Terms are OR-ed; lists are complete and sorted by id."""
+
+    def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[FoundSubnet, ...]: ...
+    def security_groups(self, terms: Sequence[SelectorTerm]) -> tuple[FoundGroup, ...]: ...
+
+    def parameters(self, names: Sequence[str]) -> Mapping[str, str]:
+        """Values of SSM parameters; those that do not exist are missing."""
+        ...
+
+    def images(self, ids: Sequence[str], terms: Sequence[SelectorTerm]) -> tuple[Image, ...]: ...
+
+
+class ProfilePort(Protocol):
+    """IAM instance profiles."""
+
+    def role_of(self, name: str) -> str | None:
+        """The role's name, "" when the profile has none; None when there is no such profile."""
+        ...
+
+    def ensure(self, *, name: str, path: str, role: str, tags: Mapping[str, str]) -> None:
+        """Make the profile hold exactly that role; NotFound when the role does not exist (nothing is left behind)."""
+        ...
+
+    def under(self, path: str) -> tuple[str, ...]:
+        """Names of the profiles whose path starts so, sorted."""
+        ...
+
+    def delete(self, name: str) -> None:
+        """Delete, role taken out first; one that is gone is no error."""
+        ...
+
+
+class TemplatePort(Protocol):
+    def launch_templates(self, node_class: str = "") -> tuple[LaunchTemplate, ...]:
+        """This cluster's templates, of one class when it is named; by id."""
+        ...
+
+    def delete_launch_template(self, template_id: str) -> None: ...
+
+
+class Cataloguing(Protocol):
+    """Everything the workflow may reach of one cluster."""
+
+    @property
+    def cluster(self) -> ClusterPort: ...
+    @property
+    def state(self) -> StatePort: ...
+    @property
+    def blobs(self) -> BlobPort: ...
+    @property
+    def bells(self) -> DoorbellPort: ...
+    @property
+    def market(self) -> RegionPort: ...
+    @property
+    def selection(self) -> SelectionPort: ...
+    @property
+    def profiles(self) -> ProfilePort: ...
+    @property
+    def templates(self) -> TemplatePort: ...
+    @property
+    def facts(self) -> ClusterFacts: ...
+    @property
+    def region(self) -> str: ...
+    @property
+    def node_roles(self) -> tuple[str, ...]: ...
+    @property
+    def overheads(self) -> Overheads: ...

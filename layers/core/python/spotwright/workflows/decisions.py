@@ -1,0 +1,102 @@
+"""Decisions as they are stored: what was decided, on which snapshot, by which code.
+
+A decision's body lies in S3 under its content's hash; it is true once ``cluster.version`` moved on to it.
+"""
+
+import hashlib
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from spotwright.scheduling.plan import NewNode, Plan
+
+# Lower-case letters and digits without vowels and look-alikes, as Kubernetes' own generated names use.
+_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH: Final = 5
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """Equal nodes that one CreateFleet call buys. ``claims``: a name for each, in order."""
+
+    id: str
+    claims: tuple[str, ...]
+    node: NewNode
+    replaces: tuple[str, ...] = ()
+    reason: str = "provisioned"
+
+
+class Disruption(msgspec.Struct, frozen=True):
+    """Nodes to remove, and the launches whose nodes must be Initialized before they go.
+
+    ``candidates``: NodeClaim names; ``uids``: name → uid when it was decided; ``reason``: Empty, Drifted …
+    ``deadline``: epoch milliseconds at which the candidates go with or without replacements; 0 = they stay then.
+    """
+
+    id: str
+    reason: str
+    candidates: tuple[str, ...]
+    uids: dict[str, str]
+    replacements: tuple[str, ...] = ()
+    savings_picousd_per_hour: int = 0
+    deadline: int = 0
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What was decided. ``kind``: provision | disrupt | interrupt. ``based_on``: the cluster version it was made on.
+
+    ``code``: digest of the deciding code; a replay under another digest says so. ``why``: one sentence.
+    """
+
+    id: str
+    kind: str
+    cluster: str
+    based_on: int
+    now: datetime
+    snapshot: str
+    catalog: str
+    code: str
+    plan: Plan = Plan()
+    launches: tuple[Launch, ...] = ()
+    disruption: Disruption | None = None
+    why: str = ""
+    schema: int = 1
+
+
+def encode(decision: Decision) -> bytes:
+    return msgspec.json.encode(decision, order="deterministic")
+
+
+def decode(body: bytes) -> Decision:
+    return msgspec.json.decode(body, type=Decision)
+
+
+def identifier(*parts: str) -> str:
+    """A short id derived from its inputs: 16 hexadecimal digits."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def claim_name(pool: str, launch: str, index: int) -> str:
+    """``<pool>-<suffix>``, derived, so that a repeated creation finds itself. At most 63 characters."""
+    number = int.from_bytes(hashlib.sha256(f"{launch}/{index}".encode()).digest()[:8])
+    suffix = ""
+    for _ in range(_SUFFIX_LENGTH):
+        number, letter = divmod(number, len(_SUFFIX_ALPHABET))
+        suffix += _SUFFIX_ALPHABET[letter]
+    return f"{pool[: 62 - _SUFFIX_LENGTH]}-{suffix}"
+
+
+def launches(decision: str, plan: Plan) -> tuple[Launch, ...]:
+    """The plan's new nodes as launches: nodes that are equal but for their pods are bought together."""
+    groups: dict[bytes, list[NewNode]] = {}
+    for node in plan.new_nodes:
+        shape = msgspec.structs.replace(node, pods=(), reason="", requests={})
+        key = msgspec.json.encode((shape, sorted(node.requests.items())), order="deterministic")
+        groups.setdefault(key, []).append(node)
+    made = []
+    for number, nodes in enumerate(groups.values()):
+        launch = identifier(decision, str(number))
+        names = tuple(claim_name(nodes[0].node_pool, launch, index) for index in range(len(nodes)))
+        pods = tuple(sorted(pod for node in nodes for pod in node.pods))
+        made.append(Launch(launch, names, msgspec.structs.replace(nodes[0], pods=pods)))
+    return tuple(made)

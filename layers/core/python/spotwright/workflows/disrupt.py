@@ -1,0 +1,156 @@
+"""Disruption: propose, look again after fifteen seconds, commit. Lifecycle carries out what was committed.
+
+Fail static: without a fresh heartbeat, with a launch under way, with no catalog, or while paused, nothing is proposed
+and no proposal survives.
+"""
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from spotwright.disruption import emptiness
+from spotwright.disruption.emptiness import Emptiness
+from spotwright.failures import Conflict
+from spotwright.model.node import instance_id
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+from spotwright.workflows import decisions
+from spotwright.workflows.decisions import Disruption
+from spotwright.workflows.ports import CommandRow, Doorbell
+from spotwright.workflows.provision import Planning, commit_plan, decide, gather
+
+# Karpenter's validation delay: what looked empty must still be so.
+VALIDATION_SECONDS: Final = 15
+# A proposal that was not validated within this time is dropped, milliseconds.
+PROPOSAL_MS: Final = 120_000
+# The forwarder signs every 15 s; without four signs nothing is disrupted.
+HEARTBEAT_MS: Final = 60_000
+
+
+class Looked(msgspec.Struct, frozen=True):
+    """What one look came to. ``why``: why nothing may be disrupted at all, "" = it may."""
+
+    why: str = ""
+    proposed: tuple[str, ...] = ()
+    committed: tuple[str, ...] = ()
+    found: Emptiness = Emptiness()
+
+
+def evaluate(ports: Planning, *, now: datetime) -> Looked:
+    """Propose to remove empty nodes; ring for validation. One proposal at a time holds a claim."""
+    _drop_stale(ports, now)
+    snapshot, plan, why = _look(ports, now)
+    _ring_for_idleness(ports, snapshot)
+    if why:
+        return Looked(why)
+    found = emptiness.emptiness(snapshot, plan, locked=_locked(ports))
+    if not found.claims:
+        return Looked(found=found)
+    uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims if claim.name in found.claims}
+    row = CommandRow(
+        id=decisions.identifier(snapshot.cluster, emptiness.REASON, now.isoformat(), *sorted(uids.values())),
+        cluster=snapshot.cluster,
+        decision="",
+        reason=emptiness.REASON,
+        candidates=found.claims,
+        candidate_uids=uids,
+        phase="proposed",
+        created=_milliseconds(now),
+    )
+    ports.state.create(row)
+    bell = Doorbell(snapshot.cluster, "validate", row.id)
+    ports.bells.ring("disrupt", [bell], delay_seconds=VALIDATION_SECONDS)
+    return Looked(proposed=found.claims, found=found)
+
+
+def validate(ports: Planning, id: str, *, now: datetime) -> Looked:
+    """Commit what is left of a proposal after reading everything anew; drop it when nothing is.
+
+    A faster planner means that the facts moved: the proposal is looked at again a second later.
+    """
+    row = ports.state.command(id)
+    if row is None or row.phase != "proposed":
+        return Looked()
+    early = row.created + VALIDATION_SECONDS * 1000 - _milliseconds(now)
+    if early > 0:
+        ports.bells.ring("disrupt", [Doorbell(row.cluster, "validate", id)], delay_seconds=-(-early // 1000))
+        return Looked()
+    version = ports.state.cluster().version
+    snapshot, plan, why = _look(ports, now)
+    found = Emptiness() if why else emptiness.emptiness(snapshot, plan, locked=_locked(ports, but=id))
+    uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims}
+    left = tuple(name for name in row.candidates if name in found.claims and uids[name] == row.candidate_uids[name])
+    if not left:
+        _drop(ports, row)
+        return Looked(why, found=found)
+    decision = commit_plan(
+        state=ports.state,
+        blobs=ports.blobs,
+        snapshot=snapshot,
+        based_on=version,
+        plan=Plan(),
+        kind="disrupt",
+        why=f"{len(left)} nodes are empty: {', '.join(left)}",
+        disruption=Disruption(id, emptiness.REASON, left, {name: uids[name] for name in left}),
+    )
+    if decision is None:
+        ports.bells.ring("disrupt", [Doorbell(row.cluster, "validate", id)], delay_seconds=1)
+        return Looked(found=found)
+    ports.bells.ring("lifecycle", [Doorbell(row.cluster, "decision", decision.id)])
+    return Looked(committed=left, found=found)
+
+
+def _look(ports: Planning, now: datetime) -> tuple[Snapshot, Plan, str]:
+    """Everything read from the API server, where pending pods would go, and why nothing may be disrupted."""
+    state = ports.state.cluster()
+    beat = ports.state.heartbeat()
+    snapshot = gather(cluster=ports.cluster, state=ports.state, blobs=ports.blobs, settings=ports.settings, now=now)
+    if state.paused:
+        return snapshot, Plan(), "the cluster is paused"
+    if _milliseconds(now) - beat > HEARTBEAT_MS:
+        return snapshot, Plan(), "the forwarder gives no sign of life"
+    if not snapshot.catalog_key:
+        return snapshot, Plan(), "there is no instance catalog yet"
+    unlaunched = [one.name for one in snapshot.nodeclaims if not one.provider_id and one.metadata.deleting is None]
+    unlaunched += [one.claim.name for one in snapshot.in_flight]
+    if unlaunched:
+        return snapshot, Plan(), f"launches are under way: {', '.join(sorted(unlaunched))}"
+    return snapshot, decide(snapshot, ports.catalogs.read(snapshot.catalog_key)), ""
+
+
+def _locked(ports: Planning, *, but: str = "") -> frozenset[str]:
+    """Claims that a proposal, a command or a committed decision holds, and those of instances under notice."""
+    held = {name for row in ports.state.commands() if row.id != but for name in row.candidates}
+    for key in ports.state.cluster().unacted:
+        disruption = decisions.decode(ports.blobs.get(key)).disruption
+        held |= set(disruption.candidates) if disruption else set()
+    noticed = {row.instance_id for row in ports.state.notices()}
+    if noticed:
+        held |= {one.name for one in ports.cluster.nodeclaims() if instance_id(one.provider_id) in noticed}
+    return frozenset(held)
+
+
+def _ring_for_idleness(ports: Planning, snapshot: Snapshot) -> None:
+    """Lifecycle writes claims, not we: it is told which of them no longer say what is."""
+    stale = emptiness.stale_idleness(snapshot)
+    if stale:
+        ports.bells.ring("lifecycle", [Doorbell(snapshot.cluster, "claim", name) for name in stale])
+
+
+def _drop_stale(ports: Planning, now: datetime) -> None:
+    for row in ports.state.commands():
+        if row.phase == "proposed" and _milliseconds(now) - row.created > PROPOSAL_MS:
+            _drop(ports, row)
+
+
+def _drop(ports: Planning, row: CommandRow) -> None:
+    try:
+        ports.state.save(msgspec.structs.replace(row, phase="aborted", due=0))
+    except Conflict:
+        # Another validation of the same proposal was faster.
+        return
+
+
+def _milliseconds(at: datetime) -> int:
+    return int(at.timestamp() * 1000)

@@ -1,0 +1,82 @@
+"""EventBridge's messages about instances become notice rows; lifecycle acts on those whose claim we hold.
+
+This function knows neither cluster nor EC2: it writes the fact down for every cluster of the cell and rings.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from spotwright.aws import interruption
+from spotwright.aws.interruption import Kind, Notice
+from spotwright.failures import Conflict
+from spotwright.workflows.ports import Doorbell, DoorbellPort, NoticeRow, StatePort
+
+# What outweighs what when several notices concern one instance.
+_WEIGHT: Final = {
+    Kind.REBALANCE_RECOMMENDATION: 0,
+    Kind.SCHEDULED_CHANGE: 1,
+    Kind.CAPACITY_RESERVATION_INTERRUPTED: 2,
+    Kind.SPOT_INTERRUPTED: 2,
+    Kind.INSTANCE_STOPPED: 3,
+    Kind.INSTANCE_TERMINATED: 3,
+}
+# If no message gets through, the row's timer rings.
+TIMER: Final = timedelta(seconds=20)
+
+
+class Noting(Protocol):
+    """What writing a notice down needs, of one cluster."""
+
+    @property
+    def state(self) -> StatePort: ...
+    @property
+    def bells(self) -> DoorbellPort: ...
+
+
+def interrupt(clusters: Mapping[str, Noting], envelope: Mapping[str, Any], *, now: datetime) -> Notice | None:
+    """Write a notice down; None when the message concerns no instance. Raises InvalidRequest for a malformed one.
+
+    ``clusters``: those of the cell, by name.
+    """
+    notice = interruption.notice(envelope)
+    if notice is not None:
+        for name, ports in sorted(clusters.items()):
+            for instance in notice.instance_ids:
+                _note(ports, name, instance, notice, now)
+    return notice
+
+
+def _note(ports: Noting, cluster: str, instance: str, notice: Notice, now: datetime) -> None:
+    """The fact first, then the doorbell: one that is lost is made up for by the row's timer."""
+    row = NoticeRow(
+        instance_id=instance,
+        cluster=cluster,
+        kind=notice.kind,
+        deadline=_milliseconds(notice.deadline) if notice.deadline else 0,
+        created=_milliseconds(now),
+        due=_milliseconds(now + TIMER),
+    )
+    if not ports.state.create(row):
+        _outweigh(ports.state, row)
+    ports.bells.ring("lifecycle", [Doorbell(cluster, "notice", instance)])
+
+
+def _outweigh(state: StatePort, row: NoticeRow) -> None:
+    """A graver notice begins anew where a lighter one stands; the same one again changes nothing."""
+    existing = state.notice(row.instance_id)
+    if existing is None or _WEIGHT[Kind(row.kind)] <= _WEIGHT[Kind(existing.kind)]:
+        return
+    try:
+        state.save(msgspec.structs.replace(row, version=existing.version))
+    except Conflict:
+        # lifecycle moved the row on meanwhile; once more on what it is now, then SQS brings the message back.
+        current = state.notice(row.instance_id)
+        if current is not None:
+            state.save(msgspec.structs.replace(row, version=current.version))
+
+
+def _milliseconds(at: datetime) -> int:
+    return int(at.timestamp() * 1000)

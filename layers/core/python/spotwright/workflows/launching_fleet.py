@@ -1,0 +1,180 @@
+"""Buying: the CreateFleet request of a launch, stored before it is sent, and what its answer means."""
+
+import json
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from spotwright.aws import fleet_errors, health
+from spotwright.aws import launch as fleets
+from spotwright.aws.refusal import Refusal
+from spotwright.failures import Failure, Throttled, Unavailable
+from spotwright.lifecycle import launch as launches
+from spotwright.lifecycle.retry import retry_seconds
+from spotwright.lifecycle.steps import unknown
+from spotwright.model.fleet import FleetError, FleetInstance, FleetResult
+from spotwright.model.node import instance_id
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.scheduling.plan import NewNode
+from spotwright.workflows.launching_handover import give
+from spotwright.workflows.lifecycle_acting import Acting, log, milliseconds, record, ring
+from spotwright.workflows.ports import LaunchRow
+
+# After an answer the instances are looked for once more, in case another worker's call made some too.
+SETTLING: Final = timedelta(seconds=60)
+INSUFFICIENT: Final = "InsufficientCapacity"
+
+
+def buy(ports: Acting, row: LaunchRow, now: datetime) -> LaunchRow | None:
+    """Ask EC2 for the instances that are still missing; phase launched once every claim's fate is known.
+
+    A request without a definite answer is repeated as it stands, under its client token; instances that carry the
+    launch's tag are adopted first when there may be any.
+    """
+    uncertain = bool(row.request) or row.attempt > 0
+    claims = {claim.name: claim for claim in ports.cluster.nodeclaims()}
+    waiting = tuple(
+        claims[name]
+        for name in row.claims
+        if name in claims and name not in row.instances and launches.unlaunched(claims[name], row.uids[name])
+    )
+    held = {instance_id(claim.provider_id) for claim in claims.values()}
+    tagged = ports.ec2.instances_of_launch(row.id) if uncertain else ()
+    found = tuple(one for one in tagged if one.id not in held)
+    if not waiting:
+        return _settled(ports, row, now)
+    if not row.request:
+        row = _dealt(row, waiting, found)
+        waiting = tuple(claim for claim in waiting if claim.name not in row.instances)
+        if not waiting:
+            return _settled(ports, row, now)
+        prepared = _prepared(ports, row, waiting, now)
+        if prepared is None or prepared.phase != "claimed":
+            return prepared
+        row = prepared
+    return _sent(ports, row, waiting, found, now)
+
+
+def _prepared(ports: Acting, row: LaunchRow, waiting: tuple[NodeClaim, ...], now: datetime) -> LaunchRow | None:
+    """The row with a stored request for the claims that wait; None or another phase when there can be none."""
+    made = _request(ports, row, len(waiting), now)
+    if isinstance(made, Refusal):
+        return _refused(ports, row, waiting, made, now)
+    return ports.state.save(
+        msgspec.structs.replace(
+            row,
+            request=made,
+            token=fleets.token(row.id, row.attempt),
+            failure="",
+            due=milliseconds(now + SETTLING),
+        )
+    )
+
+
+def _request(ports: Acting, row: LaunchRow, count: int, now: datetime) -> str | Refusal:
+    node = msgspec.json.decode(row.node, type=NewNode)
+    found = next((one for one in ports.cluster.nodeclasses() if one.name == node.node_class), None)
+    readiness = launches.class_readiness(found, node.node_class)
+    if found is None or readiness.reason:
+        return Refusal(readiness.reason, readiness.message)
+    marks = health.of(ports.state.offering_health(milliseconds(now)), now_ms=milliseconds(now))
+    types = ports.catalogs.read(ports.state.catalog_key()).of(node.node_class)
+    planned = fleets.plan(node, found, types, ports.facts, marks)
+    if isinstance(planned, Refusal):
+        return planned
+    versions = {one.name: ports.ec2.ensure_launch_template(one.name, one.data, one.tags) for one in planned.templates}
+    token = fleets.token(row.id, row.attempt)
+    return fleets.serialise(fleets.request(planned, versions, launch=row.id, count=count, client_token=token))
+
+
+def _refused(
+    ports: Acting, row: LaunchRow, waiting: tuple[NodeClaim, ...], refusal: Refusal, now: datetime
+) -> LaunchRow | None:
+    """Nothing was asked of EC2. Without capacity, or from a class that is not ready, the claims end; else we wait."""
+    if refusal.reason in (INSUFFICIENT, "NodeClassNotReady"):
+        return ports.state.save(
+            msgspec.structs.replace(
+                row, phase="launched", failure=f"{refusal.reason}: {refusal.message}",
+                insufficient=refusal.reason == INSUFFICIENT,
+            )
+        )  # fmt: skip
+    _again(ports, row, waiting, refusal.reason, refusal.message, now)
+    return None
+
+
+def _sent(
+    ports: Acting, row: LaunchRow, waiting: tuple[NodeClaim, ...], found: tuple[FleetInstance, ...], now: datetime
+) -> LaunchRow | None:
+    try:
+        result = ports.ec2.create_fleet(json.loads(row.request))
+    except (Throttled, Unavailable) as error:
+        # No definite answer: the same request under the same token, later.
+        log.warning("CreateFleet had no answer", extra={"launch": row.id, "code": error.code, "error": str(error)})
+        _wait(ports, row, row.attempt, now)
+        return None
+    except Failure as error:
+        result = FleetResult(errors=(FleetError(error.code, str(error)),))
+    for mark in fleet_errors.marks(result.errors, now_ms=milliseconds(now)):
+        ports.state.mark_offering(mark)
+    return _answered(ports, row, waiting, (*found, *result.instances), result, now)
+
+
+def _answered(
+    ports: Acting,
+    row: LaunchRow,
+    waiting: tuple[NodeClaim, ...],
+    instances: tuple[FleetInstance, ...],
+    result: FleetResult,
+    now: datetime,
+) -> LaunchRow | None:
+    """A definite answer: instances are dealt out; for what is missing the errors say whether to try again."""
+    row = _dealt(row, waiting, instances)
+    missing = tuple(claim for claim in waiting if claim.name not in row.instances)
+    verdict = fleet_errors.outcome(result.errors)
+    if missing and not verdict.insufficient:
+        _again(ports, msgspec.structs.replace(row, request=""), missing, verdict.reason, verdict.message, now)
+        return None
+    failure = f"{verdict.reason}: {verdict.message}" if missing else ""
+    return ports.state.save(
+        msgspec.structs.replace(
+            row, phase="launched", failure=failure, insufficient=bool(missing), due=milliseconds(now + SETTLING)
+        )
+    )
+
+
+def _settled(ports: Acting, row: LaunchRow, now: datetime) -> LaunchRow:
+    """Nobody waits (any more): what was bought is handed over, what is too much collected after a minute."""
+    return ports.state.save(msgspec.structs.replace(row, phase="launched", due=milliseconds(now + SETTLING)))
+
+
+def _dealt(row: LaunchRow, waiting: Iterable[NodeClaim], instances: Iterable[FleetInstance]) -> LaunchRow:
+    alive = (one.id for one in instances if one.state not in ("shutting-down", "terminated"))
+    return msgspec.structs.replace(
+        row, instances=launches.assign([claim.name for claim in waiting], row.instances, alive)
+    )
+
+
+def _again(
+    ports: Acting, row: LaunchRow, waiting: tuple[NodeClaim, ...], reason: str, message: str, now: datetime
+) -> None:
+    """A definite no that may pass: said on the claims, tried again with a new token until liveness ends them."""
+    log.error(
+        "failed launching nodeclaim",
+        extra={"NodeClaims": [claim.name for claim in waiting], "reason": reason, "error": message},
+    )
+    shown = message if len(message) <= 300 else message[:300] + "..."
+    for claim in waiting:
+        record(ports, claim, [unknown("Launched", reason, shown)], now=now)
+    after = _wait(ports, row, row.attempt + 1, now)
+    if after.instances:
+        give(ports, after, now)
+
+
+def _wait(ports: Acting, row: LaunchRow, attempt: int, now: datetime) -> LaunchRow:
+    delay = retry_seconds(attempt)
+    at = milliseconds(now + timedelta(seconds=delay))
+    after = ports.state.save(msgspec.structs.replace(row, attempt=attempt, not_before=at, due=at))
+    ring(ports, "launch", [row.id], delay_seconds=delay)
+    return after

@@ -1,0 +1,158 @@
+"""Handing instances over to their claims, ending the claims that got none, and collecting what is too much."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.aws import launch as fleets
+from spotwright.lifecycle.steps import Delete, true, warning
+from spotwright.model import labels, resources
+from spotwright.model.fleet import FleetInstance
+from spotwright.model.instancetype import InstanceType
+from spotwright.model.node import instance_id
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.requirements import Requirements
+from spotwright.scheduling.plan import NewNode
+from spotwright.workflows.lifecycle_acting import (
+    Acting,
+    delete_claim,
+    log,
+    milliseconds,
+    note,
+    record,
+    request_planning,
+    ring,
+    tick,
+    unlocked,
+)
+from spotwright.workflows.ports import LaunchRow
+
+CLAIMS_AT_ONCE: Final = 100
+GONE: Final = ("shutting-down", "terminated")
+# Surplus is terminated this long after the answer, milliseconds: until then a late worker may still adopt it.
+SETTLING_MS: Final = 60_000
+
+
+def hand_over(ports: Acting, row: LaunchRow, now: datetime) -> LaunchRow | None:
+    """Every claim with an instance learns it, every other one ends; then the row is history but for its surplus."""
+    if not give(ports, row, now):
+        ring(ports, "launch", [row.id], delay_seconds=1)
+        return None
+    _end_the_rest(ports, row, now)
+    return ports.state.save(msgspec.structs.replace(row, phase="done", due=milliseconds(now) + SETTLING_MS))
+
+
+def give(ports: Acting, row: LaunchRow, now: datetime) -> bool:
+    """Write to claims what their instances are; False when some are left for another pass.
+
+    A claim that is being deleted learns its instance too: its finalizer then takes it down. An instance whose claim
+    is gone is terminated here.
+    """
+    known = {one.id: one for one in ports.ec2.instances_of_launch(row.id)}
+    node = msgspec.json.decode(row.node, type=NewNode)
+    work = 0
+    for name in sorted(row.instances):
+        claim = ports.cluster.nodeclaim(name)
+        if claim is not None and claim.metadata.uid == row.uids[name] and claim.has("Launched"):
+            continue
+        if work == CLAIMS_AT_ONCE:
+            return False
+        work += 1
+        instance = known.get(row.instances[name]) or ports.ec2.instance(row.instances[name])
+        if instance is None:
+            # EC2 answers an id it has just made with NotFound for a while.
+            return False
+        if claim is None or claim.metadata.uid != row.uids[name]:
+            _terminate(ports, instance, f"its NodeClaim {name} is gone")
+        else:
+            _launched(ports, claim, instance, node, now)
+            _say_launched(row, claim, instance, now)
+            tick(ports, claim.name, 1)
+    return True
+
+
+def _launched(ports: Acting, claim: NodeClaim, instance: FleetInstance, node: NewNode, now: datetime) -> None:
+    """Labels and annotations first, the conditions last: Launched=True says that all of it is written."""
+    types = ports.catalogs.read(ports.state.catalog_key()).of(node.node_class)
+    found = next((one for one in types if one.name == instance.instance_type), None)
+    instance_type = found or InstanceType(instance.instance_type, Requirements(), {}, {}, ())
+    learnt = fleets.launched(
+        instance_id=instance.id,
+        zone=instance.zone,
+        capacity_type=instance.capacity_type,
+        instance_type=instance_type,
+        wanted=node,
+    )
+    given = learnt.labels | {labels.INSTANCE_TYPE: instance.instance_type} | claim.metadata.labels
+    given |= {labels.ZONE: instance.zone, labels.CAPACITY_TYPE: instance.capacity_type}
+    ports.cluster.patch_metadata(
+        "nodeclaims", claim.metadata, {"labels": given, "annotations": _class_annotations(ports, node)}
+    )
+    status: dict[str, Any] = {
+        "providerID": learnt.provider_id,
+        "imageID": instance.image_id,
+        "capacity": resources.text(learnt.capacity),
+        "allocatable": resources.text(learnt.allocatable),
+    }
+    ports.cluster.patch_status("nodeclaims", unlocked(claim.metadata), status)
+    record(ports, claim, [true("Launched")], now=now)
+
+
+def _say_launched(row: LaunchRow, claim: NodeClaim, instance: FleetInstance, now: datetime) -> None:
+    log.info(
+        "launched nodeclaim",
+        extra={
+            "NodeClaim": claim.name,
+            "provider-id": f"aws:///{instance.zone}/{instance.id}",
+            "instance-type": instance.instance_type,
+            "zone": instance.zone,
+            "capacity-type": instance.capacity_type,
+            "seconds": (milliseconds(now) - row.created) / 1000,
+        },
+    )
+
+
+def _class_annotations(ports: Acting, node: NewNode) -> Mapping[str, str]:
+    """What drift is measured against later: the class as it was at the launch."""
+    found = next((one for one in ports.cluster.nodeclasses() if one.name == node.node_class), None)
+    if found is None:
+        return {}
+    kept = (labels.EC2NODECLASS_HASH, labels.EC2NODECLASS_HASH_VERSION)
+    stamped = {key: found.metadata.annotations[key] for key in kept if key in found.metadata.annotations}
+    return stamped | {labels.INSTANCE_PROFILE_NAME: found.resolved_profile}
+
+
+def _end_the_rest(ports: Acting, row: LaunchRow, now: datetime) -> None:
+    """Claims without an instance: the event says why, their pods are planned again elsewhere."""
+    ended = 0
+    for name in row.claims:
+        claim = None if name in row.instances else ports.cluster.nodeclaim(name)
+        if claim is None or claim.metadata.uid != row.uids.get(name) or claim.provider_id:
+            continue
+        why = row.failure or "EC2 gave no instance"
+        if row.insufficient:
+            message = f"NodeClaim {name} event: {why}"
+            note(ports, "nodeclaims", claim.metadata, [warning("InsufficientCapacityError", message)], now=now)
+        log.error("failed launching nodeclaim", extra={"NodeClaim": name, "error": why})
+        reason = "insufficient_capacity" if row.insufficient else "nodeclass_not_ready"
+        delete_claim(ports, claim, Delete(reason, why))
+        ended += 1
+    if ended:
+        request_planning(ports)
+
+
+def collect_surplus(ports: Acting, row: LaunchRow) -> None:
+    """Terminate the launch's instances that no claim holds; a minute after it was answered nobody adopts them."""
+    held = {instance_id(claim.provider_id) for claim in ports.cluster.nodeclaims()}
+    for instance in ports.ec2.instances_of_launch(row.id):
+        if instance.id not in held and instance.state not in GONE:
+            _terminate(ports, instance, "no NodeClaim holds it")
+    ports.state.save(msgspec.structs.replace(row, due=0))
+
+
+def _terminate(ports: Acting, instance: FleetInstance, why: str) -> None:
+    if instance.state not in GONE:
+        ports.ec2.terminate([instance.id])
+        log.info("terminated surplus instance", extra={"instance": instance.id, "why": why})

@@ -1,0 +1,75 @@
+"""The one hand: whatever doorbell rings, read the facts and move what it names one step closer."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from spotwright.failures import Failure
+from spotwright.workflows import (
+    launching,
+    lifecycle_claims,
+    lifecycle_commands,
+    lifecycle_nodepools,
+    lifecycle_notices,
+    orphans,
+)
+from spotwright.workflows.lifecycle_acting import Acting, log, ring
+from spotwright.workflows.ports import Doorbell
+
+KINDS: Final = ("decision", "launch", "claim", "node", "notice", "command", "nodepools", "instance")
+# Launches of a decision beyond the first go to other invocations: they buy at the same time.
+_URGENCY: Final = {kind: place for place, kind in enumerate(("notice", "decision", "launch", "command"))}
+
+
+def lifecycle(ports: Acting, bells: Iterable[Doorbell], *, now: datetime) -> None:
+    """Answer several doorbells of one cluster, the urgent ones first, each thing once.
+
+    One that fails does not keep the others; the first failure is raised at the end, so that its messages return.
+    """
+    failures: list[Failure] = []
+    for bell in _distinct(bells):
+        try:
+            answer(ports, bell, now=now)
+        except Failure as failure:
+            log.warning("doorbell failed", extra={"kind": bell.kind, "key": bell.key, "code": failure.code})
+            failures.append(failure)
+    if failures:
+        raise failures[0]
+
+
+def answer(ports: Acting, bell: Doorbell, *, now: datetime) -> None:
+    """One step for what one doorbell names; a kind that is none of KINDS raises ValueError."""
+    match bell.kind:
+        case "decision":
+            _decision(ports, now)
+        case "launch":
+            launching.advance(ports, bell.key, now=now)
+        case "claim":
+            lifecycle_claims.step(ports, bell.key, now=now, ticks=bell.epoch)
+        case "node":
+            lifecycle_claims.step_of_node(ports, bell.key, now=now)
+        case "notice":
+            lifecycle_notices.step(ports, bell.key, now=now)
+        case "command":
+            lifecycle_commands.step(ports, bell.key, now=now)
+        case "nodepools":
+            lifecycle_nodepools.step(ports, now=now)
+        case "instance":
+            orphans.collect(ports, bell.key, now)
+        case other:
+            raise ValueError(f"doorbell kind {other!r} is not one of {', '.join(KINDS)}")
+
+
+def _decision(ports: Acting, now: datetime) -> None:
+    launches = launching.act(ports, now=now)
+    ring(ports, "launch", launches[1:])
+    for launch in launches[:1]:
+        launching.advance(ports, launch, now=now)
+
+
+def _distinct(bells: Iterable[Doorbell]) -> list[Doorbell]:
+    """Each (kind, key) once, with its lowest tick: two chains that met go on as one."""
+    lowest: dict[tuple[str, str], Doorbell] = {}
+    for bell in sorted(bells, key=lambda one: (one.epoch == 0, one.epoch)):
+        lowest.setdefault((bell.kind, bell.key), bell)
+    return sorted(lowest.values(), key=lambda one: (_URGENCY.get(one.kind, 9), one.kind, one.key))

@@ -1,0 +1,229 @@
+"""One step in the life of a NodeClaim: launched, registered, initialized, kept up to date, or on its way out.
+
+Level-triggered: every step reads the claim and its node anew and writes what is missing. Karpenter's order within a
+pass: launch, registration, initialization, liveness.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from spotwright.failures import Conflict, Failure, NotFound
+from spotwright.lifecycle import liveness
+from spotwright.lifecycle.initialization import initialize
+from spotwright.lifecycle.registration import Adoption, register
+from spotwright.lifecycle.steps import Change, Seen, false, true
+from spotwright.model import idleness, labels
+from spotwright.model.node import Node, instance_id
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.objects import condition
+from spotwright.workflows import launching
+from spotwright.workflows.lifecycle_acting import (
+    Acting,
+    delete_claim,
+    is_tainted,
+    log,
+    nodes_of,
+    note,
+    record,
+    tick,
+    uncordon,
+    unlocked,
+)
+from spotwright.workflows.lifecycle_termination import terminate
+
+# A claim that is being deleted is seen for the first time when it does not say yet how far it is.
+_UNDERWAY: Final = ("Drained", "InstanceTerminating")
+
+
+def step(ports: Acting, name: str, *, now: datetime, ticks: int = 0) -> None:
+    """Take the claim ``name`` one step further. ``ticks``: number of this tick in its chain, 0 = no chain rang.
+
+    A chain of ticks is carried on until the claim is settled; a lost race or an API in trouble only costs a tick.
+    """
+    claim = ports.cluster.nodeclaim(name)
+    if claim is None or not claim.managed:
+        return
+    starts = claim.metadata.deleting is not None and not any(condition(claim.conditions, one) for one in _UNDERWAY)
+    try:
+        wait = terminate(ports, claim, now) if claim.metadata.deleting else _live(ports, claim, now)
+    except (Conflict, NotFound) as lost:
+        log.info("nodeclaim is in other hands", extra={"NodeClaim": name, "conflict": str(lost)})
+        wait = 1.0
+    except Failure as failure:
+        log.warning("step interrupted", extra={"NodeClaim": name, "code": failure.code, "error": str(failure)})
+        wait = float("inf")
+    if wait is not None and (ticks or starts):
+        tick(ports, name, ticks + 1, within_seconds=wait)
+
+
+def step_of_node(ports: Acting, name: str, *, now: datetime) -> None:
+    """A node changed: its claim takes a step. Deleting a Node deletes its claim."""
+    node = ports.cluster.node(name)
+    if node is None or not node.provider_id:
+        return
+    claims = [one for one in ports.cluster.nodeclaims() if one.provider_id == node.provider_id]
+    for claim in claims:
+        if node.metadata.deleting is not None and claim.metadata.deleting is None and claim.managed:
+            ports.cluster.delete("nodeclaims", claim.metadata)
+            log.info("deleted nodeclaim of a deleted node", extra={"NodeClaim": claim.name, "Node": name})
+            tick(ports, claim.name, 1, within_seconds=0)
+        step(ports, claim.name, now=now)
+    if not claims and node.metadata.deleting is not None and labels.FINALIZER in node.metadata.finalizers:
+        kept = [one for one in node.metadata.finalizers if one != labels.FINALIZER]
+        ports.cluster.patch_metadata("nodes", node.metadata, {"finalizers": kept})
+        log.info("deleted node", extra={"Node": name})
+
+
+def _live(ports: Acting, claim: NodeClaim, now: datetime) -> float | None:
+    """Seconds until the next look at the latest; None when the claim is settled."""
+    if labels.FINALIZER not in claim.metadata.finalizers:
+        finalizers = [*claim.metadata.finalizers, labels.FINALIZER]
+        ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"finalizers": finalizers})
+    gone = liveness.expired(claim, now) or liveness.overdue(claim, now)
+    if gone is not None:
+        log.info(_CAUSES.get(gone.reason, "deleting nodeclaim"), extra={"NodeClaim": claim.name, "why": gone.why})
+        delete_claim(ports, claim, gone)
+        return None
+    if not claim.has("Launched"):
+        return _launching(ports, claim, now)
+    nodes = nodes_of(ports, claim)
+    if not claim.has("Registered"):
+        return _registering(ports, claim, nodes, now)
+    node = nodes[0] if nodes else None
+    if not claim.has("Initialized"):
+        return _initializing(ports, claim, node, now)
+    return _keeping(ports, claim, node, now)
+
+
+_CAUSES: Final = {
+    "expired": "deleting expired nodeclaim",
+    "launch_timeout": "terminating due to timeout",
+    "registration_timeout": "terminating due to timeout",
+}
+
+
+def _launching(ports: Acting, claim: NodeClaim, now: datetime) -> float:
+    """A claim without a launch gets one; a claim with one waits for it."""
+    launch = launching.adopt(ports, claim, now=now)
+    if launch:
+        launching.advance(ports, launch, now=now)
+    return float("inf")
+
+
+def _registering(ports: Acting, claim: NodeClaim, nodes: tuple[Node, ...], now: datetime) -> float | None:
+    registration = register(claim, nodes)
+    if registration.adoption is None:
+        _write(ports, claim, registration.seen, now)
+        return float("inf")
+    _take_over(ports, registration.adoption)
+    _write(ports, claim, registration.seen, now)
+    note(ports, "nodes", registration.adoption.node.metadata, registration.seen.notes, now=now)
+    _tag(ports, claim, registration.adoption.node.name)
+    current = ports.cluster.nodeclaim(claim.name)
+    node = ports.cluster.node(registration.adoption.node.name)
+    return 1.0 if current is None or current.metadata.deleting else _initializing(ports, current, node, now)
+
+
+def _take_over(ports: Acting, adoption: Adoption) -> None:
+    """Metadata first, taints last: pods come only to a node that carries all its labels."""
+    ports.cluster.patch_metadata("nodes", adoption.node.metadata, adoption.metadata)
+    current = ports.cluster.node(adoption.node.name)
+    if current is not None and current.taints != adoption.taints:
+        ports.cluster.set_taints(current, adoption.taints)
+
+
+def _initializing(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
+    seen = initialize(claim, node)
+    if seen.log and node is not None:
+        ports.cluster.patch_metadata("nodes", node.metadata, {"labels": {labels.INITIALIZED: "true"}})
+    _write(ports, claim, seen, now)
+    if not seen.log:
+        return float("inf")
+    _tag(ports, claim, claim.node_name)
+    current = ports.cluster.nodeclaim(claim.name)
+    return _consolidatable(ports, current, now) if current is not None else None
+
+
+def _keeping(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
+    """An initialized claim: tags, pod events, Consolidatable; a taint that no command stands behind goes."""
+    _tag(ports, claim, claim.node_name)
+    if node is not None:
+        if is_tainted(node) and not _is_disrupted(ports, claim):
+            uncordon(ports, node)
+            if claim.has("DisruptionReason"):
+                record(ports, claim, [false("DisruptionReason", "NotDisrupted")], now=now)
+        pods = ports.cluster.pods(node=node.name)
+        if idleness.pod_event(claim, pods, now):
+            stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+            ports.cluster.patch_status("nodeclaims", unlocked(claim.metadata), {"lastPodEventTime": stamp})
+            seen = {labels.PODS_SEEN: idleness.pods_seen(pods)}
+            ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": seen})
+            claim = ports.cluster.nodeclaim(claim.name) or claim
+    return _consolidatable(ports, claim, now)
+
+
+def _is_disrupted(ports: Acting, claim: NodeClaim) -> bool:
+    """True while a command or a notice means this claim, or a committed one may that was not acted on yet."""
+    return (
+        any(claim.name in row.candidates for row in ports.state.commands())
+        or any(row.instance_id == instance_id(claim.provider_id) for row in ports.state.notices())
+        or bool(ports.state.cluster().unacted)
+    )
+
+
+def _consolidatable(ports: Acting, claim: NodeClaim, now: datetime) -> float | None:
+    """The condition, and the seconds until it becomes True."""
+    pool = next((one for one in ports.cluster.nodepools() if one.name == claim.nodepool), None)
+    at = idleness.consolidatable_at(claim, pool)
+    if at is not None and at <= now:
+        if not claim.has("Consolidatable"):
+            log.debug("marking consolidatable", extra={"NodeClaim": claim.name})
+            record(ports, claim, [true("Consolidatable")], now=now)
+        return None
+    if claim.has("Consolidatable"):
+        record(ports, claim, [false("Consolidatable", "NotConsolidatable")], now=now)
+    return None
+
+
+def _write(ports: Acting, claim: NodeClaim, seen: Seen, now: datetime) -> None:
+    """Status fields, then conditions: what a True condition stands for is there when it is read."""
+    if seen.status:
+        ports.cluster.patch_status("nodeclaims", unlocked(claim.metadata), seen.status)
+    changes: list[Change] = [one for one in seen.changes if not _same(claim, one)]
+    record(ports, claim, changes, now=now)
+    note(ports, "nodeclaims", claim.metadata, seen.notes, now=now)
+    if seen.log:
+        node = seen.status.get("nodeName") or claim.node_name
+        launched = condition(claim.conditions, "Launched")
+        since = (launched.since if launched else None) or now
+        log.info(
+            seen.log,
+            extra={
+                "NodeClaim": claim.name,
+                "provider-id": claim.provider_id,
+                "Node": node,
+                "seconds": (now - since).total_seconds(),
+            },
+        )
+
+
+def _same(claim: NodeClaim, change: Change) -> bool:
+    before = condition(claim.conditions, change.type)
+    return before is not None and (before.status, before.reason, before.message) == (
+        change.status, change.reason, change.message,
+    )  # fmt: skip
+
+
+def _tag(ports: Acting, claim: NodeClaim, node: str) -> None:
+    """Name the instance after its node and claim, once; only keys it does not carry yet."""
+    if claim.metadata.annotations.get(labels.INSTANCE_TAGGED) == "true" or not node:
+        return
+    found = ports.ec2.instance(instance_id(claim.provider_id))
+    if found is None:
+        return
+    wanted = {"Name": node, labels.NODECLAIM: claim.name, labels.CLUSTER_NAME_TAG: ports.cluster.name}
+    missing = {key: value for key, value in wanted.items() if key not in found.tags}
+    if missing:
+        ports.ec2.tag(found.id, missing)
+    done = {labels.INSTANCE_TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": done})

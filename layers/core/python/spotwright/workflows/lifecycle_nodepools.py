@@ -1,0 +1,50 @@
+"""Status of every NodePool: what it has, whether it is valid, whether its class is ready; and its hash."""
+
+from datetime import datetime
+
+from spotwright.aws import hash
+from spotwright.disruption import budgets
+from spotwright.failures import Conflict, NotFound
+from spotwright.lifecycle import conditions, nodepool
+from spotwright.lifecycle.steps import transitions
+from spotwright.model import labels, resources
+from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodepool import NodePool
+from spotwright.workflows.lifecycle_acting import Acting, log, note, unlocked
+
+
+def step(ports: Acting, *, now: datetime) -> None:
+    """Bring the status of every pool up to date; a pool that somebody else is writing is left to the next time."""
+    classes = {one.name: one for one in ports.cluster.nodeclasses()}
+    claims, nodes = ports.cluster.nodeclaims(), ports.cluster.nodes()
+    for pool in ports.cluster.nodepools():
+        try:
+            _count(ports, pool, nodepool.usage(pool, claims, nodes))
+            _judge(ports, pool, classes.get(pool.node_class_ref.name), now)
+            _stamp(ports, pool)
+        except (Conflict, NotFound) as lost:
+            log.info("nodepool is in other hands", extra={"NodePool": pool.name, "conflict": str(lost)})
+
+
+def _count(ports: Acting, pool: NodePool, usage: dict[str, int]) -> None:
+    nodes = usage[resources.NODES]
+    if (dict(pool.resources), pool.nodes) != (usage, nodes):
+        status = {"resources": resources.text(usage), "nodes": nodes}
+        ports.cluster.patch_status("nodepools", unlocked(pool.metadata), status)
+
+
+def _judge(ports: Acting, pool: NodePool, node_class: EC2NodeClass | None, now: datetime) -> None:
+    faults = ((index, budgets.problem(budget)) for index, budget in enumerate(pool.budgets))
+    named = tuple(f"spec.disruption.budgets[{index}]: {fault}" for index, fault in faults if fault)
+    changes = nodepool.judge(pool, node_class, named)
+    written = conditions.settle(pool.metadata, pool.conditions, changes, dependents=conditions.OF_NODEPOOL, now=now)
+    if written:
+        ports.cluster.set_conditions("nodepools", pool.metadata, written)
+        note(ports, "nodepools", pool.metadata, transitions(pool.conditions, written), now=now)
+        note(ports, "nodepools", pool.metadata, nodepool.complaints(changes), now=now)
+
+
+def _stamp(ports: Acting, pool: NodePool) -> None:
+    wanted = {labels.NODEPOOL_HASH: hash.of_pool(pool), labels.NODEPOOL_HASH_VERSION: hash.POOL_VERSION}
+    if any(pool.metadata.annotations.get(key) != value for key, value in wanted.items()):
+        ports.cluster.patch_metadata("nodepools", pool.metadata, {"annotations": wanted})

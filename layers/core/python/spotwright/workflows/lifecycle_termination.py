@@ -1,0 +1,223 @@
+"""The end of a NodeClaim: node cordoned and drained, volumes detached, instance terminated, objects let go.
+
+Source: Karpenter v1.14 ``pkg/controllers/node/termination`` and the finalizer of ``nodeclaim/lifecycle``. We let
+neither node nor claim go before a direct read of the instance says that it is terminated, and look for instances of
+the claim's launch when it never learnt of one.
+"""
+
+import math
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from spotwright.disruption import emptiness
+from spotwright.lifecycle import drain as draining
+from spotwright.lifecycle import launch as launches
+from spotwright.lifecycle.steps import false, normal, true, unknown, warning
+from spotwright.model import eviction, labels
+from spotwright.model.fleet import FleetInstance
+from spotwright.model.node import Node, instance_id
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.objects import condition
+from spotwright.model.pod import Pod
+from spotwright.scheduling.eligibility import is_follower
+from spotwright.workflows import launching
+from spotwright.workflows.lifecycle_acting import (
+    Acting,
+    cordon,
+    log,
+    nodes_of,
+    note,
+    record,
+)
+
+# Two reads this far apart must both say NotFound before an instance counts as gone.
+NOT_FOUND_TWICE: Final = timedelta(seconds=60)
+FORCEFUL: Final = "Forceful Termination"
+
+
+def terminate(ports: Acting, claim: NodeClaim, now: datetime) -> float | None:
+    """One step towards the claim's end. Seconds until something is due, inf for the next tick, None when it is gone."""
+    if labels.FINALIZER not in claim.metadata.finalizers:
+        return None
+    deadline = _deadline(ports, claim, now)
+    nodes = nodes_of(ports, claim)
+    instance, gone = _instance(ports, claim, now)
+    for node in nodes:
+        if gone and not node.ready:
+            # The machine does not exist any more: nothing on it can be drained.
+            continue
+        wait = _empty(ports, claim, node, deadline, now)
+        if wait is not None:
+            return wait
+    if not gone:
+        _terminate_instance(ports, claim, instance, now)
+        return float("inf")
+    for node in nodes:
+        _let_go_of_node(ports, node)
+    _let_go(ports, claim, now)
+    return None
+
+
+def _deadline(ports: Acting, claim: NodeClaim, now: datetime) -> datetime | None:
+    """When the node goes no matter what; set once from terminationGracePeriod, never moved."""
+    stated = claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP)
+    if stated:
+        return datetime.fromisoformat(stated)
+    if claim.termination_grace_seconds is None or claim.metadata.deleting is None:
+        return None
+    deadline = claim.metadata.deleting + timedelta(seconds=claim.termination_grace_seconds)
+    text = deadline.strftime("%Y-%m-%dT%H:%M:%SZ")
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": {labels.TERMINATION_TIMESTAMP: text}})
+    warn = warning("TerminationGracePeriodExpiring", f"All pods will be deleted by {text}")
+    note(ports, "nodeclaims", claim.metadata, [warn], now=now)
+    return deadline
+
+
+def _empty(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | None, now: datetime) -> float | None:
+    """Cordon, drain and wait for volumes; None once the node is empty."""
+    node = cordon(ports, node)
+    if labels.EXCLUDE_FROM_LOAD_BALANCERS not in node.metadata.labels:
+        change = {"labels": {labels.EXCLUDE_FROM_LOAD_BALANCERS: "karpenter"}}
+        ports.cluster.patch_metadata("nodes", node.metadata, change)
+    if not claim.has("Drained"):
+        wait = _drain(ports, claim, node, deadline, now)
+        if wait is not None:
+            return wait
+        record(ports, claim, [true("Drained")], now=now)
+    return _volumes(ports, claim, node, deadline, now)
+
+
+def _drain(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | None, now: datetime) -> float | None:
+    began = condition(claim.conditions, "Drained")
+    if began is None:
+        record(ports, claim, [unknown("Drained", "Draining")], now=now)
+    drain = draining.drain(ports.cluster.pods(node=node.name), deadline=deadline, now=now)
+    if not drain.waiting:
+        since = (began.since if began else None) or now
+        left = (since + draining.MINIMUM_DRAIN - now).total_seconds()
+        return left if left > 0 else None
+    _evict(ports, claim, node, drain, now)
+    return (drain.next_forced - now).total_seconds() if drain.next_forced else math.inf
+
+
+def _evict(ports: Acting, claim: NodeClaim, node: Node, drain: draining.Drain, now: datetime) -> None:
+    reason = condition(claim.conditions, "DisruptionReason")
+    why = reason.reason if reason and reason.status == "True" else FORCEFUL
+    for one in drain.delete:
+        ports.cluster.delete("pods", one.pod.metadata, grace_seconds=one.grace_seconds)
+        told = f"Deleting the pod to accommodate the terminationTime of the node, grace period {one.grace_seconds}s"
+        note(ports, "pods", one.pod.metadata, [normal("Disrupted", told)], now=now)
+    for pod in drain.evict:
+        if ports.cluster.evict(pod) or _leave_with(ports, pod, why):
+            note(ports, "pods", pod.metadata, [normal("Evicted", f"Evicted pod: {why}")], now=now)
+        else:
+            told = f"evicting pod {pod.key} violates a PDB"
+            note(ports, "nodes", node.metadata, [warning("FailedDraining", told)], now=now)
+    told = f"Failed to drain node, {len(drain.waiting)} pods are waiting to be evicted"
+    note(ports, "nodes", node.metadata, [warning("FailedDraining", told)], now=now)
+
+
+def _leave_with(ports: Acting, pod: Pod, why: str) -> bool:
+    """A follower never keeps the last node: where its budget refuses, it is deleted with its whole grace period."""
+    if why != emptiness.REASON or not is_follower(pod, ports.settings):
+        return False
+    ports.cluster.delete("pods", pod.metadata)
+    return True
+
+
+def _volumes(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | None, now: datetime) -> float | None:
+    if condition(claim.conditions, "InstanceTerminating") is not None:
+        return None
+    attached = ports.cluster.volume_attachments(node.name)
+    if len(attached) <= _kept_volumes(ports.cluster.pods(node=node.name), now):
+        record(ports, claim, [true("VolumesDetached")], now=now)
+        return None
+    if deadline is not None and now >= deadline:
+        record(ports, claim, [false("VolumesDetached", "TerminationGracePeriodElapsed")], now=now)
+        return None
+    message = "waiting for volumes to detach: " + ", ".join(sorted(attached))
+    record(ports, claim, [unknown("VolumesDetached", "AwaitingVolumeDetachment", message)], now=now)
+    note(ports, "nodes", node.metadata, [normal("AwaitingVolumeDetachment", message)], now=now)
+    return (deadline - now).total_seconds() if deadline else math.inf
+
+
+def _kept_volumes(pods: Iterable[Pod], now: datetime) -> int:
+    """Claimed volumes of pods that stay to the end: those cannot detach before the instance goes."""
+    staying = (pod for pod in pods if not pod.terminal and not eviction.awaited(pod, now))
+    return sum(1 for pod in staying for field in pod.unhandled if field.startswith("spec.volumes["))
+
+
+def _instance(ports: Acting, claim: NodeClaim, now: datetime) -> tuple[FleetInstance | None, bool]:
+    """The claim's instance by a direct read, and whether it is certain that there is none any more."""
+    if not claim.provider_id:
+        return _unlearnt(ports, claim)
+    found = ports.ec2.instance(instance_id(claim.provider_id))
+    if found is not None:
+        return found, found.state == "terminated"
+    first = claim.metadata.annotations.get(labels.INSTANCE_NOT_FOUND)
+    if first is None:
+        stamp = {labels.INSTANCE_NOT_FOUND: now.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": stamp})
+        return None, False
+    return None, now - datetime.fromisoformat(first) >= NOT_FOUND_TWICE
+
+
+def _unlearnt(ports: Acting, claim: NodeClaim) -> tuple[FleetInstance | None, bool]:
+    """A claim that never learnt of an instance: its launch may still have bought one.
+
+    Among the launch's instances that nobody holds, ours is the one that would have been dealt to us.
+    """
+    if not launching.release(ports, claim):
+        return None, False
+    launch = claim.metadata.annotations.get(labels.LAUNCH, "")
+    if not launch:
+        return None, True
+    mine = _dealt_to(ports, claim, launch)
+    return mine, mine is None
+
+
+def _dealt_to(ports: Acting, claim: NodeClaim, launch: str) -> FleetInstance | None:
+    row = ports.state.launch(launch)
+    claims = ports.cluster.nodeclaims()
+    held = {instance_id(one.provider_id) for one in claims} | set(row.instances.values() if row else ())
+    alive = {one.id: one for one in ports.ec2.instances_of_launch(launch) if one.state != "terminated"}
+    waiting = [
+        one.name for one in claims if one.metadata.annotations.get(labels.LAUNCH) == launch and not one.provider_id
+    ]
+    # Claims that stay are served first: only what is left over is taken down with this one.
+    staying = launches.assign(_staying(claims, waiting), {}, sorted(set(alive) - held))
+    rest = sorted(set(alive) - held - set(staying.values()))
+    return alive[rest[0]] if rest else None
+
+
+def _staying(claims: Iterable[NodeClaim], waiting: list[str]) -> list[str]:
+    return [one.name for one in claims if one.name in waiting and one.metadata.deleting is None]
+
+
+def _terminate_instance(ports: Acting, claim: NodeClaim, instance: FleetInstance | None, now: datetime) -> None:
+    if instance is None:
+        return
+    if instance.state != "shutting-down":
+        ports.ec2.terminate([instance.id])
+    record(ports, claim, [true("InstanceTerminating")], now=now)
+
+
+def _let_go_of_node(ports: Acting, node: Node) -> None:
+    ports.cluster.delete("nodes", node.metadata)
+    current = ports.cluster.node(node.name)
+    if current is not None and labels.FINALIZER in current.metadata.finalizers:
+        kept = [one for one in current.metadata.finalizers if one != labels.FINALIZER]
+        ports.cluster.patch_metadata("nodes", current.metadata, {"finalizers": kept})
+    log.info("deleted node", extra={"Node": node.name})
+
+
+def _let_go(ports: Acting, claim: NodeClaim, now: datetime) -> None:
+    current = ports.cluster.nodeclaim(claim.name)
+    if current is None or current.metadata.uid != claim.metadata.uid:
+        return
+    kept = [one for one in current.metadata.finalizers if one != labels.FINALIZER]
+    ports.cluster.patch_metadata("nodeclaims", current.metadata, {"finalizers": kept})
+    finalized = normal("Finalized", f"Finalized {labels.FINALIZER}")
+    note(ports, "nodeclaims", claim.metadata, [finalized], now=now)
+    log.info("deleted nodeclaim", extra={"NodeClaim": claim.name, "provider-id": claim.provider_id})

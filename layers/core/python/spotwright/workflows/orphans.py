@@ -1,0 +1,43 @@
+"""An instance that carries our tags and that nobody knows: verified by direct reads, then terminated."""
+
+from datetime import datetime
+from typing import Protocol
+
+from spotwright.model import labels
+from spotwright.model.node import instance_id
+from spotwright.workflows.ports import ClusterPort, Ec2Port, StatePort
+from spotwright.workflows.sweep import ORPHAN_AGE
+
+
+class Collecting(Protocol):
+    """What collecting an orphan needs."""
+
+    @property
+    def cluster(self) -> ClusterPort: ...
+    @property
+    def ec2(self) -> Ec2Port: ...
+    @property
+    def state(self) -> StatePort: ...
+
+
+def collect(ports: Collecting, instance: str, now: datetime) -> bool:
+    """Terminate ``instance`` if it is ours, old enough and promised to nobody; True when it was terminated.
+
+    The instance is read before rows and claims: whoever adopts it in between is seen.
+    """
+    found = ports.ec2.instance(instance)
+    if found is None or found.state in ("shutting-down", "terminated"):
+        return False
+    ours = found.tags.get(labels.cluster_tag(ports.cluster.name)) == "owned" and labels.NODEPOOL in found.tags
+    young = found.launched is None or now - found.launched < ORPHAN_AGE
+    if not ours or young or _promised(ports, instance, found.tags.get(labels.LAUNCH_TAG, "")):
+        return False
+    ports.ec2.terminate([instance])
+    return True
+
+
+def _promised(ports: Collecting, instance: str, launch: str) -> bool:
+    """True when an open launch or a NodeClaim still speaks of the instance."""
+    if any(row.id == launch or instance in row.instances.values() for row in ports.state.launches()):
+        return True
+    return any(instance_id(claim.provider_id) == instance for claim in ports.cluster.nodeclaims())

@@ -1,0 +1,267 @@
+"""The Protocols that workflows need, and the values that cross them. Adapters and fakes both satisfy them.
+
+Every method may raise the exceptions of ``spotwright.failures``; none retries forever (bounded, with jitter).
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from spotwright.model.fleet import ClusterFacts as ClusterFacts
+from spotwright.model.fleet import FleetError as FleetError
+from spotwright.model.fleet import FleetInstance as FleetInstance
+from spotwright.model.fleet import FleetResult as FleetResult
+from spotwright.model.fleet import OfferingHealth as OfferingHealth
+from spotwright.model.instancetype import Catalog
+from spotwright.model.node import Node
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodepool import NodePool
+from spotwright.model.objects import Condition, Metadata
+from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
+from spotwright.model.taints import Taint
+
+
+class Doorbell(msgspec.Struct, frozen=True):
+    """A hint that something may have changed. ``cluster`` "*" = every cluster of the cell."""
+
+    cluster: str
+    kind: str
+    key: str = ""
+    epoch: int = 0
+    schema: int = 1
+
+
+class ClusterPort(Protocol):
+    """One cluster's Kubernetes API. Lists are complete (paginated to the end) or raise; absence from a list is no
+    evidence. Patches are server-side merges; ``uid``/``resource_version`` arguments are preconditions (Conflict)."""
+
+    name: str
+
+    def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]: ...
+    def nodes(self) -> tuple[Node, ...]: ...
+    def node(self, name: str) -> Node | None: ...
+    def nodepools(self) -> tuple[NodePool, ...]: ...
+    def nodeclasses(self) -> tuple[EC2NodeClass, ...]: ...
+    def nodeclaims(self) -> tuple[NodeClaim, ...]: ...
+    def nodeclaim(self, name: str) -> NodeClaim | None: ...
+    def daemonsets(self) -> tuple[DaemonSet, ...]: ...
+    def pod_disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]: ...
+    def volume_attachments(self, node: str) -> tuple[str, ...]: ...
+
+    def create_nodeclaim(self, claim: NodeClaim) -> NodeClaim:
+        """Create with finalizer, owner and labels as given; AlreadyExists (a Conflict) is raised, not swallowed."""
+        ...
+
+    def patch_metadata(self, kind: str, metadata: Metadata, change: Mapping[str, Any]) -> None:
+        """Merge-patch ``metadata`` (labels, annotations, finalizers, ownerReferences) of kind nodes | nodeclaims |
+        nodepools | ec2nodeclasses, with the object's uid (and resourceVersion when finalizers change)."""
+        ...
+
+    def patch_status(self, kind: str, metadata: Metadata, status: Mapping[str, Any]) -> None:
+        """Merge-patch the status subresource, with the object's resourceVersion as precondition when set."""
+        ...
+
+    def set_conditions(self, kind: str, metadata: Metadata, conditions: Sequence[Condition]) -> None:
+        """Replace the named conditions, keep the others and their times; a no-op when nothing changes."""
+        ...
+
+    def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:
+        """Replace spec.taints under the node's resourceVersion."""
+        ...
+
+    def delete(self, kind: str, metadata: Metadata, *, grace_seconds: int | None = None) -> None:
+        """Delete with the UID as precondition; an object that is gone, or another with its name, is no error."""
+        ...
+
+    def evict(self, pod: Pod) -> bool:
+        """policy/v1 Eviction with the UID as precondition. True: evicted or gone; False: a budget forbids it now."""
+        ...
+
+    def event(self, kind: str, metadata: Metadata, *, type: str, reason: str, message: str, now: datetime) -> None:
+        """Record an Event with a name derived from object, reason and message: repeats bump a count. Never raises."""
+        ...
+
+
+class Ec2Port(Protocol):
+    """EC2 with the rights of one cluster's *act* role (reads too)."""
+
+    def create_fleet(self, request: Mapping[str, Any]) -> FleetResult:
+        """Send a stored request verbatim (its ClientToken makes it idempotent)."""
+        ...
+
+    def ensure_launch_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[str, str]:
+        """(id, version number as text) of the template ``name`` holding exactly ``data``; created when missing."""
+        ...
+
+    def instances_of_launch(self, launch: str) -> tuple[FleetInstance, ...]: ...
+    def instances_of_cluster(self) -> tuple[FleetInstance, ...]: ...
+
+    def instance(self, instance_id: str) -> FleetInstance | None:
+        """A direct read by id; None only when EC2 itself says NotFound."""
+        ...
+
+    def terminate(self, instance_ids: Sequence[str]) -> None: ...
+    def tag(self, instance_id: str, tags: Mapping[str, str]) -> None: ...
+
+
+class LaunchRow(msgspec.Struct, frozen=True):
+    """A launch: many equal nodes, one CreateFleet call; authority until its claims have a providerID.
+
+    ``claims``: names in order; ``uids``: name → uid once created, so that a deleted claim is never re-created.
+    ``request``: the exact serialised CreateFleet request, "" until it was made. ``instances``: claim → instance id.
+    ``phase``: planned → claimed → launched → done | failed. ``due``: epoch milliseconds, 0 = no timer.
+    ``node``: the NewNode it realises, as JSON of scheduling.plan.NewNode. ``version``: optimistic lock.
+    ``failure``: "<code>: <message>" of why claims got no instance, "" = none; ``insufficient``: it was for capacity.
+    ``not_before``: epoch milliseconds before which nothing is tried again, whoever rings.
+    """
+
+    id: str
+    cluster: str
+    decision: str
+    claims: tuple[str, ...]
+    node: str
+    phase: str = "planned"
+    uids: dict[str, str] = {}
+    token: str = ""
+    attempt: int = 0
+    request: str = ""
+    instances: dict[str, str] = {}
+    replaces: tuple[str, ...] = ()
+    reason: str = "provisioned"
+    failure: str = ""
+    insufficient: bool = False
+    not_before: int = 0
+    created: int = 0
+    due: int = 0
+    version: int = 0
+    schema: int = 1
+
+
+class CommandRow(msgspec.Struct, frozen=True):
+    """A disruption under way. ``candidates``: NodeClaim names; ``replacements``: claim names that must be
+    Initialized before candidates go. ``phase``: proposed → planned → waiting → done | aborted (an interruption
+    starts at planned). ``deadline``: epoch milliseconds; then a ``forced`` command goes on without its replacements,
+    any other is aborted. ``initialized``: replacements that were Initialized once."""
+
+    id: str
+    cluster: str
+    decision: str
+    reason: str
+    candidates: tuple[str, ...]
+    candidate_uids: dict[str, str] = {}
+    replacements: tuple[str, ...] = ()
+    initialized: tuple[str, ...] = ()
+    forced: bool = False
+    phase: str = "planned"
+    deadline: int = 0
+    created: int = 0
+    due: int = 0
+    version: int = 0
+    schema: int = 1
+
+
+class NoticeRow(msgspec.Struct, frozen=True):
+    """A warning about one instance. ``deadline``/``due``: epoch milliseconds, 0 = none.
+
+    ``phase``: new → replacing → draining → done. ``replacement``: the id of the command that replaces it, "" = none.
+    ``attempt``: how many replacements failed before.
+    """
+
+    instance_id: str
+    cluster: str
+    kind: str
+    claim: str = ""
+    deadline: int = 0
+    phase: str = "new"
+    replacement: str = ""
+    attempt: int = 0
+    created: int = 0
+    due: int = 0
+    version: int = 0
+    schema: int = 1
+
+
+class ClusterRow(msgspec.Struct, frozen=True):
+    """The commit point. ``head`` and ``unacted`` are S3 keys of decision bodies; ``unacted``: committed decisions that
+    lifecycle has not turned into rows yet, oldest first."""
+
+    cluster: str
+    version: int = 0
+    head: str = ""
+    unacted: tuple[str, ...] = ()
+    requested: int = 0
+    served: int = 0
+    paused: bool = False
+    schema: int = 1
+
+
+type Row = LaunchRow | CommandRow | NoticeRow
+
+
+class StatePort(Protocol):
+    """Rows of one cluster in DynamoDB. Writes are conditional; a lost race raises Conflict and changes nothing."""
+
+    def cluster(self) -> ClusterRow: ...
+
+    def request(self) -> int:
+        """Count one more request for planning; the new ``requested``."""
+        ...
+
+    def served(self, requested: int) -> None: ...
+
+    def commit(self, *, expected_version: int, key: str) -> None:
+        """version v → v+1, head = key, key appended to unacted; Conflict when the version moved on."""
+        ...
+
+    def acted(self, key: str) -> None:
+        """Take a decision's key out of ``unacted``; no error when it is not there."""
+        ...
+
+    def create(self, row: Row) -> bool:
+        """Put if absent; False when it existed."""
+        ...
+
+    def save[R: (LaunchRow, CommandRow, NoticeRow)](self, row: R) -> R:
+        """Replace under the row's version (Conflict otherwise); the row with its new version."""
+        ...
+
+    def launch(self, id: str) -> LaunchRow | None: ...
+    def launches(self) -> tuple[LaunchRow, ...]: ...
+    def command(self, id: str) -> CommandRow | None: ...
+    def commands(self) -> tuple[CommandRow, ...]: ...
+    def notice(self, instance_id: str) -> NoticeRow | None: ...
+    def notices(self) -> tuple[NoticeRow, ...]: ...
+    def due(self, before: int) -> tuple[Row, ...]: ...
+    def offering_health(self, now: int) -> tuple[OfferingHealth, ...]: ...
+    def mark_offering(self, health: OfferingHealth) -> None: ...
+    def heartbeat(self) -> int:
+        """Epoch milliseconds of the forwarder's last sign of life; 0 = never."""
+        ...
+
+    def catalog_key(self) -> str: ...
+    def set_catalog_key(self, key: str, at: int) -> None: ...
+
+
+class BlobPort(Protocol):
+    """Content-addressed bodies in S3."""
+
+    def put(self, kind: str, body: bytes) -> str:
+        """Store under ``<kind>/<cluster>/<sha256>.json``; the key. kind: decisions | snapshots | catalogs."""
+        ...
+
+    def get(self, key: str) -> bytes: ...
+
+
+class DoorbellPort(Protocol):
+    """The queues, by name: provision, lifecycle, catalog, disrupt, sweep."""
+
+    def ring(self, queue: str, bells: Sequence[Doorbell], *, delay_seconds: int = 0) -> None: ...
+
+
+class CatalogPort(Protocol):
+    """The cluster's instance catalog, read once per process and key."""
+
+    def read(self, key: str) -> Catalog: ...

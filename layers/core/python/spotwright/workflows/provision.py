@@ -1,0 +1,225 @@
+"""Provisioning: gather a snapshot, decide, commit. It buys nothing: what was committed is acted on by lifecycle."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from functools import cache
+from importlib import resources
+from typing import Final, Protocol
+
+import msgspec
+
+from spotwright.failures import Conflict, Failure
+from spotwright.model.instancetype import Catalog
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodepool import NodeClassReference
+from spotwright.model.objects import Metadata
+from spotwright.model.pod import Pod
+from spotwright.model.snapshot import InFlight, Settings, Snapshot, UnavailableOffering
+from spotwright.scheduling import planner
+from spotwright.scheduling.plan import NewNode, Plan
+from spotwright.workflows import decisions
+from spotwright.workflows.decisions import Decision, Disruption
+from spotwright.workflows.ports import BlobPort, CatalogPort, ClusterPort, Doorbell, DoorbellPort, StatePort
+
+# How often one invocation plans again after losing the commit to another planner.
+COMMIT_ATTEMPTS: Final = 5
+
+
+class Planning(Protocol):
+    """What a planner reaches."""
+
+    @property
+    def cluster(self) -> ClusterPort: ...
+    @property
+    def state(self) -> StatePort: ...
+    @property
+    def blobs(self) -> BlobPort: ...
+    @property
+    def catalogs(self) -> CatalogPort: ...
+    @property
+    def bells(self) -> DoorbellPort: ...
+    @property
+    def settings(self) -> Settings: ...
+
+
+class Served(msgspec.Struct, frozen=True):
+    """What one invocation decided. ``plans`` and the ``decisions`` committed for them, in order."""
+
+    plans: tuple[Plan, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+
+
+def provision(ports: Planning, *, clock: Callable[[], datetime]) -> Served:
+    """Plan until every request made before the last gathering is served; then ring lifecycle.
+
+    Several invocations may run at once: the loser of a commit plans again on what the winner decided.
+    """
+    wanted = ports.state.request()
+    plans: list[Plan] = []
+    made: list[Decision] = []
+    for _ in range(COMMIT_ATTEMPTS):
+        row = ports.state.cluster()
+        if row.served >= wanted or row.paused:
+            break
+        snapshot = gather(
+            cluster=ports.cluster, state=ports.state, blobs=ports.blobs, settings=ports.settings, now=clock()
+        )
+        plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+        plans.append(plan)
+        if plan.new_nodes:
+            decision = commit_plan(
+                state=ports.state, blobs=ports.blobs, snapshot=snapshot, based_on=row.version, plan=plan,
+                kind="provision", why=_why(plan),
+            )  # fmt: skip
+            if decision is None:
+                continue
+            made.append(decision)
+            ports.bells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
+        tell(ports.cluster, snapshot, plan, made[-1] if plan.new_nodes else None)
+        ports.state.served(row.requested)
+        wanted = ports.state.cluster().requested
+    return Served(tuple(plans), tuple(made))
+
+
+def decide(snapshot: Snapshot, catalog: Catalog) -> Plan:
+    """The plan for a snapshot: a pure function of it and its catalog."""
+    sold_out = frozenset((one.capacity_type, one.instance_type, one.zone) for one in snapshot.unavailable)
+    return planner.plan(snapshot, catalog.without(sold_out))
+
+
+def gather(*, cluster: ClusterPort, state: StatePort, blobs: BlobPort, settings: Settings, now: datetime) -> Snapshot:
+    """Everything the planner looks at, directly from the API server.
+
+    Launches are read before claims and nodes before pods, so that what happens in between shows up twice (as a launch
+    and as its claim) or as capacity, never as a pod without the node that was bought for it.
+    """
+    committed = tuple(_committed(state, blobs))
+    nodepools, nodeclasses = cluster.nodepools(), cluster.nodeclasses()
+    claims = cluster.nodeclaims()
+    nodes = cluster.nodes()
+    known = {claim.name for claim in claims}
+    health = state.offering_health(int(now.timestamp() * 1000))
+    return Snapshot(
+        cluster=cluster.name,
+        now=now,
+        nodepools=nodepools,
+        nodeclasses=nodeclasses,
+        nodeclaims=claims,
+        nodes=nodes,
+        in_flight=tuple(one for one in committed if one.claim.name not in known),
+        daemonsets=cluster.daemonsets(),
+        budgets=cluster.pod_disruption_budgets(),
+        pods=tuple(pod for pod in cluster.pods() if not pod.terminal),
+        unavailable=tuple(sorted(UnavailableOffering(h.capacity_type, h.instance_type, h.zone) for h in health)),
+        settings=settings,
+        catalog_key=state.catalog_key(),
+    )
+
+
+def _committed(state: StatePort, blobs: BlobPort) -> Iterator[InFlight]:
+    """Nodes that were decided and whose claims may not exist yet; one whose claim existed once is history."""
+    seen = set()
+    for row in state.launches():
+        seen.add(row.id)
+        node = msgspec.json.decode(row.node, type=NewNode)
+        yield from (in_flight(node, name) for name in row.claims if name not in row.uids)
+    for key in state.cluster().unacted:
+        for launch in decisions.decode(blobs.get(key)).launches:
+            if launch.id not in seen:
+                yield from (in_flight(launch.node, name) for name in launch.claims)
+
+
+def in_flight(node: NewNode, claim: str) -> InFlight:
+    """A decided node as capacity for the next plan."""
+    return InFlight(
+        claim=NodeClaim(
+            metadata=Metadata(claim, labels=dict(node.labels)),
+            node_class_ref=NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", node.node_class),
+            requirements=node.requirements,
+            requests=dict(node.requests),
+            taints=node.taints,
+            startup_taints=node.startup_taints,
+        ),
+        instance_types=node.instance_types,
+    )
+
+
+def commit_plan(
+    *, state: StatePort, blobs: BlobPort, snapshot: Snapshot, based_on: int, plan: Plan, kind: str, why: str,
+    disruption: Disruption | None = None,
+) -> Decision | None:  # fmt: skip
+    """Store snapshot and decision, then make it true at one point; None when another decision was first."""
+    snapshot_key = blobs.put("snapshots", msgspec.json.encode(snapshot, order="deterministic"))
+    number = decisions.identifier(snapshot.cluster, str(based_on), kind, snapshot_key)
+    launches = decisions.launches(number, plan)
+    if disruption is not None:
+        disruption = msgspec.structs.replace(
+            disruption, replacements=tuple(name for launch in launches for name in launch.claims)
+        )
+    decision = Decision(
+        id=number,
+        kind=kind,
+        cluster=snapshot.cluster,
+        based_on=based_on,
+        now=snapshot.now,
+        snapshot=snapshot_key,
+        catalog=snapshot.catalog_key,
+        code=code_digest(),
+        plan=plan,
+        launches=launches,
+        disruption=disruption,
+        why=why,
+    )
+    key = blobs.put("decisions", decisions.encode(decision))
+    try:
+        state.commit(expected_version=based_on, key=key)
+    except Conflict:
+        return None
+    return decision
+
+
+@cache
+def code_digest() -> str:
+    """A digest of the deciding code: model, scheduling and disruption, file by file."""
+    digest = hashlib.sha256()
+    for package in ("model", "scheduling", "disruption"):
+        folder = resources.files(f"spotwright.{package}")
+        for file in sorted(folder.iterdir(), key=lambda one: one.name):
+            if file.name.endswith(".py"):
+                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def tell(cluster: ClusterPort, snapshot: Snapshot, plan: Plan, decision: Decision | None) -> None:
+    """Events on pods, with Karpenter's reasons: where each should schedule, or why it cannot. Never raises."""
+    pods = {pod.key: pod for pod in snapshot.pods}
+    for key, reason, kind, message in _messages(plan, decision):
+        if key in pods and _asks(pods[key]):
+            try:
+                cluster.event("pods", pods[key].metadata, type=kind, reason=reason, message=message, now=snapshot.now)
+            except Failure:
+                continue
+
+
+def _asks(pod: Pod) -> bool:
+    """True for a pod that waits for a place; one of a DaemonSet, or one that was not tried yet, is not spoken to."""
+    return pod.unschedulable and not pod.owned_by("DaemonSet") and not pod.nominated_node
+
+
+def _messages(plan: Plan, decision: Decision | None) -> Iterator[tuple[str, str, str, str]]:
+    for launch in decision.launches if decision else ():
+        names = ", ".join(f"nodeclaim/{name}" for name in launch.claims)
+        for pod in launch.node.pods:
+            yield pod, "Nominated", "Normal", f"Pod should schedule on: {names}"
+    for node in plan.existing_nodes:
+        for pod in node.pods:
+            yield pod, "Nominated", "Normal", f"Pod should schedule on: node/{node.name}"
+    for refused in (*plan.unschedulable, *plan.ignored):
+        yield refused.pod, "FailedScheduling", "Warning", "Failed to schedule pod, " + "; ".join(refused.reasons)
+
+
+def _why(plan: Plan) -> str:
+    pods = sum(len(node.pods) for node in plan.new_nodes)
+    price = plan.price_picousd_per_hour / 10**12
+    return f"{pods} pending pods need {len(plan.new_nodes)} new nodes for ${price:.4f} per hour"

@@ -1,0 +1,159 @@
+"""The safety net: whatever message was lost, the next sweep rings for what the facts still show.
+
+First gear reads little and runs every minute, every few seconds while no forwarder is alive (at zero nodes nothing
+else wakes us). Second gear compares everything. Neither writes to the cluster or to EC2.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+import msgspec
+
+from spotwright.model import labels
+from spotwright.model.node import instance_id
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.objects import Condition, condition
+from spotwright.model.pod import Pod
+from spotwright.model.snapshot import Settings
+from spotwright.scheduling.eligibility import is_follower, why_not
+from spotwright.workflows.ports import (
+    ClusterPort,
+    CommandRow,
+    Doorbell,
+    DoorbellPort,
+    Ec2Port,
+    LaunchRow,
+    NoticeRow,
+    Row,
+    StatePort,
+)
+
+# The forwarder signs every 15 s; after three missed signs it counts as gone.
+HEARTBEAT_SECONDS: Final = 45
+# How often pending pods and classes are looked at while no forwarder rings for them.
+POLL_SECONDS: Final = 5
+# An instance younger than this may still be on its way into its launch row or claim.
+ORPHAN_AGE: Final = timedelta(seconds=60)
+# More orphans than this at once are taken for an error of ours: nothing is touched.
+ORPHANS_ALLOWED: Final = 3
+ORPHAN_SHARE_ALLOWED: Final = 0.10
+# What is due this soon is enqueued now with its exact delay.
+HORIZON_SECONDS: Final = 60
+
+
+class Sweeping(Protocol):
+    """What a sweep reaches."""
+
+    @property
+    def cluster(self) -> ClusterPort: ...
+    @property
+    def ec2(self) -> Ec2Port: ...
+    @property
+    def state(self) -> StatePort: ...
+    @property
+    def bells(self) -> DoorbellPort: ...
+    @property
+    def settings(self) -> Settings: ...
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a sweep saw. ``orphans`` -1: too many, none was touched."""
+
+    pending: int = 0
+    nodes: int = 0
+    due: int = 0
+    orphans: int = 0
+    forwarder_alive: bool = False
+
+
+def poll(ports: Sweeping, *, now: datetime, again: bool) -> Found:
+    """First gear. ``again``: may enqueue the polls of the coming minute (only the scheduled one does)."""
+    name, moment = ports.cluster.name, int(now.timestamp() * 1000)
+    alive = moment - ports.state.heartbeat() <= HEARTBEAT_SECONDS * 1000
+    if again and not alive:
+        for delay in range(POLL_SECONDS, 60, POLL_SECONDS):
+            ports.bells.ring("sweep", [Doorbell(name, "poll", epoch=1)], delay_seconds=delay)
+    due = ports.state.due(moment + HORIZON_SECONDS * 1000)
+    for row in due:
+        _ring_due(ports.bells, row, moment)
+    if ports.state.cluster().unacted:
+        ports.bells.ring("lifecycle", [Doorbell(name, "decision")])
+    _classes_and_pools(ports)
+    claims = ports.cluster.nodeclaims()
+    unsettled = [Doorbell(name, "claim", claim.name) for claim in claims if _unsettled(claim)]
+    if unsettled:
+        ports.bells.ring("lifecycle", unsettled)
+    pending = _pending(ports.cluster.pods(pending=True), ports.settings, bool(claims))
+    if pending:
+        ports.bells.ring("provision", [Doorbell(name, "pods")])
+    return Found(pending=len(pending), nodes=len(claims), due=len(due), forwarder_alive=alive)
+
+
+def full(ports: Sweeping, *, now: datetime) -> Found:
+    """Second gear: every claim, every pool and class, every instance of ours."""
+    name = ports.cluster.name
+    instances = ports.ec2.instances_of_cluster()
+    rows = ports.state.launches()
+    claims = ports.cluster.nodeclaims()
+    ports.bells.ring(
+        "lifecycle", [*(Doorbell(name, "claim", claim.name) for claim in claims), Doorbell(name, "nodepools")]
+    )
+    ports.bells.ring("catalog", [Doorbell(name, "nodeclasses")])
+    if not claims and not instances:
+        return Found()
+    known = {instance_id(claim.provider_id) for claim in claims} | {i for row in rows for i in row.instances.values()}
+    launching = {row.id for row in rows}
+    orphans = [
+        one.id
+        for one in instances
+        if one.id not in known
+        and one.tags.get(labels.LAUNCH_TAG, "") not in launching
+        and one.state in ("pending", "running", "stopping", "stopped")
+        and one.launched is not None
+        and now - one.launched >= ORPHAN_AGE
+    ]
+    if len(orphans) > max(ORPHANS_ALLOWED, int(len(instances) * ORPHAN_SHARE_ALLOWED)):
+        return Found(nodes=len(claims), orphans=-1)
+    if orphans:
+        ports.bells.ring("lifecycle", [Doorbell(name, "instance", one) for one in orphans])
+    return Found(nodes=len(claims), orphans=len(orphans))
+
+
+def _ring_due(bells: DoorbellPort, row: Row, now: int) -> None:
+    match row:
+        case LaunchRow():
+            bell = Doorbell(row.cluster, "launch", row.id)
+        case CommandRow():
+            bell = Doorbell(row.cluster, "command", row.id)
+        case NoticeRow():
+            bell = Doorbell(row.cluster, "notice", row.instance_id)
+    bells.ring("lifecycle", [bell], delay_seconds=max(0, -(-(row.due - now) // 1000)))
+
+
+def _classes_and_pools(ports: Sweeping) -> None:
+    """Ring for classes and pools whose status does not speak of their present generation."""
+    name = ports.cluster.name
+    stale = [
+        Doorbell(name, "nodeclasses", one.name)
+        for one in ports.cluster.nodeclasses()
+        if one.metadata.deleting is not None or _unready(one.conditions, one.metadata.generation)
+    ]
+    if stale:
+        ports.bells.ring("catalog", stale)
+    if any(_unready(pool.conditions, pool.metadata.generation) for pool in ports.cluster.nodepools()):
+        ports.bells.ring("lifecycle", [Doorbell(name, "nodepools")])
+
+
+def _unready(conditions: tuple[Condition, ...], generation: int) -> bool:
+    ready = condition(conditions, "Ready")
+    return ready is None or ready.status != "True" or ready.observed_generation < generation
+
+
+def _unsettled(claim: NodeClaim) -> bool:
+    """True for a claim that waits for a next step."""
+    return claim.metadata.deleting is not None or not claim.has("Initialized")
+
+
+def _pending(pods: tuple[Pod, ...], settings: Settings, nodes: bool) -> tuple[Pod, ...]:
+    """Pods to plan for; followers count only when there is a node of ours to be with."""
+    return tuple(one for one in pods if not why_not(one) and (nodes or not is_follower(one, settings)))

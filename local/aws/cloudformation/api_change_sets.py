@@ -1,0 +1,164 @@
+"""Change sets: how the CDK deploys and diffs."""
+
+import uuid
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from local.aws.cloudformation.changes import changes, is_unchanged
+from local.aws.cloudformation.operations import invalid, request_of, scope_of, start_create, start_update
+from local.aws.cloudformation.stacks import ChangeSet, Request, Stack, Stacks
+from local.aws.cloudformation.template import Invalid
+from local.aws.request import AwsError, AwsRequest, AwsResponse
+
+NO_CHANGES = "The submitted information didn't contain changes. Submit different information to create a change set."
+
+
+def add(stacks: Stacks) -> None:
+    for action, answer in {
+        "CreateChangeSet": create_change_set,
+        "DescribeChangeSet": describe_change_set,
+        "ExecuteChangeSet": execute_change_set,
+        "DeleteChangeSet": delete_change_set,
+        "ListChangeSets": list_change_sets,
+    }.items():
+        stacks.world.front("cloudformation", action, partial(answer, stacks))
+
+
+def create_change_set(stacks: Stacks, request: AwsRequest) -> AwsResponse:
+    params = request.params
+    name, kind = params["StackName"], params.get("ChangeSetType", "UPDATE")
+    if params.get("ResourcesToImport"):
+        raise invalid("the local CloudFormation cannot import resources")
+    with stacks.lock:
+        existing = _stack_for(stacks, name, kind)
+        wanted = request_of(stacks.world, params, existing)
+        stack = existing or stacks.begin(name, "REVIEW_IN_PROGRESS")
+        try:
+            change_set = _made(stacks, stack, wanted, params)
+        except BaseException:
+            if existing is None:
+                stacks.stacks.remove(stack)
+            raise
+        if existing is None:
+            stack.enter("REVIEW_IN_PROGRESS", "User Initiated")
+        stacks.change_sets[change_set.id] = change_set
+    return request.reply({"Id": change_set.id, "StackId": stack.id})
+
+
+def _made(stacks: Stacks, stack: Stack, wanted: Request, params: dict[str, Any]) -> ChangeSet:
+    scope = scope_of(stacks, stack, wanted)
+    try:
+        found = changes(stack, wanted, scope, stacks.world.region)
+    except Invalid as error:
+        raise invalid(error) from None
+    name, kind = params["ChangeSetName"], params.get("ChangeSetType", "UPDATE")
+    identity = f"{stack.id.split(':stack/')[0]}:changeSet/{name}/{uuid.uuid4()}"
+    description = params.get("Description", "")
+    change_set = ChangeSet(name, identity, stack, kind, wanted, found, description=description)
+    if kind == "UPDATE" and is_unchanged(stack, wanted, scope, found):
+        change_set.status, change_set.execution, change_set.reason = "FAILED", "UNAVAILABLE", NO_CHANGES
+    return change_set
+
+
+def _stack_for(stacks: Stacks, name: str, kind: str) -> Stack | None:
+    """The stack an update is for, or the reviewed one of a creation; None to begin one."""
+    stack = stacks.find(name)
+    if kind == "CREATE":
+        if stack is not None and stack.status != "REVIEW_IN_PROGRESS":
+            raise invalid(f"Stack [{name}] already exists and cannot be created again with the changeSet.")
+        return stack
+    if stack is None or stack.status == "DELETE_COMPLETE":
+        raise invalid(f"Stack [{name}] does not exist")
+    if stack.in_progress:
+        raise invalid(f"Stack:{stack.id} is in {stack.status} state and can not be updated.")
+    return stack
+
+
+def _found(stacks: Stacks, params: dict[str, Any]) -> ChangeSet:
+    change_set = stacks.change_set(params["ChangeSetName"], params.get("StackName"))
+    if change_set is None:
+        raise AwsError("ChangeSetNotFound", f"ChangeSet [{params['ChangeSetName']}] does not exist", 404)
+    return change_set
+
+
+def describe_change_set(stacks: Stacks, request: AwsRequest) -> AwsResponse:
+    one = _found(stacks, request.params)
+    return request.reply(
+        summary(one)
+        | {
+            "Changes": one.changes,
+            "Parameters": [
+                {"ParameterKey": name, "ParameterValue": value} for name, value in one.request.given.items()
+            ],
+            "Tags": [{"Key": name, "Value": value} for name, value in one.request.tags.items()],
+            "Capabilities": list(one.request.capabilities),
+            "RollbackConfiguration": {},
+            "NotificationARNs": [],
+        }
+    )
+
+
+def summary(one: ChangeSet) -> dict[str, Any]:
+    fields = {
+        "ChangeSetName": one.name,
+        "ChangeSetId": one.id,
+        "StackId": one.stack.id,
+        "StackName": one.stack.name,
+        "Description": one.description,
+        "CreationTime": one.created,
+        "ExecutionStatus": one.execution,
+        "Status": one.status,
+        "StatusReason": one.reason,
+    }
+    return {name: value for name, value in fields.items() if value != ""}
+
+
+def execute_change_set(stacks: Stacks, request: AwsRequest) -> AwsResponse:
+    params = request.params
+    with stacks.lock:
+        one = _found(stacks, params)
+        if one.execution != "AVAILABLE":
+            raise AwsError("InvalidChangeSetStatus", f"ChangeSet [{one.id}] cannot be executed in its current status")
+        one.execution = "EXECUTE_COMPLETE"
+        one.stack.change_set_id = one.id
+        _expire_others(stacks, one)
+    wanted = _executed(one, params)
+    if one.kind == "CREATE":
+        start_create(stacks, one.stack, wanted)
+    else:
+        start_update(stacks, one.stack, wanted)
+    return request.reply({})
+
+
+def _executed(one: ChangeSet, params: dict[str, Any]) -> Request:
+    return replace(
+        one.request,
+        token=params.get("ClientRequestToken") or one.request.token,
+        disable_rollback=bool(params.get("DisableRollback")) or one.request.disable_rollback,
+    )
+
+
+def _expire_others(stacks: Stacks, executed: ChangeSet) -> None:
+    """A stack's other change sets were made against what is about to change."""
+    for one in list(stacks.change_sets.values()):
+        if one.stack is executed.stack and one is not executed:
+            del stacks.change_sets[one.id]
+
+
+def delete_change_set(stacks: Stacks, request: AwsRequest) -> AwsResponse:
+    """Deleting what is not there succeeds, as on AWS, if at least the stack is."""
+    params = request.params
+    with stacks.lock:
+        one = stacks.change_set(params["ChangeSetName"], params.get("StackName"))
+        if one is not None:
+            del stacks.change_sets[one.id]
+        elif not params["ChangeSetName"].startswith("arn:") and stacks.find(params.get("StackName", "")) is None:
+            raise invalid(f"Stack [{params.get('StackName')}] does not exist")
+    return request.reply({})
+
+
+def list_change_sets(stacks: Stacks, request: AwsRequest) -> AwsResponse:
+    stack = stacks.find(request.params["StackName"])
+    found = [one for one in stacks.change_sets.values() if one.stack is stack]
+    return request.reply({"Summaries": [summary(one) for one in found]})

@@ -1,0 +1,182 @@
+"""From an API request to a running operation: what is asked for, whether it may start, and its thread."""
+
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from moto.core.exceptions import ServiceException
+from moto.s3.models import s3_backends
+from moto.ssm.models import ssm_backends
+
+from local.aws.cloudformation.calls import ResourceType, Session
+from local.aws.cloudformation.deploy import Deployment, is_custom
+from local.aws.cloudformation.intrinsics import Scope, check_rules, parameter_values
+from local.aws.cloudformation.resource_types import TYPES
+from local.aws.cloudformation.resource_types.custom import CustomResource
+from local.aws.cloudformation.stacks import Request, Stack, Stacks
+from local.aws.cloudformation.template import Invalid, Template, check, parse
+from local.aws.cloudformation.workbench import Workbench
+from local.aws.request import AwsError
+from local.aws.world import World
+
+# An operation that ends within this time has ended when its starter is answered: deploys are not
+# slowed down by pollers that sleep for seconds.
+SHORT_OPERATION_SECONDS = 3.0
+UPDATABLE = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "UPDATE_FAILED", "CREATE_FAILED")
+_IAM_NAMES = ("RoleName", "ManagedPolicyName", "InstanceProfileName", "UserName", "GroupName")
+
+
+def invalid(error: Invalid | str) -> AwsError:
+    return AwsError("ValidationError", str(error))
+
+
+def body_of(world: World, params: Mapping[str, Any], stack: Stack | None) -> str:
+    """The template's text: given, from S3, or the stack's own."""
+    if params.get("TemplateBody"):
+        return str(params["TemplateBody"])
+    if params.get("TemplateURL"):
+        return _from_s3(world, params["TemplateURL"])
+    if params.get("UsePreviousTemplate") and stack is not None and stack.request is not None:
+        return stack.request.body
+    raise invalid("Either Template URL or Template Body must be specified.")
+
+
+def _from_s3(world: World, url: str) -> str:
+    place = urlparse(url)
+    path = unquote(place.path).lstrip("/")
+    host = place.hostname or ""
+    if host.startswith("s3") or host == "127.0.0.1":
+        bucket, _, key = path.partition("/")
+    else:
+        bucket, key = host.split(".s3", 1)[0], path
+    try:
+        found = s3_backends[world.account]["aws"].get_object(bucket, key)
+    except ServiceException as error:
+        raise invalid(f"S3 error: {error}") from None
+    except Exception as error:  # noqa: BLE001 - moto's S3 raises errors of several families
+        raise invalid(f"S3 error: {error}") from None
+    if found is None:
+        raise invalid(f"S3 error: The specified key does not exist: {url}")
+    return bytes(found.value).decode()
+
+
+def request_of(world: World, params: Mapping[str, Any], stack: Stack | None) -> Request:
+    """A checked request; raises AwsError."""
+    body = body_of(world, params, stack)
+    previous = stack.request.given if stack is not None and stack.request is not None else {}
+    given = {}
+    for parameter in params.get("Parameters", ()):
+        name = parameter["ParameterKey"]
+        if not parameter.get("UsePreviousValue"):
+            given[name] = str(parameter.get("ParameterValue", ""))
+        elif name in previous:
+            given[name] = previous[name]
+    try:
+        template = parse(body)
+        check(template, TYPES | {"AWS::CloudFormation::CustomResource": None})
+    except Invalid as error:
+        raise invalid(error) from None
+    capabilities = tuple(params.get("Capabilities", ()))
+    _check_capabilities(template, capabilities)
+    return Request(
+        body,
+        template,
+        given,
+        {tag["Key"]: tag["Value"] for tag in params.get("Tags", ())},
+        role=params.get("RoleARN") or (stack.request.role if stack is not None and stack.request else ""),
+        token=params.get("ClientRequestToken") or "",
+        disable_rollback=bool(params.get("DisableRollback")) or params.get("OnFailure") == "DO_NOTHING",
+        capabilities=capabilities,
+    )
+
+
+def _check_capabilities(template: Template, given: tuple[str, ...]) -> None:
+    iam = [r for r in template["Resources"].values() if r["Type"].startswith("AWS::IAM::")]
+    named = any(name in r.get("Properties", {}) for r in iam for name in _IAM_NAMES)
+    if "CAPABILITY_NAMED_IAM" in given or not iam or (not named and "CAPABILITY_IAM" in given):
+        return
+    needed = "CAPABILITY_NAMED_IAM" if named else "CAPABILITY_IAM"
+    raise AwsError("InsufficientCapabilitiesException", f"Requires capabilities : [{needed}]")
+
+
+def scope_of(stacks: Stacks, stack: Stack, request: Request) -> Scope:
+    """What the template may refer to, before any resource; raises AwsError for wrong parameters."""
+    world = stacks.world
+    pseudo = {
+        "AWS::AccountId": world.account,
+        "AWS::NotificationARNs": [],
+        "AWS::Partition": "aws",
+        "AWS::Region": world.region,
+        "AWS::StackId": stack.id,
+        "AWS::StackName": stack.name,
+        "AWS::URLSuffix": "amazonaws.com",
+    }
+    try:
+        parameters = parameter_values(request.template, request.given, {}, lambda name: _stored(world, name))
+        exports = {name: value for name, (value, _) in stacks.exports().items()}
+        zones = tuple(f"{world.region}{letter}" for letter in "abc")
+        scope = Scope(request.template, parameters, pseudo, exports, zones, lambda name: _stored(world, name))
+        check_rules(scope)
+    except Invalid as error:
+        raise invalid(error) from None
+    return scope
+
+
+def _stored(world: World, name: str) -> str:
+    parameter = ssm_backends[world.account][world.region].get_parameter(name)
+    if parameter is None:
+        raise Invalid(f"Unable to fetch parameters [{name}] from parameter store for this account.")
+    return str(parameter.value)
+
+
+def bench_of(stacks: Stacks, stack: Stack, role: str, tags: Mapping[str, str]) -> Workbench:
+    custom = CustomResource(stacks.world)
+
+    def handler(kind: str) -> ResourceType:
+        return custom if is_custom(kind) else TYPES[kind]
+
+    return Workbench(stack, handler, Session(stacks.world, role), tags)
+
+
+def start_create(stacks: Stacks, stack: Stack, request: Request) -> None:
+    scope = scope_of(stacks, stack, request)
+    bench = bench_of(stacks, stack, request.role, request.tags)
+    stack.request = request
+    _start(stack, "CREATE_IN_PROGRESS", Deployment(bench, request, scope).create)
+
+
+def start_update(stacks: Stacks, stack: Stack, request: Request) -> None:
+    if stack.status not in UPDATABLE or stack.request is None:
+        raise invalid(f"Stack:{stack.id} is in {stack.status} state and can not be updated.")
+    before = stack.request
+    scope = scope_of(stacks, stack, request)
+    bench = bench_of(stacks, stack, request.role, request.tags)
+    deployment = Deployment(bench, request, scope)
+    _start(stack, "UPDATE_IN_PROGRESS", lambda: deployment.update(before))
+
+
+def start_delete(stacks: Stacks, stack: Stack, role: str, retain: frozenset[str]) -> None:
+    request = stack.request
+    bench = bench_of(stacks, stack, role or (request.role if request else ""), request.tags if request else {})
+    _start(stack, "DELETE_IN_PROGRESS", lambda: bench.delete_stack(retain))
+
+
+def _start(stack: Stack, status: str, work: Callable[[], None]) -> None:
+    """Run in a thread; wait a moment, so that short operations look immediate."""
+    stack.status = status
+    stack.idle.clear()
+
+    def run() -> None:
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - whatever happens, the stack must not stay in progress
+            traceback.print_exc(file=sys.stderr)
+            stack.enter(f"{status.removesuffix('_IN_PROGRESS')}_FAILED", f"internal failure: {error}")
+        finally:
+            stack.idle.set()
+
+    threading.Thread(target=run, name=f"stack-{stack.name}", daemon=True).start()
+    stack.idle.wait(SHORT_OPERATION_SECONDS)

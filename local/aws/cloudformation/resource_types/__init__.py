@@ -1,0 +1,48 @@
+"""The resource types this CloudFormation can make. A type that is not listed is an error."""
+
+from local.aws.cloudformation.calls import ResourceType
+from local.aws.cloudformation.resource_types import (
+    buckets,
+    eks,
+    functions,
+    iam,
+    messaging,
+    observability,
+    settings,
+    tables,
+)
+
+TYPES: dict[str, ResourceType] = {
+    "AWS::CDK::Metadata": settings.Metadata(),
+    "AWS::CloudWatch::Alarm": observability.Alarm(),
+    "AWS::CloudWatch::Dashboard": observability.Dashboard(),
+    "AWS::DynamoDB::GlobalTable": tables.GlobalTable(),
+    "AWS::DynamoDB::Table": tables.Table(),
+    "AWS::ECR::Repository": buckets.Repository(),
+    "AWS::EKS::AccessEntry": eks.AccessEntry(),
+    "AWS::EKS::PodIdentityAssociation": eks.PodIdentityAssociation(),
+    "AWS::Events::Rule": messaging.Rule(),
+    "AWS::IAM::InstanceProfile": iam.InstanceProfile(),
+    "AWS::IAM::ManagedPolicy": iam.ManagedPolicy(),
+    "AWS::IAM::Policy": iam.Policy(),
+    "AWS::IAM::Role": iam.Role(),
+    "AWS::KMS::Alias": settings.KeyAlias(),
+    "AWS::KMS::Key": settings.Key(),
+    "AWS::Lambda::Alias": functions.Alias(),
+    "AWS::Lambda::EventInvokeConfig": functions.EventInvokeConfig(),
+    "AWS::Lambda::EventSourceMapping": functions.EventSourceMapping(),
+    "AWS::Lambda::Function": functions.Function(),
+    "AWS::Lambda::LayerVersion": functions.LayerVersion(),
+    "AWS::Lambda::Permission": functions.Permission(),
+    "AWS::Lambda::Version": functions.Version(),
+    "AWS::Logs::LogGroup": observability.LogGroup(),
+    "AWS::S3::Bucket": buckets.Bucket(),
+    "AWS::S3::BucketPolicy": buckets.BucketPolicy(),
+    "AWS::SNS::Topic": messaging.Topic(),
+    "AWS::SNS::TopicPolicy": messaging.TopicPolicy(),
+    "AWS::SQS::Queue": messaging.Queue(),
+    "AWS::SQS::QueuePolicy": messaging.QueuePolicy(),
+    "AWS::SSM::Parameter": settings.Parameter(),
+    "AWS::Scheduler::Schedule": messaging.Schedule(),
+    "AWS::Scheduler::ScheduleGroup": messaging.ScheduleGroup(),
+}

@@ -1,0 +1,161 @@
+"""What CloudFormation knows: stacks with their resources and events, change sets, exports."""
+
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from local.aws.cloudformation.intrinsics import Made
+from local.aws.cloudformation.template import Template
+from local.aws.world import World
+
+
+@dataclass(frozen=True)
+class Resource:
+    """One resource of a stack as it is. `properties` are resolved, as the handler got them."""
+
+    name: str
+    type: str
+    made: Made
+    properties: Mapping[str, Any]
+    definition: Mapping[str, Any]
+    status: str = "CREATE_COMPLETE"
+    reason: str = ""
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+@dataclass(frozen=True)
+class Event:
+    id: str
+    at: datetime
+    name: str
+    type: str
+    physical_id: str
+    status: str
+    reason: str
+    token: str
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a create or update asks for."""
+
+    body: str
+    template: Template
+    given: Mapping[str, str]
+    tags: Mapping[str, str]
+    role: str = ""
+    token: str = ""
+    disable_rollback: bool = False
+    capabilities: tuple[str, ...] = ()
+
+
+@dataclass
+class Stack:
+    """A stack and its history. `resources` holds what exists, keyed by logical name."""
+
+    name: str
+    id: str
+    created: datetime
+    status: str
+    request: Request | None = None
+    reason: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    resources: dict[str, Resource] = field(default_factory=dict)
+    outputs: list[dict[str, Any]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    updated: datetime | None = None
+    deleted: datetime | None = None
+    change_set_id: str = ""
+    protected: bool = False
+    idle: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.idle.set()
+
+    @property
+    def in_progress(self) -> bool:
+        return self.status.endswith("_IN_PROGRESS") and self.status != "REVIEW_IN_PROGRESS"
+
+    def enter(self, status: str, reason: str = "") -> None:
+        """Set the stack's status and tell it in an event."""
+        self.status, self.reason = status, reason
+        self.tell(self.name, "AWS::CloudFormation::Stack", self.id, status, reason)
+
+    def tell(self, name: str, kind: str, physical_id: str, status: str, reason: str = "") -> None:
+        token = self.request.token if self.request else ""
+        event = Event(str(uuid.uuid4()), datetime.now(UTC), name, kind, physical_id, status, reason, token)
+        self.events.append(event)
+
+    def set(self, resource: Resource, status: str, reason: str = "") -> Resource:
+        """Record a resource as it now is, with an event."""
+        resource = replace(resource, status=status, reason=reason, at=datetime.now(UTC))
+        self.resources[resource.name] = resource
+        self.tell(resource.name, resource.type, resource.made.physical_id, status, reason)
+        return resource
+
+
+@dataclass
+class ChangeSet:
+    name: str
+    id: str
+    stack: Stack
+    kind: str
+    request: Request
+    changes: list[dict[str, Any]]
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
+    status: str = "CREATE_COMPLETE"
+    execution: str = "AVAILABLE"
+    reason: str = ""
+    description: str = ""
+
+
+class Stacks:
+    """Everything CloudFormation holds in this world. See `World.part`."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.lock = threading.RLock()
+        self.stacks: list[Stack] = []
+        self.change_sets: dict[str, ChangeSet] = {}
+
+    def find(self, name_or_id: str) -> Stack | None:
+        """By name, a stack that is not deleted; by id, any."""
+        for stack in reversed(self.stacks):
+            if stack.id == name_or_id or (stack.name == name_or_id and stack.status != "DELETE_COMPLETE"):
+                return stack
+        return None
+
+    def begin(self, name: str, status: str) -> Stack:
+        identity = f"arn:aws:cloudformation:{self.world.region}:{self.world.account}:stack/{name}/{uuid.uuid4()}"
+        stack = Stack(name, identity, datetime.now(UTC), status)
+        self.stacks.append(stack)
+        return stack
+
+    def change_set(self, name: str, stack: str | None) -> ChangeSet | None:
+        """By ARN, or by name and stack."""
+        if name in self.change_sets:
+            return self.change_sets[name]
+        for one in self.change_sets.values():
+            if one.name == name and stack in (one.stack.name, one.stack.id):
+                return one
+        return None
+
+    def exports(self) -> dict[str, tuple[str, str]]:
+        """Export name → (value, exporting stack's id), of the stacks that exist."""
+        return {
+            output["ExportName"]: (output["OutputValue"], stack.id)
+            for stack in self.stacks
+            if stack.status != "DELETE_COMPLETE"
+            for output in stack.outputs
+            if "ExportName" in output
+        }
+
+
+def wait_idle(stack: Stack, seconds: float) -> None:
+    """Give a short operation the time to end before its starter is answered."""
+    stack.idle.wait(seconds)
+    time.sleep(0)

@@ -1,0 +1,192 @@
+"""Instances over the EC2 API: describe, status, terminate, run."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from local.aws import ec2_launch, ec2_templates
+from local.aws.capacity import Capacity
+from local.aws.ec2_filters import matching
+from local.aws.ec2_instances import STATE_CODES, Instance, Instances
+from local.aws.ec2_shapes import described, private_dns_name
+from local.aws.fleet import Fleets
+from local.aws.paging import page
+from local.aws.request import AwsError, AwsRequest, AwsResponse
+from local.aws.world import World
+
+
+def add(world: World) -> None:
+    world.part(Instances)
+    world.front("ec2", "DescribeInstances", lambda request: _describe(world, request))
+    world.front("ec2", "DescribeInstanceStatus", lambda request: _describe_status(world, request))
+    world.front("ec2", "TerminateInstances", lambda request: _terminate(world, request))
+    world.front("ec2", "RunInstances", lambda request: _run(world, request))
+
+
+def _values(world: World) -> dict[str, Callable[[Instance], object]]:
+    """The filters of DescribeInstances this part knows."""
+    return {
+        "instance-id": lambda it: it.id,
+        "instance-state-name": lambda it: it.state,
+        "instance-state-code": lambda it: STATE_CODES[it.state],
+        "instance-lifecycle": lambda it: "spot" if it.spot_request_id else None,
+        "instance-type": lambda it: it.launch.instance_type,
+        "availability-zone": lambda it: it.launch.zone,
+        "subnet-id": lambda it: it.launch.subnet_id,
+        "vpc-id": lambda it: it.machine.vpc_id,
+        "image-id": lambda it: it.launch.image_id,
+        "architecture": lambda it: it.launch.architecture,
+        "client-token": lambda it: it.launch.client_token,
+        "private-ip-address": lambda it: it.machine.private_ip,
+        "private-dns-name": lambda it: private_dns_name(world, it),
+        "spot-instance-request-id": lambda it: it.spot_request_id,
+        "iam-instance-profile.arn": lambda it: it.launch.profile_arn,
+        "instance.group-id": lambda it: it.launch.security_groups,
+        "reservation-id": lambda it: it.reservation_id,
+    }
+
+
+def chosen(world: World, ids: Sequence[str]) -> list[Instance]:
+    """The instances with these ids, all when there are none; an unknown id is EC2's error."""
+    instances = world.part(Instances)
+    if not ids:
+        return instances.all()
+    malformed = [item for item in ids if not item.startswith("i-")]
+    if malformed:
+        raise AwsError("InvalidInstanceID.Malformed", f'Invalid id: "{malformed[0]}"')
+    missing = [item for item in ids if instances.find(item) is None]
+    if missing:
+        verb = "ID" if len(missing) == 1 else "IDs"
+        raise AwsError(
+            "InvalidInstanceID.NotFound",
+            f"The instance {verb} '{', '.join(missing)}' {'does' if verb == 'ID' else 'do'} not exist",
+        )
+    return [found for item in dict.fromkeys(ids) if (found := instances.find(item)) is not None]
+
+
+def _describe(world: World, request: AwsRequest) -> AwsResponse:
+    params = request.params
+    if params.get("InstanceIds") and params.get("MaxResults"):
+        raise AwsError(
+            "InvalidParameterCombination",
+            "The parameter instancesSet cannot be used with the parameter maxResults",
+        )
+    instances = world.part(Instances)
+    found = matching(
+        chosen(world, params.get("InstanceIds") or []),
+        params.get("Filters") or [],
+        values=_values(world),
+        tags=lambda it: instances.tags(it.id),
+    )
+    some, token = page(found, params, default=1000)
+    return request.reply({"Reservations": _reservations(world, some)} | token)
+
+
+def _reservations(world: World, instances: Sequence[Instance]) -> list[dict[str, Any]]:
+    by_id: dict[str, dict[str, Any]] = {}
+    for instance in instances:
+        reservation = by_id.setdefault(
+            instance.reservation_id,
+            {
+                "ReservationId": instance.reservation_id,
+                "OwnerId": world.account,
+                "Groups": [],
+                "Instances": [],
+            },
+        )
+        reservation["Instances"].append(described(world, instance))
+    return list(by_id.values())
+
+
+def _describe_status(world: World, request: AwsRequest) -> AwsResponse:
+    """Every running instance is healthy and has no scheduled events."""
+    params = request.params
+    healthy: dict[str, Callable[[Instance], object]] = {
+        "instance-status.status": lambda _: "ok",
+        "system-status.status": lambda _: "ok",
+        "event.code": lambda _: None,
+    }
+    found = matching(
+        chosen(world, params.get("InstanceIds") or []),
+        params.get("Filters") or [],
+        values=_values(world) | healthy,
+    )
+    if not params.get("IncludeAllInstances"):
+        found = [instance for instance in found if instance.state == "running"]
+    some, token = page(found, params, default=1000)
+    return request.reply({"InstanceStatuses": [_status(instance) for instance in some]} | token)
+
+
+def _status(instance: Instance) -> dict[str, Any]:
+    status = "ok" if instance.state == "running" else "not-applicable"
+    details = [{"Name": "reachability", "Status": "passed"}] if status == "ok" else []
+    return {
+        "InstanceId": instance.id,
+        "AvailabilityZone": instance.launch.zone,
+        "InstanceState": {"Name": instance.state, "Code": STATE_CODES[instance.state]},
+        "InstanceStatus": {"Status": status, "Details": details},
+        "SystemStatus": {"Status": status, "Details": details},
+    }
+
+
+def _terminate(world: World, request: AwsRequest) -> AwsResponse:
+    params = request.params
+    found = chosen(world, params.get("InstanceIds") or [])
+    if not params.get("InstanceIds"):
+        raise AwsError("MissingParameter", "The request must contain the parameter InstanceId")
+    if params.get("DryRun"):
+        raise dry_run_succeeded()
+    instances = world.part(Instances)
+    return request.reply({"TerminatingInstances": [_change(item.id, *instances.terminate(item.id)) for item in found]})
+
+
+def _change(instance_id: str, before: str, after: str) -> dict[str, Any]:
+    return {
+        "InstanceId": instance_id,
+        "PreviousState": {"Name": before, "Code": STATE_CODES[before]},
+        "CurrentState": {"Name": after, "Code": STATE_CODES[after]},
+    }
+
+
+def _run(world: World, request: AwsRequest) -> AwsResponse:
+    """RunInstances: the same launch as a fleet's, from one template or from the request alone."""
+    params = request.params
+    market = (params.get("InstanceMarketOptions") or {}).get("MarketType") or "on-demand"
+    data, identity = _run_data(world, params)
+    launch = ec2_launch.build(
+        world,
+        data,
+        capacity_type=str(market),
+        request_tags=params.get("TagSpecifications") or (),
+        identity=identity,
+    )
+    for check in world.part(Fleets).launch_checks:
+        check(request, launch)
+    if params.get("DryRun"):
+        raise dry_run_succeeded()
+    most, least = int(params.get("MaxCount") or 1), int(params.get("MinCount") or 1)
+    given, code = world.part(Capacity).take(launch.instance_type, launch.zone, launch.capacity_type, most)
+    if given < least:
+        raise AwsError(code or "InsufficientInstanceCapacity", "Insufficient capacity.", 500)
+    started = world.part(Instances).launch(launch, given)
+    return request.reply(
+        {
+            "ReservationId": started[0].reservation_id,
+            "OwnerId": world.account,
+            "Groups": [],
+            "Instances": [described(world, instance) for instance in started],
+        }
+    )
+
+
+def _run_data(world: World, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Template data with the request's own parameters on top, and what the launch is identified by."""
+    own = {key: value for key, value in params.items() if key != "TagSpecifications" and value is not None}
+    identity = {"client_token": params.get("ClientToken") or ""}
+    if not params.get("LaunchTemplate"):
+        return own, identity
+    template_id, version, data = ec2_templates.resolve(world, params["LaunchTemplate"])
+    return {**data, **own}, identity | {"template_id": template_id, "template_version": str(version)}
+
+
+def dry_run_succeeded() -> AwsError:
+    return AwsError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.", 412)

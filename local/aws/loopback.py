@@ -1,0 +1,48 @@
+"""AWS clients that call this very process, for the parts that act with somebody's rights."""
+
+import json
+from collections import OrderedDict
+from functools import cache
+from typing import Any
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.loaders import JSONFileLoader, Loader
+
+from local.aws.identity import Credentials
+from local.aws.world import World
+
+CONFIG = Config(retries={"total_max_attempts": 3}, connect_timeout=5, read_timeout=60)
+
+
+class _OwnCopy(JSONFileLoader):
+    """botocore's S3 client rewrites the paths in its service model; moto, which may share it, must not see that."""
+
+    def load_file(self, file_path: str) -> Any:
+        found = super().load_file(file_path)
+        return None if found is None else json.loads(json.dumps(found), object_pairs_hook=OrderedDict)
+
+
+@cache
+def _session() -> boto3.Session:
+    """Shared, so that each service model is read once."""
+    session = botocore.session.Session()
+    session.register_component("data_loader", Loader(file_loader=_OwnCopy()))
+    return boto3.Session(botocore_session=session)
+
+
+def client(world: World, service: str, credentials: Credentials | None) -> Any:
+    """A client with these credentials, or the administrator's."""
+    keys = {
+        "aws_access_key_id": credentials.access_key_id if credentials else "local-cloudformation",
+        "aws_secret_access_key": credentials.secret_access_key if credentials else "local",
+        "aws_session_token": credentials.session_token if credentials else None,
+    }
+    return _session().client(
+        service,  # type: ignore[call-overload]
+        region_name=world.region,
+        endpoint_url=world.endpoint,
+        config=CONFIG,
+        **keys,
+    )

@@ -1,0 +1,133 @@
+"""SQS event source mappings: pollers that hand batches to functions, and delete what succeeded.
+
+Source: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html and -scaling.html
+"""
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+from moto.awslambda.models import EventSourceMapping
+from moto.core.exceptions import JsonRESTError
+from moto.sqs.exceptions import QueueDoesNotExist
+from moto.sqs.models import Message, Queue
+
+from local.aws import queues_messages as messages
+from local.aws.functions_deployed import backend, find
+from local.aws.functions_running import Functions
+from local.aws.queues_delivery import deliver
+from local.aws.request import AwsError, AwsRequest
+from local.aws.world import World
+
+# Lambda begins with five concurrent batches per mapping, without MaximumConcurrency.
+CONCURRENT_BATCHES = 5
+# How soon a new, changed or deleted mapping is noticed.
+RECONCILE_SECONDS = 0.1
+POLL_SECONDS = 1.0
+
+
+def add(world: World) -> None:
+    messages.install()
+    world.front("lambda", "CreateEventSourceMapping", lambda request: _check(world, request))
+    world.background("queues", lambda stop: _reconcile(world, stop))
+
+
+def _check(world: World, request: AwsRequest) -> None:
+    """What Lambda refuses and moto accepts: a queue whose visibility ends before the function does."""
+    params = request.params
+    try:
+        queue = messages.by_arn(world.account, world.region, params["EventSourceArn"])
+        timeout = int(find(world, params["FunctionName"]).timeout)
+    except (QueueDoesNotExist, JsonRESTError):
+        return
+    visibility = messages.visibility_seconds(queue)
+    if visibility < timeout:
+        raise AwsError(
+            "InvalidParameterValueException",
+            f"Queue visibility timeout: {visibility} seconds is less than Function timeout: {timeout} seconds",
+        )
+
+
+def _reconcile(world: World, stop: threading.Event) -> None:
+    """One poller per mapping that exists, none for those that do not."""
+    pollers: dict[str, Poller] = {}
+    while not stop.wait(RECONCILE_SECONDS):
+        mappings = {
+            uuid: mapping
+            for uuid, mapping in list(backend(world)._event_source_mappings.items())
+            if mapping.event_source_arn.split(":")[2] == "sqs"
+        }
+        for uuid in pollers.keys() - mappings.keys():
+            pollers.pop(uuid).stop.set()
+        for uuid in mappings.keys() - pollers.keys():
+            pollers[uuid] = Poller(world, mappings[uuid])
+            threading.Thread(target=pollers[uuid].run, name=f"poller-{uuid}", daemon=True).start()
+    for poller in pollers.values():
+        poller.stop.set()
+
+
+@dataclass
+class Poller:
+    """Receives for one mapping. Settings are read anew for every batch, so updates need no restart."""
+
+    world: World
+    mapping: EventSourceMapping
+    stop: threading.Event = field(default_factory=threading.Event)
+    _running: int = 0
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def run(self) -> None:
+        while not self.stop.is_set():
+            try:
+                went_well = self._turn()
+            except (QueueDoesNotExist, JsonRESTError):
+                went_well = False
+            if not went_well:
+                time.sleep(RECONCILE_SECONDS)
+
+    def _turn(self) -> bool:
+        """Receive once and hand over what came; False if nothing may be delivered now."""
+        queue = messages.by_arn(self.world.account, self.world.region, self.mapping.event_source_arn)
+        if not self._may_deliver() or not self._slot_free():
+            return False
+        batch = self._batch(queue)
+        if batch:
+            self._start(queue, batch)
+        return True
+
+    def _may_deliver(self) -> bool:
+        function = find(self.world, self.mapping.function_arn)
+        return bool(self.mapping.enabled) and not self.world.part(Functions).is_disabled(function)
+
+    def _slot_free(self) -> bool:
+        """Wait a moment for one of the concurrent batches to end."""
+        limit = (self.mapping.scaling_config or {}).get("MaximumConcurrency", CONCURRENT_BATCHES)
+        with self._changed:
+            return self._changed.wait_for(lambda: self._running < int(limit), POLL_SECONDS)
+
+    def _batch(self, queue: Queue) -> list[Message]:
+        """What is there, up to BatchSize; with a batching window, gathered for so long."""
+        size, window = int(self.mapping.batch_size), float(self.mapping.max_batch_window or 0)
+        visibility = messages.visibility_seconds(queue)
+        batch = messages.take(queue, min(size, 10), visibility)
+        if not batch:
+            messages.wait(queue, POLL_SECONDS)
+            batch = messages.take(queue, min(size, 10), visibility) if self._may_deliver() else []
+        until = time.monotonic() + window
+        while batch and len(batch) < size and not self.stop.is_set() and time.monotonic() < until:
+            messages.wait(queue, until - time.monotonic())
+            batch += messages.take(queue, min(size - len(batch), 10), visibility)
+        return batch
+
+    def _start(self, queue: Queue, batch: list[Message]) -> None:
+        with self._changed:
+            self._running += 1
+        threading.Thread(target=self._deliver, args=(queue, batch), name="batch", daemon=True).start()
+
+    def _deliver(self, queue: Queue, batch: list[Message]) -> None:
+        try:
+            deliver(self.world, self.mapping, queue, batch)
+        finally:
+            with self._changed:
+                self._running -= 1
+                self._changed.notify_all()

@@ -1,0 +1,152 @@
+"""EventBridge Scheduler's schedules and EventBridge's scheduled rules fire for real.
+
+Control API: `POST /_local/schedules {"speed": n}` makes rates n times as fast, for tests.
+"""
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from moto.events.models import Rule, events_backends
+from moto.scheduler.models import Schedule, scheduler_backends
+
+from local.aws import eventbridge, identity, schedules_expiry, schedules_targets
+from local.aws.request import AwsError, AwsRequest
+from local.aws.schedules_expressions import At, Cron, Rate, parsed
+from local.aws.world import World
+
+TICK_SECONDS = 0.1
+
+
+@dataclass
+class Timer:
+    """When one schedule fires next. `last` is the latest firing of a rate, in monotonic seconds."""
+
+    expression: str
+    started: float
+    last: float | None
+    checked: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def is_due(self, when: Rate | At | Cron, speed: float) -> bool:
+        """Whether it fires now; a firing is reported once."""
+        now, at = time.monotonic(), datetime.now(UTC)
+        before, self.checked = self.checked, at
+        match when:
+            case Rate(period_seconds=period):
+                due = self.started if self.last is None else self.last + period / speed
+                if now < due:
+                    return False
+                self.last = due if now - due < period / speed else now
+                return True
+            case At(moment=moment):
+                return before < moment <= at
+            case Cron():
+                following = when.after(before)
+                return following is not None and following <= at
+
+
+@dataclass
+class Schedules:
+    """Every timer of the world, keyed by ARN; one whose expression changed starts anew."""
+
+    world: World
+    speed: float = 1.0
+    timers: dict[str, Timer] = field(default_factory=dict)
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.wait(TICK_SECONDS):
+            for schedule in self._schedules():
+                self._consider(schedule)
+            for rule in self._rules():
+                self._consider_rule(rule)
+
+    def _schedules(self) -> list[Schedule]:
+        groups = scheduler_backends[self.world.account][self.world.region].schedule_groups
+        return [schedule for group in list(groups.values()) for schedule in list(group.schedules.values())]
+
+    def _rules(self) -> list[Rule]:
+        buses = events_backends[self.world.account][self.world.region].event_buses
+        rules = [rule for bus in list(buses.values()) for rule in list(bus.rules.values())]
+        return [rule for rule in rules if rule.scheduled_expression]
+
+    def _timer(self, arn: str, expression: str, first_seconds: float | None) -> Timer:
+        timer = self.timers.get(arn)
+        if timer is None or timer.expression != expression:
+            now = time.monotonic()
+            last = None if first_seconds is None else now + first_seconds
+            timer = self.timers[arn] = Timer(expression, now, last)
+        return timer
+
+    def _consider(self, schedule: Schedule) -> None:
+        """A rate without StartDate fires at once, then each period."""
+        when = parsed(schedule.schedule_expression, schedule.schedule_expression_timezone)
+        timer = self._timer(schedule.arn, schedule.schedule_expression, None)
+        if schedule.state == "ENABLED" and _in_season(schedule) and timer.is_due(when, self.speed):
+            _in_thread(schedules_targets.fire, self.world, schedule)
+
+    def _consider_rule(self, rule: Rule) -> None:
+        """A rule's rate fires one period after its creation."""
+        when = parsed(str(rule.scheduled_expression))
+        timer = self._timer(rule.arn, str(rule.scheduled_expression), 0.0)
+        if rule.state == "ENABLED" and timer.is_due(when, self.speed):
+            event = eventbridge.envelope(self.world, "aws.events", "Scheduled Event", {}, [rule.arn])
+            _in_thread(eventbridge.fire, self.world, rule, event)
+
+
+def _in_season(schedule: Schedule) -> bool:
+    now = time.time()
+    starts, ends = schedule.start_date, schedule.end_date
+    return (starts is None or float(starts) <= now) and (ends is None or now < float(ends))
+
+
+def _in_thread(work: Callable[..., None], *arguments: Any) -> None:
+    threading.Thread(target=work, args=arguments, name="schedule", daemon=True).start()
+
+
+def add(world: World) -> None:
+    schedules = world.part(Schedules)
+    world.front("scheduler", "CreateSchedule", lambda request: _check(world, request))
+    world.front("scheduler", "UpdateSchedule", lambda request: _check(world, request))
+    world.front("events", "PutRule", _check_rule)
+    world.route("POST", "/_local/schedules", lambda body, _parameters: _set_speed(schedules, body))
+    world.background("schedules", schedules.run)
+    world.background("expiry", lambda stop: schedules_expiry.run(world, stop))
+
+
+def _set_speed(schedules: Schedules, body: Mapping[str, Any]) -> dict[str, float]:
+    if not float(body["speed"]) > 0:
+        raise KeyError("speed must be positive")
+    schedules.speed = float(body["speed"])
+    print(f"rates run {schedules.speed} times as fast", file=sys.stderr, flush=True)
+    return {"speed": schedules.speed}
+
+
+def _check(world: World, request: AwsRequest) -> None:
+    """What Scheduler refuses and moto accepts."""
+    params = request.params
+    _parse(params["ScheduleExpression"], params.get("ScheduleExpressionTimezone", "UTC"))
+    target = params["Target"]
+    if target["Arn"].split(":")[2] not in schedules_targets.SERVICES:
+        raise AwsError("ValidationException", f"the local Scheduler has no targets like {target['Arn']}")
+    role = identity.find_role(world, target["RoleArn"])
+    if role is None or "scheduler.amazonaws.com" not in str(role.assume_role_policy_document):
+        raise AwsError(
+            "ValidationException",
+            "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.",
+        )
+
+
+def _check_rule(request: AwsRequest) -> None:
+    if request.params.get("ScheduleExpression"):
+        _parse(request.params["ScheduleExpression"], "UTC")
+
+
+def _parse(expression: str, timezone: str) -> None:
+    try:
+        parsed(expression, timezone)
+    except (ValueError, KeyError) as error:
+        raise AwsError("ValidationException", f"Invalid Schedule Expression {expression}: {error}") from None

@@ -1,0 +1,99 @@
+"""Node objects: as a kubelet registers itself, and what the cloud node controller adds to it."""
+
+from typing import Any
+
+from local.boot.judge import Instance, Joins
+from local.kubernetes.build import KUBERNETES
+
+UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
+ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
+PRESSURES = (
+    ("MemoryPressure", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+    ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+    ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+)
+NETWORK_NOT_READY = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady"
+SHUTTING_DOWN = "node is shutting down"
+
+
+def provider_id(instance: Instance) -> str:
+    """How Kubernetes names the instance."""
+    return f"aws:///{instance.zone}/{instance.id}"
+
+
+def registration(joins: Joins, now: str) -> dict[str, Any]:
+    """The Node as the kubelet creates it: NotReady, and tainted until the cloud controller has seen it."""
+    instance = joins.instance
+    architecture = ARCHITECTURES[instance.image_architecture]
+    own = {
+        "kubernetes.io/hostname": instance.private_dns,
+        "kubernetes.io/arch": architecture,
+        "kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": architecture,
+        "beta.kubernetes.io/os": "linux",
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": instance.private_dns, "labels": {**joins.settings.labels, **own}},
+        "spec": {
+            "providerID": provider_id(instance),
+            "taints": [*joins.settings.taints, UNINITIALIZED],
+        },
+        "status": status(joins, architecture, now),
+    }
+
+
+def status(joins: Joins, architecture: str, now: str) -> dict[str, Any]:
+    """The status a kubelet posts while its network is not up yet."""
+    instance = joins.instance
+    return {
+        "capacity": joins.capacity.quantities(),
+        "allocatable": joins.allocatable.quantities(),
+        "addresses": [
+            {"type": "InternalIP", "address": instance.private_ip},
+            {"type": "InternalDNS", "address": instance.private_dns},
+            {"type": "Hostname", "address": instance.private_dns},
+        ],
+        "conditions": [
+            *(condition(kind, "False", reason, text, now) for kind, reason, text in PRESSURES),
+            condition("Ready", "False", "KubeletNotReady", NETWORK_NOT_READY, now),
+        ],
+        "nodeInfo": {
+            "architecture": architecture,
+            "bootID": instance.id,
+            "containerRuntimeVersion": "containerd://2.1.5",
+            "kernelVersion": "6.12.53-69.119.amzn2023",
+            "kubeProxyVersion": "",
+            "kubeletVersion": f"v{KUBERNETES}",
+            "machineID": instance.id.removeprefix("i-"),
+            "operatingSystem": "linux",
+            "osImage": "Amazon Linux 2023",
+            "systemUUID": instance.id.removeprefix("i-"),
+        },
+    }
+
+
+def condition(kind: str, value: str, reason: str, text: str, now: str) -> dict[str, str]:
+    """A node condition that changed and was seen `now` (RFC 3339)."""
+    return {
+        "type": kind,
+        "status": value,
+        "reason": reason,
+        "message": text,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
+
+
+def cloud_labels(instance: Instance) -> dict[str, str]:
+    """What the cloud node controller puts on a Node when it initializes it."""
+    return {
+        "node.kubernetes.io/instance-type": instance.type,
+        "beta.kubernetes.io/instance-type": instance.type,
+        "topology.kubernetes.io/zone": instance.zone,
+        "topology.kubernetes.io/region": instance.region,
+        "failure-domain.beta.kubernetes.io/zone": instance.zone,
+        "failure-domain.beta.kubernetes.io/region": instance.region,
+        "topology.k8s.aws/zone-id": instance.zone_id,
+    }

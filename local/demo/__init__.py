@@ -1,0 +1,1 @@
+"""The main job, shown: pods pending, what was decided and why, nodes, an interruption, zero and back, nothing left."""

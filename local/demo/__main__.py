@@ -1,0 +1,67 @@
+"""`python -m local.demo`: exits non-zero if anything that must happen did not."""
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from local.demo import chapters
+from local.demo.deploy import ROOT, Deployment
+from local.demo.story import NotSeen, Story
+from local.demo.summary import summary
+from local.demo.tell import Printer
+from local.demo.watch import Watch
+from local.stack import Stack
+
+
+def main() -> int:
+    arguments = _arguments()
+    printer = Printer()
+    directory = Path(arguments.directory or tempfile.mkdtemp(prefix="spotwright-demo-"))
+    printer.say(f"logs of every part: {directory / 'logs'}")
+    try:
+        _run(printer, directory, arguments.only)
+    except (NotSeen, RuntimeError) as error:
+        printer.section("FAILED")
+        printer.say(str(error))
+        printer.say(f"logs of every part: {directory / 'logs'}")
+        return 1
+    return 0
+
+
+def _run(printer: Printer, directory: Path, only: int) -> None:
+    printer.section("a local stack of real parts, and cdk deploy (usually under a minute)")
+    forwarder = [str(ROOT / ".venv/bin/python"), "-m", "forwarder"]
+    with Stack.start(directory, cluster="dev-eks-cluster", forwarder=forwarder) as stack:
+        printer.say("control plane and AWS are up")
+        deployment = Deployment(
+            stack,
+            node_roles=(
+                "dev-eks-node-group-role",
+                f"KarpenterNodeRole-{stack.cluster}",
+                f"karpenterNodeRole-{stack.cluster}",
+            ),
+        )
+        with Watch(stack, printer, bucket=lambda: deployment.outputs().get("BucketName", "")) as watch:
+            started = time.time()
+            deployment.bootstrap()
+            printer.say("cdk bootstrap done")
+            deployment.deploy()
+            printer.say(f"cdk deploy done, {time.time() - started:.0f} s with bootstrap")
+            story = Story(stack, deployment, watch, printer)
+            for chapter in chapters.CHAPTERS[: only or None]:
+                chapter(story)
+            printer.section("summary")
+            printer.block(summary(story))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m local.demo", description=__doc__)
+    parser.add_argument("--directory", help="where state and logs go (default: a new temporary folder)")
+    parser.add_argument("--only", type=int, default=0, metavar="N", help="stop after the first N chapters")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

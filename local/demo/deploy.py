@@ -1,0 +1,97 @@
+"""The real CDK CLI against the local AWS, and what the deployed stack says of itself."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import boto3
+
+ROOT = Path(__file__).parents[2]
+FORWARDER_IMAGE = "spotwright-forwarder:local"
+# How long one CDK command may take, in seconds; deploy builds the layer when it is not cached.
+COMMAND_SECONDS = 600
+
+
+class Deployment:
+    """`cdk` for one local stack. Its home and its output lie in the stack's folder, so stacks do not meet."""
+
+    def __init__(self, stack: Any, *, node_roles: Sequence[str]) -> None:
+        self._stack = stack
+        self._home = Path(stack.directory) / "cdk"
+        self._home.mkdir(parents=True, exist_ok=True)
+        self.context = {
+            "cell": "main",
+            "architecture": "x86_64",
+            "removeDataOnDestroy": True,
+            "clusters": [
+                {"name": stack.cluster, "nodeRoles": list(node_roles), "forwarderImage": FORWARDER_IMAGE},
+            ],
+        }
+
+    @property
+    def stack_name(self) -> str:
+        return f"Spotwright-{self.context['cell']}"
+
+    def cdk(self, *arguments: str) -> str:
+        """Run one command to its end; raises with its output when it fails."""
+        app = ["--output", str(self._home / "out"), "--context", "spotwright=" + json.dumps(self.context)]
+        # Bootstrapping needs no app, and outside the checkout the CLI finds none to synthesize.
+        bare = arguments[0] == "bootstrap"
+        command = [str(ROOT / "node_modules/.bin/cdk"), *arguments, *([] if bare else app)]
+        done = subprocess.run(
+            command,
+            cwd=self._home if bare else ROOT,
+            env=self._environment(),
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+        )
+        log = Path(self._stack.logs) / "cdk.log"
+        with log.open("a") as file:
+            file.write(f"$ cdk {' '.join(arguments)}\n{done.stdout}{done.stderr}\n")
+        if done.returncode:
+            raise RuntimeError(f"cdk {' '.join(arguments)} failed ({done.returncode}); {log}:\n{done.stderr[-3000:]}")
+        return done.stdout + done.stderr
+
+    def bootstrap(self) -> None:
+        self.cdk("bootstrap", f"aws://{self._stack.account}/{self._stack.region}")
+
+    def deploy(self) -> None:
+        self.cdk("deploy", "--require-approval", "never", "--progress", "events")
+
+    def destroy(self) -> None:
+        self.cdk("destroy", "--force")
+
+    def outputs(self) -> dict[str, str]:
+        """The stack's outputs by key; empty while it does not exist."""
+        client = boto3.client("cloudformation", **self.client_settings())
+        try:
+            stack = client.describe_stacks(StackName=self.stack_name)["Stacks"][0]
+        except client.exceptions.ClientError:
+            return {}
+        return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs") or ()}
+
+    def client_settings(self) -> dict[str, str]:
+        return {
+            "endpoint_url": self._stack.aws_endpoint,
+            "region_name": self._stack.region,
+            "aws_access_key_id": "local-admin",
+            "aws_secret_access_key": "local-admin",
+        }
+
+    def _environment(self) -> dict[str, str]:
+        endpoint = {"AWS_ENDPOINT_URL_S3_FOR_CLOUDFORMATION": f"https://s3.{self._stack.region}.amazonaws.com"}
+        own = {
+            "HOME": str(self._home),
+            "CI": "true",
+            "CDK_DISABLE_VERSION_CHECK": "1",
+            "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION": "true",
+            "PATH": f"{ROOT / '.venv/bin'}:{ROOT / '.tools/uv/bin'}:{os.environ['PATH']}",
+            "CDK_DEFAULT_ACCOUNT": self._stack.account,
+            "CDK_DEFAULT_REGION": self._stack.region,
+        }
+        return dict(os.environ) | self._stack.environment() | endpoint | own

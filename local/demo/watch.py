@@ -1,0 +1,199 @@
+"""What happened, in order, read from where it is recorded: the local AWS's call log, decisions in S3, the API server.
+
+Nothing here knows what the story expects; the story asks, and this answers from what it saw.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+from kubernetes import config
+
+from local.demo.cluster import Api
+from local.demo.tell import Printer
+
+type Json = dict[str, Any]
+
+# EC2 calls that change something, and those that show where time goes.
+TOLD_CALLS = frozenset({"CreateFleet", "TerminateInstances", "RunInstances", "CreateLaunchTemplate"})
+CLAIM_CONDITIONS = ("Launched", "Registered", "Initialized", "Drained", "InstanceTerminating", "DisruptionReason")
+POLL_SECONDS = 0.4
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the timeline. ``at``: seconds since the epoch, as its source states it where it does."""
+
+    at: float
+    source: str
+    subject: str
+    what: str
+    text: str
+    data: Json = field(default_factory=dict, compare=False)
+
+
+class Watch:
+    """Polls every source in a thread, remembers every entry, and hands new ones to the printer."""
+
+    def __init__(self, stack: Any, printer: Printer, *, bucket: Callable[[], str]) -> None:
+        self._stack, self._printer, self._bucket = stack, printer, bucket
+        self._api = Api(config.new_client_from_config(str(stack.kubeconfig)))
+        self._s3 = boto3.client(
+            "s3", endpoint_url=stack.aws_endpoint, region_name=stack.region,
+            aws_access_key_id="local-admin", aws_secret_access_key="local-admin",
+        )  # fmt: skip
+        self._seen: set[tuple[str, str, str]] = set()
+        self._next_call = 0
+        self._stop = threading.Event()
+        self._lock = threading.Condition()
+        self.entries: list[Entry] = []
+        self.objects: dict[str, dict[str, Json]] = {}
+        self.trouble: str = ""
+        self._thread = threading.Thread(target=self._run, daemon=True, name="watch")
+
+    def __enter__(self) -> "Watch":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(timeout=5)
+
+    def until(self, holds: Callable[["Watch"], bool], *, seconds: float) -> bool:
+        """Wait for something to be seen; False when it was not within ``seconds``."""
+        deadline = time.monotonic() + seconds
+        with self._lock:
+            while not holds(self):
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._lock.wait(min(left, 1))
+        return True
+
+    def all(self, kind: str) -> list[Json]:
+        """Objects of a kind as the API server last listed them."""
+        return list(self.objects.get(kind, {}).values())
+
+    def since(self, at: float, source: str = "", what: str = "") -> list[Entry]:
+        """Entries from ``at`` on, in the order of their times."""
+        chosen = (e for e in self.entries if e.at >= at and source in ("", e.source) and what in ("", e.what))
+        return sorted(chosen, key=lambda entry: entry.at)
+
+    def _run(self) -> None:
+        while not self._stop.wait(POLL_SECONDS):
+            try:
+                new = [*self._calls(), *self._decisions(), *self._cluster()]
+            except Exception as error:  # noqa: BLE001 a source that is away for a moment is looked at again
+                self.trouble = f"{type(error).__name__}: {error}"
+                continue
+            with self._lock:
+                fresh = sorted(new, key=lambda entry: entry.at)
+                self.entries += fresh
+                self._lock.notify_all()
+            for entry in fresh:
+                self._printer.entry(entry)
+
+    def _calls(self) -> Iterator[Entry]:
+        answer = self._stack.control("GET", f"/_local/calls?since={self._next_call}")
+        self._next_call = answer["next"]
+        for call in answer["calls"]:
+            if call["action"] in TOLD_CALLS:
+                who = call.get("function") or call["principal"].rsplit("/", 1)[-1]
+                error = f" → {call['error']}" if call.get("error") else ""
+                yield Entry(
+                    _seconds(call["time"]), "aws", who, call["action"], f"{call['action']}{_about(call)}{error}", call
+                )
+
+    def _decisions(self) -> Iterator[Entry]:
+        bucket = self._bucket()
+        if not bucket:
+            return
+        for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="decisions/"):
+            for item in page.get("Contents", ()):
+                if self._first("decision", item["Key"], ""):
+                    body = json.loads(self._s3.get_object(Bucket=bucket, Key=item["Key"])["Body"].read())
+                    at = _seconds(body["now"])
+                    yield Entry(
+                        at, "decision", body["kind"], "decided", f"{body['kind']} {body['id']}: {body['why']}", body
+                    )
+
+    def _cluster(self) -> Iterator[Entry]:
+        now = time.time()
+        for kind, listed in self._api.everything().items():
+            before = self.objects.get(kind, {})
+            current = {one["metadata"].get("namespace", "") + "/" + one["metadata"]["name"]: one for one in listed}
+            for key, one in current.items():
+                yield from self._changes(kind, key.strip("/"), one, now)
+            for key in before.keys() - current.keys():
+                if kind in ("nodeclaims", "nodes"):
+                    yield Entry(now, kind, key.strip("/"), "gone", f"{kind[:-1]} {key.strip('/')} is gone", before[key])
+            self.objects[kind] = current
+
+    def _changes(self, kind: str, name: str, one: Json, now: float) -> Iterator[Entry]:
+        uid, status = one["metadata"]["uid"], one.get("status") or {}
+        match kind:
+            case "pods":
+                yield from self._pod(uid, name, one, status, now)
+            case "nodeclaims":
+                for condition in status.get("conditions") or ():
+                    told = condition["status"] == "True" and condition["type"] in CLAIM_CONDITIONS
+                    if told and self._first(kind, uid, condition["type"]):
+                        yield Entry(now, kind, name, condition["type"], f"nodeclaim {name} {condition['type']}", one)
+                if one["metadata"].get("deletionTimestamp") and self._first(kind, uid, "deleting"):
+                    yield Entry(now, kind, name, "deleting", f"nodeclaim {name} is being deleted", one)
+            case "nodes":
+                ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
+                if ready and self._first(kind, uid, "Ready"):
+                    yield Entry(now, kind, name, "Ready", f"node {name} Ready", one)
+            case "events":
+                source = (one.get("source") or {}).get("component", "")
+                if source == "spotwright" and self._first(kind, uid, str(one.get("count"))):
+                    subject = f"{one['involvedObject']['kind']} {one['involvedObject']['name']}"
+                    text = f"{one['type']} {one['reason']} {subject}: {one['message']}"
+                    yield Entry(now, kind, subject, one["reason"], text, one)
+
+    def _pod(self, uid: str, name: str, one: Json, status: Json, now: float) -> Iterator[Entry]:
+        conditions = {c["type"]: c for c in status.get("conditions") or ()}
+        pending = conditions.get("PodScheduled", {}).get("reason") == "Unschedulable"
+        if pending and self._first("pods", uid, "Pending"):
+            yield Entry(now, "pods", name, "Pending", f"pod {name} is pending", one)
+        node = one["spec"].get("nodeName", "")
+        if status.get("phase") == "Running" and self._first("pods", uid, "Running"):
+            yield Entry(now, "pods", name, "Running", f"pod {name} runs on {node}", one)
+        if one["metadata"].get("deletionTimestamp") and self._first("pods", uid, "deleting"):
+            yield Entry(now, "pods", name, "leaving", f"pod {name} leaves {node or 'the queue'}", one)
+
+    def _first(self, kind: str, subject: str, what: str) -> bool:
+        key = (kind, subject, what)
+        if key in self._seen:
+            return False
+        self._seen.add(key)
+        return True
+
+
+def _about(call: Json) -> str:
+    """The part of a request that says what was asked for."""
+    request = call.get("request") or {}
+    match call["action"]:
+        case "CreateFleet":
+            target = request.get("TargetCapacitySpecification") or {}
+            overrides = [o for c in request.get("LaunchTemplateConfigs") or () for o in c.get("Overrides") or ()]
+            types = list(dict.fromkeys(o.get("InstanceType") for o in overrides))
+            kind = target.get("DefaultTargetCapacityType")
+            return f" {target.get('TotalTargetCapacity')} × {kind} of {len(types)} types, {len(overrides)} offerings"
+        case "TerminateInstances":
+            return " " + ", ".join(request.get("InstanceIds") or ())
+        case "CreateLaunchTemplate":
+            return f" {request.get('LaunchTemplateName')}"
+    return ""
+
+
+def _seconds(moment: str | float) -> float:
+    if isinstance(moment, int | float):
+        return float(moment)
+    return datetime.fromisoformat(moment).astimezone(UTC).timestamp()

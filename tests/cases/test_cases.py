@@ -1,0 +1,53 @@
+"""Every case: the plan keeps what the case expects, and an independent judge finds no broken rule.
+
+The judge shares no code with the planner. Cases under ``random`` expect nothing but legality.
+"""
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spotwright.cli import catalogs, documents, manifests_input, plan_text
+from spotwright.model.instancetype import Catalog
+from spotwright.scheduling.planner import plan
+from tests.cases.judge.cluster import find_catalog, load
+from tests.cases.judge.expectations import broken
+from tests.cases.judge.loader import read
+from tests.cases.judge.verdict import judge
+
+HERE = Path(__file__).parent
+CASES = sorted((HERE / "scheduling").glob("*.yaml"))
+RANDOM = sorted((HERE / "random").glob("*.yaml"))
+
+
+@cache
+def catalog(path: Path) -> Catalog:
+    return catalogs.from_file(str(path))
+
+
+def planned(case: Path) -> tuple[dict[str, Any], dict[str, Any], Path]:
+    """The case, its plan as other programs read it, and its catalog."""
+    content = read(case)
+    path = find_catalog(content["catalog"], case)
+    made = plan(manifests_input.snapshot(documents.read([str(case)])), catalog(path))
+    return content, json.loads(plan_text.as_json(made)), path
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)
+def test_the_plan_keeps_what_the_case_expects(case: Path) -> None:
+    content, made, path = planned(case)
+    assert not list(broken(content, made, path))
+
+
+@pytest.mark.parametrize("case", [*CASES, *RANDOM], ids=lambda case: case.stem)
+def test_no_rule_is_broken(case: Path) -> None:
+    _, made, _ = planned(case)
+    assert not judge(made, load(case)).violations
+
+
+def test_there_are_cases() -> None:
+    assert len(CASES) > 100
+    assert len(RANDOM) > 20

@@ -1,0 +1,61 @@
+"""The real parts that a contract is checked against: the local AWS and the local control plane, once per session."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+import urllib3
+
+from local.ports import Ports
+
+REGION = "ap-northeast-2"
+READY_SECONDS = 30
+
+
+class LocalAws:
+    """A running local AWS and clients for it."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+
+    def client(self, service: str) -> object:
+        return boto3.client(
+            service,  # type: ignore[call-overload]
+            endpoint_url=self.endpoint,
+            region_name=REGION,
+            aws_access_key_id="local-admin",
+            aws_secret_access_key="local-admin",
+        )
+
+
+@pytest.fixture(scope="session")
+def local_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
+    directory: Path = tmp_path_factory.mktemp("aws")
+    ports = Ports()
+    port = ports.take()
+    command = [sys.executable, "-m", "local.aws", "--port", str(port), "--directory", str(directory)]
+    with (directory / "out.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            _wait(f"http://127.0.0.1:{port}/_local/capacity", process)
+            yield LocalAws(f"http://127.0.0.1:{port}")
+        finally:
+            process.terminate()
+            process.wait(timeout=10)
+            ports.close()
+
+
+def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    pool = urllib3.PoolManager(retries=False, timeout=1.0)
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "the local AWS ended"
+        try:
+            if pool.request("GET", url).status < 500:
+                return
+        except urllib3.exceptions.HTTPError:
+            time.sleep(0.1)
+    raise TimeoutError(url)

@@ -1,0 +1,221 @@
+"""ClusterPort: the fake and the real API server obey one suite."""
+
+import itertools
+import json
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from local.stack import Stack
+from spotwright.adapters.kubernetes import KubernetesCluster
+from spotwright.adapters.kubernetes_transport import Transport
+from spotwright.failures import Conflict
+from spotwright.manifests import definitions
+from spotwright.model import labels
+from spotwright.model.node import Node
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodepool import NodeClassReference
+from spotwright.model.objects import Condition, Metadata, condition
+from spotwright.model.requirements import Selector
+from spotwright.model.taints import Taint
+from spotwright.simulation.clock import Clock
+from spotwright.simulation.cluster import FakeCluster
+from spotwright.simulation.effects import Effects
+from spotwright.workflows.ports import ClusterPort
+
+NUMBERS = itertools.count(1)
+CLASS = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, KubernetesCluster]]:
+    directory: Path = tmp_path_factory.mktemp("stack")
+    with Stack.start(directory, report=lambda _: None) as stack:
+        stack.kubectl(
+            "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions()})
+        )
+        stack.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
+        stack.kubectl("create", "serviceaccount", "contract", "-n", "default")
+        stack.kubectl(
+            "create",
+            "clusterrolebinding",
+            "contract",
+            "--clusterrole=cluster-admin",
+            "--serviceaccount=default:contract",
+        )
+        token = stack.kubectl("create", "token", "contract", "-n", "default").stdout.strip()
+        config = json.loads(stack.kubectl("config", "view", "--raw", "-o", "json").stdout)["clusters"][0]["cluster"]
+        transport = Transport(
+            endpoint=config["server"], certificate_authority=config["certificate-authority-data"], token=lambda: token
+        )
+        yield stack, KubernetesCluster("contract", transport)
+
+
+class World:
+    """A cluster, and what users and kubelets do to it."""
+
+    def __init__(self, port: ClusterPort, add_node: Callable[[str], None]) -> None:
+        self.port, self.add_node = port, add_node
+
+
+@pytest.fixture(params=["fake", "real"])
+def world(request: pytest.FixtureRequest) -> World:
+    if request.param == "fake":
+        clock = Clock()
+        fake = FakeCluster("contract", clock, Effects(clock))
+        return World(fake, lambda name: _put_node(fake, name))
+    stack, port = request.getfixturevalue("real")
+    return World(port, lambda name: _create_node(stack, name))
+
+
+def _put_node(fake: FakeCluster, name: str) -> None:
+    fake.put("nodes", Node(Metadata(name), taints=(Taint("karpenter.sh/unregistered", "NoExecute"),)))
+
+
+def _create_node(stack: Stack, name: str) -> None:
+    node = {
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        "spec": {"taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]},
+    }  # fmt: skip
+    stack.kubectl("create", "-f", "-", input=json.dumps(node))
+
+
+def claim(**changes: object) -> NodeClaim:
+    name = f"claim-{next(NUMBERS)}"
+    made = NodeClaim(
+        metadata=Metadata(name, labels={labels.NODEPOOL: "default"}, finalizers=(labels.FINALIZER,)),
+        node_class_ref=CLASS,
+        requirements=(
+            Selector("kubernetes.io/arch", "In", ("amd64",)),
+            Selector("karpenter.k8s.aws/instance-cpu", "Gt", ("1",)),
+        ),
+        requests={"cpu": 1500, "memory": 2**30, "pods": 3},
+        taints=(Taint("spot", "NoSchedule", "only"),),
+        expire_after_seconds=None,
+        termination_grace_seconds=600,
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def test_a_claim_comes_back_as_it_was_promised(world: World) -> None:
+    wanted = claim()
+    world.port.create_nodeclaim(wanted)
+    found = world.port.nodeclaim(wanted.name)
+    assert found is not None
+    for field in (
+        "requirements",
+        "requests",
+        "taints",
+        "expire_after_seconds",
+        "termination_grace_seconds",
+        "node_class_ref",
+    ):
+        assert getattr(found, field) == getattr(wanted, field), field
+    assert found.metadata.finalizers == (labels.FINALIZER,)
+    assert found.metadata.uid
+    assert wanted.name in {one.name for one in world.port.nodeclaims()}
+
+
+def test_a_claim_is_created_once(world: World) -> None:
+    wanted = claim()
+    world.port.create_nodeclaim(wanted)
+    with pytest.raises(Conflict):
+        world.port.create_nodeclaim(wanted)
+
+
+def test_what_does_not_exist_is_none(world: World) -> None:
+    assert world.port.nodeclaim("nobody") is None
+    assert world.port.node("nobody") is None
+
+
+def test_conditions_keep_their_neighbours_and_their_time(world: World) -> None:
+    made = world.port.create_nodeclaim(claim())
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    world.port.set_conditions("nodeclaims", made.metadata, [Condition("Launched", "True", "Launched", since=since)])
+    world.port.set_conditions(
+        "nodeclaims", made.metadata, [Condition("Registered", "Unknown", "NodeNotFound", since=since)]
+    )
+    later = Condition("Launched", "True", "Again", since=datetime(2026, 2, 1, tzinfo=UTC))
+    world.port.set_conditions("nodeclaims", made.metadata, [later])
+    found = world.port.nodeclaim(made.name)
+    assert found is not None
+    launched, registered = condition(found.conditions, "Launched"), condition(found.conditions, "Registered")
+    assert launched is not None
+    assert registered is not None
+    assert (launched.reason, launched.since) == ("Again", since)
+    assert registered.status == "Unknown"
+
+
+def test_status_is_merged(world: World) -> None:
+    made = world.port.create_nodeclaim(claim())
+    about = msgspec.structs.replace(made.metadata, resource_version="")
+    world.port.patch_status("nodeclaims", about, {"providerID": "aws:///z/i-1", "imageID": "ami-1"})
+    world.port.patch_status("nodeclaims", about, {"nodeName": "n"})
+    found = world.port.nodeclaim(made.name)
+    assert found is not None
+    assert (found.provider_id, found.image_id, found.node_name) == ("aws:///z/i-1", "ami-1", "n")
+
+
+def test_a_deleted_claim_stays_until_its_finalizer_goes(world: World) -> None:
+    made = world.port.create_nodeclaim(claim())
+    world.port.delete("nodeclaims", made.metadata)
+    found = world.port.nodeclaim(made.name)
+    assert found is not None
+    assert found.metadata.deleting is not None
+    world.port.patch_metadata("nodeclaims", found.metadata, {"finalizers": []})
+    assert _gone(world.port, made.name)
+
+
+def _gone(port: ClusterPort, name: str) -> bool:
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        if port.nodeclaim(name) is None:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def test_deleting_by_another_uid_or_twice_is_no_error_and_hurts_nobody(world: World) -> None:
+    made = world.port.create_nodeclaim(claim(metadata=Metadata(f"claim-{next(NUMBERS)}")))
+    world.port.delete("nodeclaims", msgspec.structs.replace(made.metadata, uid="00000000-0000-0000-0000-000000000000"))
+    assert world.port.nodeclaim(made.name) is not None
+    world.port.delete("nodeclaims", made.metadata)
+    world.port.delete("nodeclaims", made.metadata)
+    assert _gone(world.port, made.name)
+
+
+def test_finalizers_change_only_on_what_was_read(world: World) -> None:
+    made = world.port.create_nodeclaim(claim())
+    world.port.patch_metadata("nodeclaims", made.metadata, {"annotations": {"a": "b"}})
+    with pytest.raises(Conflict):
+        world.port.patch_metadata("nodeclaims", made.metadata, {"finalizers": []})
+
+
+def test_taints_are_replaced_under_the_version_that_was_read(world: World) -> None:
+    name = f"node-{next(NUMBERS)}"
+    world.add_node(name)
+    node = world.port.node(name)
+    assert node is not None
+    disrupted = Taint(labels.DISRUPTED, "NoSchedule")
+    world.port.set_taints(node, [*node.taints, disrupted])
+    with pytest.raises(Conflict):
+        world.port.set_taints(node, [])
+    after = world.port.node(name)
+    assert after is not None
+    assert disrupted in after.taints
+    assert set(node.taints) <= set(after.taints)
+
+
+def test_an_event_never_raises(world: World) -> None:
+    made = world.port.create_nodeclaim(claim())
+    for _ in range(2):
+        world.port.event(
+            "nodeclaims", made.metadata, type="Normal", reason="Launched", message="m", now=datetime.now(UTC)
+        )
+    world.port.event(
+        "nodeclaims", Metadata("Not A Name!"), type="Normal", reason="x", message="m", now=datetime.now(UTC)
+    )

@@ -1,0 +1,251 @@
+"""Ec2Port: the fake and EC2 obey one suite; a launch worked out by us is one that EC2 takes."""
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+import msgspec
+import pytest
+import urllib3
+
+from spotwright.adapters.ec2 import Ec2
+from spotwright.aws import fleet_errors, launch
+from spotwright.aws.health import Health
+from spotwright.aws.launch import FleetPlan
+from spotwright.failures import InvalidRequest
+from spotwright.model import labels
+from spotwright.model.fleet import FleetResult
+from spotwright.model.nodeclass import Ami, EC2NodeClass, SecurityGroup, Subnet
+from spotwright.simulation.clock import Clock
+from spotwright.simulation.ec2 import FakeEc2
+from spotwright.simulation.effects import Effects
+from spotwright.workflows.ports import Ec2Port
+from tests.contract.conftest import LocalAws
+from tests.unit.aws import samples
+
+NUMBERS = itertools.count()
+NOBODY = "i-0123456789abcdef0"
+
+
+class World(Protocol):
+    """EC2 as a launch meets it. ``sold_out``: (capacity type, type, zone) that have nothing, ``*`` for any."""
+
+    ec2: Ec2Port
+    cluster: str
+    node_class: EC2NodeClass
+
+    def sold_out(self, *offerings: tuple[str, str, str]) -> None: ...
+
+
+class InMemory:
+    def __init__(self, cluster: str) -> None:
+        self._fake = FakeEc2(cluster, Clock(), Effects(Clock()))
+        self.ec2: Ec2Port = self._fake
+        self.cluster = cluster
+        self.node_class = samples.node_class()
+
+    def sold_out(self, *offerings: tuple[str, str, str]) -> None:
+        self._fake.capacity = dict.fromkeys(offerings, 0)
+
+
+class Real:
+    """The local AWS: its network and images in a class, its control API for capacity."""
+
+    def __init__(self, aws: LocalAws, cluster: str) -> None:
+        client: Any = aws.client("ec2")
+        self._capacity = f"{aws.endpoint}/_local/capacity"
+        self.ec2: Ec2Port = Ec2(client, cluster=cluster)
+        self.cluster = cluster
+        self.node_class = _class_in(client)
+
+    def sold_out(self, *offerings: tuple[str, str, str]) -> None:
+        rules = [{"capacityType": kind, "instanceType": name, "zone": zone} for kind, name, zone in offerings]
+        body = json.dumps({"insufficient": rules})
+        assert urllib3.request("POST", self._capacity, body=body).status == 200
+
+
+def _class_in(client: Any) -> EC2NodeClass:
+    discovery = [{"Name": "tag:karpenter.sh/discovery", "Values": [samples.CLUSTER]}]
+    subnets = client.describe_subnets(Filters=discovery)["Subnets"]
+    groups = client.describe_security_groups(Filters=discovery)["SecurityGroups"]
+    name = "amazon-eks-node-al2023-x86_64-standard-1.35-*"
+    image = client.describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"][0]["ImageId"]
+    return samples.node_class(
+        subnets=tuple(Subnet(one["SubnetId"], one["AvailabilityZone"]) for one in subnets),
+        security_groups=tuple(SecurityGroup(one["GroupId"]) for one in groups),
+        amis=(Ami(image),),
+        resolved_profile="",
+    )
+
+
+@pytest.fixture(params=["fake", "ec2"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """EC2 with a cluster nobody used before."""
+    cluster = f"cluster-{next(NUMBERS)}"
+    made: World
+    if request.param == "fake":
+        made = InMemory(cluster)
+    else:
+        aws: LocalAws = request.getfixturevalue("local_aws")
+        made = Real(aws, cluster)
+        _with_profile(made, aws)
+    yield made
+    made.sold_out()
+    made.ec2.terminate([one.id for one in made.ec2.instances_of_cluster()])
+
+
+def _with_profile(world: Any, aws: LocalAws) -> None:
+    iam: Any = aws.client("iam")
+    iam.create_instance_profile(InstanceProfileName=f"{world.cluster}-profile")
+    iam.add_role_to_instance_profile(
+        InstanceProfileName=f"{world.cluster}-profile", RoleName=f"KarpenterNodeRole-{samples.CLUSTER}"
+    )
+    world.node_class = msgspec.structs.replace(world.node_class, resolved_profile=f"{world.cluster}-profile")
+
+
+def planned(world: World, *names: str, capacity_type: str = "spot") -> FleetPlan:
+    wanted = samples.new_node(*names, requirements=(samples.capacity_types(capacity_type),))
+    facts = msgspec.structs.replace(samples.FACTS, name=world.cluster)
+    found = launch.plan(wanted, world.node_class, samples.types(*names, of=world.node_class), facts, Health())
+    assert isinstance(found, FleetPlan), found
+    return found
+
+
+def request_of(world: World, fleet: FleetPlan, *, id: str, count: int = 1, attempt: int = 0) -> Mapping[str, Any]:
+    versions = {one.name: world.ec2.ensure_launch_template(one.name, one.data, one.tags) for one in fleet.templates}
+    token = launch.token(f"{world.cluster}-{id}", attempt)
+    return launch.request(fleet, versions, launch=id, count=count, client_token=token)
+
+
+def bought(world: World, *names: str, id: str = "l1", count: int = 1, capacity_type: str = "spot") -> FleetResult:
+    fleet = planned(world, *names, capacity_type=capacity_type)
+    return world.ec2.create_fleet(request_of(world, fleet, id=id, count=count))
+
+
+def test_a_launch_gives_as_many_instances_as_were_asked_for(world: World) -> None:
+    result = bought(world, "c5.large", "m5.large", count=3)
+    assert len({one.id for one in result.instances}) == 3
+    for one in result.instances:
+        assert (one.instance_type, one.capacity_type) in {("c5.large", "spot"), ("m5.large", "spot")}
+        assert one.zone in samples.ZONES
+        assert one.image_id == world.node_class.amis[-1].id or one.image_id == "ami-x86_64-standard"
+
+
+@pytest.mark.parametrize("capacity_type", ["spot", "on-demand"])
+def test_an_instance_is_found_by_its_launch_and_its_cluster(world: World, capacity_type: str) -> None:
+    (made,) = bought(world, "c5.large", id="mine", capacity_type=capacity_type).instances
+    bought(world, "c5.large", id="other")
+    (found,) = world.ec2.instances_of_launch("mine")
+    assert (found.id, found.instance_type, found.zone, found.capacity_type) == (
+        made.id,
+        "c5.large",
+        made.zone,
+        capacity_type,
+    )
+    assert found.tags[labels.NODEPOOL] == "default"
+    assert found.tags[labels.EC2NODECLASS] == "default"
+    assert found.tags[labels.cluster_tag(world.cluster)] == "owned"
+    assert len(world.ec2.instances_of_cluster()) == 2
+    assert world.ec2.instance(made.id) is not None
+    assert world.ec2.instances_of_launch("nobody's") == ()
+
+
+def test_the_same_request_twice_is_one_launch(world: World) -> None:
+    request = request_of(world, planned(world, "c5.large"), id="l1")
+    assert world.ec2.create_fleet(request) == world.ec2.create_fleet(request)
+    assert len(world.ec2.instances_of_launch("l1")) == 1
+
+
+def test_a_token_with_another_request_is_refused(world: World) -> None:
+    fleet = planned(world, "c5.large")
+    world.ec2.create_fleet(request_of(world, fleet, id="l1"))
+    with pytest.raises(InvalidRequest) as refused:
+        world.ec2.create_fleet(request_of(world, fleet, id="l1", count=2))
+    assert refused.value.code == "IdempotentParameterMismatch"
+
+
+def test_another_attempt_is_another_launch(world: World) -> None:
+    fleet = planned(world, "c5.large")
+    for attempt in (0, 1):
+        world.ec2.create_fleet(request_of(world, fleet, id="l1", attempt=attempt))
+    assert len(world.ec2.instances_of_launch("l1")) == 2
+
+
+def test_an_empty_offering_is_passed_over(world: World) -> None:
+    world.sold_out(("spot", "c5.large", "*"))
+    result = bought(world, "c5.large", "m5.large")
+    assert [one.instance_type for one in result.instances] == ["m5.large"]
+
+
+def test_nothing_left_is_an_answer_and_not_a_failure(world: World) -> None:
+    world.sold_out(("spot", "*", "*"))
+    result = bought(world, "c5.large")
+    assert result.instances == ()
+    assert result.errors
+    for error in result.errors:
+        assert (error.code, error.instance_type, error.capacity_type) == (
+            "InsufficientInstanceCapacity",
+            "c5.large",
+            "spot",
+        )
+        assert error.zone in samples.ZONES
+    assert fleet_errors.outcome(result.errors).insufficient
+    assert fleet_errors.marks(result.errors, now_ms=0)
+
+
+def test_a_template_is_made_once_for_its_content(world: World) -> None:
+    (one,) = planned(world, "c5.large").templates
+    first = world.ec2.ensure_launch_template(one.name, one.data, one.tags)
+    assert world.ec2.ensure_launch_template(one.name, one.data, one.tags) == first
+    assert first[1] == "1"
+
+
+def test_other_content_under_the_same_name_is_another_version(world: World) -> None:
+    (one,) = planned(world, "c5.large").templates
+    first = world.ec2.ensure_launch_template(one.name, one.data, one.tags)
+    changed = dict(one.data) | {"Monitoring": {"Enabled": True}}
+    second = world.ec2.ensure_launch_template(one.name, changed, one.tags)
+    assert second == (first[0], "2")
+    assert world.ec2.ensure_launch_template(one.name, one.data, one.tags) == first
+
+
+def test_a_terminated_instance_leaves_the_cluster_and_terminating_twice_is_fine(world: World) -> None:
+    first, second = (bought(world, "c5.large", id=f"l{number}").instances[0].id for number in (1, 2))
+    for _ in range(2):
+        world.ec2.terminate([first, NOBODY])
+    shown = {one.id: one.state for one in world.ec2.instances_of_cluster()}
+    assert shown[second] in ("pending", "running")
+    assert shown.get(first) in (None, "shutting-down")
+    found = world.ec2.instance(first)
+    assert found is None or found.state in ("shutting-down", "terminated")
+
+
+def test_an_instance_that_never_was_is_none(world: World) -> None:
+    assert world.ec2.instance(NOBODY) is None
+
+
+def test_tags_are_added(world: World) -> None:
+    (made,) = bought(world, "c5.large").instances
+    world.ec2.tag(made.id, {"Name": "ip-10-0-0-1", labels.NODECLAIM: "default-abcde"})
+    found = world.ec2.instance(made.id)
+    assert found is not None
+    assert found.tags["Name"] == "ip-10-0-0-1"
+    assert found.tags[labels.NODECLAIM] == "default-abcde"
+    assert found.tags[labels.LAUNCH_TAG] == "l1"
+
+
+def test_templates_are_found_by_cluster_and_class_and_go_once(local_aws: LocalAws) -> None:
+    world = Real(local_aws, f"cluster-{next(NUMBERS)}")
+    _with_profile(world, local_aws)
+    client: Any = local_aws.client("ec2")
+    ec2 = Ec2(client, cluster=world.cluster)
+    (one,) = planned(world, "c5.large").templates
+    id, _ = ec2.ensure_launch_template(one.name, one.data, one.tags)
+    (found,) = ec2.launch_templates("default")
+    assert found.id == id
+    assert ec2.launch_templates() == (found,)
+    assert ec2.launch_templates("other") == ()
+    for _ in range(2):
+        ec2.delete_launch_template(id)
+    assert ec2.launch_templates() == ()

@@ -1,0 +1,54 @@
+"""Objects as the API server gives them, with what a test is about."""
+
+from typing import Any
+
+type Object = dict[str, Any]
+
+
+def pod(name: str = "p", *, node: str = "", owner: str = "ReplicaSet", phase: str = "", **more: Any) -> Object:
+    """A pod; ``unschedulable``, ``deleting``, ``nominated`` and ``ready`` in ``more`` say what has become of it."""
+    conditions = []
+    if more.get("unschedulable"):
+        conditions.append({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"})
+    if more.get("ready"):
+        conditions.append({"type": "Ready", "status": "True"})
+    metadata: Object = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    metadata["ownerReferences"] = [{"kind": owner, "name": "owner"}]
+    if more.get("deleting"):
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    status: Object = {"phase": phase or ("Running" if node else "Pending"), "conditions": conditions}
+    if more.get("nominated"):
+        status["nominatedNodeName"] = "n"
+    containers = [{"name": "c", "resources": {"requests": {"cpu": "250m", "memory": "64Mi"}}}]
+    return {"metadata": metadata, "spec": {"nodeName": node or None, "containers": containers}, "status": status}
+
+
+def node(name: str = "n", *, ready: bool = True, pool: str = "default", taints: tuple[str, ...] = ()) -> Object:
+    of_pool = {"karpenter.sh/nodepool": pool, "node.kubernetes.io/instance-type": "m5.large"} if pool else {}
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}", "labels": of_pool},
+        "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]},
+        "status": {
+            "conditions": [{"type": "Ready", "status": str(ready)}],
+            "capacity": {"cpu": "2", "memory": "8Gi", "pods": "29"},
+            "allocatable": {"cpu": "1930m", "memory": "7Gi", "pods": "29"},
+        },
+    }
+
+
+def claim(name: str = "c", *, decided: bool = False, deleting: bool = False, node_name: str = "") -> Object:
+    metadata: Object = {"name": name, "uid": f"uid-{name}", "annotations": {}}
+    if decided:
+        metadata["annotations"]["spotwright.dev/decision"] = "d"
+    if deleting:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return {"metadata": metadata, "spec": {}, "status": {"nodeName": node_name}}
+
+
+def wish(name: str = "w", *, generation: int = 1, ready: str = "") -> Object:
+    """A NodePool or an EC2NodeClass."""
+    conditions = [{"type": "Ready", "status": ready}] if ready else []
+    return {
+        "metadata": {"name": name, "uid": f"uid-{name}", "generation": generation},
+        "status": {"conditions": conditions},
+    }

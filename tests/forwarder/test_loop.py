@@ -1,0 +1,195 @@
+"""From news to doorbells, in time that only the test moves."""
+
+import threading
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from forwarder.batching import Window
+from forwarder.bells import PODS, Bell
+from forwarder.following import KINDS, Alive, Listed, Seen
+from forwarder.loop import AGAIN_SECONDS, HEARTBEAT_SECONDS, POD_EVENT_SECONDS, RESEND_SECONDS, Loop
+from forwarder.memory import STALE_SECONDS, Memory
+from forwarder.views import View, claim_view, node_view, pod_view
+from spotwright.failures import Unavailable
+from tests.forwarder import objects
+
+NODE = Bell("lifecycle", "node", "n")
+
+
+@dataclass
+class Scene:
+    """A loop with a clock that stands, and a queue that can be told to refuse."""
+
+    now: float = 1000.0
+    refuse: bool = False
+    beats: int = 0
+    broken_table: bool = False
+    sent: list[tuple[float, frozenset[Bell]]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        window = Window(1.0, 10.0)
+        self.loop = Loop(memory=Memory(), window=window, send=self.send, beat=self.beat, clock=lambda: self.now)
+
+    def send(self, bells: frozenset[Bell]) -> frozenset[Bell]:
+        if self.refuse:
+            return bells
+        self.sent.append((self.now, bells))
+        return frozenset()
+
+    def beat(self) -> None:
+        if self.broken_table:
+            raise Unavailable("table")
+        self.beats += 1
+
+    def start(self, **known: dict[str, View]) -> "Scene":
+        for kind in KINDS:
+            self.tell(Listed(kind.name, known.get(kind.name, {})))
+        self.sent.clear()
+        return self
+
+    def tell(self, *news: Listed | Seen | Alive) -> None:
+        for one in news:
+            self.loop.news.put(one)
+        self.pass_time(0)
+
+    def pass_time(self, seconds: float, step: float = 0.5) -> None:
+        """Turn the loop every ``step`` seconds; with bookmarks, as a live API server sends them."""
+        for _ in range(max(1, round(seconds / step))):
+            self.now += step if seconds else 0
+            for kind in KINDS:
+                self.loop.news.put(Alive(kind.name))
+            self.loop.turn()
+
+    def rang(self) -> list[Bell]:
+        return [bell for _, bells in self.sent for bell in sorted(bells)]
+
+
+def waiting(name: str = "p") -> Seen:
+    return Seen("Pod", f"uid-{name}", pod_view(objects.pod(name, unschedulable=True)))
+
+
+def test_nothing_rings_before_every_kind_is_known() -> None:
+    scene = Scene()
+    scene.tell(Listed("Pod", {"a": pod_view(objects.pod(unschedulable=True))}))
+    scene.pass_time(20)
+    assert scene.sent == []
+    assert scene.beats == 0
+    for kind in KINDS:
+        if kind.name != "Pod":
+            scene.tell(Listed(kind.name, {}))
+    scene.pass_time(1)
+    assert scene.rang() == [PODS]
+
+
+def test_pods_are_batched_one_second_after_the_last() -> None:
+    scene = Scene().start()
+    begin = scene.now
+    for number in range(4):
+        scene.tell(waiting(f"p{number}"))
+        scene.pass_time(0.5)
+    scene.pass_time(3)
+    assert [(at - begin, bells) for at, bells in scene.sent] == [(2.5, frozenset({PODS}))]
+
+
+def test_pods_that_still_wait_ring_again_every_ten_seconds_until_they_are_placed() -> None:
+    scene = Scene().start()
+    scene.tell(waiting())
+    scene.pass_time(35)
+    times = [at for at, _ in scene.sent]
+    assert scene.rang() == [PODS] * 4
+    assert all(later - earlier == AGAIN_SECONDS for earlier, later in pairwise(times))
+    scene.tell(Seen("Pod", "uid-p", pod_view(objects.pod(node="n"))))
+    scene.sent.clear()
+    scene.pass_time(30)
+    assert scene.sent == []
+
+
+def test_a_pod_that_was_deleted_rings_no_more() -> None:
+    scene = Scene().start()
+    scene.tell(waiting(), Seen("Pod", "uid-p", None))
+    scene.pass_time(1)
+    scene.sent.clear()
+    scene.pass_time(30)
+    assert scene.sent == []
+
+
+def test_pods_coming_and_going_ring_their_node_once_in_ten_seconds() -> None:
+    scene = Scene().start(Node={"uid-n": node_view(objects.node())})
+    for number in range(40):
+        scene.tell(Seen("Pod", f"uid-{number}", pod_view(objects.pod(str(number), node="n"))))
+        scene.pass_time(0.5)
+    scene.pass_time(15)
+    assert set(scene.rang()) == {NODE}
+    times = [at for at, _ in scene.sent]
+    assert len(times) == 3
+    assert all(later - earlier >= POD_EVENT_SECONDS for earlier, later in pairwise(times))
+
+
+def test_pods_on_nodes_of_others_ring_nothing() -> None:
+    scene = Scene().start(Node={"uid-n": node_view(objects.node(pool=""))})
+    scene.tell(Seen("Pod", "uid-p", pod_view(objects.pod(node="n"))))
+    scene.pass_time(20)
+    assert scene.sent == []
+
+
+def test_a_restart_rings_nothing_for_pods_that_sit_where_they_sat() -> None:
+    scene = Scene().start(Node={"uid-n": node_view(objects.node())}, Pod={"uid-p": pod_view(objects.pod(node="n"))})
+    scene.pass_time(20)
+    assert scene.sent == []
+
+
+def test_a_new_list_rings_only_for_what_differs() -> None:
+    scene = Scene().start(NodeClaim={"uid-c": claim_view(objects.claim(node_name="n"))})
+    scene.tell(Listed("NodeClaim", {"uid-c": claim_view(objects.claim(node_name="n"))}))
+    scene.pass_time(2)
+    assert scene.sent == []
+    scene.tell(Listed("NodeClaim", {}))
+    scene.pass_time(2)
+    assert scene.rang() == [Bell("lifecycle", "claim", "c")]
+
+
+def test_doorbells_that_no_queue_takes_are_tried_again_and_stop_the_heartbeat() -> None:
+    scene = Scene().start()
+    scene.refuse = True
+    scene.tell(Seen("Node", "uid-n", node_view(objects.node())))
+    scene.pass_time(HEARTBEAT_SECONDS + 1)
+    beats = scene.beats
+    scene.pass_time(2 * HEARTBEAT_SECONDS)
+    assert scene.beats == beats
+    scene.refuse = False
+    scene.pass_time(RESEND_SECONDS + 1)
+    assert scene.rang() == [NODE]
+    scene.pass_time(HEARTBEAT_SECONDS)
+    assert scene.beats > beats
+
+
+def test_the_heart_beats_while_the_cluster_is_seen_and_survives_a_missing_table() -> None:
+    scene = Scene().start()
+    scene.pass_time(4 * HEARTBEAT_SECONDS)
+    assert scene.beats in (4, 5)
+    scene.broken_table = True
+    scene.pass_time(2 * HEARTBEAT_SECONDS)
+    scene.broken_table = False
+    scene.pass_time(HEARTBEAT_SECONDS)
+    assert scene.beats in (5, 6)
+
+
+def test_a_kind_that_falls_silent_stops_the_heartbeat() -> None:
+    scene = Scene().start()
+    scene.now += STALE_SECONDS + 1
+    for kind in KINDS[1:]:
+        scene.loop.news.put(Alive(kind.name))
+    before = scene.beats
+    scene.loop.turn()
+    assert scene.beats == before
+    assert not scene.loop.memory.fresh(scene.now)
+
+
+def test_what_waits_at_the_end_is_sent() -> None:
+    scene = Scene().start()
+    scene.loop.news.put(waiting())
+    scene.loop.turn()
+    stopping = threading.Event()
+    stopping.set()
+    scene.loop.run(stopping)
+    assert scene.rang() == [PODS]

@@ -1,0 +1,206 @@
+"""An account and a cluster in memory, as the catalog function meets them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from spotwright.adapters import decode
+from spotwright.aws import catalog_wire, offerings
+from spotwright.aws.amis import Image
+from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
+from spotwright.aws.sizing import Overheads
+from spotwright.failures import Failure, NotFound
+from spotwright.model import labels
+from spotwright.model.fleet import ClusterFacts, LaunchTemplate
+from spotwright.model.instancetype import Catalog
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodeclass import EC2NodeClass, SelectorTerm
+from spotwright.model.nodepool import NodeClassReference
+from spotwright.model.objects import Condition, Metadata, condition
+from spotwright.simulation.clock import Clock
+from spotwright.simulation.cluster import FakeCluster
+from spotwright.simulation.effects import Effects
+from spotwright.simulation.state import FakeBlobs, FakeDoorbells, FakeState
+from spotwright.workflows import catalog
+from tests.unit.aws.samples import CLUSTER, FACTS, NOW, REGION, ZONES, region
+
+NODE_ROLE = f"KarpenterNodeRole-{CLUSTER}"
+TYPES = ("c5.large", "m5.large", "t4g.small")
+
+
+class ClassCluster(FakeCluster):
+    """A cluster that shows the status of classes."""
+
+    def patch_status(self, kind: str, metadata: Metadata, status: Mapping[str, Any]) -> None:
+        if kind != "ec2nodeclasses":
+            super().patch_status(kind, metadata, status)
+            return
+        read = decode.nodeclass({"kind": "EC2NodeClass", "metadata": {}, "spec": {}, "status": dict(status)})
+        with self._effects.making("cluster", "patch_status", f"{kind}/{metadata.name}"):
+            self.change(
+                kind, metadata.name, subnets=read.subnets, security_groups=read.security_groups, amis=read.amis,
+                resolved_profile=read.resolved_profile,
+            )  # fmt: skip
+
+
+class Market:
+    """Sells a few types; ``fails`` is raised in place of an answer."""
+
+    def __init__(self) -> None:
+        self.sells = region(*TYPES)
+        self.fails: Failure | None = None
+        self.reads = 0
+
+    def read(self, now: datetime) -> offerings.Region:
+        if self.fails:
+            raise self.fails
+        self.reads += 1
+        return self.sells
+
+
+class Selection:
+    """A VPC with three subnets and a group, and images for every parameter but the missing ones."""
+
+    def __init__(self) -> None:
+        self.found_subnets = tuple(FoundSubnet(f"subnet-{z[-1]}", z, "az", 100, FACTS.vpc_id) for z in ZONES)
+        self.found_groups = (FoundGroup("sg-1", "nodes", FACTS.vpc_id),)
+        self.missing: frozenset[str] = frozenset()
+        self.fails: dict[str, Failure] = {}
+
+    def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[FoundSubnet, ...]:
+        for term in terms:
+            if term.id in self.fails:
+                raise self.fails[term.id]
+        return self.found_subnets
+
+    def security_groups(self, terms: Sequence[SelectorTerm]) -> tuple[FoundGroup, ...]:
+        return self.found_groups
+
+    def parameters(self, names: Sequence[str]) -> Mapping[str, str]:
+        return {name: f"ami-{name.split('/')[-3]}-{name.split('/')[-4]}" for name in names if name not in self.missing}
+
+    def images(self, ids: Sequence[str], terms: Sequence[SelectorTerm]) -> tuple[Image, ...]:
+        return tuple(Image(one, one, "2026-01-01T00:00:00.000Z", one.rpartition("-")[2]) for one in ids)
+
+
+class Profiles:
+    """Instance profiles: name → (path, role)."""
+
+    def __init__(self) -> None:
+        self.profiles: dict[str, tuple[str, str]] = {}
+        self.roles = {NODE_ROLE}
+
+    def role_of(self, name: str) -> str | None:
+        return self.profiles[name][1] if name in self.profiles else None
+
+    def ensure(self, *, name: str, path: str, role: str, tags: Mapping[str, str]) -> None:
+        if role not in self.roles:
+            raise NotFound(f"no role {role}", code="NoSuchEntity")
+        self.profiles[name] = (path, role)
+
+    def under(self, path: str) -> tuple[str, ...]:
+        return tuple(sorted(name for name, (where, _) in self.profiles.items() if where.startswith(path)))
+
+    def delete(self, name: str) -> None:
+        self.profiles.pop(name, None)
+
+
+class Templates:
+    """Launch templates: id → class; ``created`` when they were made."""
+
+    def __init__(self) -> None:
+        self.templates: dict[str, str] = {}
+        self.created: dict[str, datetime] = {}
+        self.fails: Failure | None = None
+
+    def launch_templates(self, node_class: str = "") -> tuple[LaunchTemplate, ...]:
+        chosen = [id for id, of in sorted(self.templates.items()) if node_class in ("", of)]
+        return tuple(LaunchTemplate(id, self.created.get(id, NOW)) for id in chosen)
+
+    def delete_launch_template(self, template_id: str) -> None:
+        if self.fails:
+            raise self.fails
+        self.templates.pop(template_id, None)
+
+
+@dataclass
+class World:
+    """See workflows.catalog_ports.Cataloguing."""
+
+    clock: Clock = field(default_factory=Clock)
+    facts: ClusterFacts = FACTS
+    region: str = REGION
+    node_roles: tuple[str, ...] = (NODE_ROLE,)
+    overheads: Overheads = field(default_factory=Overheads)
+
+    def __post_init__(self) -> None:
+        self.effects = Effects(self.clock)
+        self.cluster = ClassCluster(CLUSTER, self.clock, self.effects)
+        self.state = FakeState(CLUSTER, self.effects)
+        self.blobs = FakeBlobs(CLUSTER, self.effects)
+        self.bells = FakeDoorbells(self.clock, self.effects)
+        self.market, self.selection = Market(), Selection()
+        self.profiles, self.templates = Profiles(), Templates()
+
+    def apply(self, name: str = "default", **changes: Any) -> EC2NodeClass:
+        """A user applies a class."""
+        fields = {
+            "subnet_selector_terms": (SelectorTerm(tags={"a": "b"}),),
+            "security_group_selector_terms": (SelectorTerm(tags={"a": "b"}),),
+            "ami_selector_terms": (SelectorTerm(alias="al2023@latest"),),
+            "role": NODE_ROLE,
+        }
+        made: EC2NodeClass = self.cluster.put("ec2nodeclasses", EC2NodeClass(Metadata(name), **(fields | changes)))
+        return made
+
+    def claim(self, name: str, node_class: str = "default", **changes: Any) -> NodeClaim:
+        ref = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", node_class)
+        made: NodeClaim = self.cluster.put("nodeclaims", NodeClaim(Metadata(name, **changes), ref))
+        return made
+
+    def delete(self, name: str = "default") -> None:
+        """A user deletes a class."""
+        self.cluster.delete("ec2nodeclasses", self.node_class(name).metadata)
+
+    def run(self, *names: str, attempt: int = 0) -> catalog.Catalogued:
+        return catalog.nodeclasses(self, names, now=self.clock.now(), attempt=attempt)
+
+    def refresh(self) -> catalog.Catalogued:
+        return catalog.refresh(self, now=self.clock.now())
+
+    def node_class(self, name: str = "default") -> EC2NodeClass:
+        found = {one.name: one for one in self.cluster.nodeclasses()}
+        return found[name]
+
+    def condition(self, kind: str, name: str = "default") -> Condition:
+        found = condition(self.node_class(name).conditions, kind)
+        assert found is not None, kind
+        return found
+
+    def catalog(self) -> Catalog:
+        return catalog_wire.decode(self.blobs.get(self.state.catalog_key()))
+
+    def rung(self) -> set[tuple[str, str, str]]:
+        """(queue, kind, key) of everything that waits; taken."""
+        found = {(one.queue, one.bell.kind, one.bell.key) for one in self.bells.waiting}
+        self.bells.waiting.clear()
+        return found
+
+    def stale_hash(self, name: str, version: str) -> None:
+        """A class, and a claim of it, that another version of the hash was written to."""
+        stamped = {labels.EC2NODECLASS_HASH: "1", labels.EC2NODECLASS_HASH_VERSION: version}
+        self.cluster.change("ec2nodeclasses", name, annotations=stamped)
+
+    def drift(self, name: str) -> None:
+        claim = self.cluster.nodeclaim(name)
+        assert claim is not None
+        self.cluster.set_conditions("nodeclaims", claim.metadata, [Condition("Drifted", "True")])
+
+    def edit(self, name: str, **fields: Any) -> None:
+        """A user edits a class: its generation moves on."""
+        before = self.node_class(name)
+        about = msgspec.structs.replace(before.metadata, generation=before.metadata.generation + 1)
+        self.cluster.put("ec2nodeclasses", msgspec.structs.replace(before, metadata=about, **fields))

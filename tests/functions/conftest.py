@@ -1,0 +1,34 @@
+"""The environment that the stack gives a function, with the fakes in place of the composition root."""
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from spotwright import composition, composition_interrupt
+from spotwright.simulation import given
+from spotwright.simulation.world import World
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A cluster of fakes that handlers reach through the composition root."""
+    made = World()
+    made.cluster.put("ec2nodeclasses", given.node_class())
+    made.cluster.put("nodepools", given.node_pool())
+    clusters = {made.cluster.name: {"readRoleArn": "arn:read", "actRoleArn": "arn:act"}}
+    monkeypatch.setenv("SPOTWRIGHT_CELL", "main")
+    monkeypatch.setenv("SPOTWRIGHT_TABLE", "table")
+    monkeypatch.setenv("SPOTWRIGHT_BUCKET", "bucket")
+    monkeypatch.setenv("SPOTWRIGHT_CLUSTERS", json.dumps(clusters))
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "test")
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Spotwright")
+    composition._environment.cache_clear()
+    said = logging.getLogger("spotwright.lifecycle")
+    monkeypatch.setattr(said, "propagate", said.propagate)
+    monkeypatch.setattr(said, "handlers", list(said.handlers))
+    monkeypatch.setattr(composition, "ports", lambda cluster: {made.cluster.name: made}[cluster])
+    monkeypatch.setattr(composition_interrupt, "ports", lambda environment: {made.cluster.name: made})
+    yield made
+    composition._environment.cache_clear()

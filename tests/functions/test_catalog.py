@@ -1,0 +1,344 @@
+"""Doorbells of the catalog function → class statuses, catalogs, and doorbells for those who depend on them."""
+
+import importlib.util
+import json
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.aws import hash
+from spotwright.failures import Denied, Unavailable
+from spotwright.model import labels
+from spotwright.model.nodeclass import SelectorTerm
+from spotwright.simulation.effects import Crash
+from spotwright.workflows import catalog
+from tests.functions.catalog_world import NODE_ROLE, TYPES, World
+from tests.unit.aws.samples import CLUSTER, FACTS, REGION, ZONES
+
+PODS, POOLS = ("provision", "pods", ""), ("lifecycle", "nodepools", "")
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_new_class_is_resolved_and_what_it_can_buy_is_known(world: World) -> None:
+    world.apply()
+    made = world.run("default")
+    one = world.node_class()
+    assert made.ready == ("default",)
+    assert world.condition("Ready").status == "True"
+    assert [subnet.id for subnet in one.subnets] == ["subnet-a", "subnet-b", "subnet-c"]
+    assert len(one.amis) == 5
+    assert one.resolved_profile in world.profiles.profiles
+    assert [it.name for it in world.catalog().of("default")] == list(TYPES)
+    assert world.rung() == {PODS, POOLS}
+
+
+def test_a_class_gets_its_hash_and_our_finalizer(world: World) -> None:
+    applied = world.apply()
+    world.run()
+    about = world.node_class().metadata
+    assert about.finalizers == (labels.EC2NODECLASS_FINALIZER,)
+    assert about.annotations[labels.EC2NODECLASS_HASH] == hash.of_class(applied, FACTS.certificate_authority)
+    assert about.annotations[labels.EC2NODECLASS_HASH_VERSION] == "v6"
+
+
+def test_a_second_run_changes_nothing(world: World) -> None:
+    world.apply()
+    world.apply("other", tags={"a": "b"})
+    world.run()
+    world.rung()
+    before = len(world.effects.done)
+    made = world.run()
+    later = [one for one in world.effects.done[before:] if one.port != "blobs"]
+    assert later == []
+    assert not made.changed
+    assert world.market.reads == 1
+
+
+def test_the_region_is_read_once_and_again_when_it_is_asked_for(world: World) -> None:
+    world.apply()
+    world.run()
+    world.run("default")
+    assert world.market.reads == 1
+    world.market.sells = msgspec.structs.replace(
+        world.market.sells, on_demand=dict.fromkeys(TYPES, 1), spot={name: {ZONES[0]: 1} for name in TYPES}
+    )
+    world.rung()
+    assert world.refresh().changed
+    assert world.market.reads == 2
+    assert {it.price_picousd_per_hour for one in world.catalog().of("default") for it in one.offerings} == {0, 1}
+    assert PODS in world.rung()
+    world.run()
+    assert world.market.reads == 2
+
+
+def test_one_named_class_is_settled_and_the_others_stay_in_the_catalog(world: World) -> None:
+    world.apply()
+    world.apply("other")
+    world.run()
+    world.selection.found_subnets = world.selection.found_subnets[:1]
+    world.run("other")
+    assert len(world.node_class().subnets) == 3
+    assert {it.zone for it in world.catalog().of("default")[0].offerings} == set(ZONES)
+    assert {it.zone for it in world.catalog().of("other")[0].offerings} == {ZONES[0]}
+
+
+def test_a_class_that_finds_nothing_says_so_and_sells_nothing(world: World) -> None:
+    world.selection.found_subnets = ()
+    world.apply()
+    made = world.run()
+    assert world.condition("SubnetsReady").reason == "SubnetsNotFound"
+    assert world.condition("Ready").message == "SubnetsReady=False, ValidationSucceeded=False"
+    assert "SubnetsNotFound" in made.refused["default"]
+    assert world.catalog().of("default") == ()
+    reasons = [one.reason for one in world.cluster.events]
+    assert reasons == ["SubnetsNotFound", "DependenciesNotReady"]
+    world.run()
+    assert len(world.cluster.events) == 2
+
+
+def test_a_class_that_recovers_rings_for_its_pools_and_pods(world: World) -> None:
+    found, world.selection.found_subnets = world.selection.found_subnets, ()
+    world.apply()
+    world.run()
+    world.rung()
+    world.selection.found_subnets = found
+    world.run()
+    assert world.condition("Ready").status == "True"
+    assert world.rung() == {PODS, POOLS}
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "reason"),
+    [
+        ({"role": "Administrator"}, "InstanceProfileReady", "RoleNotAllowed"),
+        ({"role": "", "instance_profile": "nobody"}, "InstanceProfileReady", "InstanceProfileNotFound"),
+        ({"ami_selector_terms": (SelectorTerm(alias="al2@latest"),)}, "AMIsReady", "UnsupportedAlias"),
+        ({"problems": ("field spec.networkInterfaces is not supported yet",)}, "ValidationSucceeded",
+         "UnsupportedField"),
+    ],
+)  # fmt: skip
+def test_a_refused_class_stops_no_other(world: World, fields: dict[str, Any], kind: str, reason: str) -> None:
+    world.apply("bad", **fields)
+    world.apply("good")
+    made = world.run()
+    assert world.condition(kind, "bad").reason == reason
+    assert made.ready == ("good",)
+    assert [it.name for it in world.catalog().of("good")] == list(TYPES)
+
+
+def test_a_role_that_iam_does_not_know_is_said(world: World) -> None:
+    world.profiles.roles.clear()
+    world.apply()
+    world.run()
+    assert world.condition("InstanceProfileReady").reason == "RoleNotFound"
+    assert world.profiles.profiles == {}
+
+
+def test_a_profile_of_the_user_must_hold_a_role_of_the_cluster(world: World) -> None:
+    world.profiles.profiles = {"mine": ("/", NODE_ROLE), "admin": ("/", "Administrator")}
+    world.apply("good", role="", instance_profile="mine")
+    world.apply("bad", role="", instance_profile="admin")
+    world.run()
+    assert world.node_class("good").resolved_profile == "mine"
+    assert world.condition("InstanceProfileReady", "bad").reason == "RoleNotAllowed"
+    assert set(world.profiles.profiles) == {"mine", "admin"}
+
+
+def test_trouble_at_aws_keeps_what_is_known_and_comes_again(world: World) -> None:
+    world.apply("bad", subnet_selector_terms=(SelectorTerm(id="subnet-x"),))
+    world.apply("good")
+    world.run()
+    world.rung()
+    world.selection.fails["subnet-x"] = Unavailable("no answer")
+    made = world.run()
+    assert made.failures == {"bad": "Unavailable: no answer"}
+    assert world.condition("Ready", "bad").status == "True"
+    assert world.catalog().of("bad") != ()
+    assert world.rung() == {("catalog", "nodeclasses", "bad")}
+
+
+def test_coming_again_ends_and_the_sweep_takes_over(world: World) -> None:
+    world.apply(subnet_selector_terms=(SelectorTerm(id="subnet-x"),))
+    world.selection.fails["subnet-x"] = Denied("not allowed")
+    world.run(attempt=catalog.ATTEMPTS - 1)
+    (bell,) = [one.bell for one in world.bells.waiting if one.queue == "catalog"]
+    assert bell.epoch == catalog.ATTEMPTS
+    world.rung()
+    world.run(attempt=bell.epoch)
+    assert ("catalog", "nodeclasses", "default") not in world.rung()
+
+
+def test_statuses_are_written_before_the_region_is_read(world: World) -> None:
+    world.apply()
+    world.market.fails = Unavailable("throttled")
+    with pytest.raises(Unavailable):
+        world.run("default")
+    assert world.condition("Ready").status == "True"
+    assert world.state.catalog_key() == ""
+    assert ("catalog", "nodeclasses", "default") in world.rung()
+    world.market.fails = None
+    world.run("default")
+    assert [it.name for it in world.catalog().of("default")] == list(TYPES)
+
+
+def test_a_run_that_was_overtaken_does_not_bring_old_prices_back(world: World) -> None:
+    """Another run stores a newer region while this one is on its way."""
+    world.apply()
+    world.run()
+    newer = msgspec.structs.replace(world.market.sells, on_demand=dict.fromkeys(TYPES, 7))
+    raced: list[str] = []
+    put = world.blobs.put
+
+    def interleaved(kind: str, body: bytes) -> str:
+        key = put(kind, body)
+        if not raced:
+            raced.append(key)
+            world.market.sells = newer
+            world.refresh()
+        return key
+
+    world.edit("default", kubelet={"maxPods": 9})
+    world.blobs.put = interleaved  # type: ignore[method-assign]
+    world.run()
+    bought = world.catalog().of("default")[0]
+    assert {it.price_picousd_per_hour for it in bought.offerings if it.capacity_type == "on-demand"} == {7}
+    assert bought.capacity["pods"] == 9
+
+
+@pytest.mark.parametrize("after", range(1, 9))
+def test_a_crash_anywhere_is_made_good_by_the_next_run(world: World, after: int) -> None:
+    world.apply()
+    world.effects.crash_after(after)
+    with pytest.raises(Crash):
+        world.run()
+    world.effects.crash_after(None)
+    world.run()
+    assert world.condition("Ready").status == "True"
+    assert [it.name for it in world.catalog().of("default")] == list(TYPES)
+    assert len(world.profiles.profiles) == 1
+
+
+def test_claims_of_an_older_hash_version_take_the_new_hash(world: World) -> None:
+    world.apply()
+    world.stale_hash("default", "v5")
+    stamped = {labels.EC2NODECLASS_HASH: "1", labels.EC2NODECLASS_HASH_VERSION: "v5"}
+    world.claim("plain", annotations=stamped)
+    world.claim("drifted", annotations=stamped)
+    world.claim("foreign", "other", annotations=stamped)
+    world.drift("drifted")
+    world.run()
+    current = world.node_class().metadata.annotations[labels.EC2NODECLASS_HASH]
+    found = {one.name: one.metadata.annotations for one in world.cluster.nodeclaims()}
+    assert found["plain"] == {labels.EC2NODECLASS_HASH: current, labels.EC2NODECLASS_HASH_VERSION: "v6"}
+    assert found["drifted"] == {labels.EC2NODECLASS_HASH: "1", labels.EC2NODECLASS_HASH_VERSION: "v6"}
+    assert found["foreign"] == stamped
+
+
+def test_a_deleted_class_waits_for_its_claims(world: World) -> None:
+    world.apply()
+    world.run()
+    world.claim("default-abcde")
+    world.delete()
+    world.rung()
+    world.run()
+    assert world.node_class().metadata.deleting is not None
+    assert [one.message for one in world.cluster.events] == ["Waiting on NodeClaim termination for default-abcde"]
+    assert ("catalog", "nodeclasses", "default") in world.rung()
+    assert world.profiles.profiles
+
+
+def test_a_deleted_class_takes_its_profiles_and_templates_along(world: World) -> None:
+    world.apply()
+    world.apply("other")
+    world.run()
+    world.templates.templates = {"lt-1": "default", "lt-2": "other"}
+    world.delete()
+    world.run("default")
+    assert [one.name for one in world.cluster.nodeclasses()] == ["other"]
+    assert world.templates.templates == {"lt-2": "other"}
+    assert {path for path, _ in world.profiles.profiles.values()} == {
+        f"/karpenter/{REGION}/{CLUSTER}/{world.node_class('other').metadata.uid}/"
+    }
+    world.run()
+    assert set(world.catalog().by_class) == {"other"}
+
+
+def test_old_templates_are_dropped_with_the_next_reading_of_the_region(world: World) -> None:
+    world.templates.templates = {"old": "default", "new": "default"}
+    now = world.clock.now()
+    world.templates.created = {"old": now - timedelta(days=8), "new": now - timedelta(days=6)}
+    world.run()
+    assert set(world.templates.templates) == {"old", "new"}
+    world.refresh()
+    assert set(world.templates.templates) == {"new"}
+
+
+def test_a_template_that_cannot_be_deleted_keeps_the_class(world: World) -> None:
+    world.apply()
+    world.run()
+    world.templates.templates = {"lt-1": "default"}
+    world.templates.fails = Denied("no")
+    world.delete()
+    made = world.run()
+    assert made.failures == {"default": "Denied: no"}
+    assert labels.EC2NODECLASS_FINALIZER in world.node_class().metadata.finalizers
+
+
+def handler_module() -> ModuleType:
+    path = Path(__file__).parents[2] / "functions" / "catalog" / "handler.py"
+    spec = importlib.util.spec_from_file_location("catalog_handler", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def handler(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The handler with this world behind its composition."""
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Spotwright")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "catalog")
+    module = handler_module()
+    environment = SimpleNamespace(clusters={CLUSTER: None})
+    monkeypatch.setattr(module.composition, "environment", lambda _: environment)
+    monkeypatch.setattr(module.composition_catalog, "ports", lambda cluster, _: world)
+    context = SimpleNamespace(
+        function_name="catalog", memory_limit_in_mb=512, invoked_function_arn="arn:aws:lambda:x", aws_request_id="r"
+    )
+    return lambda *bodies: module.handler(
+        {"Records": [{"messageId": str(number), "body": body} for number, body in enumerate(bodies)]}, context
+    )
+
+
+def bell(kind: str, key: str = "", cluster: str = CLUSTER) -> str:
+    return json.dumps({"schema": 1, "cluster": cluster, "kind": kind, "key": key, "epoch": 0})
+
+
+def test_the_handler_settles_what_its_doorbells_name(world: World, handler: Any) -> None:
+    world.apply()
+    assert handler(bell("nodeclasses", "default"), bell("region", cluster="*")) == {"batchItemFailures": []}
+    assert world.condition("Ready").status == "True"
+    assert world.state.catalog_key()
+    assert world.market.reads == 2
+
+
+def test_a_message_that_is_not_ours_fails_alone(world: World, handler: Any) -> None:
+    world.apply()
+    answer = handler("{", bell("pods"), bell("nodeclasses"), bell("nodeclasses", cluster="foreign"))
+    assert answer == {"batchItemFailures": [{"itemIdentifier": number} for number in ("0", "1", "3")]}
+    assert world.condition("Ready").status == "True"
+
+
+def test_when_the_region_cannot_be_read_the_message_comes_back(world: World, handler: Any) -> None:
+    world.apply()
+    world.market.fails = Unavailable("no answer")
+    assert handler(bell("region")) == {"batchItemFailures": [{"itemIdentifier": "0"}]}

@@ -1,0 +1,56 @@
+"""Messages into disrupt: proposals, commits, and nothing at all when anything is doubtful."""
+
+from spotwright.simulation import given
+from spotwright.simulation.world import World
+from spotwright.workflows import decisions
+from tests.functions.handlers import Context, doorbell, failed, load, records
+
+
+def empty_node(world: World) -> None:
+    """One node whose pods are gone for longer than anybody waits."""
+    world.deploy(given.pod("inflate"), 1)
+    assert world.run(60, until=lambda: bool(world.running()))
+    world.forwarder = False
+    world.deploy(given.pod("inflate"), 0)
+    world.run(20)
+    world.state.rows = {key: row for key, row in world.state.rows.items() if key.startswith("launch#")}
+    world.state.beat = world.clock.milliseconds()
+    world.bells.waiting.clear()
+
+
+def test_an_empty_node_is_proposed_and_committed_after_fifteen_seconds(world: World) -> None:
+    empty_node(world)
+    handler, before = load("disrupt", world).handler, len(world.effects.done)
+    assert failed(handler(records([doorbell(world, "evaluate")]), Context())) == []
+    (rung,) = [one for one in world.bells.waiting if one.queue == "disrupt"]
+    assert rung.at - world.clock.milliseconds() == 15_000
+    version = world.state.row.version
+    handler(records([doorbell(world, "validate", rung.bell.key)]), Context())
+    assert world.state.row.version == version, "validated too early"
+    world.clock.advance(15)
+    handler(records([doorbell(world, "validate", rung.bell.key)]), Context())
+    assert world.state.row.version == version + 1
+    decision = decisions.decode(world.blobs.get(world.state.row.head))
+    assert decision.disruption is not None
+    assert decision.disruption.candidates == tuple(claim.name for claim in world.claims())
+    assert [one.port for one in world.effects.done[before:] if one.port in ("cluster", "ec2")] == []
+
+
+def test_the_same_events_again_commit_once(world: World) -> None:
+    empty_node(world)
+    handler = load("disrupt", world).handler
+    for _ in range(2):
+        handler(records([doorbell(world, "evaluate")]), Context())
+    (proposal,) = {one.bell.key for one in world.bells.waiting if one.queue == "disrupt"}
+    world.clock.advance(15)
+    version = world.state.row.version
+    for _ in range(3):
+        handler(records([doorbell(world, "validate", proposal), doorbell(world, "evaluate")]), Context())
+    assert world.state.row.version == version + 1
+
+
+def test_a_malformed_message_fails_alone(world: World) -> None:
+    empty_node(world)
+    bodies = ["?", doorbell(world, "evaluate"), doorbell(world, "pods")]
+    assert failed(load("disrupt", world).handler(records(bodies), Context())) == ["m0", "m2"]
+    assert world.state.commands()

@@ -1,0 +1,77 @@
+"""Messages into lifecycle: effects on cluster and EC2, and exactly the failed ones come back."""
+
+import json
+
+import pytest
+
+from spotwright.failures import Unavailable
+from spotwright.simulation import given
+from spotwright.simulation.effects import Fault
+from spotwright.simulation.world import World
+from spotwright.workflows.provision import provision
+from tests.functions.handlers import Context, doorbell, failed, load, records
+
+
+def commit(world: World, pods: int = 1) -> str:
+    """Decide and commit for pending pods; the key of the decision's doorbell."""
+    world.deploy(given.pod("inflate"), pods)
+    world.kubelets.look()
+    (decision,) = provision(world, clock=world.clock.now).decisions
+    return decision.id
+
+
+def test_a_decision_is_bought_and_said(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    handler = load("lifecycle", world).handler
+    answer = handler(records([doorbell(world, "decision", commit(world))]), Context())
+    assert failed(answer) == []
+    assert len(world.ec2.live()) == 1
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    (launched,) = [line for line in lines if line.get("message") == "launched nodeclaim"]
+    assert launched["NodeClaim"] == world.claims()[0].name
+    assert any(line.get("NodeClaimsLaunched") == [1.0] and line.get("cluster") == world.cluster.name for line in lines)
+    assert any("DecisionToFleetSeconds" in line for line in lines)
+
+
+def test_a_malformed_and_a_foreign_message_fail_alone(world: World) -> None:
+    handler = load("lifecycle", world).handler
+    good = doorbell(world, "decision", commit(world))
+    foreign = [
+        "not json",
+        {"hello": "world"},
+        doorbell(world, "decision", cluster="another"),
+        doorbell(world, "pods"),
+        doorbell(world, "claim", schema=9),
+    ]
+    assert failed(handler(records([foreign[0], good, *foreign[1:]]), Context())) == ["m0", "m2", "m3", "m4", "m5"]
+    assert len(world.ec2.live()) == 1
+
+
+def test_the_same_event_twice_changes_nothing_the_second_time(world: World) -> None:
+    handler = load("lifecycle", world).handler
+    event = records([doorbell(world, "decision", commit(world, pods=3)), doorbell(world, "nodepools")])
+    handler(event, Context())
+    claims = [doorbell(world, "claim", claim.name) for claim in world.claims()]
+    launches = [doorbell(world, "launch", row.partition("#")[2]) for row in world.state.rows]
+    settle = records([*claims, *launches])
+    handler(settle, Context())
+    before = [one for one in world.effects.done if one.port in ("cluster", "ec2", "state")]
+    handler(event, Context())
+    handler(settle, Context())
+    assert [one for one in world.effects.done if one.port in ("cluster", "ec2", "state")] == before
+
+
+def test_without_the_table_the_message_returns_and_nothing_is_bought(world: World) -> None:
+    key = commit(world)
+    world.effects.fail(Fault("state", "cluster", Unavailable("no table"), times=1))
+    answer = load("lifecycle", world).handler(records([doorbell(world, "decision", key)]), Context())
+    assert failed(answer) == ["m0"]
+    assert not world.ec2.every()
+
+
+def test_one_thing_in_trouble_does_not_keep_its_neighbours(world: World) -> None:
+    handler = load("lifecycle", world).handler
+    key = commit(world)
+    world.effects.fail(Fault("cluster", "nodes", Unavailable("no API server"), times=1))
+    answer = handler(records([doorbell(world, "nodepools"), doorbell(world, "decision", key)]), Context())
+    assert len(world.ec2.live()) == 1
+    assert "m0" in failed(answer)

@@ -1,0 +1,74 @@
+"""A cluster lets in the two roles, its nodes and the forwarder, and is entered by `install` last."""
+
+import pytest
+
+from forwarder.settings import settings
+from spotwright import manifests
+from tests.infra.template import Template
+
+
+def _entries(template: Template, cluster: str) -> set[tuple[str, str, tuple[str, ...]]]:
+    return {
+        (each["PrincipalArn"], each["Type"], tuple(each.get("KubernetesGroups", ())))
+        for each in template.of("AWS::EKS::AccessEntry").values()
+        if each["ClusterName"] == cluster
+    }
+
+
+def test_roles_and_nodes_have_access_entries_unless_they_had_one(full: Template) -> None:
+    role = "arn:<AWS::Partition>:iam::<AWS::AccountId>:role/"
+    for cluster, node_role in (("one", "KarpenterNodeRole-one"), ("two", "nodes/two-a")):
+        assert _entries(full, cluster) == {
+            (f"<{full.cluster_role(cluster, 'Read')}.Arn>", "STANDARD", ("spotwright:read",)),
+            (f"<{full.cluster_role(cluster, 'Act')}.Arn>", "STANDARD", ("spotwright:act",)),
+            (f"{role}{node_role}", "EC2_LINUX", ()),
+        }
+
+
+def test_the_forwarder_has_its_pod_identity(full: Template) -> None:
+    associations = full.of("AWS::EKS::PodIdentityAssociation").values()
+    assert {(each["ClusterName"], each["RoleArn"]) for each in associations} == {
+        (cluster, f"<{full.cluster_role(cluster, 'Forwarder')}.Arn>") for cluster in ("one", "two")
+    }
+    for each in associations:
+        assert (each["Namespace"], each["ServiceAccount"]) == ("kube-system", "spotwright-forwarder")
+
+
+@pytest.mark.parametrize("cluster", ["one", "two"])
+def test_install_is_told_what_to_put_where(full: Template, cluster: str) -> None:
+    (install,) = (i for i in full.of("Custom::SpotwrightInstall").values() if i["Cluster"] == cluster)
+    assert install["ForwarderImage"] == "forwarder:1"
+    assert install["ManifestsDigest"] == manifests.digest()
+    assert install["RoleArn"] == f"<{full.role_id('install')}.Arn>"
+    assert install["ServiceToken"] == next(
+        f"<{id}.Arn>"
+        for id, each in full.of("AWS::Lambda::Function").items()
+        if each["FunctionName"].endswith("-install")
+    )
+    told = install["ForwarderEnvironment"]
+    assert told["SPOTWRIGHT_CLUSTER"] == cluster
+    assert told.get("BATCH_MAX_DURATION") == {"one": "20s", "two": None}[cluster]
+    assert {name for name in told if name.endswith("_QUEUE_URL")} == {
+        f"SPOTWRIGHT_{word}_QUEUE_URL" for word in ("PROVISION", "LIFECYCLE", "CATALOG")
+    }
+
+
+def test_a_cluster_is_entered_when_all_is_there_to_serve_it(full: Template) -> None:
+    needed = {
+        *full.of("AWS::Lambda::EventSourceMapping"),
+        *(id for id, each in full.of("AWS::EKS::AccessEntry").items() if each["ClusterName"] == "one"),
+        *(id for id, each in full.of("AWS::EKS::PodIdentityAssociation").items() if each["ClusterName"] == "one"),
+    }
+    (install,) = (
+        each
+        for each in full.resources.values()
+        if each["Type"] == "Custom::SpotwrightInstall" and each["Properties"]["Cluster"] == "one"
+    )
+    assert needed <= set(install["DependsOn"])
+
+
+def test_the_forwarder_starts_with_what_it_is_told(full: Template) -> None:
+    for install in full.of("Custom::SpotwrightInstall").values():
+        read = settings(install["ForwarderEnvironment"])
+        assert read.cluster == install["Cluster"]
+        assert all(read.queues.values())

@@ -1,0 +1,158 @@
+"""What the context may say, what it may not, and that what it says holds everywhere."""
+
+import json
+from typing import Any
+
+import pytest
+from aws_cdk import Stack
+from aws_cdk import aws_sqs as sqs
+
+from infra.app import add_checks, new_app
+from infra.config import FORWARDER_SETTINGS, SETTINGS, Config, parse_config
+from infra.fields import ConfigError
+from tests.infra.conftest import BOUNDARY, ROOT, cluster
+from tests.infra.template import Template
+
+NETWORK = {"vpcId": "vpc-0a", "subnetIds": ["subnet-0a"], "securityGroupIds": ["sg-0a"]}
+
+
+def context(**fields: Any) -> dict[str, Any]:
+    return {"clusters": [cluster("one")], **fields}
+
+
+def one(**fields: Any) -> dict[str, Any]:
+    return {"clusters": [{**cluster("one"), **fields}]}
+
+
+@pytest.mark.parametrize(
+    ("given", "field", "value", "allowed"),
+    [
+        (None, "spotwright", "nothing", "an object"),
+        ("{", "spotwright", "'{'", "a JSON object"),
+        ([], "spotwright", "[]", "an object"),
+        ({}, "spotwright.clusters", "None", "a list of 1 to 10 objects"),
+        ({"clusters": []}, "spotwright.clusters", "[]", "a list of 1 to 10 objects"),
+        ({"clusters": ["one"]}, "spotwright.clusters[0]", "'one'", "an object"),
+        (context(cell="Main"), "spotwright.cell", "'Main'", "a lower-case word"),
+        (context(cell=7), "spotwright.cell", "7", "a lower-case word"),
+        (context(celll="x"), "spotwright.celll", "'x'", "allowed here: alarmTopicArn"),
+        (context(architecture="arm"), "spotwright.architecture", "'arm'", "arm64, x86_64"),
+        (context(logRetentionDays=8), "spotwright.logRetentionDays", "8", "1, 3, 5, 7"),
+        (context(logRetentionDays=True), "spotwright.logRetentionDays", "True", "1, 3, 5, 7"),
+        (context(decisionRetentionDays=0), "spotwright.decisionRetentionDays", "0", "from 1 to 3650"),
+        (context(logLevel="debug"), "spotwright.logLevel", "'debug'", "DEBUG, INFO"),
+        (context(rolePath="x"), "spotwright.rolePath", "'x'", "starts and ends with /"),
+        (context(kmsKeyArn="alias/x"), "spotwright.kmsKeyArn", "'alias/x'", "not an alias"),
+        (context(permissionsBoundary="a b"), "spotwright.permissionsBoundary", "'a b'", "ARN or name"),
+        (context(alarmTopicArn="me"), "spotwright.alarmTopicArn", "'me'", "an SNS topic's ARN"),
+        (context(tags={"aws:x": "y"}), "spotwright.tags", "'aws:x'", "do not start with aws:"),
+        (context(tags={"x": 1}), "spotwright.tags.x", "1", "a text"),
+        (context(removeDataOnDestroy="yes"), "spotwright.removeDataOnDestroy", "'yes'", "true or false"),
+        (one(name="-"), "spotwright.clusters[0].name", "'-'", "an EKS cluster's name"),
+        (one(nodeRoles=[]), "spotwright.clusters[0].nodeRoles", "[]", "IAM role names"),
+        (one(nodeRoles="x"), "spotwright.clusters[0].nodeRoles", "'x'", "a list of IAM role names"),
+        (one(nodeRoles=["a b"]), "spotwright.clusters[0].nodeRoles[0]", "'a b'", "IAM role names"),
+        (one(nodeRoles=["a", "a"]), "spotwright.clusters[0].nodeRoles", "['a', 'a']", "each value once"),
+        (one(forwarderImage=""), "spotwright.clusters[0].forwarderImage", "''", "an image reference"),
+        (one(vpc={**NETWORK, "vpcId": "x"}), "spotwright.clusters[0].vpc.vpcId", "'x'", "a VPC id"),
+        (one(vpc={**NETWORK, "subnets": 1}), "spotwright.clusters[0].vpc.subnets", "1", "subnetIds"),
+        (one(settings={"NOPE": "1"}), "spotwright.clusters[0].settings", "'NOPE'", "PREFERENCE_POLICY"),
+        (
+            one(settings={"PREFERENCE_POLICY": "Maybe"}),
+            "spotwright.clusters[0].settings",
+            "'Maybe'",
+            "Respect, Ignore",
+        ),
+        (
+            one(settings={"BATCH_IDLE_DURATION": "1"}),
+            "spotwright.clusters[0].settings.BATCH_IDLE_DURATION",
+            "'1'",
+            "a duration such as 1s",
+        ),
+        (
+            one(nodeRolesWithAccessEntry=["other"]),
+            "spotwright.clusters[0].nodeRolesWithAccessEntry",
+            "['other']",
+            "names out of nodeRoles",
+        ),
+        (one(nodeRoles=[f"role-{n:050}" for n in range(50)]), "spotwright.clusters", "['one']", "4 KB"),
+        ({"clusters": [cluster("a"), cluster("a")]}, "spotwright.clusters", "['a', 'a']", "each name once"),
+        ({"clusters": [cluster("a"), cluster("b", vpc=NETWORK)]}, "spotwright.clusters", "vpc-0a", "the same vpc"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(given: object, field: str, value: str, allowed: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_config(given)
+    message = str(refused.value)
+    assert message.startswith(f"{field}: got ")
+    assert value in message
+    assert allowed in message
+
+
+def test_what_is_not_said_has_defaults() -> None:
+    assert parse_config(context()) == Config(clusters=parse_config(context()).clusters)
+
+
+def test_the_command_line_gives_json_and_the_architecture_goes_first() -> None:
+    config = parse_config(json.dumps(context(architecture="arm64")), "x86_64")
+    assert config.architecture == "x86_64"
+    with pytest.raises(ConfigError, match="architecture: got 'mips', allowed: arm64, x86_64"):
+        parse_config(context(), "mips")
+
+
+def test_the_published_context_is_sound() -> None:
+    parse_config(json.loads((ROOT / "cdk.json").read_text())["context"]["spotwright"])
+
+
+def test_boundary_and_path_hold_for_every_role(full: Template) -> None:
+    roles = full.of("AWS::IAM::Role").values()
+    assert {(role["PermissionsBoundary"], role["Path"]) for role in roles} == {(BOUNDARY, "/platform/")}
+
+
+def test_tags_hold_for_everything_that_takes_them(full: Template) -> None:
+    #: These resource types have no tags in CloudFormation, or none that CDK writes.
+    untagged = {
+        "AWS::IAM::Policy", "AWS::Lambda::LayerVersion", "AWS::S3::BucketPolicy", "AWS::SQS::QueuePolicy",
+        "AWS::Scheduler::Schedule", "Custom::SpotwrightInstall", "Custom::SpotwrightBucketContents",
+    }  # fmt: skip
+    for id, each in full.resources.items():
+        if each["Type"] not in untagged:
+            assert {"Key": "team", "Value": "compute"} in each["Properties"]["Tags"], id
+
+
+def test_nothing_is_looked_up(plain: Template, full: Template) -> None:
+    assert plain.missing == full.missing == []
+    assert not (ROOT / "cdk.context.json").exists()
+
+
+def test_no_partition_is_written_down(plain: Template, china: Template) -> None:
+    assert "arn:aws:" not in json.dumps(plain.body)
+    assert "arn:aws:" not in json.dumps(china.body)
+
+
+def test_another_partition_has_its_own_arns(china: Template) -> None:
+    act = {each.sid: each for each in china.statements(china.cluster_role("one", "Act"))}
+    assert act["PassNodeRoles"].resources == ("arn:aws-cn:iam::111122223333:role/KarpenterNodeRole-one",)
+    assert act["Terminate"].resources == ("arn:aws-cn:ec2:cn-north-1:111122223333:instance/*",)
+    boundaries = {role["PermissionsBoundary"] for role in china.of("AWS::IAM::Role").values()}
+    assert boundaries == {"arn:aws-cn:iam::111122223333:policy/Boundary"}
+    install = {each.sid: each for each in china.statements(china.role_id("install"))}
+    (policy,) = install["AdministerClusters"].conditions["ArnEquals"].values()
+    assert policy.startswith("arn:aws-cn:eks::aws:")
+
+
+def test_a_finding_that_nobody_acknowledged_fails_the_synthesis() -> None:
+    app = new_app({})
+    add_checks(app)
+    sqs.Queue(Stack(app, "Careless"), "Queue")
+    with pytest.raises(RuntimeError, match="AwsSolutions-SQS4"):
+        app.synth()
+
+
+def test_every_setting_is_one_that_something_obeys() -> None:
+    functions = [path.read_text() for path in (ROOT / "layers/core/python").rglob("*.py")]
+    forwarder = [path.read_text() for path in (ROOT / "forwarder").rglob("*.py")]
+    for name in SETTINGS:
+        assert any(f'"{name}"' in code for code in functions), name
+    for name in FORWARDER_SETTINGS:
+        assert any(f'"{name}"' in code for code in forwarder), name

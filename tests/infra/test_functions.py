@@ -1,0 +1,91 @@
+"""Seven functions, each one folder under one layer, told what it needs by its environment."""
+
+import json
+
+import pytest
+
+from infra.config import MOST_CLUSTERS
+from spotwright.settings import environment
+from tests.infra.conftest import ROOT, cluster, synthesise
+from tests.infra.template import Template
+
+TIMEOUTS = {
+    **{"provision": 60, "lifecycle": 30, "interrupt": 10, "disrupt": 60},
+    **{"catalog": 60, "sweep": 30, "install": 300},
+}
+
+#: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
+ENVIRONMENT_BYTES = 4096
+
+
+def test_there_are_seven_and_each_has_its_folder(plain: Template) -> None:
+    functions = plain.of("AWS::Lambda::Function").values()
+    assert {each["FunctionName"] for each in functions} == {f"Spotwright-main-{name}" for name in TIMEOUTS}
+    for name in TIMEOUTS:
+        assert (ROOT / "functions" / name / "handler.py").exists()
+
+
+@pytest.mark.parametrize(("name", "timeout_seconds"), TIMEOUTS.items())
+def test_a_function_is_what_its_word_says(plain: Template, name: str, timeout_seconds: int) -> None:
+    function = plain.function(name)
+    assert function["Timeout"] == timeout_seconds
+    assert function["MemorySize"] == 512
+    assert function["Runtime"] == "python3.13"
+    assert function["Handler"] == "handler.handler"
+    assert function["Architectures"] == ["arm64"]
+    assert function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] == name
+    assert function["RecursiveLoop"] == ("Allow" if name in ("lifecycle", "sweep") else "Terminate")
+
+
+def test_all_share_one_layer(plain: Template) -> None:
+    (layer,) = plain.of("AWS::Lambda::LayerVersion")
+    assert all(each["Layers"] == [f"<{layer}>"] for each in plain.of("AWS::Lambda::Function").values())
+
+
+def test_each_writes_to_its_own_log_group_which_forgets(plain: Template, full: Template) -> None:
+    for template, days in ((plain, 30), (full, 7)):
+        groups = template.of("AWS::Logs::LogGroup")
+        for name in TIMEOUTS:
+            group = template.function(name)["LoggingConfig"]["LogGroup"].strip("<>")
+            assert groups[group]["LogGroupName"] == f"/aws/lambda/{template.function(name)['FunctionName']}"
+            assert groups[group]["RetentionInDays"] == days
+
+
+@pytest.mark.parametrize("name", TIMEOUTS)
+def test_the_environment_is_one_the_library_reads(full: Template, name: str) -> None:
+    read = environment(full.function(name)["Environment"]["Variables"])
+    assert (read.cell, sorted(read.clusters)) == ("blue", ["one", "two"])
+    assert all(url.startswith("<") for url in read.queues.values())
+    one = read.clusters["one"]
+    assert one.read_role_arn == f"<{full.cluster_role('one', 'Read')}.Arn>"
+    assert one.act_role_arn == f"<{full.cluster_role('one', 'Act')}.Arn>"
+    assert one.node_roles == ("KarpenterNodeRole-one",)
+    assert one.settings == {"PREFERENCE_POLICY": "Ignore"}
+
+
+def test_functions_join_the_cells_network(full: Template, plain: Template) -> None:
+    for name in TIMEOUTS:
+        network = {"SubnetIds": ["subnet-0a", "subnet-0b"], "SecurityGroupIds": ["sg-0a"]}
+        assert full.function(name)["VpcConfig"] == network
+        assert "VpcConfig" not in plain.function(name)
+        assert "NetworkInterfaces" in {each.sid for each in full.statements(full.role_id(name))}
+
+
+def test_a_full_cell_fits_into_a_functions_environment() -> None:
+    """Ten clusters with ARNs and URLs as long as CloudFormation makes them."""
+    names = [f"cluster-{number:02}" for number in range(MOST_CLUSTERS)]
+    template = synthesise({"cell": "production", "clusters": [cluster(name) for name in names]})
+    for name in TIMEOUTS:
+        variables = template.function(name)["Environment"]["Variables"]
+        assert sum(len(key) + len(_deployed(key, value)) for key, value in variables.items()) < ENVIRONMENT_BYTES
+
+
+def _deployed(key: str, value: str) -> str:
+    """A variable with its references as long as what they become."""
+    if key.endswith("_QUEUE_URL"):
+        return "https://sqs.ap-northeast-2.amazonaws.com/123456789012/" + "q" * 60
+    if key != "SPOTWRIGHT_CLUSTERS":
+        return "x" * 63 if value.startswith("<") else value
+    role = "arn:aws:iam::123456789012:role/" + "r" * 64
+    clusters = {name: {**each, "readRoleArn": role, "actRoleArn": role} for name, each in json.loads(value).items()}
+    return json.dumps(clusters, separators=(",", ":"))

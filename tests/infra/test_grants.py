@@ -1,0 +1,216 @@
+"""Least privilege, spelled out: what each role may do, and nothing besides."""
+
+import json
+import re
+
+import botocore.session
+import pytest
+
+from layers.core.contents import CALLS
+from tests.infra.template import Statement, Template
+
+LOGS = {"logs:CreateLogStream", "logs:PutLogEvents"}
+FEED = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"}
+RING = {"sqs:SendMessage"}
+ROWS = {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem"}
+READ_BODIES = {"s3:GetObject", "s3:ListBucket"}
+BODIES = {*READ_BODIES, "s3:PutObject"}
+ASSUME = {"sts:AssumeRole"}
+ENTER = {
+    *("eks:DescribeCluster", "eks:CreateAccessEntry", "eks:AssociateAccessPolicy"),
+    *("eks:DeleteAccessEntry", "eks:TagResource"),
+}
+MAY = {
+    "provision": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
+    "lifecycle": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
+    "interrupt": LOGS | FEED | ROWS | RING,
+    "disrupt": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
+    "catalog": LOGS | FEED | ROWS | BODIES | ASSUME,
+    "sweep": LOGS | FEED | ROWS | READ_BODIES | RING | ASSUME,
+    "install": LOGS | ENTER,
+}
+RINGS = {
+    "provision": {"Lifecycle"},
+    "lifecycle": {"Lifecycle", "Provision"},
+    "interrupt": {"Lifecycle"},
+    "disrupt": {"Lifecycle", "Disrupt"},
+    "catalog": set(),
+    "sweep": {"Provision", "Lifecycle", "Catalog", "Sweep"},
+    "install": set(),
+}
+READERS = {"provision", "disrupt", "sweep", "catalog", "lifecycle"}
+ACTORS = {"lifecycle", "catalog"}
+
+#: Actions of EC2 and IAM that change something.
+WRITES = re.compile(r"(ec2|iam):(?!Describe|Get|List)")
+
+
+def _actions(statements: list[Statement]) -> set[str]:
+    return {action for each in statements for action in each.actions}
+
+
+@pytest.mark.parametrize("name", MAY)
+def test_a_function_may_do_exactly_this(plain: Template, name: str) -> None:
+    granted = plain.statements(plain.role_id(name))
+    assert all(each.effect == "Allow" for each in granted)
+    assert _actions(granted) == MAY[name]
+
+
+@pytest.mark.parametrize("name", RINGS)
+def test_a_function_rings_just_these_doorbells(plain: Template, name: str) -> None:
+    sends = [each for each in plain.statements(plain.role_id(name)) if "sqs:SendMessage" in each.actions]
+    rung = {resource.strip("<").split("Queue")[0] for each in sends for resource in each.resources}
+    assert rung == RINGS[name]
+
+
+@pytest.mark.parametrize(("role", "functions"), [("Read", READERS), ("Act", ACTORS)])
+def test_a_clusters_role_is_assumed_by_those_who_need_it_and_both_sides_agree(
+    full: Template, role: str, functions: set[str]
+) -> None:
+    for cluster in ("one", "two"):
+        id = full.cluster_role(cluster, role)
+        trust = full.of("AWS::IAM::Role")[id]["AssumeRolePolicyDocument"]["Statement"]
+        trusted = [each["Principal"]["AWS"] for each in trust]
+        assert {arn for each in trusted for arn in ([each] if isinstance(each, str) else each)} == {
+            f"<{full.role_id(name)}.Arn>" for name in functions
+        }
+        asking = {name for name in MAY if f"<{id}.Arn>" in _assumes(full, name)}
+        assert asking == functions
+
+
+def _assumes(template: Template, name: str) -> set[str]:
+    granted = template.statements(template.role_id(name))
+    return {resource for each in granted if "sts:AssumeRole" in each.actions for resource in each.resources}
+
+
+def test_functions_are_assumed_by_lambda_alone(full: Template) -> None:
+    for name in MAY:
+        (trust,) = full.of("AWS::IAM::Role")[full.role_id(name)]["AssumeRolePolicyDocument"]["Statement"]
+        assert trust["Principal"] == {"Service": "lambda.amazonaws.com"}
+
+
+def test_reading_a_cluster_changes_nothing(full: Template) -> None:
+    for action in _actions(full.statements(full.cluster_role("one", "Read"))):
+        assert re.match(r"(ec2|eks):Describe|iam:(Get|List)|ssm:GetParameter|pricing:GetProducts", action)
+
+
+def test_every_write_for_a_cluster_is_pinned_to_its_tag(full: Template) -> None:
+    for cluster in ("one", "two"):
+        writes = [
+            each
+            for each in full.statements(full.cluster_role(cluster, "Act"))
+            if any(WRITES.match(action) for action in each.actions)
+        ]
+        owned = f"kubernetes.io/cluster/{cluster}"
+        pinned = {each.sid for each in writes if owned in json.dumps(each.conditions.get("StringEquals", {}))}
+        # Launching into a subnet or from an image changes neither; passing a role is pinned to the role.
+        assert {each.sid for each in writes} - pinned == {"LaunchInto", "PassNodeRoles"}
+
+
+def test_an_instance_is_launched_and_terminated_only_with_a_nodepool(full: Template) -> None:
+    granted = {each.sid: each for each in full.statements(full.cluster_role("one", "Act"))}
+    assert granted["LaunchInstances"].conditions["StringLike"] == {"aws:RequestTag/karpenter.sh/nodepool": "*"}
+    assert granted["Terminate"].conditions["StringLike"] == {"aws:ResourceTag/karpenter.sh/nodepool": "*"}
+
+
+def test_only_the_clusters_node_roles_are_passed_and_only_to_ec2(full: Template) -> None:
+    granted = {each.sid: each for each in full.statements(full.cluster_role("two", "Act"))}
+    passing = granted["PassNodeRoles"]
+    assert passing.actions == ("iam:PassRole",)
+    role = "arn:<AWS::Partition>:iam::<AWS::AccountId>:role/"
+    assert set(passing.resources) == {f"{role}nodes/two-a", f"{role}two-b"}
+    assert passing.conditions == {
+        "StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}
+    }
+
+
+def test_one_clusters_role_says_nothing_about_another(full: Template) -> None:
+    for mine, other in (("one", "two"), ("two", "one")):
+        for name in ("Read", "Act", "Forwarder"):
+            said = str(full.statements(full.cluster_role(mine, name)))
+            assert f"cluster/{other}" not in said
+            assert f"-{other}" not in said
+            assert f"#{other}" not in said
+
+
+def test_the_forwarder_rings_and_writes_its_own_rows_only(plain: Template) -> None:
+    role = plain.cluster_role("dev-eks-cluster", "Forwarder")
+    granted = plain.statements(role)
+    rung = {each.sid for each in granted if each.actions == ("sqs:SendMessage",)}
+    assert rung == {"RingProvisionQueue", "RingLifecycleQueue", "RingCatalogQueue"}
+    (rows,) = (each for each in granted if each.sid not in rung)
+    assert rows.conditions == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["forwarder#dev-eks-cluster"]}}
+    (trust,) = plain.of("AWS::IAM::Role")[role]["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+    assert set(trust["Condition"]["StringEquals"].values()) == {"kube-system", "spotwright-forwarder"}
+
+
+def test_install_enters_only_as_itself_and_with_one_policy(full: Template) -> None:
+    granted = {each.sid: each for each in full.statements(full.role_id("install"))}
+    role = full.role_id("install")
+    assert granted["EnterClusters"].conditions == {"ArnEquals": {"eks:principalArn": f"<{role}.Arn>"}}
+    (policy,) = granted["AdministerClusters"].conditions["ArnEquals"].values()
+    assert policy.endswith("cluster-access-policy/AmazonEKSClusterAdminPolicy")
+    assert all(f"/<{role}>/" in resource for resource in granted["LeaveClusters"].resources)
+
+
+def test_only_the_installer_may_delete_bodies_and_only_if_the_context_says_so(full: Template, plain: Template) -> None:
+    def deleting(template: Template) -> set[str]:
+        return {n for n in MAY if "s3:DeleteObject" in _actions(template.statements(template.role_id(n)))}
+
+    assert deleting(plain) == set()
+    assert deleting(full) == {"install"}
+
+
+@pytest.mark.parametrize("which", ["plain", "full"])
+def test_no_action_is_a_wildcard(which: str, request: pytest.FixtureRequest) -> None:
+    template: Template = request.getfixturevalue(which)
+    for role in template.of("AWS::IAM::Role"):
+        assert not [action for action in _actions(template.statements(role)) if "*" in action]
+    assert not any("ManagedPolicyArns" in role for role in template.of("AWS::IAM::Role").values())
+
+
+def test_everything_granted_on_every_resource_is_known(full: Template) -> None:
+    """Calls that AWS authorises without naming a resource; each has its reason in the code."""
+    everywhere = {
+        each.sid for role in full.of("AWS::IAM::Role") for each in full.statements(role) if "*" in each.resources
+    }
+    assert everywhere == {"SeeCompute", "SeePrices", "ListProfiles", "NetworkInterfaces"}
+
+
+def test_policies_fit_and_sids_are_sound(full: Template) -> None:
+    """Inline policies of a role: 10,240 characters; Sids: letters and digits, once per policy."""
+    for role in full.of("AWS::IAM::Role"):
+        granted = full.statements(role)
+        assert len({each.sid for each in granted}) == len(granted)
+        assert all(re.fullmatch(r"[A-Za-z0-9]+", each.sid) for each in granted)
+    for policy in full.of("AWS::IAM::Policy").values():
+        assert len(json.dumps(policy["PolicyDocument"], separators=(",", ":"))) < 10_240
+
+
+@pytest.mark.parametrize("service", ["ec2", "eks", "iam", "pricing", "sqs", "ssm", "sts"])
+def test_every_granted_action_is_one_that_aws_has(full: Template, service: str) -> None:
+    operations = set(botocore.session.get_session().get_service_model(service).operation_names)
+    permissions_without_call = {"iam:PassRole", "sts:TagSession"}
+    for role in full.of("AWS::IAM::Role"):
+        for action in _actions(full.statements(role)) - permissions_without_call:
+            if action.startswith(f"{service}:"):
+                assert action.split(":")[1] in operations
+
+
+#: What AWS checks besides the call itself.
+IMPLIED = {
+    "ec2": {"RunInstances"},  # CreateFleet
+    "iam": {"PassRole", "TagInstanceProfile"},  # AddRoleToInstanceProfile, CreateInstanceProfile
+    "eks": {"TagResource"},  # CreateAccessEntry
+    "dynamodb": set(),
+    "ssm": set(),
+    "pricing": set(),
+}
+
+
+@pytest.mark.parametrize("service", IMPLIED)
+def test_what_is_granted_is_what_the_layer_can_call(plain: Template, service: str) -> None:
+    granted = {action for role in plain.of("AWS::IAM::Role") for action in _actions(plain.statements(role))}
+    mine = {action.split(":")[1] for action in granted if action.startswith(f"{service}:")}
+    assert mine - IMPLIED[service] == set(CALLS[service])

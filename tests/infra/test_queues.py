@@ -1,0 +1,77 @@
+"""Every source has its queue, every queue a way out for what cannot be done, and somebody is told."""
+
+import pytest
+
+from infra.functions import FED
+from tests.infra.template import Template, statements
+
+
+@pytest.fixture(params=["plain", "full"])
+def template(request: pytest.FixtureRequest) -> Template:
+    return request.getfixturevalue(request.param)  # type: ignore[no-any-return]
+
+
+def _dead_letters(template: Template) -> dict[str, str]:
+    """Logical id of each working queue → of its dead letters."""
+    queues = template.of("AWS::SQS::Queue")
+    return {
+        id: each["RedrivePolicy"]["deadLetterTargetArn"].strip("<>").removesuffix(".Arn")
+        for id, each in queues.items()
+        if "RedrivePolicy" in each
+    }
+
+
+def test_each_fed_function_has_its_own_queue_and_each_queue_its_own_dead_letters(template: Template) -> None:
+    dead_letters = _dead_letters(template)
+    feeds = template.of("AWS::Lambda::EventSourceMapping").values()
+    fed = {feed["FunctionName"]: feed["EventSourceArn"] for feed in feeds}
+    assert len(fed) == len(set(fed.values())) == len(FED)
+    assert {f"<{id}.Arn>" for id in dead_letters} == set(fed.values())
+    assert len(set(dead_letters.values())) == len(FED)
+    assert set(template.of("AWS::SQS::Queue")) == {*dead_letters, *dead_letters.values()}
+
+
+def test_a_message_stays_hidden_for_six_timeouts(template: Template) -> None:
+    queues = template.of("AWS::SQS::Queue")
+    functions = template.of("AWS::Lambda::Function")
+    for feed in template.of("AWS::Lambda::EventSourceMapping").values():
+        queue = queues[feed["EventSourceArn"].strip("<>").removesuffix(".Arn")]
+        timeout = functions[feed["FunctionName"].strip("<>")]["Timeout"]
+        assert queue["VisibilityTimeout"] >= 6 * timeout
+        # A poisonous message must reach the dead letters before it is too old to be kept.
+        tries = queue["RedrivePolicy"]["maxReceiveCount"]
+        assert queue["MessageRetentionPeriod"] > tries * queue["VisibilityTimeout"]
+
+
+def test_a_failed_message_is_reported_alone_and_batches_are_bounded(template: Template) -> None:
+    for feed in template.of("AWS::Lambda::EventSourceMapping").values():
+        assert feed["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        assert feed["ScalingConfig"]["MaximumConcurrency"] >= 2
+
+
+def test_every_queue_refuses_what_does_not_come_over_tls(template: Template) -> None:
+    refusing = set()
+    for policy in template.of("AWS::SQS::QueuePolicy").values():
+        for statement in statements(policy["PolicyDocument"]):
+            if statement.conditions == {"Bool": {"aws:SecureTransport": "false"}}:
+                assert (statement.effect, statement.actions) == ("Deny", ("sqs:*",))
+                refusing.update(policy["Queues"])
+    assert refusing == {f"<{id}>" for id in template.of("AWS::SQS::Queue")}
+
+
+def test_somebody_is_told_of_dead_letters_and_of_messages_that_wait(template: Template) -> None:
+    watched = {
+        (alarm["MetricName"], alarm["Dimensions"][0]["Value"])
+        for alarm in template.of("AWS::CloudWatch::Alarm").values()
+        if alarm.get("Namespace") == "AWS/SQS"
+    }
+    for queue, dead_letters in _dead_letters(template).items():
+        assert ("ApproximateAgeOfOldestMessage", f"<{queue}.QueueName>") in watched
+        assert ("ApproximateNumberOfMessagesVisible", f"<{dead_letters}.QueueName>") in watched
+
+
+def test_alarms_go_to_the_topic_of_the_context(full: Template, plain: Template) -> None:
+    from tests.infra.conftest import TOPIC
+
+    assert all(alarm["AlarmActions"] == [TOPIC] for alarm in full.of("AWS::CloudWatch::Alarm").values())
+    assert not any("AlarmActions" in alarm for alarm in plain.of("AWS::CloudWatch::Alarm").values())

@@ -1,0 +1,451 @@
+"""Stacks: made in order, changed, replaced, rolled back, deleted; wrong templates are refused."""
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tests.local.aws_serverless.driver import TRUST_LAMBDA, Aws, eventually, zipped
+
+QUEUE = {"Type": "AWS::SQS::Queue", "Properties": {"VisibilityTimeout": 30}}
+# A queue that cannot be made: its dead-letter queue does not exist.
+BROKEN = {
+    "Type": "AWS::SQS::Queue",
+    "Properties": {
+        "RedrivePolicy": {"maxReceiveCount": 1, "deadLetterTargetArn": "arn:aws:sqs:ap-northeast-2:123456789012:no"}
+    },
+}
+
+
+def template(resources: dict[str, Any], **sections: Any) -> str:
+    return json.dumps({"Resources": resources, **sections})
+
+
+class StackOf:
+    """One stack, driven through the API."""
+
+    def __init__(self, aws: Aws, name: str) -> None:
+        self.aws, self.name, self.client = aws, name, aws.client("cloudformation")
+
+    def create(self, resources: dict[str, Any], **sections: Any) -> str:
+        self.client.create_stack(
+            StackName=self.name,
+            TemplateBody=template(resources, **sections),
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+        )
+        return self.settled()
+
+    def update(self, resources: dict[str, Any], **sections: Any) -> str:
+        self.client.update_stack(
+            StackName=self.name,
+            TemplateBody=template(resources, **sections),
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+        )
+        return self.settled()
+
+    def delete(self) -> str:
+        identity = self.described()["StackId"]
+        self.client.delete_stack(StackName=self.name)
+        return self.settled(identity)
+
+    def described(self, name: str = "") -> dict[str, Any]:
+        return dict(self.client.describe_stacks(StackName=name or self.name)["Stacks"][0])
+
+    def settled(self, name: str = "") -> str:
+        def status() -> str:
+            now = str(self.described(name)["StackStatus"])
+            return "" if now.endswith("IN_PROGRESS") else now
+
+        return eventually(status, 30, "the end of the operation")
+
+    def outputs(self) -> dict[str, str]:
+        return {o["OutputKey"]: o["OutputValue"] for o in self.described().get("Outputs", ())}
+
+    def ids(self) -> dict[str, str]:
+        resources = self.client.list_stack_resources(StackName=self.name)["StackResourceSummaries"]
+        return {r["LogicalResourceId"]: r["PhysicalResourceId"] for r in resources}
+
+    def story(self) -> list[tuple[str, str]]:
+        """(logical id, status) of every event, oldest first."""
+        events = self.client.describe_stack_events(StackName=self.name)["StackEvents"]
+        return [(e["LogicalResourceId"], e["ResourceStatus"]) for e in reversed(events)]
+
+    def reasons(self) -> str:
+        events = self.client.describe_stack_events(StackName=self.name)["StackEvents"]
+        return " ".join(e.get("ResourceStatusReason", "") for e in events)
+
+
+def queues(aws: Aws) -> list[str]:
+    return list(aws.client("sqs").list_queues().get("QueueUrls", ()))
+
+
+def test_a_function_with_a_layer_is_deployed_and_answers(aws: Aws) -> None:
+    s3 = aws.client("s3")
+    s3.create_bucket(Bucket="assets", CreateBucketConfiguration={"LocationConstraint": "ap-northeast-2"})
+    s3.put_object(Bucket="assets", Key="layer.zip", Body=zipped({"python/shared.py": "GREETING = 'hello'"}))
+    code = "import os, shared\ndef handler(e, c):\n    return [shared.GREETING, os.environ['QUEUE']]"
+    s3.put_object(Bucket="assets", Key="code.zip", Body=zipped({"handler.py": code}))
+    stack = StackOf(aws, "greeter")
+    status = stack.create(
+        {
+            "Role": {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": TRUST_LAMBDA}},
+            "Layer": {
+                "Type": "AWS::Lambda::LayerVersion",
+                "Properties": {"Content": {"S3Bucket": "assets", "S3Key": "layer.zip"}},
+            },
+            "Queue": QUEUE,
+            "Function": {
+                "Type": "AWS::Lambda::Function",
+                "Properties": {
+                    "Runtime": "python3.13",
+                    "Handler": "handler.handler",
+                    "Role": {"Fn::GetAtt": ["Role", "Arn"]},
+                    "Layers": [{"Ref": "Layer"}],
+                    "Code": {"S3Bucket": "assets", "S3Key": "code.zip"},
+                    "Environment": {"Variables": {"QUEUE": {"Fn::Sub": "${Queue.QueueName}!"}}},
+                    "RecursiveLoop": "Allow",
+                },
+            },
+        },
+        Outputs={"Name": {"Value": {"Ref": "Function"}}, "Arn": {"Value": {"Fn::GetAtt": "Function.Arn"}}},
+    )
+    assert status == "CREATE_COMPLETE", stack.reasons()
+    name = stack.outputs()["Name"]
+    answer, response = aws.invoke(name)
+    assert "FunctionError" not in response, answer
+    assert answer == ["hello", stack.ids()["Queue"].rsplit("/", 1)[-1] + "!"]
+    recursion = aws.client("lambda").get_function_recursion_config(FunctionName=name)
+    assert recursion["RecursiveLoop"] == "Allow"
+    assert stack.delete() == "DELETE_COMPLETE"
+
+
+def test_an_unknown_type_is_refused_by_name(aws: Aws) -> None:
+    stack = StackOf(aws, "unknown")
+    with pytest.raises(ClientError, match=r"Unrecognized resource types: \[AWS::Nothing::Here\]"):
+        stack.create({"Thing": {"Type": "AWS::Nothing::Here"}})
+
+
+@pytest.mark.parametrize(
+    ("resources", "message"),
+    [
+        (
+            {"A": {"Type": "AWS::SQS::Queue", "DependsOn": "B"}, "B": {"Type": "AWS::SQS::Queue", "DependsOn": "A"}},
+            "Circular",
+        ),
+        ({"A": {"Type": "AWS::SNS::Topic", "Properties": {"TopicName": {"Ref": "Nobody"}}}}, r"\[Nobody\]"),
+        ({"A": {"Properties": {}}}, "must contain a Type"),
+        ({}, "At least one Resources member"),
+    ],
+)
+def test_wrong_templates_are_refused(aws: Aws, resources: dict[str, Any], message: str) -> None:
+    with pytest.raises(ClientError, match=message):
+        StackOf(aws, "wrong").create(resources)
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"Colour": "blue"}, "unsupported property Colour"),
+        ({"VisibilityTimeout": "soon"}, "VisibilityTimeout: expected type: integer"),
+        ({"Arn": "mine"}, "read-only property Arn"),
+    ],
+)
+def test_properties_must_fit_the_schema(aws: Aws, properties: dict[str, Any], message: str) -> None:
+    stack = StackOf(aws, f"unfit-{next(iter(properties))}")
+    assert stack.create({"Queue": {"Type": "AWS::SQS::Queue", "Properties": properties}}) == "ROLLBACK_COMPLETE"
+    assert message in stack.reasons()
+
+
+def test_a_failed_creation_is_rolled_back(aws: Aws) -> None:
+    stack = StackOf(aws, "doomed")
+    before = queues(aws)
+    assert stack.create({"Good": QUEUE, "Bad": BROKEN | {"DependsOn": "Good"}}) == "ROLLBACK_COMPLETE"
+    assert queues(aws) == before
+    story = stack.story()
+    assert story.index(("Bad", "CREATE_FAILED")) < story.index(("Good", "DELETE_COMPLETE"))
+    with pytest.raises(ClientError, match="ROLLBACK_COMPLETE state and can not be updated"):
+        stack.update({"Good": QUEUE})
+    assert stack.delete() == "DELETE_COMPLETE"
+
+
+def test_updates_change_replace_add_and_remove(aws: Aws) -> None:
+    stack = StackOf(aws, "living")
+    named = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "first-name"}}
+    reader = {
+        "Type": "AWS::SSM::Parameter",
+        "Properties": {"Name": "/living", "Type": "String", "Value": {"Fn::GetAtt": ["Named", "Arn"]}},
+    }
+    assert stack.create({"Kept": QUEUE, "Named": named, "Reader": reader, "Gone": QUEUE}) == "CREATE_COMPLETE"
+    before = stack.ids()
+    changed = {"Type": "AWS::SQS::Queue", "Properties": {"VisibilityTimeout": 99}}
+    renamed = {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "second-name"}}
+    assert stack.update({"Kept": changed, "Named": renamed, "Reader": reader, "New": QUEUE}) == "UPDATE_COMPLETE"
+    after = stack.ids()
+    assert after["Kept"] == before["Kept"]
+    attributes = aws.client("sqs").get_queue_attributes(QueueUrl=after["Kept"], AttributeNames=["All"])
+    assert attributes["Attributes"]["VisibilityTimeout"] == "99"
+    assert after["Named"].endswith("second-name")
+    assert set(queues(aws)) >= {after["New"], after["Named"]}
+    assert not {before["Gone"], before["Named"]} & set(queues(aws))
+    value = aws.client("ssm").get_parameter(Name="/living")["Parameter"]["Value"]
+    assert value.endswith("second-name")
+    with pytest.raises(ClientError, match="No updates are to be performed"):
+        stack.update({"Kept": changed, "Named": renamed, "Reader": reader, "New": QUEUE})
+    assert stack.delete() == "DELETE_COMPLETE"
+    assert not set(after.values()) & set(queues(aws))
+
+
+def test_a_failed_update_goes_back(aws: Aws) -> None:
+    stack = StackOf(aws, "hopeful")
+    assert stack.create({"Queue": QUEUE, "Old": QUEUE}, Outputs={"N": {"Value": "1"}}) == "CREATE_COMPLETE"
+    before, existing = stack.ids(), sorted(queues(aws))
+    changed = {"Type": "AWS::SQS::Queue", "Properties": {"VisibilityTimeout": 99}}
+    status = stack.update(
+        {"Queue": changed, "New": QUEUE, "Bad": BROKEN | {"DependsOn": ["New", "Queue"]}},
+        Outputs={"N": {"Value": "2"}},
+    )
+    assert status == "UPDATE_ROLLBACK_COMPLETE"
+    assert stack.ids() == before
+    assert sorted(queues(aws)) == existing
+    attributes = aws.client("sqs").get_queue_attributes(QueueUrl=before["Queue"], AttributeNames=["All"])
+    assert attributes["Attributes"]["VisibilityTimeout"] == "30"
+    assert stack.outputs() == {"N": "1"}
+    assert stack.delete() == "DELETE_COMPLETE"
+
+
+def test_deletion_goes_backwards_and_keeps_what_is_retained(aws: Aws) -> None:
+    stack = StackOf(aws, "leaving")
+    second = QUEUE | {"DependsOn": "First"}
+    kept = QUEUE | {"DeletionPolicy": "Retain", "DependsOn": "Second"}
+    assert stack.create({"First": QUEUE, "Second": second, "Kept": kept}) == "CREATE_COMPLETE"
+    url = stack.ids()["Kept"]
+    identity = stack.described()["StackId"]
+    assert stack.delete() == "DELETE_COMPLETE"
+    assert url in queues(aws)
+    stack.name = identity
+    deleted = [name for name, status in stack.story() if status in ("DELETE_COMPLETE", "DELETE_SKIPPED")]
+    assert deleted[:3] == ["Kept", "Second", "First"]
+
+
+def test_a_bucket_with_objects_stops_the_deletion(aws: Aws) -> None:
+    stack = StackOf(aws, "full")
+    assert stack.create({"Bucket": {"Type": "AWS::S3::Bucket"}, "Queue": QUEUE}) == "CREATE_COMPLETE"
+    bucket = stack.ids()["Bucket"]
+    aws.client("s3").put_object(Bucket=bucket, Key="x", Body=b"y")
+    assert stack.delete() == "DELETE_FAILED"
+    assert list(stack.ids()) == ["Bucket"]
+    aws.client("s3").delete_object(Bucket=bucket, Key="x")
+    assert stack.delete() == "DELETE_COMPLETE"
+
+
+def test_what_a_failed_step_left_behind_is_removed(aws: Aws) -> None:
+    """The role is made before its policy turns out not to exist."""
+    stack = StackOf(aws, "half")
+    role = {
+        "Type": "AWS::IAM::Role",
+        "Properties": {
+            "RoleName": "half-made",
+            "AssumeRolePolicyDocument": TRUST_LAMBDA,
+            "ManagedPolicyArns": ["arn:aws:iam::123456789012:policy/missing"],
+        },
+    }
+    assert stack.create({"Role": role}) == "ROLLBACK_COMPLETE"
+    with pytest.raises(aws.client("iam").exceptions.NoSuchEntityException):
+        aws.client("iam").get_role(RoleName="half-made")
+
+
+def test_parameters_conditions_exports_and_functions(aws: Aws) -> None:
+    aws.client("ssm").put_parameter(Name="/wanted/name", Type="String", Value="from-ssm")
+    exporting = StackOf(aws, "exporting")
+    exporting.create({"Queue": QUEUE}, Outputs={"Q": {"Value": "shared", "Export": {"Name": "the-export"}}})
+    stack = StackOf(aws, "functional")
+    text = {
+        "Fn::Join": [
+            "|",
+            [
+                {"Ref": "Stored"},
+                {"Fn::Select": [1, {"Fn::Split": [",", "a,b,c"]}]},
+                {"Fn::If": ["Big", "big", "small"]},
+                {"Fn::FindInMap": ["Sizes", {"Ref": "AWS::Region"}, "Size"]},
+                {"Fn::ImportValue": "the-export"},
+                {"Fn::Sub": ["${x}-${AWS::AccountId}-${!kept}", {"x": "y"}]},
+                {"Fn::Select": [0, {"Fn::GetAZs": ""}]},
+            ],
+        ]
+    }
+    status = stack.create(
+        {
+            "Parameter": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": text}},
+            "Skipped": QUEUE | {"Condition": "Big"},
+        },
+        Parameters={
+            "Stored": {"Type": "AWS::SSM::Parameter::Value<String>", "Default": "/wanted/name"},
+            "Size": {"Type": "Number", "Default": 3},
+        },
+        Conditions={"Big": {"Fn::Not": [{"Fn::Equals": [{"Ref": "Size"}, "3"]}]}},
+        Mappings={"Sizes": {"ap-northeast-2": {"Size": "XL"}}},
+        Outputs={"Value": {"Value": {"Fn::GetAtt": ["Parameter", "Value"]}}},
+    )
+    assert status == "CREATE_COMPLETE", stack.reasons()
+    assert stack.outputs()["Value"] == "from-ssm|b|small|XL|shared|y-123456789012-${kept}|ap-northeast-2a"
+    assert "Skipped" not in stack.ids()
+
+
+def test_change_sets_tell_what_would_happen(aws: Aws) -> None:
+    stack, client = StackOf(aws, "planned"), aws.client("cloudformation")
+    before = {"Queue": QUEUE, "Named": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "one"}}}
+
+    def plan(resources: dict[str, Any], kind: str, name: str) -> dict[str, Any]:
+        arguments = {"StackName": "planned", "ChangeSetName": name}
+        client.create_change_set(**arguments, ChangeSetType=kind, TemplateBody=template(resources))
+        return dict(client.describe_change_set(**arguments))
+
+    assert len(plan(before, "CREATE", "begin")["Changes"]) == 2
+    assert stack.described()["StackStatus"] == "REVIEW_IN_PROGRESS"
+    client.execute_change_set(StackName="planned", ChangeSetName="begin")
+    assert stack.settled() == "CREATE_COMPLETE"
+    nothing = plan(before, "UPDATE", "nothing")
+    assert nothing["Status"] == "FAILED"
+    assert nothing["StatusReason"].startswith("The submitted information didn't contain changes.")
+    after = {
+        "Queue": {"Type": "AWS::SQS::Queue", "Properties": {"VisibilityTimeout": 31}},
+        "Named": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": "two"}},
+        "Reader": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": {"Ref": "Named"}}},
+    }
+    changes = {
+        change["ResourceChange"]["LogicalResourceId"]: (
+            change["ResourceChange"]["Action"],
+            change["ResourceChange"].get("Replacement"),
+        )
+        for change in plan(after, "UPDATE", "more")["Changes"]
+    }
+    assert changes == {"Queue": ("Modify", "False"), "Named": ("Modify", "True"), "Reader": ("Add", None)}
+    client.delete_change_set(StackName="planned", ChangeSetName="more")
+    with pytest.raises(client.exceptions.ChangeSetNotFoundException):
+        client.describe_change_set(StackName="planned", ChangeSetName="more")
+    assert stack.delete() == "DELETE_COMPLETE"
+
+
+def test_every_kind_of_resource_comes_and_goes(aws: Aws) -> None:
+    stack = StackOf(aws, "everything")
+    policy = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+    trust_scheduler = json.loads(json.dumps(TRUST_LAMBDA).replace("lambda", "scheduler"))
+
+    def of(kind: str, **properties: Any) -> dict[str, Any]:
+        return {"Type": f"AWS::{kind}", "Properties": properties}
+
+    keys = {"AttributeDefinitions": [{"AttributeName": "pk", "AttributeType": "S"}]}
+    keys |= {"KeySchema": [{"AttributeName": "pk", "KeyType": "HASH"}]}
+    status = stack.create(
+        {
+            "Meta": of("CDK::Metadata", Analytics="v2"),
+            "Role": of("IAM::Role", AssumeRolePolicyDocument=TRUST_LAMBDA, Path="/part/"),
+            "SchedulerRole": of("IAM::Role", AssumeRolePolicyDocument=trust_scheduler),
+            "Inline": of("IAM::Policy", PolicyName="p", PolicyDocument=policy, Roles=[{"Ref": "Role"}]),
+            "Managed": of("IAM::ManagedPolicy", PolicyDocument=policy, Path="/part/", Roles=[{"Ref": "Role"}]),
+            "Profile": of("IAM::InstanceProfile", Roles=[{"Ref": "Role"}]),
+            "Key": of("KMS::Key", KeyPolicy=policy, EnableKeyRotation=True),
+            "Alias": of("KMS::Alias", AliasName="alias/everything", TargetKeyId={"Ref": "Key"}),
+            "Dead": of("SQS::Queue", MessageRetentionPeriod=1209600),
+            "Queue": of(
+                "SQS::Queue",
+                KmsMasterKeyId={"Fn::GetAtt": ["Key", "Arn"]},
+                RedrivePolicy={"deadLetterTargetArn": {"Fn::GetAtt": ["Dead", "Arn"]}, "maxReceiveCount": 3},
+            ),
+            "Letting": of("SQS::QueuePolicy", Queues=[{"Ref": "Queue"}], PolicyDocument=policy),
+            "Rule": of(
+                "Events::Rule",
+                EventPattern={"source": ["aws.ec2"]},
+                State="ENABLED",
+                Targets=[{"Id": "T", "Arn": {"Fn::GetAtt": ["Queue", "Arn"]}}],
+            ),
+            "Group": of("Scheduler::ScheduleGroup", Name="everything"),
+            "Schedule": of(
+                "Scheduler::Schedule",
+                GroupName={"Ref": "Group"},
+                ScheduleExpression="rate(1 hour)",
+                FlexibleTimeWindow={"Mode": "OFF"},
+                State="DISABLED",
+                Target={
+                    "Arn": {"Fn::GetAtt": ["Queue", "Arn"]},
+                    "RoleArn": {"Fn::GetAtt": ["SchedulerRole", "Arn"]},
+                    "Input": "{}",
+                    "RetryPolicy": {"MaximumRetryAttempts": 2},
+                },
+            ),
+            "Bucket": of(
+                "S3::Bucket",
+                BucketEncryption={
+                    "ServerSideEncryptionConfiguration": [{"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}]
+                },
+                LifecycleConfiguration={"Rules": [{"Id": "old", "Status": "Enabled", "ExpirationInDays": 30}]},
+                VersioningConfiguration={"Status": "Enabled"},
+                PublicAccessBlockConfiguration={"BlockPublicAcls": True},
+            ),
+            "BucketPolicy": of("S3::BucketPolicy", Bucket={"Ref": "Bucket"}, PolicyDocument=policy),
+            "Table": of(
+                "DynamoDB::GlobalTable",
+                **keys,
+                BillingMode="PAY_PER_REQUEST",
+                TimeToLiveSpecification={"AttributeName": "expires", "Enabled": True},
+                SSESpecification={"SSEEnabled": True, "SSEType": "KMS"},
+                Replicas=[
+                    {
+                        "Region": {"Ref": "AWS::Region"},
+                        "PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True},
+                    }
+                ],
+            ),
+            "Plain": of("DynamoDB::Table", **keys, BillingMode="PAY_PER_REQUEST"),
+            "Logs": of("Logs::LogGroup", RetentionInDays=7),
+            "Topic": of("SNS::Topic", DisplayName="news"),
+            "Alarm": of(
+                "CloudWatch::Alarm",
+                MetricName="m",
+                Namespace="n",
+                Statistic="Sum",
+                Period=60,
+                EvaluationPeriods=1,
+                Threshold=1,
+                ComparisonOperator="GreaterThanThreshold",
+                AlarmActions=[{"Ref": "Topic"}],
+            ),
+            "Dashboard": of("CloudWatch::Dashboard", DashboardBody='{"widgets": []}'),
+            "Parameter": of("SSM::Parameter", Type="String", Value="v", Tags={"a": "b"}),
+            "Repository": of("ECR::Repository", ImageTagMutability="IMMUTABLE"),
+            "Function": of(
+                "Lambda::Function",
+                Code={"ZipFile": "def handler(e, c):\n    return 7"},
+                Handler="index.handler",
+                Runtime="python3.13",
+                Role={"Fn::GetAtt": ["Role", "Arn"]},
+                LoggingConfig={"LogGroup": {"Ref": "Logs"}},
+                Tags=[{"Key": "a", "Value": "b"}],
+            ),
+            "Permission": of(
+                "Lambda::Permission",
+                FunctionName={"Ref": "Function"},
+                Action="lambda:InvokeFunction",
+                Principal="events.amazonaws.com",
+                SourceArn={"Fn::GetAtt": ["Rule", "Arn"]},
+            ),
+            "Mapping": of(
+                "Lambda::EventSourceMapping",
+                FunctionName={"Ref": "Function"},
+                EventSourceArn={"Fn::GetAtt": ["Queue", "Arn"]},
+                ScalingConfig={"MaximumConcurrency": 2},
+                FunctionResponseTypes=["ReportBatchItemFailures"],
+            ),
+            "Version": of("Lambda::Version", FunctionName={"Ref": "Function"}),
+            "LiveAlias": of(
+                "Lambda::Alias",
+                Name="live",
+                FunctionName={"Ref": "Function"},
+                FunctionVersion={"Fn::GetAtt": ["Version", "Version"]},
+            ),
+        }
+    )
+    assert status == "CREATE_COMPLETE", stack.reasons()
+    assert aws.invoke(stack.ids()["Function"], Qualifier="live")[0] == 7
+    assert stack.delete() == "DELETE_COMPLETE", stack.reasons()

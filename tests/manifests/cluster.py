@@ -1,0 +1,58 @@
+"""A real control plane for tests, started at most once per test run, with our definitions and rights applied."""
+
+import atexit
+import os
+import subprocess
+import tempfile
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from local.kubernetes.build import Binaries, ensure_built
+from local.kubernetes.plane import ControlPlane, Starter
+from local.ports import Ports
+from local.processes import Processes
+from spotwright import manifests
+from spotwright.adapters.apply import ObjectApi
+from spotwright.adapters.connection import Document, kubeconfig_configuration
+from spotwright.workflows.install import Installation
+
+# Nobody listens there: no test of these logs in by an AWS role.
+NO_AWS = "http://127.0.0.1:9"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running control plane: ``objects`` is our own adapter, ``plane.api`` the local stack's."""
+
+    plane: ControlPlane
+    binaries: Binaries
+    objects: ObjectApi
+
+    def kubectl(self, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": os.defpath, "KUBECONFIG": str(self.plane.kubeconfig)}
+        command = [str(self.binaries.path("kubectl")), *arguments]
+        return subprocess.run(command, input=text, capture_output=True, text=True, env=environment, timeout=60)
+
+
+@cache
+def running_cluster() -> Cluster:
+    """The test run's cluster; ends with the process."""
+    ending = ExitStack()
+    atexit.register(ending.close)
+    folder = Path(ending.enter_context(tempfile.TemporaryDirectory(prefix="spotwright-cluster-")))
+    ports = Ports()
+    ending.callback(ports.close)
+    processes = ending.enter_context(Processes(folder / "logs"))
+    binaries = ensure_built(print)
+    plane = Starter(folder, binaries, processes, ports).start(
+        aws_endpoint=NO_AWS, cluster="test", environment=dict(os.environ)
+    )
+    return Cluster(plane, binaries, ObjectApi(kubeconfig_configuration(str(plane.kubeconfig))))
+
+
+def wanted(installer: str = "one", image: str = "forwarder:test") -> Installation:
+    """Everything that install applies, for an installer of that name."""
+    parts: list[Document] = [*manifests.rights(), *manifests.forwarder(image, {"CLUSTER_NAME": "test"})]
+    return Installation(manifests.definitions(), parts, installer)

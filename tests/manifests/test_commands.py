@@ -1,0 +1,197 @@
+"""`spotwright manifests` and `spotwright uninstall` as people call them."""
+
+import argparse
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+import urllib3
+import yaml
+from moto.server import ThreadedMotoServer
+
+from spotwright.adapters import aws_sessions
+from spotwright.cli import InputError
+from spotwright.cli import manifests as manifests_command
+from spotwright.cli import uninstall as uninstall_command
+from tests.manifests.cluster import Cluster
+from tests.manifests.samples import SAMPLES, changed
+
+CLAIM = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim"}
+REGION = "ap-northeast-2"
+# What a deployed stack has that these commands read.
+TEMPLATE = """
+Resources:
+  Table:
+    Type: AWS::DynamoDB::Table
+    Properties:
+      BillingMode: PAY_PER_REQUEST
+      AttributeDefinitions: [{AttributeName: pk, AttributeType: S}, {AttributeName: sk, AttributeType: S}]
+      KeySchema: [{AttributeName: pk, KeyType: HASH}, {AttributeName: sk, KeyType: RANGE}]
+Outputs:
+  TableName: {Value: !Ref Table}
+  ProvisionQueueUrl: {Value: "https://queues/provision"}
+  LifecycleQueueUrl: {Value: "https://queues/lifecycle"}
+  CatalogQueueUrl: {Value: "https://queues/catalog"}
+"""
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[boto3.Session]:
+    """An account with a stack `Spotwright-main`; clients of earlier tests are forgotten."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    for name, value in {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+    }.items():
+        monkeypatch.setenv(name, value)
+    _forget()
+    urllib3.request("POST", f"http://127.0.0.1:{port}/moto-api/reset")
+    session = boto3.Session()
+    session.client("cloudformation").create_stack(StackName="Spotwright-main", TemplateBody=TEMPLATE)
+    yield session
+    _forget()
+    server.stop()
+
+
+_MADE_ONCE = (aws_sessions.client, aws_sessions.own_session, aws_sessions.role_session)
+
+
+def _forget() -> None:
+    for cached in _MADE_ONCE:
+        cached.cache_clear()
+
+
+def run(command: Any, *words: str) -> int:
+    parser = argparse.ArgumentParser()
+    command.add(parser.add_subparsers())
+    options = parser.parse_args([command.__name__.rpartition(".")[2], *words])
+    return int(options.run(options))
+
+
+def test_manifests_prints_what_is_installed(capsys: pytest.CaptureFixture[str], cluster: Cluster) -> None:
+    assert run(manifests_command) == 0
+    printed = capsys.readouterr()
+    kinds = [one["kind"] for one in yaml.safe_load_all(printed.out)]
+    assert kinds.count("CustomResourceDefinition") == 3
+    assert "Deployment" not in kinds
+    assert "without the forwarder" in printed.err
+    dry = cluster.kubectl("apply", "--dry-run=server", "-f", "-", text=printed.out)
+    assert dry.returncode == 0, dry.stderr
+
+
+def test_manifests_takes_the_forwarders_environment_from_the_stack(
+    aws: boto3.Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(manifests_command, "--cluster", "dev", "--forwarder-image", "registry/forwarder:1") == 0
+    (deployment,) = (one for one in yaml.safe_load_all(capsys.readouterr().out) if one["kind"] == "Deployment")
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    environment = {one["name"]: one.get("value") for one in container["env"]}
+    assert container["image"] == "registry/forwarder:1"
+    assert environment["CLUSTER_NAME"] == "dev"
+    assert environment["AWS_REGION"] == REGION
+    assert environment["SPOTWRIGHT_PROVISION_QUEUE_URL"] == "https://queues/provision"
+    assert environment["SPOTWRIGHT_TABLE"]
+
+
+def test_manifests_says_what_is_missing(aws: boto3.Session) -> None:
+    with pytest.raises(InputError, match="needs --cluster"):
+        run(manifests_command, "--forwarder-image", "x")
+    with pytest.raises(InputError, match="there is no stack Other"):
+        run(manifests_command, "--forwarder-image", "x", "--cluster", "dev", "--stack", "Other")
+
+
+def paused(aws: boto3.Session) -> dict[str, Any] | None:
+    outputs = aws.client("cloudformation").describe_stacks(StackName="Spotwright-main")["Stacks"][0]["Outputs"]
+    table = next(one["OutputValue"] for one in outputs if one["OutputKey"] == "TableName")
+    key = {"pk": {"S": "dev"}, "sk": {"S": "pause"}}
+    item: dict[str, Any] | None = aws.client("dynamodb").get_item(TableName=table, Key=key).get("Item")
+    return item
+
+
+@pytest.fixture
+def known(aws: boto3.Session, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> boto3.Session:
+    """EKS knows the test cluster as `dev`, and the kubeconfig leads there."""
+
+    class Eks:
+        def describe_cluster(self, name: str) -> dict[str, Any]:
+            assert name == "dev"
+            return {"cluster": {"endpoint": cluster.plane.endpoint}}
+
+    real = aws_sessions.client
+    monkeypatch.setattr(
+        aws_sessions, "client", lambda service, **more: Eks() if service == "eks" else real(service, **more)
+    )
+    return aws
+
+
+def uninstall(cluster: Cluster, *words: str) -> int:
+    return run(uninstall_command, "--cluster", "dev", "--kubeconfig", str(cluster.plane.kubeconfig), *words)
+
+
+def test_a_claim_that_nobody_ends_is_named_when_the_time_is_up(
+    known: boto3.Session, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No lifecycle function runs here, so a claim with a finalizer stays."""
+    claim = changed(SAMPLES["NodeClaim"](), "metadata.name", "stays")
+    claim["metadata"]["finalizers"] = ["karpenter.sh/termination"]
+    cluster.objects.apply(claim)
+    assert uninstall(cluster, "--drain", "--timeout", "4s", "--grace", "1h") == 1
+    assert "stays: instance terminating" in capsys.readouterr().err
+    live = cluster.objects.read(claim)
+    assert live is not None
+    assert "deletionTimestamp" in live["metadata"]
+    assert "karpenter.sh/nodeclaim-termination-timestamp" in live["metadata"]["annotations"]
+    assert paused(known) is not None
+    cluster.objects.merge(claim, {"metadata": {"finalizers": None}})
+
+
+def test_an_emptied_cluster_keeps_its_pools(
+    known: boto3.Session, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for one in cluster.objects.list("karpenter.sh/v1", "NodeClaim"):
+        cluster.objects.merge(one | CLAIM, {"metadata": {"finalizers": None}})
+        cluster.objects.delete(one | CLAIM)
+    pool = changed(SAMPLES["NodePool"](), "metadata.name", "kept")
+    cluster.objects.apply(pool)
+    assert uninstall(cluster, "--drain") == 0
+    assert "nodeclaims drained and gone" in capsys.readouterr().out
+    assert cluster.objects.read(pool) is not None
+
+
+def test_another_cluster_than_the_kubeconfigs_is_refused(
+    known: boto3.Session, monkeypatch: pytest.MonkeyPatch, cluster: Cluster
+) -> None:
+    class Other:
+        def describe_cluster(self, name: str) -> dict[str, Any]:
+            return {"cluster": {"endpoint": "https://other.eks.amazonaws.com"}}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(aws_sessions, "client", lambda service, **more: Other())
+        _refused(cluster)
+    assert paused(known) is None
+
+
+def _refused(cluster: Cluster) -> None:
+    with pytest.raises(InputError, match=r"the kubeconfig leads to .* but dev is https://other"):
+        uninstall(cluster, "--drain")
+
+
+def test_grace_is_for_draining() -> None:
+    with pytest.raises(InputError, match="--drain only"):
+        run(uninstall_command, "--hand-back", "--cluster", "dev", "--grace", "1m")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("30m", 1800.0), ("1h30m", 5400.0)])
+def test_durations(text: str, seconds: float) -> None:
+    assert uninstall_command.duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "5", "1d", "-1s", "1.5h"])
+def test_no_durations(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="is not a duration"):
+        uninstall_command.duration(text)

@@ -1,0 +1,132 @@
+"""Descriptions of instance types as EC2 gives them, and classes, regions and launches made from them."""
+
+import gzip
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import moto
+import msgspec
+
+from spotwright import data
+from spotwright.adapters.ec2_types import described
+from spotwright.aws import amis, families, offerings, sizing
+from spotwright.aws.described import Described
+from spotwright.model.fleet import ClusterFacts
+from spotwright.model.instancetype import InstanceType
+from spotwright.model.nodeclass import Ami, EC2NodeClass, SecurityGroup, SelectorTerm, Subnet
+from spotwright.model.objects import Metadata
+from spotwright.model.requirements import Selector
+from spotwright.scheduling.plan import NewNode
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+REGION = "ap-northeast-2"
+ZONES = tuple(REGION + letter for letter in "abc")
+CLUSTER = "dev-eks-cluster"
+FACTS = ClusterFacts(
+    name=CLUSTER,
+    endpoint="https://ABC.gr7.ap-northeast-2.eks.amazonaws.com",
+    certificate_authority="Y2VydGlmaWNhdGU=",
+    version="1.35",
+    service_cidr="10.100.0.0/16",
+    vpc_id="vpc-1",
+    dns_ip="10.100.0.10",
+)
+VARIANTS = (
+    ("x86_64", "standard"),
+    ("arm64", "standard"),
+    ("x86_64", "nvidia"),
+    ("arm64", "nvidia"),
+    ("x86_64", "neuron"),
+)
+
+_RESOURCES = Path(moto.__file__).parent / "ec2" / "resources"
+
+
+@cache
+def ec2_says() -> Mapping[str, Any]:
+    """InstanceTypeInfo by type name."""
+    found: Mapping[str, Any] = json.loads(gzip.decompress((_RESOURCES / "instance_types.json.gz").read_bytes()))
+    return found
+
+
+@cache
+def type_of(name: str) -> Described:
+    return described(ec2_says()[name], network_mbps=data.network_mbps(), branch_interfaces=data.branch_interfaces())
+
+
+@cache
+def zones_of() -> Mapping[str, tuple[str, ...]]:
+    file = _RESOURCES / "instance_type_offerings" / "availability-zone" / f"{REGION}.json.gz"
+    found: dict[str, list[str]] = {}
+    for one in json.loads(gzip.decompress(file.read_bytes())):
+        found.setdefault(one["InstanceType"], []).append(one["Location"])
+    return {name: tuple(sorted(zones)) for name, zones in found.items()}
+
+
+def region(*names: str, spot_share: int = 40) -> offerings.Region:
+    """A region that sells these types, spot at ``spot_share`` percent of on-demand in every zone."""
+    prices = data.on_demand_picousd(REGION)
+    on_demand = {name: prices[name] for name in names if name in prices}
+    return offerings.Region(
+        REGION,
+        tuple(type_of(name) for name in names),
+        {name: zones_of()[name] for name in names},
+        on_demand,
+        {name: dict.fromkeys(zones_of()[name], on_demand[name] * spot_share // 100) for name in on_demand},
+    )
+
+
+def node_class(**changes: Any) -> EC2NodeClass:
+    """A class that is resolved: three subnets, one group, the AL2023 images."""
+    made = EC2NodeClass(
+        metadata=Metadata("default", uid="uid-class", generation=1),
+        subnet_selector_terms=(SelectorTerm(tags={"karpenter.sh/discovery": CLUSTER}),),
+        security_group_selector_terms=(SelectorTerm(tags={"karpenter.sh/discovery": CLUSTER}),),
+        ami_selector_terms=(SelectorTerm(alias="al2023@latest"),),
+        role=f"KarpenterNodeRole-{CLUSTER}",
+        subnets=tuple(Subnet(f"subnet-{zone[-1]}", zone, f"apne2-az{i}") for i, zone in enumerate(ZONES, 1)),
+        security_groups=(SecurityGroup("sg-1", "nodes"),),
+        amis=tuple(
+            Ami(f"ami-{architecture}-{variant}", requirements=amis.variant_requirements(architecture, variant))
+            for architecture, variant in VARIANTS
+        ),
+        resolved_profile=f"{CLUSTER}_profile",
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def types(
+    *names: str, of: EC2NodeClass | None = None, sells: offerings.Region | None = None
+) -> tuple[InstanceType, ...]:
+    """The catalog of a class in a region that sells just these types."""
+    chosen = of or node_class()
+    family = families.of(chosen)
+    assert isinstance(family, families.Family)
+    return offerings.instance_types(sells or region(*names), offerings.buyer(chosen, family), sizing.Overheads())
+
+
+def new_node(*names: str, **changes: Any) -> NewNode:
+    """A decided node of the pool ``default`` that any of these types may be."""
+    made = NewNode(
+        node_pool="default",
+        node_class="default",
+        pods=("default/p",),
+        instance_types=names,
+        requirements=(),
+        labels={},
+        taints=(),
+        startup_taints=(),
+        requests={"cpu": 1000, "memory": 2**30, "pods": 1},
+        price_picousd_per_hour=0,
+        capacity_type="",
+        zones=(),
+    )
+    return msgspec.structs.replace(made, **changes)
+
+
+def capacity_types(*values: str) -> Selector:
+    return Selector("karpenter.sh/capacity-type", "In", values)

@@ -1,0 +1,140 @@
+"""Aliases, what they ask SSM for, and which image is taken."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from spotwright.aws import amis
+from spotwright.aws.amis import Image
+from spotwright.aws.refusal import Refusal
+from spotwright.model.nodeclass import SelectorTerm
+from tests.unit.aws.samples import NOW, node_class, types
+
+STANDARD = amis.variant_requirements("x86_64", "standard")
+
+
+def paths(alias: str, version: str = "1.35") -> list[str]:
+    found = amis.parameters(alias, version)
+    assert not isinstance(found, Refusal), found
+    return [one.path for one in found]
+
+
+def test_the_latest_al2023_has_five_images() -> None:
+    root = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023"
+    assert paths("al2023@latest") == [
+        f"{root}/{kind}/recommended/image_id"
+        for kind in ("x86_64/standard", "x86_64/nvidia", "x86_64/neuron", "arm64/standard", "arm64/nvidia")
+    ]
+
+
+def test_a_pinned_al2023_is_named_in_full() -> None:
+    name = "amazon-eks-node-al2023-x86_64-standard-1.35-v20250821"
+    root = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard"
+    assert paths("al2023@v20250821")[0] == f"{root}/{name}/image_id"
+
+
+def test_bottlerocket_versions_stand_without_their_letter() -> None:
+    assert paths("bottlerocket@v1.45.0")[0] == "/aws/service/bottlerocket/aws-k8s-1.35/x86_64/1.45.0/image_id"
+    assert paths("bottlerocket@latest")[-1] == "/aws/service/bottlerocket/aws-k8s-1.35-nvidia/arm64/latest/image_id"
+
+
+@pytest.mark.parametrize(
+    ("alias", "version"),
+    [
+        ("al2@latest", "1.33"),
+        ("al2@latest", "1.34"),
+        ("windows2025@latest", "1.34"),
+        ("ubuntu@latest", "1.35"),
+        ("al2023", "1.35"),
+        ("@latest", "1.35"),
+    ],
+)
+def test_an_alias_that_means_nothing_here_is_refused(alias: str, version: str) -> None:
+    found = amis.parameters(alias, version)
+    assert isinstance(found, Refusal)
+    assert found.reason == "UnsupportedAlias"
+    assert repr(alias) in found.message
+
+
+def image(
+    id: str, created: str = "2026-01-01T00:00:00.000Z", deprecation: str = "", architecture: str = "x86_64"
+) -> Image:
+    return Image(id, f"name-{id}", created, architecture, deprecation)
+
+
+OLD, NEW = "2025-01-01T00:00:00.000Z", "2025-06-01T00:00:00.000Z"
+GONE, COMING = "2025-12-31T00:00:00.000Z", "2027-01-01T00:00:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("images", "taken"),
+    [
+        ([image("a", OLD), image("b", NEW)], "b"),
+        ([image("a", OLD), image("b", NEW, GONE)], "a"),
+        ([image("a", OLD, GONE), image("b", NEW, GONE)], "b"),
+        ([image("a", OLD), image("b", NEW, COMING)], "b"),
+        ([image("b", NEW), image("a", NEW)], "a"),
+    ],
+)
+def test_one_image_of_a_kind_is_taken(images: list[Image], taken: str) -> None:
+    (found,) = amis.chosen([(one, STANDARD) for one in images], now=NOW)
+    assert found.id == taken
+    assert found.deprecated == (taken == "b" and images[-1].deprecation == GONE)
+
+
+def test_images_of_different_kinds_stand_newest_first() -> None:
+    arm = amis.variant_requirements("arm64", "standard")
+    found = amis.chosen([(image("a", OLD), STANDARD), (image("b", NEW, architecture="arm64"), arm)], now=NOW)
+    assert [one.id for one in found] == ["b", "a"]
+
+
+def test_terms_become_questions() -> None:
+    terms = (
+        SelectorTerm(id="ami-1"),
+        SelectorTerm(ssm_parameter="/mine"),
+        SelectorTerm(name="golden-*"),
+        SelectorTerm(tags={"a": "b"}),
+    )
+    asked = amis.query(terms, "1.35")
+    assert not isinstance(asked, Refusal)
+    assert [one.path for one in asked.parameters] == ["/mine"]
+    assert asked.ids == ("ami-1",)
+    assert asked.terms == terms[2:]
+
+
+def test_answers_become_images_with_requirements() -> None:
+    asked = amis.query((SelectorTerm(alias="al2023@latest"),), "1.35")
+    assert not isinstance(asked, Refusal)
+    values = {one.path: f"ami-{number}" for number, one in enumerate(asked.parameters)}
+    values[asked.parameters[4].path] = "not an image"
+    images = [image(f"ami-{number}") for number in range(4)]
+    found = {one.id: one.requirements for one in amis.resolved(asked, values, images, now=NOW)}
+    assert found == {f"ami-{number}": asked.parameters[number].requirements for number in range(4)}
+
+
+def test_an_image_of_the_user_fits_its_architecture() -> None:
+    asked = amis.query((SelectorTerm(id="ami-1"),), "1.35")
+    assert not isinstance(asked, Refusal)
+    (found,) = amis.resolved(asked, {}, [image("ami-1", architecture="arm64")], now=NOW)
+    assert [str(one.requirement()) for one in found.requirements] == ["kubernetes.io/arch In [arm64]"]
+
+
+@pytest.mark.parametrize(
+    ("name", "taken"),
+    [
+        ("m5.large", "ami-x86_64-standard"),
+        ("t4g.small", "ami-arm64-standard"),
+        ("g4dn.xlarge", "ami-x86_64-nvidia"),
+        ("g5g.xlarge", "ami-arm64-nvidia"),
+        ("inf1.xlarge", "ami-x86_64-neuron"),
+    ],
+)
+def test_a_type_gets_the_image_of_its_kind(name: str, taken: str) -> None:
+    (one,) = types(name)
+    found = amis.for_type(amis.demands(node_class().amis), one)
+    assert found is not None
+    assert found.id == taken
+
+
+def test_a_date_without_a_time_zone_is_read_as_ec2_gives_it() -> None:
+    assert image("a", deprecation="2026-01-01T12:00:00.000Z").deprecated(datetime(2026, 1, 1, 12, tzinfo=UTC))

@@ -1,0 +1,52 @@
+"""What is wrong with a kubelet configuration."""
+
+import pytest
+
+from spotwright.aws import kubelet
+
+
+@pytest.mark.parametrize(
+    "fine",
+    [
+        {},
+        {"maxPods": 0, "podsPerCore": 4},
+        {"kubeReserved": {"cpu": "100m", "memory": "1Gi", "ephemeral-storage": "1Gi", "pid": "1000"}},
+        {"systemReserved": {"cpu": 1}},
+        {"evictionHard": {"memory.available": "5%", "nodefs.inodesFree": "100%", "pid.available": "100"}},
+        {"evictionSoft": {"memory.available": "1Gi"}, "evictionSoftGracePeriod": {"memory.available": "1m"}},
+        {"imageGCHighThresholdPercent": 85, "imageGCLowThresholdPercent": 80},
+        {"topologyManagerPolicy": "best-effort", "anything": {"else": [1]}},
+    ],
+)
+def test_fine(fine: dict[str, object]) -> None:
+    assert kubelet.problems(fine) == ()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"registerWithTaints": []}, "registerWithTaints"),
+        ({"maxPods": -1}, "maxPods"),
+        ({"maxPods": "110"}, "maxPods"),
+        ({"podsPerCore": True}, "podsPerCore"),
+        ({"kubeReserved": {"disk": "1Gi"}}, "kubeReserved.disk"),
+        ({"kubeReserved": {"cpu": "vcpus*10"}}, "kubeReserved.cpu"),
+        ({"systemReserved": {"memory": "-1Gi"}}, "systemReserved.memory"),
+        ({"systemReserved": ["cpu"]}, "systemReserved"),
+        ({"evictionHard": {"memory.free": "1Gi"}}, "evictionHard.memory.free"),
+        ({"evictionHard": {"memory.available": "101%"}}, "evictionHard.memory.available"),
+        ({"evictionHard": {"memory.available": "x%"}}, "evictionHard.memory.available"),
+        ({"evictionHard": "5%"}, "evictionHard"),
+        ({"evictionSoft": {"memory.available": "1Gi"}}, "evictionSoft"),
+        ({"imageGCHighThresholdPercent": 101}, "imageGCHighThresholdPercent"),
+        ({"imageGCLowThresholdPercent": -1}, "imageGCLowThresholdPercent"),
+        ({"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 50}, "imageGCHighThresholdPercent"),
+    ],
+)
+def test_wrong(wrong: dict[str, object], field: str) -> None:
+    (problem,) = kubelet.problems(wrong)
+    assert problem.startswith(f"spec.kubelet.{field}:")
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    assert len(kubelet.problems({"maxPods": -1, "podsPerCore": -1, "registerWithTaints": []})) == 3

@@ -1,0 +1,178 @@
+"""The status of a class: what was found, and the conditions that follow."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.aws import nodeclass
+from spotwright.aws.nodeclass import Found, FoundGroup, FoundSubnet
+from spotwright.aws.refusal import Refusal
+from spotwright.model.nodeclass import BlockDevice, EC2NodeClass
+from spotwright.model.objects import Condition, Metadata, condition
+from tests.unit.aws.samples import CLUSTER, FACTS, NOW, ZONES, node_class
+
+SUBNETS = tuple(FoundSubnet(f"subnet-{zone[-1]}", zone, "az", 100, "vpc-1") for zone in ZONES)
+GROUPS = (FoundGroup("sg-1", "nodes", "vpc-1"),)
+FOUND = Found(SUBNETS, GROUPS, node_class().amis, "profile-1")
+
+
+def fresh(**changes: Any) -> EC2NodeClass:
+    """A class that was never resolved."""
+    return node_class(subnets=(), security_groups=(), amis=(), resolved_profile="", **changes)
+
+
+def resolved(one: EC2NodeClass | None = None, **found: Any) -> nodeclass.Resolution:
+    return nodeclass.resolve(one or fresh(), msgspec.structs.replace(FOUND, **found), FACTS)
+
+
+def said(resolution: nodeclass.Resolution, kind: str) -> tuple[str, str, str]:
+    found = condition(resolution.node_class.conditions, kind)
+    assert found is not None, kind
+    return found.status, found.reason, found.message
+
+
+def test_a_class_that_finds_everything_is_ready() -> None:
+    found = resolved()
+    assert found.ready
+    for kind in (*nodeclass.DEPENDENTS, nodeclass.VALIDATION, nodeclass.FIELDS, nodeclass.READY):
+        assert said(found, kind) == ("True", kind, "")
+    assert found.node_class.resolved_profile == "profile-1"
+
+
+def test_conditions_are_about_the_generation_that_was_looked_at() -> None:
+    found = resolved(fresh(metadata=Metadata("default", uid="u", generation=7)))
+    assert {one.observed_generation for one in found.node_class.conditions} == {7}
+
+
+def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
+    before = fresh(
+        conditions=(Condition("AMIsReady", "True", since=NOW), Condition("SubnetsReady", "False", since=NOW))
+    )
+    times = {one.type: one.since for one in resolved(before).node_class.conditions}
+    assert times["AMIsReady"] == NOW
+    assert times["SubnetsReady"] is None
+
+
+def test_subnets_stand_with_most_free_addresses_first() -> None:
+    free = {"a": 20, "b": 100, "c": 50}
+    subnets = tuple(FoundSubnet(f"subnet-{key}", key, "", size, "vpc-1") for key, size in free.items())
+    found = resolved(subnets=subnets).node_class
+    assert [one.id for one in found.subnets] == ["subnet-b", "subnet-c", "subnet-a"]
+
+
+NO_AMIS: tuple[()] = ()
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "reason"),
+    [
+        ({"subnets": ()}, "SubnetsReady", "SubnetsNotFound"),
+        ({"groups": ()}, "SecurityGroupsReady", "SecurityGroupsNotFound"),
+        ({"amis": NO_AMIS}, "AMIsReady", "AMINotFound"),
+        ({"amis": Refusal("UnsupportedAlias", "no")}, "AMIsReady", "UnsupportedAlias"),
+        ({"profile": Refusal("RoleNotAllowed", "no")}, "InstanceProfileReady", "RoleNotAllowed"),
+        ({"subnets": (*SUBNETS, FoundSubnet("subnet-x", "z", "", 1, "vpc-2"))}, "SubnetsReady",
+         "SubnetsNotInClusterVPC"),
+        ({"groups": (FoundGroup("sg-x", "", "vpc-2"),)}, "SecurityGroupsReady", "SecurityGroupsNotInClusterVPC"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_or_foreign_stops_the_class(found: dict[str, Any], kind: str, reason: str) -> None:
+    one = resolved(**found)
+    assert not one.ready
+    assert said(one, kind)[:2] == ("False", reason)
+    assert said(one, "ValidationSucceeded") == ("False", "DependenciesNotReady", f"{kind}=False")
+    assert said(one, "Ready") == ("False", "UnhealthyDependents", f"{kind}=False, ValidationSucceeded=False")
+    assert reason in nodeclass.complaint(one.node_class)
+
+
+def test_a_foreign_subnet_is_named_and_none_is_used() -> None:
+    one = resolved(subnets=(*SUBNETS, FoundSubnet("subnet-x", "z", "", 1, "vpc-2")))
+    assert "subnet-x (vpc-2)" in said(one, "SubnetsReady")[2]
+    assert one.node_class.subnets == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "text"),
+    [
+        ({"problems": ("field spec.cpuOptions is not supported yet",)}, "UnsupportedField", "spec.cpuOptions"),
+        ({"tags": {"karpenter.sh/nodepool": "x"}}, "TagValidationFailed", "karpenter.sh/nodepool"),
+        ({"tags": {f"kubernetes.io/cluster/{CLUSTER}": "x"}}, "TagValidationFailed", "kubernetes.io/cluster"),
+        ({"tags": {"spotwright.dev/launch": "x"}}, "TagValidationFailed", "spotwright.dev/launch"),
+        ({"kubelet": {"maxPods": "vcpus * 10"}}, "InvalidKubeletConfiguration", "spec.kubelet.maxPods"),
+        ({"ami_family": "Windows2022"}, "UnsupportedAMIFamily", "spec.amiFamily"),
+        ({"ami_family": "Bottlerocket"}, "UnsupportedAMIFamily", "spec.amiFamily"),
+        ({"user_data": "#!/bin/sh\n" + "x" * 17000}, "UserDataSizeLimitExceeded", "spec.userData"),
+        ({"user_data": "MIME-Version: 1.0\n\nx"}, "InvalidUserData", "spec.userData"),
+        ({"block_devices": (BlockDevice("/dev/xvda", volume_size="20 pounds"),)}, "InvalidBlockDeviceMapping",
+         "spec.blockDeviceMappings[0].ebs.volumeSize"),
+    ],
+)  # fmt: skip
+def test_a_class_that_cannot_be_launched_says_which_field(changes: dict[str, Any], reason: str, text: str) -> None:
+    status, found, message = said(resolved(fresh(**changes)), "ValidationSucceeded")
+    assert (status, found) == ("False", reason)
+    assert text in message
+
+
+def test_an_unknown_field_is_said_and_does_not_stop_the_class() -> None:
+    one = resolved(fresh(problems=("unknown field spec.subnets, did you mean subnetSelectorTerms?",)))
+    assert one.ready
+    status, reason, message = said(one, "FieldsRecognized")
+    assert (status, reason) == ("False", "UnrecognizedFields")
+    assert "did you mean" in message
+
+
+def test_an_image_of_the_user_needs_no_service_range() -> None:
+    unknown = msgspec.structs.replace(FACTS, service_cidr="")
+    assert nodeclass.validation(fresh(ami_family="Custom"), unknown) is None
+    refusal = nodeclass.validation(fresh(), unknown)
+    assert refusal is not None
+    assert refusal.reason == "ClusterCIDRResolutionFailed"
+
+
+def test_status_as_the_api_server_takes_it() -> None:
+    status = nodeclass.status(resolved().node_class)
+    assert status["subnets"][0] == {"id": "subnet-a", "zone": ZONES[0], "zoneID": "az"}
+    assert status["securityGroups"] == [{"id": "sg-1", "name": "nodes"}]
+    assert status["instanceProfile"] == "profile-1"
+    standard = next(one for one in status["amis"] if one["id"] == "ami-x86_64-standard")
+    assert [one["key"].rpartition("/")[2] for one in standard["requirements"]] == [
+        "arch",
+        "instance-gpu-count",
+        "instance-accelerator-count",
+    ]
+    assert nodeclass.status(fresh())["instanceProfile"] is None
+
+
+def profile(**changes: Any) -> nodeclass.Profile | Refusal:
+    return nodeclass.profile(
+        fresh(**changes), region="ap-northeast-2", cluster=CLUSTER, node_roles=(f"KarpenterNodeRole-{CLUSTER}", "other")
+    )
+
+
+def test_a_profile_belongs_to_class_and_role() -> None:
+    one, other = profile(), profile(role="other")
+    assert isinstance(one, nodeclass.Profile)
+    assert isinstance(other, nodeclass.Profile)
+    assert one.name.startswith(f"{CLUSTER}_")
+    assert one.name != other.name
+    assert one.path == other.path == f"/karpenter/ap-northeast-2/{CLUSTER}/uid-class/"
+    assert one.tags == {
+        f"kubernetes.io/cluster/{CLUSTER}": "owned",
+        "eks:eks-cluster-name": CLUSTER,
+        "karpenter.k8s.aws/ec2nodeclass": "default",
+        "topology.kubernetes.io/region": "ap-northeast-2",
+    }
+    assert profile() == one
+
+
+def test_a_role_with_a_path_is_the_same_role() -> None:
+    assert profile(role=f"teams/a/KarpenterNodeRole-{CLUSTER}") == profile()
+
+
+def test_a_role_that_was_not_deployed_for_is_refused() -> None:
+    found = profile(role="Administrator")
+    assert isinstance(found, Refusal)
+    assert found.reason == "RoleNotAllowed"
+    assert "Administrator" in found.message
+    assert f"KarpenterNodeRole-{CLUSTER}" in found.message

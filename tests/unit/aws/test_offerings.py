@@ -1,0 +1,117 @@
+"""What a class can buy, and how the catalog is written down."""
+
+import msgspec
+import pytest
+
+from spotwright.aws import catalog_wire, offerings
+from spotwright.model import labels
+from spotwright.model.instancetype import Catalog
+from spotwright.model.nodeclass import Subnet
+from tests.unit.aws.samples import ZONES, node_class, region, types
+
+
+def test_an_offering_is_a_zone_and_a_capacity_type_at_a_price() -> None:
+    (one,) = types("m5.large")
+    found = {(it.capacity_type, it.zone): it.price_picousd_per_hour for it in one.offerings}
+    assert set(found) == {(kind, zone) for kind in ("on-demand", "spot") for zone in ZONES}
+    assert found["on-demand", ZONES[0]] == 96_000_000_000
+    assert found["spot", ZONES[0]] == 38_400_000_000
+    assert all(it.available for it in one.offerings)
+    assert one.requirements.get(labels.ZONE).values == frozenset(ZONES)
+    assert one.requirements.get(labels.CAPACITY_TYPE).values == {"spot", "on-demand"}
+
+
+def test_only_zones_where_the_class_has_a_subnet_and_ec2_the_type() -> None:
+    one_zone = node_class(subnets=(Subnet("subnet-b", ZONES[1], "apne2-az2"),))
+    (found,) = types("m5.large", of=one_zone)
+    assert {it.zone for it in found.offerings} == {ZONES[1]}
+    assert types("t3a.large", of=one_zone) == ()
+    assert types("m5.large", of=node_class(subnets=())) == ()
+
+
+def test_an_offering_knows_its_zones_id() -> None:
+    (one,) = types("m5.large")
+    ids = {it.zone: it.requirements.get(labels.ZONE_ID).sole_value for it in one.offerings}
+    assert ids == {ZONES[0]: "apne2-az1", ZONES[1]: "apne2-az2", ZONES[2]: "apne2-az3"}
+
+
+def test_without_a_price_an_offering_is_not_available() -> None:
+    sells = msgspec.structs.replace(region("m5.large"), spot={"m5.large": {ZONES[0]: 1}})
+    (one,) = types(sells=sells)
+    assert {(it.capacity_type, it.zone) for it in one.offerings if not it.available} == {
+        ("spot", ZONES[1]),
+        ("spot", ZONES[2]),
+    }
+
+
+def test_spot_costs_on_demand_until_its_prices_are_known() -> None:
+    sells = msgspec.structs.replace(region("m5.large"), spot=None)
+    (one,) = types(sells=sells)
+    assert {it.price_picousd_per_hour for it in one.offerings} == {96_000_000_000}
+    assert all(it.available for it in one.offerings)
+
+
+@pytest.mark.parametrize("name", ["a1.large", "g4dn.xlarge"])
+def test_a_type_that_the_class_cannot_run_has_nothing_available(name: str) -> None:
+    """Amazon Linux 2023 does not boot on a1; the class here has no image for GPUs."""
+    of = node_class(amis=node_class().amis[:2])
+    sells = msgspec.structs.replace(region("m5.large", "g4dn.xlarge"))
+    if name == "a1.large":
+        known = region("m5.large")
+        described = msgspec.structs.replace(known.types[0], name=name, architectures=("arm64",))
+        sells = msgspec.structs.replace(
+            known, types=(described,), zones={name: ZONES}, on_demand={name: 1}, spot={name: {ZONES[0]: 1}}
+        )
+    (one,) = (it for it in types(of=of, sells=sells) if it.name == name)
+    assert one.offerings
+    assert not any(it.available for it in one.offerings)
+
+
+def test_types_stand_by_name_whatever_order_ec2_lists_them_in() -> None:
+    assert [one.name for one in types("r5.large", "c5.large", "m5.large")] == ["c5.large", "m5.large", "r5.large"]
+
+
+MANY = ("c5.large", "m5.large", "g4dn.xlarge", "t4g.small", "m5.metal", "inf1.xlarge", "i3.large", "t3a.large")
+
+
+def catalog() -> Catalog:
+    small = node_class(kubelet={"maxPods": 10}, subnets=(Subnet("subnet-a", ZONES[0]),))
+    return Catalog({"default": types(*MANY), "same": types(*MANY), "small": types(*MANY, of=small)}, "catalogs/x.json")
+
+
+def test_a_catalog_survives_being_written() -> None:
+    body = catalog_wire.encode(catalog())
+    assert catalog_wire.decode(body) == catalog()
+    assert catalog_wire.source(body) == "catalogs/x.json"
+    assert catalog_wire.encode(catalog_wire.decode(body)) == body
+
+
+def test_equal_catalogs_are_equal_bytes() -> None:
+    turned = Catalog(dict(reversed(catalog().by_class.items())), "catalogs/x.json")
+    assert catalog_wire.encode(turned) == catalog_wire.encode(catalog())
+
+
+def test_classes_that_agree_cost_their_names_only() -> None:
+    one = Catalog({"default": catalog().of("default")})
+    both = Catalog({"default": catalog().of("default"), "same": catalog().of("same")})
+    assert len(catalog_wire.encode(both)) - len(catalog_wire.encode(one)) < 60
+
+
+def test_equal_parts_are_one_object_when_read() -> None:
+    found = catalog_wire.decode(catalog_wire.encode(catalog()))
+    assert found.of("default")[0] is found.of("same")[0]
+    first, second = found.of("default")[:2]
+    assert first.requirements.get(labels.OS) is second.requirements.get(labels.OS)
+
+
+def test_what_is_sold_out_everywhere_is_taken_out_of_a_catalog() -> None:
+    found = catalog().without(frozenset({("spot", "*", "*"), ("on-demand", "m5.large", ZONES[0])}))
+    available = {(it.name, o.capacity_type, o.zone) for it in found.of("default") for o in it.offerings if o.available}
+    assert not any(kind == "spot" for _, kind, _ in available)
+    assert ("m5.large", "on-demand", ZONES[0]) not in available
+    assert ("m5.large", "on-demand", ZONES[1]) in available
+
+
+def test_a_region_survives_being_stored() -> None:
+    one = region(*MANY)
+    assert msgspec.json.decode(msgspec.json.encode(one), type=offerings.Region) == one

@@ -1,0 +1,232 @@
+"""Labels, capacity and allocatable of instance types, against Karpenter's published reference."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.aws import families, sizing, typelabels
+from spotwright.aws.described import Described, Gpu
+from spotwright.model import labels, resources
+from spotwright.model.nodeclass import BlockDevice, EC2NodeClass
+from tests.unit.aws.samples import ec2_says, node_class, type_of
+
+REFERENCE = json.loads((Path(__file__).parent / "reference_types.json").read_text())
+MIB = 2**20
+
+# moto knows no g4ad.4xlarge; these are EC2's figures for it.
+G4AD_4XLARGE = Described(
+    name="g4ad.4xlarge",
+    architectures=("x86_64",),
+    vcpus=16,
+    memory_mib=65536,
+    usage_classes=("on-demand", "spot"),
+    cpu_manufacturer="AMD",
+    clock_mhz=3000,
+    hypervisor="nitro",
+    ebs_mbps=3170,
+    network_mbps=8333,
+    encryption_in_transit=True,
+    enclaves=True,
+    local_storage_gb=600,
+    local_nvme=True,
+    gpus=(Gpu("Radeon Pro V520", "AMD", 1, 8192),),
+    interfaces=3,
+    addresses_per_interface=10,
+    branch_interfaces=11,
+)
+# Where the descriptions here are of another day than the reference: EC2 changed what it says of these types.
+NEWER_CLOCK = {
+    "c9g.12xlarge", "c9g.large", "c9gd.2xlarge", "c9gd.xlarge", "i7i.4xlarge", "i7ie.18xlarge", "i7ie.metal-24xl",
+    "m9g.16xlarge", "m9g.medium", "m9gd.48xlarge",
+}  # fmt: skip
+NEWER_BANDWIDTH = {"g7.8xlarge"}
+NEWER_TRUNKING = {
+    "c8gb.metal-48xl", "c8ib.metal-48xl", "c9g.12xlarge", "c9g.large", "c9gd.2xlarge", "c9gd.xlarge", "hpc7g.4xlarge",
+    "m8gb.metal-24xl", "m8idb.metal-96xl", "r8gn.metal-48xl", "r8in.metal-48xl",
+}  # fmt: skip
+NOT_IN_REFERENCE = {
+    labels.REGION, labels.ZONE, labels.CAPACITY_TYPE, typelabels.NITRO_SANDBOX, labels.INSTANCE_PREFIX + "tenancy",
+}  # fmt: skip
+
+
+def describe(name: str) -> Described:
+    return G4AD_4XLARGE if name == G4AD_4XLARGE.name else type_of(name)
+
+
+def sized(name: str, family: str = "AL2023", overheads: sizing.Overheads | None = None, **changes: Any) -> sizing.Size:
+    chosen = families.FAMILIES[family]
+    return sizing.size(describe(name), node_class(**changes), chosen, overheads or sizing.Overheads())
+
+
+@pytest.mark.parametrize("name", sorted(REFERENCE))
+def test_a_type_has_the_labels_of_the_reference(name: str) -> None:
+    expected = {key.replace("~", labels.INSTANCE_PREFIX): value for key, value in REFERENCE[name]["labels"].items()}
+    expected = {key: value for key, value in expected.items() if value}
+    found = typelabels.requirements(describe(name), region="r", zones=("z",), capacity_types=("spot",)).labels()
+    stale = set(NOT_IN_REFERENCE)
+    stale |= {labels.INSTANCE_PREFIX + "cpu-sustained-clock-speed-mhz"} if name in NEWER_CLOCK else set()
+    stale |= {labels.INSTANCE_PREFIX + "network-bandwidth"} if name in NEWER_BANDWIDTH else set()
+    assert {key: value for key, value in found.items() if key not in stale} == {
+        key: value for key, value in expected.items() if key not in stale
+    }
+
+
+@pytest.mark.parametrize("name", sorted(REFERENCE))
+def test_a_type_has_the_allocatable_of_the_reference(name: str) -> None:
+    expected, found = resources.parse(REFERENCE[name]["resources"]), dict(sized(name).allocatable)
+    if name in NEWER_TRUNKING:
+        assert found.pop("vpc.amazonaws.com/pod-eni")
+    assert found == expected
+
+
+def test_every_type_states_every_label() -> None:
+    keys = {
+        tuple(typelabels.requirements(describe(name), region="r", zones=("z",), capacity_types=("spot",)).by_key)
+        for name in ("t3.small", "g4dn.8xlarge", "inf1.xlarge", "m5.metal")
+    }
+    assert len(keys) == 1
+    stated = set(keys.pop())
+    well_known = {key for key in labels.WELL_KNOWN if key.startswith(labels.INSTANCE_PREFIX)}
+    assert well_known <= stated
+
+
+def test_figures_of_a_gpu_type() -> None:
+    found = typelabels.requirements(
+        type_of("g4dn.8xlarge"), region="r", zones=("z",), capacity_types=("spot",)
+    ).labels()
+    shown = {key.removeprefix(labels.INSTANCE_PREFIX): value for key, value in found.items()}
+    assert {"gpu-name": "t4", "gpu-count": "1", "gpu-memory": "16384", "local-nvme": "900", "cpu": "32"}.items() <= (
+        shown.items()
+    )
+    assert (shown["category"], shown["generation"], shown["ebs-bandwidth"]) == ("g", "4", "9500")
+
+
+@pytest.mark.parametrize(("name", "flex"), [("m7i-flex.large", "true"), ("m7i.large", "false")])
+def test_flex_is_told_from_the_family(name: str, flex: str) -> None:
+    found = typelabels.requirements(type_of(name), region="r", zones=("z",), capacity_types=("spot",)).labels()
+    assert found[labels.INSTANCE_PREFIX + "capability-flex"] == flex
+
+
+def test_observed_nodes_never_have_less_than_we_say() -> None:
+    """Ceilings of real nodes: KiB of memory and millicores of cpu that a node of the type reported."""
+    observed = {"t4g.small": (1408312, 1930), "t4g.medium": (3377496, None), "t4g.xlarge": (15136012, 3920)}
+    for name, (kibibytes, millicores) in (observed | {"m5.large": (7220184, None)}).items():
+        found = sized(name).allocatable
+        assert found["memory"] <= kibibytes * 1024
+        assert millicores is None or found["cpu"] <= millicores
+
+
+def test_kube_reserved_of_m5_xlarge() -> None:
+    size = sized("m5.xlarge")
+    assert size.capacity["cpu"] - size.allocatable["cpu"] == 80
+    assert size.capacity["memory"] - size.allocatable["memory"] == (893 + 100) * MIB
+    assert size.capacity["pods"] == 58
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "threshold_mib"),
+    [
+        ({}, 100),
+        ({"evictionHard": {"memory.available": "500Mi"}}, 500),
+        ({"evictionSoft": {"memory.available": "50Mi"}}, 100),
+        ({"evictionHard": {"memory.available": "1Gi"}, "evictionSoft": {"memory.available": "3Gi"}}, 1024),
+        ({"evictionHard": {"memory.available": "100%"}}, 0),
+    ],
+)
+def test_only_hard_eviction_takes_memory(kubelet: dict[str, object], threshold_mib: int) -> None:
+    size = sized("m5.xlarge", kubelet=kubelet)
+    assert size.capacity["memory"] - size.allocatable["memory"] == (893 + threshold_mib) * MIB
+
+
+def test_an_eviction_percentage_is_of_the_capacity_rounded_up() -> None:
+    size = sized("m5.xlarge", kubelet={"evictionHard": {"memory.available": "10%"}})
+    assert size.capacity["memory"] - size.allocatable["memory"] == 893 * MIB + -(-size.capacity["memory"] // 10)
+
+
+@pytest.mark.parametrize(
+    ("family", "reserved_mib"), [("AL2023", 11 * 35 + 255), ("Custom", 11 * 35 + 255), ("Bottlerocket", 11 * 10 + 255)]
+)
+def test_max_pods_lowers_the_memory_overhead_only_where_the_image_counts_pods(family: str, reserved_mib: int) -> None:
+    size = sized("t3.large", family, kubelet={"maxPods": 10})
+    assert size.capacity["pods"] == 10
+    assert size.capacity["memory"] - size.allocatable["memory"] == (reserved_mib + 100) * MIB
+
+
+def test_reserved_interfaces_leave_no_pods_rather_than_a_negative_number() -> None:
+    assert sized("t3.large", overheads=sizing.Overheads(reserved_enis=1_000_000)).capacity["pods"] == 0
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "pods"),
+    [({"podsPerCore": 4}, 16), ({"podsPerCore": 4, "maxPods": 20}, 16), ({"podsPerCore": 10, "maxPods": 20}, 20)],
+)
+def test_pods_per_core_lowers_the_density(kubelet: dict[str, object], pods: int) -> None:
+    assert sized("m5.xlarge", kubelet=kubelet).capacity["pods"] == pods
+    assert sized("m5.xlarge", "Bottlerocket", kubelet={"podsPerCore": 1}).capacity["pods"] == 58
+
+
+def test_reserved_amounts_of_the_class_replace_and_add() -> None:
+    reserved = {"kubeReserved": {"cpu": "200m"}, "systemReserved": {"cpu": "100m", "memory": "1Gi"}}
+    size = sized("m5.xlarge", kubelet=reserved)
+    assert size.capacity["cpu"] - size.allocatable["cpu"] == 300
+    assert size.capacity["memory"] - size.allocatable["memory"] == (893 + 100 + 1024) * MIB
+
+
+def test_an_expression_in_a_reserved_amount_is_left_aside() -> None:
+    reserved = {"kubeReserved": {"cpu": "100m", "memory": "vcpus*10"}}
+    size = sized("m5.xlarge", kubelet=reserved)
+    assert size.capacity["cpu"] - size.allocatable["cpu"] == 100
+    assert size.capacity["memory"] - size.allocatable["memory"] == (893 + 100) * MIB
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "size_bytes"),
+    [
+        ("AL2023", {}, 20 * GIB),
+        ("Bottlerocket", {}, 20 * GIB),
+        ("AL2023", {"block_devices": (BlockDevice("/dev/xvda", volume_size="100Gi"),)}, 100 * GIB),
+        ("AL2023", {"block_devices": (BlockDevice("/dev/xvdb", volume_size="100Gi"),)}, 20 * GIB),
+        (
+            "AL2023",
+            {"block_devices": (BlockDevice("/dev/xvda", volume_size="9Gi"), BlockDevice("/dev/b", True, "30Gi"))},
+            30 * GIB,
+        ),
+        (
+            "Custom",
+            {"block_devices": (BlockDevice("/dev/xvda", volume_size="20G"), BlockDevice("/dev/b", volume_size="40G"))},
+            40 * 10**9,
+        ),
+        ("Custom", {}, 20 * GIB),
+        ("AL2023", {"instance_store_policy": "RAID0"}, 7600 * 10**9),
+    ],
+)
+def test_ephemeral_storage_is_the_disk_that_pods_write_to(
+    family: str, changes: dict[str, Any], size_bytes: int
+) -> None:
+    assert sized("m6idn.32xlarge", family, **changes).capacity["ephemeral-storage"] == size_bytes
+
+
+def test_accelerators_are_resources() -> None:
+    p5 = sized("p5.48xlarge")
+    assert (p5.allocatable["nvidia.com/gpu"], p5.allocatable["vpc.amazonaws.com/efa"]) == (8, 32)
+    assert (p5.allocatable["cpu"], p5.allocatable["memory"] // MIB, p5.allocatable["pods"]) == (191450, 1938410, 100)
+    inf2 = sized("inf2.24xlarge").capacity
+    assert (inf2["aws.amazon.com/neuron"], inf2["aws.amazon.com/neuroncore"]) == (6, 12)
+
+
+def test_every_type_that_ec2_has_can_be_sized() -> None:
+    plain = EC2NodeClass(node_class().metadata)
+    for name in ec2_says():
+        size = sizing.size(type_of(name), plain, families.FAMILIES["AL2023"], sizing.Overheads())
+        assert all(0 <= size.allocatable[key] <= size.capacity[key] for key in size.capacity), name
+
+
+def test_a_description_survives_being_stored() -> None:
+    for name in ("p5.48xlarge", "t4g.small"):
+        assert msgspec.json.decode(msgspec.json.encode(type_of(name)), type=Described) == type_of(name)

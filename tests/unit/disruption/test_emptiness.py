@@ -1,0 +1,191 @@
+"""Which nodes are empty and may go."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from spotwright.disruption.emptiness import emptiness, stale_idleness
+from spotwright.disruption.interruption import force_at, without
+from spotwright.model import labels
+from spotwright.model.idleness import consolidatable_at, pods_seen
+from spotwright.model.node import Node
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodepool import Budget, NodeClassReference
+from spotwright.model.objects import Condition, Metadata
+from spotwright.model.pod import Pod
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import ExistingNode, Plan
+from spotwright.simulation import given
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(hours=1)
+NOBODY: frozenset[str] = frozenset()
+
+
+def claim(name: str, **fields: object) -> NodeClaim:
+    made = NodeClaim(
+        Metadata(name, uid=name, created=LONG_AGO, labels={labels.NODEPOOL: "default"}),
+        NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"),
+        provider_id=f"aws:///z/i-{name}",
+        node_name=f"node-{name}",
+        conditions=(Condition("Initialized", "True", since=LONG_AGO), Condition("Consolidatable", "True")),
+    )
+    return msgspec.structs.replace(made, **fields)
+
+
+def node(name: str, **fields: object) -> Node:
+    made = Node(
+        Metadata(f"node-{name}", labels={labels.INITIALIZED: "true"}),
+        provider_id=f"aws:///z/i-{name}",
+        conditions=(Condition("Ready", "True"),),
+    )
+    return msgspec.structs.replace(made, **fields)
+
+
+def snapshot(*names: str, **fields: object) -> Snapshot:
+    made = Snapshot(
+        cluster="c",
+        now=NOW,
+        nodepools=(given.node_pool(budgets=(Budget("100%"),)),),
+        nodeclaims=tuple(map(claim, names)),
+        nodes=tuple(map(node, names)),
+    )
+    return msgspec.structs.replace(made, **fields)
+
+
+def on(name: str, pod: Pod) -> Pod:
+    return msgspec.structs.replace(pod, node_name=f"node-{name}", phase="Running", started=LONG_AGO)
+
+
+def why(found: Snapshot, plan: Plan | None = None, locked: frozenset[str] = NOBODY) -> str:
+    (blocked,) = emptiness(found, plan or Plan(), locked=locked).blocked
+    return blocked.reason
+
+
+def test_an_empty_node_may_go() -> None:
+    assert emptiness(snapshot("a", "b"), Plan(), locked=NOBODY).claims == ("a", "b")
+
+
+def test_a_node_with_a_pod_is_not_even_considered() -> None:
+    found = emptiness(snapshot("a", pods=(on("a", given.pod("p")),)), Plan(), locked=NOBODY)
+    assert (found.claims, found.blocked) == ((), ())
+
+
+def test_daemons_finished_and_costless_pods_keep_nothing() -> None:
+    free = given.pod("free", annotations={"controller.kubernetes.io/pod-deletion-cost": "-2147483647"})
+    pods = (on("a", given.daemon_pod("agent", "node-a")), on("a", free))
+    seen = claim(
+        "a", metadata=msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_seen(pods)})
+    )
+    assert emptiness(snapshot("a", pods=pods, nodeclaims=(seen,)), Plan(), locked=NOBODY).claims == ("a",)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (snapshot("a", nodes=()), "does not have an associated node"),
+        (snapshot("a", nodes=(node("a", metadata=Metadata("node-a")),)), "isn't initialized"),
+        (snapshot("a", nodepools=()), "NodePool not found (NodePool=default)"),
+        (snapshot("a", nodepools=(given.node_pool(consolidate_after_seconds=None),)), "consolidation is disabled"),
+        (snapshot("a", nodepools=(given.node_pool(consolidate_after_seconds=7200),)), "not consolidatable before"),
+        (
+            snapshot(
+                "a",
+                nodes=(
+                    node(
+                        "a",
+                        metadata=Metadata(
+                            "node-a",
+                            labels={labels.INITIALIZED: "true"},
+                            annotations={labels.DO_NOT_DISRUPT: "true"},
+                        ),
+                    ),
+                ),
+            ),
+            "do-not-disrupt annotation",
+        ),
+        (
+            snapshot(
+                "a",
+                nodeclaims=(
+                    claim("a", conditions=(Condition("Initialized", "True", since=NOW - timedelta(seconds=19)),)),
+                ),
+            ),
+            "nominated",
+        ),
+        (
+            snapshot("a", pods=(given.daemon_pod("d", "node-a", annotations={labels.DO_NOT_DISRUPT: "true"}),)),
+            "Pod=kube-system/d",
+        ),
+    ],
+)
+def test_what_holds_an_empty_node_back(found: Snapshot, reason: str) -> None:
+    assert reason in why(found)
+
+
+def test_a_node_that_pending_pods_would_go_to_is_kept() -> None:
+    plan = Plan(existing_nodes=(ExistingNode("node-a", ("default/p",)),))
+    assert "nominated" in why(snapshot("a"), plan)
+
+
+def test_a_locked_claim_is_left_out_without_a_word() -> None:
+    assert emptiness(snapshot("a"), Plan(), locked=frozenset({"a"})).blocked == ()
+
+
+def test_budgets_split_those_who_go_from_those_who_wait() -> None:
+    pool = given.node_pool(budgets=(Budget("2"),))
+    found = emptiness(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=NOBODY)
+    assert (found.claims, found.waiting) == (("a", "b"), ("c",))
+
+
+def test_nodes_under_way_use_the_budget_up() -> None:
+    pool = given.node_pool(budgets=(Budget("2"),))
+    found = emptiness(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=frozenset({"c"}))
+    assert found.claims == ("a",)
+
+
+def test_a_pod_event_that_was_not_recorded_counts_as_now() -> None:
+    gone = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: "somebody"})
+    pool = given.node_pool(consolidate_after_seconds=30)
+    found = snapshot("a", nodepools=(pool,), nodeclaims=(claim("a", metadata=gone),))
+    assert "not consolidatable" in why(found)
+    assert stale_idleness(found) == ("a",)
+
+
+@pytest.mark.parametrize(("after", "event", "at"), [(60, None, 60), (0, None, 0), (60, 30, 90), (None, None, None)])
+def test_consolidatable_after_the_last_pod_event_or_initialization(
+    after: int | None, event: int | None, at: int | None
+) -> None:
+    last = None if event is None else LONG_AGO + timedelta(seconds=event)
+    found = consolidatable_at(claim("a", last_pod_event=last), given.node_pool(consolidate_after_seconds=after))
+    assert found == (None if at is None else LONG_AGO + timedelta(seconds=at))
+
+
+def test_a_static_pool_consolidates_nothing() -> None:
+    assert consolidatable_at(claim("a"), given.node_pool(replicas=1)) is None
+
+
+def test_followers_alone_keep_nothing_but_with_others_they_do() -> None:
+    dns = on("a", given.pod("dns", namespace="kube-system", labels={"k8s-app": "kube-dns"}))
+    seen = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_seen([dns])})
+    alone = snapshot("a", pods=(dns,), nodeclaims=(claim("a", metadata=seen),))
+    assert emptiness(alone, Plan(), locked=NOBODY).claims == ("a",)
+    busy = msgspec.structs.replace(alone, pods=(dns, on("b", given.pod("p"))), nodes=(*alone.nodes, node("b")))
+    busy = msgspec.structs.replace(busy, nodeclaims=(*alone.nodeclaims, claim("b")))
+    assert emptiness(busy, Plan(), locked=NOBODY).claims == ()
+    foreign = msgspec.structs.replace(alone, nodes=(*alone.nodes, given.foreign_node("managed")))
+    assert emptiness(foreign, Plan(), locked=NOBODY).claims == ()
+
+
+def test_an_interrupted_node_counts_as_leaving() -> None:
+    found = without(snapshot("a", "b"), claim("a"))
+    assert [one.metadata.deleting for one in found.nodeclaims] == [NOW, None]
+    assert [one.metadata.deleting for one in found.nodes] == [NOW, None]
+
+
+def test_evictions_begin_when_the_longest_grace_still_fits() -> None:
+    deadline = NOW + timedelta(seconds=120)
+    pods = [given.pod("a", termination_grace_seconds=30), given.pod("b", termination_grace_seconds=60)]
+    assert force_at(pods, deadline, NOW) == NOW + timedelta(seconds=50)
+    assert force_at([given.pod("a", termination_grace_seconds=600)], deadline, NOW) == NOW

@@ -1,0 +1,82 @@
+"""Conditions: what changes, when its time changes, and what Ready says of the others."""
+
+from datetime import UTC, datetime, timedelta
+
+from spotwright.lifecycle.conditions import OF_NODECLAIM, settle
+from spotwright.lifecycle.steps import Change, false, transitions, true, unknown
+from spotwright.model.objects import Condition, Metadata, condition
+
+BORN = datetime(2026, 1, 1, tzinfo=UTC)
+NOW = BORN + timedelta(minutes=1)
+ABOUT = Metadata("claim", generation=1, created=BORN)
+
+
+def settled(*changes: Change, before: tuple[Condition, ...] = (), now: datetime = NOW) -> tuple[Condition, ...]:
+    written = settle(ABOUT, before, changes, dependents=OF_NODECLAIM, now=now)
+    kept = tuple(one for one in before if one.type not in {new.type for new in written})
+    return (*kept, *written)
+
+
+def status(conditions: tuple[Condition, ...], kind: str) -> str:
+    found = condition(conditions, kind)
+    return f"{found.status} {found.reason}" if found else "absent"
+
+
+def test_dependents_begin_unknown_at_the_objects_creation() -> None:
+    first = condition(settled(), "Launched")
+    assert first == Condition(
+        "Launched", "Unknown", "AwaitingReconciliation", "object is awaiting reconciliation", BORN, 1
+    )
+
+
+def test_ready_waits_for_all_and_names_those_it_waits_for() -> None:
+    ready = condition(settled(true("Launched")), "Ready")
+    assert ready is not None
+    assert (ready.status, ready.reason) == ("Unknown", "ReconcilingDependents")
+    assert ready.message == "Registered=Unknown, Initialized=Unknown"
+
+
+def test_ready_is_false_as_soon_as_one_is() -> None:
+    assert status(settled(true("Launched"), false("Registered", "MultipleNodesFound")), "Ready") == (
+        "False UnhealthyDependents"
+    )
+
+
+def test_ready_is_true_when_all_are() -> None:
+    assert status(settled(*map(true, OF_NODECLAIM)), "Ready") == "True Ready"
+
+
+def test_time_moves_with_the_status_only() -> None:
+    before = settled(unknown("Launched", "LaunchFailed", "one"))
+    again = settled(unknown("Launched", "LaunchFailed", "another"), before=before, now=NOW + timedelta(hours=1))
+    first, second = condition(before, "Launched"), condition(again, "Launched")
+    assert first is not None
+    assert second is not None
+    assert (second.message, second.since) == ("another", first.since)
+    done = condition(settled(true("Launched"), before=again, now=NOW + timedelta(hours=2)), "Launched")
+    assert done is not None
+    assert done.since == NOW + timedelta(hours=2)
+
+
+def test_nothing_is_written_when_nothing_changes() -> None:
+    before = settled(true("Launched"))
+    assert settle(ABOUT, before, [true("Launched")], dependents=OF_NODECLAIM, now=NOW + timedelta(days=1)) == ()
+
+
+def test_a_dependent_of_an_older_generation_counts_as_unknown() -> None:
+    before = settled(*map(true, OF_NODECLAIM))
+    newer = Metadata("pool", generation=2, created=BORN)
+    (ready,) = settle(newer, before, [], dependents=OF_NODECLAIM, now=NOW)
+    assert (ready.type, ready.status) == ("Ready", "Unknown")
+
+
+def test_every_change_of_status_is_an_event_in_karpenters_words() -> None:
+    before = settled(true("Launched"))
+    written = settle(ABOUT, before, [true("Registered")], dependents=OF_NODECLAIM, now=NOW)
+    assert [(one.type, one.reason, one.message) for one in transitions(before, written)] == [
+        (
+            "Normal",
+            "Registered",
+            "Status condition transitioned, Type: Registered, Status: Unknown -> True, Reason: Registered",
+        )
+    ]

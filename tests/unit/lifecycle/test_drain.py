@@ -1,0 +1,133 @@
+"""Draining: tiers, deadlines, and who is waited for."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+from hypothesis import given as generated
+from hypothesis import strategies as st
+
+from spotwright.lifecycle.drain import Drain, drain, tier
+from spotwright.model import eviction, labels
+from spotwright.model.objects import Metadata, Owner
+from spotwright.model.pod import Pod
+from spotwright.model.taints import Toleration
+from spotwright.simulation import given
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+CRITICAL = "system-cluster-critical"
+
+
+def daemon(name: str, **fields: object) -> Pod:
+    return given.daemon_pod(name, "node", tolerations=(), **fields)
+
+
+def deleting(pod: Pod, seconds: float) -> Pod:
+    """The pod with a deletion time ``seconds`` from now."""
+    about = msgspec.structs.replace(pod.metadata, deleting=NOW + timedelta(seconds=seconds))
+    return msgspec.structs.replace(pod, metadata=about)
+
+
+def evicted(*pods: Pod, deadline: datetime | None = None) -> list[str]:
+    return [pod.metadata.name for pod in drain(pods, deadline=deadline, now=NOW).evict]
+
+
+def test_tiers_follow_one_another() -> None:
+    plain, agent = given.pod("plain"), daemon("agent")
+    dns, proxy = given.pod("dns", priority_class=CRITICAL), daemon("proxy", priority_class="system-node-critical")
+    assert evicted(proxy, dns, agent, plain) == ["plain"]
+    assert evicted(proxy, dns, agent) == ["agent"]
+    assert evicted(proxy, dns) == ["dns"]
+    assert evicted(proxy) == ["proxy"]
+
+
+def test_the_next_tier_waits_for_pods_that_are_still_terminating() -> None:
+    found = drain([deleting(given.pod("plain"), 20), daemon("agent")], deadline=None, now=NOW)
+    assert found.evict == ()
+    assert len(found.waiting) == 2
+
+
+def test_a_stuck_pod_is_not_waited_for() -> None:
+    assert drain([deleting(given.pod("stuck"), -61)], deadline=None, now=NOW) == Drain()
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        given.pod("done", phase="Succeeded"),
+        given.pod("tolerates", tolerations=(Toleration(labels.DISRUPTED, "Equal", "", "NoSchedule"),)),
+        given.pod("tolerates-all", tolerations=(Toleration(operator="Exists"),)),
+        given.pod("static", owners=(Owner("Node", "node"),)),
+    ],
+)
+def test_pods_that_do_not_hold_a_node(pod: Pod) -> None:
+    assert drain([pod], deadline=None, now=NOW) == Drain()
+
+
+def test_tolerating_another_taint_does_not_help() -> None:
+    assert evicted(given.pod("p", tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists"),))) == ["p"]
+
+
+def test_do_not_disrupt_is_waited_for_but_not_evicted() -> None:
+    found = drain([given.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"})], deadline=None, now=NOW)
+    assert (found.evict, len(found.waiting)) == ((), 1)
+
+
+@pytest.mark.parametrize(
+    ("left", "grace", "forced"),
+    [(300, 300, None), (299, 300, 299), (59, 60, 59), (61, 60, None), (-10, 60, 1), (0.4, 60, 1), (200, 600, 200)],
+)
+def test_a_pod_is_deleted_when_its_grace_would_outlast_the_deadline(
+    left: float, grace: int, forced: int | None
+) -> None:
+    pod = given.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"}, termination_grace_seconds=grace)
+    found = drain([pod], deadline=NOW + timedelta(seconds=left), now=NOW)
+    assert [one.grace_seconds for one in found.delete] == ([] if forced is None else [forced])
+
+
+def test_force_reaches_across_tiers() -> None:
+    slow = given.pod("slow", priority_class=CRITICAL, termination_grace_seconds=600)
+    found = drain([given.pod("plain"), slow], deadline=NOW + timedelta(seconds=300), now=NOW)
+    assert [one.pod.metadata.name for one in found.delete] == ["slow"]
+    assert [pod.metadata.name for pod in found.evict] == ["plain"]
+
+
+def test_a_terminating_pod_is_only_cut_short() -> None:
+    deadline = NOW + timedelta(seconds=30)
+    assert drain([deleting(given.pod("p"), 20)], deadline=deadline, now=NOW).delete == ()
+    assert drain([deleting(given.pod("p"), 40)], deadline=deadline, now=NOW).delete[0].grace_seconds == 30
+
+
+def test_the_next_forced_deletion_is_announced() -> None:
+    pods = [given.pod("a", termination_grace_seconds=60), given.pod("b", termination_grace_seconds=10)]
+    found = drain(pods, deadline=NOW + timedelta(seconds=100), now=NOW)
+    assert found.next_forced == NOW + timedelta(seconds=40)
+
+
+PODS = st.builds(
+    lambda number, grace, critical, of_daemonset, gone, annotated: Pod(
+        metadata=Metadata(
+            f"p{number}", "ns", uid=f"u{number}",
+            deleting=None if gone is None else NOW + timedelta(seconds=gone),
+            annotations={labels.DO_NOT_DISRUPT: "true"} if annotated else {},
+            owners=(Owner("DaemonSet", "d"),) if of_daemonset else (),
+        ),
+        termination_grace_seconds=grace,
+        priority_class=CRITICAL if critical else "",
+        phase="Running",
+    ),
+    st.integers(0, 5), st.integers(0, 400), st.booleans(), st.booleans(),
+    st.one_of(st.none(), st.integers(-120, 400)), st.booleans(),
+)  # fmt: skip
+
+
+@generated(st.lists(PODS, max_size=6, unique_by=lambda pod: pod.key), st.one_of(st.none(), st.integers(-50, 500)))
+def test_laws_of_a_drain(pods: list[Pod], left: int | None) -> None:
+    deadline = None if left is None else NOW + timedelta(seconds=left)
+    found = drain(pods, deadline=deadline, now=NOW)
+    assert found == drain(list(reversed(pods)), deadline=deadline, now=NOW)
+    assert {tier(pod) for pod in found.evict} <= {min((tier(pod) for pod in found.waiting), default=0)}
+    assert all(eviction.evictable(pod, NOW) for pod in found.evict)
+    assert all(one.grace_seconds >= 1 for one in found.delete)
+    assert not ({pod.key for pod in found.evict} & {one.pod.key for one in found.delete})
+    assert not found.delete or deadline is not None

@@ -1,0 +1,124 @@
+"""Registration, initialization and liveness of a claim."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from spotwright.lifecycle.initialization import initialize
+from spotwright.lifecycle.liveness import expired, overdue
+from spotwright.lifecycle.registration import register
+from spotwright.model import labels
+from spotwright.model.node import Node
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodepool import NodeClassReference
+from spotwright.model.objects import Condition, Metadata
+from spotwright.model.taints import Taint
+
+BORN = datetime(2026, 1, 1, tzinfo=UTC)
+UNREGISTERED = Taint(labels.UNREGISTERED, "NoExecute")
+STARTUP = Taint("cilium", "NoSchedule", "starting")
+CLAIM = NodeClaim(
+    Metadata("claim", uid="u", created=BORN, labels={labels.NODEPOOL: "default", "team": "a"}),
+    NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"),
+    requests={"cpu": 1000},
+    taints=(Taint("spot", "NoSchedule", "only"),),
+    startup_taints=(STARTUP,),
+)
+NODE = Node(
+    Metadata("node", labels={"team": "b", "own": "1"}),
+    taints=(UNREGISTERED,),
+    allocatable={"cpu": 2000},
+    conditions=(Condition("Ready", "True"),),
+)
+
+
+def node(**fields: object) -> Node:
+    return msgspec.structs.replace(NODE, **fields)
+
+
+def launched(claim: NodeClaim, at: datetime, *kinds: str) -> NodeClaim:
+    return msgspec.structs.replace(claim, conditions=tuple(Condition(kind, "True", since=at) for kind in kinds))
+
+
+def test_without_a_node_registration_waits() -> None:
+    (change,) = register(CLAIM, ()).seen.changes
+    assert (change.status, change.reason, change.message) == (
+        "Unknown",
+        "NodeNotFound",
+        "Node not registered with cluster",
+    )
+
+
+def test_two_nodes_of_one_instance_are_an_error() -> None:
+    registration = register(CLAIM, (NODE, node(metadata=Metadata("twin"))))
+    assert registration.adoption is None
+    assert registration.seen.changes[0].reason == "MultipleNodesFound"
+
+
+def test_the_node_takes_over_what_the_claim_says() -> None:
+    adoption = register(CLAIM, (NODE,)).adoption
+    assert adoption is not None
+    assert adoption.metadata["labels"] == {labels.NODEPOOL: "default", "team": "a", labels.REGISTERED: "true"}
+    assert adoption.metadata["finalizers"] == [labels.FINALIZER]
+    assert adoption.metadata["ownerReferences"][0]["uid"] == "u"
+    assert adoption.taints == (Taint("spot", "NoSchedule", "only"), STARTUP)
+
+
+def test_taints_that_the_kubelet_set_are_not_synced_again() -> None:
+    synced = node(metadata=Metadata("node", labels={labels.DO_NOT_SYNC_TAINTS: "true"}))
+    adoption = register(CLAIM, (synced,)).adoption
+    assert adoption is not None
+    assert adoption.taints == ()
+
+
+def test_a_node_without_the_unregistered_taint_registers_and_is_pointed_out() -> None:
+    registration = register(CLAIM, (node(taints=()),))
+    assert [one.reason for one in registration.seen.notes] == ["UnregisteredTaintMissing"]
+    assert registration.adoption is not None
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (None, "NodeNotFound"),
+        (node(conditions=(Condition("Ready", "False"),)), "NodeNotReady"),
+        (node(taints=(STARTUP,)), "StartupTaintsExist"),
+        (node(taints=(Taint("node.kubernetes.io/not-ready", "NoSchedule"),)), "KnownEphemeralTaintsExist"),
+        (node(taints=(Taint("readiness.k8s.io/gpu", "NoSchedule"),)), "KnownEphemeralTaintsExist"),
+        (node(taints=(), allocatable={"cpu": 0}), "ResourceNotRegistered"),
+        (node(taints=()), "Initialized"),
+        (node(taints=(Taint("dedicated", "NoSchedule"),)), "Initialized"),
+    ],
+)
+def test_what_initialization_waits_for(seen: Node | None, reason: str) -> None:
+    (change,) = initialize(CLAIM, seen).changes
+    assert change.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("kinds", "seconds", "reason"),
+    [
+        ((), 299, ""),
+        ((), 300, "launch_timeout"),
+        (("Launched",), 899, ""),
+        (("Launched",), 900, "registration_timeout"),
+        (("Launched", "Registered"), 10**6, ""),
+    ],
+)
+def test_what_does_not_come_in_time_ends(kinds: tuple[str, ...], seconds: int, reason: str) -> None:
+    found = overdue(launched(CLAIM, BORN, *kinds), BORN + timedelta(seconds=seconds))
+    assert (found.reason if found else "") == reason
+
+
+def test_the_timer_runs_from_the_conditions_own_time() -> None:
+    late = BORN + timedelta(minutes=10)
+    claim = msgspec.structs.replace(CLAIM, conditions=(Condition("Launched", "Unknown", since=late),))
+    assert overdue(claim, BORN + timedelta(minutes=12)) is None
+    assert overdue(claim, BORN + timedelta(minutes=15)) is not None
+
+
+@pytest.mark.parametrize(("after", "seconds", "goes"), [(200, 199, False), (200, 200, True), (None, 10**9, False)])
+def test_expiration_counts_from_creation(after: int | None, seconds: int, goes: bool) -> None:
+    claim = msgspec.structs.replace(CLAIM, expire_after_seconds=after)
+    assert (expired(claim, BORN + timedelta(seconds=seconds)) is not None) is goes
