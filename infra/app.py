@@ -2,9 +2,7 @@
 
 import sys
 
-from aws_cdk import App as App
-from aws_cdk import Environment as Environment
-from aws_cdk import Validations
+from aws_cdk import App, Environment, Validations
 from cdk_nag import AwsSolutionsChecks
 
 from infra.config import parse_config
@@ -16,9 +14,10 @@ from layers.core.build import LayerError
 def new_app(context: dict[str, object] | None = None) -> App:
     """An app with this context, or that of cdk.json and the command line.
 
-    Without the metadata resource, which would only tell AWS which constructs are used.
+    Without the metadata resource, which would only tell AWS which constructs are used, and without CDK's check of
+    templates against CloudFormation's schemas, which is two thirds of a synthesis; the tests run it.
     """
-    return App(context=context, analytics_reporting=False)
+    return App(context=context, analytics_reporting=False, builtin_cloud_formation_validation=False)
 
 
 def add_stack(app: App, env: Environment | None = None) -> SpotwrightStack:

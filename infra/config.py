@@ -184,11 +184,14 @@ def _network(fields: Fields | None) -> Network | None:
     if fields is None:
         return None
     network = Network(
-        vpc_id=fields.required_text("vpcId", r"vpc-[0-9a-z]+", "a VPC id"),
-        subnet_ids=fields.texts("subnetIds", r"subnet-[0-9a-z]+", "subnet ids, at least one", at_least=1),
-        security_group_ids=fields.texts(
-            "securityGroupIds", r"sg-[0-9a-z]+", "security group ids, at least one", at_least=1
-        ),
+        vpc_id=fields.required_text("vpcId", _id("vpc"), "a VPC id"),
+        subnet_ids=fields.texts("subnetIds", _id("subnet"), "subnet ids, at least one", at_least=1),
+        security_group_ids=fields.texts("securityGroupIds", _id("sg"), "security group ids, at least one", at_least=1),
     )
     fields.refuse_the_rest()
     return network
+
+
+def _id(kind: str) -> str:
+    """EC2's ids: eight hexadecimal digits, or seventeen since 2016."""
+    return rf"{kind}-([0-9a-f]{{8}}|[0-9a-f]{{17}})"

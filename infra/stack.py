@@ -64,7 +64,7 @@ class SpotwrightStack(Stack):
             "lifecycle": (rows, *write, ring["lifecycle"], ring["provision"]),
             "interrupt": (rows, ring["lifecycle"]),
             "disrupt": (rows, *write, ring["lifecycle"], ring["disrupt"]),
-            "catalog": (rows, *write),
+            "catalog": (rows, *write, *(ring[name] for name in ("provision", "lifecycle", "catalog"))),
             "sweep": (rows, *read, *(ring[name] for name in ("provision", "lifecycle", "catalog", "sweep"))),
             "install": self.state.empty_bucket if self.config.remove_data_on_destroy else (),
         }

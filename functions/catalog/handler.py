@@ -48,7 +48,6 @@ def _tell(cluster: str, kind: str, made: catalog.Catalogued) -> None:
             "cluster": cluster,
             "doorbell": kind,
             "catalog": made.key,
-            "types": made.types,
             "ready": made.ready,
             "refused": made.refused,
             "notes": made.notes,

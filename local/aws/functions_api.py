@@ -12,6 +12,7 @@ from local.aws import functions_async, identity
 from local.aws.functions_deployed import PYTHON_RUNTIMES, find
 from local.aws.functions_pool import Throttled
 from local.aws.functions_running import Disabled, Functions
+from local.aws.iam import trusts
 from local.aws.request import AwsError, AwsRequest, AwsResponse
 from local.aws.world import World
 
@@ -91,7 +92,7 @@ def _check_create(world: World, request: AwsRequest) -> None:
     runtime = params.get("Runtime", "")
     if params.get("PackageType", "Zip") != "Zip" or runtime not in PYTHON_RUNTIMES:
         raise AwsError("InvalidParameterValueException", f"the local Lambda runs Python zips, not {runtime!r}")
-    if identity.find_role(world, params["Role"]) is None or not _lambda_may_assume(world, params["Role"]):
+    if not _lambda_may_assume(world, params["Role"]):
         raise AwsError(
             "InvalidParameterValueException", "The role defined for the function cannot be assumed by Lambda."
         )
@@ -101,8 +102,8 @@ def _check_create(world: World, request: AwsRequest) -> None:
 
 
 def _lambda_may_assume(world: World, role_arn: str) -> bool:
-    role = identity.find_role(world, role_arn)
-    return role is not None and "lambda.amazonaws.com" in str(role.assume_role_policy_document)
+    role, context = identity.find_role(world, role_arn), {"aws:sourceaccount": (world.account,)}
+    return role is not None and trusts(role, {"lambda.amazonaws.com"}, "sts:AssumeRole", context)
 
 
 def _put_recursion(world: World, functions: Functions, request: AwsRequest) -> AwsResponse:

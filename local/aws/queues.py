@@ -3,6 +3,7 @@
 Source: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html and -scaling.html
 """
 
+import json
 import threading
 import time
 from dataclasses import dataclass, field
@@ -12,9 +13,11 @@ from moto.core.exceptions import JsonRESTError
 from moto.sqs.exceptions import QueueDoesNotExist
 from moto.sqs.models import Message, Queue
 
+from local.aws import identity
 from local.aws import queues_messages as messages
 from local.aws.functions_deployed import backend, find
 from local.aws.functions_running import Functions
+from local.aws.iam import Authorizer
 from local.aws.queues_delivery import deliver
 from local.aws.request import AwsError, AwsRequest
 from local.aws.world import World
@@ -33,19 +36,45 @@ def add(world: World) -> None:
 
 
 def _check(world: World, request: AwsRequest) -> None:
-    """What Lambda refuses and moto accepts: a queue whose visibility ends before the function does."""
+    """What Lambda refuses and moto accepts."""
     params = request.params
     try:
         queue = messages.by_arn(world.account, world.region, params["EventSourceArn"])
-        timeout = int(find(world, params["FunctionName"]).timeout)
+        function = find(world, params["FunctionName"])
     except (QueueDoesNotExist, JsonRESTError):
         return
-    visibility = messages.visibility_seconds(queue)
+    visibility, timeout = messages.visibility_seconds(queue), int(function.timeout)
     if visibility < timeout:
-        raise AwsError(
-            "InvalidParameterValueException",
-            f"Queue visibility timeout: {visibility} seconds is less than Function timeout: {timeout} seconds",
+        raise _refused(
+            f"Queue visibility timeout: {visibility} seconds is less than Function timeout: {timeout} seconds"
         )
+    for action in ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes"):
+        if not _role_may(world, function.role, action, queue):
+            raise _refused(f"The function execution role does not have permissions to call {action} on SQS")
+
+
+def _refused(message: str) -> AwsError:
+    return AwsError("InvalidParameterValueException", message)
+
+
+def _role_may(world: World, role: str, action: str, queue: Queue) -> bool:
+    """Whether the pollers, which act as the function's role, may do this on the queue."""
+    session = identity.assume(world, role, "lambda-poller", 900)
+    call = AwsRequest(
+        "POST",
+        "/",
+        "",
+        {"x-amz-target": f"AmazonSQS.{action}", "content-type": "application/x-amz-json-1.0"},
+        json.dumps({"QueueUrl": f"{world.endpoint}/{world.account}/{queue.name}"}).encode(),
+        service="sqs",
+        region=world.region,
+        access_key=session.access_key_id,
+    )
+    try:
+        Authorizer(world).check(call)
+    except AwsError:
+        return False
+    return True
 
 
 def _reconcile(world: World, stop: threading.Event) -> None:

@@ -15,6 +15,7 @@ from moto.events.models import Rule, events_backends
 from moto.scheduler.models import Schedule, scheduler_backends
 
 from local.aws import eventbridge, identity, schedules_expiry, schedules_targets
+from local.aws.iam import trusts
 from local.aws.request import AwsError, AwsRequest
 from local.aws.schedules_expressions import At, Cron, Rate, parsed
 from local.aws.world import World
@@ -133,7 +134,12 @@ def _check(world: World, request: AwsRequest) -> None:
     if target["Arn"].split(":")[2] not in schedules_targets.SERVICES:
         raise AwsError("ValidationException", f"the local Scheduler has no targets like {target['Arn']}")
     role = identity.find_role(world, target["RoleArn"])
-    if role is None or "scheduler.amazonaws.com" not in str(role.assume_role_policy_document):
+    group = params.get("GroupName", "default")
+    context = {
+        "aws:sourceaccount": (world.account,),
+        "aws:sourcearn": (f"arn:aws:scheduler:{world.region}:{world.account}:schedule-group/{group}",),
+    }
+    if role is None or not trusts(role, {"scheduler.amazonaws.com"}, "sts:AssumeRole", context):
         raise AwsError(
             "ValidationException",
             "The execution role you provide must allow AWS EventBridge Scheduler to assume the role.",

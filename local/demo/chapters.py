@@ -15,7 +15,11 @@ def spot_and_on_demand(story: Story) -> None:
         story.see("both pods of on-spot run", story.running("on-spot", 2), seconds=90)
         story.see("all five pods of inflate run", story.running("inflate", 5), seconds=60)
         story.see("one NodeClaim of pool spot, initialized", lambda w: initialized(w, "spot", 1), seconds=30)
-        story.see("one NodeClaim of pool default, initialized", lambda w: initialized(w, "default", 1), seconds=30)
+        story.see(
+            "every NodeClaim of pool default initialized",
+            lambda w: initialized(w, "default", len(claims_of(w, "default"))),
+            seconds=30,
+        )
         story.show()
         _check_spot_node(story)
 

@@ -152,7 +152,10 @@ class Watch:
                     yield Entry(now, kind, name, "Ready", f"node {name} Ready", one)
             case "events":
                 source = (one.get("source") or {}).get("component", "")
-                if source == "spotwright" and self._first(kind, uid, str(one.get("count"))):
+                # Transitions to True and Unknown are told by the objects themselves.
+                transition = one["message"].startswith("Status condition") and "-> False" not in one["message"]
+                told = source == "spotwright" and not transition
+                if told and self._first(kind, uid, str(one.get("count"))):
                     subject = f"{one['involvedObject']['kind']} {one['involvedObject']['name']}"
                     text = f"{one['type']} {one['reason']} {subject}: {one['message']}"
                     yield Entry(now, kind, subject, one["reason"], text, one)

@@ -1,6 +1,7 @@
 """Every case: the plan keeps what the case expects, and an independent judge finds no broken rule.
 
-The judge shares no code with the planner. Cases under ``random`` expect nothing but legality.
+The judge shares no code with the planner. Cases under ``random`` and ``traps`` expect nothing but legality; the traps
+are clusters in which a scheduler that keeps its counts carelessly breaks a rule.
 """
 
 import json
@@ -21,6 +22,7 @@ from tests.cases.judge.verdict import judge
 HERE = Path(__file__).parent
 CASES = sorted((HERE / "scheduling").glob("*.yaml"))
 RANDOM = sorted((HERE / "random").glob("*.yaml"))
+TRAPS = sorted((HERE / "traps").glob("*.yaml"))
 
 
 @cache
@@ -42,12 +44,13 @@ def test_the_plan_keeps_what_the_case_expects(case: Path) -> None:
     assert not list(broken(content, made, path))
 
 
-@pytest.mark.parametrize("case", [*CASES, *RANDOM], ids=lambda case: case.stem)
+@pytest.mark.parametrize("case", [*CASES, *RANDOM, *TRAPS], ids=lambda case: case.stem)
 def test_no_rule_is_broken(case: Path) -> None:
     _, made, _ = planned(case)
     assert not judge(made, load(case)).violations
 
 
 def test_there_are_cases() -> None:
-    assert len(CASES) > 100
-    assert len(RANDOM) > 20
+    assert len(CASES) > 200
+    assert len(RANDOM) > 50
+    assert len(TRAPS) > 10

@@ -75,3 +75,16 @@ def test_one_thing_in_trouble_does_not_keep_its_neighbours(world: World) -> None
     answer = handler(records([doorbell(world, "nodepools"), doorbell(world, "decision", key)]), Context())
     assert len(world.ec2.live()) == 1
     assert "m0" in failed(answer)
+
+
+@pytest.mark.parametrize("damage", ["gone", "unreadable"])
+def test_a_decision_that_cannot_be_read_is_dropped_and_planned_anew(world: World, damage: str) -> None:
+    key = commit(world)
+    body = world.state.row.unacted[0]
+    if damage == "gone":
+        del world.blobs.bodies[body]
+    else:
+        world.blobs.bodies[body] = b'{"schema":99}'
+    assert failed(load("lifecycle", world).handler(records([doorbell(world, "decision", key)]), Context())) == []
+    assert world.state.row.unacted == ()
+    assert [one.bell.kind for one in world.bells.waiting if one.queue == "provision"] == ["pods"]

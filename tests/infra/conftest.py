@@ -1,13 +1,18 @@
 """The stacks that the infra tests look at, each synthesised once per session and without building the layer."""
 
 import json
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from infra.app import App, Environment, add_checks, add_stack, new_app
+# Before aws_cdk, which reads what this package says to it; hence the imports inside functions below.
+from infra.app import add_checks, add_stack, new_app
 from tests.infra.template import Template
+
+if TYPE_CHECKING:
+    from aws_cdk import App, CloudFormationValidatePlugin, Environment
 
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "arn:aws:kms:eu-central-1:111122223333:key/0a1b2c3d-0000-4000-8000-0123456789ab"
@@ -20,24 +25,41 @@ def cluster(name: str, **fields: Any) -> dict[str, Any]:
     return {"name": name, "nodeRoles": [f"KarpenterNodeRole-{name}"], "forwarderImage": "forwarder:1", **fields}
 
 
-def synthesise(spotwright: object, env: Environment | None = None) -> Template:
+def synthesise(spotwright: object, env: "Environment | None" = None) -> Template:
     """The template of one context."""
     return _synthesised(_app(spotwright), env)
 
 
 def checked(spotwright: object) -> Template:
-    """The template of one context, under cdk-nag; raises when it finds what nobody acknowledged."""
+    """The template of one context, under cdk-nag and CloudFormation's schemas; raises for what they find."""
     app = _app(spotwright)
     add_checks(app)
+    add_schema_checks(app)
     return _synthesised(app, None)
 
 
-def _app(spotwright: object) -> App:
+@cache
+def _schemas() -> "CloudFormationValidatePlugin":
+    """Loading the schemas takes seconds, so it is done once."""
+    from aws_cdk import CloudFormationValidatePlugin
+
+    return CloudFormationValidatePlugin()
+
+
+def add_schema_checks(app: "App") -> None:
+    """CDK's own check, whose findings are warnings unless the context says otherwise."""
+    from aws_cdk import Validations
+
+    app.node.set_context("@aws-cdk/core:validateAgainstDefaultRules", True)
+    Validations.of(app).add_plugins(_schemas())
+
+
+def _app(spotwright: object) -> "App":
     flags = json.loads((ROOT / "cdk.json").read_text())["context"]
     return new_app({**flags, "spotwright": spotwright, "aws:cdk:bundling-stacks": []})
 
 
-def _synthesised(app: App, env: Environment | None) -> Template:
+def _synthesised(app: "App", env: "Environment | None") -> Template:
     stack = add_stack(app, env)
     directory = Path(app.synth().directory)
     manifest = json.loads((directory / "manifest.json").read_text())
@@ -54,7 +76,11 @@ def plain() -> Template:
 @pytest.fixture(scope="session")
 def full() -> Template:
     """Two clusters in one cell, in a VPC, with everything that the context can say."""
-    network = {"vpcId": "vpc-0a", "subnetIds": ["subnet-0a", "subnet-0b"], "securityGroupIds": ["sg-0a"]}
+    network = {
+        "vpcId": "vpc-0123456a",
+        "subnetIds": ["subnet-0123456a", "subnet-0123456b"],
+        "securityGroupIds": ["sg-0123456a"],
+    }
     return checked(
         {
             "cell": "blue",
@@ -84,5 +110,7 @@ def full() -> Template:
 @pytest.fixture(scope="session")
 def china() -> Template:
     """A deployment to another partition."""
+    from aws_cdk import Environment
+
     env = Environment(account="111122223333", region="cn-north-1")
     return synthesise({"clusters": [cluster("one")], "permissionsBoundary": "Boundary"}, env)

@@ -10,10 +10,10 @@ from aws_cdk import aws_sqs as sqs
 from infra.app import add_checks, new_app
 from infra.config import FORWARDER_SETTINGS, SETTINGS, Config, parse_config
 from infra.fields import ConfigError
-from tests.infra.conftest import BOUNDARY, ROOT, cluster
+from tests.infra.conftest import BOUNDARY, ROOT, add_schema_checks, cluster
 from tests.infra.template import Template
 
-NETWORK = {"vpcId": "vpc-0a", "subnetIds": ["subnet-0a"], "securityGroupIds": ["sg-0a"]}
+NETWORK = {"vpcId": "vpc-0123456a", "subnetIds": ["subnet-0123456a"], "securityGroupIds": ["sg-0123456a"]}
 
 
 def context(**fields: Any) -> dict[str, Any]:
@@ -77,7 +77,12 @@ def one(**fields: Any) -> dict[str, Any]:
         ),
         (one(nodeRoles=[f"role-{n:050}" for n in range(50)]), "spotwright.clusters", "['one']", "4 KB"),
         ({"clusters": [cluster("a"), cluster("a")]}, "spotwright.clusters", "['a', 'a']", "each name once"),
-        ({"clusters": [cluster("a"), cluster("b", vpc=NETWORK)]}, "spotwright.clusters", "vpc-0a", "the same vpc"),
+        (
+            {"clusters": [cluster("a"), cluster("b", vpc=NETWORK)]},
+            "spotwright.clusters",
+            "vpc-0123456a",
+            "the same vpc",
+        ),
     ],
 )
 def test_a_wrong_value_is_refused_by_name(given: object, field: str, value: str, allowed: str) -> None:
@@ -139,6 +144,14 @@ def test_another_partition_has_its_own_arns(china: Template) -> None:
     install = {each.sid: each for each in china.statements(china.role_id("install"))}
     (policy,) = install["AdministerClusters"].conditions["ArnEquals"].values()
     assert policy.startswith("arn:aws-cn:eks::aws:")
+
+
+def test_a_template_that_cloudformation_would_refuse_fails_the_tests() -> None:
+    app = new_app({})
+    add_schema_checks(app)
+    sqs.CfnQueue(Stack(app, "Wrong"), "Queue", visibility_timeout=1_000_000)
+    with pytest.raises(RuntimeError, match="VisibilityTimeout"):
+        app.synth()
 
 
 def test_a_finding_that_nobody_acknowledged_fails_the_synthesis() -> None:

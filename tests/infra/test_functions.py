@@ -65,7 +65,7 @@ def test_the_environment_is_one_the_library_reads(full: Template, name: str) -> 
 
 def test_functions_join_the_cells_network(full: Template, plain: Template) -> None:
     for name in TIMEOUTS:
-        network = {"SubnetIds": ["subnet-0a", "subnet-0b"], "SecurityGroupIds": ["sg-0a"]}
+        network = {"SubnetIds": ["subnet-0123456a", "subnet-0123456b"], "SecurityGroupIds": ["sg-0123456a"]}
         assert full.function(name)["VpcConfig"] == network
         assert "VpcConfig" not in plain.function(name)
         assert "NetworkInterfaces" in {each.sid for each in full.statements(full.role_id(name))}

@@ -25,7 +25,7 @@ MAY = {
     "lifecycle": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
     "interrupt": LOGS | FEED | ROWS | RING,
     "disrupt": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
-    "catalog": LOGS | FEED | ROWS | BODIES | ASSUME,
+    "catalog": LOGS | FEED | ROWS | BODIES | RING | ASSUME,
     "sweep": LOGS | FEED | ROWS | READ_BODIES | RING | ASSUME,
     "install": LOGS | ENTER,
 }
@@ -34,7 +34,7 @@ RINGS = {
     "lifecycle": {"Lifecycle", "Provision"},
     "interrupt": {"Lifecycle"},
     "disrupt": {"Lifecycle", "Disrupt"},
-    "catalog": set(),
+    "catalog": {"Provision", "Lifecycle", "Catalog"},
     "sweep": {"Provision", "Lifecycle", "Catalog", "Sweep"},
     "install": set(),
 }

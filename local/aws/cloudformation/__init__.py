@@ -15,3 +15,5 @@ def add(world: World) -> None:
     stacks = world.part(Stacks)
     api_stacks.add(stacks)
     api_change_sets.add(stacks)
+    # The CDK asks CloudTrail why a deployment failed; the call log and the stack's events know better.
+    world.front("cloudtrail", "LookupEvents", lambda request: request.reply({"Events": []}))

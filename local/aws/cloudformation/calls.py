@@ -122,7 +122,7 @@ def reason_of(error: Exception) -> str:
         answer = error.response
         code, request = answer["Error"].get("Code"), answer.get("ResponseMetadata", {}).get("RequestId", "")
         message = answer["Error"].get("Message", "")
-        return f"{message} (Service: {error.operation_name}; Error Code: {code}; Request ID: {request})"
+        return f"{message} (Operation: {error.operation_name}; Error Code: {code}; Request ID: {request})"
     return str(error) or type(error).__name__
 
 

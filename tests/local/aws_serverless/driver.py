@@ -32,6 +32,7 @@ class Aws:
 
     endpoint: str
     directory: Path
+    pid: int
     _clients: dict[str, Any] = field(default_factory=dict)
 
     def client(self, service: str) -> Any:
@@ -128,7 +129,7 @@ def started(directory: Path) -> Iterator[Aws]:
         file = directory / "aws.json"
         eventually(lambda: file.exists() or process.poll() is not None, 60, "the local AWS's start")
         assert process.poll() is None, (directory / "aws.log").read_text()
-        yield Aws(json.loads(file.read_text())["endpoint"], directory)
+        yield Aws(json.loads(file.read_text())["endpoint"], directory, process.pid)
     finally:
         process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):

@@ -177,3 +177,23 @@ def test_an_api_server_in_trouble_delays_but_does_not_lose_the_notice() -> None:
     world.effects.fail(Fault("cluster", "nodeclaims", Unavailable("no answer"), times=5))
     warn(world, claim)
     assert world.run(240, until=lambda: settled(world) and world.claims()[0].name != claim.name)
+
+
+def test_pods_that_were_promised_a_node_on_its_way_wait_for_it() -> None:
+    """No launch is needed, but there is no room yet either."""
+    world, claim = running()
+    world.deploy(given.pod("big", cpu_millicores=3000), 1)
+    assert world.run(10, until=lambda: len(world.claims()) == 2)
+    coming = next(one for one in world.claims() if one.name != claim.name)
+    world.kubelets.boot_seconds = 60
+    world.cluster.remove(
+        "pods", next(pod.key for pod in world.cluster.all("pods") if pod.key.startswith("default/big"))
+    )
+    world.deploy(given.pod("big"), 0)
+    asked = len(world.ec2.requests)
+    warn(world, claim)
+    assert world.run(120, until=lambda: bool(world.effects.of("cluster", "evict")))
+    assert len(world.ec2.requests) == asked
+    current = world.cluster.nodeclaim(coming.name)
+    assert current is not None
+    assert current.has("Initialized")

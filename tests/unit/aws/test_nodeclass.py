@@ -130,6 +130,12 @@ def test_an_image_of_the_user_needs_no_service_range() -> None:
     assert refusal.reason == "ClusterCIDRResolutionFailed"
 
 
+def test_an_ipv6_cluster_is_refused_rather_than_given_nodes_without_addresses() -> None:
+    refusal = nodeclass.validation(fresh(), msgspec.structs.replace(FACTS, service_cidr="fd00::/108"))
+    assert refusal is not None
+    assert refusal.reason == "UnsupportedIPFamily"
+
+
 def test_status_as_the_api_server_takes_it() -> None:
     status = nodeclass.status(resolved().node_class)
     assert status["subnets"][0] == {"id": "subnet-a", "zone": ZONES[0], "zoneID": "az"}

@@ -82,7 +82,7 @@ def catalog() -> Catalog:
 def test_a_catalog_survives_being_written() -> None:
     body = catalog_wire.encode(catalog())
     assert catalog_wire.decode(body) == catalog()
-    assert catalog_wire.source(body) == "catalogs/x.json"
+    assert catalog_wire.header(body).source == "catalogs/x.json"
     assert catalog_wire.encode(catalog_wire.decode(body)) == body
 
 

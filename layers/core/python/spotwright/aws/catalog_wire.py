@@ -34,6 +34,7 @@ class _Body(msgspec.Struct, frozen=True):
     types: tuple[_Type, ...]
     by_class: dict[str, _Numbers]
     source: str
+    signatures: dict[str, str]
     schema: int = SCHEMA
 
 
@@ -58,6 +59,14 @@ class _Writer:
         self.requirements, self.sets = _Table[_Requirement](), _Table[_Numbers]()
         self.amounts = _Table[_Amounts]()
         self.offerings, self.types = _Table[tuple[_Offering, ...]](), _Table[_Type]()
+        # By identity: classes that agree share their types, offerings of one zone their requirements.
+        self._written: dict[int, _Numbers] = {}
+        self._known_sets: dict[int, int] = {}
+
+    def all(self, types: tuple[InstanceType, ...]) -> _Numbers:
+        if id(types) not in self._written:
+            self._written[id(types)] = tuple(self.type(one) for one in types)
+        return self._written[id(types)]
 
     def type(self, one: InstanceType) -> int:
         offerings = self.offerings.number(tuple(self._offering(each) for each in one.offerings))
@@ -69,7 +78,10 @@ class _Writer:
         return (one.zone, one.capacity_type, price, one.available, extra, one.reservation_capacity)
 
     def _set(self, all_of: Requirements) -> int:
-        return self.sets.number(tuple(self.requirements.number(_requirement(one)) for one in all_of))
+        if id(all_of) not in self._known_sets:
+            numbers = tuple(self.requirements.number(_requirement(one)) for one in all_of)
+            self._known_sets[id(all_of)] = self.sets.number(numbers)
+        return self._known_sets[id(all_of)]
 
     def _amounts(self, one: Mapping[str, int]) -> int:
         return self.amounts.number(tuple(sorted(one.items())))
@@ -79,10 +91,10 @@ def _requirement(one: Requirement) -> _Requirement:
     return (one.key, one.complement, tuple(sorted(one.values)), one.gte, one.lte, one.min_values)
 
 
-def encode(catalog: Catalog) -> bytes:
-    """Equal catalogs give equal bytes."""
+def encode(catalog: Catalog, signatures: Mapping[str, str] | None = None) -> bytes:
+    """Equal catalogs give equal bytes. ``signatures``: class → what its types follow from, see ``Header``."""
     writer = _Writer()
-    by_class = {name: tuple(writer.type(one) for one in catalog.by_class[name]) for name in sorted(catalog.by_class)}
+    by_class = {name: writer.all(catalog.by_class[name]) for name in sorted(catalog.by_class)}
     body = _Body(
         requirements=writer.requirements.rows,
         sets=writer.sets.rows,
@@ -91,17 +103,25 @@ def encode(catalog: Catalog) -> bytes:
         types=writer.types.rows,
         by_class=by_class,
         source=catalog.source,
+        signatures=dict(sorted((signatures or {}).items())),
     )
     return msgspec.json.encode(body)
 
 
-class _Source(msgspec.Struct, frozen=True):
+class Header(msgspec.Struct, frozen=True):
+    """What a catalog was made from. ``source``: where its region facts are kept.
+
+    ``signatures``: class → digest of everything about the class and the settings that its types depend on.
+    """
+
     source: str = ""
+    signatures: dict[str, str] = {}
+    schema: int = 0
 
 
-def source(body: bytes) -> str:
-    """Where a catalog's region facts are kept, without reading the rest."""
-    return msgspec.json.decode(body, type=_Source).source
+def header(body: bytes) -> Header:
+    """The header of a written catalog, without making the rest; raises msgspec.DecodeError."""
+    return msgspec.json.decode(body, type=Header)
 
 
 def decode(body: bytes) -> Catalog:

@@ -133,6 +133,10 @@ def validation(node_class: EC2NodeClass, facts: ClusterFacts) -> Refusal | None:
     tags = [key for key in sorted(node_class.tags) if _is_restricted(key)]
     if tags:
         return Refusal("TagValidationFailed", f"spec.tags: {', '.join(tags)} are set by Spotwright, not by a class")
+    if ":" in facts.service_cidr:
+        return Refusal(
+            "UnsupportedIPFamily", f"clusters with IPv6 services ({facts.service_cidr}) are not supported yet"
+        )
     wrong = kubelet.problems(node_class.kubelet)
     if wrong:
         return Refusal("InvalidKubeletConfiguration", "; ".join(wrong))

@@ -29,7 +29,7 @@ class Build:
         self.problem = problem
         self.market = problem.market
         self.left = list(counts)
-        self.allowance = Allowance(allowance.left)
+        self.allowance = allowance.copy()
         self.lanes: dict[int, Lanes] = {}
         self.open = allowance.open(problem.market)
         self.alive = sum(1 for count in counts if count)
@@ -111,13 +111,20 @@ class Build:
             if bound <= best or best >= enough:
                 break
             node = self._filled(-negative)
-            if not node.taken:
+            if not node.taken or not self._keeps_enough(node, -negative):
                 continue
             value = self._packed(node, -negative, worth)
             tried.append((value, bound, negative))
             if value > best:
                 best, found = value, Batch(-negative, 1, node.taken)
         return (tried, found) if found is not None else None
+
+    def _keeps_enough(self, node: Node, choice: int) -> bool:
+        """False when the pods leave fewer kinds of instances than the NodePool's minValues ask."""
+        template = self.market.goods_of[choice].template
+        if not self.market.least[template]:
+            return True
+        return bool(holding(self.problem, node.taken, self.market.of_template[template]))
 
     def _packed(self, node: Node, choice: int, worth: Sequence[float]) -> float:
         room = self.market.goods_of[choice].room
@@ -162,6 +169,6 @@ class Build:
     def _counts_no_more(self, choice: int, other: int) -> bool:
         ours, theirs = self.market.goods_of[choice], self.market.goods_of[other]
         limited = self.allowance.left[ours.template]
-        if limited and ours.template != theirs.template:
+        if self.market.reservations[choice] or (limited and ours.template != theirs.template):
             return self.allowance.copies(self.market, choice, 1) > 0
         return all(ours.type.capacity.get(name, 0) <= theirs.type.capacity.get(name, 0) for name in limited)

@@ -16,6 +16,8 @@ from spotwright.scheduling.problem import Allowance
 
 # A launch sends at most 60 types to EC2 after its own filters; more only make claims and decisions long.
 MOST_TYPES: Final = 100
+# Where a pool asks for a number of different values, as many as Karpenter keeps.
+_MOST_WITH_MINIMUM: Final = 600
 _ALTERNATIVES: Final = 4
 
 
@@ -54,8 +56,8 @@ class Draft:
         for choices, fields in asked:
             self.mask &= choices
             self.fields &= fields
-        mask = self.keys.narrow(self.mask, self.fields)
-        self.mask = mask & self.market.plain or mask
+        mask = self.market.settled(self.keys.narrow(self.mask, self.fields), self.choice)
+        self.mask = self.market.enough(mask & self.market.plain) or mask
 
     @property
     def goods(self) -> Goods:
@@ -112,7 +114,7 @@ def finished(draft: Draft) -> tuple[NewNode, ...]:
     goods, mask = _types(draft)
     names = tuple(dict.fromkeys(one.type.name for one in goods))
     capacity_types = _values(market, labels.CAPACITY_TYPE, mask)
-    requirements = _requirements(draft, names, capacity_types)
+    requirements = _achieved(draft.market, mask, _requirements(draft, names, capacity_types))
     cheapest = (mask & -mask).bit_length() - 1
     binding = _binding(draft)
     others = _alternatives(draft, mask, cheapest)
@@ -141,7 +143,8 @@ def _types(draft: Draft) -> tuple[list[Goods], int]:
     found: list[Goods] = []
     names: set[str] = set()
     left, kept = draft.mask, 0
-    while left and len(names) < MOST_TYPES:
+    most = _MOST_WITH_MINIMUM if draft.market.least[draft.template] else MOST_TYPES
+    while left and len(names) < most:
         goods = draft.market.goods_of[(left & -left).bit_length() - 1]
         left &= ~goods.mask
         kept |= goods.mask
@@ -159,12 +162,24 @@ def _requirements(draft: Draft, names: Iterable[str], capacity_types: Iterable[s
     together = draft.market.templates[draft.template].requirements.intersection(draft.pins)
     for member in draft.members:
         together = together.intersection(member.demand.requirements)
-    return together.intersection(
-        (
-            Requirement(labels.INSTANCE_TYPE, False, frozenset(names)),
-            Requirement(labels.CAPACITY_TYPE, False, frozenset(capacity_types)),
-        )
-    )
+    narrowed = [
+        Requirement(labels.INSTANCE_TYPE, False, frozenset(names)),
+        Requirement(labels.CAPACITY_TYPE, False, frozenset(capacity_types)),
+    ]
+    reservation = draft.market.reservations[draft.choice]
+    if reservation:
+        narrowed.append(Requirement(labels.RESERVATION_ID, False, frozenset((reservation,))))
+    return together.intersection(narrowed)
+
+
+def _achieved(market: Market, mask: int, requirements: Requirements) -> Requirements:
+    """Requirements whose minValues are no more than what the types keep; less only where that is allowed."""
+    changed = {}
+    for one in requirements:
+        if one.min_values:
+            kept = min(one.min_values, market.distinct(one.key, mask))
+            changed[one.key] = msgspec.structs.replace(one, min_values=kept)
+    return Requirements(requirements.by_key | changed)
 
 
 def _resolved(draft: Draft, requirements: Requirements) -> dict[str, str]:

@@ -62,7 +62,9 @@ class _Work:
         self.allowance = answer.allowance
         self.units = 0
         counts = [1] * len(problem.masks)
-        self.shapes = shapes(problem, counts, Allowance([{} for _ in answer.allowance.left]), _SIZE)
+        self.shapes = shapes(
+            problem, counts, Allowance([{} for _ in answer.allowance.left], answer.allowance.reserved), _SIZE
+        )
 
     def _price(self, choice: int) -> int:
         return self.market.prices[choice] + NODE_FEE
@@ -112,7 +114,7 @@ class _Work:
 
     def _returned(self, batches: Sequence[Batch]) -> Allowance:
         """The limits as they would be without one of each of these nodes."""
-        allowance = Allowance(self.allowance.left)
+        allowance = self.allowance.copy()
         for one in batches:
             allowance.spend(self.market, one.choice, -1)
         return allowance

@@ -44,6 +44,7 @@ class Market:
     """The choices of some templates. ``goods_of[i]``, ``offers[i]`` and ``prices[i]`` describe choice i."""
 
     def __init__(self, templates: Sequence[Template], daemons: Sequence[Daemon], dimensions: Sequence[str]) -> None:
+        """``dimensions``: names of the resources that matter, cpu, memory and pods first."""
         self.templates = templates
         self.dimensions = dimensions
         self.goods: list[Goods] = []
@@ -57,6 +58,8 @@ class Market:
         self._offer_keys = {labels.ZONE, labels.CAPACITY_TYPE}.union(*further)
         self._groups: dict[str, dict[Statement, int]] = {}
         self._masks: dict[Requirement, int] = {}
+        self.reservations = [_reservation(one) for one in self.offers]
+        self.least = [dict(one.must_keep) for one in templates]
         self._ladders = [self._ladder(dimension) for dimension in range(len(dimensions))]
 
     def _collect(self, daemons: Sequence[Daemon]) -> None:
@@ -99,6 +102,35 @@ class Market:
             above |= steps[size]
             masks.append(above)
         return sizes, masks[::-1]
+
+    @cached_property
+    def reserved(self) -> int:
+        """Choices that come out of capacity reservations."""
+        return _mask([index for index, one in enumerate(self.reservations) if one])
+
+    def settled(self, mask: int, choice: int) -> int:
+        """What is left of a mask once a node counts on a choice: one reservation, or none."""
+        if not self.reserved:
+            return mask
+        reservation = self.reservations[choice]
+        if not reservation:
+            return mask & ~self.reserved
+        return mask & _mask([index for index, one in enumerate(self.reservations) if one == reservation])
+
+    def enough(self, mask: int) -> int:
+        """A mask without the choices of pools that keep fewer distinct values in it than their minValues ask."""
+        for least, ours in zip(self.least, self.of_template, strict=True):
+            if least and mask & ours and any(self.distinct(key, mask & ours) < number for key, number in least.items()):
+                mask &= ~ours
+        return mask
+
+    def distinct(self, key: str, mask: int) -> int:
+        """How many values of a label the choices have between them."""
+        found: set[str] = set()
+        for statement, choices in self.statements(key).items():
+            if choices & mask:
+                found.update((statement,) if isinstance(statement, str) else statement.values if statement else ())
+        return len(found)
 
     @cached_property
     def plain(self) -> int:
@@ -196,6 +228,10 @@ class Market:
         return ANYTHING if key in template.known else None
 
 
+def _reservation(offering: Offering) -> str:
+    return offering.requirements.get(labels.RESERVATION_ID).sole_value or ""
+
+
 def _is_exotic(type_: InstanceType) -> bool:
     stated = type_.requirements.by_key
     if type_.name.partition(".")[2].startswith("metal"):
@@ -219,7 +255,9 @@ def states(statement: Statement, requirement: Requirement) -> bool:
 
 
 def _mask(places: Sequence[int]) -> int:
-    """The integer with these bits set; quick for many."""
+    """The integer with these bits set, given in their order; quick for many."""
+    if not places:
+        return 0
     content = bytearray(places[-1] // 8 + 1)
     for place in places:
         content[place >> 3] |= 1 << (place & 7)

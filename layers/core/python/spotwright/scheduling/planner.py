@@ -30,7 +30,7 @@ def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
     beyond = [reasons.beyond(pod, snapshot) for pod in intake.candidates]
     placement = _placed(world, [pod for pod, why in zip(intake.candidates, beyond, strict=True) if why is None])
     refused = [why for why in beyond if why is not None]
-    refused += reasons.refused(placement.waiting, placement.tiers, placement.rooms, placement.topology, closed)
+    refused += reasons.refused(placement.waiting, placement.tiers, placement.rooms, placement.topology, disks, closed)
     refused += [reasons.following(pod) for pod in placement.held_back]
     return Plan(
         new_nodes=tuple(node for tier in placement.tiers for draft in tier.settle() for node in finished(draft)),

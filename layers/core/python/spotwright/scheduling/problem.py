@@ -25,15 +25,20 @@ class Batch:
 
 
 class Allowance:
-    """What the NodePools' limits leave, per template; only limited resources are in it."""
+    """What limits and reservations leave. ``left``: per template, only its limited resources; ``reserved``: instances
+    by reservation."""
 
-    __slots__ = ("left",)
+    __slots__ = ("left", "reserved")
 
-    def __init__(self, left: Sequence[dict[str, int]]) -> None:
+    def __init__(self, left: Sequence[dict[str, int]], reserved: Mapping[str, int]) -> None:
         self.left = [dict(one) for one in left]
+        self.reserved = dict(reserved)
+
+    def copy(self) -> "Allowance":
+        return Allowance(self.left, self.reserved)
 
     def copies(self, market: Market, choice: int, wanted: int) -> int:
-        """How many nodes of a choice the limits still allow, up to ``wanted``."""
+        """How many nodes of a choice are still allowed, up to ``wanted``."""
         goods = market.goods_of[choice]
         for name, amount in self.left[goods.template].items():
             size = 1 if name == resources.NODES else goods.type.capacity.get(name, 0)
@@ -41,23 +46,23 @@ class Allowance:
                 wanted = min(wanted, amount // size)
             elif amount < 0:
                 wanted = 0
+        if market.reservations[choice]:
+            wanted = min(wanted, self.reserved.get(market.reservations[choice], 0))
         return max(wanted, 0)
 
     def open(self, market: Market) -> int:
-        """Choices of which the limits allow at least one node."""
-        if not any(self.left):
+        """Choices of which at least one node is allowed."""
+        if not any(self.left) and not market.reserved:
             return market.all
-        mask = 0
-        for goods in market.goods:
-            if goods.mask and self.copies(market, (goods.mask & -goods.mask).bit_length() - 1, 1):
-                mask |= goods.mask
-        return mask
+        return sum(1 << choice for choice in range(len(market.offers)) if self.copies(market, choice, 1))
 
     def spend(self, market: Market, choice: int, copies: int) -> None:
         goods = market.goods_of[choice]
         left = self.left[goods.template]
         for name in left:
             left[name] -= copies * (1 if name == resources.NODES else goods.type.capacity.get(name, 0))
+        if market.reservations[choice]:
+            self.reserved[market.reservations[choice]] -= copies
 
 
 class Problem:
@@ -113,6 +118,7 @@ def holding(problem: Problem, pods: Mapping[int, int], allowed: int) -> int:
         for d, amount in problem.items.needs[j]:
             used[d] += amount * count
     mask = problem.keys.narrow(allowed & problem.market.fitting(used), asked)
+    mask = problem.market.enough(mask)
     return mask & problem.market.plain or mask
 
 

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from spotwright.model import labels, quantity, resources
 from spotwright.model.instancetype import InstanceType
 from spotwright.model.pod import Pod
-from spotwright.model.requirements import Requirement
+from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.snapshot import Snapshot
 from spotwright.model.taints import untolerated
 from spotwright.scheduling.classes import Demand
+from spotwright.scheduling.disks import Disks
 from spotwright.scheduling.market import Market
 from spotwright.scheduling.plan import Refused
 from spotwright.scheduling.rooms import Room
@@ -42,26 +43,33 @@ def refused(
     tiers: Sequence[Tier],
     rooms: Sequence[Room],
     topology: Topology,
+    disks: Disks,
     closed: Mapping[str, str],
 ) -> list[Refused]:
     """The pods that are left, each with a sentence per NodePool."""
     found = []
     for one in waiting:
         if one.keys:
-            why = _why(one, tiers, rooms, topology, closed)
+            why = _why(one, tiers, rooms, topology, disks, closed)
             found += [Refused(key, why) for key in one.keys]
     return found
 
 
 def _why(
-    one: Waiting, tiers: Sequence[Tier], rooms: Sequence[Room], topology: Topology, closed: Mapping[str, str]
+    one: Waiting,
+    tiers: Sequence[Tier],
+    rooms: Sequence[Room],
+    topology: Topology,
+    disks: Disks,
+    closed: Mapping[str, str],
 ) -> tuple[str, ...]:
     if not one.cls.demands:
         return ("its nodeSelector and node affinity contradict each other: no node could meet them",)
     demand = one.cls.demands[-1]
     rules = topology.rules(one.cls, demand)
+    volumes = disks.reachable(one.cls.pod)
     said = [
-        f"NodePool {template.pool.name}: {_of_pool(one, demand, tier, number, rules)}"
+        f"NodePool {template.pool.name}: {_of_pool(one, demand, tier, number, rules, volumes)}"
         for tier in tiers
         for number, template in enumerate(tier.market.templates)
     ]
@@ -73,7 +81,9 @@ def _why(
     return tuple(said)
 
 
-def _of_pool(one: Waiting, demand: Demand, tier: Tier, number: int, rules: Sequence[Rule]) -> str:
+def _of_pool(
+    one: Waiting, demand: Demand, tier: Tier, number: int, rules: Sequence[Rule], volumes: Sequence[Requirements]
+) -> str:
     market, template = tier.market, tier.market.templates[number]
     ours = market.of_template[number]
     if not ours:
@@ -93,6 +103,11 @@ def _of_pool(one: Waiting, demand: Demand, tier: Tier, number: int, rules: Seque
     fitting = left & market.fitting(one.size)
     if not fitting:
         return _too_large(one, market, left)
+    if not market.enough(fitting):
+        return _too_alike(market, number, fitting)
+    if volumes and not any(fitting & market.meeting_all(one) for one in volumes):
+        where = " or ".join(str(one) for one in volumes)
+        return f"its volumes can be attached only where {where}, which none of the instance types left offers"
     if not fitting & tier.without_ports(one.cls.host_ports):
         return "a DaemonSet takes its host port on every node"
     return _rules(tier, fitting, rules) or _limit(tier, number, fitting)
@@ -146,6 +161,15 @@ def _too_large(one: Waiting, market: Market, left: int) -> str:
         f"{name} {value}" for name, value in resources.text(one.cls.requests).items() if name != resources.PODS
     )
     return f"none of {len(goods)} instance types has {asked} together"
+
+
+def _too_alike(market: Market, number: int, fitting: int) -> str:
+    """Which minValues cannot be kept."""
+    for key, least in market.least[number].items():
+        kept = market.distinct(key, fitting & market.of_template[number])
+        if kept < least:
+            return f"minValues asks for {least} different values of {key}, the instance types that fit have {kept}"
+    return "its minValues cannot be kept"
 
 
 def _amount(name: str, size: int) -> str:

@@ -5,7 +5,7 @@ from itertools import product
 
 from spotwright.model import labels
 from spotwright.model.company import HostPort
-from spotwright.model.requirements import Requirement, Requirements
+from spotwright.model.requirements import Requirement, Requirements, conjunction
 from spotwright.model.taints import Taint
 from spotwright.scheduling.classes import Demand, PodClass
 from spotwright.scheduling.drafts import Draft, Member
@@ -20,14 +20,14 @@ _SIZE = 48_000
 
 
 class State:
-    """What a node can still become: choices, open keys, and the labels that were fixed for rules between pods."""
+    """What a node can still become: choices, open keys, and what volumes and rules between pods ask of its labels."""
 
     __slots__ = ("fields", "mask", "pins")
 
-    def __init__(self, mask: int, fields: int = FREE, pins: dict[str, str] | None = None) -> None:
+    def __init__(self, mask: int, fields: int = FREE, pins: Requirements | None = None) -> None:
         self.mask = mask
         self.fields = fields
-        self.pins = pins or {}
+        self.pins = pins or Requirements()
 
 
 class Site:
@@ -54,9 +54,7 @@ class Site:
     def domain(self, key: str) -> str | None:
         if key == labels.HOSTNAME:
             return self.name
-        if key in self.state.pins:
-            return self.state.pins[key]
-        return self.tier.certain(key, self.state.mask)
+        return self.state.pins.get(key).sole_value or self.tier.certain(key, self.state.mask)
 
     def may_meet(self, requirements: Requirements) -> bool:
         return bool(self.tier.market.meeting_all(requirements) & self.state.mask)
@@ -82,7 +80,7 @@ class Site:
             Member(cls, demand, count) for (cls, count), (demand, _) in zip(self.members, self.seated, strict=True)
         ]
         draft = Draft(self.tier.market, self.choice, members, self.tier.keys)
-        draft.pins = pinned(self.state)
+        draft.pins = self.state.pins
         draft.narrow([(self.state.mask, self.state.fields)])
         draft.copies.append(tuple(key for _, keys in self.seated for key in keys))
         return draft
@@ -134,7 +132,7 @@ def found(
         choice = tier.cheapest(mask, instead_of=-1)
         if choice >= 0:
             template = tier.market.goods_of[choice].template
-            ours = mask & tier.market.of_template[template]
+            ours = tier.market.settled(mask & tier.market.of_template[template], choice)
             site = Site(name, tier, template, State(ours))
             option = Option(site, State(ours, state.fields, state.pins), choice, rank, tier.price(choice) + NODE_FEE)
             best = _better(best, option)
@@ -154,11 +152,14 @@ def _states(
     mask = start.mask & tier.mask(demand) & tier.without_ports(waiting.cls.host_ports)
     fields = start.fields & tier.keys.asked(demand.requirements)
     for reachable in volumes or (Requirements(),):
+        pins = conjunction((*start.pins, *reachable))
+        if pins is None:
+            continue
         near = mask & tier.market.meeting_all(reachable) if reachable else mask
         left = fields & tier.keys.asked(reachable)
         near = tier.keys.narrow(near, left)
         if near:
-            yield from _pinned(tier, State(near, left, start.pins), rules)
+            yield from _pinned(tier, State(near, left, pins), rules)
 
 
 def _pinned(tier: Tier, state: State, rules: Sequence[Rule]) -> Iterator[tuple[State, int]]:
@@ -166,29 +167,22 @@ def _pinned(tier: Tier, state: State, rules: Sequence[Rule]) -> Iterator[tuple[S
     keys = sorted({rule.key for rule in rules if rule.key != labels.HOSTNAME})
     choices = [_domains(tier, state, key, [rule for rule in rules if rule.key == key]) for key in keys]
     for several in product(*choices):
-        mask, fields, pins, rank = state.mask, state.fields, dict(state.pins), 0
-        for key, (value, worth) in zip(keys, several, strict=True):
-            rank += worth
-            if value is not None:
-                pins[key] = value
-                one = Requirements({key: Requirement(key, False, frozenset((value,)))})
-                mask &= tier.market.meeting_all(one)
-                fields &= tier.keys.asked(one)
-        mask = tier.keys.narrow(mask, fields)
+        fixed = Requirements(
+            {
+                key: Requirement(key, False, frozenset((value,)))
+                for key, (value, _) in zip(keys, several, strict=True)
+                if value is not None
+            }
+        )
+        fields = state.fields & tier.keys.asked(fixed)
+        mask = tier.keys.narrow(state.mask & tier.market.meeting_all(fixed), fields)
         if mask:
-            yield State(mask, fields, pins), rank
+            yield State(mask, fields, state.pins.intersection(fixed)), sum(rank for _, rank in several)
 
 
 def _domains(tier: Tier, state: State, key: str, rules: Sequence[Rule]) -> list[tuple[str | None, int]]:
     """The values of a label that are possible and allowed, with their rank; (None, 0) where it may stay away."""
-    if key in state.pins:
-        values: list[str | None] = [state.pins[key]]
-    else:
-        values = list(tier.values(key, state.mask, state.fields))
+    sole = state.pins.get(key).sole_value
+    values = [sole] if sole is not None else tier.values(key, state.mask, state.fields)
     allowed = (one for one in values if all(rule.allows(one) for rule in rules))
     return [(one, 0 if one is None else sum(rule.rank(one) for rule in rules)) for one in allowed]
-
-
-def pinned(state: State) -> Requirements:
-    """The fixed labels as requirements."""
-    return Requirements({key: Requirement(key, False, frozenset((state.pins[key],))) for key in sorted(state.pins)})

@@ -78,15 +78,21 @@ def daemonset_key(pod: Pod) -> str:
 
 
 class Template:
-    """A NodePool that may make nodes now. ``known``: label keys that need no declaration by the pool."""
+    """A NodePool that may make nodes now. ``known``: label keys that need no declaration by the pool.
 
-    __slots__ = ("_domains", "_places", "known", "labels", "pool", "requirements", "taints", "types")
+    ``must_keep``: label → how many different values a node's instance types must keep between them (minValues).
+    """
 
-    def __init__(self, pool: NodePool, requirements: Requirements, types: tuple[InstanceType, ...]) -> None:
+    __slots__ = ("_domains", "_places", "known", "labels", "must_keep", "pool", "requirements", "taints", "types")
+
+    def __init__(
+        self, pool: NodePool, requirements: Requirements, types: tuple[InstanceType, ...], *, strict: bool
+    ) -> None:
         self.pool = pool
         self.requirements = requirements
         self.labels = template_labels(pool)
         self.taints = pool.taints
+        self.must_keep = {one.key: one.min_values for one in requirements if one.min_values and strict}
         self.types = types
         self.known = labels.WELL_KNOWN.union(*{tuple(one.requirements.by_key) for one in types})
         self._domains: dict[str, frozenset[str]] = {}
@@ -194,7 +200,8 @@ def open_pools(snapshot: Snapshot, catalog: Catalog) -> tuple[list[Template], di
             closed[pool.name] = why
         else:
             assert requirements is not None
-            templates.append(Template(pool, requirements, types))
+            strict = snapshot.settings.min_values_policy != "BestEffort"
+            templates.append(Template(pool, requirements, types, strict=strict))
     return templates, closed
 
 
@@ -220,6 +227,4 @@ def _closed(pool: NodePool, classes: Mapping[str, EC2NodeClass]) -> str:
     ready = condition(found.conditions, "Ready") if found else None
     if ready is not None and ready.status != "True":
         return f"EC2NodeClass {pool.node_class_ref.name} is not Ready{': ' + ready.message if ready.message else ''}"
-    if any(one.min_values for one in pool.requirements):
-        return "spec.template.spec.requirements[].minValues is not handled yet"
     return ""

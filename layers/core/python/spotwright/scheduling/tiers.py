@@ -5,6 +5,7 @@ from itertools import groupby
 
 from spotwright.model import resources
 from spotwright.model.company import HostPort
+from spotwright.model.labels import RESERVATION_ID
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.taints import untolerated
 from spotwright.scheduling.classes import Demand
@@ -22,7 +23,7 @@ class Tier:
     """Pools of one weight share a market: among them only the price decides.
 
     ``asked``: every demand that may come, and labels that rules look at with the values they know: what open keys
-    must tell apart.
+    must tell apart. ``reserved``: instances left by capacity reservation, shared by all tiers.
     """
 
     def __init__(
@@ -32,12 +33,14 @@ class Tier:
         names: Sequence[str],
         used: Mapping[str, Mapping[str, int]],
         asked: Iterable[Requirements],
+        reserved: dict[str, int],
     ) -> None:
         self.market = Market(templates, daemons, names)
         self.daemons = daemons
         self.keys = OpenKeys(self.market, asked)
-        self.before = Allowance([_left(one, used.get(one.pool.name, {})) for one in templates])
-        self.allowance = Allowance(self.before.left)
+        self.before = Allowance([_left(one, used.get(one.pool.name, {})) for one in templates], reserved)
+        self.allowance = self.before.copy()
+        self.allowance.reserved = reserved
         self.drafts: list[Draft] = []
         self._masks: dict[int, tuple[Demand, int]] = {}
 
@@ -93,16 +96,16 @@ class Tier:
 
         ``most`` None: within the usual bound on node size if possible.
         """
-        fitting = mask & self.market.fitting(used)
-        bounded = fitting & up_to(self.market.ranks, SIZES[0] if most is None else most)
+        fitting = self.market.enough(mask & self.market.fitting(used))
+        bounded = self.market.enough(fitting & up_to(self.market.ranks, SIZES[0] if most is None else most))
         fitting = bounded or (fitting if most is None else 0)
-        return fitting & self.market.plain or fitting
+        return self.market.enough(fitting & self.market.plain) or fitting
 
     def cheapest(self, mask: int, *, instead_of: int) -> int:
         """The cheapest choice that the limits allow when another node is given back; -1 if there is none."""
-        if not any(self.allowance.left):
+        if not any(self.allowance.left) and not self.market.reserved:
             return (mask & -mask).bit_length() - 1
-        allowance = Allowance(self.allowance.left)
+        allowance = self.allowance.copy()
         if instead_of >= 0:
             allowance.spend(self.market, instead_of, -1)
         return next((one for one in bits(mask) if allowance.copies(self.market, one, 1)), -1)
@@ -120,8 +123,11 @@ class Tier:
         demands = [one.demand for one in ours if one.demand is not None]
         masks = [self.mask(demand) & self.market.fitting(one.size) for one, demand in zip(ours, demands, strict=True)]
         units = 0
-        for together in _components(masks):
-            units += self._serve([ours[j] for j in together], [masks[j] for j in together], budget - units)
+        # What is reserved is paid for: it is used up before anything is bought.
+        for sold in (self.market.reserved, self.market.all & ~self.market.reserved):
+            for together in _components([mask & sold for mask in masks]):
+                several = [masks[j] & sold for j in together]
+                units += self._serve([ours[j] for j in together], several, budget - units)
         return units
 
     def _serve(self, ours: Sequence[Waiting], masks: Sequence[int], budget: int) -> int:
@@ -134,7 +140,8 @@ class Tier:
             if not answer.batches:
                 return units
             self._draft(answer, ours, list(zip(masks, asked, strict=True)))
-            self.allowance = answer.allowance
+            self.allowance.left = answer.allowance.left
+            self.allowance.reserved.update(answer.allowance.reserved)
 
     def _draft(self, answer: Answer, ours: Sequence[Waiting], asked: Sequence[tuple[int, int]]) -> None:
         for batch in answer.batches:
@@ -166,7 +173,21 @@ def tiers(
 ) -> list[Tier]:
     """One tier per weight, heaviest first."""
     by_weight = groupby(templates, key=lambda one: one.pool.weight)
-    return [Tier(list(alike), daemons, names, used, asked) for _, alike in by_weight]
+    reserved = _reserved(templates)
+    return [Tier(list(alike), daemons, names, used, asked, reserved) for _, alike in by_weight]
+
+
+def _reserved(templates: Iterable[Template]) -> dict[str, int]:
+    """Instances by capacity reservation; where offerings disagree, the fewest."""
+    found: dict[str, int] = {}
+    for template in templates:
+        for offering in (one for type_ in template.types for one in type_.offerings if one.requirements.by_key):
+            reservation = offering.requirements.get(RESERVATION_ID).sole_value
+            if reservation:
+                found[reservation] = min(
+                    offering.reservation_capacity, found.get(reservation, offering.reservation_capacity)
+                )
+    return found
 
 
 def _left(template: Template, used: Mapping[str, int]) -> dict[str, int]:

@@ -5,20 +5,17 @@ classes and makes the catalog from the region facts of last time (a few calls). 
 written, one content-addressed catalog, and whoever depends on either rung. Running twice changes nothing more.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
-from spotwright.aws import catalog_wire, families, nodeclass, offerings
+from spotwright.aws import nodeclass
 from spotwright.aws.offerings import Region
-from spotwright.aws.refusal import Refusal
-from spotwright.failures import Failure, NotFound
-from spotwright.model.instancetype import Catalog, InstanceType
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.failures import Failure
 from spotwright.model.objects import is_true
-from spotwright.model.quantity import QuantityError
+from spotwright.workflows import catalog_types
 from spotwright.workflows.catalog_classes import Outcome, settle
 from spotwright.workflows.catalog_ports import Cataloguing
 from spotwright.workflows.ports import Doorbell
@@ -38,7 +35,6 @@ class Catalogued(msgspec.Struct, frozen=True):
 
     key: str
     changed: bool
-    types: dict[str, int] = {}
     ready: tuple[str, ...] = ()
     refused: dict[str, str] = {}
     failures: dict[str, str] = {}
@@ -65,30 +61,39 @@ def nodeclasses(ports: Cataloguing, names: Sequence[str], *, now: datetime, atte
 def _run(ports: Cataloguing, names: Sequence[str], fresh: Region | None, now: datetime, attempt: int) -> Catalogued:
     """Statuses first: people wait for them. A catalog that appears meanwhile came from a run that may have seen newer
     classes or a newer region, so ours is made anew on top of it."""
-    turned: dict[str, bool] = {}
+    turned: set[str] = set()
     for _ in range(_RACES):
-        before = ports.state.catalog_key()
+        before = catalog_types.stored(ports.blobs, ports.state.catalog_key())
         outcomes = _settled(ports, names, now)
-        turned |= {one.node_class.name: True for one in outcomes if one.turned}
+        turned.update(one.node_class.name for one in outcomes if one.turned)
         try:
-            source, region = _region(ports, before, now) if fresh is None else (_kept(ports, fresh), fresh)
+            source, region = _region(ports, before, fresh, now)
         except Failure:
             # The classes are settled; only what can be bought has to wait.
             _ring(ports, attempt, news=bool(turned), again=names or ("",))
             raise
-        made = _catalog(region, source, outcomes, ports)
-        key = ports.blobs.put("catalogs", catalog_wire.encode(made))
-        if ports.state.catalog_key() == before:
+        classes = [one.node_class for one in outcomes]
+        key = catalog_types.make(
+            ports.blobs, before, source=source, region=region, classes=classes, overheads=ports.overheads
+        )
+        if ports.state.catalog_key() == before.key:
             break
-    if key != before:
+    if key != before.key:
         ports.state.set_catalog_key(key, int(now.timestamp() * 1000))
     again = [one.node_class.name for one in outcomes if one.again]
-    _ring(ports, attempt, news=key != before or bool(turned), again=again)
-    return _told(key, before, made, outcomes, region)
+    _ring(ports, attempt, news=key != before.key or bool(turned), again=again)
+    return _told(key, before.key, outcomes, region)
 
 
-def _kept(ports: Cataloguing, region: Region) -> str:
-    return ports.blobs.put("catalogs", msgspec.json.encode(region))
+def _region(
+    ports: Cataloguing, before: catalog_types.Stored, fresh: Region | None, now: datetime
+) -> tuple[str, Region]:
+    """(key, facts) of the region: those just read, else those of last time, else read now."""
+    known = None if fresh else catalog_types.region_of(ports.blobs, before)
+    if known is not None:
+        return before.header.source, known
+    region = fresh or ports.market.read(now)
+    return catalog_types.keep(ports.blobs, region), region
 
 
 def _settled(ports: Cataloguing, names: Sequence[str], now: datetime) -> tuple[Outcome, ...]:
@@ -107,41 +112,6 @@ def _settled(ports: Cataloguing, names: Sequence[str], now: datetime) -> tuple[O
     return tuple(found)
 
 
-def _region(ports: Cataloguing, catalog_key: str, now: datetime) -> tuple[str, Region]:
-    """(key, facts) of the region behind the current catalog; read from EC2 when there are none of this schema."""
-    if catalog_key:
-        try:
-            source = catalog_wire.source(ports.blobs.get(catalog_key))
-            region = msgspec.json.decode(ports.blobs.get(source), type=Region) if source else None
-            if region is not None and region.schema == offerings.REGION_SCHEMA:
-                return source, region
-        except (NotFound, msgspec.DecodeError):
-            pass
-    fresh = ports.market.read(now)
-    return _kept(ports, fresh), fresh
-
-
-def _catalog(region: Region, source: str, outcomes: Iterable[Outcome], ports: Cataloguing) -> Catalog:
-    """The types of every class that has subnets; a class on its way out or without any has none."""
-    by_class = {
-        one.node_class.name: _types(region, one.node_class, ports)
-        for one in outcomes
-        if one.node_class.subnets and one.node_class.metadata.deleting is None
-    }
-    return Catalog(by_class, source)
-
-
-def _types(region: Region, node_class: EC2NodeClass, ports: Cataloguing) -> tuple[InstanceType, ...]:
-    family = families.of(node_class)
-    if isinstance(family, Refusal):
-        return ()
-    try:
-        return offerings.instance_types(region, offerings.buyer(node_class, family), ports.overheads)
-    except QuantityError:
-        # A volume size that cannot be read: the class says so in its conditions.
-        return ()
-
-
 def _ring(ports: Cataloguing, attempt: int, *, news: bool, again: Sequence[str]) -> None:
     """Planners and pools when there is something new to buy or a class' readiness moved; ourselves to try again."""
     name = ports.cluster.name
@@ -153,12 +123,11 @@ def _ring(ports: Cataloguing, attempt: int, *, news: bool, again: Sequence[str])
         ports.bells.ring("catalog", bells, delay_seconds=AGAIN_SECONDS)
 
 
-def _told(key: str, before: str, made: Catalog, outcomes: Sequence[Outcome], region: Region) -> Catalogued:
+def _told(key: str, before: str, outcomes: Sequence[Outcome], region: Region) -> Catalogued:
     classes = {one.node_class.name: one for one in outcomes}
     return Catalogued(
         key=key,
         changed=key != before,
-        types={name: len(types) for name, types in made.by_class.items()},
         ready=tuple(name for name, one in classes.items() if one.ready),
         refused={name: nodeclass.complaint(one.node_class) for name, one in classes.items() if not one.ready},
         failures={name: one.failure for name, one in classes.items() if one.failure},

@@ -33,18 +33,33 @@ CLAIMS_AT_ONCE: Final = 100
 
 
 def act(ports: Acting, *, now: datetime) -> tuple[str, ...]:
-    """Turn every committed decision into rows, oldest first; the ids of launches and commands to advance."""
+    """Turn every committed decision into rows, oldest first; the ids of their launches."""
     keys: list[str] = []
     for key in ports.state.cluster().unacted:
-        decision = decisions.decode(ports.blobs.get(key))
-        for launch in decision.launches:
-            ports.state.create(_launch_row(decision, launch, now))
-            keys.append(launch.id)
-        if decision.disruption is not None:
-            _command(ports, decision, now)
-            ring(ports, "command", [decision.disruption.id])
+        decision = _read(ports, key)
+        if decision is not None:
+            keys += _become_rows(ports, decision, now)
         ports.state.acted(key)
     return tuple(keys)
+
+
+def _become_rows(ports: Acting, decision: Decision, now: datetime) -> list[str]:
+    for launch in decision.launches:
+        ports.state.create(_launch_row(decision, launch, now))
+    if decision.disruption is not None:
+        _command(ports, decision, now)
+        ring(ports, "command", [decision.disruption.id])
+    return [launch.id for launch in decision.launches]
+
+
+def _read(ports: Acting, key: str) -> Decision | None:
+    """A committed decision's body; None when it is gone or unreadable: then it is dropped, and planned anew."""
+    try:
+        return decisions.decode(ports.blobs.get(key))
+    except (NotFound, msgspec.DecodeError) as error:
+        log.error("decision dropped", extra={"decision": key, "error": str(error)})
+        request_planning(ports)
+        return None
 
 
 def _launch_row(decision: Decision, launch: decisions.Launch, now: datetime) -> LaunchRow:
@@ -73,7 +88,7 @@ def _command(ports: Acting, decision: Decision, now: datetime) -> None:
         reason=wanted.reason,
         candidates=wanted.candidates,
         candidate_uids=wanted.uids,
-        replacements=wanted.replacements,
+        replacements=wanted.replacements + (_on_their_way(ports, decision) if wanted.deadline else ()),
         forced=wanted.deadline > 0,
         deadline=deadline,
         created=milliseconds(now),
@@ -83,6 +98,19 @@ def _command(ports: Acting, decision: Decision, now: datetime) -> None:
         existing = ports.state.command(wanted.id)
         if existing is not None and existing.phase == "proposed":
             ports.state.save(msgspec.structs.replace(row, version=existing.version, created=existing.created))
+
+
+def _on_their_way(ports: Acting, decision: Decision) -> tuple[str, ...]:
+    """Claims that were bought before, are not ready yet, and that the plan gives pods to; by name."""
+    hosts = {node.name for node in decision.plan.existing_nodes}
+    coming = {
+        claim.name
+        for claim in ports.cluster.nodeclaims()
+        if not claim.has("Initialized") and not hosts.isdisjoint((claim.name, claim.node_name))
+    }
+    promised = {name for row in ports.state.launches() for name in row.claims if name not in row.uids}
+    mine = {name for launch in decision.launches for name in launch.claims}
+    return tuple(sorted((coming | promised & hosts) - mine))
 
 
 def advance(ports: Acting, launch: str, *, now: datetime) -> None:

@@ -1,0 +1,123 @@
+"""The instance types of every class as one stored catalog, made anew only where something changed."""
+
+import hashlib
+from collections.abc import Iterable
+from functools import cache
+from importlib import resources
+
+import msgspec
+
+from spotwright.aws import catalog_wire, families, offerings
+from spotwright.aws.offerings import Region
+from spotwright.aws.refusal import Refusal
+from spotwright.aws.sizing import Overheads
+from spotwright.failures import NotFound
+from spotwright.model.instancetype import Catalog, InstanceType
+from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.quantity import QuantityError
+from spotwright.workflows.ports import BlobPort
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """A catalog in the blob store; an empty ``body`` = there is none that can be used."""
+
+    key: str
+    header: catalog_wire.Header = catalog_wire.Header()
+    body: bytes = b""
+
+
+def stored(blobs: BlobPort, key: str) -> Stored:
+    """The catalog of ``key``; one that is missing or of another schema counts as none."""
+    if not key:
+        return Stored("")
+    try:
+        body = blobs.get(key)
+        header = catalog_wire.header(body)
+    except (NotFound, msgspec.DecodeError):
+        return Stored(key)
+    return Stored(key, header, body) if header.schema == catalog_wire.SCHEMA else Stored(key)
+
+
+def keep(blobs: BlobPort, region: Region) -> str:
+    return blobs.put("catalogs", msgspec.json.encode(region))
+
+
+def region_of(blobs: BlobPort, before: Stored) -> Region | None:
+    """The region that a catalog was made from; None when it cannot be had or is of another schema."""
+    if not before.header.source:
+        return None
+    try:
+        region = msgspec.json.decode(blobs.get(before.header.source), type=Region)
+    except (NotFound, msgspec.DecodeError):
+        return None
+    return region if region.schema == offerings.REGION_SCHEMA else None
+
+
+def make(
+    blobs: BlobPort,
+    before: Stored,
+    *,
+    source: str,
+    region: Region,
+    classes: Iterable[EC2NodeClass],
+    overheads: Overheads,
+) -> str:
+    """The key of the catalog for these classes; the one before when nothing that matters has changed.
+
+    A class on its way out, or without subnets, has no types.
+    """
+    buying = {one.name: one for one in classes if one.subnets and one.metadata.deleting is None}
+    signatures = {name: signature(buying[name], overheads) for name in sorted(buying)}
+    if before.body and (before.header.source, before.header.signatures) == (source, signatures):
+        return before.key
+    made = _reusable(before, source)
+    for name, wanted in signatures.items():
+        if wanted not in made:
+            made[wanted] = _types(region, buying[name], overheads)
+    by_class = {name: made[wanted] for name, wanted in signatures.items()}
+    return blobs.put("catalogs", catalog_wire.encode(Catalog(by_class, source), signatures))
+
+
+def _reusable(before: Stored, source: str) -> dict[str, tuple[InstanceType, ...]]:
+    """Signature → types of the catalog before, where it is about the same region."""
+    if not before.body or before.header.source != source:
+        return {}
+    known = catalog_wire.decode(before.body)
+    return {wanted: known.of(name) for name, wanted in before.header.signatures.items()}
+
+
+def _types(region: Region, node_class: EC2NodeClass, overheads: Overheads) -> tuple[InstanceType, ...]:
+    family = families.of(node_class)
+    if isinstance(family, Refusal):
+        return ()
+    try:
+        return offerings.instance_types(region, offerings.buyer(node_class, family), overheads)
+    except QuantityError:
+        # A volume size that cannot be read: the class says so in its conditions.
+        return ()
+
+
+def signature(node_class: EC2NodeClass, overheads: Overheads) -> str:
+    """A digest of everything but the region that a class' types follow from, our own code included."""
+    content = (
+        sorted({(one.zone, one.zone_id) for one in node_class.subnets}),
+        [one.requirements for one in node_class.amis],
+        families.name_of(node_class),
+        node_class.kubelet,
+        node_class.block_devices,
+        node_class.instance_store_policy,
+        overheads,
+        sizing_code(),
+    )
+    return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:16]
+
+
+@cache
+def sizing_code() -> str:
+    """A digest of the code that makes types: a new release makes its catalogs anew."""
+    digest = hashlib.sha256()
+    for package in ("model", "aws"):
+        for file in sorted(resources.files(f"spotwright.{package}").iterdir(), key=lambda one: one.name):
+            if file.name.endswith(".py"):
+                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()[:16]
