@@ -2,6 +2,7 @@
 
 import os
 
-# CDK's runtime warns of every Node major past its end of life, in each command, although it runs on it; which Node
-# is there is the machine's business. Read when aws_cdk is imported, hence here.
-os.environ.setdefault("JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION", "18,20")
+# CDK's runtime warns in each command of every Node major past its end of life, although it runs on it; which Node is
+# there is the machine's business. It reads the majors not to warn of when aws_cdk is imported, hence here.
+_SILENCE = "JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION"
+os.environ[_SILENCE] = ",".join([*filter(None, [os.environ.get(_SILENCE)]), "18", "20"])

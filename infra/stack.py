@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from aws_cdk import CfnOutput, Environment, Stack, Tags
+from aws_cdk import CfnOutput, CustomResource, Environment, Stack, Tags
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from constructs import Construct
@@ -46,9 +46,11 @@ class SpotwrightStack(Stack):
         self._grant()
         self.access = self._open_clusters()
         self._tell_clusters()
-        self._install()
+        installed = self._install()
         Interruptions(self, self.queues["interrupt"])
-        Schedules(self, config, self.queues, key=self.key, use_key=self._use_key)
+        clock = Schedules(self, config, self.queues, key=self.key, use_key=self._use_key)
+        # A schedule ticks as soon as it is there; before `install` has been, a cluster lets no function in.
+        clock.node.add_dependency(*installed)
         self.dashboard = Dashboard(self, config, queues=self.queues, functions=self.functions)
         told = [alarm for queue in self.queues.values() for alarm in queue.alarms]
         Alarms(self, config, (*told, *(function.failing() for function in self.functions.values())))
@@ -102,7 +104,7 @@ class SpotwrightStack(Stack):
 
     # Wiring -------------------------------------------------------------------------------------------------
 
-    def _install(self) -> None:
+    def _install(self) -> list[CustomResource]:
         """Clusters are entered when functions can serve them, and left before those go."""
         install = self.functions["install"]
         install.grant(*install_grants(self, install, self.config.clusters))
@@ -110,9 +112,13 @@ class SpotwrightStack(Stack):
         feeds = [self.functions[name].feed(queue) for name, queue in self.queues.items()]
         for feed in feeds:
             feed.node.add_dependency(*contents)
-        for access in self.access:
-            resource = install_cluster(self, install, access, self._forwarder_environment(access.cluster))
+        installed = [
+            install_cluster(self, install, access, self._forwarder_environment(access.cluster))
+            for access in self.access
+        ]
+        for resource in installed:
             resource.node.add_dependency(*feeds)
+        return installed
 
     def _queue(self, name: str, timeout_seconds: int) -> WorkQueue:
         return WorkQueue(self, f"{name.capitalize()}Queue", timeout_seconds=timeout_seconds, key=self.key)

@@ -1,6 +1,7 @@
 """`python -m local.demo`: exits non-zero if anything that must happen did not."""
 
 import argparse
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,9 +23,9 @@ def main() -> int:
     printer.say(f"logs of every part: {directory / 'logs'}")
     try:
         _run(printer, directory, arguments.only)
-    except (NotSeen, RuntimeError) as error:
+    except (NotSeen, RuntimeError, subprocess.SubprocessError) as error:
         printer.section("FAILED")
-        printer.say(str(error))
+        printer.say(f"{error}\n{getattr(error, 'stderr', None) or ''}")
         printer.say(f"logs of every part: {directory / 'logs'}")
         return 1
     return 0
@@ -43,7 +44,7 @@ def _run(printer: Printer, directory: Path, only: int) -> None:
                 f"karpenterNodeRole-{stack.cluster}",
             ),
         )
-        with Watch(stack, printer, bucket=lambda: deployment.outputs().get("BucketName", "")) as watch:
+        with Watch(stack, printer, outputs=deployment.outputs) as watch:
             started = time.time()
             deployment.bootstrap()
             printer.say("cdk bootstrap done")

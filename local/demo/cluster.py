@@ -25,7 +25,8 @@ class Api:
         return {kind: self._list(path) for kind, path in PATHS.items()}
 
     def _list(self, path: str) -> list[dict[str, Any]]:
-        answer = self._client.rest_client.request("GET", self._client.configuration.host + path, _request_timeout=5)
+        url = self._client.configuration.host + path
+        answer = self._client.rest_client.request("GET", url, _request_timeout=5)  # type: ignore[no-untyped-call]
         if answer.status == 404:
             return []
         body = json.loads(answer.read())

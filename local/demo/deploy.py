@@ -5,9 +5,10 @@ import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import boto3
+
+from local.stack import Stack
 
 ROOT = Path(__file__).parents[2]
 FORWARDER_IMAGE = "spotwright-forwarder:local"
@@ -18,9 +19,9 @@ COMMAND_SECONDS = 600
 class Deployment:
     """`cdk` for one local stack. Its home and its output lie in the stack's folder, so stacks do not meet."""
 
-    def __init__(self, stack: Any, *, node_roles: Sequence[str]) -> None:
+    def __init__(self, stack: Stack, *, node_roles: Sequence[str]) -> None:
         self._stack = stack
-        self._home = Path(stack.directory) / "cdk"
+        self._home = stack.directory / "cdk"
         self._home.mkdir(parents=True, exist_ok=True)
         self.context = {
             "cell": "main",
@@ -50,7 +51,7 @@ class Deployment:
             timeout=COMMAND_SECONDS,
             check=False,
         )
-        log = Path(self._stack.logs) / "cdk.log"
+        log = self._stack.logs / "cdk.log"
         with log.open("a") as file:
             file.write(f"$ cdk {' '.join(arguments)}\n{done.stdout}{done.stderr}\n")
         if done.returncode:
@@ -68,20 +69,12 @@ class Deployment:
 
     def outputs(self) -> dict[str, str]:
         """The stack's outputs by key; empty while it does not exist."""
-        client = boto3.client("cloudformation", **self.client_settings())
+        client = session(self._stack).client("cloudformation", endpoint_url=self._stack.aws_endpoint)
         try:
             stack = client.describe_stacks(StackName=self.stack_name)["Stacks"][0]
         except client.exceptions.ClientError:
             return {}
         return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs") or ()}
-
-    def client_settings(self) -> dict[str, str]:
-        return {
-            "endpoint_url": self._stack.aws_endpoint,
-            "region_name": self._stack.region,
-            "aws_access_key_id": "local-admin",
-            "aws_secret_access_key": "local-admin",
-        }
 
     def _environment(self) -> dict[str, str]:
         endpoint = {"AWS_ENDPOINT_URL_S3_FOR_CLOUDFORMATION": f"https://s3.{self._stack.region}.amazonaws.com"}
@@ -94,4 +87,9 @@ class Deployment:
             "CDK_DEFAULT_ACCOUNT": self._stack.account,
             "CDK_DEFAULT_REGION": self._stack.region,
         }
-        return dict(os.environ) | self._stack.environment() | endpoint | own
+        return os.environ.copy() | self._stack.environment() | endpoint | own
+
+
+def session(stack: Stack) -> boto3.Session:
+    """The local account's unrestricted keys."""
+    return boto3.Session("local-admin", "local-admin", region_name=stack.region)

@@ -10,6 +10,7 @@ from typing import Any
 from local.demo.deploy import ROOT, Deployment
 from local.demo.tell import Printer
 from local.demo.watch import Watch
+from local.stack import Stack
 
 EXAMPLES = ROOT / "examples"
 ALIAS_VERSION = "v20250821"
@@ -41,7 +42,7 @@ class NotSeen(AssertionError):
 class Story:
     """The stack, its deployment, what is watched, and what was measured on the way."""
 
-    stack: Any
+    stack: Stack
     deployment: Deployment
     watch: Watch
     printer: Printer
@@ -90,7 +91,8 @@ class Story:
     def running(self, app: str, count: int) -> Callable[[Watch], bool]:
         def holds(watch: Watch) -> bool:
             pods = [p for p in watch.all("pods") if p["metadata"].get("labels", {}).get("app") == app]
-            return sum(p.get("status", {}).get("phase") == "Running" for p in pods) == count == len(pods)
+            up = [p for p in pods if p.get("status", {}).get("phase") == "Running"]
+            return len(up) == count == len(pods)
 
         return holds
 

@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-import boto3
 from kubernetes import config
 
 from local.demo.cluster import Api
+from local.demo.deploy import session
 from local.demo.tell import Printer
+from local.stack import Stack
 
 type Json = dict[str, Any]
 
@@ -40,14 +41,15 @@ class Entry:
 class Watch:
     """Polls every source in a thread, remembers every entry, and hands new ones to the printer."""
 
-    def __init__(self, stack: Any, printer: Printer, *, bucket: Callable[[], str]) -> None:
-        self._stack, self._printer, self._bucket = stack, printer, bucket
-        self._api = Api(config.new_client_from_config(str(stack.kubeconfig)))
-        self._s3 = boto3.client(
-            "s3", endpoint_url=stack.aws_endpoint, region_name=stack.region,
-            aws_access_key_id="local-admin", aws_secret_access_key="local-admin",
-        )  # fmt: skip
+    def __init__(self, stack: Stack, printer: Printer, *, outputs: Callable[[], dict[str, str]]) -> None:
+        self._stack, self._printer, self._outputs = stack, printer, outputs
+        client = config.new_client_from_config(str(stack.kubeconfig))  # type: ignore[no-untyped-call]
+        self._api = Api(client)
+        account = session(stack)
+        self._s3 = account.client("s3", endpoint_url=stack.aws_endpoint)
+        self._table = account.client("dynamodb", endpoint_url=stack.aws_endpoint)
         self._seen: set[tuple[str, str, str]] = set()
+        self._bodies: dict[str, Json] = {}
         self._next_call = 0
         self._stop = threading.Event()
         self._lock = threading.Condition()
@@ -110,17 +112,30 @@ class Watch:
                 )
 
     def _decisions(self) -> Iterator[Entry]:
-        bucket = self._bucket()
-        if not bucket:
+        """Decisions that became true: a body that lost its commit is never turned into rows."""
+        outputs = self._outputs()
+        if not outputs:
             return
+        bucket, acted = outputs["BucketName"], self._acted_on(outputs["TableName"])
         for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="decisions/"):
             for item in page.get("Contents", ()):
-                if self._first("decision", item["Key"], ""):
-                    body = json.loads(self._s3.get_object(Bucket=bucket, Key=item["Key"])["Body"].read())
-                    at = _seconds(body["now"])
-                    yield Entry(
-                        at, "decision", body["kind"], "decided", f"{body['kind']} {body['id']}: {body['why']}", body
-                    )
+                key = item["Key"]
+                if key not in self._bodies:
+                    self._bodies[key] = json.loads(self._s3.get_object(Bucket=bucket, Key=key)["Body"].read())
+                body = self._bodies[key]
+                if body["id"] in acted and self._first("decision", key, ""):
+                    text = f"{body['kind']} {body['id']}: {body['why']}"
+                    yield Entry(_seconds(body["now"]), "decision", body["kind"], "decided", text, body)
+
+    def _acted_on(self, table: str) -> set[str]:
+        """Ids of decisions that launch and command rows speak of."""
+        pages = self._table.get_paginator("query").paginate(
+            TableName=table,
+            KeyConditionExpression="pk = :c",
+            ExpressionAttributeValues={":c": {"S": self._stack.cluster}},
+        )
+        bodies = (json.loads(item["body"]["S"]) for page in pages for item in page["Items"] if "body" in item)
+        return {body["decision"] for body in bodies if body.get("decision")}
 
     def _cluster(self) -> Iterator[Entry]:
         now = time.time()

@@ -30,6 +30,7 @@ def catalog(path: Path) -> Catalog:
     return catalogs.from_file(str(path))
 
 
+@cache
 def planned(case: Path) -> tuple[dict[str, Any], dict[str, Any], Path]:
     """The case, its plan as other programs read it, and its catalog."""
     content = read(case)

@@ -72,3 +72,10 @@ def test_the_forwarder_starts_with_what_it_is_told(full: Template) -> None:
         read = settings(install["ForwarderEnvironment"])
         assert read.cluster == install["Cluster"]
         assert all(read.queues.values())
+
+
+def test_the_clock_starts_when_clusters_let_the_functions_in(full: Template) -> None:
+    installed = set(full.of("Custom::SpotwrightInstall"))
+    schedules = [each for each in full.resources.values() if each["Type"] == "AWS::Scheduler::Schedule"]
+    assert schedules
+    assert all(installed <= set(schedule["DependsOn"]) for schedule in schedules)

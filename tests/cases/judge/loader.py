@@ -6,8 +6,10 @@ from typing import Any
 
 import yaml
 
+_BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-class Loader(yaml.SafeLoader):
+
+class Loader(_BASE):  # type: ignore[misc]
     """The safe loader without YAML 1.1's other booleans."""
 
 

@@ -90,9 +90,12 @@ class Cli:
             "AWS_REGION": REGION,
             "AWS_EC2_METADATA_DISABLED": "true",
             "CI": "true",
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+            "CDK_DISABLE_VERSION_CHECK": "true",
         }
 
     def __call__(self, *arguments: str) -> str:
+        """Standard output and error of one command, which must end with 0."""
         done = subprocess.run(
             [str(CDK), *arguments, "--no-notices", "--ci"],
             env=self.environment,
@@ -115,8 +118,7 @@ def test_the_whole_life_of_a_stack(aws: Aws, tmp_path: Path) -> None:
     cdk("deploy", "-a", blue, "--require-approval", "never")
     assert aws.invoke("tiny")[0] == "blue"
     assert "There were no differences" in cdk("diff", "-a", blue)
-    assert "no changes" in cdk("deploy", "-a", blue, "--require-approval", "never", "--force")
-    assert "COLOUR" in cdk("diff", "-a", red)
+    assert "no changes" in cdk("deploy", "-a", blue, "--require-approval", "never")
     cdk("deploy", "-a", red, "--require-approval", "never")
     assert aws.invoke("tiny")[0] == "red"
     cdk("destroy", "-a", red, "--force")

@@ -8,14 +8,20 @@ import pytest
 
 from tests.local.aws_serverless.driver import eventually, started
 
+BUSY = """
+import os, pathlib, time
+def handler(event, context):
+    pathlib.Path(event).write_text(str(os.getpid()))
+    time.sleep(60)
+"""
+
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_function_processes_end_with_it(tmp_path: Path, how: signal.Signals) -> None:
     with started(tmp_path) as aws:
         aws.function("idle", "import os\ndef handler(e, c):\n    return os.getpid()")
         mark = tmp_path / "busy"
-        source = "import os, pathlib, time\ndef handler(e, c):\n    pathlib.Path(e).write_text(str(os.getpid()))\n    time.sleep(60)"
-        aws.function("busy", source, Timeout=60)
+        aws.function("busy", BUSY, Timeout=60)
         idle, _ = aws.invoke("idle")
         aws.invoke("busy", str(mark), InvocationType="Event")
         busy = int(eventually(lambda: mark.exists() and mark.read_text()))

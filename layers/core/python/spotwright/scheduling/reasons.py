@@ -13,7 +13,7 @@ from spotwright.scheduling.disks import Disks
 from spotwright.scheduling.market import Market
 from spotwright.scheduling.plan import Refused
 from spotwright.scheduling.rooms import Room
-from spotwright.scheduling.templates import meets
+from spotwright.scheduling.templates import Template, meets
 from spotwright.scheduling.tiers import Tier
 from spotwright.scheduling.topology import Rule, Topology
 from spotwright.scheduling.waiting import Waiting
@@ -124,8 +124,24 @@ def _empty(market: Market, number: int) -> str:
         left = kept
     sold = [one for one in left if any(each.available and template.sells(each) for each in one.offerings)]
     if not sold:
-        return f"none of the {len(left)} instance types that meet the pool's requirements has an available offering"
+        return _unsold(template, left)
     return f"none of the {len(sold)} instance types that meet the pool's requirements has room for its DaemonSets"
+
+
+def _unsold(template: Template, types: Sequence[InstanceType]) -> str:
+    """Which demand on zone or capacity type no available offering meets."""
+    offered = [each for one in types for each in one.offerings if each.available]
+    for key, values in (
+        (labels.ZONE, {one.zone for one in offered}),
+        (labels.CAPACITY_TYPE, {one.capacity_type for one in offered}),
+    ):
+        requirement = template.requirements.get(key)
+        if offered and not any(requirement.has(value) for value in values):
+            known = ", ".join(sorted(values))
+            return (
+                f"the pool's requirements filtered out all available offerings: none has {requirement}; known: {known}"
+            )
+    return f"none of the {len(types)} instance types that meet the pool's requirements has an available offering"
 
 
 def _undeclared(key: str, tier: Tier, number: int) -> str:

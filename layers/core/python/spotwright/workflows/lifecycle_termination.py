@@ -20,6 +20,7 @@ from spotwright.model.node import Node, instance_id
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.objects import condition
 from spotwright.model.pod import Pod
+from spotwright.model.taints import Effect, untolerated
 from spotwright.scheduling.eligibility import is_follower
 from spotwright.workflows import launching
 from spotwright.workflows.lifecycle_acting import (
@@ -109,7 +110,7 @@ def _evict(ports: Acting, claim: NodeClaim, node: Node, drain: draining.Drain, n
         told = f"Deleting the pod to accommodate the terminationTime of the node, grace period {one.grace_seconds}s"
         note(ports, "pods", one.pod.metadata, [normal("Disrupted", told)], now=now)
     for pod in drain.evict:
-        if ports.cluster.evict(pod) or _leave_with(ports, pod, why):
+        if ports.cluster.evict(pod) or _leave_with(ports, node, pod, why):
             note(ports, "pods", pod.metadata, [normal("Evicted", f"Evicted pod: {why}")], now=now)
         else:
             told = f"evicting pod {pod.key} violates a PDB"
@@ -118,12 +119,24 @@ def _evict(ports: Acting, claim: NodeClaim, node: Node, drain: draining.Drain, n
     note(ports, "nodes", node.metadata, [warning("FailedDraining", told)], now=now)
 
 
-def _leave_with(ports: Acting, pod: Pod, why: str) -> bool:
-    """A follower never keeps the last node: where its budget refuses, it is deleted with its whole grace period."""
-    if why != emptiness.REASON or not is_follower(pod, ports.settings):
+def _leave_with(ports: Acting, node: Node, pod: Pod, why: str) -> bool:
+    """A follower never keeps the last node: where its budget refuses and no other node would take it, or the node goes
+    because it is empty, it is deleted with its whole grace period."""
+    if not is_follower(pod, ports.settings) or (why != emptiness.REASON and _has_elsewhere(ports, node, pod)):
         return False
     ports.cluster.delete("pods", pod.metadata)
     return True
+
+
+def _has_elsewhere(ports: Acting, node: Node, pod: Pod) -> bool:
+    """True when another Ready node has no taint that keeps the pod away; room is kube-scheduler's business."""
+    return any(
+        one.ready
+        and not one.unschedulable
+        and not [t for t in untolerated(one.taints, pod.tolerations) if t.effect != Effect.PREFER_NO_SCHEDULE]
+        for one in ports.cluster.nodes()
+        if one.name != node.name
+    )
 
 
 def _volumes(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | None, now: datetime) -> float | None:

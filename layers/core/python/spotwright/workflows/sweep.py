@@ -73,6 +73,8 @@ def poll(ports: Sweeping, *, now: datetime, again: bool) -> Found:
     if again and not alive:
         for delay in range(POLL_SECONDS, 60, POLL_SECONDS):
             ports.bells.ring("sweep", [Doorbell(name, "poll", epoch=1)], delay_seconds=delay)
+    if again and not ports.state.catalog_key():
+        ports.bells.ring("catalog", [Doorbell(name, "region")])
     due = ports.state.due(moment + HORIZON_SECONDS * 1000)
     for row in due:
         _ring_due(ports.bells, row, moment)

@@ -1,0 +1,113 @@
+"""Small clusters for tests: everything has a default, so that a test states only what it is about."""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from spotwright.model import labels, resources
+from spotwright.model.instancetype import PICOUSD, Catalog, InstanceType, Offering
+from spotwright.model.node import Node
+from spotwright.model.nodepool import NodeClassReference, NodePool
+from spotwright.model.objects import Condition, Metadata, Owner
+from spotwright.model.pod import DaemonSet, Pod
+from spotwright.model.requirements import Requirement, Requirements, Selector
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+from spotwright.scheduling.planner import plan
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ZONES = ("z1", "z2", "z3")
+GIB = 2**30
+
+
+def amounts(cpu: str | float = 0, memory: str = "0", **others: int) -> dict[str, int]:
+    return resources.parse({"cpu": cpu, "memory": memory, **{name: str(size) for name, size in others.items()}})
+
+
+def pod(name: str = "p", cpu: str | float = "100m", memory: str = "128Mi", **fields: Any) -> Pod:
+    """A pending pod of namespace ``default`` that kube-scheduler gave up on."""
+    about = {one: fields.pop(one) for one in ("labels", "annotations", "owners", "deleting") if one in fields}
+    extra = fields.pop("requests", {})
+    metadata = Metadata(name, fields.pop("namespace", "default"), uid=name, created=NOW, **about)
+    fields.setdefault("unschedulable", "node_name" not in fields)
+    return Pod(metadata, amounts(cpu, memory) | {"pods": 1} | extra, **fields)
+
+
+def pods(
+    count: int, name: str = "p", cpu: str | float = "100m", memory: str = "128Mi", **fields: Any
+) -> tuple[Pod, ...]:
+    return tuple(pod(f"{name}-{number}", cpu, memory, **fields) for number in range(count))
+
+
+def pool(name: str = "default", *requirements: Selector, **fields: Any) -> NodePool:
+    reference = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
+    limits = resources.parse(fields.pop("limits", {}))
+    return NodePool(Metadata(name), reference, requirements=requirements, limits=limits, **fields)
+
+
+def instance(
+    name: str, cpu: int, memory_gib: int, price: float, *, spot: float = 0, zones: Iterable[str] = ZONES, **fields: Any
+) -> InstanceType:
+    """A type with nothing reserved. ``price`` and ``spot`` in USD per hour; ``spot`` 0 = on-demand only."""
+    capacity = amounts(cpu, f"{memory_gib}Gi") | {"pods": 110} | fields.pop("capacity", {})
+    stated = {labels.ARCH: "amd64", labels.OS: "linux", labels.INSTANCE_TYPE: name} | fields.pop("labels", {})
+    kinds = {labels.ON_DEMAND: price} | ({labels.SPOT: spot} if spot else {})
+    offerings = tuple(Offering(zone, kind, round(cost * PICOUSD)) for kind, cost in kinds.items() for zone in zones)
+    requirements = {key: Requirement(key, False, frozenset((value,))) for key, value in sorted(stated.items())}
+    return InstanceType(name, Requirements(requirements), capacity, capacity, offerings)
+
+
+SMALL = instance("small", 2, 4, 0.10, spot=0.04)
+MEDIUM = instance("medium", 4, 8, 0.20, spot=0.08)
+LARGE = instance("large", 8, 16, 0.40, spot=0.16)
+FAT = instance("fat", 4, 32, 0.30, spot=0.12)
+TYPES = (SMALL, MEDIUM, LARGE, FAT)
+
+
+def node(name: str, cpu: str | float = 4, memory: str = "8Gi", **fields: Any) -> Node:
+    """An initialized node of pool ``default`` in zone z1; ``labels`` are added."""
+    known = {
+        labels.NODEPOOL: "default",
+        labels.REGISTERED: "true",
+        labels.INITIALIZED: "true",
+        labels.ZONE: "z1",
+        labels.HOSTNAME: name,
+        labels.CAPACITY_TYPE: labels.ON_DEMAND,
+    }
+    capacity = amounts(cpu, memory) | {"pods": 110}
+    metadata = Metadata(name, labels=known | fields.pop("labels", {}), deleting=fields.pop("deleting", None))
+    ready = (Condition("Ready", "True"),)
+    return Node(metadata, f"aws:///z1/{name}", allocatable=capacity, capacity=capacity, conditions=ready, **fields)
+
+
+def daemonset(name: str = "agent", cpu: str | float = "100m", memory: str = "128Mi", **fields: Any) -> DaemonSet:
+    template = pod(name, cpu, memory, namespace="kube-system", **fields)
+    return DaemonSet(Metadata(name, "kube-system"), template)
+
+
+def owned_by(kind: str, name: str = "owner") -> tuple[Owner, ...]:
+    return (Owner(kind, name),)
+
+
+def snapshot(*waiting: Pod, pools: Iterable[NodePool] | None = None, **fields: Any) -> Snapshot:
+    found = (pool(),) if pools is None else tuple(pools)
+    return Snapshot("test", NOW, pods=waiting, nodepools=found, **fields)
+
+
+def planned(*waiting: Pod, types: Iterable[InstanceType] = TYPES, **fields: Any) -> Plan:
+    """The plan for these pods and one NodePool without demands."""
+    return plan(snapshot(*waiting, **fields), Catalog({"": tuple(types)}))
+
+
+def shown(made: Plan) -> list[str]:
+    """New nodes as ``type x pods``, sorted."""
+    return sorted(f"{one.instance_types[0]} x {len(one.pods)}" for one in made.new_nodes)
+
+
+def why(made: Plan) -> Mapping[str, str]:
+    """Reasons by pod of all pods without a place."""
+    return {one.pod: "; ".join(one.reasons) for one in (*made.unschedulable, *made.ignored)}
+
+
+def zone_is(*zones: str) -> Selector:
+    return Selector(labels.ZONE, "In", zones)

@@ -1,0 +1,178 @@
+"""Pods that have rules about each other."""
+
+from collections import Counter
+
+import pytest
+
+from spotwright.model import labels
+from spotwright.model.company import Company, HostPort, Spread, Wish
+from spotwright.model.objects import Metadata
+from spotwright.model.requirements import Selector
+from spotwright.model.volumes import CsiNode, Storage, StorageClass, Volume, VolumeClaim
+from spotwright.scheduling.plan import Plan
+from tests.unit.scheduling.builders import SMALL, instance, node, planned, pod, pods, pool, why, zone_is
+
+WEB = (Selector("app", "In", ("web",)),)
+IN_ZONE = Company(labels.ZONE, WEB, ("default",))
+ON_HOST = Company(labels.HOSTNAME, WEB, ("default",))
+
+
+def zones(made: Plan) -> Counter[str]:
+    """New pods per zone; every node must be in one."""
+    found: Counter[str] = Counter()
+    for one in made.new_nodes:
+        (zone,) = one.zones
+        found[zone] += len(one.pods)
+    return found
+
+
+class TestSpread:
+    def test_zones_end_within_the_skew(self) -> None:
+        made = planned(*pods(7, cpu=1, labels={"app": "web"}, spreads=(Spread(labels.ZONE, 1, WEB),)))
+        assert sorted(zones(made).values()) == [2, 2, 3]
+
+    def test_running_pods_count(self) -> None:
+        old = pod("old", labels={"app": "web"}, node_name="n1", phase="Running")
+        spread = (Spread(labels.ZONE, 1, WEB),)
+        full = node("n1", cpu="100m")
+        made = planned(old, *pods(2, cpu=1, labels={"app": "web"}, spreads=spread), nodes=(full,))
+        assert zones(made) == {"z2": 1, "z3": 1}
+
+    def test_a_zone_the_pod_may_not_use_does_not_hold_it_back(self) -> None:
+        waiting = pods(
+            4, cpu=1, labels={"app": "web"}, spreads=(Spread(labels.ZONE, 1, WEB),), node_affinity=((zone_is("z1"),),)
+        )
+        assert zones(planned(*waiting)) == {"z1": 4}
+
+    def test_hosts_hold_no_more_than_the_skew(self) -> None:
+        made = planned(*pods(5, labels={"app": "web"}, spreads=(Spread(labels.HOSTNAME, 2, WEB),)))
+        assert sorted(len(one.pods) for one in made.new_nodes) == [1, 2, 2]
+
+    def test_too_few_domains_let_every_domain_hold_only_the_skew(self) -> None:
+        spread = (Spread(labels.ZONE, 1, WEB, min_domains=5),)
+        made = planned(*pods(5, cpu=1, labels={"app": "web"}, spreads=spread))
+        assert (sorted(zones(made).values()), len(made.unschedulable)) == ([1, 1, 1], 2)
+
+    def test_a_soft_spread_gives_way(self) -> None:
+        soft = (Spread(labels.ZONE, 1, WEB, hard=False),)
+        made = planned(*pods(4, labels={"app": "web"}, spreads=soft), pools=[pool("default", zone_is("z1"))])
+        assert made.unschedulable == ()
+
+    def test_an_unknown_label_has_no_domain(self) -> None:
+        made = planned(pod(labels={"app": "web"}, spreads=(Spread("rack", 1, WEB),)))
+        assert "rack" in why(made)["default/p"]
+
+
+class TestAffinity:
+    def test_pods_that_want_each_other_found_one_zone(self) -> None:
+        made = planned(*pods(6, cpu=3, memory="6Gi", labels={"app": "web"}, near=(IN_ZONE,)))
+        assert len(zones(made)) == 1
+
+    def test_a_pod_follows_those_it_wants(self) -> None:
+        target = pod("web", cpu=1, labels={"app": "web"}, node_selector={labels.ZONE: "z2"})
+        made = planned(pod("client", cpu=7, near=(IN_ZONE,)), target)
+        assert zones(made) == {"z2": 2}
+
+    def test_without_them_it_stays(self) -> None:
+        assert "pod affinity" in why(planned(pod(near=(IN_ZONE,))))["default/p"]
+
+    def test_those_that_avoid_each_other_are_parted(self) -> None:
+        made = planned(*pods(4, labels={"app": "web"}, apart=(ON_HOST,)))
+        assert [len(one.pods) for one in made.new_nodes] == [1, 1, 1, 1]
+        made = planned(*pods(4, labels={"app": "web"}, apart=(IN_ZONE,)))
+        assert (sorted(zones(made).values()), len(made.unschedulable)) == ([1, 1, 1], 1)
+
+    def test_a_running_pod_keeps_those_away_that_it_avoids(self) -> None:
+        guard = pod("guard", node_name="n1", phase="Running", apart=(IN_ZONE,))
+        made = planned(guard, pod("web", labels={"app": "web"}), nodes=(node("n1"),))
+        assert made.existing_nodes == ()
+        assert "z1" not in made.new_nodes[0].zones
+
+    def test_another_namespace_is_another_circle(self) -> None:
+        other = Company(labels.HOSTNAME, WEB, ("other",))
+        made = planned(*pods(3, labels={"app": "web"}, apart=(other,)))
+        assert len(made.new_nodes) == 1
+
+    def test_a_wish_for_company_is_given_up(self) -> None:
+        assert planned(pod(rather_near=(Wish(50, IN_ZONE),))).unschedulable == ()
+
+    def test_a_wish_to_be_alone_is_kept_where_it_costs_no_pod_its_place(self) -> None:
+        made = planned(*pods(2, labels={"app": "web"}, rather_apart=(Wish(1, ON_HOST),)))
+        assert len(made.new_nodes) == 2
+
+    def test_a_namespace_selector_needs_to_know_the_namespaces(self) -> None:
+        chosen = Company(labels.HOSTNAME, WEB, (), (Selector("team", "In", ("a",)),))
+        assert "namespaceSelector" in why(planned(pod(apart=(chosen,))))["default/p"]
+        assert planned(pod(apart=(chosen,)), namespaces={"default": {"team": "a"}}).unschedulable == ()
+
+
+class TestPorts:
+    def test_a_port_is_bound_once_per_node(self) -> None:
+        made = planned(*pods(3, host_ports=(HostPort(80),)))
+        assert [len(one.pods) for one in made.new_nodes] == [1, 1, 1]
+
+    def test_a_bound_port_keeps_others_off_a_node(self) -> None:
+        holder = pod("old", node_name="n1", phase="Running", host_ports=(HostPort(80),))
+        assert planned(holder, pod(host_ports=(HostPort(80),)), nodes=(node("n1"),)).existing_nodes == ()
+
+    def test_pods_without_rules_fill_the_rest_of_the_node(self) -> None:
+        made = planned(pod("port", host_ports=(HostPort(80),)), *pods(3, "plain"), types=[SMALL])
+        assert [len(one.pods) for one in made.new_nodes] == [4]
+
+
+class TestVolumes:
+    CLASS = StorageClass(Metadata("gp3"), "ebs.csi.aws.com", waits=True)
+    CLAIM = VolumeClaim(Metadata("data", "default"), storage_class="gp3")
+    BOUND = VolumeClaim(Metadata("data", "default"), volume="pv", bound=True)
+
+    def test_a_bound_volume_pins_the_zone(self) -> None:
+        volume = Volume(Metadata("pv"), ((zone_is("z3"),),), "ebs.csi.aws.com")
+        storage = Storage((self.BOUND,), (volume,))
+        (made,) = planned(pod(volume_claims=("data",)), storage=storage).new_nodes
+        assert made.zones == ("z3",)
+
+    def test_the_topologies_of_a_storage_class_are_alternatives(self) -> None:
+        chosen = StorageClass(Metadata("gp3"), "ebs.csi.aws.com", True, ((zone_is("nowhere"),), (zone_is("z2"),)))
+        storage = Storage((self.CLAIM,), classes=(chosen,))
+        (made,) = planned(pod(volume_claims=("data",)), storage=storage).new_nodes
+        assert made.zones == ("z2",)
+
+    @pytest.mark.parametrize(
+        ("storage", "reason"),
+        [
+            (Storage(), "does not exist"),
+            (Storage((CLAIM,)), "StorageClass gp3 does not exist"),
+            (Storage((CLAIM,), classes=(StorageClass(Metadata("gp3")),)), "waits for StorageClass gp3"),
+            (Storage((BOUND,)), "missing"),
+        ],
+    )
+    def test_a_claim_that_nothing_can_satisfy_is_named(self, storage: Storage, reason: str) -> None:
+        assert reason in why(planned(pod(volume_claims=("data",)), storage=storage))["default/p"]
+
+    def test_a_node_takes_no_more_volumes_than_it_can_attach(self) -> None:
+        claims = tuple(VolumeClaim(Metadata(f"d{n}", "default"), storage_class="gp3") for n in range(3))
+        limit = CsiNode(Metadata("n1"), {"ebs.csi.aws.com": 2})
+        storage = Storage(claims, classes=(self.CLASS,), nodes=(limit,))
+        waiting = [pod(f"p{n}", volume_claims=(f"d{n}",)) for n in range(3)]
+        made = planned(*waiting, storage=storage, nodes=(node("n1"),))
+        assert [len(one.pods) for one in made.existing_nodes] == [2]
+        assert len(made.new_nodes) == 1
+
+
+class TestMinValues:
+    FAMILY = "family"
+
+    def test_enough_kinds_stay_on_a_node(self) -> None:
+        kinds = [
+            instance(f"{letter}-{cpu}", cpu, 4 * cpu, cpu / 10, labels={"family": letter})
+            for cpu in (1, 4)
+            for letter in "ab"
+        ]
+        kinds = [one for one in kinds if one.name != "b-4"]
+        made = planned(*pods(2, cpu="900m"), types=kinds, pools=[pool("default", Selector("family", "Exists", (), 2))])
+        assert all({name[0] for name in one.instance_types} == {"a", "b"} for one in made.new_nodes)
+        assert len(made.new_nodes) == 2
+
+    def test_too_few_kinds_are_a_reason(self) -> None:
+        made = planned(pod(), pools=[pool("default", Selector(labels.INSTANCE_TYPE, "Exists", (), 9))])
+        assert "minValues asks for 9" in why(made)["default/p"]
