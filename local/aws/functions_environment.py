@@ -45,8 +45,10 @@ class ExecutionEnvironment:
 
     def _spawn(self) -> subprocess.Popen[bytes]:
         folder = self._world.directory / "functions"
-        task = packages.unpacked(folder / "code", [self.function.code])
-        opt = packages.unpacked(folder / "layers", self.function.layers)
+        function = self.function
+        task = packages.unpacked(folder / "code", {function.code_digest: function.code})
+        layers = dict(zip(function.layer_digests, function.layers, strict=True))
+        opt = packages.unpacked(folder / "layers", layers)
         runtime = packages.runtime(folder)
         return subprocess.Popen(
             [sys.executable, "-I", "-S", str(BOOTSTRAP), task, opt, runtime, self.function.handler],

@@ -6,7 +6,7 @@ import shutil
 import stat
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -14,15 +14,14 @@ from pathlib import Path
 RUNTIME_MODULES = ("awslambdaric", "runtime_client", "snapshot_restore_py", "simplejson")
 
 
-def unpacked(directory: Path, zips: Sequence[bytes]) -> Path:
-    """The folder with the contents of `zips`, a later one over an earlier, as Lambda merges layers."""
-    digest = hashlib.sha256(b"".join(hashlib.sha256(content).digest() for content in zips)).hexdigest()
-    target = directory / digest[:32]
+def unpacked(directory: Path, zips: Mapping[str, bytes]) -> Path:
+    """The folder with the contents of `zips` (by digest), a later one over an earlier, as Lambda merges layers."""
+    target = directory / hashlib.sha256(" ".join(zips).encode()).hexdigest()[:32]
     if target.exists():
         return target
     directory.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(dir=directory))
-    for content in zips:
+    for content in zips.values():
         _extract(content, scratch)
     scratch.chmod(0o755)
     return _published(scratch, target)

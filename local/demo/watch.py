@@ -147,6 +147,10 @@ class Watch:
             for key in before.keys() - current.keys():
                 if kind in ("nodeclaims", "nodes"):
                     yield Entry(now, kind, key.strip("/"), "gone", f"{kind[:-1]} {key.strip('/')} is gone", before[key])
+                # A pod that left between two looks was never seen being deleted.
+                if kind == "pods" and self._first(kind, before[key]["metadata"]["uid"], "deleting"):
+                    node = before[key]["spec"].get("nodeName") or "the queue"
+                    yield Entry(now, kind, key, "leaving", f"pod {key} leaves {node}", before[key])
             self.objects[kind] = current
 
     def _changes(self, kind: str, name: str, one: Json, now: float) -> Iterator[Entry]:

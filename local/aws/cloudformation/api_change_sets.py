@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from local.aws.cloudformation.changes import changes, is_unchanged
-from local.aws.cloudformation.operations import invalid, request_of, scope_of, start_create, start_update
+from local.aws.cloudformation.operations import invalid, pause, request_of, scope_of, start_create, start_update
 from local.aws.cloudformation.stacks import ChangeSet, Request, Stack, Stacks
 from local.aws.cloudformation.template import Invalid
 from local.aws.request import AwsError, AwsRequest, AwsResponse
@@ -123,11 +123,9 @@ def execute_change_set(stacks: Stacks, request: AwsRequest) -> AwsResponse:
         one.execution = "EXECUTE_COMPLETE"
         one.stack.change_set_id = one.id
         _expire_others(stacks, one)
-    wanted = _executed(one, params)
-    if one.kind == "CREATE":
-        start_create(stacks, one.stack, wanted)
-    else:
-        start_update(stacks, one.stack, wanted)
+        start = start_create if one.kind == "CREATE" else start_update
+        start(stacks, one.stack, _executed(one, params))
+    pause(one.stack)
     return request.reply({})
 
 

@@ -7,6 +7,7 @@ from local.aws.cloudformation.changes import changes, is_unchanged
 from local.aws.cloudformation.operations import (
     body_of,
     invalid,
+    pause,
     request_of,
     scope_of,
     start_create,
@@ -53,6 +54,7 @@ def create_stack(stacks: Stacks, request: AwsRequest) -> AwsResponse:
         except BaseException:
             stacks.stacks.remove(stack)
             raise
+    pause(stack)
     return request.reply({"StackId": stack.id})
 
 
@@ -67,6 +69,7 @@ def update_stack(stacks: Stacks, request: AwsRequest) -> AwsResponse:
         except Invalid as error:
             raise invalid(error) from None
         start_update(stacks, stack, wanted)
+    pause(stack)
     return request.reply({"StackId": stack.id})
 
 
@@ -82,6 +85,7 @@ def delete_stack(stacks: Stacks, request: AwsRequest) -> AwsResponse:
             raise invalid(f"Stack [{stack.id}] is in {stack.status} state and can not be deleted")
         retain = frozenset(params.get("RetainResources", ()))
         start_delete(stacks, stack, params.get("RoleARN") or "", retain)
+    pause(stack)
     return request.reply({})
 
 

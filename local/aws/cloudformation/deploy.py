@@ -12,7 +12,7 @@ from typing import Any
 
 from local.aws.cloudformation import schemas
 from local.aws.cloudformation.calls import Failed, reason_of
-from local.aws.cloudformation.intrinsics import Scope
+from local.aws.cloudformation.intrinsics import Scope, as_text
 from local.aws.cloudformation.stacks import Request, Resource, Stack
 from local.aws.cloudformation.template import Invalid, in_order
 from local.aws.cloudformation.workbench import ERRORS, RETAINING, Workbench
@@ -230,7 +230,7 @@ def outputs_of(scope: Scope) -> list[dict[str, Any]]:
     found = []
     for name, output in scope.template.get("Outputs", {}).items():
         if scope.is_wanted(output):
-            entry = {"OutputKey": name, "OutputValue": str(scope.resolve(output["Value"]))}
+            entry = {"OutputKey": name, "OutputValue": as_text(scope.resolve(output["Value"]))}
             if "Description" in output:
                 entry["Description"] = output["Description"]
             if "Export" in output:

@@ -115,13 +115,13 @@ def _sub(scope: Scope, argument: Any) -> str:
             value = scope.attribute(*name.split(".", 1))
         else:
             value = scope.ref(name)
-        values[name] = _text(value)
+        values[name] = as_text(value)
     return substituted(text, values)
 
 
 def _join(scope: Scope, argument: Any) -> str:
     separator, parts = argument
-    return str(separator).join(_text(part) for part in scope.resolve(parts))
+    return str(separator).join(as_text(part) for part in scope.resolve(parts))
 
 
 def _split(scope: Scope, argument: Any) -> list[str]:
@@ -168,13 +168,13 @@ def _cidr(scope: Scope, argument: Any) -> list[str]:
     return [str(subnet) for subnet, _ in zip(network.subnets(new_prefix=prefix), range(int(count)), strict=False)]
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
     """As CloudFormation writes values into strings."""
     match value:
         case bool():
             return "true" if value else "false"
         case list():
-            return ",".join(_text(item) for item in value)
+            return ",".join(as_text(item) for item in value)
         case _:
             return str(value)
 
@@ -190,7 +190,7 @@ _FUNCTIONS: dict[str, _Function] = {
     "Fn::Base64": lambda scope, text: base64.b64encode(str(scope.resolve(text)).encode()).decode(),
     "Fn::Cidr": _cidr,
     "Fn::Contains": lambda scope, pair: scope.resolve(pair[1]) in scope.resolve(pair[0]),
-    "Fn::Equals": lambda scope, pair: _text(scope.resolve(pair[0])) == _text(scope.resolve(pair[1])),
+    "Fn::Equals": lambda scope, pair: as_text(scope.resolve(pair[0])) == as_text(scope.resolve(pair[1])),
     "Fn::FindInMap": _find_in_map,
     "Fn::GetAZs": lambda scope, _region: list(scope.zones),
     "Fn::GetAtt": _get_att,
@@ -241,7 +241,7 @@ def _parameter(name: str, declared: Mapping[str, Any], value: Any, stored: Calla
         value, kind = stored(str(value)), kind.removeprefix("AWS::SSM::Parameter::Value<").removesuffix(">")
     if kind.startswith("List<") or kind == "CommaDelimitedList":
         return [part.strip() for part in str(value).split(",")] if str(value) else []
-    return _text(value)
+    return as_text(value)
 
 
 def check_rules(scope: Scope) -> None:

@@ -165,7 +165,7 @@ def start_delete(stacks: Stacks, stack: Stack, role: str, retain: frozenset[str]
 
 
 def _start(stack: Stack, status: str, work: Callable[[], None]) -> None:
-    """Run in a thread; wait a moment, so that short operations look immediate."""
+    """Run in a thread; the stack counts as in progress from here on."""
     stack.status = status
     stack.idle.clear()
 
@@ -179,4 +179,8 @@ def _start(stack: Stack, status: str, work: Callable[[], None]) -> None:
             stack.idle.set()
 
     threading.Thread(target=run, name=f"stack-{stack.name}", daemon=True).start()
+
+
+def pause(stack: Stack) -> None:
+    """Give a short operation the time to end before its starter is answered."""
     stack.idle.wait(SHORT_OPERATION_SECONDS)

@@ -1,7 +1,6 @@
 """What CloudFormation knows: stacks with their resources and events, change sets, exports."""
 
 import threading
-import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -153,9 +152,3 @@ class Stacks:
             for output in stack.outputs
             if "ExportName" in output
         }
-
-
-def wait_idle(stack: Stack, seconds: float) -> None:
-    """Give a short operation the time to end before its starter is answered."""
-    stack.idle.wait(seconds)
-    time.sleep(0)

@@ -103,7 +103,9 @@ class Requirement(msgspec.Struct, frozen=True):
         if self.gte is not None:
             parts.append(Selector(self.key, Operator.GTE, (str(self.gte),), self.min_values))
         if self.lte is not None:
-            parts.append(Selector(self.key, Operator.LTE, (str(self.lte),), self.min_values))
+            # Bounds are never written negative: nothing is below 0.
+            below = (Operator.LTE, str(self.lte)) if self.lte >= 0 else (Operator.LT, "0")
+            parts.append(Selector(self.key, below[0], (below[1],), self.min_values))
         if listed:
             parts.append(Selector(self.key, Operator.NOT_IN, listed, self.min_values))
         return tuple(parts) or (Selector(self.key, Operator.EXISTS, (), self.min_values),)

@@ -1,6 +1,6 @@
 """Why a pod has no place: per NodePool, which demand removed what, with the nearest miss."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from spotwright.model import labels, quantity, resources
 from spotwright.model.instancetype import InstanceType
@@ -120,7 +120,9 @@ def _empty(market: Market, number: int) -> str:
     for requirement in template.requirements:
         kept = [one for one in left if meets(one.requirements.get(requirement.key), requirement)]
         if not kept:
-            return f"the pool's requirements filtered out all available instance types: none has {requirement}"
+            known = {value for one in left for value in one.requirements.get(requirement.key).values}
+            has = f"; they have {_listed(known)}" if known else ""
+            return f"the pool's requirements filtered out all available instance types: none has {requirement}{has}"
         left = kept
     sold = [one for one in left if any(each.available and template.sells(each) for each in one.offerings)]
     if not sold:
@@ -154,13 +156,17 @@ def _undeclared(key: str, tier: Tier, number: int) -> str:
 
 
 def _conflict(requirement: Requirement, market: Market, left: int) -> str:
-    values = sorted(
-        value for value, mask in market.statements(requirement.key).items() if isinstance(value, str) and mask & left
-    )
-    shown = ", ".join(values[:5]) + (f" and {len(values) - 5} others" if len(values) > 5 else "")
+    stated = market.statements(requirement.key).items()
+    shown = _listed(value for value, mask in stated if isinstance(value, str) and mask & left)
     types = len({id(goods) for goods in market.goods if goods.mask & left})
     has = f"; they have {shown}" if shown else ""
     return f"it asks for {requirement}, which no offering of the {types} instance types left has now{has}"
+
+
+def _listed(values: Iterable[str]) -> str:
+    """The first values in order, and how many more there are."""
+    ordered = sorted(values)
+    return ", ".join(ordered[:5]) + (f" and {len(ordered) - 5} others" if len(ordered) > 5 else "")
 
 
 def _too_large(one: Waiting, market: Market, left: int) -> str:

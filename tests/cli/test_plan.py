@@ -1,0 +1,186 @@
+"""``spotwright plan``, as people and programs call it."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spotwright.cli import catalogs, main
+
+CASES = Path(__file__).parent.parent / "cases"
+FAKE = CASES / "catalogs" / "karpenter-fake.json"
+
+POOL = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    spec:
+      requirements:
+      - {key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}
+      - {key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m, r]}
+      - {key: kubernetes.io/arch, operator: In, values: [amd64]}
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+"""
+WORKLOAD = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: inflate}
+spec:
+  replicas: 5
+  selector: {matchLabels: {app: inflate}}
+  template:
+    metadata: {labels: {app: inflate}}
+    spec: {containers: [{name: app, image: app, resources: {requests: {cpu: 1, memory: 1.5Gi}}}]}
+"""
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Any:
+    def _write(name: str, *documents: str) -> str:
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n---\n".join(documents))
+        return str(file)
+
+    return _write
+
+
+def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["plan", "--output", "json", *arguments]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert isinstance(found, dict)
+    return found
+
+
+def test_a_case_file_gives_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
+    case = CASES / "scheduling" / "a01-selector-picks-the-zone.yaml"
+    made = planned(capsys, "--catalog", str(FAKE), str(case))
+    assert sorted(made) == ["existingNodes", "ignored", "newNodes", "notes", "pricePerHour", "unschedulable"]
+    (node,) = made["newNodes"]
+    assert (node["nodePool"], node["pods"], node["instanceTypes"][0]) == (
+        "default",
+        ["default/p"],
+        "small-instance-type",
+    )
+    assert {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["test-zone-2"]} in node["requirements"]
+
+
+def test_five_inflate_pods_get_one_node_of_the_built_in_catalog(capsys: pytest.CaptureFixture[str], write: Any) -> None:
+    assert main(["plan", write("m.yaml", POOL, WORKLOAD)]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("Instance types and prices: us-east-1, built in")
+    assert "1 new node for 5 pods, $0.3060/h" in text
+    assert "why: c6a.2xlarge on-demand at $0.3060/h is the cheapest of" in text
+    assert "otherwise: c5a.2xlarge on-demand $0.3080/h" in text
+
+
+def test_folders_and_stdin_are_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, write: Any
+) -> None:
+    folder = Path(write("pools/a/pool.yaml", POOL)).parent.parent
+    monkeypatch.setattr("sys.stdin", io.StringIO(WORKLOAD))
+    assert len(planned(capsys, str(folder), "-")["newNodes"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec", "count"),
+    [
+        ("Deployment", {}, 1),
+        ("Deployment", {"replicas": 0}, 0),
+        ("StatefulSet", {"replicas": 3}, 3),
+        ("ReplicaSet", {"replicas": 2}, 2),
+        ("Job", {"parallelism": 4, "completions": 2}, 2),
+        ("DaemonSet", {}, 0),
+    ],
+)
+def test_workloads_become_their_pods(
+    capsys: pytest.CaptureFixture[str], write: Any, kind: str, spec: dict[str, int], count: int
+) -> None:
+    template = {"spec": {"containers": [{"name": "a", "image": "a"}]}}
+    workload = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "w"}, "spec": spec | {"template": template}}
+    made = planned(capsys, write("m.yaml", POOL, json.dumps(workload)))
+    assert sum(len(node["pods"]) for node in made["newNodes"]) == count
+
+
+def test_a_cron_job_becomes_the_pods_of_one_run(capsys: pytest.CaptureFixture[str], write: Any) -> None:
+    job = {"spec": {"template": {"spec": {"containers": [{"name": "a", "image": "a"}]}}}}
+    workload = {"kind": "CronJob", "metadata": {"name": "w", "namespace": "batch"}, "spec": {"jobTemplate": job}}
+    assert planned(capsys, write("m.yaml", POOL, json.dumps(workload)))["newNodes"][0]["pods"] == ["batch/w-0"]
+
+
+def test_a_misspelt_field_and_an_empty_one_are_named(capsys: pytest.CaptureFixture[str], write: Any) -> None:
+    made = planned(capsys, write("m.yaml", POOL + "  limit: {cpu: 20}\n  weight:\n", WORKLOAD))
+    assert any("unknown field spec.limit, did you mean limits?" in note for note in made["notes"])
+    assert any("spec.weight is empty" in note for note in made["notes"])
+    assert made["unschedulable"] == []
+
+
+def test_a_zone_that_nobody_sells_is_named_with_those_that_are_known(
+    capsys: pytest.CaptureFixture[str], write: Any
+) -> None:
+    elsewhere = POOL.replace(
+        "values: [on-demand]}",
+        "values: [on-demand]}\n      - {key: topology.kubernetes.io/zone, operator: In, values: [ap-northeast-2a]}",
+    )
+    made = planned(capsys, write("m.yaml", elsewhere, WORKLOAD))
+    reasons = " ".join(made["unschedulable"][0]["reasons"])
+    assert "ap-northeast-2a" in reasons
+    assert "us-east-1a" in reasons
+
+
+def test_kinds_of_old_are_named(capsys: pytest.CaptureFixture[str], write: Any) -> None:
+    old = '{"apiVersion": "karpenter.sh/v1alpha1", "kind": "Provisioner", "metadata": {"name": "default"}}'
+    assert "NodePool and an EC2NodeClass" in planned(capsys, write("m.yaml", old))["notes"][0]
+
+
+def test_text_says_who_has_no_place_and_why(capsys: pytest.CaptureFixture[str], write: Any) -> None:
+    assert main(["plan", "--catalog", str(FAKE), write("m.yaml", POOL, WORKLOAD.replace("cpu: 1,", "cpu: 500,"))]) == 0
+    text = capsys.readouterr().out
+    assert "Without a place: 5 pods" in text
+    assert "NodePool default:" in text
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("a: [", "not YAML"),
+        ("- 1\n- 2\n", "expected Kubernetes objects, found a list"),
+        ("just text", "found text"),
+        ("kind: NodePool\n", "NodePool without metadata"),
+        ("metadata: {name: x}\n", "an object without kind"),
+        ("", "no Kubernetes object"),
+        ("kind: NodePool\nmetadata: {name: x}\nspec: {limits: {cpu: many}}\n", "spec.limits: cpu"),
+        ("kind: NodePool\nmetadata: {name: x}\nspec: [1]\n", "malformed"),
+        ("objects: []\nsettings: {speed: fast}\n", "no Kubernetes object"),
+        ("objects: [{kind: Pod, metadata: {name: p}}]\nsettings: {speed: fast}\n", "settings: speed is unknown"),
+    ],
+)
+def test_input_that_cannot_be_read_is_said_and_exits_2(
+    capsys: pytest.CaptureFixture[str], write: Any, content: str, words: str
+) -> None:
+    assert main(["plan", write("m.yaml", content)]) == 2
+    shown = capsys.readouterr()
+    assert words in shown.err
+    assert shown.out == ""
+
+
+def test_a_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", "/nowhere.yaml"]) == 2
+    assert "/nowhere.yaml: no such file or folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["{", '{"types": []}', '{"instanceTypes": [{"name": "x"}]}'])
+def test_a_catalog_that_is_none_is_said(capsys: pytest.CaptureFixture[str], write: Any, content: str) -> None:
+    assert main(["plan", "--catalog", write("c.json", content), write("m.yaml", POOL)]) == 2
+    assert "not an instance catalog" in capsys.readouterr().err
+
+
+def test_the_built_in_catalog_has_both_architectures_and_prices_for_all() -> None:
+    types = catalogs.builtin().of("")
+    assert len(types) > 1000
+    assert {value for one in types for value in one.requirements.get("kubernetes.io/arch").values} == {"amd64", "arm64"}
+    assert all(offering.price_picousd_per_hour > 0 for one in types for offering in one.offerings if offering.available)

@@ -1,0 +1,75 @@
+"""Nothing is lost and nothing is bought twice when a function dies, or the table does, on the deployed stack."""
+
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from local.demo.deploy import ROOT, Deployment
+from local.stack import Stack
+from tests.e2e.world import World
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture
+def world(deployed: tuple[Stack, Deployment]) -> Iterator[World]:
+    """The deployed stack with basic-gen6.yaml and no pods of ours; afterwards nothing of ours is left."""
+    made = World(*deployed)
+    made.apply("basic-gen6.yaml")
+    yield made
+    made.stack.control("DELETE", "/_local/faults")
+    made.stack.kubectl("delete", "deployment", "inflate", "--ignore-not-found")
+    made.stack.kubectl("delete", "nodeclaims", "--all", "--timeout=120s")
+    made.until("no instance is left", lambda: not made.instances(), seconds=60)
+
+
+def all_run(world: World, count: int = 5) -> None:
+    world.until(f"{count} pods run", lambda: world.running("inflate") == count, seconds=120)
+    world.until("every instance has its claim", lambda: world.instances() == world.promised(), seconds=30)
+
+
+def test_a_planner_that_dies_between_commit_and_doorbell_loses_nothing(world: World) -> None:
+    started = time.time()
+    fault = {"service": "sqs", "action": "SendMessageBatch", "kind": "crash_caller_before_act", "function": "provision"}
+    world.stack.control("POST", "/_local/faults", fault | {"times": 1})
+    world.scale(5)
+    all_run(world)
+    assert not world.stack.control("GET", "/_local/faults").get("faults"), "the planner never died"
+    assert len({c["request"]["ClientToken"] for c in world.calls("CreateFleet", started)}) == len(world.instances())
+
+
+def test_a_function_that_dies_after_create_fleet_buys_once(world: World) -> None:
+    started = time.time()
+    fault = {"service": "ec2", "action": "CreateFleet", "kind": "crash_caller_after_act", "function": "lifecycle"}
+    world.stack.control("POST", "/_local/faults", fault | {"times": 1})
+    world.scale(5)
+    all_run(world)
+    calls = world.calls("CreateFleet", started)
+    assert len(calls) > len({c["request"]["ClientToken"] for c in calls}), "the call was never repeated"
+    assert len(world.instances()) == len({c["request"]["ClientToken"] for c in calls})
+
+
+def test_losing_the_table_in_the_middle_leaks_no_instance_and_hurts_no_pod(world: World) -> None:
+    started = time.time()
+    world.scale(5)
+    world.until("CreateFleet was called", lambda: bool(world.calls("CreateFleet", started)), seconds=60)
+    assert world.forget() > 0
+    world.until("five pods run", lambda: world.running("inflate") == 5, seconds=150)
+    time.sleep(61)  # An orphan is one only when it is a minute old.
+    world.ring("Sweep", "full")
+    world.until("no instance without a claim", lambda: world.instances() <= world.promised(), seconds=90)
+    assert world.running("inflate") == 5
+
+
+def test_a_decision_is_replayed_to_the_same_plan(world: World) -> None:
+    world.scale(5)
+    all_run(world)
+    done = subprocess.run(
+        [str(ROOT / ".venv/bin/spotwright"), "replay", "last", "--cluster", world.stack.cluster],
+        env=world.stack.environment() | {"SPOTWRIGHT_STACK": world.deployment.stack_name},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "the same plan" in done.stdout

@@ -1,0 +1,81 @@
+"""What the end-to-end tests look at: pods, claims and instances of a deployed stack, and how to wait for them."""
+
+import json
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from local.demo.deploy import ROOT, Deployment, session
+from local.stack import Stack
+
+POLL_SECONDS = 0.5
+INFLATE = (ROOT / "examples" / "scale-up-cmr.yaml").read_text().split("---")[-1]
+
+
+class World:
+    """A deployed stack as an operator sees it."""
+
+    def __init__(self, stack: Stack, deployment: Deployment) -> None:
+        self.stack, self.deployment = stack, deployment
+        self.outputs = deployment.outputs()
+        account = session(stack)
+        self.sqs = account.client("sqs", endpoint_url=stack.aws_endpoint)
+        self.dynamodb = account.client("dynamodb", endpoint_url=stack.aws_endpoint)
+
+    def apply(self, name: str) -> None:
+        text = Path(ROOT / "examples" / name).read_text().replace("${CLUSTER_NAME}", self.stack.cluster)
+        self.stack.kubectl("apply", "-f", "-", input=text)
+
+    def scale(self, replicas: int) -> None:
+        """`inflate` with so many replicas, whoever hosts it."""
+        self.stack.kubectl("apply", "-f", "-", input=INFLATE.replace("replicas: 5", f"replicas: {replicas}"))
+
+    def objects(self, kind: str) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = json.loads(self.stack.kubectl("get", kind, "-A", "-o", "json").stdout)["items"]
+        return items
+
+    def running(self, app: str) -> int:
+        pods = [p for p in self.objects("pods") if p["metadata"].get("labels", {}).get("app") == app]
+        return sum(p["status"].get("phase") == "Running" for p in pods)
+
+    def instances(self) -> set[str]:
+        """Ids of instances that are alive, as EC2 has them."""
+        listed = self.stack.control("GET", "/_local/instances")["instances"]
+        return {one["id"] for one in listed if one["state"] in ("pending", "running", "stopping", "stopped")}
+
+    def promised(self) -> set[str]:
+        """Ids of the instances that NodeClaims speak of."""
+        return {c.get("status", {}).get("providerID", "").rsplit("/", 1)[-1] for c in self.objects("nodeclaims")} - {""}
+
+    def calls(self, action: str, since: float) -> list[dict[str, Any]]:
+        made: list[dict[str, Any]] = self.stack.control("GET", "/_local/calls?since=0")["calls"]
+        return [c for c in made if c["action"] == action and _seconds(c["time"]) >= since]
+
+    def until(self, what: str, holds: Callable[[], bool], *, seconds: float) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, f"not seen within {seconds:.0f} s: {what}\n{self.state()}"
+            time.sleep(POLL_SECONDS)
+
+    def state(self) -> str:
+        return self.stack.kubectl("get", "nodepools,ec2nodeclasses,nodeclaims,nodes,pods", "-A", "-o", "wide").stdout
+
+    def ring(self, queue: str, kind: str, key: str = "") -> None:
+        body = {"schema": 1, "cluster": self.stack.cluster, "kind": kind, "key": key, "epoch": 0}
+        self.sqs.send_message(QueueUrl=self.outputs[f"{queue}QueueUrl"], MessageBody=json.dumps(body))
+
+    def forget(self) -> int:
+        """Lose the whole table; how many rows there were."""
+        table = self.outputs["TableName"]
+        rows = [
+            item for page in self.dynamodb.get_paginator("scan").paginate(TableName=table) for item in page["Items"]
+        ]
+        for row in rows:
+            self.dynamodb.delete_item(TableName=table, Key={"pk": row["pk"], "sk": row["sk"]})
+        return len(rows)
+
+
+def _seconds(moment: str) -> float:
+    return datetime.fromisoformat(moment).timestamp()

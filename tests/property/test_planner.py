@@ -1,0 +1,177 @@
+"""Laws of every plan: nobody is lost, everything fits, limits hold, and order means nothing."""
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spotwright.model import labels, resources
+from spotwright.model.company import Company, Spread
+from spotwright.model.instancetype import Catalog
+from spotwright.model.pod import Pod
+from spotwright.model.requirements import Selector
+from spotwright.model.snapshot import Snapshot
+from spotwright.model.taints import Taint, Toleration
+from spotwright.scheduling.plan import Plan
+from spotwright.scheduling.planner import plan
+from tests.unit.scheduling.builders import TYPES, ZONES, daemonset, node, pod, pool, snapshot, zone_is
+
+CATALOG = Catalog({"": TYPES})
+BATCH = Taint("dedicated", "NoSchedule", "batch")
+
+settings.register_profile("plans", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("plans")
+
+
+@st.composite
+def deployments(draw: st.DrawFn) -> tuple[Pod, ...]:
+    """Equal pods of one deployment, some with demands, some with rules about each other."""
+    app = f"app-{draw(st.integers(0, 10**9))}"
+    mine = (Selector("app", "In", (app,)),)
+    fields: dict[str, Any] = draw(
+        st.sampled_from(
+            (
+                {},
+                {},
+                {"node_selector": {labels.ZONE: "z2"}},
+                {"node_selector": {labels.CAPACITY_TYPE: labels.ON_DEMAND}},
+                {"tolerations": (Toleration("dedicated", "Exists"),)},
+                {"node_affinity": ((zone_is("z1", "z3"),),)},
+                {"spreads": (Spread(labels.ZONE, 1, mine),)},
+                {"spreads": (Spread(labels.HOSTNAME, 1, mine),)},
+                {"apart": (Company(labels.HOSTNAME, mine, ("default",)),)},
+                {"near": (Company(labels.ZONE, mine, ("default",)),)},
+            )
+        )
+    )
+    cpu = draw(st.sampled_from(("50m", "250m", "1", "1900m", "3", "7", "9")))
+    memory = draw(st.sampled_from(("64Mi", "500Mi", "1Gi", "3Gi", "14Gi")))
+    count = draw(st.integers(1, 6))
+    return tuple(pod(f"{app}-{n}", cpu, memory, labels={"app": app}, **fields) for n in range(count))
+
+
+pools = st.lists(
+    st.sampled_from(
+        (
+            pool("plain"),
+            pool("heavy", weight=10),
+            pool("limited", weight=5, limits={"cpu": "12"}),
+            pool("few", limits={"nodes": "2"}),
+            pool("tainted", taints=(BATCH,), weight=20),
+            pool("on-demand", Selector(labels.CAPACITY_TYPE, "In", (labels.ON_DEMAND,))),
+        )
+    ),
+    min_size=1,
+    max_size=3,
+    unique_by=lambda one: one.name,
+)
+clusters = st.builds(
+    lambda groups, pools_, nodes, daemons: snapshot(
+        *(one for group in groups for one in group),
+        pools=pools_,
+        nodes=tuple(node(f"n{number}", cpu) for number, cpu in enumerate(nodes)),
+        daemonsets=tuple(daemonset(f"d{number}") for number in range(daemons)),
+    ),
+    st.lists(deployments(), min_size=1, max_size=5),
+    pools,
+    st.lists(st.sampled_from((1, 2, 4)), max_size=3),
+    st.integers(0, 2),
+)
+
+
+def planned(cluster: Snapshot) -> Plan:
+    return plan(cluster, CATALOG)
+
+
+@given(clusters)
+def test_every_pod_is_answered_for_exactly_once(cluster: Snapshot) -> None:
+    made = planned(cluster)
+    answered = [key for one in (*made.new_nodes, *made.existing_nodes) for key in one.pods]
+    answered += [one.pod for one in (*made.unschedulable, *made.ignored)]
+    assert sorted(answered) == sorted(one.key for one in cluster.pods)
+    assert all(one.reasons and all(one.reasons) for one in made.unschedulable)
+
+
+@given(clusters)
+def test_every_listed_type_holds_all_pods_and_daemons(cluster: Snapshot) -> None:
+    by_key, types = {one.key: one for one in cluster.pods}, {one.name: one for one in TYPES}
+    tolerated = {one.name: not one.taints for one in cluster.nodepools}
+    for made in planned(cluster).new_nodes:
+        daemons = [one.template.requests for one in cluster.daemonsets if tolerated[made.node_pool]]
+        total = resources.add(*(by_key[key].requests for key in made.pods), *daemons)
+        assert made.pods
+        assert all(resources.fits(total, types[name].allocatable) for name in made.instance_types)
+
+
+@given(clusters)
+def test_limits_hold_whichever_type_is_launched(cluster: Snapshot) -> None:
+    types, made = {one.name: one for one in TYPES}, planned(cluster)
+    for one in cluster.nodepools:
+        ours = [new for new in made.new_nodes if new.node_pool == one.name]
+        worst = sum(max(types[name].capacity["cpu"] for name in new.instance_types) for new in ours)
+        assert worst <= one.limits.get("cpu", worst)
+        assert len(ours) <= one.limits.get("nodes", len(ours))
+
+
+@given(clusters)
+def test_taints_and_selectors_are_respected(cluster: Snapshot) -> None:
+    by_key = {one.key: one for one in cluster.pods}
+    for made in planned(cluster).new_nodes:
+        for one in (by_key[key] for key in made.pods):
+            assert not made.taints or one.tolerations
+            for key, value in one.node_selector.items():
+                kept = made.zones if key == labels.ZONE else (made.capacity_type,)
+                assert set(kept) == {value}
+
+
+@given(clusters)
+def test_rules_between_pods_hold(cluster: Snapshot) -> None:
+    by_key, made = {one.key: one for one in cluster.pods}, planned(cluster)
+    places = [*((one.pods, one.zones) for one in made.new_nodes), *((one.pods, ("z1",)) for one in made.existing_nodes)]
+    for one in [by_key[key] for keys, _ in places for key in keys if _is_first(by_key[key])]:
+        app = one.metadata.labels["app"]
+        hosts = [sum(by_key[key].metadata.labels["app"] == app for key in keys) for keys, _ in places]
+        if one.apart or any(spread.key == labels.HOSTNAME for spread in one.spreads):
+            assert max(hosts) <= 1
+        if any(spread.key == labels.ZONE for spread in one.spreads):
+            _assert_even(Counter(dict.fromkeys(ZONES, 0)), places, hosts)
+        if one.near:
+            assert len({zones for (_, zones), count in zip(places, hosts, strict=True) if count}) == 1
+
+
+def _is_first(one: Pod) -> bool:
+    return one.metadata.name.endswith("-0")
+
+
+def _assert_even(counts: Counter[str], places: list[tuple[tuple[str, ...], tuple[str, ...]]], hosts: list[int]) -> None:
+    for (_, zones), count in zip(places, hosts, strict=True):
+        if count:
+            assert len(zones) == 1
+            counts[zones[0]] += count
+    assert max(counts.values()) - min(counts.values()) <= 1
+
+
+@given(clusters, st.randoms(use_true_random=False))
+def test_the_order_in_which_things_are_listed_means_nothing(cluster: Snapshot, random: object) -> None:
+    mixed = {name: _shuffled(getattr(cluster, name), random) for name in ("pods", "nodes", "nodepools", "daemonsets")}
+    assert planned(msgspec.structs.replace(cluster, **mixed)) == planned(cluster)
+
+
+def _shuffled[Item](items: tuple[Item, ...], random: object) -> tuple[Item, ...]:
+    mixed = list(items)
+    random.shuffle(mixed)  # type: ignore[attr-defined]
+    return tuple(mixed)
+
+
+@given(clusters)
+def test_the_same_snapshot_gives_the_same_plan(cluster: Snapshot) -> None:
+    assert planned(cluster) == planned(cluster)
+
+
+@given(clusters)
+def test_another_pool_strands_nobody(cluster: Snapshot) -> None:
+    before = {one.pod for one in planned(cluster).unschedulable}
+    more = msgspec.structs.replace(cluster, nodepools=(*cluster.nodepools, pool("zz-more")))
+    assert {one.pod for one in planned(more).unschedulable} <= before
