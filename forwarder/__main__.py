@@ -76,9 +76,9 @@ def _loop(wanted: Settings) -> Loop:
     sender = Sender(aws_sessions.client("sqs"), cluster=wanted.cluster, urls=wanted.queues)
     dynamodb = aws_sessions.client("dynamodb")
 
-    def beat() -> None:
-        epoch = int(started * 1000)
-        write_heartbeat(dynamodb, table=wanted.table, cluster=wanted.cluster, now=time.time(), epoch=epoch)
+    def beat(leaving: bool) -> None:
+        epoch, now = int(started * 1000), 0.0 if leaving else time.time()
+        write_heartbeat(dynamodb, table=wanted.table, cluster=wanted.cluster, now=now, epoch=epoch)
 
     window = Window(wanted.batch_idle_seconds, wanted.batch_max_seconds)
     return Loop(memory=Memory(), window=window, send=sender.send, beat=beat)

@@ -19,7 +19,7 @@ SHORT = Window(idle_seconds=0.1, max_seconds=0.5)
 POD_EVENT_SECONDS = 10.0
 # Pods that still wait ring again after this long.
 AGAIN_SECONDS = 10.0
-HEARTBEAT_SECONDS = 15.0
+HEARTBEAT_SECONDS = 10.0
 # Doorbells that no queue took are tried again after this long.
 RESEND_SECONDS = 5.0
 LONGEST_WAIT_SECONDS = 1.0
@@ -38,7 +38,8 @@ class Counters(msgspec.Struct):
 
 
 class Loop:
-    """``clock``: monotonic seconds. ``send`` returns what could not be sent; ``beat`` may raise Failure."""
+    """``clock``: monotonic seconds. ``send`` returns what could not be sent; ``beat`` is told
+    whether this is the last sign, and may raise Failure."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Loop:
         memory: Memory,
         window: Window,
         send: Callable[[frozenset[Bell]], frozenset[Bell]],
-        beat: Callable[[], None],
+        beat: Callable[[bool], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.memory = memory
@@ -66,6 +67,8 @@ class Loop:
         while not stopping.is_set():
             self.turn()
         self._drain(NEVER)
+        # The functions look for themselves from now on, without waiting for signs to stay out.
+        self._give_sign(leaving=True)
 
     def turn(self) -> None:
         """Wait for news at most until something is due, take it in, and send what is due."""
@@ -75,7 +78,7 @@ class Loop:
         # Whoever cannot see or cannot send is no forwarder: the functions then look for themselves.
         if now >= self._beat_at and self.memory.fresh(now) and not self._resend:
             self._beat_at = now + HEARTBEAT_SECONDS
-            self._give_sign()
+            self._give_sign(leaving=False)
         self.counters.turned = now
 
     def _listen(self) -> None:
@@ -136,9 +139,9 @@ class Loop:
             self._resend_at = self._clock() + RESEND_SECONDS
         logger.info("rang", extra={"bells": [f"{one.kind} {one.key}".strip() for one in sorted(bells - failed)]})
 
-    def _give_sign(self) -> None:
+    def _give_sign(self, *, leaving: bool) -> None:
         try:
-            self._beat()
+            self._beat(leaving)
             self.counters.heartbeats += 1
         except Failure as failure:
             logger.warning("no heartbeat", extra={"reason": str(failure)})

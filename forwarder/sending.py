@@ -82,7 +82,10 @@ class Sender:
 
 
 def write_heartbeat(dynamodb: "DynamoDBClient", *, table: str, cluster: str, now: float, epoch: int) -> None:
-    """Say that the forwarder sees and sends. ``now``: epoch seconds; ``epoch``: of this process. Raises Failure."""
+    """Say that the forwarder sees and sends. ``now``: epoch seconds, 0 = it leaves; ``epoch``: of this process.
+
+    Raises Failure.
+    """
     with translated("PutItem heartbeat"):
         dynamodb.put_item(
             TableName=table,
@@ -92,6 +95,6 @@ def write_heartbeat(dynamodb: "DynamoDBClient", *, table: str, cluster: str, now
                 "schema": {"N": "1"},
                 "at": {"N": str(int(now * 1000))},
                 "epoch": {"N": str(epoch)},
-                "expires": {"N": str(int(now) + HEARTBEAT_EXPIRES_SECONDS)},
+                "expires": {"N": str(int(time.time()) + HEARTBEAT_EXPIRES_SECONDS)},
             },
         )

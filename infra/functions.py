@@ -27,7 +27,7 @@ class Spec:
     """What differs between the functions.
 
     `at_once` bounds how many batches of its queue run at the same time (AWS allows 2 at least).
-    `ticks` are functions that ring their own doorbell until a row is settled: longer chains than the 16 hops
+    `ticks` are functions that ring themselves or each other until a row is settled: longer chains than the 16 hops
     after which Lambda suspects a loop; each row caps its own ticks.
     """
 
@@ -39,10 +39,10 @@ class Spec:
 
 #: The functions fed by a queue of the same name.
 FED = (
-    Spec("provision", 60, at_once=5),
+    Spec("provision", 60, at_once=5, ticks=True),
     Spec("lifecycle", 30, at_once=10, ticks=True),
     Spec("interrupt", 10, at_once=10),
-    Spec("disrupt", 60),
+    Spec("disrupt", 60, ticks=True),
     Spec("catalog", 60),
     Spec("sweep", 30, ticks=True),
 )

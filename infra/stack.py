@@ -63,7 +63,7 @@ class SpotwrightStack(Stack):
         ring = {name: queue.send for name, queue in self.queues.items()}
         may: dict[str, tuple[Grant, ...]] = {
             "provision": (rows, *write, ring["lifecycle"]),
-            "lifecycle": (rows, *write, ring["lifecycle"], ring["provision"]),
+            "lifecycle": (rows, *write, *(ring[name] for name in ("lifecycle", "provision", "disrupt"))),
             "interrupt": (rows, ring["lifecycle"]),
             "disrupt": (rows, *write, ring["lifecycle"], ring["disrupt"]),
             "catalog": (rows, *write, *(ring[name] for name in ("provision", "lifecycle", "catalog"))),

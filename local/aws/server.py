@@ -80,6 +80,13 @@ class Handler(BaseHTTPRequestHandler):
     wbufsize = -1
     server: "Server"
 
+    def handle_expect_100(self) -> bool:
+        """S3 clients wait a second for this line unless it leaves at once: writes are buffered otherwise."""
+        self.send_response_only(100)
+        self.end_headers()
+        self.wfile.flush()
+        return True
+
     def answer(self) -> None:
         path, _, query = self.path.partition("?")
         headers = {name.lower(): value for name, value in self.headers.items()}

@@ -24,6 +24,7 @@ class Scene:
     refuse: bool = False
     beats: int = 0
     broken_table: bool = False
+    left: bool = False
     sent: list[tuple[float, frozenset[Bell]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -36,10 +37,11 @@ class Scene:
         self.sent.append((self.now, bells))
         return frozenset()
 
-    def beat(self) -> None:
+    def beat(self, leaving: bool) -> None:
         if self.broken_table:
             raise Unavailable("table")
         self.beats += 1
+        self.left = leaving
 
     def start(self, **known: dict[str, View]) -> "Scene":
         for kind in KINDS:
@@ -193,3 +195,12 @@ def test_what_waits_at_the_end_is_sent() -> None:
     stopping.set()
     scene.loop.run(stopping)
     assert scene.rang() == [PODS]
+
+
+def test_a_forwarder_that_leaves_says_so_after_its_last_doorbells() -> None:
+    scene = Scene().start(pods={})
+    scene.tell(Seen("nodes", "n", None))
+    stopping = threading.Event()
+    stopping.set()
+    scene.loop.run(stopping)
+    assert scene.left

@@ -1,5 +1,7 @@
 """Messages into disrupt: proposals, commits, and nothing at all when anything is doubtful."""
 
+import msgspec
+
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 from spotwright.workflows import decisions
@@ -54,3 +56,18 @@ def test_a_malformed_message_fails_alone(world: World) -> None:
     bodies = ["?", doorbell(world, "evaluate"), doorbell(world, "pods")]
     assert failed(load("disrupt", world).handler(records(bodies), Context())) == ["m0", "m2"]
     assert world.state.commands()
+
+
+def test_another_claim_of_the_same_name_is_not_the_one_that_was_proposed(world: World) -> None:
+    empty_node(world)
+    handler = load("disrupt", world).handler
+    handler(records([doorbell(world, "evaluate")]), Context())
+    (rung,) = [one for one in world.bells.waiting if one.queue == "disrupt"]
+    (claim,) = world.claims()
+    about = msgspec.structs.replace(claim.metadata, uid="another")
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=about))
+    world.clock.advance(15)
+    version = world.state.row.version
+    handler(records([doorbell(world, "validate", rung.bell.key)]), Context())
+    assert world.state.row.version == version
+    assert world.state.commands() == ()

@@ -34,7 +34,9 @@ def test_a_function_is_what_its_word_says(plain: Template, name: str, timeout_se
     assert function["Handler"] == "handler.handler"
     assert function["Architectures"] == ["arm64"]
     assert function["Environment"]["Variables"]["POWERTOOLS_SERVICE_NAME"] == name
-    assert function["RecursiveLoop"] == ("Allow" if name in ("lifecycle", "sweep") else "Terminate")
+    assert function["RecursiveLoop"] == (
+        "Allow" if name in ("provision", "lifecycle", "disrupt", "sweep") else "Terminate"
+    )
 
 
 def test_all_share_one_layer(plain: Template) -> None:

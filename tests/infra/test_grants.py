@@ -31,7 +31,7 @@ MAY = {
 }
 RINGS = {
     "provision": {"Lifecycle"},
-    "lifecycle": {"Lifecycle", "Provision"},
+    "lifecycle": {"Lifecycle", "Provision", "Disrupt"},
     "interrupt": {"Lifecycle"},
     "disrupt": {"Lifecycle", "Disrupt"},
     "catalog": {"Provision", "Lifecycle", "Catalog"},

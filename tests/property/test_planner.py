@@ -21,7 +21,7 @@ from tests.unit.scheduling.builders import TYPES, ZONES, daemonset, node, pod, p
 CATALOG = Catalog({"": TYPES})
 BATCH = Taint("dedicated", "NoSchedule", "batch")
 
-settings.register_profile("plans", deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("plans", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("plans")
 
 
@@ -67,14 +67,14 @@ pools = st.lists(
     max_size=3,
     unique_by=lambda one: one.name,
 )
-clusters = st.builds(
+clusters: st.SearchStrategy[Snapshot] = st.builds(
     lambda groups, pools_, nodes, daemons: snapshot(
         *(one for group in groups for one in group),
         pools=pools_,
         nodes=tuple(node(f"n{number}", cpu) for number, cpu in enumerate(nodes)),
         daemonsets=tuple(daemonset(f"d{number}") for number in range(daemons)),
     ),
-    st.lists(deployments(), min_size=1, max_size=5),
+    st.lists(deployments(), min_size=1, max_size=5, unique_by=lambda group: group[0].metadata.labels["app"]),
     pools,
     st.lists(st.sampled_from((1, 2, 4)), max_size=3),
     st.integers(0, 2),
@@ -88,7 +88,8 @@ def planned(cluster: Snapshot) -> Plan:
 @given(clusters)
 def test_every_pod_is_answered_for_exactly_once(cluster: Snapshot) -> None:
     made = planned(cluster)
-    answered = [key for one in (*made.new_nodes, *made.existing_nodes) for key in one.pods]
+    answered = [key for one in made.new_nodes for key in one.pods]
+    answered += [key for one in made.existing_nodes for key in one.pods]
     answered += [one.pod for one in (*made.unschedulable, *made.ignored)]
     assert sorted(answered) == sorted(one.key for one in cluster.pods)
     assert all(one.reasons and all(one.reasons) for one in made.unschedulable)

@@ -247,4 +247,4 @@ def test_a_function_that_feeds_itself_is_stopped_unless_allowed(aws: Aws, tmp_pa
     else:
         (message,) = eventually(lambda: aws.receive(dead, 1))
         assert message["Body"] == "17"
-        assert len(consumer.bodies()) == 16
+        eventually(lambda: len(consumer.bodies()) == 16, what="the sixteenth record")

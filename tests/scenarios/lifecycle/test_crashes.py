@@ -7,6 +7,8 @@ from spotwright.model.node import instance_id
 from spotwright.simulation import given
 from spotwright.simulation.effects import Crash
 from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle import lifecycle
+from spotwright.workflows.ports import Doorbell
 from tests.scenarios.lifecycle.conftest import fresh_world
 
 # More than the changes from pending pods to initialized nodes.
@@ -97,6 +99,53 @@ def test_a_claim_deleted_while_its_fleet_is_asked_for_takes_its_instance_along()
     assert all(held)
     assert not world.claims()
     assert not world.ec2.live()
+
+
+def test_a_claim_deleted_while_another_worker_is_inside_the_call_outlives_it() -> None:
+    """The other worker stored its request and has not sent it yet when the claim goes."""
+    world = fresh_world()
+    world.deploy(given.pod("inflate"), 1)
+
+    def delete_and_work() -> None:
+        (claim,) = world.claims()
+        world.deploy(given.pod("inflate"), 0)
+        world.cluster.delete("nodeclaims", claim.metadata)
+        for _ in range(3):
+            rows = [Doorbell(world.cluster.name, "launch", key.removeprefix("launch#")) for key in world.state.rows]
+            lifecycle(world, [*rows, Doorbell(world.cluster.name, "claim", claim.name)], now=world.clock.now())
+        assert world.claims(), "it may still be given an instance"
+
+    template = _changes_until(world, "ec2", "ensure_launch_template")
+    world.effects.interject(template + 1, delete_and_work)
+    world.run(1)
+    assert len(world.ec2.every()) == 1, "the call was made all the same"
+    for _ in range(150):
+        world.run(1)
+        assert world.claims() or not world.ec2.live()
+    assert not world.claims()
+
+
+def _changes_until(world: World, port: str, action: str) -> int:
+    """How many changes a world like this makes up to and with that one."""
+    twin = fresh_world()
+    twin.deploy(given.pod("inflate"), 1)
+    twin.run(1)
+    (first, *_) = twin.effects.of(port, action)
+    return first.number - len(world.effects.done)
+
+
+def test_losing_the_table_after_the_purchase_adopts_what_was_bought() -> None:
+    world = fresh_world()
+    world.deploy(given.pod("inflate", cpu_millicores=1800), 2)
+    world.effects.crash_at("ec2", "create_fleet")
+    with pytest.raises(Crash):
+        world.run(10)
+    world.state.clear()
+    world.state.catalog = "catalogs/given"
+    assert world.run(200, until=lambda: len(world.running()) == 2)
+    world.run(120)
+    assert len(world.ec2.every()) == 2
+    assert _tidy(world)
 
 
 def test_every_instance_carries_its_launch() -> None:

@@ -134,6 +134,17 @@ def test_a_crash_after_any_change_buys_one_replacement(changes: int) -> None:
     assert not evicted or world.effects.of("ec2", "create_fleet")[1].number < evicted[0].number, bought
 
 
+def test_a_crash_right_after_the_commit_decides_once() -> None:
+    world, claim = running()
+    world.effects.crash_at("state", "commit")
+    warn(world, claim)
+    with pytest.raises(Crash):
+        world.run(5)
+    assert world.run(240, until=lambda: settled(world) and world.claims()[0].name != claim.name)
+    bodies = [body for key, body in world.blobs.bodies.items() if key.startswith("decisions/")]
+    assert sum(b'"kind":"interrupt"' in body for body in bodies) == 1
+
+
 def test_several_nodes_at_once_each_get_a_replacement() -> None:
     world, _ = running(pods=3)
     for claim in world.claims():

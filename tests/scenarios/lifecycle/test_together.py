@@ -3,6 +3,7 @@
 import pytest
 
 from spotwright.failures import Unavailable
+from spotwright.model.fleet import FleetResult
 from spotwright.model.node import instance_id
 from spotwright.simulation import given
 from spotwright.simulation.effects import Fault
@@ -86,6 +87,15 @@ def test_messages_do_not_multiply_while_ec2_does_not_answer() -> None:
     counts = rung_per_minute(world, 4)
     assert max(counts) <= 120
     assert counts[-1] <= counts[0] + 20
+
+
+def test_a_launch_that_comes_to_nothing_is_not_planned_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EC2 answers with neither instances nor errors: nothing tells the next plan from this one."""
+    world = fresh_world()
+    monkeypatch.setattr(world.ec2, "create_fleet", lambda request: FleetResult())
+    world.deploy(POD, 1)
+    world.run(60)
+    assert len(world.effects.of("state", "commit")) <= 12
 
 
 def test_messages_do_not_multiply_while_a_budget_blocks_a_drain() -> None:

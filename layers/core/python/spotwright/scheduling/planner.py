@@ -7,6 +7,8 @@ again. Nothing here depends on the order in which pods, nodes or pools are liste
 
 from collections.abc import Sequence
 
+import msgspec
+
 from spotwright.model.instancetype import Catalog
 from spotwright.model.pod import Pod
 from spotwright.model.snapshot import Snapshot
@@ -48,6 +50,7 @@ def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
 
 def _placed(world: World, pods: Sequence[Pod]) -> Placement:
     """Everybody's placement; followers are left out of it where they would cause the first node."""
+    pods = [_modest(pod) if eligibility.is_follower(pod, world.settings) else pod for pod in pods]
     followers = [pod for pod in pods if eligibility.is_follower(pod, world.settings)]
     if not followers or _busy(world.standing, world.snapshot):
         return placed(world, pods, world.templates)
@@ -61,6 +64,17 @@ def _placed(world: World, pods: Sequence[Pod]) -> Placement:
     led.rooms = seated.rooms
     led.units += seated.units
     return led
+
+
+def _modest(follower: Pod) -> Pod:
+    """A follower without its preferences: it goes along with others, and its wishes buy nothing."""
+    return msgspec.structs.replace(
+        follower,
+        node_preferences=(),
+        rather_near=(),
+        rather_apart=(),
+        spreads=tuple(one for one in follower.spreads if one.hard),
+    )
 
 
 def _busy(standing: Fleet, snapshot: Snapshot) -> bool:

@@ -15,7 +15,7 @@ from spotwright.scheduling.plan import Refused
 from spotwright.scheduling.rooms import Room
 from spotwright.scheduling.templates import Template, meets
 from spotwright.scheduling.tiers import Tier
-from spotwright.scheduling.topology import Rule, Topology
+from spotwright.scheduling.topology import FixedRule, Rule, Topology
 from spotwright.scheduling.waiting import Waiting
 
 
@@ -66,7 +66,7 @@ def _why(
     if not one.cls.demands:
         return ("its nodeSelector and node affinity contradict each other: no node could meet them",)
     demand = one.cls.demands[-1]
-    rules = topology.rules(one.cls, demand)
+    rules = [rule for rule in topology.rules(one.cls, demand) if not isinstance(rule, FixedRule)]
     volumes = disks.reachable(one.cls.pod)
     said = [
         f"NodePool {template.pool.name}: {_of_pool(one, demand, tier, number, rules, volumes)}"

@@ -44,7 +44,10 @@ def buy(ports: Acting, row: LaunchRow, now: datetime) -> LaunchRow | None:
     tagged = ports.ec2.instances_of_launch(row.id) if uncertain else ()
     found = tuple(one for one in tagged if one.id not in held)
     if not waiting:
-        return _settled(ports, row, now)
+        if _is_answered(row, now):
+            return _settled(ports, row, now)
+        _wait(ports, row, row.attempt, now)
+        return None
     if not row.request:
         row = _dealt(row, waiting, found)
         waiting = tuple(claim for claim in waiting if claim.name not in row.instances)
@@ -68,9 +71,15 @@ def _prepared(ports: Acting, row: LaunchRow, waiting: tuple[NodeClaim, ...], now
             request=made,
             token=fleets.token(row.id, row.attempt),
             failure="",
+            asked=milliseconds(now),
             due=milliseconds(now + SETTLING),
         )
     )
+
+
+def _is_answered(row: LaunchRow, now: datetime) -> bool:
+    """False while another worker may be inside the call: whoever asked a minute ago has ended since."""
+    return not row.request or milliseconds(now) - row.asked >= SETTLING.total_seconds() * 1000
 
 
 def _request(ports: Acting, row: LaunchRow, count: int, now: datetime) -> str | Refusal:
@@ -112,12 +121,14 @@ def _sent(
     except (Throttled, Unavailable) as error:
         # No definite answer: the same request under the same token, later.
         log.warning("CreateFleet had no answer", extra={"launch": row.id, "code": error.code, "error": str(error)})
-        _wait(ports, row, row.attempt, now)
+        _wait(ports, msgspec.structs.replace(row, asked=milliseconds(now)), row.attempt, now)
         return None
     except Failure as error:
         result = FleetResult(errors=(FleetError(error.code, str(error)),))
-    for mark in fleet_errors.marks(result.errors, now_ms=milliseconds(now)):
+    marks = fleet_errors.marks(result.errors, now_ms=milliseconds(now))
+    for mark in marks:
         ports.state.mark_offering(mark)
+    row = msgspec.structs.replace(row, marked=bool(marks))
     return _answered(ports, row, waiting, (*found, *result.instances), result, now)
 
 

@@ -31,6 +31,8 @@ from spotwright.workflows.ports import LaunchRow
 
 CLAIMS_AT_ONCE: Final = 100
 GONE: Final = ("shutting-down", "terminated")
+# Where nothing tells the next plan from this one, it waits a little.
+REPLAN_SECONDS: Final = 10
 # Surplus is terminated this long after the answer, milliseconds: until then a late worker may still adopt it.
 SETTLING_MS: Final = 60_000
 
@@ -140,7 +142,7 @@ def _end_the_rest(ports: Acting, row: LaunchRow, now: datetime) -> None:
         delete_claim(ports, claim, Delete(reason, why))
         ended += 1
     if ended:
-        request_planning(ports)
+        request_planning(ports, delay_seconds=0 if row.marked else REPLAN_SECONDS)
 
 
 def collect_surplus(ports: Acting, row: LaunchRow) -> None:

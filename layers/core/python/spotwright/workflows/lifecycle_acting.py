@@ -76,9 +76,14 @@ def tick(ports: Acting, claim: str, number: int, *, within_seconds: float = floa
         ring(ports, "claim", [claim], delay_seconds=delay, epoch=number)
 
 
-def request_planning(ports: Acting) -> None:
+def request_planning(ports: Acting, *, delay_seconds: int = 0) -> None:
     """Pods may have lost the place that was meant for them."""
-    ports.bells.ring("provision", [Doorbell(ports.cluster.name, "pods")])
+    ports.bells.ring("provision", [Doorbell(ports.cluster.name, "pods")], delay_seconds=delay_seconds)
+
+
+def request_disruption(ports: Acting) -> None:
+    """A node became idle, or a slot of a budget is free again: no need to wait for the schedule."""
+    ports.bells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
 
 
 def record(ports: Acting, claim: NodeClaim, changes: Iterable[Change], *, now: datetime) -> None:

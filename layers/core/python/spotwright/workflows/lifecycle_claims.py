@@ -4,7 +4,8 @@ Level-triggered: every step reads the claim and its node anew and writes what is
 pass: launch, registration, initialization, liveness.
 """
 
-from datetime import datetime
+import math
+from datetime import datetime, timedelta
 from typing import Final
 
 from spotwright.failures import Conflict, Failure, NotFound
@@ -25,6 +26,8 @@ from spotwright.workflows.lifecycle_acting import (
     nodes_of,
     note,
     record,
+    request_disruption,
+    ring,
     tick,
     uncordon,
     unlocked,
@@ -33,6 +36,8 @@ from spotwright.workflows.lifecycle_termination import terminate
 
 # A claim that is being deleted is seen for the first time when it does not say yet how far it is.
 _UNDERWAY: Final = ("Drained", "InstanceTerminating")
+# A node that becomes idle this soon is rung for at the moment itself; later ones are found by the schedule.
+SOON: Final = timedelta(seconds=120)
 
 
 def step(ports: Acting, name: str, *, now: datetime, ticks: int = 0) -> None:
@@ -179,9 +184,13 @@ def _consolidatable(ports: Acting, claim: NodeClaim, now: datetime) -> float | N
         if not claim.has("Consolidatable"):
             log.debug("marking consolidatable", extra={"NodeClaim": claim.name})
             record(ports, claim, [true("Consolidatable")], now=now)
+            request_disruption(ports)
         return None
     if claim.has("Consolidatable"):
         record(ports, claim, [false("Consolidatable", "NotConsolidatable")], now=now)
+    if at is not None and at - now <= SOON:
+        # No tick: the chain of a claim that has settled ends, and this rings once, at the moment itself.
+        ring(ports, "claim", [claim.name], delay_seconds=math.ceil((at - now).total_seconds()))
     return None
 
 

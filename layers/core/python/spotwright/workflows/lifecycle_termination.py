@@ -30,6 +30,7 @@ from spotwright.workflows.lifecycle_acting import (
     nodes_of,
     note,
     record,
+    request_disruption,
 )
 
 # Two reads this far apart must both say NotFound before an instance counts as gone.
@@ -234,3 +235,5 @@ def _let_go(ports: Acting, claim: NodeClaim, now: datetime) -> None:
     finalized = normal("Finalized", f"Finalized {labels.FINALIZER}")
     note(ports, "nodeclaims", claim.metadata, [finalized], now=now)
     log.info("deleted nodeclaim", extra={"NodeClaim": claim.name, "provider-id": claim.provider_id})
+    if condition(claim.conditions, "DisruptionReason") is not None:
+        request_disruption(ports)

@@ -115,7 +115,9 @@ class LaunchRow(msgspec.Struct, frozen=True):
     ``phase``: planned → claimed → launched → done | failed. ``due``: epoch milliseconds, 0 = no timer.
     ``node``: the NewNode it realises, as JSON of scheduling.plan.NewNode. ``version``: optimistic lock.
     ``failure``: "<code>: <message>" of why claims got no instance, "" = none; ``insufficient``: it was for capacity.
-    ``not_before``: epoch milliseconds before which nothing is tried again, whoever rings.
+    ``marked``: offerings were marked empty for it, so that the next plan is another one.
+    ``not_before``: epoch milliseconds before which nothing is tried again, whoever rings. ``asked``: when ``request``
+    was last sent or about to be, epoch milliseconds.
     """
 
     id: str
@@ -133,7 +135,9 @@ class LaunchRow(msgspec.Struct, frozen=True):
     reason: str = "provisioned"
     failure: str = ""
     insufficient: bool = False
+    marked: bool = False
     not_before: int = 0
+    asked: int = 0
     created: int = 0
     due: int = 0
     version: int = 0

@@ -28,8 +28,8 @@ from spotwright.workflows.ports import (
     StatePort,
 )
 
-# The forwarder signs every 15 s; after three missed signs it counts as gone.
-HEARTBEAT_SECONDS: Final = 45
+# The forwarder signs every 10 s, and says when it leaves; after two missed signs it counts as gone.
+HEARTBEAT_SECONDS: Final = 25
 # How often pending pods and classes are looked at while no forwarder rings for them.
 POLL_SECONDS: Final = 5
 # An instance younger than this may still be on its way into its launch row or claim.
@@ -67,12 +67,15 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def poll(ports: Sweeping, *, now: datetime, again: bool) -> Found:
-    """First gear. ``again``: may enqueue the polls of the coming minute (only the scheduled one does)."""
+    """First gear. ``again``: the scheduled poll, which enqueues those of the coming minute; they end after one read
+    where a forwarder is alive."""
     name, moment = ports.cluster.name, int(now.timestamp() * 1000)
     alive = moment - ports.state.heartbeat() <= HEARTBEAT_SECONDS * 1000
-    if again and not alive:
+    if again:
         for delay in range(POLL_SECONDS, 60, POLL_SECONDS):
             ports.bells.ring("sweep", [Doorbell(name, "poll", epoch=1)], delay_seconds=delay)
+    elif alive:
+        return Found(forwarder_alive=True)
     if again and not ports.state.catalog_key():
         ports.bells.ring("catalog", [Doorbell(name, "region")])
     due = ports.state.due(moment + HORIZON_SECONDS * 1000)

@@ -1,0 +1,1 @@
+"""Speed and size, measured: `make bench`. Seconds are this machine's; goals stand beside them."""

@@ -1,0 +1,44 @@
+"""`python -m bench`: one deployed local stack, every figure of the README from one run."""
+
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.cold import cold_starts
+from bench.hops import event_to_fleet
+from bench.sizes import layer_sizes
+from local.demo.deploy import ROOT, Deployment
+from local.stack import Stack
+
+type Row = tuple[str, str, str]
+
+
+def main() -> int:
+    directory = Path(tempfile.mkdtemp(prefix="spotwright-bench-"))
+    print(f"a local stack with Spotwright deployed (about a minute), logs in {directory / 'logs'}", file=sys.stderr)
+    forwarder = [str(ROOT / ".venv/bin/python"), "-m", "forwarder"]
+    with Stack.start(directory, forwarder=forwarder) as stack:
+        roles = (f"KarpenterNodeRole-{stack.cluster}", f"karpenterNodeRole-{stack.cluster}")
+        deployment = Deployment(stack, node_roles=roles)
+        deployment.bootstrap()
+        for name, figure, goal in _rows(stack, deployment):
+            print(f"{name:<64} {figure:>24}   {goal}", flush=True)
+    return 0
+
+
+def _rows(stack: Stack, deployment: Deployment) -> Iterator[Row]:
+    started = time.perf_counter()
+    deployment.cdk("synth", "--quiet")
+    yield "cdk synth", f"{time.perf_counter() - started:.1f} s", ""
+    started = time.perf_counter()
+    deployment.deploy()
+    yield "cdk deploy, first time", f"{time.perf_counter() - started:.1f} s", ""
+    yield from layer_sizes(stack)
+    yield from cold_starts(stack, deployment)
+    yield from event_to_fleet(stack, deployment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
