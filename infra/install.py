@@ -8,14 +8,14 @@ Two kinds of custom resource, told apart by `ResourceType`:
   object; Create and Update do nothing.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from aws_cdk import CustomResource, Duration, Stack
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from infra.cluster import ClusterAccess
-from infra.config import Cluster
+from infra.config import Config
 from infra.functions import Function
 from infra.grants import Grant
 from infra.permissions import cluster_arn
@@ -62,15 +62,16 @@ def empty_on_delete(scope: Construct, install: Function, bucket: s3.IBucket) -> 
     return resource
 
 
-def install_grants(stack: Stack, install: Function, clusters: Sequence[Cluster]) -> tuple[Grant, ...]:
+def install_grants(stack: Stack, install: Function, config: Config) -> tuple[Grant, ...]:
     """Per cluster an access entry for the function itself and for nobody else, with one policy; its removal.
 
     https://docs.aws.amazon.com/service-authorization/latest/reference/list_amazonelastickubernetesservice.html
     """
     role = install.role
-    known = tuple(cluster_arn(stack, cluster.name) for cluster in clusters)
-    entries = f"arn:{stack.partition}:eks:{stack.region}:{stack.account}:access-entry"
-    own = tuple(f"{entries}/{each.name}/role/{stack.account}/{role.role_name}/*" for each in clusters)
+    known = tuple(cluster_arn(stack, cluster.name) for cluster in config.clusters)
+    # The reference does not say whether an entry's ARN holds the path of its role.
+    names = sorted({role.role_name, config.role_path.lstrip("/") + role.role_name})
+    own = tuple(_entries(stack, f"{each.name}/role/{stack.account}/{n}/*") for each in config.clusters for n in names)
     self_only = {"ArnEquals": {"eks:principalArn": role.role_arn}}
     admin_only = {"ArnEquals": {"eks:policyArn": f"arn:{stack.partition}:eks::aws:{_ADMIN_POLICY}"}}
     why = "The entry of this function's own role; EKS ends its ARN with a random id."
@@ -81,3 +82,7 @@ def install_grants(stack: Stack, install: Function, clusters: Sequence[Cluster])
         # An entry made with tags asks for the right to tag it.
         Grant("LeaveClusters", ("eks:DeleteAccessEntry", "eks:TagResource"), own, wildcard=why),
     )
+
+
+def _entries(stack: Stack, entry: str) -> str:
+    return f"arn:{stack.partition}:eks:{stack.region}:{stack.account}:access-entry/{entry}"

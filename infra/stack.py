@@ -107,7 +107,7 @@ class SpotwrightStack(Stack):
     def _install(self) -> list[CustomResource]:
         """Clusters are entered when functions can serve them, and left before those go."""
         install = self.functions["install"]
-        install.grant(*install_grants(self, install, self.config.clusters))
+        install.grant(*install_grants(self, install, self.config))
         contents = [empty_on_delete(self, install, self.state.bucket)] if self.config.remove_data_on_destroy else []
         feeds = [self.functions[name].feed(queue) for name, queue in self.queues.items()]
         for feed in feeds:

@@ -3,7 +3,7 @@
 import subprocess
 import time
 
-from local.demo.deploy import ROOT
+from local.demo.deploy import ROOT, session
 from local.demo.story import HELD_AT_ZERO_SECONDS, Story, claims_of, expect, initialized
 from local.demo.watch import Watch
 
@@ -135,7 +135,6 @@ def _followers_pending(watch: Watch) -> bool:
 
 def nothing_left(story: Story) -> None:
     with story.section("spotwright uninstall --drain, cdk destroy"):
-        outputs = story.deployment.outputs()
         done = subprocess.run(
             [str(ROOT / ".venv/bin/spotwright"), "uninstall", "--drain", "--cluster", story.stack.cluster],
             env=story.stack.environment() | {"SPOTWRIGHT_STACK": story.deployment.stack_name},
@@ -144,9 +143,28 @@ def nothing_left(story: Story) -> None:
         story.printer.block(done.stdout + done.stderr)
         expect(done.returncode == 0, f"spotwright uninstall ended with {done.returncode}")
         expect(not story.instances(), "instances are left after uninstall --drain")
+        story.delete("t4g-seoul.yaml")
         story.deployment.destroy()
+        left = _left_in_aws(story)
+        expect(not left, f"left in AWS: {left}")
         expect(not story.deployment.outputs(), "the stack is still there after cdk destroy")
-        story.printer.say(f"nothing left: no instance, no stack ({len(outputs)} outputs before)")
+        story.printer.say(
+            "nothing left: no instance, no launch template, no instance profile, no queue, no table, no stack"
+        )
+
+
+def _left_in_aws(story: Story) -> list[str]:
+    """Names of what Spotwright and its stack make in an account and must take away again."""
+    account, endpoint = session(story.stack), story.stack.aws_endpoint
+    ec2, iam = account.client("ec2", endpoint_url=endpoint), account.client("iam", endpoint_url=endpoint)
+    sqs, dynamodb = account.client("sqs", endpoint_url=endpoint), account.client("dynamodb", endpoint_url=endpoint)
+    profiles = iam.list_instance_profiles()["InstanceProfiles"]
+    return [
+        *(one["LaunchTemplateName"] for one in ec2.describe_launch_templates()["LaunchTemplates"]),
+        *(one["InstanceProfileName"] for one in profiles if one["Path"].startswith("/karpenter/")),
+        *sqs.list_queues().get("QueueUrls", ()),
+        *dynamodb.list_tables()["TableNames"],
+    ]
 
 
 CHAPTERS = (spot_and_on_demand, spot_interruption, generation_six, zero_and_back, graviton, nothing_left)

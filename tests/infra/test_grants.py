@@ -151,7 +151,12 @@ def test_install_enters_only_as_itself_and_with_one_policy(full: Template) -> No
     assert granted["EnterClusters"].conditions == {"ArnEquals": {"eks:principalArn": f"<{role}.Arn>"}}
     (policy,) = granted["AdministerClusters"].conditions["ArnEquals"].values()
     assert policy.endswith("cluster-access-policy/AmazonEKSClusterAdminPolicy")
-    assert all(f"/<{role}>/" in resource for resource in granted["LeaveClusters"].resources)
+    entry = "arn:<AWS::Partition>:eks:<AWS::Region>:<AWS::AccountId>:access-entry"
+    assert set(granted["LeaveClusters"].resources) == {
+        f"{entry}/{cluster}/role/<AWS::AccountId>/{path}<{role}>/*"
+        for cluster in ("one", "two")
+        for path in ("", "platform/")
+    }
 
 
 def test_only_the_installer_may_delete_bodies_and_only_if_the_context_says_so(full: Template, plain: Template) -> None:

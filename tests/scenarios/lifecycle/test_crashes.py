@@ -152,3 +152,26 @@ def test_every_instance_carries_its_launch() -> None:
     world, _ = run_with_crash_after(10_000)
     rows = {row.id for key in world.state.rows if (row := world.state.launch(key.removeprefix("launch#")))}
     assert {one.tags[labels.LAUNCH_TAG] for one in world.ec2.every()} <= rows
+
+
+def test_an_instance_whose_claim_was_torn_out_is_terminated() -> None:
+    """Somebody removed the finalizer by hand between the purchase and the hand-over."""
+    world = fresh_world()
+    world.deploy(given.pod("inflate", cpu_millicores=1800), 2)
+    world.effects.crash_at("ec2", "create_fleet")
+    with pytest.raises(Crash):
+        world.run(10)
+    launch = next(iter(world.state.rows)).removeprefix("launch#")
+    world.effects.crash_at("state", "save")
+    world.bells.ring("lifecycle", [Doorbell(world.cluster.name, "launch", launch)])
+    with pytest.raises(Crash):
+        world.run(10)
+    row = world.state.launch(launch)
+    assert row is not None
+    assert row.phase == "launched"
+    world.deploy(given.pod("inflate"), 0)
+    torn, _ = world.claims()
+    world.cluster.remove("nodeclaims", torn.name)
+    world.bells.ring("lifecycle", [Doorbell(world.cluster.name, "launch", launch)])
+    world.run(5)
+    assert row.instances[torn.name] not in {one.id for one in world.ec2.live()}

@@ -4,15 +4,16 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from spotwright.scheduling import prices
-from spotwright.scheduling.market import bits
-from spotwright.scheduling.openkeys import Company
-from spotwright.scheduling.packing import Lanes, Node, fill
+from spotwright.scheduling.market import Vector, bits
+from spotwright.scheduling.packing import CPU, MEMORY, Lanes, Node, fill
 from spotwright.scheduling.problem import NODE_FEE, Allowance, Answer, Batch, Problem, holding
 
 # A shape that packs this share of what the best could is taken at once.
 _GOOD_ENOUGH: Final = 0.985
 _REPRICE_EVERY: Final = 8
 _SHORT_LIST: Final = 6
+# Pods with a bound per host go first when they need this share of the nodes that resources alone would need.
+_URGENT: Final = 0.5
 
 
 class Build:
@@ -84,15 +85,17 @@ class Build:
             self.lanes.clear()
 
     def _worth(self) -> list[float]:
-        sizes = self.problem.items.sizes
+        rooms = [self.market.goods_of[i].room for i in self.shapes]
+        return prices.worth(self._demand(), rooms, [self._price(i) for i in self.shapes])
+
+    def _demand(self) -> list[int]:
+        """What all pods that are left ask for together."""
         demand = [0] * len(self.market.dimensions)
         for j, count in enumerate(self.left):
             if count:
                 for d, amount in self.problem.items.needs[j]:
                     demand[d] += amount * count
-        assert sizes
-        rooms = [self.market.goods_of[i].room for i in self.shapes]
-        return prices.worth(demand, rooms, [self._price(i) for i in self.shapes])
+        return demand
 
     def _price(self, choice: int) -> float:
         return float(self.market.prices[choice] + NODE_FEE)
@@ -135,12 +138,21 @@ class Build:
         lanes = self.lanes.get(choice)
         goods = self.market.goods_of[choice]
         if lanes is None:
-            lanes = self.lanes[choice] = Lanes(self.problem.items, goods.room, self._welcome(choice))
-        keys = self.problem.keys
-        rules = Company(keys, self.problem.fields, keys.start(choice)) if keys else None
-        node = Node(goods.room, rules)
+            items, first = self.problem.items, self._first(goods.room)
+            lanes = self.lanes[choice] = Lanes(items, goods.room, self._welcome(choice), first)
+        node = Node(goods.room, self.problem.rules(choice))
         self.units += fill(node, lanes, self.problem.items, self.left)
         return node
+
+    def _first(self, room: Vector) -> list[int]:
+        """Classes of which a host may hold so few that they decide how many nodes there will be."""
+        if not self.problem.bonded:
+            return []
+        demand = self._demand()
+        nodes = max(demand[d] / room[d] for d in (CPU, MEMORY) if room[d])
+        caps = [(j, bond.most) for j, bond in enumerate(self.problem.bonds) if bond is not None and bond.most]
+        urgent = [(-self.left[j] / most, j) for j, most in caps if self.left[j] >= _URGENT * most * nodes]
+        return [j for _, j in sorted(urgent)]
 
     def _welcome(self, choice: int) -> Callable[[int], int]:
         masks, left = self.problem.masks, self.left

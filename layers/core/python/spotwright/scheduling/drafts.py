@@ -177,7 +177,7 @@ def _achieved(market: Market, mask: int, requirements: Requirements) -> Requirem
     changed = {}
     for one in requirements:
         if one.min_values:
-            kept = min(one.min_values, market.distinct(one.key, mask))
+            kept = market.distinct(one.key, mask, at_most=one.min_values)
             changed[one.key] = msgspec.structs.replace(one, min_values=kept)
     return Requirements(requirements.by_key | changed)
 

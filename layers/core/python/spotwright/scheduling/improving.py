@@ -12,7 +12,6 @@ from typing import Final
 
 from spotwright.scheduling.building import Build
 from spotwright.scheduling.market import bits
-from spotwright.scheduling.packing import Items
 from spotwright.scheduling.problem import NODE_FEE, Allowance, Answer, Batch, Problem, holding, shapes
 
 # A group is rebuilt from nodes of up to this many millicores; a merged node is no larger either.
@@ -174,14 +173,7 @@ class _Work:
 
     def _packed(self, pods: dict[int, int], group: Sequence[Batch], dice: Dice) -> Answer:
         numbers = sorted(pods)
-        whole = self.problem
-        part = Problem(
-            self.market,
-            Items([whole.items.sizes[j] for j in numbers]),
-            [whole.masks[j] for j in numbers],
-            [whole.fields[j] for j in numbers],
-            whole.keys,
-        )
+        part = self.problem.part(numbers)
         counts = [pods[j] for j in numbers]
         build = Build(part, counts, self._returned(group), self.shapes, lambda: 1 - _TILT * dice.share())
         answer = build.answer()

@@ -120,16 +120,20 @@ class Market:
     def enough(self, mask: int) -> int:
         """A mask without the choices of pools that keep fewer distinct values in it than their minValues ask."""
         for least, ours in zip(self.least, self.of_template, strict=True):
-            if least and mask & ours and any(self.distinct(key, mask & ours) < number for key, number in least.items()):
-                mask &= ~ours
+            if least and mask & ours:
+                kept = mask & ours
+                if any(self.distinct(key, kept, at_most=number) < number for key, number in least.items()):
+                    mask &= ~ours
         return mask
 
-    def distinct(self, key: str, mask: int) -> int:
-        """How many values of a label the choices have between them."""
+    def distinct(self, key: str, mask: int, *, at_most: int) -> int:
+        """How many values of a label the choices have between them; counting stops at ``at_most``."""
         found: set[str] = set()
         for statement, choices in self.statements(key).items():
             if choices & mask:
                 found.update((statement,) if isinstance(statement, str) else statement.values if statement else ())
+                if len(found) >= at_most:
+                    return at_most
         return len(found)
 
     @cached_property

@@ -45,16 +45,19 @@ class Lane:
 
 
 class Lanes:
-    """The classes one kind of node may take, in the order in which it takes them."""
+    """The classes one kind of node may take, in the order in which it takes them.
+
+    ``scarce``: those that come before all others, because they ask for devices or a host holds few of them.
+    """
 
     __slots__ = ("cpu", "memory", "per_cpu", "per_memory", "scarce")
 
-    def __init__(self, items: Items, room: Vector, welcome: Callable[[int], object]) -> None:
+    def __init__(self, items: Items, room: Vector, welcome: Callable[[int], object], first: Sequence[int] = ()) -> None:
         self.per_cpu = per_cpu = 1.0 / max(room[CPU], 1)
         self.per_memory = per_memory = 1.0 / max(room[MEMORY], 1)
         sizes, needs = items.sizes, items.needs
         takes = {j for j in items.by_cpu if welcome(j) and all(room[d] >= amount for d, amount in needs[j])}
-        self.scarce = [j for j in items.scarce if j in takes]
+        self.scarce = [j for j in dict.fromkeys((*items.scarce, *first)) if j in takes]
         takes.difference_update(self.scarce)
         leans = {j: sizes[j][CPU] * per_cpu - sizes[j][MEMORY] * per_memory for j in takes}
         cpu = [j for j in items.by_cpu if j in takes and leans[j] >= 0]

@@ -9,7 +9,8 @@ from spotwright.model.pod import Pod
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.model.taints import Effect
-from spotwright.scheduling.classes import PodClass, Taste, group
+from spotwright.scheduling.assigning import assign
+from spotwright.scheduling.classes import Demand, PodClass, Taste, group
 from spotwright.scheduling.disks import Disks
 from spotwright.scheduling.hosts import Fleet
 from spotwright.scheduling.leftover import top_up
@@ -18,7 +19,7 @@ from spotwright.scheduling.seating import Seating
 from spotwright.scheduling.templates import Daemon, Template
 from spotwright.scheduling.tiers import Tier, tiers
 from spotwright.scheduling.topology import Topology
-from spotwright.scheduling.waiting import Waiting, dimensions, waiting
+from spotwright.scheduling.waiting import Share, Waiting, dimensions, waiting
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
@@ -83,20 +84,55 @@ class Placement:
         self.held_back: list[Pod] = []
         self.units = 0
 
-    def run(self, budget: int) -> None:
-        """Place what can be placed; those without a place give in step by step."""
+    def run(self, budget: int, *, at_once: bool) -> bool:
+        """Place what can be placed; those without a place give in step by step.
+
+        ``at_once``: pods with rules get their domains first and are packed by price with all others. False when a pod
+        then found no node in the domain that others already counted on; then all must be placed one by one.
+        """
         trying = self.waiting
         while trying:
             ruled = [one for one in trying if one.demand and self.topology.entangled(one.cls, one.demand)]
             free = [one for one in trying if one not in ruled]
-            self.units += self.seating.seat(ruled)
+            shares = self._settle(ruled) if at_once else []
+            if not at_once:
+                self.seating.seat(ruled)
             self.units += occupy(self.rooms, free)
             self.units += top_up(self.seating.sites, free)
             for tier in self.tiers:
-                self.units += tier.serve(free, budget - self.units)
+                self.units += tier.serve([*free, *shares], self.topology, budget - self.units)
+            if any(one.keys and one.pinned for one in shares):
+                return False
+            for one in shares:
+                one.give_back()
             trying = [one for one in trying if one.keys and one.give_in()]
         for site in self.seating.sites:
             site.tier.drafts.append(site.draft())
+        self.units += self.seating.units
+        return True
+
+    def _settle(self, ruled: Sequence[Waiting]) -> list[Share]:
+        """Seats for those who must share a host, seats on nodes there are, and domains for the rest.
+
+        As long as somebody finds a place others may have waited for it.
+        """
+        shares: list[Share] = []
+        progress = -1
+        while progress:
+            progress = 0
+            for one in ruled:
+                if one.keys and one.demand is not None:
+                    progress += self._settle_class(one, one.demand, shares)
+        return shares
+
+    def _settle_class(self, waiting: Waiting, demand: Demand, shares: list[Share]) -> int:
+        before = len(waiting.keys)
+        if self.topology.tight(waiting.cls, demand):
+            return self.seating.seat([waiting])
+        self.seating.seat_in_rooms(waiting, demand)
+        volumes = self.seating.disks.reachable(waiting.cls.pod)
+        shares += assign(waiting, demand, self.topology, self.tiers, volumes)
+        return before - len(waiting.keys)
 
     @property
     def places_any(self) -> bool:
@@ -106,7 +142,9 @@ class Placement:
 def placed(world: World, pods: Sequence[Pod], templates: Sequence[Template]) -> Placement:
     """A complete attempt with the NodePools given."""
     placement = Placement(world, pods, templates)
-    placement.run(world.settings.work_units)
+    if not placement.run(world.settings.work_units, at_once=True):
+        placement = Placement(world, pods, templates)
+        placement.run(world.settings.work_units, at_once=False)
     return placement
 
 

@@ -5,9 +5,10 @@ from typing import Final
 
 from spotwright.model import resources
 from spotwright.model.instancetype import PICOUSD
+from spotwright.scheduling.bonds import Bond, Household, agree
 from spotwright.scheduling.market import Market
-from spotwright.scheduling.openkeys import FREE, OpenKeys
-from spotwright.scheduling.packing import Items
+from spotwright.scheduling.openkeys import FREE, Company, OpenKeys
+from spotwright.scheduling.packing import Items, Rules
 
 # What a node costs beside its instance: a root volume and what is licensed or watched per host. USD per hour.
 NODE_FEE: Final = 3 * PICOUSD // 1000
@@ -66,18 +67,45 @@ class Allowance:
 
 
 class Problem:
-    """Classes that may share nodes, and the choices open to each. ``fields``: see ``openkeys``."""
+    """Classes that may share nodes, and the choices open to each.
 
-    __slots__ = ("fields", "items", "keys", "market", "masks")
+    ``fields``: see ``openkeys``; ``bonds``: rules between pods of one node.
+    """
+
+    __slots__ = ("bonded", "bonds", "fields", "items", "keys", "market", "masks")
 
     def __init__(
-        self, market: Market, items: Items, masks: Sequence[int], fields: Sequence[int], keys: OpenKeys
+        self,
+        market: Market,
+        items: Items,
+        masks: Sequence[int],
+        fields: Sequence[int],
+        keys: OpenKeys,
+        bonds: Sequence[Bond | None],
     ) -> None:
         self.market = market
         self.items = items
         self.masks = masks
         self.fields = fields
         self.keys = keys
+        self.bonds = bonds
+        self.bonded = any(bonds)
+
+    def part(self, numbers: Sequence[int]) -> "Problem":
+        """The problem of these classes alone, renumbered in this order."""
+        return Problem(
+            self.market,
+            Items([self.items.sizes[j] for j in numbers]),
+            [self.masks[j] for j in numbers],
+            [self.fields[j] for j in numbers],
+            self.keys,
+            [self.bonds[j] for j in numbers],
+        )
+
+    def rules(self, choice: int) -> Rules | None:
+        """What a new node of a choice must heed while it is filled."""
+        company = Company(self.keys, self.fields, self.keys.start(choice)) if self.keys else None
+        return Household(self.bonds, company) if self.bonded else company
 
 
 class Answer:
@@ -112,6 +140,8 @@ def shapes(problem: Problem, counts: Sequence[int], allowance: Allowance, size: 
 def holding(problem: Problem, pods: Mapping[int, int], allowed: int) -> int:
     """Choices among ``allowed`` that hold so many pods of each class, plain ones unless none is."""
     used, asked = [0] * len(problem.market.dimensions), FREE
+    if problem.bonded and not agree(problem.bonds, pods):
+        return 0
     for j, count in pods.items():
         allowed &= problem.masks[j]
         asked &= problem.fields[j]

@@ -188,7 +188,7 @@ def _too_large(one: Waiting, market: Market, left: int) -> str:
 def _too_alike(market: Market, number: int, fitting: int) -> str:
     """Which minValues cannot be kept."""
     for key, least in market.least[number].items():
-        kept = market.distinct(key, fitting & market.of_template[number])
+        kept = market.distinct(key, fitting & market.of_template[number], at_most=least)
         if kept < least:
             return f"minValues asks for {least} different values of {key}, the instance types that fit have {kept}"
     return "its minValues cannot be kept"

@@ -7,6 +7,7 @@ from spotwright.model.taints import Taint, untolerated
 from spotwright.scheduling.classes import PodClass
 from spotwright.scheduling.disks import Attached, Disks, attached, together
 from spotwright.scheduling.hosts import Host
+from spotwright.scheduling.market import Vector
 from spotwright.scheduling.packing import Items, Lanes, Node, fill
 from spotwright.scheduling.waiting import Waiting
 
@@ -36,6 +37,9 @@ class Room:
 
     def may_meet(self, requirements: Requirements) -> bool:
         return self.host.admits(requirements)
+
+    def fits(self, size: Vector) -> bool:
+        return all(free >= amount for free, amount in zip(self.free, size, strict=True))
 
     def seat(self, waiting: Waiting, disks: Disks) -> None:
         """Give the next pod of a class a place here."""

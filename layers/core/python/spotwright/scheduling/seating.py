@@ -29,21 +29,44 @@ class Seating:
         self.units = 0
 
     def seat(self, waiting: Iterable[Waiting]) -> int:
-        """Seat as many as possible; the work it took."""
-        before = self.units
-        ours = [one for one in waiting if one.keys and one.demand is not None]
-        while sum(self._seat_class(one, one.demand) for one in ours if one.demand is not None):
-            ours = [one for one in ours if one.keys]
-        return self.units - before
+        """Seat as many as possible, wherever that is; how many were."""
+        total, seated = 0, -1
+        while seated:
+            seated = sum(self._seat_class(one, one.demand) for one in waiting if one.keys and one.demand is not None)
+            total += seated
+        return total
+
+    def seat_in_rooms(self, waiting: Waiting, demand: Demand) -> int:
+        """Seat pods of a class on nodes there are; how many were."""
+        rules = self.topology.rules(waiting.cls, demand)
+        volumes = self.disks.reachable(waiting.cls.pod)
+        rooms = self._open_rooms(waiting)
+        total, seated = 0, -1
+        # A node that was full for a spread may have its turn again once the others have theirs.
+        while waiting.keys and seated:
+            seated = 0
+            for room in rooms:
+                self.units += 1
+                while waiting.keys and self._takes(room, waiting, rules, volumes):
+                    self._give(room, waiting)
+                    seated += 1
+            total += seated
+        return total
+
+    def _open_rooms(self, waiting: Waiting) -> list[Room]:
+        welcome = Welcome([waiting])
+        return [room for room in self.rooms if room.fits(waiting.size) and welcome.of(room.host)[0]]
+
+    def _give(self, room: Room, waiting: Waiting) -> None:
+        room.seat(waiting, self.disks)
+        self.topology.note(room)
 
     def _seat_class(self, waiting: Waiting, demand: Demand) -> int:
         """How many pods of a class found a seat."""
         rules = self.topology.rules(waiting.cls, demand)
         volumes = self.disks.reachable(waiting.cls.pod)
-        welcome = Welcome([waiting])
-        open_rooms = [room for room in self.rooms if welcome.of(room.host)[0]]
-        seated = 0
-        while waiting.keys and self._seat_one(waiting, demand, rules, volumes, open_rooms):
+        rooms, seated = self._open_rooms(waiting), 0
+        while waiting.keys and self._seat_one(waiting, demand, rules, volumes, rooms):
             seated += 1
         return seated
 
@@ -58,8 +81,7 @@ class Seating:
         for room in rooms:
             self.units += 1
             if self._takes(room, waiting, rules, volumes):
-                room.seat(waiting, self.disks)
-                self.topology.note(room)
+                self._give(room, waiting)
                 return True
         option = self._best_site(waiting, demand, rules, volumes)
         if option is None:
@@ -71,7 +93,7 @@ class Seating:
         return True
 
     def _takes(self, room: Room, waiting: Waiting, rules: Sequence[Rule], volumes: Sequence[Requirements]) -> bool:
-        if any(free < size for free, size in zip(room.free, waiting.size, strict=True)):
+        if not room.fits(waiting.size):
             return False
         if not all(rule.allows(room.domain(rule.key)) for rule in rules):
             return False

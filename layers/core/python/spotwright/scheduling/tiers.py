@@ -8,6 +8,7 @@ from spotwright.model.company import HostPort
 from spotwright.model.labels import RESERVATION_ID
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.taints import untolerated
+from spotwright.scheduling.bonds import bonds
 from spotwright.scheduling.classes import Demand
 from spotwright.scheduling.drafts import Draft, Member, keep_limits
 from spotwright.scheduling.market import Market, bits
@@ -16,6 +17,7 @@ from spotwright.scheduling.packing import Items
 from spotwright.scheduling.problem import Allowance, Answer, Problem, up_to
 from spotwright.scheduling.search import SIZES, cheapest
 from spotwright.scheduling.templates import Daemon, Template
+from spotwright.scheduling.topology import Topology
 from spotwright.scheduling.waiting import Waiting
 
 
@@ -117,22 +119,28 @@ class Tier:
         """Millicores of a choice's type."""
         return self.market.goods_of[choice].type.capacity.get(resources.CPU, 0) if choice >= 0 else 0
 
-    def serve(self, waiting: Iterable[Waiting], budget: int) -> int:
+    def serve(self, waiting: Iterable[Waiting], topology: Topology, budget: int) -> int:
         """Make nodes for as many as possible; the work it took."""
         ours = [one for one in waiting if one.keys and one.demand is not None]
-        demands = [one.demand for one in ours if one.demand is not None]
-        masks = [self.mask(demand) & self.market.fitting(one.size) for one, demand in zip(ours, demands, strict=True)]
+        masks = [self._open(one) for one in ours]
         units = 0
         # What is reserved is paid for: it is used up before anything is bought.
         for sold in (self.market.reserved, self.market.all & ~self.market.reserved):
             for together in _components([mask & sold for mask in masks]):
                 several = [masks[j] & sold for j in together]
-                units += self._serve([ours[j] for j in together], several, budget - units)
+                units += self._serve([ours[j] for j in together], several, topology, budget - units)
         return units
 
-    def _serve(self, ours: Sequence[Waiting], masks: Sequence[int], budget: int) -> int:
+    def _open(self, waiting: Waiting) -> int:
+        """Choices with room for a pod, whose daemons leave its host ports free."""
+        assert waiting.demand is not None
+        mask = self.mask(waiting.demand) & self.market.fitting(waiting.size)
+        return mask & self.without_ports(waiting.cls.host_ports) if waiting.cls.host_ports else mask
+
+    def _serve(self, ours: Sequence[Waiting], masks: Sequence[int], topology: Topology, budget: int) -> int:
         asked = [self.keys.asked(one.demand.requirements) for one in ours if one.demand is not None]
-        problem = Problem(self.market, Items([one.size for one in ours]), masks, asked, self.keys)
+        bound = bonds([(one.cls, one.demand) for one in ours if one.demand is not None], topology)
+        problem = Problem(self.market, Items([one.size for one in ours]), masks, asked, self.keys, bound)
         units = 0
         while True:
             answer = cheapest(problem, [len(one.keys) for one in ours], self.allowance, budget - units)

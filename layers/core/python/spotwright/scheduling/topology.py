@@ -247,6 +247,21 @@ class Topology:
             return True
         return any(True for _ in self._inverse(cls)) or any(one.holds(cls.pod) for one in self._near)
 
+    def tight(self, cls: PodClass, demand: Demand) -> bool:
+        """True when somebody must share a very host: the class with others, or others with it."""
+        if any(one.key == labels.HOSTNAME for one in demand.near):
+            return True
+        return any(one.key == labels.HOSTNAME and one.holds(cls.pod) for one in self._near)
+
+    def spread_circles(self, cls: PodClass, demand: Demand, key: str) -> list[tuple[Circle, int]]:
+        """The circles a class is spread by over one label, with the skew."""
+        ours = (one for one in demand.spreads if one.key == key)
+        return [(self._spread_tally(one, cls).circle, one.max_skew) for one in ours]
+
+    def avoided_circles(self, demand: Demand, key: str) -> list[Circle]:
+        """The circles a demand avoids over one label."""
+        return [self._circle(one) for one in demand.apart if one.key == key]
+
     def rules(self, cls: PodClass, demand: Demand) -> list[Rule]:
         """What the class asks of domains now; the rules read the counts when they are asked."""
         found: list[Rule] = []

@@ -39,6 +39,28 @@ class Waiting:
         return True
 
 
+class Share(Waiting):
+    """Pods of a class whose domains are settled. ``pinned``: others count on these domains."""
+
+    __slots__ = ("_demand", "parent", "pinned")
+
+    def __init__(self, parent: Waiting, demand: Demand, *, pinned: bool) -> None:
+        super().__init__(parent.cls, parent.size)
+        self.keys = []
+        self.parent = parent
+        self.pinned = pinned
+        self._demand = demand
+
+    @property
+    def demand(self) -> Demand | None:
+        return self._demand
+
+    def give_back(self) -> None:
+        """Pods that found no node wait with the others again."""
+        self.parent.keys = sorted([*self.parent.keys, *self.keys])
+        self.keys = []
+
+
 def dimensions(classes: Iterable[PodClass]) -> tuple[str, ...]:
     """The resources that matter: cpu, memory and pods first, then by name what else is asked for."""
     asked = {name for one in classes for name in one.requests}

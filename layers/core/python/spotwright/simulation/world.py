@@ -27,6 +27,8 @@ from spotwright.workflows.provision import provision
 
 HEARTBEAT_SECONDS: Final = 15
 MINUTE: Final = 60
+# Functions that still wake each other after so many rounds in one moment would do so for ever.
+MOST_ROUNDS: Final = 100
 
 
 class World:
@@ -105,13 +107,16 @@ class World:
         return until is not None and until()
 
     def settle(self) -> None:
-        """Everything that happens at this moment, until nothing more does."""
+        """Everything that happens at this moment, until nothing more does; RuntimeError if that never comes."""
         self.kubelets.look()
         self._controllers()
         self._forward()
         self._schedules()
-        while self._deliver():
+        for _ in range(MOST_ROUNDS):
+            if not self._deliver():
+                return
             self.kubelets.look()
+        raise RuntimeError("the functions wake each other without end")
 
     def _deliver(self) -> bool:
         """Wake every function whose queue holds messages; True when one was."""

@@ -90,6 +90,11 @@ def _unclaimed(ports: Acting, row: NoticeRow, may_come: bool, now: datetime) -> 
 
 def _begin(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
     kind = Kind(row.kind)
+    if claim.metadata.deleting is not None and kind not in _REPLACED:
+        # Most likely our own doing: the instance of a claim that is being finalized has ended. No news for anybody.
+        ring(ports, "claim", [claim.name])
+        _save(ports, row, claim=claim.name, phase="done", due=0)
+        return
     _tell(ports, claim, _EVENTS[kind], now)
     if kind == Kind.REBALANCE_RECOMMENDATION:
         _save(ports, row, claim=claim.name, phase="done", due=0)

@@ -1,0 +1,120 @@
+"""Domains for pods with rules, before their nodes are packed: which zone, capacity type or rack each will be in.
+
+Once every pod knows its domains, only rules on hosts are left, and those can be kept while nodes are packed by price.
+"""
+
+from collections.abc import Sequence
+from itertools import product
+
+import msgspec
+
+from spotwright.model import labels
+from spotwright.model.requirements import Requirement, Requirements, conjunction
+from spotwright.model.taints import Taint
+from spotwright.scheduling.classes import Demand, PodClass
+from spotwright.scheduling.tiers import Tier
+from spotwright.scheduling.topology import Rule, Topology
+from spotwright.scheduling.waiting import Share, Waiting
+
+
+class Option(msgspec.Struct, frozen=True):
+    """Domains that some node could have: label → value, None where the label would be absent.
+
+    ``price``: of the cheapest such node; ``tier`` and ``mask``: where it would be bought.
+    """
+
+    domains: dict[str, str | None]
+    demand: Demand
+    price: int
+    tier: Tier
+    mask: int
+
+
+class Expected:
+    """A node that is going to be, as rules see it: its domains are settled, its host is not."""
+
+    __slots__ = ("_option", "counted", "members")
+
+    def __init__(self, option: Option, cls: PodClass, count: int) -> None:
+        self._option = option
+        self.members = [(cls, count)]
+        self.counted: dict[str, int] = {}
+
+    @property
+    def taints(self) -> tuple[Taint, ...]:
+        first = (self._option.mask & -self._option.mask).bit_length() - 1
+        return self._option.tier.market.templates[self._option.tier.market.goods_of[first].template].taints
+
+    def domain(self, key: str) -> str | None:
+        if key in self._option.domains:
+            return self._option.domains[key]
+        return None if key == labels.HOSTNAME else self._option.tier.certain(key, self._option.mask)
+
+    def may_meet(self, requirements: Requirements) -> bool:
+        return bool(self._option.tier.market.meeting_all(requirements) & self._option.mask)
+
+
+def assign(
+    waiting: Waiting, demand: Demand, topology: Topology, tiers: Sequence[Tier], volumes: Sequence[Requirements]
+) -> list[Share]:
+    """Shares of a class, each with its domains in its demand; pods that no domain takes keep waiting."""
+    rules = [rule for rule in topology.rules(waiting.cls, demand) if rule.key != labels.HOSTNAME]
+    options = _options(waiting, demand, rules, tiers, volumes)
+    shares: dict[int, Share] = {}
+    while waiting.keys and options:
+        place = _best(options, rules)
+        if place < 0:
+            break
+        count = 1 if rules else len(waiting.keys)
+        if place not in shares:
+            shares[place] = Share(waiting, options[place].demand, pinned=bool(rules))
+        shares[place].keys += waiting.take(count)
+        topology.note(Expected(options[place], waiting.cls, count))
+    return [shares[place] for place in sorted(shares)]
+
+
+def _options(
+    waiting: Waiting, demand: Demand, rules: Sequence[Rule], tiers: Sequence[Tier], volumes: Sequence[Requirements]
+) -> list[Option]:
+    """Every combination of domains and volumes' places that a NodePool can serve, the heaviest that can."""
+    keys = sorted({rule.key for rule in rules})
+    found: dict[tuple[str | None, ...], Option] = {}
+    for reachable in volumes or (Requirements(),):
+        wanted = conjunction((*demand.requirements, *reachable))
+        for tier in tiers if wanted is not None else ():
+            narrowed = msgspec.structs.replace(demand, requirements=wanted)
+            mask, fields = _open(tier, narrowed, waiting)
+            for several in product(*(list(tier.values(key, mask, fields)) for key in keys)) if mask else ():
+                option = _option(tier, narrowed, waiting, dict(zip(keys, several, strict=True)))
+                if option is not None and several not in found:
+                    found[several] = option
+    return [found[several] for several in sorted(found, key=lambda one: tuple(value or "" for value in one))]
+
+
+def _option(tier: Tier, demand: Demand, waiting: Waiting, domains: dict[str, str | None]) -> Option | None:
+    fixed = Requirements(
+        {key: Requirement(key, False, frozenset((value,))) for key, value in domains.items() if value is not None}
+    )
+    pinned = msgspec.structs.replace(demand, requirements=demand.requirements.intersection(fixed))
+    mask, _ = _open(tier, pinned, waiting)
+    choice = tier.cheapest(mask & tier.market.plain or mask, instead_of=-1) if mask else -1
+    return Option(domains, pinned, tier.price(choice), tier, mask) if choice >= 0 else None
+
+
+def _open(tier: Tier, demand: Demand, waiting: Waiting) -> tuple[int, int]:
+    """Choices with room for one pod of a demand, and what it leaves of open keys."""
+    fields = tier.keys.asked(demand.requirements)
+    mask = tier.mask(demand) & tier.market.fitting(waiting.size) & tier.without_ports(waiting.cls.host_ports)
+    return tier.market.enough(tier.keys.narrow(mask, fields)), fields
+
+
+def _best(options: Sequence[Option], rules: Sequence[Rule]) -> int:
+    """The option all rules allow that is emptiest, then cheapest; -1 if there is none."""
+    best, found = (0, 0), -1
+    for place, option in enumerate(options):
+        if all(rule.allows(option.domains[rule.key]) for rule in rules):
+            domains = ((rule, option.domains[rule.key]) for rule in rules)
+            rank = (sum(rule.rank(value) for rule, value in domains if value is not None), option.price)
+            if found < 0 or rank < best:
+                best, found = rank, place
+    return found
