@@ -41,7 +41,7 @@ def main() -> None:
         add_stack(app)
         app.synth()
     except (ConfigError, LayerError) as error:
-        sys.exit(f"spotwright: {error}")
+        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":

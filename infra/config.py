@@ -68,7 +68,12 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """One cell: one stack in one account and region."""
+    """One cell: one stack in one account and region.
+
+    The policy of `kms_key_arn` must let EventBridge (events.amazonaws.com) and CloudWatch Logs
+    (logs.<region>.amazonaws.com) use the key; roles of the stack are granted its use here.
+    `remove_data_on_destroy`: the bucket with the record of decisions goes with the stack instead of staying.
+    """
 
     clusters: tuple[Cluster, ...]
     cell: str = "main"

@@ -1,4 +1,4 @@
-"""One page that answers, from left to right and top to bottom: is there work, is it done, how fast, at what cost."""
+"""One page that answers, from left to right and top to bottom: is there work, is it done, how fast, what goes wrong."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,17 +17,17 @@ _MINUTE = Duration.minutes(1)
 _DIMENSIONS = f"{{{_NAMESPACE},cluster,service}}"
 
 _PODS = ("PodsPending", "PodsUnschedulable", "NodesDecided")
-_NODES = ("NodesSpot", "NodesOnDemand", "NodesReserved")
-_COST = ("CostPerHour",)
-_HOPS = ("EventToDecisionSeconds", "DecisionToFleetSeconds", "FleetToReadySeconds")
+_NODES = ("NodeClaims",)
+_LAUNCHES = ("NodeClaimsLaunched", "NodeClaimsInitialized", "NodeClaimLaunchesFailed")
+_HOPS = ("DecisionToFleetSeconds", "FleetToReadySeconds")
 _CHANGES = ("Interruptions", "Disruptions", "NodesTerminated")
 
 #: Every metric of our own that the page shows.
-SHOWN = (*_PODS, *_NODES, *_COST, *_HOPS, *_CHANGES)
+SHOWN = (*_PODS, *_NODES, *_LAUNCHES, *_HOPS, *_CHANGES)
 
 
 class Dashboard(Construct):
-    """Six widgets: pods, nodes and cost, seconds per hop, what left, queues, functions."""
+    """Six widgets: pods, nodes, seconds per hop, what left, queues, functions."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class Dashboard(Construct):
         widgets = (
             _graph("Pods pending and nodes decided", [_ours(name, "Maximum") for name in _PODS]),
             _graph(
-                "Nodes by capacity type, and $ per hour",
+                "Nodes, and launches",
                 [_ours(name, "Maximum") for name in _NODES],
-                [_ours(name, "Maximum") for name in _COST],
+                [_ours(name, "Sum") for name in _LAUNCHES],
             ),
             _graph("Seconds per hop (p90)", [_ours(name, "p90") for name in _HOPS]),
             _graph("Interruptions and disruptions", [_ours(name, "Sum") for name in _CHANGES]),

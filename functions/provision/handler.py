@@ -39,6 +39,8 @@ def _work(cluster: str, bells: tuple[Doorbell, ...]) -> None:
         )
     for plan in served.plans[-1:]:
         metrics.add_dimension(name="cluster", value=cluster)
+        for seconds in served.waited_seconds:
+            metrics.add_metric(name="EventToDecisionSeconds", unit=MetricUnit.Seconds, value=seconds)
         metrics.add_metric(name="PodsUnschedulable", unit=MetricUnit.Count, value=len(plan.unschedulable))
         metrics.add_metric(name="NodesDecided", unit=MetricUnit.Count, value=len(plan.new_nodes))
         for refused in plan.unschedulable:

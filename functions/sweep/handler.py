@@ -41,3 +41,7 @@ def _tell(cluster: str, gear: str, found: sweep.Found) -> None:
     metrics.add_metric(name="PodsPending", unit=MetricUnit.Count, value=found.pending)
     metrics.add_metric(name="NodeClaims", unit=MetricUnit.Count, value=found.nodes)
     metrics.add_metric(name="OrphansRefused", unit=MetricUnit.Count, value=1 if found.orphans < 0 else 0)
+    if gear == "poll" and found.capacity:
+        for name, kind in (("NodesSpot", "spot"), ("NodesOnDemand", "on-demand"), ("NodesReserved", "reserved")):
+            metrics.add_metric(name=name, unit=MetricUnit.Count, value=found.capacity.get(kind, 0))
+        metrics.add_metric(name="CostPerHour", unit=MetricUnit.NoUnit, value=found.price_picousd_per_hour / 10**12)

@@ -49,7 +49,9 @@ class FunctionLog:
         with process.stdout as output:
             for line in output:
                 self._write(line)
-        self._file.close()
+        # Whoever writes the last line of an invocation may be at it.
+        with self._lock:
+            self._file.close()
 
     def _write(self, line: bytes) -> None:
         with self._lock:

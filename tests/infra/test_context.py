@@ -1,6 +1,9 @@
 """What the context may say, what it may not, and that what it says holds everywhere."""
 
 import json
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -92,6 +95,17 @@ def test_a_wrong_value_is_refused_by_name(given: object, field: str, value: str,
     assert message.startswith(f"{field}: got ")
     assert value in message
     assert allowed in message
+
+
+def test_the_command_ends_with_one_sentence_that_says_what_is_wrong() -> None:
+    wrong = json.dumps({"spotwright": one(nodeRoles=5)})
+    environment = {**os.environ, "CDK_CONTEXT_JSON": wrong}
+    command = [sys.executable, "-m", "infra.app"]
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        "error: spotwright.clusters[0].nodeRoles: got 5, allowed: a list of IAM role names, at least one\n"
+    )
 
 
 def test_what_is_not_said_has_defaults() -> None:

@@ -31,7 +31,9 @@ class Cluster:
     objects: ObjectApi
 
     def kubectl(self, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-        environment = {"PATH": os.defpath, "KUBECONFIG": str(self.plane.kubeconfig)}
+        kubeconfig = self.plane.kubeconfig
+        cache = str(kubeconfig.with_name("kubectl-cache"))
+        environment = {"PATH": os.defpath, "KUBECONFIG": str(kubeconfig), "KUBECACHEDIR": cache}
         command = [str(self.binaries.path("kubectl")), *arguments]
         return subprocess.run(command, input=text, capture_output=True, text=True, env=environment, timeout=60)
 

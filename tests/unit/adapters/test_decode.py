@@ -123,3 +123,13 @@ def test_requirements_keep_operator_values_and_min_values() -> None:
     obj = yaml.safe_load(T4G)
     obj["spec"]["template"]["spec"]["requirements"][0]["minValues"] = 1
     assert decode.nodepool(obj).requirements == (Selector("karpenter.k8s.aws/instance-family", "In", ("t4g",), 1),)
+
+
+def test_a_nodepool_that_cannot_be_read_says_so_and_makes_no_nodes() -> None:
+    """Its neighbours in the list are read as ever; lifecycle gives it a False condition with this sentence."""
+    obj = yaml.safe_load(T4G)
+    obj["spec"]["limits"] = {"cpu": "a lot"}
+    found = decode.readable_nodepool(obj)
+    assert "NodePool default: spec.limits: cpu: 'a lot'" in found.unreadable
+    assert found.name == "default"
+    assert decode.readable_nodepool(yaml.safe_load(T4G)).unreadable == ""

@@ -247,6 +247,15 @@ def _stated_empty(template_metadata: Json, template_spec: Json) -> tuple[str, ..
     return tuple(name for name, where in places if where.get(name) in ([], {}))
 
 
+def readable_nodepool(obj: Json) -> NodePool:
+    """A NodePool that the API server let pass; what cannot be read is said in ``unreadable`` and stops no other."""
+    try:
+        return nodepool(obj)
+    except DecodeError as error:
+        spec = ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
+        return NodePool(metadata(obj), _class_reference(spec), conditions=conditions(obj), unreadable=str(error))
+
+
 def _budgets(items: list[Json] | None) -> tuple[Budget, ...]:
     if items is None:
         return (Budget(),)

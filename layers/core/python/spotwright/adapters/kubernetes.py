@@ -52,7 +52,9 @@ class KubernetesCluster:
         return None if found is None else decode.node(found)
 
     def nodepools(self) -> tuple[NodePool, ...]:
-        return tuple(decode.nodepool(one | {"kind": "NodePool"}) for one in self._api.items(_PATHS["nodepools"]))
+        return tuple(
+            decode.readable_nodepool(one | {"kind": "NodePool"}) for one in self._api.items(_PATHS["nodepools"])
+        )
 
     def nodeclasses(self) -> tuple[EC2NodeClass, ...]:
         listed = self._api.items(_PATHS["ec2nodeclasses"])

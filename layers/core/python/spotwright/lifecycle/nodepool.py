@@ -81,6 +81,8 @@ def _class_ready(pool: NodePool, node_class: EC2NodeClass | None) -> Change:
 
 def _faults(pool: NodePool) -> Iterator[str]:
     """Everything that the API server lets pass and that means nothing, each with its field."""
+    if pool.unreadable:
+        yield pool.unreadable
     if pool.replicas is not None:
         yield "field spec.replicas (a static pool) is not supported yet"
     if pool.consolidation_policy == "Balanced":

@@ -27,6 +27,7 @@ class NodePool(msgspec.Struct, frozen=True):
 
     ``expire_after_seconds`` and ``consolidate_after_seconds``: None = Never.
     ``termination_grace_seconds``: None = unset. ``replicas`` set = a static pool. ``limits``: cpu millicores …
+    ``unreadable``: why the rest of it cannot be read, naming field and value; such a pool makes no nodes.
     ``problems``: fields that are set but mean nothing to us (unknown, or not handled), each with a sentence.
     ``stated_empty``: template lists and maps that are written out empty (taints, startupTaints, labels, annotations),
     which Karpenter's hash tells from absent ones.
@@ -51,6 +52,7 @@ class NodePool(msgspec.Struct, frozen=True):
     resources: dict[str, int] = {}
     nodes: int = 0
     problems: tuple[str, ...] = ()
+    unreadable: str = ""
     stated_empty: tuple[str, ...] = ()
 
     @property

@@ -29,7 +29,7 @@ class Settings(msgspec.Struct, frozen=True):
         "app.kubernetes.io/name=aws-efs-csi-driver",
         "app.kubernetes.io/name=eks-pod-identity-agent",
     )
-    work_units: int = 50_000
+    work_units: int = 30_000
 
 
 class UnavailableOffering(msgspec.Struct, frozen=True, order=True):

@@ -12,6 +12,7 @@ from spotwright.model import labels
 from spotwright.model.requirements import Requirement, Requirements, conjunction
 from spotwright.model.taints import Taint
 from spotwright.scheduling.classes import Demand, PodClass
+from spotwright.scheduling.disks import Disks
 from spotwright.scheduling.tiers import Tier
 from spotwright.scheduling.topology import Rule, Topology
 from spotwright.scheduling.waiting import Share, Waiting
@@ -54,23 +55,38 @@ class Expected:
         return bool(self._option.tier.market.meeting_all(requirements) & self._option.mask)
 
 
-def assign(
-    waiting: Waiting, demand: Demand, topology: Topology, tiers: Sequence[Tier], volumes: Sequence[Requirements]
-) -> list[Share]:
-    """Shares of a class, each with its domains in its demand; pods that no domain takes keep waiting."""
-    rules = [rule for rule in topology.rules(waiting.cls, demand) if rule.key != labels.HOSTNAME]
-    options = _options(waiting, demand, rules, tiers, volumes)
-    shares: dict[int, Share] = {}
-    while waiting.keys and options:
-        place = _best(options, rules)
-        if place < 0:
-            break
-        count = 1 if rules else len(waiting.keys)
-        if place not in shares:
-            shares[place] = Share(waiting, options[place].demand, pinned=bool(rules))
-        shares[place].keys += waiting.take(count)
-        topology.note(Expected(options[place], waiting.cls, count))
-    return [shares[place] for place in sorted(shares)]
+class Assigner:
+    """Gives pods of one class their domains, one by one or all at once."""
+
+    def __init__(
+        self, waiting: Waiting, demand: Demand, topology: Topology, tiers: Sequence[Tier], disks: Disks
+    ) -> None:
+        self._waiting = waiting
+        self._topology = topology
+        rules = topology.rules(waiting.cls, demand)
+        self._rules = [rule for rule in rules if rule.key != labels.HOSTNAME]
+        self._options = _options(waiting, demand, self._rules, tiers, disks.reachable(waiting.cls.pod))
+        self._shares: dict[int, Share] = {}
+
+    def assign(self, most: int) -> int:
+        """Give up to so many pods their domains; how many got them."""
+        left = most
+        while left and self._waiting.keys:
+            place = _best(self._options, self._rules)
+            if place < 0:
+                break
+            count = 1 if self._rules else left
+            if place not in self._shares:
+                share = Share(self._waiting, self._options[place].demand, pinned=bool(self._rules))
+                self._shares[place] = share
+            self._shares[place].keys += self._waiting.take(count)
+            self._topology.note(Expected(self._options[place], self._waiting.cls, count))
+            left -= count
+        return most - left
+
+    def shares(self) -> list[Share]:
+        """Pods by their domains, each with those in its demand."""
+        return [self._shares[place] for place in sorted(self._shares)]
 
 
 def _options(

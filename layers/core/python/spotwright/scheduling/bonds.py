@@ -16,10 +16,10 @@ class Bond:
     """What one class asks of a host. Circles are numbered.
 
     ``counted``: circles that hold the class; ``caps``: (circle, how many of it the host may hold); ``avoids``: circles
-    it avoids; ``ports``: what it binds.
+    it avoids; ``ports``: what it binds; ``most``: how many of the class one host may hold, 0 = no bound.
     """
 
-    __slots__ = ("avoids", "caps", "counted", "ports")
+    __slots__ = ("avoids", "caps", "counted", "most", "ports")
 
     def __init__(
         self, counted: Sequence[int], caps: Sequence[tuple[int, int]], avoids: Sequence[int], ports: Sequence[HostPort]
@@ -28,13 +28,9 @@ class Bond:
         self.caps = tuple(caps)
         self.avoids = tuple(avoids)
         self.ports = tuple(ports)
-
-    @property
-    def most(self) -> int:
-        """How many of the class one host may hold; 0 = no bound."""
         own = [cap for circle, cap in self.caps if circle in self.counted]
         alone = bool(self.ports) or any(circle in self.counted for circle in self.avoids)
-        return min([*own, 1] if alone else own, default=0)
+        self.most = min([*own, 1] if alone else own, default=0)
 
 
 def bonds(classes: Sequence[tuple[PodClass, Demand]], topology: Topology) -> list[Bond | None]:

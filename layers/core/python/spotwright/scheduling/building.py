@@ -12,6 +12,8 @@ from spotwright.scheduling.problem import NODE_FEE, Allowance, Answer, Batch, Pr
 _GOOD_ENOUGH: Final = 0.985
 _REPRICE_EVERY: Final = 8
 _SHORT_LIST: Final = 6
+# What setting up a shape costs in units, beside one for each class.
+_NEW_LANES: Final = 8
 # Pods with a bound per host go first when they need this share of the nodes that resources alone would need.
 _URGENT: Final = 0.5
 
@@ -140,6 +142,7 @@ class Build:
         if lanes is None:
             items, first = self.problem.items, self._first(goods.room)
             lanes = self.lanes[choice] = Lanes(items, goods.room, self._welcome(choice), first)
+            self.units += _NEW_LANES + len(items.sizes)
         node = Node(goods.room, self.problem.rules(choice))
         self.units += fill(node, lanes, self.problem.items, self.left)
         return node

@@ -12,6 +12,7 @@ from typing import Final
 
 from spotwright.scheduling.building import Build
 from spotwright.scheduling.market import bits
+from spotwright.scheduling.packing import CPU, MEMORY
 from spotwright.scheduling.problem import NODE_FEE, Allowance, Answer, Batch, Problem, holding, shapes
 
 # A group is rebuilt from nodes of up to this many millicores; a merged node is no larger either.
@@ -61,9 +62,12 @@ class _Work:
         self.allowance = answer.allowance
         self.units = 0
         counts = [1] * len(problem.masks)
-        self.shapes = shapes(
+        self.shapes: list[int] = shapes(
             problem, counts, Allowance([{} for _ in answer.allowance.left], answer.allowance.reserved), _SIZE
         )
+
+        rooms = [self.market.goods_of[choice].room for choice in self.shapes]
+        self.largest = [max(sizes) for sizes in zip(*rooms, strict=True)]
 
     def _price(self, choice: int) -> int:
         return self.market.prices[choice] + NODE_FEE
@@ -79,19 +83,28 @@ class _Work:
     def _merged(self, budget: int) -> tuple[list[Batch], list[Batch], int] | None:
         """The pair whose merger saves most, what it becomes, and how often."""
         best, found = 0, None
-        for one, other in combinations(self._sorted(), 2):
+        ordered = [(one, self._used(one)) for one in self._sorted()]
+        for (one, used), (other, more) in combinations(ordered, 2):
             self.units += 1
             if self.units > budget:
                 break
-            together = dict(one.pods)
-            for j, count in other.pods.items():
-                together[j] = together.get(j, 0) + count
+            if any(size + extra > most for size, extra, most in zip(used, more, self.largest, strict=True)):
+                continue
+            self.units += _TRIAL
             before = self._price(one.choice) + self._price(other.choice)
-            choice = self._cheapest_holding(together, before - best, (one, other))
+            choice = self._cheapest_holding(_together(one, other), before - best, (one, other))
             if choice >= 0:
                 best = before - self._price(choice)
-                found = ([one, other], [Batch(choice, 1, together)], min(one.copies, other.copies))
+                found = ([one, other], [Batch(choice, 1, _together(one, other))], min(one.copies, other.copies))
         return found
+
+    def _used(self, batch: Batch) -> list[int]:
+        """What the pods of one node ask for, per dimension."""
+        used = [0] * len(self.market.dimensions)
+        for j, count in batch.pods.items():
+            for d, amount in self.problem.items.needs[j]:
+                used[d] += amount * count
+        return used
 
     def _sorted(self) -> list[Batch]:
         return sorted(
@@ -163,13 +176,9 @@ class _Work:
         return [group[place] for place in sorted(group)]
 
     def _use(self, batch: Batch) -> float:
-        """The larger share of cpu or memory that is taken."""
-        room = self.market.goods_of[batch.choice].room
-        used = [0] * len(room)
-        for j, count in batch.pods.items():
-            for d, amount in self.problem.items.needs[j]:
-                used[d] += amount * count
-        return sum(used[d] / room[d] for d in (0, 1) if room[d])
+        """How much of cpu and memory is taken, as the sum of two shares."""
+        room, used = self.market.goods_of[batch.choice].room, self._used(batch)
+        return sum(used[d] / room[d] for d in (CPU, MEMORY) if room[d])
 
     def _packed(self, pods: dict[int, int], group: Sequence[Batch], dice: Dice) -> Answer:
         numbers = sorted(pods)
@@ -179,3 +188,11 @@ class _Work:
         answer = build.answer()
         self.units += answer.units + _TRIAL
         return answer
+
+
+def _together(one: Batch, other: Batch) -> dict[int, int]:
+    """The pods of two nodes."""
+    pods = dict(one.pods)
+    for j, count in other.pods.items():
+        pods[j] = pods.get(j, 0) + count
+    return pods

@@ -9,13 +9,14 @@ from spotwright.model.pod import Pod
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.model.taints import Effect
-from spotwright.scheduling.assigning import assign
+from spotwright.scheduling.assigning import Assigner
 from spotwright.scheduling.classes import Demand, PodClass, Taste, group
 from spotwright.scheduling.disks import Disks
 from spotwright.scheduling.hosts import Fleet
 from spotwright.scheduling.leftover import top_up
 from spotwright.scheduling.rooms import Room, occupy
 from spotwright.scheduling.seating import Seating
+from spotwright.scheduling.sites import Site
 from spotwright.scheduling.templates import Daemon, Template
 from spotwright.scheduling.tiers import Tier, tiers
 from spotwright.scheduling.topology import Topology
@@ -98,7 +99,7 @@ class Placement:
             if not at_once:
                 self.seating.seat(ruled)
             self.units += occupy(self.rooms, free)
-            self.units += top_up(self.seating.sites, free)
+            self.units += top_up(self.seating.sites, [*free, *shares], self.topology)
             for tier in self.tiers:
                 self.units += tier.serve([*free, *shares], self.topology, budget - self.units)
             if any(one.keys and one.pinned for one in shares):
@@ -106,10 +107,23 @@ class Placement:
             for one in shares:
                 one.give_back()
             trying = [one for one in trying if one.keys and one.give_in()]
+            if trying:
+                self._reopen()
         for site in self.seating.sites:
             site.tier.drafts.append(site.draft())
         self.units += self.seating.units
         return True
+
+    def _reopen(self) -> None:
+        """Let nodes that were packed take more, now that some pods have given in."""
+        for tier in self.tiers:
+            for draft in tier.drafts:
+                for pods in draft.copies:
+                    name = f"new node {len(self.seating.sites) + 1}"
+                    site = Site.of(draft, tier, pods, name)
+                    self.topology.adopt(site)
+                    self.seating.sites.append(site)
+            tier.drafts.clear()
 
     def _settle(self, ruled: Sequence[Waiting]) -> list[Share]:
         """Seats for those who must share a host, seats on nodes there are, and domains for the rest.
@@ -129,9 +143,14 @@ class Placement:
         before = len(waiting.keys)
         if self.topology.tight(waiting.cls, demand):
             return self.seating.seat([waiting])
-        self.seating.seat_in_rooms(waiting, demand)
-        volumes = self.seating.disks.reachable(waiting.cls.pod)
-        shares += assign(waiting, demand, self.topology, self.tiers, volumes)
+        assigner = Assigner(waiting, demand, self.topology, self.tiers, self.seating.disks)
+        moved = -1
+        # A node that was full for a spread has its turn again once other domains have theirs.
+        while waiting.keys and moved:
+            moved = self.seating.seat_in_rooms(waiting, demand)
+            if not moved:
+                moved = assigner.assign(1 if self.seating.has_rooms(waiting) else len(waiting.keys))
+        shares += assigner.shares()
         return before - len(waiting.keys)
 
     @property

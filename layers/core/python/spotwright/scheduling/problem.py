@@ -6,7 +6,7 @@ from typing import Final
 from spotwright.model import resources
 from spotwright.model.instancetype import PICOUSD
 from spotwright.scheduling.bonds import Bond, Household, agree
-from spotwright.scheduling.market import Market
+from spotwright.scheduling.market import Market, bits
 from spotwright.scheduling.openkeys import FREE, Company, OpenKeys
 from spotwright.scheduling.packing import Items, Rules
 
@@ -53,9 +53,22 @@ class Allowance:
 
     def open(self, market: Market) -> int:
         """Choices of which at least one node is allowed."""
-        if not any(self.left) and not market.reserved:
-            return market.all
-        return sum(1 << choice for choice in range(len(market.offers)) if self.copies(market, choice, 1))
+        mask = 0
+        for left, ours in zip(self.left, market.of_template, strict=True):
+            mask |= ours if not left else self._open_of(market, ours)
+        for choice in bits(mask & market.reserved):
+            if not self.copies(market, choice, 1):
+                mask &= ~(1 << choice)
+        return mask
+
+    def _open_of(self, market: Market, ours: int) -> int:
+        """Choices of one pool within its limits, reservations aside."""
+        mask = 0
+        for goods in market.goods:
+            bought = goods.mask & ours & ~market.reserved
+            if goods.mask & ours and (not bought or self.copies(market, (bought & -bought).bit_length() - 1, 1)):
+                mask |= goods.mask
+        return mask
 
     def spend(self, market: Market, choice: int, copies: int) -> None:
         goods = market.goods_of[choice]

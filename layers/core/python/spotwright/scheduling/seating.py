@@ -41,17 +41,17 @@ class Seating:
         rules = self.topology.rules(waiting.cls, demand)
         volumes = self.disks.reachable(waiting.cls.pod)
         rooms = self._open_rooms(waiting)
-        total, seated = 0, -1
-        # A node that was full for a spread may have its turn again once the others have theirs.
-        while waiting.keys and seated:
-            seated = 0
-            for room in rooms:
-                self.units += 1
-                while waiting.keys and self._takes(room, waiting, rules, volumes):
-                    self._give(room, waiting)
-                    seated += 1
-            total += seated
-        return total
+        seated = 0
+        for room in rooms:
+            self.units += 1
+            while waiting.keys and self._takes(room, waiting, rules, volumes):
+                self._give(room, waiting)
+                seated += 1
+        return seated
+
+    def has_rooms(self, waiting: Waiting) -> bool:
+        """True when some node that exists could hold another pod of a class, rules aside."""
+        return bool(self._open_rooms(waiting))
 
     def _open_rooms(self, waiting: Waiting) -> list[Room]:
         welcome = Welcome([waiting])

@@ -67,12 +67,37 @@ class Site:
         self.choice, self.ports = choice, self.ports + waiting.cls.host_ports
         self.top_up(waiting, demand, 1, state)
 
+    def alike(self) -> int:
+        """Choices of the type it counts on, under the same capacity type or reservation."""
+        market = self.tier.market
+        kind = market.offers[self.choice].capacity_type
+        same = market.goods_of[self.choice].mask & market.meeting(
+            Requirement(labels.CAPACITY_TYPE, False, frozenset((kind,)))
+        )
+        return market.settled(same, self.choice)
+
     def top_up(self, waiting: Waiting, demand: Demand, count: int, state: State) -> None:
-        """Seat pods that its choice has room for."""
+        """Seat pods that its type has room for; the zone may become another."""
+        alike = state.mask & self.alike()
+        if not alike >> self.choice & 1:
+            self.choice = (alike & -alike).bit_length() - 1
         self.used = tuple(one + count * other for one, other in zip(self.used, waiting.size, strict=True))
         self.members.append((waiting.cls, count))
         self.seated.append((demand, waiting.take(count)))
         self.state = state
+
+    @staticmethod
+    def of(draft: Draft, tier: Tier, pods: tuple[str, ...], name: str) -> "Site":
+        """A node that was packed, as one that may take more."""
+        site = Site(name, tier, draft.template, State(draft.mask, draft.fields, draft.pins))
+        site.choice, site.used = draft.choice, draft.used
+        left = list(pods)
+        for member in draft.members:
+            site.members.append((member.cls, member.count))
+            site.seated.append((member.demand, tuple(left[: member.count])))
+            site.ports += member.cls.host_ports * member.count
+            del left[: member.count]
+        return site
 
     def draft(self) -> Draft:
         """The node as decided."""

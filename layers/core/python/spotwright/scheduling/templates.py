@@ -218,6 +218,8 @@ def _nothing(requirements: Requirements | None, types: tuple[InstanceType, ...])
 def _closed(pool: NodePool, classes: Mapping[str, EC2NodeClass]) -> str:
     if pool.metadata.deleting is not None:
         return "it is being deleted"
+    if pool.unreadable:
+        return pool.unreadable
     if pool.replicas is not None:
         return "it is static (spec.replicas)"
     ready = condition(pool.conditions, "Ready")

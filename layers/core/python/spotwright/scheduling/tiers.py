@@ -157,7 +157,10 @@ class Tier:
             draft = Draft(self.market, batch.choice, members, self.keys)
             draft.narrow(asked[j] for j in batch.pods)
             for _ in range(batch.copies):
-                draft.copies.append(tuple(key for j, count in batch.pods.items() for key in ours[j].take(count)))
+                # In the order of the members.
+                draft.copies.append(
+                    tuple(key for j, count in sorted(batch.pods.items()) for key in ours[j].take(count))
+                )
             self.drafts.append(draft)
 
     def settle(self) -> list[Draft]:

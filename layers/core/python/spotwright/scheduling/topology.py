@@ -288,13 +288,23 @@ class Topology:
 
     def note(self, place: Place) -> None:
         """Count what a place holds, for every label whose value has become certain."""
-        for key in {tally.circle.key for tally in (*self._tallies.values(), *self._apart.values())}:
+        for key in self._counted_keys():
             domain = place.domain(key)
             done = place.counted.get(key, 0)
             if domain is not None and done < len(place.members):
                 for cls, count in place.members[done:]:
                     self._count(key, domain, place, cls, count)
                 place.counted[key] = len(place.members)
+
+    def adopt(self, place: Place) -> None:
+        """Count what a place holds by its host alone: other domains of these pods were counted when they got them."""
+        for key in self._counted_keys():
+            if key != labels.HOSTNAME:
+                place.counted[key] = len(place.members)
+        self.note(place)
+
+    def _counted_keys(self) -> set[str]:
+        return {tally.circle.key for tally in (*self._tallies.values(), *self._apart.values())}
 
     def _count(self, key: str, domain: str, place: Place, cls: PodClass, count: int) -> None:
         for tally in self._tallies.values():

@@ -44,10 +44,14 @@ class Planning(Protocol):
 
 
 class Served(msgspec.Struct, frozen=True):
-    """What one invocation decided. ``plans`` and the ``decisions`` committed for them, in order."""
+    """What one invocation decided. ``plans`` and the ``decisions`` committed for them, in order.
+
+    ``waited_seconds``: for each decision, from the newest of its pods to the decision.
+    """
 
     plans: tuple[Plan, ...] = ()
     decisions: tuple[Decision, ...] = ()
+    waited_seconds: tuple[float, ...] = ()
 
 
 def provision(ports: Planning, *, clock: Callable[[], datetime]) -> Served:
@@ -58,6 +62,7 @@ def provision(ports: Planning, *, clock: Callable[[], datetime]) -> Served:
     wanted = ports.state.request()
     plans: list[Plan] = []
     made: list[Decision] = []
+    waited: list[float] = []
     for _ in range(COMMIT_ATTEMPTS):
         row = ports.state.cluster()
         if row.served >= wanted or row.paused:
@@ -75,11 +80,12 @@ def provision(ports: Planning, *, clock: Callable[[], datetime]) -> Served:
             if decision is None:
                 continue
             made.append(decision)
+            waited.append(_waited(snapshot, plan))
             ports.bells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
         tell(ports.cluster, snapshot, plan, made[-1] if plan.new_nodes else None)
         ports.state.served(row.requested)
         wanted = ports.state.cluster().requested
-    return Served(tuple(plans), tuple(made))
+    return Served(tuple(plans), tuple(made), tuple(waited))
 
 
 def decide(snapshot: Snapshot, catalog: Catalog) -> Plan:
@@ -217,6 +223,12 @@ def _messages(plan: Plan, decision: Decision | None) -> Iterator[tuple[str, str,
             yield pod, "Nominated", "Normal", f"Pod should schedule on: node/{node.name}"
     for refused in (*plan.unschedulable, *plan.ignored):
         yield refused.pod, "FailedScheduling", "Warning", "Failed to schedule pod, " + "; ".join(refused.reasons)
+
+
+def _waited(snapshot: Snapshot, plan: Plan) -> float:
+    placed = {key for node in plan.new_nodes for key in node.pods}
+    born = [pod.metadata.created for pod in snapshot.pods if pod.key in placed and pod.metadata.created]
+    return (snapshot.now - max(born)).total_seconds() if born else 0.0
 
 
 def _why(plan: Plan) -> str:

@@ -4,12 +4,14 @@ First gear reads little and runs every minute, every few seconds while no forwar
 else wakes us). Second gear compares everything. Neither writes to the cluster or to EC2.
 """
 
+from collections import Counter
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 import msgspec
 
 from spotwright.model import labels
+from spotwright.model.instancetype import Catalog
 from spotwright.model.node import instance_id
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.objects import Condition, condition
@@ -17,6 +19,7 @@ from spotwright.model.pod import Pod
 from spotwright.model.snapshot import Settings
 from spotwright.scheduling.eligibility import is_follower, why_not
 from spotwright.workflows.ports import (
+    CatalogPort,
     ClusterPort,
     CommandRow,
     Doorbell,
@@ -53,17 +56,25 @@ class Sweeping(Protocol):
     @property
     def bells(self) -> DoorbellPort: ...
     @property
+    def catalogs(self) -> CatalogPort: ...
+    @property
     def settings(self) -> Settings: ...
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a sweep saw. ``orphans`` -1: too many, none was touched."""
+    """What a sweep saw. ``orphans`` -1: too many, none was touched.
+
+    ``capacity``: NodeClaims by capacity type and ``price_picousd_per_hour`` of all of them, by the present catalog;
+    both only of a scheduled poll.
+    """
 
     pending: int = 0
     nodes: int = 0
     due: int = 0
     orphans: int = 0
     forwarder_alive: bool = False
+    capacity: dict[str, int] = {}
+    price_picousd_per_hour: int = 0
 
 
 def poll(ports: Sweeping, *, now: datetime, again: bool) -> Found:
@@ -91,7 +102,8 @@ def poll(ports: Sweeping, *, now: datetime, again: bool) -> Found:
     pending = _pending(ports.cluster.pods(pending=True), ports.settings, bool(claims))
     if pending:
         ports.bells.ring("provision", [Doorbell(name, "pods")])
-    return Found(pending=len(pending), nodes=len(claims), due=len(due), forwarder_alive=alive)
+    found = Found(pending=len(pending), nodes=len(claims), due=len(due), forwarder_alive=alive)
+    return _priced(found, claims, ports.catalogs.read(ports.state.catalog_key())) if again else found
 
 
 def full(ports: Sweeping, *, now: datetime) -> Found:
@@ -122,6 +134,28 @@ def full(ports: Sweeping, *, now: datetime) -> Found:
     if orphans:
         ports.bells.ring("lifecycle", [Doorbell(name, "instance", one) for one in orphans])
     return Found(nodes=len(claims), orphans=len(orphans))
+
+
+def _priced(found: Found, claims: tuple[NodeClaim, ...], catalog: Catalog) -> Found:
+    """What the cluster's nodes are and cost; a type that the catalog no longer knows costs nothing here."""
+    capacity = Counter(claim.metadata.labels.get(labels.CAPACITY_TYPE, "") for claim in claims)
+    price = sum(_price(claim, catalog) for claim in claims)
+    return msgspec.structs.replace(found, capacity=dict(capacity), price_picousd_per_hour=price)
+
+
+def _price(claim: NodeClaim, catalog: Catalog) -> int:
+    known = claim.metadata.labels
+    bought = (known.get(labels.ZONE), known.get(labels.CAPACITY_TYPE))
+    return next(
+        (
+            offering.price_picousd_per_hour
+            for one in catalog.of(claim.node_class_ref.name)
+            if one.name == known.get(labels.INSTANCE_TYPE)
+            for offering in one.offerings
+            if (offering.zone, offering.capacity_type) == bought
+        ),
+        0,
+    )
 
 
 def _ring_due(bells: DoorbellPort, row: Row, now: int) -> None:
