@@ -18,7 +18,10 @@ demo: setup controlplane
 	@$(BIN)/python -m local.demo
 
 test: check controlplane
-	$(BIN)/pytest -q
+	@echo "unit, property, contract, infra, local stack: usually 6 to 10 minutes on 2 cores"
+	$(BIN)/pytest -q -n 2 --dist loadfile --ignore=tests/e2e
+	@echo "end to end, on the deployed stack: usually 9 to 12 minutes"
+	$(BIN)/pytest -q tests/e2e
 
 check: setup
 	$(BIN)/ruff format --check .

@@ -17,13 +17,14 @@ _MINUTE = Duration.minutes(1)
 _DIMENSIONS = f"{{{_NAMESPACE},cluster,service}}"
 
 _PODS = ("PodsPending", "PodsUnschedulable", "NodesDecided")
-_NODES = ("NodeClaims",)
+_NODES = ("NodesSpot", "NodesOnDemand", "NodesReserved")
+_COST = ("CostPerHour",)
 _LAUNCHES = ("NodeClaimsLaunched", "NodeClaimsInitialized", "NodeClaimLaunchesFailed")
-_HOPS = ("DecisionToFleetSeconds", "FleetToReadySeconds")
+_HOPS = ("EventToDecisionSeconds", "DecisionToFleetSeconds", "FleetToReadySeconds")
 _CHANGES = ("Interruptions", "Disruptions", "NodesTerminated")
 
 #: Every metric of our own that the page shows.
-SHOWN = (*_PODS, *_NODES, *_LAUNCHES, *_HOPS, *_CHANGES)
+SHOWN = (*_PODS, *_NODES, *_COST, *_LAUNCHES, *_HOPS, *_CHANGES)
 
 
 class Dashboard(Construct):
@@ -41,12 +42,16 @@ class Dashboard(Construct):
         widgets = (
             _graph("Pods pending and nodes decided", [_ours(name, "Maximum") for name in _PODS]),
             _graph(
-                "Nodes, and launches",
+                "Nodes by capacity type, and $ per hour",
                 [_ours(name, "Maximum") for name in _NODES],
-                [_ours(name, "Sum") for name in _LAUNCHES],
+                [_ours(name, "Maximum") for name in _COST],
             ),
             _graph("Seconds per hop (p90)", [_ours(name, "p90") for name in _HOPS]),
-            _graph("Interruptions and disruptions", [_ours(name, "Sum") for name in _CHANGES]),
+            _graph(
+                "Launches, interruptions and disruptions",
+                [_ours(name, "Sum") for name in _LAUNCHES],
+                [_ours(name, "Sum") for name in _CHANGES],
+            ),
             _graph(
                 "Queues: age in seconds, and dead letters",
                 [_age(name, each) for name, each in queues.items()],

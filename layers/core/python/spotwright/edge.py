@@ -3,6 +3,7 @@
 Source: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html (ReportBatchItemFailures)
 """
 
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final
 
@@ -14,6 +15,9 @@ from spotwright.failures import Failure, InvalidRequest
 from spotwright.workflows.ports import Doorbell
 
 SCHEMAS: Final = (1,)
+
+# An invocation without figures is an ordinary one.
+warnings.filterwarnings("ignore", message="No application metrics to publish")
 
 type Work = Callable[[str, tuple[Doorbell, ...]], None]
 type BatchAnswer = dict[str, list[dict[str, str]]]
@@ -61,6 +65,9 @@ def by_cluster(
         except Exception as error:  # noqa: BLE001 the outermost loop: one cluster's trouble is not another's
             _report(cluster, error, logger, metrics)
             failed.update(*bells.values())
+        # Each cluster's figures leave with its own dimension.
+        if metrics.metric_set:
+            metrics.flush_metrics()
     return {"batchItemFailures": [{"itemIdentifier": one} for one in sorted(failed)]}
 
 
