@@ -94,19 +94,11 @@ def _size(pod: Pod) -> tuple[int, int]:
 def _look(pod: Pod, label_keys: Sequence[str] | None) -> object:
     """A quick key: pods with the same are equal, equal pods may still differ in it (order within maps)."""
     selector = tuple(pod.node_selector.items()) if pod.node_selector else ()
+    asked = (tuple(pod.requests.items()), selector, pod.node_affinity, pod.tolerations, pod.node_preferences)
+    if label_keys is None and not pod.volume_claims:
+        return (asked, pod.host_ports, pod.priority)
     company = (*pod.spreads, *pod.near, *pod.apart, *pod.rather_near, *pod.rather_apart)
-    return (
-        tuple(pod.requests.items()),
-        selector,
-        pod.node_affinity,
-        pod.tolerations,
-        pod.node_preferences,
-        pod.host_ports,
-        pod.volume_claims,
-        company,
-        _identity(pod, label_keys),
-        pod.priority,
-    )
+    return (asked, pod.host_ports, pod.priority, pod.volume_claims, company, _identity(pod, label_keys))
 
 
 def _identity(pod: Pod, label_keys: Sequence[str] | None) -> tuple[str | None, ...]:

@@ -160,8 +160,9 @@ def _values(market: Market, key: str, mask: int) -> tuple[str, ...]:
 
 def _requirements(draft: Draft, names: Iterable[str], capacity_types: Iterable[str]) -> Requirements:
     together = draft.market.templates[draft.template].requirements.intersection(draft.pins)
-    for member in draft.members:
-        together = together.intersection(member.demand.requirements)
+    for requirements in {id(one.demand): one.demand.requirements for one in draft.members}.values():
+        if requirements:
+            together = together.intersection(requirements)
     narrowed = [
         Requirement(labels.INSTANCE_TYPE, False, frozenset(names)),
         Requirement(labels.CAPACITY_TYPE, False, frozenset(capacity_types)),

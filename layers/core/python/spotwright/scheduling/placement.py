@@ -94,7 +94,8 @@ class Placement:
         trying = self.waiting
         while trying:
             ruled = [one for one in trying if one.demand and self.topology.entangled(one.cls, one.demand)]
-            free = [one for one in trying if one not in ruled]
+            bound = {id(one) for one in ruled}
+            free = [one for one in trying if id(one) not in bound]
             shares = self._settle(ruled) if at_once else []
             if not at_once:
                 self.seating.seat(ruled)

@@ -29,9 +29,9 @@ def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
     intake = eligibility.sort_out(snapshot, frozenset(one.name for one in standing.leaving), disks)
     templates, closed = open_pools(snapshot, catalog)
     world = World(snapshot, standing, templates, every_daemon, disks, frozenset(pod.key for pod in intake.candidates))
-    beyond = [reasons.beyond(pod, snapshot) for pod in intake.candidates]
-    placement = _placed(world, [pod for pod, why in zip(intake.candidates, beyond, strict=True) if why is None])
-    refused = [why for why in beyond if why is not None]
+    refused = [why for pod in intake.candidates if (why := reasons.beyond(pod, snapshot)) is not None]
+    told = {one.pod for one in refused}
+    placement = _placed(world, [pod for pod in intake.candidates if not told or pod.key not in told])
     refused += reasons.refused(placement.waiting, placement.tiers, placement.rooms, placement.topology, disks, closed)
     refused += [reasons.following(pod) for pod in placement.held_back]
     return Plan(
@@ -54,7 +54,8 @@ def _placed(world: World, pods: Sequence[Pod]) -> Placement:
     followers = [pod for pod in pods if eligibility.is_follower(pod, world.settings)]
     if not followers or _busy(world.standing, world.snapshot):
         return placed(world, pods, world.templates)
-    leaders = [pod for pod in pods if not eligibility.is_follower(pod, world.settings)]
+    following = {pod.key for pod in followers}
+    leaders = [pod for pod in pods if pod.key not in following]
     led = placed(world, leaders, world.templates)
     if led.places_any:
         return placed(world, pods, world.templates)

@@ -25,8 +25,9 @@ def beyond(pod: Pod, snapshot: Snapshot) -> Refused | None:
         return Refused(pod.key, (f"it cannot be read: {pod.problem}",))
     if pod.unhandled:
         return Refused(pod.key, tuple(f"{field} is not handled yet" for field in pod.unhandled))
-    terms = (*pod.near, *pod.apart)
-    if not snapshot.namespaces and any(one.namespace_selector for one in terms):
+    if not pod.near and not pod.apart:
+        return None
+    if not snapshot.namespaces and any(one.namespace_selector for one in (*pod.near, *pod.apart)):
         return Refused(pod.key, ("its namespaceSelector needs the labels of namespaces, which were not read",))
     return None
 

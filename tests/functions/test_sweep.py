@@ -1,0 +1,107 @@
+"""The safety net: whatever the facts still show is rung for, and little else is touched."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from spotwright.model import labels
+from spotwright.model.fleet import FleetInstance
+from spotwright.simulation import given
+from spotwright.simulation.world import World
+from spotwright.workflows import orphans, sweep
+
+
+def follower(name: str) -> object:
+    pod = given.pod(name, cpu_millicores=100)
+    about = msgspec.structs.replace(pod.metadata, annotations={labels.FOLLOW: "true"})
+    return msgspec.structs.replace(pod, metadata=about, unschedulable=True)
+
+
+def pending(name: str) -> object:
+    return msgspec.structs.replace(given.pod(name), unschedulable=True)
+
+
+def poll(world: World, *, again: bool = True) -> sweep.Found:
+    return sweep.poll(world, now=world.clock.now(), again=again)
+
+
+def test_at_zero_a_pending_pod_is_rung_for_and_followers_are_not(world: World) -> None:
+    world.cluster.put("pods", follower("coredns"))
+    assert poll(world).pending == 0
+    assert not world.bells.of("provision", "pods")
+    world.cluster.put("pods", pending("web"))
+    assert poll(world).pending == 1
+    assert world.bells.of("provision", "pods")
+
+
+def test_the_scheduled_poll_enqueues_those_of_its_minute_and_they_enqueue_none(world: World) -> None:
+    poll(world)
+    later = world.bells.of("sweep", "poll")
+    assert len(later) == 60 // sweep.POLL_SECONDS - 1
+    assert all(one.bell.epoch == 1 for one in later)
+    poll(world, again=False)
+    assert len(world.bells.of("sweep", "poll")) == len(later)
+
+
+def test_a_poll_in_between_ends_at_once_while_a_forwarder_lives(world: World) -> None:
+    world.cluster.put("pods", pending("web"))
+    world.state.beat = world.clock.milliseconds()
+    found = poll(world, again=False)
+    assert found.forwarder_alive
+    assert not world.bells.of("provision", "pods")
+    world.clock.advance(sweep.HEARTBEAT_SECONDS + 1)
+    assert not poll(world, again=False).forwarder_alive
+    assert world.bells.of("provision", "pods")
+
+
+def test_a_class_and_a_pool_without_a_status_are_rung_for(world: World) -> None:
+    world.cluster.put("ec2nodeclasses", msgspec.structs.replace(given.node_class("fresh"), conditions=()))
+    world.cluster.put("nodepools", msgspec.structs.replace(given.node_pool("fresh"), conditions=()))
+    poll(world)
+    assert {one.bell.key for one in world.bells.of("catalog", "nodeclasses")} == {"fresh"}
+    assert world.bells.of("lifecycle", "nodepools")
+
+
+def orphan(world: World, number: int, age: timedelta) -> str:
+    """An instance with our tags that no row and no claim speaks of."""
+    instance = f"i-{number:017x}"
+    tags = {
+        labels.cluster_tag(world.cluster.name): "owned",
+        labels.NODEPOOL: "default",
+        labels.EC2NODECLASS: "default",
+        labels.CLUSTER_NAME_TAG: world.cluster.name,
+    }
+    found = FleetInstance(instance, "m5.large", "z", "spot", "running", launched=world.clock.now() - age, tags=tags)
+    world.ec2.instances[instance] = found
+    return instance
+
+
+@pytest.fixture
+def old() -> timedelta:
+    return sweep.ORPHAN_AGE + timedelta(seconds=1)
+
+
+def test_an_orphan_is_terminated_when_it_is_old_enough(world: World, old: timedelta) -> None:
+    lost, young = orphan(world, 1, old), orphan(world, 2, timedelta(seconds=5))
+    assert sweep.full(world, now=world.clock.now()).orphans == 1
+    assert [one.bell.key for one in world.bells.of("lifecycle", "instance")] == [lost]
+    assert orphans.collect(world, lost, world.clock.now())
+    assert not orphans.collect(world, young, world.clock.now())
+    assert not orphans.collect(world, "i-unknown", world.clock.now())
+
+
+def test_many_orphans_at_once_are_taken_for_an_error_of_ours(world: World, old: timedelta) -> None:
+    for number in range(sweep.ORPHANS_ALLOWED + 1):
+        orphan(world, number, old)
+    assert sweep.full(world, now=world.clock.now()).orphans == -1
+    assert not world.bells.of("lifecycle", "instance")
+
+
+def test_an_instance_that_a_claim_speaks_of_is_no_orphan(world: World) -> None:
+    world.deploy(given.pod("web"), 1)
+    assert world.run(60, until=lambda: bool(world.running()))
+    world.clock.advance(600)
+    assert sweep.full(world, now=world.clock.now()).orphans == 0
+    instance = world.ec2.live()[0].id
+    assert not orphans.collect(world, instance, world.clock.now())
