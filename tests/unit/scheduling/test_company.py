@@ -8,6 +8,7 @@ from spotwright.model import labels
 from spotwright.model.company import Company, HostPort, Spread, Wish
 from spotwright.model.objects import Metadata
 from spotwright.model.requirements import Selector
+from spotwright.model.snapshot import Settings
 from spotwright.model.volumes import CsiNode, Storage, StorageClass, Volume, VolumeClaim
 from spotwright.scheduling.plan import Plan
 from tests.unit.scheduling.builders import SMALL, instance, node, planned, pod, pods, pool, why, zone_is
@@ -176,3 +177,30 @@ class TestMinValues:
     def test_too_few_kinds_are_a_reason(self) -> None:
         made = planned(pod(), pools=[pool("default", Selector(labels.INSTANCE_TYPE, "Exists", (), 9))])
         assert "minValues asks for 9" in why(made)["default/p"]
+
+
+class TestPatience:
+    def test_a_pod_that_waits_for_another_is_tried_again_when_that_one_gives_in(self) -> None:
+        wishes = ((1, (zone_is("nowhere"),)),)
+        target = pod("web", cpu=1, labels={"app": "web"}, node_preferences=wishes)
+        made = planned(target, pod("client", near=(IN_ZONE,)))
+        assert made.unschedulable == ()
+
+    def test_pods_that_give_in_use_what_was_bought_before(self) -> None:
+        wishes = ((1, (zone_is("nowhere"),)),)
+        made = planned(pod("first", cpu=1), pod("late", cpu="500m", node_preferences=wishes), types=[SMALL])
+        assert len(made.new_nodes) == 1
+
+    def test_preferences_can_be_ignored(self) -> None:
+        wishes = ((1, (zone_is("z2"),)),)
+        ignoring = Settings(preference_policy="Ignore")
+        (made,) = planned(pod(node_preferences=wishes), settings=ignoring).new_nodes
+        assert len(made.zones) == 3
+
+
+def test_domains_are_kept_one_by_one_where_limits_leave_no_other_way() -> None:
+    spread = (Spread(labels.ZONE, 1, WEB),)
+    waiting = pods(6, cpu=7, labels={"app": "web"}, spreads=spread)
+    made = planned(*waiting, pools=[pool(limits={"cpu": "32"})])
+    assert sorted(zones(made).values()) == [1, 1, 2]
+    assert len(made.unschedulable) == 2

@@ -13,8 +13,9 @@ from spotwright.model.requirements import Requirement, Requirements, conjunction
 from spotwright.model.taints import Taint
 from spotwright.scheduling.classes import Demand, PodClass
 from spotwright.scheduling.disks import Disks
+from spotwright.scheduling.rules import Rule
 from spotwright.scheduling.tiers import Tier
-from spotwright.scheduling.topology import Rule, Topology
+from spotwright.scheduling.topology import Topology
 from spotwright.scheduling.waiting import Share, Waiting
 
 

@@ -9,7 +9,8 @@ from spotwright.model import labels
 from spotwright.model.company import HostPort
 from spotwright.scheduling.classes import Demand, PodClass
 from spotwright.scheduling.packing import Rules
-from spotwright.scheduling.topology import Circle, Topology
+from spotwright.scheduling.tally import Circle
+from spotwright.scheduling.topology import Topology
 
 
 class Bond:

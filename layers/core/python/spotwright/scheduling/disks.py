@@ -31,7 +31,8 @@ class Disks:
     def _fault(self, pod: Pod, name: str) -> str:
         claim = self._claims.get(f"{pod.metadata.namespace}/{name}")
         if claim is None:
-            return f"PersistentVolumeClaim {name} does not exist"
+            unread = "" if self._claims else ", or claims were not read"
+            return f"PersistentVolumeClaim {name} does not exist{unread}"
         if claim.metadata.deleting is not None:
             return f"PersistentVolumeClaim {name} is being deleted"
         if claim.phase == "Lost":

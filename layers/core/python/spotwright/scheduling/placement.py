@@ -20,7 +20,7 @@ from spotwright.scheduling.sites import Site
 from spotwright.scheduling.templates import Daemon, Template
 from spotwright.scheduling.tiers import Tier, tiers
 from spotwright.scheduling.topology import Topology
-from spotwright.scheduling.waiting import Share, Waiting, dimensions, waiting
+from spotwright.scheduling.waiting import Share, Waiting, dimensions, queue
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
@@ -81,7 +81,7 @@ class Placement:
         asked = list(_asked(classes, self.topology, world.disks))
         self.tiers: list[Tier] = tiers(templates, world.daemons, names, standing.used, asked)
         self.seating = Seating(self.rooms, self.tiers, self.topology, world.disks)
-        self.waiting: list[Waiting] = waiting(classes, names)
+        self.waiting: list[Waiting] = queue(classes, names)
         self.held_back: list[Pod] = []
         self.units = 0
 
@@ -107,7 +107,10 @@ class Placement:
                 return False
             for one in shares:
                 one.give_back()
-            trying = [one for one in trying if one.keys and one.give_in()]
+            # Who has rules may have waited for somebody who gives in only now.
+            left = [one for one in trying if one.keys]
+            gave_in = {id(one) for one in left if one.give_in()}
+            trying = [one for one in left if id(one) in gave_in or id(one) in bound] if gave_in else []
             if trying:
                 self._reopen()
         for site in self.seating.sites:

@@ -13,9 +13,10 @@ from spotwright.scheduling.disks import Disks
 from spotwright.scheduling.market import Market
 from spotwright.scheduling.plan import Refused
 from spotwright.scheduling.rooms import Room
+from spotwright.scheduling.rules import FixedRule, Rule
 from spotwright.scheduling.templates import Template, meets
 from spotwright.scheduling.tiers import Tier
-from spotwright.scheduling.topology import FixedRule, Rule, Topology
+from spotwright.scheduling.topology import Topology
 from spotwright.scheduling.waiting import Waiting
 
 

@@ -11,9 +11,10 @@ from spotwright.model.requirements import Requirements
 from spotwright.scheduling.classes import Demand
 from spotwright.scheduling.disks import Disks
 from spotwright.scheduling.rooms import Room, Welcome
+from spotwright.scheduling.rules import Rule
 from spotwright.scheduling.sites import Option, Site, found, join
 from spotwright.scheduling.tiers import Tier
-from spotwright.scheduling.topology import Rule, Topology
+from spotwright.scheduling.topology import Topology
 from spotwright.scheduling.waiting import Waiting
 
 

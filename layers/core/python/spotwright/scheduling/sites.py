@@ -11,8 +11,8 @@ from spotwright.scheduling.classes import Demand, PodClass
 from spotwright.scheduling.drafts import Draft, Member
 from spotwright.scheduling.openkeys import FREE
 from spotwright.scheduling.problem import NODE_FEE
+from spotwright.scheduling.rules import Rule
 from spotwright.scheduling.tiers import Tier
-from spotwright.scheduling.topology import Rule
 from spotwright.scheduling.waiting import Waiting
 
 # A pod joins a node only while the node stays within this size; one that needs more gets it on a node of its own.

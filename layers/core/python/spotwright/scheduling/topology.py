@@ -6,204 +6,15 @@ unlike Karpenter we fix the domain of a node when a rule first needs it, and ask
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
-
-import msgspec
 
 from spotwright.model import labels
-from spotwright.model.company import Company, LabelSelector, Spread, selects
+from spotwright.model.company import Company, Spread, selects
 from spotwright.model.pod import Pod
-from spotwright.model.requirements import Requirements
-from spotwright.model.taints import Taint, Toleration, untolerated
 from spotwright.scheduling.classes import Demand, PodClass
 from spotwright.scheduling.hosts import Host
+from spotwright.scheduling.rules import ApartRule, FixedRule, NearRule, Rule, SpreadRule
+from spotwright.scheduling.tally import Circle, Place, Tally, repelled, residents
 from spotwright.scheduling.templates import Template
-
-
-class Spot(Protocol):
-    """A node as rules see it."""
-
-    @property
-    def taints(self) -> tuple[Taint, ...]: ...
-
-    def domain(self, key: str) -> str | None:
-        """The value of a label, when it is certain."""
-        ...
-
-    def may_meet(self, requirements: Requirements) -> bool:
-        """Whether its labels meet the requirements, as far as they are known."""
-        ...
-
-
-class Place(Spot, Protocol):
-    """A node that this plan puts pods on."""
-
-    @property
-    def members(self) -> Sequence[tuple[PodClass, int]]:
-        """Pods put there: class and how many, in the order they came."""
-        ...
-
-    @property
-    def counted(self) -> dict[str, int]:
-        """Per label key, how many of the members are in the counts."""
-        ...
-
-
-class Circle(msgspec.Struct, frozen=True):
-    """Pods that are counted, per value of a label. ``namespaces`` None = all."""
-
-    key: str
-    selector: LabelSelector
-    namespaces: frozenset[str] | None
-
-    def holds(self, pod: Pod) -> bool:
-        ours = self.namespaces is None or pod.metadata.namespace in self.namespaces
-        return ours and selects(self.selector, pod.metadata.labels)
-
-
-class Tally:
-    """Pods of a circle per domain.
-
-    Only nodes count that meet one of the ``honored`` node terms, and whose taints ``tolerations`` tolerate; None of
-    either: every node counts.
-    """
-
-    __slots__ = ("_known", "circle", "counts", "honored", "tolerations")
-
-    def __init__(
-        self, circle: Circle, honored: tuple[Requirements, ...] | None, tolerations: tuple[Toleration, ...] | None
-    ) -> None:
-        self.circle = circle
-        self.honored = honored
-        self.tolerations = tolerations
-        self.counts: dict[str, int] = {}
-        self._known: dict[int, bool] = {}
-
-    def selects(self, cls: PodClass) -> bool:
-        known = self._known.get(cls.index)
-        if known is None:
-            known = self._known[cls.index] = self.circle.holds(cls.pod)
-        return known
-
-    def counts_on(self, place: Spot) -> bool:
-        if self.tolerations is not None and _repelled(place.taints, self.tolerations):
-            return False
-        return self.honored is None or any(place.may_meet(term) for term in self.honored)
-
-    def add(self, domain: str, count: int) -> None:
-        self.counts[domain] = self.counts.get(domain, 0) + count
-
-    def of(self, domain: str) -> int:
-        return self.counts.get(domain, 0)
-
-
-def _repelled(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
-    return any(one.effect != "PreferNoSchedule" for one in untolerated(taints, tolerations))
-
-
-class Rule(Protocol):
-    """One demand on a domain. ``rank``: domains with less of it are the better choice."""
-
-    @property
-    def key(self) -> str: ...
-
-    def allows(self, domain: str | None) -> bool: ...
-
-    def rank(self, domain: str) -> int: ...
-
-
-class SpreadRule:
-    """No more than ``max_skew`` pods above the emptiest domain the pod may be in."""
-
-    def __init__(self, spread: Spread, tally: Tally, cls: PodClass, domains: Iterable[str]) -> None:
-        self.key = spread.key
-        self._tally = tally
-        self._max_skew = spread.max_skew
-        self._own = int(tally.selects(cls))
-        self._domains = frozenset(domains)
-        self._few = len(self._domains) < spread.min_domains
-
-    def allows(self, domain: str | None) -> bool:
-        if domain is None:
-            return False
-        if self.key == labels.HOSTNAME:
-            # One more host is always possible, so the emptiest has none.
-            return self._tally.of(domain) + self._own <= self._max_skew
-        if domain not in self._domains:
-            return False
-        least = 0 if self._few else min(self._tally.of(one) for one in self._domains)
-        return self._tally.of(domain) + self._own - least <= self._max_skew
-
-    def rank(self, domain: str) -> int:
-        return self._tally.of(domain)
-
-    def __str__(self) -> str:
-        counts = ", ".join(f"{one}={self._tally.of(one)}" for one in sorted(self._domains))
-        return f"topology spread over {self.key} with maxSkew {self._max_skew} ({counts or 'no domain is known'})"
-
-
-class NearRule:
-    """Where pods of the circle are; anywhere for the first of a circle that holds the pod itself."""
-
-    def __init__(self, tally: Tally, cls: PodClass) -> None:
-        self.key = tally.circle.key
-        self._tally = tally
-        self._cls = cls
-
-    def allows(self, domain: str | None) -> bool:
-        if domain is None:
-            return False
-        return self._tally.of(domain) > 0 or self._founds()
-
-    def _founds(self) -> bool:
-        if not self._tally.selects(self._cls):
-            return False
-        filled = (one for one, count in self._tally.counts.items() if count)
-        return not any(self.key == labels.HOSTNAME or self._cls.allows(self.key, one) for one in filled)
-
-    def rank(self, domain: str) -> int:
-        return 0
-
-    def __str__(self) -> str:
-        return f"pod affinity over {self.key} to {_shown(self._tally.circle)}"
-
-
-class ApartRule:
-    """Where no pod of the circle is."""
-
-    def __init__(self, tally: Tally, *, inverse: bool) -> None:
-        self.key = tally.circle.key
-        self._tally = tally
-        self._inverse = inverse
-
-    def allows(self, domain: str | None) -> bool:
-        return domain is None or self._tally.of(domain) == 0
-
-    def rank(self, domain: str) -> int:
-        return 0
-
-    def __str__(self) -> str:
-        whose = "of other pods " if self._inverse else ""
-        return f"pod anti-affinity {whose}over {self.key} to {_shown(self._tally.circle)}"
-
-
-class FixedRule:
-    """Any domain, but a certain one: somebody wants to be near."""
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-
-    def allows(self, domain: str | None) -> bool:
-        return True
-
-    def rank(self, domain: str) -> int:
-        return 0
-
-
-def _shown(circle: Circle) -> str:
-    if circle.selector is None:
-        return "no pod"
-    return ", ".join(f"{one.key} {one.operator} {list(one.values)}" for one in circle.selector) or "every pod"
 
 
 class Topology:
@@ -220,7 +31,7 @@ class Topology:
         self._hosts = hosts
         self._templates = templates
         self._namespaces = namespaces
-        self._residents = _residents((*hosts, *leaving), frozenset(moving))
+        self._residents = residents((*hosts, *leaving), frozenset(moving))
         self._tallies: dict[object, Tally] = {}
         self._apart: dict[Circle, Tally] = {}
         self._near: set[Circle] = set()
@@ -320,7 +131,7 @@ class Topology:
         if known not in self._universes:
             found: set[str] = set()
             for template in self._templates:
-                if tally.tolerations is None or not _repelled(template.taints, tally.tolerations):
+                if tally.tolerations is None or not repelled(template.taints, tally.tolerations):
                     found |= template.domains(key)
             for host in self._hosts:
                 value = host.labels.get(key)
@@ -371,15 +182,3 @@ class Topology:
         domain = host.domain(circle.key)
         if domain is not None:
             tally.add(domain, 1)
-
-
-def _residents(hosts: Iterable[Host], moving: frozenset[str]) -> dict[object, tuple[Pod, list[tuple[Host, int]]]]:
-    """Running pods that look alike to rules, with the hosts they are on and how many on each."""
-    counts: dict[object, tuple[Pod, dict[str, tuple[Host, int]]]] = {}
-    for host in hosts:
-        for pod in host.pods:
-            if pod.metadata.deleting is None and pod.key not in moving:
-                look = (pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items())), pod.apart)
-                on = counts.setdefault(look, (pod, {}))[1]
-                on[host.name] = (host, on.get(host.name, (host, 0))[1] + 1)
-    return {look: (pod, list(on.values())) for look, (pod, on) in counts.items()}

@@ -67,5 +67,6 @@ def dimensions(classes: Iterable[PodClass]) -> tuple[str, ...]:
     return (*_ALWAYS, *sorted(asked.difference(_ALWAYS)))
 
 
-def waiting(classes: Iterable[PodClass], names: tuple[str, ...]) -> list[Waiting]:
+def queue(classes: Iterable[PodClass], names: tuple[str, ...]) -> list[Waiting]:
+    """All pods of these classes, waiting."""
     return [Waiting(one, tuple(one.requests.get(name, 0) for name in names)) for one in classes]

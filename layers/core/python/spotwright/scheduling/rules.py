@@ -1,0 +1,114 @@
+"""What pods ask of the domains they may join, given where the others are."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from spotwright.model import labels
+from spotwright.model.company import Spread
+from spotwright.scheduling.classes import PodClass
+from spotwright.scheduling.tally import Circle, Tally
+
+
+class Rule(Protocol):
+    """One demand on a domain. ``rank``: domains with less of it are the better choice."""
+
+    @property
+    def key(self) -> str: ...
+
+    def allows(self, domain: str | None) -> bool: ...
+
+    def rank(self, domain: str) -> int: ...
+
+
+class SpreadRule:
+    """No more than ``max_skew`` pods above the emptiest domain the pod may be in."""
+
+    def __init__(self, spread: Spread, tally: Tally, cls: PodClass, domains: Iterable[str]) -> None:
+        self.key = spread.key
+        self._tally = tally
+        self._max_skew = spread.max_skew
+        self._own = int(tally.selects(cls))
+        self._domains = frozenset(domains)
+        self._few = len(self._domains) < spread.min_domains
+
+    def allows(self, domain: str | None) -> bool:
+        if domain is None:
+            return False
+        if self.key == labels.HOSTNAME:
+            # One more host is always possible, so the emptiest has none.
+            return self._tally.of(domain) + self._own <= self._max_skew
+        if domain not in self._domains:
+            return False
+        least = 0 if self._few else min(self._tally.of(one) for one in self._domains)
+        return self._tally.of(domain) + self._own - least <= self._max_skew
+
+    def rank(self, domain: str) -> int:
+        return self._tally.of(domain)
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{one}={self._tally.of(one)}" for one in sorted(self._domains))
+        return f"topology spread over {self.key} with maxSkew {self._max_skew} ({counts or 'no domain is known'})"
+
+
+class NearRule:
+    """Where pods of the circle are; anywhere for the first of a circle that holds the pod itself."""
+
+    def __init__(self, tally: Tally, cls: PodClass) -> None:
+        self.key = tally.circle.key
+        self._tally = tally
+        self._cls = cls
+
+    def allows(self, domain: str | None) -> bool:
+        if domain is None:
+            return False
+        return self._tally.of(domain) > 0 or self._founds()
+
+    def _founds(self) -> bool:
+        if not self._tally.selects(self._cls):
+            return False
+        filled = (one for one, count in self._tally.counts.items() if count)
+        return not any(self.key == labels.HOSTNAME or self._cls.allows(self.key, one) for one in filled)
+
+    def rank(self, domain: str) -> int:
+        return 0
+
+    def __str__(self) -> str:
+        return f"pod affinity over {self.key} to {_shown(self._tally.circle)}"
+
+
+class ApartRule:
+    """Where no pod of the circle is."""
+
+    def __init__(self, tally: Tally, *, inverse: bool) -> None:
+        self.key = tally.circle.key
+        self._tally = tally
+        self._inverse = inverse
+
+    def allows(self, domain: str | None) -> bool:
+        return domain is None or self._tally.of(domain) == 0
+
+    def rank(self, domain: str) -> int:
+        return 0
+
+    def __str__(self) -> str:
+        whose = "of other pods " if self._inverse else ""
+        return f"pod anti-affinity {whose}over {self.key} to {_shown(self._tally.circle)}"
+
+
+class FixedRule:
+    """Any domain, but a certain one: somebody wants to be near."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def allows(self, domain: str | None) -> bool:
+        return True
+
+    def rank(self, domain: str) -> int:
+        return 0
+
+
+def _shown(circle: Circle) -> str:
+    if circle.selector is None:
+        return "no pod"
+    return ", ".join(f"{one.key} {one.operator} {list(one.values)}" for one in circle.selector) or "every pod"
