@@ -24,7 +24,7 @@ from spotwright.workflows.provision import Planning, commit_plan, decide, gather
 VALIDATION_SECONDS: Final = 15
 # A proposal that was not validated within this time is dropped, milliseconds.
 PROPOSAL_MS: Final = 120_000
-# The forwarder signs every 15 s; without four signs nothing is disrupted.
+# The forwarder signs every 10 s; without a sign for this long nothing is disrupted.
 HEARTBEAT_MS: Final = 60_000
 
 
