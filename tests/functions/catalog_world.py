@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from spotwright.adapters import decode
+from spotwright.adapters import decode_nodeclass
 from spotwright.aws import catalog_wire, offerings
 from spotwright.aws.amis import Image
 from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
@@ -38,7 +38,7 @@ class ClassCluster(FakeCluster):
         if kind != "ec2nodeclasses":
             super().patch_status(kind, metadata, status)
             return
-        read = decode.nodeclass({"kind": "EC2NodeClass", "metadata": {}, "spec": {}, "status": dict(status)})
+        read = decode_nodeclass.nodeclass({"kind": "EC2NodeClass", "metadata": {}, "spec": {}, "status": dict(status)})
         with self._effects.making("cluster", "patch_status", f"{kind}/{metadata.name}"):
             self.change(
                 kind, metadata.name, subnets=read.subnets, security_groups=read.security_groups, amis=read.amis,

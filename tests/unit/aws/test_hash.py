@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.adapters import decode
+from spotwright.adapters import decode, decode_nodeclass, decode_nodepool
 from spotwright.aws import hash
 from spotwright.model.nodepool import NodeClassReference, NodePool
 from spotwright.model.objects import Metadata
@@ -120,7 +120,7 @@ def test_a_class_hashes_as_karpenter_does(name: str) -> None:
 def test_a_class_from_the_api_server_hashes_the_same(name: str) -> None:
     change, expected = CASES[name]
     obj = {"kind": "EC2NodeClass", "metadata": {"name": "x"}, "spec": changed(change) | {"amiFamily": "Custom"}}
-    assert hash.of_class(decode.nodeclass(obj), "test-ca-bundle") == expected
+    assert hash.of_class(decode_nodeclass.nodeclass(obj), "test-ca-bundle") == expected
 
 
 def test_the_kubelet_counts_and_the_order_of_its_keys_does_not() -> None:
@@ -158,7 +158,7 @@ def test_an_empty_list_in_a_manifest_is_not_an_absent_one() -> None:
     ref = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     template = {"spec": {"nodeClassRef": ref, "taints": [], "requirements": []}}
     obj = {"kind": "NodePool", "metadata": {"name": "p"}, "spec": {"template": template}}
-    assert hash.of_pool(decode.nodepool(obj)) == "17700736223175069915"
+    assert hash.of_pool(decode_nodepool.nodepool(obj)) == "17700736223175069915"
 
 
 def test_requirements_do_not_drift_by_hash() -> None:

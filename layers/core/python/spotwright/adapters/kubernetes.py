@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from spotwright.adapters import decode, encode
+from spotwright.adapters import decode, decode_nodeclass, decode_nodepool, encode
 from spotwright.adapters.kubernetes_transport import MERGE_PATCH, Json, Transport
 from spotwright.failures import Conflict, Failure, NotFound, Throttled
 from spotwright.model.node import Node
@@ -53,19 +53,22 @@ class KubernetesCluster:
 
     def nodepools(self) -> tuple[NodePool, ...]:
         return tuple(
-            decode.readable_nodepool(one | {"kind": "NodePool"}) for one in self._api.items(_PATHS["nodepools"])
+            decode_nodepool.readable_nodepool(one | {"kind": "NodePool"})
+            for one in self._api.items(_PATHS["nodepools"])
         )
 
     def nodeclasses(self) -> tuple[EC2NodeClass, ...]:
         listed = self._api.items(_PATHS["ec2nodeclasses"])
-        return tuple(decode.nodeclass(one | {"kind": "EC2NodeClass"}) for one in listed)
+        return tuple(decode_nodeclass.nodeclass(one | {"kind": "EC2NodeClass"}) for one in listed)
 
     def nodeclaims(self) -> tuple[NodeClaim, ...]:
-        return tuple(decode.nodeclaim(one | {"kind": "NodeClaim"}) for one in self._api.items(_PATHS["nodeclaims"]))
+        return tuple(
+            decode_nodepool.nodeclaim(one | {"kind": "NodeClaim"}) for one in self._api.items(_PATHS["nodeclaims"])
+        )
 
     def nodeclaim(self, name: str) -> NodeClaim | None:
         found = self._get(f"{_PATHS['nodeclaims']}/{name}")
-        return None if found is None else decode.nodeclaim(found)
+        return None if found is None else decode_nodepool.nodeclaim(found)
 
     def daemonsets(self) -> tuple[DaemonSet, ...]:
         return tuple(map(decode.daemonset, self._api.items("/apis/apps/v1/daemonsets")))
@@ -82,7 +85,7 @@ class KubernetesCluster:
         )
 
     def create_nodeclaim(self, claim: NodeClaim) -> NodeClaim:
-        return decode.nodeclaim(self._api.call("POST", _PATHS["nodeclaims"], body=encode.nodeclaim(claim)))
+        return decode_nodepool.nodeclaim(self._api.call("POST", _PATHS["nodeclaims"], body=encode.nodeclaim(claim)))
 
     def patch_metadata(self, kind: str, metadata: Metadata, change: Mapping[str, Any]) -> None:
         about: Json = {"uid": metadata.uid} | dict(change)

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.adapters import decode, storage
+from spotwright.adapters import decode, decode_nodeclass, decode_nodepool, storage
 from spotwright.cli import InputError, workloads
 from spotwright.cli.documents import Document, Documents
 from spotwright.model.pod import Pod
@@ -19,9 +19,9 @@ type Json = dict[str, Any]
 _READERS: Final[dict[str, tuple[str, Callable[[Json], Any]]]] = {
     "Pod": ("pods", lambda obj: _pod(obj)),
     "Node": ("nodes", decode.node),
-    "NodePool": ("nodepools", decode.nodepool),
-    "EC2NodeClass": ("nodeclasses", decode.nodeclass),
-    "NodeClaim": ("nodeclaims", decode.nodeclaim),
+    "NodePool": ("nodepools", decode_nodepool.nodepool),
+    "EC2NodeClass": ("nodeclasses", decode_nodeclass.nodeclass),
+    "NodeClaim": ("nodeclaims", decode_nodepool.nodeclaim),
     "DaemonSet": ("daemonsets", decode.daemonset),
     "PodDisruptionBudget": ("budgets", decode.pod_disruption_budget),
     "Namespace": ("namespaces", decode.metadata),

@@ -1,0 +1,105 @@
+"""EC2NodeClasses, as the API server or a manifest states them, into the model."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from spotwright.adapters import decode, fields
+from spotwright.adapters.decode import Json
+from spotwright.model.nodeclass import (
+    Ami,
+    BlockDevice,
+    EC2NodeClass,
+    MetadataOptions,
+    SecurityGroup,
+    SelectorTerm,
+    Subnet,
+)
+
+
+def nodeclass(obj: Json) -> EC2NodeClass:
+    """An EC2NodeClass with the CRD's defaults."""
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    options = spec.get("metadataOptions") or {}
+    return EC2NodeClass(
+        metadata=decode.metadata(obj),
+        subnet_selector_terms=_terms(spec.get("subnetSelectorTerms")),
+        security_group_selector_terms=_terms(spec.get("securityGroupSelectorTerms")),
+        ami_selector_terms=_terms(spec.get("amiSelectorTerms")),
+        ami_family=spec.get("amiFamily") or "",
+        role=spec.get("role") or "",
+        instance_profile=spec.get("instanceProfile") or "",
+        user_data=spec.get("userData") or "",
+        tags=dict(spec.get("tags") or {}),
+        kubelet=dict(spec.get("kubelet") or {}),
+        block_devices=tuple(_block_device(one) for one in spec.get("blockDeviceMappings") or ()),
+        metadata_options=MetadataOptions(
+            http_endpoint=options.get("httpEndpoint") or "enabled",
+            http_protocol_ipv6=options.get("httpProtocolIPv6") or "disabled",
+            http_put_response_hop_limit=options.get("httpPutResponseHopLimit") or 1,
+            http_tokens=options.get("httpTokens") or "required",
+        ),
+        detailed_monitoring=spec.get("detailedMonitoring"),
+        associate_public_ip_address=spec.get("associatePublicIPAddress"),
+        instance_store_policy=spec.get("instanceStorePolicy") or "",
+        context=spec.get("context") or "",
+        problems=(*fields.problems(obj), *_unhandled_class_fields(spec)),
+        subnets=tuple(
+            Subnet(one["id"], one.get("zone") or "", one.get("zoneID") or "") for one in status.get("subnets") or ()
+        ),
+        security_groups=tuple(
+            SecurityGroup(one["id"], one.get("name") or "") for one in status.get("securityGroups") or ()
+        ),
+        amis=tuple(
+            Ami(
+                one["id"], one.get("name") or "", bool(one.get("deprecated")), decode.selectors(one.get("requirements"))
+            )
+            for one in status.get("amis") or ()
+        ),
+        resolved_profile=status.get("instanceProfile") or "",
+        conditions=decode.conditions(obj),
+    )
+
+
+_UNHANDLED_CLASS_FIELDS: Final = (
+    "capacityReservationSelectorTerms",
+    "placementGroupSelector",
+    "networkInterfaces",
+    "ipPrefixCount",
+    "connectionTracking",
+    "cpuOptions",
+)
+
+
+def _unhandled_class_fields(spec: Json) -> Iterable[str]:
+    return (f"field spec.{name} is not supported yet" for name in _UNHANDLED_CLASS_FIELDS if spec.get(name))
+
+
+def _terms(items: Iterable[Json] | None) -> tuple[SelectorTerm, ...]:
+    return tuple(
+        SelectorTerm(
+            tags=dict(one.get("tags") or {}),
+            id=one.get("id") or "",
+            name=one.get("name") or "",
+            owner=str(one.get("owner") or ""),
+            alias=one.get("alias") or "",
+            ssm_parameter=one.get("ssmParameter") or "",
+        )
+        for one in items or ()
+    )
+
+
+def _block_device(one: Json) -> BlockDevice:
+    ebs = one.get("ebs") or {}
+    return BlockDevice(
+        device_name=one.get("deviceName") or "",
+        root_volume=bool(one.get("rootVolume")),
+        volume_size=str(ebs.get("volumeSize") or ""),
+        volume_type=ebs.get("volumeType") or "",
+        iops=ebs.get("iops"),
+        throughput=ebs.get("throughput"),
+        encrypted=ebs.get("encrypted"),
+        delete_on_termination=ebs.get("deleteOnTermination"),
+        kms_key_id=ebs.get("kmsKeyID") or "",
+        snapshot_id=ebs.get("snapshotID") or "",
+        volume_initialization_rate=ebs.get("volumeInitializationRate"),
+    )
