@@ -22,12 +22,15 @@ from spotwright.model.nodepool import NodeClassReference
 from spotwright.model.objects import Condition, Metadata, condition
 from spotwright.model.requirements import Selector
 from spotwright.model.taints import Taint
+from spotwright.model.volumes import CsiNode, StorageClass, Volume, VolumeClaim
 from spotwright.simulation.clock import Clock
-from spotwright.simulation.cluster import FakeCluster
+from spotwright.simulation.cluster import FakeCluster, Namespace
 from spotwright.simulation.effects import Effects
 from spotwright.workflows.ports import ClusterPort
 
 NUMBERS = itertools.count(1)
+IN_A = Selector(labels.ZONE, "In", ("ap-northeast-2a",))
+ZONAL = StorageClass(Metadata("zonal"), "ebs.csi.aws.com", waits=True, topologies=((IN_A,),))
 CLASS = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
 
 
@@ -58,8 +61,8 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Kube
 class World:
     """A cluster, and what users and kubelets do to it."""
 
-    def __init__(self, port: ClusterPort, add_node: Callable[[str], None]) -> None:
-        self.port, self.add_node = port, add_node
+    def __init__(self, port: ClusterPort, add_node: Callable[[str], None], add_storage: Callable[[], None]) -> None:
+        self.port, self.add_node, self.add_storage = port, add_node, add_storage
 
 
 @pytest.fixture(params=["fake", "real"])
@@ -67,9 +70,9 @@ def world(request: pytest.FixtureRequest) -> World:
     if request.param == "fake":
         clock = Clock()
         fake = FakeCluster("contract", clock, Effects(clock))
-        return World(fake, lambda name: _put_node(fake, name))
+        return World(fake, lambda name: _put_node(fake, name), lambda: _put_storage(fake))
     stack, port = request.getfixturevalue("real")
-    return World(port, lambda name: _create_node(stack, name))
+    return World(port, lambda name: _create_node(stack, name), lambda: _create_storage(stack))
 
 
 def _put_node(fake: FakeCluster, name: str) -> None:
@@ -82,6 +85,46 @@ def _create_node(stack: Stack, name: str) -> None:
         "spec": {"taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]},
     }  # fmt: skip
     stack.kubectl("create", "-f", "-", input=json.dumps(node))
+
+
+def _put_storage(fake: FakeCluster) -> None:
+    fake.put("namespaces", Namespace(Metadata("shop", labels={"team": "a"})))
+    fake.put("storageclasses", ZONAL)
+    fake.put("persistentvolumes", Volume(Metadata("pv-1"), ((IN_A,),), "ebs.csi.aws.com"))
+    fake.put("persistentvolumeclaims", VolumeClaim(Metadata("data", namespace="shop"), "", "zonal", phase="Pending"))
+    fake.put("csinodes", CsiNode(Metadata("attaching"), {"ebs.csi.aws.com": 25}))
+
+
+def _create_storage(stack: Stack) -> None:
+    term = {"matchExpressions": [{"key": labels.ZONE, "operator": "In", "values": list(IN_A.values)}]}
+    objects = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": "a"}}},
+        {
+            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "zonal"},
+            "provisioner": "ebs.csi.aws.com", "volumeBindingMode": "WaitForFirstConsumer",
+            "allowedTopologies": [{"matchLabelExpressions": [{"key": labels.ZONE, "values": list(IN_A.values)}]}],
+        },
+        {
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv-1"},
+            "spec": {
+                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+            },
+        },
+        {
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "shop"},
+            "spec": {
+                "accessModes": ["ReadWriteOnce"], "storageClassName": "zonal",
+                "resources": {"requests": {"storage": "1Gi"}},
+            },
+        },
+        {
+            "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "attaching"},
+            "spec": {"drivers": [{"name": "ebs.csi.aws.com", "nodeID": "i-1", "allocatable": {"count": 25}}]},
+        },
+    ]  # fmt: skip
+    stack.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
 
 
 def claim(**changes: object) -> NodeClaim:
@@ -215,6 +258,19 @@ def test_taints_are_replaced_under_the_version_that_was_read(world: World) -> No
     assert after is not None
     assert disrupted in after.taints
     assert set(node.taints) <= set(after.taints)
+
+
+def test_storage_and_namespaces_are_read_as_they_were_written(world: World) -> None:
+    world.add_storage()
+    found = world.port.storage()
+    (waiting,) = [one for one in found.claims if one.metadata.key == "shop/data"]
+    assert (waiting.volume, waiting.storage_class, waiting.bound, waiting.phase) == ("", "zonal", False, "Pending")
+    (volume,) = [one for one in found.volumes if one.metadata.name == "pv-1"]
+    assert (volume.reachable, volume.driver) == (((IN_A,),), "ebs.csi.aws.com")
+    (zonal,) = [one for one in found.classes if one.metadata.name == "zonal"]
+    assert (zonal.provisioner, zonal.waits, zonal.topologies) == (ZONAL.provisioner, True, ZONAL.topologies)
+    assert {one.metadata.name: one.attachable for one in found.nodes}["attaching"] == {"ebs.csi.aws.com": 25}
+    assert world.port.namespaces()["shop"]["team"] == "a"
 
 
 def test_an_event_never_raises(world: World) -> None:

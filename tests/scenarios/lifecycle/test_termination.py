@@ -181,6 +181,18 @@ def test_volumes_are_waited_for(world: World) -> None:
     assert world.run(60, until=lambda: gone(world, claim))
 
 
+def test_volumes_of_pods_that_stay_to_the_end_are_not_waited_for(world: World) -> None:
+    claim = running_node(world)
+    stays = given.pod(
+        "stays", node_name=claim.node_name, phase="Running", volume_claims=("data",),
+        tolerations=(Toleration(labels.DISRUPTED, "Exists"),),
+    )  # fmt: skip
+    world.cluster.put("pods", stays)
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    delete(world, claim)
+    assert world.run(90, until=lambda: gone(world, claim))
+
+
 def test_a_machine_that_vanished_is_not_drained(world: World) -> None:
     claim = running_node(world)
     world.cluster.put("poddisruptionbudgets", given.budget("keep", "inflate", max_unavailable=0))

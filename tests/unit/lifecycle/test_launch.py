@@ -1,5 +1,6 @@
 """Decided nodes as claims, and instances dealt to them."""
 
+import msgspec
 import pytest
 from hypothesis import given as generated
 from hypothesis import strategies as st
@@ -100,3 +101,13 @@ def test_waiting_grows_and_ends_at_a_minute() -> None:
     assert [tick_seconds(n) for n in (1, 100)] == [3, 3]
     assert tick_seconds(110) > 3
     assert tick_seconds(10_000) == 60
+
+
+@pytest.mark.parametrize(("kept", "relaxed"), [(2, "true"), (3, "false"), (None, "true")])
+def test_a_claim_says_whether_min_values_were_relaxed(kept: int | None, relaxed: str) -> None:
+    wanted = Selector(labels.INSTANCE_TYPE, Operator.EXISTS, (), 3)
+    pool = given.node_pool(requirements=(wanted,))
+    achieved = Selector(labels.INSTANCE_TYPE, Operator.IN, ("c5.large", "m5.large"), kept)
+    node = msgspec.structs.replace(NODE, requirements=(achieved,))
+    claim = claim_of("default-x", node, pool, decision="d", launch="l", annotations={})
+    assert claim.metadata.annotations[labels.MIN_VALUES_RELAXED] == relaxed

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from spotwright.adapters import decode, decode_nodeclass, decode_nodepool, encode
+from spotwright.adapters import decode, decode_nodeclass, decode_nodepool, encode, storage
 from spotwright.adapters.kubernetes_transport import MERGE_PATCH, Json, Transport
 from spotwright.failures import Conflict, Failure, NotFound, Throttled
 from spotwright.model.node import Node
@@ -15,6 +15,7 @@ from spotwright.model.nodepool import NodePool
 from spotwright.model.objects import Condition, Metadata
 from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.taints import Taint
+from spotwright.model.volumes import Storage
 
 _PATHS: Final = {
     "nodes": "/api/v1/nodes",
@@ -83,6 +84,20 @@ class KubernetesCluster:
             for one in listed
             if one["spec"].get("nodeName") == node
         )
+
+    def storage(self) -> Storage:
+        """Claims before volumes: a claim that is bound in between still names a volume that is listed."""
+        claims = tuple(map(storage.claim, self._api.items("/api/v1/persistentvolumeclaims")))
+        return Storage(
+            claims=claims,
+            volumes=tuple(map(storage.volume, self._api.items("/api/v1/persistentvolumes"))),
+            classes=tuple(map(storage.storage_class, self._api.items("/apis/storage.k8s.io/v1/storageclasses"))),
+            nodes=tuple(map(storage.csi_node, self._api.items("/apis/storage.k8s.io/v1/csinodes"))),
+        )
+
+    def namespaces(self) -> dict[str, dict[str, str]]:
+        listed = map(decode.metadata, self._api.items("/api/v1/namespaces"))
+        return {one.name: one.labels for one in listed}
 
     def create_nodeclaim(self, claim: NodeClaim) -> NodeClaim:
         return decode_nodepool.nodeclaim(self._api.call("POST", _PATHS["nodeclaims"], body=encode.nodeclaim(claim)))

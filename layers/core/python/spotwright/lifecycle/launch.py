@@ -31,7 +31,10 @@ def claim_of(
             labels=dict(pool.labels)
             | dict(node.labels)
             | {labels.NODEPOOL: pool.name, labels.EC2NODECLASS: node.node_class},
-            annotations=dict(pool.annotations) | dict(annotations) | {labels.DECISION: decision, labels.LAUNCH: launch},
+            annotations=dict(pool.annotations)
+            | dict(annotations)
+            | _relaxed(node, pool)
+            | {labels.DECISION: decision, labels.LAUNCH: launch},
             finalizers=(labels.FINALIZER,),
             owners=(Owner("NodePool", pool.name, pool.metadata.uid, "karpenter.sh/v1"),),
         ),
@@ -43,6 +46,14 @@ def claim_of(
         expire_after_seconds=pool.expire_after_seconds,
         termination_grace_seconds=pool.termination_grace_seconds,
     )
+
+
+def _relaxed(node: NewNode, pool: NodePool) -> dict[str, str]:
+    """Whether fewer distinct values are kept than the pool asks for (BestEffort); {} = it asks for none."""
+    wanted = [one for one in pool.requirements if one.min_values]
+    kept = {one.key: one.min_values or 0 for one in node.requirements}
+    relaxed = any(kept.get(one.key, 0) < (one.min_values or 0) for one in wanted)
+    return {labels.MIN_VALUES_RELAXED: "true" if relaxed else "false"} if wanted else {}
 
 
 def node_of(claim: NodeClaim, instance_types: Iterable[str]) -> NewNode:

@@ -16,13 +16,23 @@ from spotwright.model.nodepool import NodePool
 from spotwright.model.objects import Condition, Metadata
 from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.taints import Taint
+from spotwright.model.volumes import CsiNode, Storage, StorageClass, Volume, VolumeClaim
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster_patches import merged_conditions, merged_metadata, merged_status
 from spotwright.simulation.effects import Effects
 
+
+class Namespace(msgspec.Struct, frozen=True):
+    """A namespace; the model keeps no more of it than its labels."""
+
+    metadata: Metadata
+
+
 KINDS: Final[Mapping[str, type]] = {
     "pods": Pod, "nodes": Node, "nodepools": NodePool, "ec2nodeclasses": EC2NodeClass, "nodeclaims": NodeClaim,
     "daemonsets": DaemonSet, "poddisruptionbudgets": PodDisruptionBudget,
+    "namespaces": Namespace, "persistentvolumeclaims": VolumeClaim, "persistentvolumes": Volume,
+    "storageclasses": StorageClass, "csinodes": CsiNode,
 }  # fmt: skip
 
 
@@ -126,6 +136,15 @@ class FakeCluster:
 
     def volume_attachments(self, node: str) -> tuple[str, ...]:
         return self.attachments.get(node, ())
+
+    def storage(self) -> Storage:
+        self._effects.reading("cluster", "storage")
+        claims, volumes = self.all("persistentvolumeclaims"), self.all("persistentvolumes")
+        return Storage(claims, volumes, self.all("storageclasses"), self.all("csinodes"))
+
+    def namespaces(self) -> dict[str, dict[str, str]]:
+        self._effects.reading("cluster", "namespaces")
+        return {one.metadata.name: one.metadata.labels for one in self.all("namespaces")}
 
     # Writes
 

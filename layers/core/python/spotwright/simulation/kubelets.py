@@ -23,6 +23,7 @@ from spotwright.model.taints import Taint, untolerated
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster import FakeCluster
 from spotwright.simulation.ec2 import FakeEc2
+from spotwright.simulation.volumes import Provisioner
 
 _NODE_CONFIG: Final = re.compile(r'\{\s*"apiVersion": "node\.eks\.aws/v1alpha1".*\}', re.S)
 _NODE_LABELS: Final = re.compile(r'--node-labels="?([^"]*)"?')
@@ -40,6 +41,7 @@ class Kubelets:
         self._cluster, self._ec2, self._clock, self._types = cluster, ec2, clock, types
         self.boot_seconds, self.ready_seconds, self.stop_seconds = 20.0, 3.0, 2.0
         self.broken: set[str] = set()
+        self._provisioner = Provisioner(cluster)
         self._joined: dict[str, datetime] = {}
         self._asked: dict[str, datetime] = {}
 
@@ -137,6 +139,7 @@ class Kubelets:
     def _schedule(self, pod: Pod) -> None:
         for node in self._cluster.all("nodes"):
             if not node.unschedulable and self._admits(node, pod):
+                self._provisioner.bind(node, pod)
                 self._cluster.change(
                     "pods", pod.key, node_name=node.name, phase="Running", ready=True, unschedulable=False,
                     started=self._clock.seconds(),
@@ -149,7 +152,7 @@ class Kubelets:
         hard = [taint for taint in node.taints if taint.effect != "PreferNoSchedule"]
         wanted = any(_matches(node, term) for term in pod.node_affinity) if pod.node_affinity else True
         chosen = all(node.metadata.labels.get(key) == value for key, value in pod.node_selector.items())
-        if untolerated(hard, pod.tolerations) or not wanted or not chosen:
+        if untolerated(hard, pod.tolerations) or not wanted or not chosen or not self._provisioner.admits(node, pod):
             return False
         there = (one.requests for one in self._cluster.all("pods") if one.node_name == node.name and not one.terminal)
         return resources.fits(pod.requests, resources.subtract(node.allocatable, resources.add(*there)))

@@ -159,7 +159,7 @@ def _volumes(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | N
 def _kept_volumes(pods: Iterable[Pod], now: datetime) -> int:
     """Claimed volumes of pods that stay to the end: those cannot detach before the instance goes."""
     staying = (pod for pod in pods if not pod.terminal and not eviction.awaited(pod, now))
-    return sum(1 for pod in staying for field in pod.unhandled if field.startswith("spec.volumes["))
+    return sum(len(pod.volume_claims) for pod in staying)
 
 
 def _instance(ports: Acting, claim: NodeClaim, now: datetime) -> tuple[FleetInstance | None, bool]:

@@ -22,6 +22,7 @@ from spotwright.model.nodepool import NodePool
 from spotwright.model.objects import Condition, Metadata
 from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.taints import Taint
+from spotwright.model.volumes import Storage
 
 
 class Doorbell(msgspec.Struct, frozen=True):
@@ -50,6 +51,14 @@ class ClusterPort(Protocol):
     def daemonsets(self) -> tuple[DaemonSet, ...]: ...
     def pod_disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]: ...
     def volume_attachments(self, node: str) -> tuple[str, ...]: ...
+
+    def storage(self) -> Storage:
+        """Every PersistentVolumeClaim, PersistentVolume, StorageClass and CSINode, claims first."""
+        ...
+
+    def namespaces(self) -> dict[str, dict[str, str]]:
+        """The labels of every namespace, by its name."""
+        ...
 
     def create_nodeclaim(self, claim: NodeClaim) -> NodeClaim:
         """Create with finalizer, owner and labels as given; AlreadyExists (a Conflict) is raised, not swallowed."""

@@ -16,6 +16,7 @@ from spotwright.model.nodepool import NodeClassReference
 from spotwright.model.objects import Metadata
 from spotwright.model.pod import Pod
 from spotwright.model.snapshot import InFlight, Settings, Snapshot, UnavailableOffering
+from spotwright.model.volumes import Storage
 from spotwright.scheduling import planner
 from spotwright.scheduling.plan import NewNode, Plan
 from spotwright.workflows import decisions
@@ -98,12 +99,14 @@ def gather(*, cluster: ClusterPort, state: StatePort, blobs: BlobPort, settings:
     """Everything the planner looks at, directly from the API server.
 
     Launches are read before claims and nodes before pods, so that what happens in between shows up twice (as a launch
-    and as its claim) or as capacity, never as a pod without the node that was bought for it.
+        as its claim) or as capacity, never as a pod without the node that was bought for it. Storage is read after the
+    pods that may ask for it, and only where one does.
     """
     committed = tuple(_committed(state, blobs))
     nodepools, nodeclasses = cluster.nodepools(), cluster.nodeclasses()
     claims = cluster.nodeclaims()
     nodes = cluster.nodes()
+    pods = tuple(pod for pod in cluster.pods() if not pod.terminal)
     known = {claim.name for claim in claims}
     health = state.offering_health(int(now.timestamp() * 1000))
     return Snapshot(
@@ -116,7 +119,9 @@ def gather(*, cluster: ClusterPort, state: StatePort, blobs: BlobPort, settings:
         in_flight=tuple(one for one in committed if one.claim.name not in known),
         daemonsets=cluster.daemonsets(),
         budgets=cluster.pod_disruption_budgets(),
-        pods=tuple(pod for pod in cluster.pods() if not pod.terminal),
+        pods=pods,
+        namespaces=cluster.namespaces(),
+        storage=cluster.storage() if any(pod.volume_claims for pod in pods) else Storage(),
         unavailable=tuple(sorted(UnavailableOffering(h.capacity_type, h.instance_type, h.zone) for h in health)),
         settings=settings,
         catalog_key=state.catalog_key(),
