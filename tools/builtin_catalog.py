@@ -1,56 +1,102 @@
-"""Writes the instance catalog that comes with the command line: us-east-1, zones a to c, every type with a price.
+"""Writes what the command line knows of EC2 without AWS: us-east-1, zones a to c.
 
     .venv/bin/python tools/builtin_catalog.py
 
-Types, zones and limits are those of moto's tables (recorded from EC2), on-demand prices those shipped with Spotwright.
-No API states spot prices without an account: each is 35 to 45 % of on-demand, fixed by a hash of type and zone.
+Two files: the region's facts with every type that Karpenter's published reference lists, and the catalog of a plain
+class made from them, with the types that can be bought. Types, zones and limits are those of moto's tables (recorded
+from EC2) with the corrections of `builtin_facts.json`; on-demand prices are those shipped with Spotwright. No API
+states spot prices without an account: each is 35 to 45 % of on-demand, fixed by a hash of type and zone.
 """
 
 import gzip
 import hashlib
 import json
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import moto
+import msgspec
 
 from spotwright import data
 from spotwright.adapters import ec2_types
-from spotwright.aws import catalog_wire, families, offerings, sizing
+from spotwright.aws import catalog_wire, offerings, sizing
+from spotwright.aws.described import Described, Gpu
+from spotwright.cli import builtin
 from spotwright.model.instancetype import Catalog
-from spotwright.model.nodeclass import Ami, EC2NodeClass, Subnet
-from spotwright.model.objects import Metadata
-from spotwright.model.requirements import Selector
 
-REGION = "us-east-1"
-ZONES = tuple(REGION + letter for letter in "abc")
+ZONES = tuple(builtin.REGION + letter for letter in "abc")
 TABLES = Path(moto.__file__).parent / "ec2" / "resources"
-TARGET = Path(__file__).parent.parent / "layers/core/python/spotwright/cli" / f"{REGION}.json.z"
+FACTS = json.loads(Path(__file__).with_name("builtin_facts.json").read_text())
 
 
 def region() -> offerings.Region:
-    prices = data.on_demand_picousd(REGION)
-    types = tuple(
-        ec2_types.described(raw, network_mbps=data.network_mbps(), branch_interfaces=data.branch_interfaces())
-        for name, raw in sorted(_table("instance_types.json.gz").items())
-        if name in prices
-    )
+    prices = data.on_demand_picousd(builtin.REGION)
+    types = tuple(sorted((*_recorded(), *_retired()), key=lambda one: one.name))
     zones: dict[str, list[str]] = {}
-    for offered in _table(f"instance_type_offerings/availability-zone/{REGION}.json.gz"):
+    for offered in _table(f"instance_type_offerings/availability-zone/{builtin.REGION}.json.gz"):
         if offered["Location"] in ZONES:
             zones.setdefault(offered["InstanceType"], []).append(offered["Location"])
     return offerings.Region(
-        name=REGION,
+        name=builtin.REGION,
         types=types,
-        zones={name: tuple(sorted(several)) for name, several in sorted(zones.items())},
-        on_demand={name: prices[name] for name in sorted(prices)},
-        spot={name: {zone: _spot(name, zone, prices[name]) for zone in ZONES} for name in sorted(prices)},
+        zones={one.name: tuple(sorted(zones[one.name])) for one in types if one.name in zones},
+        on_demand={one.name: prices[one.name] for one in types if one.name in prices},
+        spot={one.name: _spots(one.name, prices[one.name]) for one in types if one.name in prices},
     )
+
+
+def _recorded() -> Iterator[Described]:
+    """The types that EC2 described and a node can run on, as the reference states them; macOS is no node's."""
+    tables = {"network_mbps": data.network_mbps(), "branch_interfaces": data.branch_interfaces()}
+    for _, raw in sorted(_table("instance_types.json.gz").items()):
+        one = ec2_types.described(raw, **tables)
+        if one.arch:
+            yield _corrected(one)
+
+
+def _corrected(one: Described) -> Described:
+    family, _, size = one.name.partition(".")
+    without = FACTS["not_trunking"]
+    trunks = not (
+        family in without["families"]
+        or (size.startswith("metal") and family in without["metal_of"])
+        or one.name in without["types"]
+    )
+    return msgspec.structs.replace(
+        one,
+        clock_mhz=FACTS["clock_mhz"].get(family, one.clock_mhz),
+        network_mbps=FACTS["network_mbps"].get(one.name, one.network_mbps),
+        interfaces=FACTS["interfaces"].get(one.name, one.interfaces),
+        branch_interfaces=one.branch_interfaces if trunks else 0,
+    )
+
+
+def _retired() -> Iterator[Described]:
+    """Types of the reference that the recorded descriptions no longer have: all of them G4ad."""
+    for name, facts in FACTS["described"].items():
+        yield Described(
+            name=name,
+            architectures=("x86_64",),
+            usage_classes=("on-demand", "spot"),
+            cpu_manufacturer="AMD",
+            clock_mhz=3000,
+            hypervisor="nitro",
+            encryption_in_transit=True,
+            local_nvme=True,
+            network_mbps=data.network_mbps()[name],
+            branch_interfaces=data.branch_interfaces()[name],
+            **facts | {"gpus": (Gpu("Radeon Pro V520", "AMD", facts["gpus"], 8192),)},
+        )
 
 
 def _table(name: str) -> Any:
     return json.loads(gzip.decompress((TABLES / name).read_bytes()))
+
+
+def _spots(name: str, on_demand: int) -> dict[str, int]:
+    return {zone: _spot(name, zone, on_demand) for zone in ZONES}
 
 
 def _spot(name: str, zone: str, on_demand: int) -> int:
@@ -58,26 +104,15 @@ def _spot(name: str, zone: str, on_demand: int) -> int:
     return round(on_demand * (0.35 + 0.10 * share))
 
 
-def node_class() -> EC2NodeClass:
-    """A class that runs on everything: AL2023 for both architectures, a subnet in every zone."""
-    images = tuple(
-        Ami(f"ami-{arch}", requirements=(Selector("kubernetes.io/arch", "In", (arch,)),)) for arch in ("amd64", "arm64")
-    )
-    return EC2NodeClass(
-        Metadata("default"),
-        ami_family=families.AL2023,
-        subnets=tuple(Subnet(f"subnet-{zone[-1]}", zone) for zone in ZONES),
-        amis=images,
-    )
-
-
 def main() -> None:
-    who = offerings.buyer(node_class(), families.FAMILIES[families.AL2023])
-    types = offerings.instance_types(region(), who, sizing.Overheads())
+    made = region()
+    builtin.FACTS.write_bytes(zlib.compress(msgspec.json.encode(made), 9))
+    types = offerings.instance_types(made, builtin.buyer(made), sizing.Overheads())
     sold = tuple(one for one in types if any(offering.available for offering in one.offerings))
-    body = catalog_wire.encode(Catalog({"": sold}, source=REGION))
-    TARGET.write_bytes(zlib.compress(body, 9))
-    print(f"{len(sold)} instance types, {TARGET.stat().st_size} bytes in {TARGET}")
+    body = catalog_wire.encode(Catalog({"": sold}, source=made.name))
+    builtin.CATALOG.write_bytes(zlib.compress(body, 9))
+    print(f"{len(made.types)} instance types, {builtin.FACTS.stat().st_size} bytes in {builtin.FACTS}")
+    print(f"{len(sold)} of them sold, {builtin.CATALOG.stat().st_size} bytes in {builtin.CATALOG}")
 
 
 if __name__ == "__main__":

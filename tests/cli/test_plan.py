@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.cli import catalogs, main
+from spotwright.cli import builtin, main
 
 CASES = Path(__file__).parent.parent / "cases"
 FAKE = CASES / "catalogs" / "karpenter-fake.json"
@@ -180,7 +180,7 @@ def test_a_catalog_that_is_none_is_said(capsys: pytest.CaptureFixture[str], writ
 
 
 def test_the_built_in_catalog_has_both_architectures_and_prices_for_all() -> None:
-    types = catalogs.builtin().of("")
+    types = builtin.catalog().of("")
     assert len(types) > 1000
     assert {value for one in types for value in one.requirements.get("kubernetes.io/arch").values} == {"amd64", "arm64"}
     assert all(offering.price_picousd_per_hour > 0 for one in types for offering in one.offerings if offering.available)

@@ -52,7 +52,9 @@ class World:
             blobs=self.blobs,
             bells=self.bells,
             market=Ec2Region(
-                self._client("ec2"), self._client("pricing", pricing.endpoint_region(stack.region)), region=stack.region
+                self._client("ec2"),
+                self._client("pricing", pricing.endpoint_region(stack.region) or ""),
+                region=stack.region,
             ),
             selection=Selection(self._client("ec2"), self._client("ssm")),
             profiles=self.profiles,

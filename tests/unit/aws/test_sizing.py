@@ -1,6 +1,7 @@
 """Labels, capacity and allocatable of instance types, against Karpenter's published reference."""
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import msgspec
 import pytest
 
 from spotwright.aws import families, sizing, typelabels
-from spotwright.aws.described import Described, Gpu
+from spotwright.aws.described import Described
+from spotwright.cli import builtin
 from spotwright.model import labels, resources
 from spotwright.model.nodeclass import BlockDevice, EC2NodeClass
 from tests.unit.aws.samples import ec2_says, node_class, type_of
@@ -16,75 +18,48 @@ from tests.unit.aws.samples import ec2_says, node_class, type_of
 REFERENCE = json.loads((Path(__file__).parent / "reference_types.json").read_text())
 MIB = 2**20
 
-# moto knows no g4ad.4xlarge; these are EC2's figures for it.
-G4AD_4XLARGE = Described(
-    name="g4ad.4xlarge",
-    architectures=("x86_64",),
-    vcpus=16,
-    memory_mib=65536,
-    usage_classes=("on-demand", "spot"),
-    cpu_manufacturer="AMD",
-    clock_mhz=3000,
-    hypervisor="nitro",
-    ebs_mbps=3170,
-    network_mbps=8333,
-    encryption_in_transit=True,
-    enclaves=True,
-    local_storage_gb=600,
-    local_nvme=True,
-    gpus=(Gpu("Radeon Pro V520", "AMD", 1, 8192),),
-    interfaces=3,
-    addresses_per_interface=10,
-    branch_interfaces=11,
-)
-# Where the descriptions here are of another day than the reference: EC2 changed what it says of these types.
-NEWER_CLOCK = {
-    "c9g.12xlarge", "c9g.large", "c9gd.2xlarge", "c9gd.xlarge", "i7i.4xlarge", "i7ie.18xlarge", "i7ie.metal-24xl",
-    "m9g.16xlarge", "m9g.medium", "m9gd.48xlarge",
-}  # fmt: skip
-NEWER_BANDWIDTH = {"g7.8xlarge"}
-NEWER_TRUNKING = {
-    "c8gb.metal-48xl", "c8ib.metal-48xl", "c9g.12xlarge", "c9g.large", "c9gd.2xlarge", "c9gd.xlarge", "hpc7g.4xlarge",
-    "m8gb.metal-24xl", "m8idb.metal-96xl", "r8gn.metal-48xl", "r8in.metal-48xl",
-}  # fmt: skip
 NOT_IN_REFERENCE = {
     labels.REGION, labels.ZONE, labels.CAPACITY_TYPE, typelabels.NITRO_SANDBOX, labels.INSTANCE_PREFIX + "tenancy",
 }  # fmt: skip
 
 
-def describe(name: str) -> Described:
-    return G4AD_4XLARGE if name == G4AD_4XLARGE.name else type_of(name)
+@cache
+def published() -> dict[str, Described]:
+    """Every type as the published reference has it, which is what comes with the command line."""
+    return {one.name: one for one in builtin.region().types}
 
 
 def sized(name: str, family: str = "AL2023", overheads: sizing.Overheads | None = None, **changes: Any) -> sizing.Size:
     chosen = families.FAMILIES[family]
-    return sizing.size(describe(name), node_class(**changes), chosen, overheads or sizing.Overheads())
+    return sizing.size(type_of(name), node_class(**changes), chosen, overheads or sizing.Overheads())
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCE))
 def test_a_type_has_the_labels_of_the_reference(name: str) -> None:
     expected = {key.replace("~", labels.INSTANCE_PREFIX): value for key, value in REFERENCE[name]["labels"].items()}
-    expected = {key: value for key, value in expected.items() if value}
-    found = typelabels.requirements(describe(name), region="r", zones=("z",), capacity_types=("spot",)).labels()
-    stale = set(NOT_IN_REFERENCE)
-    stale |= {labels.INSTANCE_PREFIX + "cpu-sustained-clock-speed-mhz"} if name in NEWER_CLOCK else set()
-    stale |= {labels.INSTANCE_PREFIX + "network-bandwidth"} if name in NEWER_BANDWIDTH else set()
-    assert {key: value for key, value in found.items() if key not in stale} == {
-        key: value for key, value in expected.items() if key not in stale
+    found = typelabels.requirements(published()[name], region="r", zones=("z",), capacity_types=("spot",)).labels()
+    assert {key: value for key, value in found.items() if key not in NOT_IN_REFERENCE} == {
+        key: value for key, value in expected.items() if value
     }
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCE))
 def test_a_type_has_the_allocatable_of_the_reference(name: str) -> None:
-    expected, found = resources.parse(REFERENCE[name]["resources"]), dict(sized(name).allocatable)
-    if name in NEWER_TRUNKING:
-        assert found.pop("vpc.amazonaws.com/pod-eni")
-    assert found == expected
+    size = sizing.size(published()[name], node_class(), families.FAMILIES["AL2023"], sizing.Overheads())
+    assert size.allocatable == resources.parse(REFERENCE[name]["resources"])
+
+
+def test_the_types_that_come_with_spotwright_are_those_of_the_reference_and_newer_ones() -> None:
+    """The rows here are every seventh of the published list, in its order."""
+    newer = {"t8i", "r9g", "r9gd", "trn2u"}
+    names = [name for name in sorted(published()) if name.split(".")[0] not in newer and name != "trn2.3xlarge"]
+    assert len(names) == 1363
+    assert names[::7] == sorted(REFERENCE)
 
 
 def test_every_type_states_every_label() -> None:
     keys = {
-        tuple(typelabels.requirements(describe(name), region="r", zones=("z",), capacity_types=("spot",)).by_key)
+        tuple(typelabels.requirements(type_of(name), region="r", zones=("z",), capacity_types=("spot",)).by_key)
         for name in ("t3.small", "g4dn.8xlarge", "inf1.xlarge", "m5.metal")
     }
     assert len(keys) == 1

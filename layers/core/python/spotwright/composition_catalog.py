@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from spotwright import composition
 from spotwright.adapters import aws_sessions, pricing
@@ -15,9 +14,6 @@ from spotwright.failures import InvalidRequest
 from spotwright.model.fleet import ClusterFacts
 from spotwright.settings import Environment
 from spotwright.workflows.ports import BlobPort, ClusterPort, DoorbellPort, StatePort
-
-# Regions whose Price List nobody can ask.
-_UNPRICED: Final = ("us-gov-", "us-iso", "eu-isoe")
 
 
 @dataclass(frozen=True)
@@ -43,8 +39,9 @@ def ports(cluster: str, environment: Environment) -> CatalogPorts:
     common = composition.ports(cluster)
     given = environment.clusters[cluster].settings
     role = common.role_arn
-    asked = given.get("ISOLATED_VPC") not in (True, "true") and not common.region.startswith(_UNPRICED)
-    prices = aws_sessions.pricing(role, region=pricing.endpoint_region(common.region)) if asked else None
+    isolated = given.get("ISOLATED_VPC") in (True, "true")
+    asked = None if isolated else pricing.endpoint_region(common.region)
+    prices = aws_sessions.pricing(role, region=asked) if asked else None
     return CatalogPorts(
         cluster=common.cluster,
         state=common.state,

@@ -17,13 +17,17 @@ if TYPE_CHECKING:
     from mypy_boto3_pricing.type_defs import FilterTypeDef
 
 PAGE: Final = 100
+# Regions whose Price List nobody can ask from inside them.
+UNPRICED: Final = ("us-gov-", "us-iso", "eu-isoe")
 _SERVICE: Final = "AmazonEC2"
 # Bare metal is listed as dedicated, in a product family of its own.
 _PRODUCTS: Final = (("Shared", "Compute Instance"), ("Dedicated", "Compute Instance (bare metal)"))
 
 
-def endpoint_region(region: str) -> str:
-    """Where the Price List of a region is asked for: it has endpoints in a few regions only."""
+def endpoint_region(region: str) -> str | None:
+    """Where the Price List of a region is asked for: it has endpoints in a few regions only; None = nowhere."""
+    if region.startswith(UNPRICED):
+        return None
     by_prefix = {"ap-": "ap-south-1", "cn-": "cn-northwest-1", "eu-": "eu-central-1"}
     return by_prefix.get(region[:3], "us-east-1")
 

@@ -59,17 +59,21 @@ def _zone_id(zone_id: str) -> Requirements:
 
 def instance_types(region: Region, who: Buyer, overheads: sizing.Overheads) -> tuple[InstanceType, ...]:
     """Every type that EC2 offers where the class has subnets, ordered by name; raises QuantityError."""
-    found = (_instance_type(one, region, who, overheads) for one in sorted(region.types, key=lambda one: one.name))
-    return tuple(one for one in found if one is not None)
+    sold = (one for one in region.types if _where(one, region, who) and _kinds(one) and one.arch)
+    return tuple(instance_type(one, region, who, overheads) for one in sorted(sold, key=lambda one: one.name))
 
 
-def _instance_type(
-    described: Described, region: Region, who: Buyer, overheads: sizing.Overheads
-) -> InstanceType | None:
-    here = [zone for zone in who.zones if zone in region.zones.get(described.name, ())]
-    kinds = [kind for kind in (labels.ON_DEMAND, labels.SPOT) if kind in described.usage_classes]
-    if not here or not kinds or not described.arch:
-        return None
+def _where(described: Described, region: Region, who: Buyer) -> list[str]:
+    return [zone for zone in who.zones if zone in region.zones.get(described.name, ())]
+
+
+def _kinds(described: Described) -> list[str]:
+    return [kind for kind in (labels.ON_DEMAND, labels.SPOT) if kind in described.usage_classes]
+
+
+def instance_type(described: Described, region: Region, who: Buyer, overheads: sizing.Overheads) -> InstanceType:
+    """One type; without offerings where it is not sold. Raises QuantityError."""
+    here, kinds = _where(described, region, who), _kinds(described)
     size = sizing.size(described, who.node_class, who.family, overheads)
     made = InstanceType(
         name=described.name,

@@ -36,21 +36,24 @@ class Overheads(msgspec.Struct, frozen=True):
 
 
 class Size(msgspec.Struct, frozen=True):
+    """``allocatable`` is ``capacity`` without the three overheads, never negative."""
+
     capacity: dict[str, int]
     allocatable: dict[str, int]
+    kube_reserved: dict[str, int]
+    system_reserved: dict[str, int]
+    eviction_threshold: dict[str, int]
 
 
 def size(described: Described, node_class: EC2NodeClass, family: Family, overheads: Overheads) -> Size:
-    """Capacity and allocatable; allocatable is never negative. Raises QuantityError for amounts of the class."""
+    """Capacity and overheads. Raises QuantityError for amounts of the class."""
     kubelet = Kubelet(node_class.kubelet)
     capacity = _capacity(described, node_class, family, kubelet, overheads)
-    reserved = resources.add(
-        _kube_reserved(described, family, kubelet, capacity[resources.PODS]),
-        kubelet.amounts("systemReserved"),
-        _eviction(kubelet, capacity),
-    )
+    kept = _kube_reserved(described, family, kubelet, capacity[resources.PODS])
+    system, eviction = kubelet.amounts("systemReserved"), _eviction(kubelet, capacity)
+    reserved = resources.add(kept, system, eviction)
     allocatable = {name: max(left - reserved.get(name, 0), 0) for name, left in capacity.items()}
-    return Size(capacity, allocatable)
+    return Size(capacity, allocatable, kept, system, eviction)
 
 
 class Kubelet:

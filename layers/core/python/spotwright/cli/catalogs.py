@@ -1,8 +1,6 @@
-"""Instance catalogs: a file, or the one that comes with Spotwright."""
+"""Instance catalogs as files."""
 
-import zlib
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
@@ -10,13 +8,6 @@ from spotwright.cli import InputError
 from spotwright.model import labels, resources
 from spotwright.model.instancetype import PICOUSD, Catalog, InstanceType, Offering
 from spotwright.model.requirements import Requirement, Requirements, Selector, from_selectors
-
-# Written by tools/builtin_catalog.py.
-_BUILTIN: Final = "us-east-1.json.z"
-BUILTIN_ABOUT: Final = (
-    "us-east-1, built in: on-demand prices of July 2026, spot assumed at 35 to 45 % of them"
-    " (another catalog: --catalog FILE)"
-)
 
 type Amounts = dict[str, str | int | float]
 
@@ -102,10 +93,3 @@ def _offering(given: _Offering) -> Offering:
         requirements=Requirements({one.key: one for one in further}),
         reservation_capacity=given.reservationCapacity,
     )
-
-
-def builtin() -> Catalog:
-    """The catalog that comes with Spotwright: every type with a price in us-east-1, zones a to c."""
-    from spotwright.aws import catalog_wire
-
-    return catalog_wire.decode(zlib.decompress(Path(__file__).with_name(_BUILTIN).read_bytes()))

@@ -21,17 +21,17 @@ def run(options: argparse.Namespace) -> int:
     """Print the plan; 0 whether or not every pod fits."""
     import msgspec
 
-    from spotwright.cli import catalogs, documents, manifests_input, plan_text
+    from spotwright.cli import builtin, catalogs, documents, manifests_input, plan_text
     from spotwright.scheduling.planner import plan
 
     read = documents.read(options.files)
     snapshot = manifests_input.snapshot(read)
-    catalog = catalogs.from_file(options.catalog) if options.catalog else catalogs.builtin()
+    catalog = catalogs.from_file(options.catalog) if options.catalog else builtin.catalog()
     made = plan(snapshot, catalog)
     made = msgspec.structs.replace(made, notes=(*made.notes, *manifests_input.notes(read)))
     if options.output == "json":
         print(plan_text.as_json(made))
     else:
-        about = options.catalog or catalogs.BUILTIN_ABOUT
+        about = options.catalog or builtin.ABOUT
         print("\n".join(plan_text.as_text(made, f"Instance types and prices: {about}")))
     return 0

@@ -1,0 +1,149 @@
+"""``spotwright catalog``: every instance type with what pods can have of it and what it costs."""
+
+import argparse
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from spotwright.cli import InputError
+
+if TYPE_CHECKING:
+    from spotwright.aws.offerings import Region
+    from spotwright.cli.catalog_text import Row
+    from spotwright.model.nodeclass import EC2NodeClass
+
+
+def add(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "catalog",
+        help="list instance types: labels, allocatable, prices",
+        description="List instance types as a class would run them. Without --region or --cluster: the facts of"
+        " us-east-1 that come with Spotwright, without asking AWS.",
+    )
+    where = parser.add_mutually_exclusive_group()
+    where.add_argument("--region", metavar="REGION", help="ask EC2 and the Price List, with the AWS SDK's credentials")
+    where.add_argument("--cluster", metavar="NAME", help="the catalog that this cluster plans with")
+    parser.add_argument(
+        "--nodeclass",
+        metavar="CLASS",
+        help="a manifest with an EC2NodeClass; with --cluster the class' name (default: Amazon Linux 2023)",
+    )
+    parser.add_argument(
+        "--setting",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="VM_MEMORY_OVERHEAD_PERCENT or RESERVED_ENIS; not with --cluster, which has its own",
+    )
+    stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
+    parser.add_argument("--stack", default=stack, help="with --cluster: the cell's stack (default: %(default)s)")
+    parser.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the catalog; 2 where something asked for is not there, 1 when AWS does not answer."""
+    import sys
+
+    from spotwright.cli import catalog_text
+    from spotwright.failures import Failure
+
+    try:
+        about, rows = _stored(options) if options.cluster else _made(options)
+    except Failure as failure:
+        print(f"spotwright catalog: {failure}", file=sys.stderr)
+        return 1
+    print(catalog_text.as_json(rows) if options.output == "json" else "\n".join(catalog_text.as_text(rows, about)))
+    return 0
+
+
+def _made(options: argparse.Namespace) -> "tuple[str, list[Row]]":
+    """The types of a region under one class, whether they are sold there or not."""
+    from spotwright.aws import families, offerings, sizing
+    from spotwright.aws.refusal import Refusal
+    from spotwright.cli import builtin
+    from spotwright.cli.catalog_text import Row
+    from spotwright.composition_catalog import overheads
+    from spotwright.failures import InvalidRequest
+    from spotwright.model.quantity import QuantityError
+
+    region = _asked(options.region) if options.region else builtin.region()
+    chosen = builtin.plain_class(region, _class_of(options.nodeclass) if options.nodeclass else None)
+    family = families.of(chosen)
+    if isinstance(family, Refusal):
+        raise InputError(f"{options.nodeclass}: EC2NodeClass {chosen.name}: {family.message}")
+    who = offerings.buyer(chosen, family)
+    try:
+        settings = overheads(_settings(options.setting))
+        rows = [
+            Row(offerings.instance_type(one, region, who, settings), sizing.size(one, chosen, family, settings))
+            for one in region.types
+            if one.arch
+        ]
+    except InvalidRequest as error:
+        raise InputError(str(error)) from None
+    except QuantityError as error:
+        raise InputError(f"{options.nodeclass}: EC2NodeClass {chosen.name}: {error}") from None
+    about = "; ".join((f"{region.name} as EC2 sells it now", *region.notes)) if options.region else builtin.ABOUT
+    return f"Class {chosen.name} ({family.name}). {about}", rows
+
+
+def _settings(given: list[str]) -> dict[str, str | int | float | bool]:
+    found: dict[str, str | int | float | bool] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or name not in ("VM_MEMORY_OVERHEAD_PERCENT", "RESERVED_ENIS"):
+            raise InputError(f"--setting {one}: expected VM_MEMORY_OVERHEAD_PERCENT=<share> or RESERVED_ENIS=<number>")
+        found[name] = value
+    return found
+
+
+def _class_of(path: str) -> "EC2NodeClass":
+    """The only EC2NodeClass of a manifest; raises InputError."""
+    from spotwright.adapters import decode_nodeclass
+    from spotwright.adapters.decode_nodepool import DecodeError
+    from spotwright.cli import documents
+
+    found = [one for one in documents.read([path]).objects if one.content.get("kind") == "EC2NodeClass"]
+    if len(found) != 1:
+        raise InputError(f"{path}: expected one EC2NodeClass, found {len(found)}")
+    try:
+        return decode_nodeclass.nodeclass(found[0].content)
+    except DecodeError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
+def _asked(region: str) -> "Region":
+    """What EC2 and the Price List say of a region now."""
+    from spotwright.adapters import aws_sessions, pricing
+    from spotwright.adapters.ec2_region import Ec2Region
+
+    prices = pricing.endpoint_region(region)
+    asked = None if prices is None else aws_sessions.client("pricing", region=prices)
+    return Ec2Region(aws_sessions.client("ec2", region=region), asked, region=region).read(datetime.now(UTC))
+
+
+def _stored(options: argparse.Namespace) -> "tuple[str, list[Row]]":
+    """What a cluster's planners read."""
+    from spotwright.adapters import aws_sessions
+    from spotwright.adapters.catalogs import Catalogs
+    from spotwright.adapters.dynamodb import DynamoState
+    from spotwright.adapters.s3 import S3Blobs
+    from spotwright.adapters.stacks import stack_outputs
+    from spotwright.cli.catalog_text import Row
+
+    if options.setting:
+        raise InputError("--setting does not go with --cluster: its catalog is already made")
+    outputs = stack_outputs(aws_sessions.client("cloudformation"), options.stack)
+    state = DynamoState(aws_sessions.client("dynamodb"), table=outputs["TableName"], cluster=options.cluster)
+    key = state.catalog_key()
+    if not key:
+        raise InputError(f"cluster {options.cluster} has no catalog yet")
+    blobs = S3Blobs(aws_sessions.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
+    by_class = Catalogs(blobs).read(key).by_class
+    name = options.nodeclass or next(iter(sorted(by_class)), "")
+    if name not in by_class:
+        known = ", ".join(sorted(by_class)) or "none"
+        raise InputError(f"--nodeclass {name}: cluster {options.cluster} has no such class in its catalog ({known})")
+    return f"Class {name} of cluster {options.cluster}, catalog {key}", [Row(one) for one in by_class[name]]

@@ -1,0 +1,77 @@
+"""``spotwright catalog``, as people and programs call it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spotwright.cli import builtin, catalogs, main
+
+CLASS = """
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: small}
+spec:
+  amiSelectorTerms: [{alias: %s}]
+  role: node
+  subnetSelectorTerms: [{tags: {a: b}}]
+  securityGroupSelectorTerms: [{tags: {a: b}}]
+  kubelet: {maxPods: 20}
+"""
+
+
+def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    """The catalog by type name."""
+    assert main(["catalog", "--output", "json", *arguments]) == 0
+    return {one["name"]: one for one in json.loads(capsys.readouterr().out)["instanceTypes"]}
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["catalog", *arguments]) == 2
+    return capsys.readouterr().err
+
+
+def test_what_is_printed_is_a_catalog_that_plan_reads(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["catalog", "--output", "json"]) == 0
+    file = tmp_path / "catalog.json"
+    file.write_text(capsys.readouterr().out)
+    read = {one.name: one for one in catalogs.from_file(str(file)).of("")}
+    for one in builtin.catalog().of(""):
+        again = read[one.name]
+        assert (again.capacity, again.allocatable, again.offerings) == (one.capacity, one.allocatable, one.offerings)
+        assert again.requirements == one.requirements
+
+
+def test_a_type_that_is_not_sold_is_listed_without_offerings(capsys: pytest.CaptureFixture[str]) -> None:
+    found = listed(capsys)
+    assert found["g4ad.16xlarge"]["offerings"] == []
+    assert found["g4ad.16xlarge"]["capacity"]["amd.com/gpu"] == "4"
+    assert not any(offering["available"] for offering in found["a1.large"]["offerings"])
+
+
+def test_a_class_from_a_manifest_changes_what_pods_can_have(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "class.yaml"
+    file.write_text(CLASS % "bottlerocket@latest")
+    found = listed(capsys, "--nodeclass", str(file), "--setting", "VM_MEMORY_OVERHEAD_PERCENT=0")["m5.xlarge"]
+    assert (found["capacity"]["pods"], found["capacity"]["memory"]) == ("20", "16Gi")
+    assert found["overhead"]["kubeReserved"]["memory"] == f"{11 * 20 + 255}Mi"
+
+
+def test_the_table_begins_with_what_it_is_about(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["catalog"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("Class default (AL2023). us-east-1, built in")
+    (line,) = (line for line in lines if line.startswith("m5.large "))
+    assert line.split()[:5] == ["m5.large", "1930m", "6903Mi", "29", "0.0960"]
+
+
+def test_input_that_means_nothing_is_said_clearly(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "class.yaml"
+    file.write_text("{apiVersion: v1, kind: Pod, metadata: {name: p}}")
+    assert "expected one EC2NodeClass, found 0" in refused(capsys, "--nodeclass", str(file))
+    assert "no such file" in refused(capsys, "--nodeclass", str(tmp_path / "none.yaml"))
+    assert "RESERVED_ENIS: 'x' is not a number" in refused(capsys, "--setting", "RESERVED_ENIS=x")
+    assert "--setting FOO=1: expected" in refused(capsys, "--setting", "FOO=1")
+    file.write_text(CLASS.replace("[{alias: %s}]", "[{id: ami-1}]"))
+    assert "EC2NodeClass small: spec.amiFamily: required" in refused(capsys, "--nodeclass", str(file))
