@@ -8,7 +8,7 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = true
 # Without bytecode every import takes twice the time.
 unexport PYTHONDONTWRITEBYTECODE
 BIN := .venv/bin
-# Beside the control plane's binary, so that a new checkout need not learn all of its dependencies' types again.
+# Beside the control plane's binary, so that a new checkout need not learn its dependencies' types again.
 MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spotwright/mypy
 
 .PHONY: demo test check setup controlplane bench format clean
@@ -20,15 +20,12 @@ demo: setup controlplane
 	@$(BIN)/python -m local.demo
 
 test: check controlplane
-	@echo "unit, property, contract, infra, local stack: usually 6 to 10 minutes on 2 cores"
-	$(BIN)/pytest -q -n 2 --dist loadfile --ignore=tests/e2e
-	@echo "end to end, on the deployed stack: usually 9 to 12 minutes"
-	$(BIN)/pytest -q tests/e2e
+	@tools/test
 
 check: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	@echo "types: seconds with a cache, about five minutes without (the CDK's own types are large)"
+	@echo "types: seconds with a cache, about 20 seconds without"
 	$(BIN)/mypy --cache-dir "$(MYPY_CACHE)"
 	$(BIN)/lint-imports
 

@@ -135,13 +135,12 @@ class Stacks:
         return stack
 
     def change_set(self, name: str, stack: str | None) -> ChangeSet | None:
-        """By ARN, or by name and stack."""
+        """By ARN, or by name and stack; of a deleted stack's, only those asked for by the stack's id."""
         if name in self.change_sets:
             return self.change_sets[name]
-        for one in self.change_sets.values():
-            if one.name == name and stack in (one.stack.name, one.stack.id):
-                return one
-        return None
+        owner = self.find(stack) if stack else None
+        named = (one for one in self.change_sets.values() if one.name == name and one.stack is owner)
+        return next(named, None)
 
     def exports(self) -> dict[str, tuple[str, str]]:
         """Export name → (value, exporting stack's id), of the stacks that exist."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.local.aws_serverless.driver import Aws
-from tests.local.aws_serverless.test_cloudformation import BROKEN, StackOf
+from tests.local.aws_serverless.stacks import BROKEN, StackOf
 
 # Records every request and answers as the property `Behave` (by request type) tells it.
 SOURCE = """

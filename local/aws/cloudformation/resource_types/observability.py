@@ -74,7 +74,7 @@ class Alarm:
 
 
 class Dashboard:
-    handled = frozenset(("DashboardBody", "DashboardName"))
+    handled = frozenset(("DashboardBody", "DashboardName", "Tags"))
 
     def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
         name = properties.get("DashboardName") or call.name(255)
@@ -82,7 +82,9 @@ class Dashboard:
             json.loads(properties["DashboardBody"])
         except ValueError as error:
             raise Failed(f"The dashboard body is not JSON: {error}") from None
-        call.client("cloudwatch").put_dashboard(DashboardName=name, DashboardBody=properties["DashboardBody"])
+        call.client("cloudwatch").put_dashboard(
+            DashboardName=name, DashboardBody=properties["DashboardBody"], Tags=call.tag_list(properties)
+        )
         return Made(name)
 
     def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
