@@ -2,6 +2,7 @@
 # make test    everything CI runs: check, then all tests
 # make check   formatting, lint, types, dependency direction
 # make bench   speed and size
+# make bench-following   where a real kube-scheduler puts pods, by how it is told the plan (about a quarter of an hour)
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = true
@@ -11,7 +12,7 @@ BIN := .venv/bin
 # Beside the control plane's binary, so that a new checkout need not learn its dependencies' types again.
 MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spotwright/mypy
 
-.PHONY: demo test check setup controlplane bench format clean
+.PHONY: demo test check setup controlplane bench bench-following format clean
 
 setup:
 	@tools/setup
@@ -34,6 +35,9 @@ controlplane: setup
 
 bench: setup
 	@$(BIN)/python -m bench
+
+bench-following: controlplane
+	@$(BIN)/python -m bench.following
 
 format: setup
 	$(BIN)/ruff format .

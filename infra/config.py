@@ -17,8 +17,8 @@ RETENTION_DAYS = (
 ARCHITECTURES = ("arm64", "x86_64")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
-#: Karpenter's settings, under its names, that change what a function does; and our own two.
-SETTINGS = ("PREFERENCE_POLICY", "MIN_VALUES_POLICY", "FOLLOWER_SELECTORS", "WORK_UNITS")
+#: Karpenter's settings, under its names, that change what a function does; and our own three.
+SETTINGS = ("PREFERENCE_POLICY", "MIN_VALUES_POLICY", "FOLLOWER_SELECTORS", "WORK_UNITS", "FOLLOW_PLAN")
 
 #: Those that the forwarder obeys: how long it gathers unschedulable pods.
 FORWARDER_SETTINGS = ("BATCH_IDLE_DURATION", "BATCH_MAX_DURATION")

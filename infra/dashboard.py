@@ -17,6 +17,7 @@ _MINUTE = Duration.minutes(1)
 _DIMENSIONS = f"{{{_NAMESPACE},cluster,service}}"
 
 _PODS = ("PodsPending", "PodsUnschedulable", "NodesDecided")
+_LANDED = ("PodsPlanned", "PodsLandedAsPlanned")
 _NODES = ("NodesSpot", "NodesOnDemand", "NodesReserved")
 _COST = ("CostPerHour",)
 _LAUNCHES = ("NodeClaimsLaunched", "NodeClaimsInitialized", "NodeClaimLaunchesFailed")
@@ -24,7 +25,7 @@ _HOPS = ("EventToDecisionSeconds", "DecisionToFleetSeconds", "FleetToReadySecond
 _CHANGES = ("Interruptions", "Disruptions", "NodesTerminated")
 
 #: Every metric of our own that the page shows.
-SHOWN = (*_PODS, *_NODES, *_COST, *_LAUNCHES, *_HOPS, *_CHANGES)
+SHOWN = (*_PODS, *_LANDED, *_NODES, *_COST, *_LAUNCHES, *_HOPS, *_CHANGES)
 
 
 class Dashboard(Construct):
@@ -40,7 +41,11 @@ class Dashboard(Construct):
     ) -> None:
         super().__init__(scope, "Dashboard")
         widgets = (
-            _graph("Pods pending and nodes decided", [_ours(name, "Maximum") for name in _PODS]),
+            _graph(
+                "Pods pending and nodes decided, and pods that landed where they were planned",
+                [_ours(name, "Maximum") for name in _PODS],
+                [_ours(name, "Sum") for name in _LANDED],
+            ),
             _graph(
                 "Nodes by capacity type, and $ per hour",
                 [_ours(name, "Maximum") for name in _NODES],

@@ -20,6 +20,7 @@ from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodepool import NodeClassReference
 from spotwright.model.objects import Condition, Metadata, condition
+from spotwright.model.pod import Pod
 from spotwright.model.requirements import Selector
 from spotwright.model.taints import Taint
 from spotwright.model.volumes import CsiNode, StorageClass, Volume, VolumeClaim
@@ -61,8 +62,23 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Kube
 class World:
     """A cluster, and what users and kubelets do to it."""
 
-    def __init__(self, port: ClusterPort, add_node: Callable[[str], None], add_storage: Callable[[], None]) -> None:
-        self.port, self.add_node, self.add_storage = port, add_node, add_storage
+    def __init__(
+        self,
+        port: ClusterPort,
+        add_node: Callable[[str], None],
+        add_pod: Callable[[str, str], None],
+        add_storage: Callable[[], None],
+    ) -> None:
+        self.port, self.add_node, self.add_pod, self.add_storage = port, add_node, add_pod, add_storage
+
+    def pod(self, node: str = "") -> Pod:
+        """A pod that no scheduler cares about, on ``node`` or waiting."""
+        name = f"pod-{next(NUMBERS)}"
+        self.add_pod(name, node)
+        return self.seen(name)
+
+    def seen(self, name: str) -> Pod:
+        return next(pod for pod in self.port.pods() if pod.metadata.name == name)
 
 
 @pytest.fixture(params=["fake", "real"])
@@ -70,9 +86,19 @@ def world(request: pytest.FixtureRequest) -> World:
     if request.param == "fake":
         clock = Clock()
         fake = FakeCluster("contract", clock, Effects(clock))
-        return World(fake, lambda name: _put_node(fake, name), lambda: _put_storage(fake))
+        return World(
+            fake,
+            lambda name: _put_node(fake, name),
+            lambda name, node: _put_pod(fake, name, node),
+            lambda: _put_storage(fake),
+        )
     stack, port = request.getfixturevalue("real")
-    return World(port, lambda name: _create_node(stack, name), lambda: _create_storage(stack))
+    return World(
+        port,
+        lambda name: _create_node(stack, name),
+        lambda name, node: _create_pod(stack, name, node),
+        lambda: _create_storage(stack),
+    )
 
 
 def _put_node(fake: FakeCluster, name: str) -> None:
@@ -125,6 +151,16 @@ def _create_storage(stack: Stack) -> None:
         },
     ]  # fmt: skip
     stack.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+
+def _put_pod(fake: FakeCluster, name: str, node: str) -> None:
+    fake.put("pods", Pod(Metadata(name, namespace="default"), node_name=node))
+
+
+def _create_pod(stack: Stack, name: str, node: str) -> None:
+    spec = {"schedulerName": "nobody", "containers": [{"name": "app", "image": "pause"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    stack.kubectl("create", "-f", "-", input=json.dumps(pod | {"spec": spec | ({"nodeName": node} if node else {})}))
 
 
 def claim(**changes: object) -> NodeClaim:
@@ -271,6 +307,33 @@ def test_storage_and_namespaces_are_read_as_they_were_written(world: World) -> N
     assert (zonal.provisioner, zonal.waits, zonal.topologies) == (ZONAL.provisioner, True, ZONAL.topologies)
     assert {one.metadata.name: one.attachable for one in found.nodes}["attaching"] == {"ebs.csi.aws.com": 25}
     assert world.port.namespaces()["shop"]["team"] == "a"
+
+
+def test_a_waiting_pod_is_nominated_once_and_stays_so(world: World) -> None:
+    pod = world.pod()
+    wanted = {pod.key: pod.metadata.uid}
+    assert world.port.nominate("planned", wanted) == {pod.key}
+    assert world.port.nominate("planned", wanted) == {pod.key}
+    assert world.port.nominate("other", wanted) == frozenset()
+    assert world.seen(pod.metadata.name).nominated_node == "planned"
+
+
+def test_nobody_is_nominated_who_is_bound_gone_or_another_pod_of_the_name(world: World) -> None:
+    bound, other = world.pod(node="somewhere"), world.pod()
+    wanted = {bound.key: bound.metadata.uid, other.key: "00000000-0000-0000-0000-000000000000", "default/nobody": "x"}
+    assert world.port.nominate("planned", wanted) == frozenset()
+    assert world.port.nominate("planned", {}) == frozenset()
+    assert world.seen(bound.metadata.name).nominated_node == world.seen(other.metadata.name).nominated_node == ""
+
+
+def test_only_our_own_nomination_is_withdrawn(world: World) -> None:
+    ours, theirs = world.pod(), world.pod()
+    world.port.nominate("planned", {ours.key: ours.metadata.uid})
+    world.port.nominate("preempted", {theirs.key: theirs.metadata.uid})
+    for _ in range(2):
+        world.port.withdraw("planned", {ours.key: ours.metadata.uid, theirs.key: theirs.metadata.uid, "default/x": "x"})
+    assert world.seen(ours.metadata.name).nominated_node == ""
+    assert world.seen(theirs.metadata.name).nominated_node == "preempted"
 
 
 def test_an_event_never_raises(world: World) -> None:

@@ -12,7 +12,7 @@ from spotwright.failures import Conflict
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
-from spotwright.workflows.ports import LaunchRow, NoticeRow, OfferingHealth, StatePort
+from spotwright.workflows.ports import LaunchRow, NominationRow, NoticeRow, OfferingHealth, StatePort
 from tests.contract.conftest import LocalAws
 
 NAMES = (f"cluster-{number}" for number in itertools.count())
@@ -114,6 +114,21 @@ def test_rows_that_wait_are_found_by_their_time(state: StatePort) -> None:
     state.create(launch(state, "never"))
     state.create(NoticeRow(instance_id="i-1", cluster=cluster, kind="spot_interrupted", due=2_000))
     assert {getattr(one, "id", "") or getattr(one, "instance_id", "") for one in state.due(5_000)} == {"early", "i-1"}
+
+
+def test_a_nomination_is_open_until_its_last_phase_and_found_by_its_time(state: StatePort) -> None:
+    cluster = state.cluster().cluster
+    row = NominationRow("default-a", cluster, {"default/web-0": "uid-1"}, created=1, due=1_000)
+    assert state.create(row)
+    assert state.nomination("default-a") == row
+    assert state.nomination("default-b") is None
+    assert state.due(5_000) == (row,)
+    nominated = state.save(msgspec.structs.replace(row, phase="nominated", node="n", due=2_000))
+    assert state.nominations() == (nominated,)
+    with pytest.raises(Conflict):
+        state.save(msgspec.structs.replace(row, phase="failed", due=0))
+    state.save(msgspec.structs.replace(nominated, phase="done", due=0))
+    assert state.nominations() == state.due(5_000) == ()
 
 
 def test_an_offering_without_capacity_is_known_until_its_time(state: StatePort) -> None:

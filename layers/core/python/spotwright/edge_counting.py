@@ -27,6 +27,9 @@ COUNTED: Final = {
 # Log line → metric of its field ``seconds``.
 TIMED: Final = {"launched nodeclaim": "DecisionToFleetSeconds", "initialized nodeclaim": "FleetToReadySeconds"}
 
+# Log line → its fields that are counts, each under a metric.
+SUMMED: Final = {"followed the plan": {"planned": "PodsPlanned", "landed": "PodsLandedAsPlanned"}}
+
 
 class Counting(logging.Handler):
     """Counts the lines that have a metric, and keeps the seconds they state."""
@@ -40,6 +43,8 @@ class Counting(logging.Handler):
         said = record.getMessage()
         if said in COUNTED:
             self.seen[COUNTED[said]] += 1
+        for field, metric in SUMMED.get(said, {}).items():
+            self.seen[metric] += record.__dict__.get(field, 0)
         if said in TIMED and "seconds" in record.__dict__:
             self.times.append((TIMED[said], record.__dict__["seconds"]))
 

@@ -51,7 +51,11 @@ def environment(variables: Mapping[str, str]) -> Environment:
 def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings:
     """A cluster's settings as a decision needs them; names are Karpenter's. Raises InvalidRequest."""
     defaults = Settings()
-    policies = {"PREFERENCE_POLICY": ("Respect", "Ignore"), "MIN_VALUES_POLICY": ("Strict", "BestEffort")}
+    policies = {
+        "PREFERENCE_POLICY": ("Respect", "Ignore"),
+        "MIN_VALUES_POLICY": ("Strict", "BestEffort"),
+        "FOLLOW_PLAN": ("Nominate", "Off"),
+    }
     for name, allowed in policies.items():
         if name in given and given[name] not in allowed:
             raise InvalidRequest(f"setting {name}: {given[name]!r} is not one of {', '.join(allowed)}")
@@ -61,4 +65,5 @@ def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings
         min_values_policy=str(given.get("MIN_VALUES_POLICY", defaults.min_values_policy)),
         follower_selectors=tuple(str(followers).split(",")) if followers else defaults.follower_selectors,
         work_units=int(given.get("WORK_UNITS", defaults.work_units)),
+        follow_plan=str(given.get("FOLLOW_PLAN", defaults.follow_plan)),
     )

@@ -79,7 +79,9 @@ class Connection:
         self._rest = RESTClientObject(configuration)
         self._rest.pool_manager.connection_pool_kw["ssl_context"] = _context()
 
-    def call(self, method: str, path: str, body: Document | None = None, content_type: str = "") -> Document:
+    def call(
+        self, method: str, path: str, body: Document | list[Document] | None = None, content_type: str = ""
+    ) -> Document:
         """The JSON that the API server answers. Raises the exceptions of ``spotwright.failures``."""
         response = self.stream(method, path, body, content_type)
         try:
@@ -92,7 +94,7 @@ class Connection:
         self,
         method: str,
         path: str,
-        body: Document | None = None,
+        body: Document | list[Document] | None = None,
         content_type: str = "",
         *,
         read_seconds: float = READ_SECONDS,

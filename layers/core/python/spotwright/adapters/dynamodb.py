@@ -12,7 +12,7 @@ import msgspec
 
 from spotwright.adapters.aws_failures import translated
 from spotwright.failures import Conflict
-from spotwright.workflows.ports import ClusterRow, CommandRow, LaunchRow, NoticeRow, OfferingHealth, Row
+from spotwright.workflows.ports import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, OfferingHealth, Row
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
@@ -22,10 +22,11 @@ FINAL_PHASES: Final = frozenset({"done", "failed", "aborted"})
 
 type Item = dict[str, Any]
 
-_TYPES: Final[Mapping[str, type[LaunchRow] | type[CommandRow] | type[NoticeRow]]] = {
+_TYPES: Final[Mapping[str, type[Row]]] = {
     "launch": LaunchRow,
     "command": CommandRow,
     "notice": NoticeRow,
+    "nomination": NominationRow,
 }
 
 
@@ -102,7 +103,7 @@ class DynamoState:
             return False
         return True
 
-    def save[R: (LaunchRow, CommandRow, NoticeRow)](self, row: R) -> R:
+    def save[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, row: R) -> R:
         after = msgspec.structs.replace(row, version=row.version + 1)
         self._put(after, "version = :v", {":v": {"N": str(row.version)}})
         return after
@@ -124,6 +125,12 @@ class DynamoState:
 
     def notices(self) -> tuple[NoticeRow, ...]:
         return tuple(self._open("notice#", NoticeRow))
+
+    def nomination(self, claim: str) -> NominationRow | None:
+        return self._row(f"nomination#{claim}", NominationRow)
+
+    def nominations(self) -> tuple[NominationRow, ...]:
+        return tuple(self._open("nomination#", NominationRow))
 
     def due(self, before: int) -> tuple[Row, ...]:
         items = self._query(
@@ -169,11 +176,11 @@ class DynamoState:
         with translated("PutItem catalog"):
             self._client.put_item(TableName=self._table, Item=item)
 
-    def _row[R: (LaunchRow, CommandRow, NoticeRow)](self, sort: str, kind: type[R]) -> R | None:
+    def _row[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, sort: str, kind: type[R]) -> R | None:
         item = self._get(self._cluster, sort)
         return None if item is None else _decoded(item, kind)
 
-    def _open[R: (LaunchRow, CommandRow, NoticeRow)](self, prefix: str, kind: type[R]) -> Iterator[R]:
+    def _open[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, prefix: str, kind: type[R]) -> Iterator[R]:
         """Rows that are not finished, ordered by id."""
         items = self._query(
             ConsistentRead=True,
@@ -247,9 +254,11 @@ def sort_key(row: Row) -> str:
             return f"command#{row.id}"
         case NoticeRow():
             return f"notice#{row.instance_id}"
+        case NominationRow():
+            return f"nomination#{row.claim}"
 
 
-def _decoded[R: (LaunchRow, CommandRow, NoticeRow)](item: Item, kind: type[R]) -> R:
+def _decoded[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](item: Item, kind: type[R]) -> R:
     return msgspec.json.decode(item["body"]["S"], type=kind)
 
 

@@ -2,12 +2,13 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from spotwright.adapters import decode, decode_nodeclass, decode_nodepool, encode, storage
-from spotwright.adapters.kubernetes_transport import MERGE_PATCH, Json, Transport
-from spotwright.failures import Conflict, Failure, NotFound, Throttled
+from spotwright.adapters.kubernetes_transport import JSON_PATCH, MERGE_PATCH, Json, Transport
+from spotwright.failures import Conflict, Failure, InvalidRequest, NotFound, Throttled
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import EC2NodeClass
@@ -32,6 +33,8 @@ _KINDS: Final = {
 }
 # How often a read-change-write of conditions is tried against other writers.
 CONDITION_ATTEMPTS: Final = 4
+# Nominations are written side by side: until all stand, kube-scheduler may give their room away.
+PODS_AT_ONCE: Final = 8
 
 
 class KubernetesCluster:
@@ -173,6 +176,46 @@ class KubernetesCluster:
             raise
         return True
 
+    def nominate(self, node: str, pods: Mapping[str, str]) -> frozenset[str]:
+        wanted: list[Json] = [
+            {"op": "test", "path": "/spec/nodeName", "value": None},
+            {"op": "test", "path": "/status/nominatedNodeName", "value": None},
+            {"op": "add", "path": "/status/nominatedNodeName", "value": node},
+        ]
+        return frozenset(
+            key for key, made in self._change_each(pods, wanted) if made or self._stands(key, pods[key], node)
+        )
+
+    def withdraw(self, node: str, pods: Mapping[str, str]) -> None:
+        wanted: list[Json] = [
+            {"op": "test", "path": "/spec/nodeName", "value": None},
+            {"op": "test", "path": "/status/nominatedNodeName", "value": node},
+            {"op": "remove", "path": "/status/nominatedNodeName"},
+        ]
+        self._change_each(pods, wanted)
+
+    def _change_each(self, pods: Mapping[str, str], changes: list[Json]) -> list[tuple[str, bool]]:
+        """Patch the status of each pod (key → uid), several at once; whether its tests held."""
+        if not pods:
+            return []
+        with ThreadPoolExecutor(min(len(pods), PODS_AT_ONCE)) as threads:
+            return list(threads.map(lambda key: (key, self._change(key, pods[key], changes)), sorted(pods)))
+
+    def _change(self, key: str, uid: str, changes: list[Json]) -> bool:
+        """False when a test does not hold (422), or the pod is gone."""
+        same: Json = {"op": "test", "path": "/metadata/uid", "value": uid}
+        try:
+            self._api.call("PATCH", f"{_pod_path(key)}/status", body=[same, *changes], content=JSON_PATCH)
+        except (NotFound, InvalidRequest):
+            return False
+        return True
+
+    def _stands(self, key: str, uid: str, node: str) -> bool:
+        found = self._get(_pod_path(key))
+        if found is None or found["metadata"]["uid"] != uid or found["spec"].get("nodeName"):
+            return False
+        return (found.get("status") or {}).get("nominatedNodeName") == node
+
     def event(self, kind: str, metadata: Metadata, *, type: str, reason: str, message: str, now: datetime) -> None:
         version, name = _KINDS[kind]
         digest = hashlib.sha256(f"{metadata.uid}/{reason}/{message}".encode()).hexdigest()[:16]
@@ -213,6 +256,11 @@ class KubernetesCluster:
 
     def _patch(self, path: str, body: Json) -> None:
         self._api.call("PATCH", path, body=body, content=MERGE_PATCH)
+
+
+def _pod_path(key: str) -> str:
+    namespace, _, name = key.partition("/")
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
 
 
 def merged(before: Sequence[Json], changes: Sequence[Condition], *, now: datetime) -> list[Json]:

@@ -20,6 +20,7 @@ PAGE_SIZE: Final = 500
 
 JSON: Final = "application/json"
 MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 type Json = dict[str, Any]
@@ -34,7 +35,7 @@ class Transport:
         self._connection = Connection(token_configuration(endpoint.rstrip("/"), authority, token))
 
     def call(
-        self, method: str, path: str, *, body: Json | None = None, query: Mapping[str, str] | None = None,
+        self, method: str, path: str, *, body: Json | list[Json] | None = None, query: Mapping[str, str] | None = None,
         content: str = JSON,
         attempts: int = ATTEMPTS,
     ) -> Json:  # fmt: skip
@@ -68,6 +69,8 @@ class Transport:
             if not token:
                 return
 
-    def _once(self, method: str, path: str, body: Json | None, query: Mapping[str, str] | None, content: str) -> Json:
+    def _once(
+        self, method: str, path: str, body: Json | list[Json] | None, query: Mapping[str, str] | None, content: str
+    ) -> Json:
         url = path + ("?" + urlencode(query) if query else "")
         return self._connection.call(method, url, body, content if body is not None else "")

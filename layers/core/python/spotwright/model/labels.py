@@ -46,6 +46,8 @@ DECISION: Final = "spotwright.dev/decision"
 LAUNCH: Final = "spotwright.dev/launch"
 INSTANCE_NOT_FOUND: Final = "spotwright.dev/instance-not-found"
 PODS_SEEN: Final = "spotwright.dev/pods-seen"
+# Taint of a registered node whose pods are not nominated yet.
+HELD: Final = "spotwright.dev/held"
 
 FINALIZER: Final = "karpenter.sh/termination"
 EC2NODECLASS_FINALIZER: Final = "karpenter.k8s.aws/termination"

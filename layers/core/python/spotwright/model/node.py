@@ -48,6 +48,7 @@ def is_ephemeral(taint: Taint) -> bool:
         (labels.UNREACHABLE, "NoSchedule"),
         (labels.UNINITIALIZED, "NoSchedule"),
         (labels.UNREGISTERED, "NoExecute"),
+        (labels.HELD, "NoSchedule"),
     }
 
 

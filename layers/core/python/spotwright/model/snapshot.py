@@ -17,6 +17,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     ``follower_selectors``: pods of kube-system whose labels hold one of these key=value pairs never cause the
     first node and never keep the last one (see docs/concepts). ``work_units``: budget of the search.
+    ``follow_plan``: Nominate | Off; whether pods are nominated for the nodes that were planned for them.
     """
 
     preference_policy: str = "Respect"
@@ -30,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True):
         "app.kubernetes.io/name=eks-pod-identity-agent",
     )
     work_units: int = 30_000
+    follow_plan: str = "Nominate"
 
 
 class UnavailableOffering(msgspec.Struct, frozen=True, order=True):

@@ -1,7 +1,7 @@
 """A cluster in memory (ClusterPort): objects with uids, resource versions, finalizers and graceful deletion."""
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -203,6 +203,24 @@ class FakeCluster:
                 return False
             self._delete_pod(current, None)
         return True
+
+    def nominate(self, node: str, pods: Mapping[str, str]) -> frozenset[str]:
+        with self._effects.making("cluster", "nominate", node):
+            for pod in self._waiting(pods):
+                if not pod.nominated_node:
+                    self._store("pods", msgspec.structs.replace(pod, nominated_node=node))
+        return frozenset(pod.key for pod in self._waiting(pods) if pod.nominated_node == node)
+
+    def withdraw(self, node: str, pods: Mapping[str, str]) -> None:
+        with self._effects.making("cluster", "withdraw", node):
+            for pod in self._waiting(pods):
+                if pod.nominated_node == node:
+                    self._store("pods", msgspec.structs.replace(pod, nominated_node=""))
+
+    def _waiting(self, pods: Mapping[str, str]) -> tuple[Pod, ...]:
+        """Those of ``pods`` (key → uid) that are there, the same, and without a node."""
+        there: Iterable[Pod] = filter(None, map(self._objects["pods"].get, sorted(pods)))
+        return tuple(pod for pod in there if pod.metadata.uid == pods[pod.key] and not pod.node_name)
 
     def event(self, kind: str, metadata: Metadata, *, type: str, reason: str, message: str, now: datetime) -> None:
         self.events.append(RecordedEvent(now, kind, metadata.name, type, reason, message))

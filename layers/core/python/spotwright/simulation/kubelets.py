@@ -137,16 +137,17 @@ class Kubelets:
             self._schedule(pod)
 
     def _schedule(self, pod: Pod) -> None:
-        for node in self._cluster.all("nodes"):
+        """The nominated node first; a nomination that could not be followed is taken back."""
+        for node in sorted(self._cluster.all("nodes"), key=lambda one: one.name != pod.nominated_node):
             if not node.unschedulable and self._admits(node, pod):
                 self._provisioner.bind(node, pod)
                 self._cluster.change(
                     "pods", pod.key, node_name=node.name, phase="Running", ready=True, unschedulable=False,
-                    started=self._clock.seconds(),
+                    started=self._clock.seconds(), nominated_node="",
                 )  # fmt: skip
                 return
-        if not pod.unschedulable:
-            self._cluster.change("pods", pod.key, unschedulable=True)
+        if not pod.unschedulable or pod.nominated_node:
+            self._cluster.change("pods", pod.key, unschedulable=True, nominated_node="")
 
     def _admits(self, node: Node, pod: Pod) -> bool:
         hard = [taint for taint in node.taints if taint.effect != "PreferNoSchedule"]
@@ -154,8 +155,15 @@ class Kubelets:
         chosen = all(node.metadata.labels.get(key) == value for key, value in pod.node_selector.items())
         if untolerated(hard, pod.tolerations) or not wanted or not chosen or not self._provisioner.admits(node, pod):
             return False
-        there = (one.requests for one in self._cluster.all("pods") if one.node_name == node.name and not one.terminal)
+        there = (one.requests for one in self._cluster.all("pods") if _counts(one, node.name, pod))
         return resources.fits(pod.requests, resources.subtract(node.allocatable, resources.add(*there)))
+
+
+def _counts(other: Pod, node: str, pod: Pod) -> bool:
+    """True for pods there, and for others nominated that are no less important than ``pod``."""
+    if other.node_name:
+        return other.node_name == node and not other.terminal
+    return other.nominated_node == node and other.key != pod.key and other.priority >= pod.priority
 
 
 def _taints(config: Mapping[str, Any]) -> Iterator[Taint]:

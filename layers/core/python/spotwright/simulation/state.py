@@ -11,7 +11,7 @@ from spotwright.model.fleet import OfferingHealth
 from spotwright.model.instancetype import Catalog
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
-from spotwright.workflows.ports import ClusterRow, CommandRow, Doorbell, LaunchRow, NoticeRow, Row
+from spotwright.workflows.ports import ClusterRow, CommandRow, Doorbell, LaunchRow, NominationRow, NoticeRow, Row
 
 FINAL_PHASES: Final = frozenset({"done", "failed", "aborted"})
 
@@ -63,7 +63,7 @@ class FakeState:
             self.rows[key] = row
         return True
 
-    def save[R: (LaunchRow, CommandRow, NoticeRow)](self, row: R) -> R:
+    def save[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, row: R) -> R:
         key = sort_key(row)
         with self._effects.making("state", "save", f"{key} {row.phase}"):
             stored = self.rows.get(key)
@@ -93,6 +93,13 @@ class FakeState:
 
     def notices(self) -> tuple[NoticeRow, ...]:
         return tuple(row for row in self._open() if isinstance(row, NoticeRow))
+
+    def nomination(self, claim: str) -> NominationRow | None:
+        row = self.rows.get(f"nomination#{claim}")
+        return row if isinstance(row, NominationRow) else None
+
+    def nominations(self) -> tuple[NominationRow, ...]:
+        return tuple(row for row in self._open() if isinstance(row, NominationRow))
 
     def due(self, before: int) -> tuple[Row, ...]:
         waiting = (row for row in self.rows.values() if row.due and row.due <= before)
@@ -128,6 +135,8 @@ def sort_key(row: Row) -> str:
             return f"command#{row.id}"
         case NoticeRow():
             return f"notice#{row.instance_id}"
+        case NominationRow():
+            return f"nomination#{row.claim}"
 
 
 class FakeBlobs:

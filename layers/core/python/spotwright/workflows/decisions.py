@@ -4,6 +4,7 @@ A decision's body lies in S3 under its content's hash; it is true once ``cluster
 """
 
 import hashlib
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
@@ -17,13 +18,17 @@ _SUFFIX_LENGTH: Final = 5
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """Equal nodes that one CreateFleet call buys. ``claims``: a name for each, in order."""
+    """Equal nodes that one CreateFleet call buys. ``claims``: a name for each, in order.
+
+    ``pods``: for each claim the pods it is for, key → uid, as far as they waited for a node when it was decided.
+    """
 
     id: str
     claims: tuple[str, ...]
     node: NewNode
     replaces: tuple[str, ...] = ()
     reason: str = "provisioned"
+    pods: tuple[dict[str, str], ...] = ()
 
 
 class Disruption(msgspec.Struct, frozen=True):
@@ -86,8 +91,11 @@ def claim_name(pool: str, launch: str, index: int) -> str:
     return f"{pool[: 62 - _SUFFIX_LENGTH]}-{suffix}"
 
 
-def launches(decision: str, plan: Plan) -> tuple[Launch, ...]:
-    """The plan's new nodes as launches: nodes that are equal but for their pods are bought together."""
+def launches(decision: str, plan: Plan, waiting: Mapping[str, str]) -> tuple[Launch, ...]:
+    """The plan's new nodes as launches: nodes that are equal but for their pods are bought together.
+
+    ``waiting``: key → uid of the pods that wait for a node.
+    """
     groups: dict[bytes, list[NewNode]] = {}
     for node in plan.new_nodes:
         shape = msgspec.structs.replace(node, pods=(), reason="", requests={})
@@ -98,5 +106,6 @@ def launches(decision: str, plan: Plan) -> tuple[Launch, ...]:
         launch = identifier(decision, str(number))
         names = tuple(claim_name(nodes[0].node_pool, launch, index) for index in range(len(nodes)))
         pods = tuple(sorted(pod for node in nodes for pod in node.pods))
-        made.append(Launch(launch, names, msgspec.structs.replace(nodes[0], pods=pods)))
+        each = tuple({pod: waiting[pod] for pod in node.pods if pod in waiting} for node in nodes)
+        made.append(Launch(launch, names, msgspec.structs.replace(nodes[0], pods=pods), pods=each))
     return tuple(made)

@@ -18,7 +18,7 @@ from spotwright.model import labels
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodepool import NodePool
 from spotwright.scheduling.plan import NewNode
-from spotwright.workflows import decisions, launching_fleet, launching_handover
+from spotwright.workflows import decisions, launching_fleet, launching_handover, lifecycle_nominations
 from spotwright.workflows.decisions import Decision
 from spotwright.workflows.lifecycle_acting import Acting, log, milliseconds, request_planning, ring
 from spotwright.workflows.ports import CommandRow, LaunchRow
@@ -46,6 +46,7 @@ def act(ports: Acting, *, now: datetime) -> tuple[str, ...]:
 def _become_rows(ports: Acting, decision: Decision, now: datetime) -> list[str]:
     for launch in decision.launches:
         ports.state.create(_launch_row(decision, launch, now))
+    lifecycle_nominations.promise(ports, decision)
     if decision.disruption is not None:
         _command(ports, decision, now)
         ring(ports, "command", [decision.disruption.id])

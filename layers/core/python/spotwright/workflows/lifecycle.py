@@ -10,13 +10,14 @@ from spotwright.workflows import (
     lifecycle_claims,
     lifecycle_commands,
     lifecycle_nodepools,
+    lifecycle_nominations,
     lifecycle_notices,
     orphans,
 )
 from spotwright.workflows.lifecycle_acting import Acting, log, ring
 from spotwright.workflows.ports import Doorbell
 
-KINDS: Final = ("decision", "launch", "claim", "node", "notice", "command", "nodepools", "instance")
+KINDS: Final = ("decision", "launch", "claim", "node", "notice", "command", "nodepools", "instance", "nomination")
 # Launches of a decision beyond the first go to other invocations: they buy at the same time.
 _URGENCY: Final = {kind: place for place, kind in enumerate(("notice", "decision", "launch", "command"))}
 
@@ -52,6 +53,8 @@ def answer(ports: Acting, bell: Doorbell, *, now: datetime) -> None:
             lifecycle_notices.step(ports, bell.key, now=now)
         case "command":
             lifecycle_commands.step(ports, bell.key, now=now)
+        case "nomination":
+            lifecycle_nominations.expire(ports, bell.key, now)
         case "nodepools":
             lifecycle_nodepools.step(ports, now=now)
         case "instance":

@@ -17,7 +17,7 @@ from spotwright.model import idleness, labels
 from spotwright.model.node import Node, instance_id
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.objects import condition
-from spotwright.workflows import launching
+from spotwright.workflows import launching, lifecycle_nominations
 from spotwright.workflows.lifecycle_acting import (
     Acting,
     delete_claim,
@@ -120,7 +120,7 @@ def _registering(ports: Acting, claim: NodeClaim, nodes: tuple[Node, ...], now: 
     if registration.adoption is None:
         _write(ports, claim, registration.seen, now)
         return float("inf")
-    _take_over(ports, registration.adoption)
+    _take_over(ports, lifecycle_nominations.held(ports, claim, registration.adoption, now))
     _write(ports, claim, registration.seen, now)
     note(ports, "nodes", registration.adoption.node.metadata, registration.seen.notes, now=now)
     _tag(ports, claim, registration.adoption.node.name)
@@ -138,6 +138,7 @@ def _take_over(ports: Acting, adoption: Adoption) -> None:
 
 
 def _initializing(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
+    node = lifecycle_nominations.release(ports, claim, node, now)
     seen = initialize(claim, node)
     if seen.log and node is not None:
         ports.cluster.patch_metadata("nodes", node.metadata, {"labels": {labels.INITIALIZED: "true"}})
@@ -146,11 +147,14 @@ def _initializing(ports: Acting, claim: NodeClaim, node: Node | None, now: datet
         return float("inf")
     _tag(ports, claim, claim.node_name)
     current = ports.cluster.nodeclaim(claim.name)
-    return _consolidatable(ports, current, now) if current is not None else None
+    if current is None:
+        return None
+    return _sooner(lifecycle_nominations.follow(ports, current, node, now), _consolidatable(ports, current, now))
 
 
 def _keeping(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
-    """An initialized claim: tags, pod events, Consolidatable; a taint that no command stands behind goes."""
+    """An initialized claim: its pods, tags, pod events, Consolidatable; a taint that no command stands behind goes."""
+    landing = lifecycle_nominations.follow(ports, claim, node, now)
     _tag(ports, claim, claim.node_name)
     if node is not None:
         if is_tainted(node) and not _is_disrupted(ports, claim):
@@ -164,7 +168,11 @@ def _keeping(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) 
             seen = {labels.PODS_SEEN: idleness.pods_seen(pods)}
             ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": seen})
             claim = ports.cluster.nodeclaim(claim.name) or claim
-    return _consolidatable(ports, claim, now)
+    return _sooner(landing, _consolidatable(ports, claim, now))
+
+
+def _sooner(*waits: float | None) -> float | None:
+    return min((one for one in waits if one is not None), default=None)
 
 
 def _is_disrupted(ports: Acting, claim: NodeClaim) -> bool:

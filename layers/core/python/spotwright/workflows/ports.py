@@ -89,6 +89,18 @@ class ClusterPort(Protocol):
         """policy/v1 Eviction with the UID as precondition. True: evicted or gone; False: a budget forbids it now."""
         ...
 
+    def nominate(self, node: str, pods: Mapping[str, str]) -> frozenset[str]:
+        """Write status.nominatedNodeName of those of ``pods`` (key → uid) that wait and that nobody nominated.
+
+        The keys of those it stands at afterwards, by us now or before; the others are gone, replaced by another pod
+        of the name, bound, or nominated for another node.
+        """
+        ...
+
+    def withdraw(self, node: str, pods: Mapping[str, str]) -> None:
+        """Clear status.nominatedNodeName of those of ``pods`` (key → uid) that wait and at which ``node`` stands."""
+        ...
+
     def event(self, kind: str, metadata: Metadata, *, type: str, reason: str, message: str, now: datetime) -> None:
         """Record an Event with a name derived from object, reason and message: repeats bump a count. Never raises."""
         ...
@@ -197,6 +209,24 @@ class NoticeRow(msgspec.Struct, frozen=True):
     schema: int = 1
 
 
+class NominationRow(msgspec.Struct, frozen=True):
+    """Pods that were planned for a claim, until they run there. ``pods``: key → uid; ``node``: "" until it is Ready.
+
+    ``phase``: promised → nominated (status.nominatedNodeName is written) → done | failed. ``due``: the deadline, epoch
+    milliseconds; from then on, and in the last two phases, its pods count as not nominated.
+    """
+
+    claim: str
+    cluster: str
+    pods: dict[str, str]
+    node: str = ""
+    phase: str = "promised"
+    created: int = 0
+    due: int = 0
+    version: int = 0
+    schema: int = 1
+
+
 class ClusterRow(msgspec.Struct, frozen=True):
     """The commit point. ``head`` and ``unacted`` are S3 keys of decision bodies; ``unacted``: committed decisions that
     lifecycle has not turned into rows yet, oldest first."""
@@ -211,7 +241,7 @@ class ClusterRow(msgspec.Struct, frozen=True):
     schema: int = 1
 
 
-type Row = LaunchRow | CommandRow | NoticeRow
+type Row = LaunchRow | CommandRow | NoticeRow | NominationRow
 
 
 class StatePort(Protocol):
@@ -237,7 +267,7 @@ class StatePort(Protocol):
         """Put if absent; False when it existed."""
         ...
 
-    def save[R: (LaunchRow, CommandRow, NoticeRow)](self, row: R) -> R:
+    def save[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, row: R) -> R:
         """Replace under the row's version (Conflict otherwise); the row with its new version."""
         ...
 
@@ -247,6 +277,8 @@ class StatePort(Protocol):
     def commands(self) -> tuple[CommandRow, ...]: ...
     def notice(self, instance_id: str) -> NoticeRow | None: ...
     def notices(self) -> tuple[NoticeRow, ...]: ...
+    def nomination(self, claim: str) -> NominationRow | None: ...
+    def nominations(self) -> tuple[NominationRow, ...]: ...
     def due(self, before: int) -> tuple[Row, ...]: ...
     def offering_health(self, now: int) -> tuple[OfferingHealth, ...]: ...
     def mark_offering(self, health: OfferingHealth) -> None: ...

@@ -11,6 +11,7 @@ import msgspec
 
 from spotwright.failures import Conflict, Failure
 from spotwright.model.instancetype import Catalog
+from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodepool import NodeClassReference
 from spotwright.model.objects import Metadata
@@ -19,7 +20,7 @@ from spotwright.model.snapshot import InFlight, Settings, Snapshot, UnavailableO
 from spotwright.model.volumes import Storage
 from spotwright.scheduling import planner
 from spotwright.scheduling.plan import NewNode, Plan
-from spotwright.workflows import decisions
+from spotwright.workflows import decisions, nominations
 from spotwright.workflows.decisions import Decision, Disruption
 from spotwright.workflows.ports import BlobPort, CatalogPort, ClusterPort, Doorbell, DoorbellPort, StatePort
 
@@ -98,16 +99,19 @@ def decide(snapshot: Snapshot, catalog: Catalog) -> Plan:
 def gather(*, cluster: ClusterPort, state: StatePort, blobs: BlobPort, settings: Settings, now: datetime) -> Snapshot:
     """Everything the planner looks at, directly from the API server.
 
-    Launches are read before claims and nodes before pods, so that what happens in between shows up twice (as a launch
-        as its claim) or as capacity, never as a pod without the node that was bought for it. Storage is read after the
-    pods that may ask for it, and only where one does.
+    Decisions are read before launches, launches before claims and nodes before pods, so that what happens in between
+    shows up twice (as a launch and as its claim) or as capacity, never as a pod without the node that was bought for
+    it. Storage is read after the pods that may ask for it, and only where one does.
     """
-    committed = tuple(_committed(state, blobs))
+    waiting = tuple(decisions.decode(blobs.get(key)) for key in state.cluster().unacted)
+    committed = tuple(_committed(state, waiting))
+    promised = nominations.promised(state, waiting, settings)
     nodepools, nodeclasses = cluster.nodepools(), cluster.nodeclasses()
     claims = cluster.nodeclaims()
     nodes = cluster.nodes()
     pods = tuple(pod for pod in cluster.pods() if not pod.terminal)
     known = {claim.name for claim in claims}
+    in_flight = tuple(one for one in committed if one.claim.name not in known)
     health = state.offering_health(int(now.timestamp() * 1000))
     return Snapshot(
         cluster=cluster.name,
@@ -116,10 +120,10 @@ def gather(*, cluster: ClusterPort, state: StatePort, blobs: BlobPort, settings:
         nodeclasses=nodeclasses,
         nodeclaims=claims,
         nodes=nodes,
-        in_flight=tuple(one for one in committed if one.claim.name not in known),
+        in_flight=in_flight,
         daemonsets=cluster.daemonsets(),
         budgets=cluster.pod_disruption_budgets(),
-        pods=pods,
+        pods=nominations.seated(pods, promised, hosts=_hosts(claims, nodes, in_flight), now=now),
         namespaces=cluster.namespaces(),
         storage=cluster.storage() if any(pod.volume_claims for pod in pods) else Storage(),
         unavailable=tuple(sorted(UnavailableOffering(h.capacity_type, h.instance_type, h.zone) for h in health)),
@@ -128,20 +132,30 @@ def gather(*, cluster: ClusterPort, state: StatePort, blobs: BlobPort, settings:
     )
 
 
-def _committed(state: StatePort, blobs: BlobPort) -> Iterator[InFlight]:
-    """Nodes that were decided and whose claims may not exist yet; one whose claim existed once is history."""
+def _hosts(claims: tuple[NodeClaim, ...], nodes: tuple[Node, ...], in_flight: tuple[InFlight, ...]) -> dict[str, str]:
+    """Claim → the name under which the planner knows its node: the Node's when there is one. Leaving ones are out."""
+    by_provider = {node.provider_id: node.name for node in nodes if node.provider_id}
+    staying = {one.name: by_provider.get(one.provider_id, one.name) for one in claims if one.metadata.deleting is None}
+    return {one.claim.name: one.claim.name for one in in_flight} | staying
+
+
+def _committed(state: StatePort, waiting: tuple[Decision, ...]) -> Iterator[InFlight]:
+    """Nodes that were decided and whose claims may not exist yet; one whose claim existed once is history.
+
+    ``waiting``: decisions that were not acted on when they were read, before the rows: none falls in between.
+    """
     seen = set()
     for row in state.launches():
         seen.add(row.id)
         node = msgspec.json.decode(row.node, type=NewNode)
-        yield from (in_flight(node, name) for name in row.claims if name not in row.uids)
-    for key in state.cluster().unacted:
-        for launch in decisions.decode(blobs.get(key)).launches:
+        yield from (on_its_way(node, name) for name in row.claims if name not in row.uids)
+    for decision in waiting:
+        for launch in decision.launches:
             if launch.id not in seen:
-                yield from (in_flight(launch.node, name) for name in launch.claims)
+                yield from (on_its_way(launch.node, name) for name in launch.claims)
 
 
-def in_flight(node: NewNode, claim: str) -> InFlight:
+def on_its_way(node: NewNode, claim: str) -> InFlight:
     """A decided node as capacity for the next plan."""
     return InFlight(
         claim=NodeClaim(
@@ -163,7 +177,8 @@ def commit_plan(
     """Store snapshot and decision, then make it true at one point; None when another decision was first."""
     snapshot_key = blobs.put("snapshots", msgspec.json.encode(snapshot, order="deterministic"))
     number = decisions.identifier(snapshot.cluster, str(based_on), kind, snapshot_key)
-    launches = decisions.launches(number, plan)
+    pending = {pod.key: pod.metadata.uid for pod in snapshot.pods if not pod.node_name}
+    launches = decisions.launches(number, plan, pending)
     if disruption is not None:
         disruption = msgspec.structs.replace(
             disruption, replacements=tuple(name for launch in launches for name in launch.claims)

@@ -26,6 +26,7 @@ from spotwright.workflows.ports import (
     DoorbellPort,
     Ec2Port,
     LaunchRow,
+    NominationRow,
     NoticeRow,
     Row,
     StatePort,
@@ -166,6 +167,8 @@ def _ring_due(bells: DoorbellPort, row: Row, now: int) -> None:
             bell = Doorbell(row.cluster, "command", row.id)
         case NoticeRow():
             bell = Doorbell(row.cluster, "notice", row.instance_id)
+        case NominationRow():
+            bell = Doorbell(row.cluster, "nomination", row.claim)
     bells.ring("lifecycle", [bell], delay_seconds=max(0, -(-(row.due - now) // 1000)))
 
 

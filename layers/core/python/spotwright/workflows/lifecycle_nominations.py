@@ -1,0 +1,137 @@
+"""Nominating: kube-scheduler learns which node each pod was planned for, at the moment at which it can use it.
+
+kube-scheduler takes a nomination back whenever it tries the pod while the node does not admit it. So a registered node
+stays held by a taint of ours until it is Ready; then its pods are nominated, the taint goes, and what was taken back
+in between is nominated again. A nomination only helps: where the state store or the API fails, the node is let go.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from spotwright.failures import Failure
+from spotwright.lifecycle.registration import Adoption
+from spotwright.model import labels
+from spotwright.model.node import Node
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.objects import condition
+from spotwright.model.taints import Effect, Taint
+from spotwright.workflows import nominations
+from spotwright.workflows.decisions import Decision
+from spotwright.workflows.lifecycle_acting import Acting, log, milliseconds, request_planning
+from spotwright.workflows.ports import NominationRow
+
+HELD: Final = Taint(labels.HELD, Effect.NO_SCHEDULE)
+# kube-scheduler tries a pod again within 10 s of a change (its longest backoff); three times that is overdue.
+NOMINATED_FOR: Final = timedelta(seconds=30)
+# How often pods that have not landed are looked at, and until how long after initialization a claim has such.
+LOOK_SECONDS: Final = 3.0
+FOLLOWED_FOR: Final = timedelta(minutes=2)
+# Taints that the control plane lifts by itself once the kubelet is Ready.
+_CONTROL_PLANES: Final = (labels.NOT_READY, labels.UNREACHABLE, labels.UNINITIALIZED)
+
+
+def promise(ports: Acting, decision: Decision) -> None:
+    """Rows for the pods that a decision's claims are for; the decision counts as acted on only when all are there."""
+    if nominations.wanted(ports.settings):
+        for row in nominations.of_decision(decision):
+            ports.state.create(row)
+
+
+def held(ports: Acting, claim: NodeClaim, adoption: Adoption, now: datetime) -> Adoption:
+    """The adoption of a node that still keeps pods off, with our taint in the place of the unregistered one.
+
+    Not where the claim has start-up taints: what lifts them may be a pod that tolerates those alone.
+    """
+    closed = any(taint.key == labels.UNREGISTERED for taint in adoption.node.taints)
+    if not closed or claim.startup_taints or HELD in adoption.taints or _open(ports, claim.name, now) is None:
+        return adoption
+    return msgspec.structs.replace(adoption, taints=(*adoption.taints, HELD))
+
+
+def release(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) -> Node | None:
+    """Let a held node go as soon as it is Ready, its pods nominated; the node as it is afterwards.
+
+    It does not wait for Initialized: a device plugin that registers what is missing may be a pod itself.
+    """
+    if node is None or HELD not in node.taints:
+        return node
+    if not node.ready or any(taint.key in _CONTROL_PLANES for taint in node.taints):
+        return node
+    complete = all(node.allocatable.get(name) for name, size in claim.requests.items() if size > 0)
+    if complete:
+        _nominate(ports, claim, node, now)
+    ports.cluster.set_taints(node, tuple(taint for taint in node.taints if taint != HELD))
+    if complete:
+        _nominate(ports, claim, node, now)
+    return ports.cluster.node(node.name)
+
+
+def follow(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
+    """Look after the pods of an initialized claim; seconds until the next look, None when there is nothing to do."""
+    initialized = condition(claim.conditions, "Initialized")
+    since = initialized.since if initialized is not None else None
+    node = release(ports, claim, node, now)
+    if node is None or (since is not None and now - since > FOLLOWED_FOR):
+        return None
+    row = _open(ports, claim.name, now)
+    if row is None:
+        return None
+    if row.phase == "promised":
+        _nominate(ports, claim, node, now)
+        return LOOK_SECONDS
+    missing = _missing(ports, row)
+    if missing and ports.cluster.nominate(node.name, missing):
+        return LOOK_SECONDS
+    _close(ports, row, "failed" if missing else "done", len(row.pods) - len(missing))
+    return None
+
+
+def expire(ports: Acting, claim: str, now: datetime) -> None:
+    """An overdue promise counts for nothing: its nominations are cleared, and pods that still wait planned anew."""
+    row = ports.state.nomination(claim)
+    if row is None or row.phase in ("done", "failed") or row.due > milliseconds(now):
+        return
+    missing = _missing(ports, row) if row.node else row.pods
+    if row.node and missing:
+        ports.cluster.withdraw(row.node, missing)
+    _close(ports, row, "failed" if missing else "done", len(row.pods) - len(missing))
+    if missing:
+        request_planning(ports)
+
+
+def _nominate(ports: Acting, claim: NodeClaim, node: Node, now: datetime) -> None:
+    """The row first: whatever stands at pods afterwards is known to be ours."""
+    row = _open(ports, claim.name, now)
+    if row is None:
+        return
+    try:
+        if row.phase == "promised":
+            due = milliseconds(now + NOMINATED_FOR)
+            row = ports.state.save(msgspec.structs.replace(row, phase="nominated", node=node.name, due=due))
+            log.info("nominated pods", extra={"NodeClaim": claim.name, "Node": node.name, "pods": len(row.pods)})
+        ports.cluster.nominate(node.name, row.pods)
+    except Failure as failure:
+        log.warning("nominating failed", extra={"NodeClaim": claim.name, "code": failure.code, "error": str(failure)})
+
+
+def _open(ports: Acting, claim: str, now: datetime) -> NominationRow | None:
+    """The claim's promise while it counts; None also when the state store does not answer."""
+    try:
+        row = ports.state.nomination(claim)
+    except Failure as failure:
+        log.warning("nominating failed", extra={"NodeClaim": claim, "code": failure.code, "error": str(failure)})
+        return None
+    return row if row is not None and row.phase not in ("done", "failed") and milliseconds(now) < row.due else None
+
+
+def _missing(ports: Acting, row: NominationRow) -> dict[str, str]:
+    """Pods of a nominated row that are not on its node, key → uid."""
+    there = {(pod.key, pod.metadata.uid) for pod in ports.cluster.pods(node=row.node)}
+    return {key: uid for key, uid in row.pods.items() if (key, uid) not in there}
+
+
+def _close(ports: Acting, row: NominationRow, phase: str, landed: int) -> None:
+    ports.state.save(msgspec.structs.replace(row, phase=phase, due=0))
+    log.info("followed the plan", extra={"NodeClaim": row.claim, "planned": len(row.pods), "landed": landed})
