@@ -115,12 +115,44 @@ def test_a_class_hashes_as_karpenter_does(name: str) -> None:
     assert found == expected
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("TCP timeout", "UDP timeout",
-                                  "UDP stream timeout", "nested virtualization")])  # fmt: skip
+@pytest.mark.parametrize("name", CASES)
 def test_a_class_from_the_api_server_hashes_the_same(name: str) -> None:
     change, expected = CASES[name]
     obj = {"kind": "EC2NodeClass", "metadata": {"name": "x"}, "spec": changed(change) | {"amiFamily": "Custom"}}
     assert hash.of_class(decode_nodeclass.nodeclass(obj), "test-ca-bundle") == expected
+
+
+# Computed with Go's hashstructure v2.0.2 over Karpenter's field names and types.
+BARE: dict[str, tuple[dict[str, Any], str]] = {
+    "role": ({}, "8926278752882205884"),
+    "group by name": ({"placementGroupSelector": {"name": "near"}}, "1054423750405042043"),
+    "group by id": ({"placementGroupSelector": {"id": "pg-1"}}, "5703899548075814868"),
+    "interfaces": (
+        {
+            "networkInterfaces": [
+                {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
+                {"networkCardIndex": 1, "deviceIndex": 1, "interfaceType": "efa-only"},
+            ]
+        },
+        "390310926049033409",
+    ),
+    "no interfaces": ({"networkInterfaces": []}, "13625827937666534971"),
+    "no tags": ({"tags": {}}, "2625353418914470680"),
+    "no devices": ({"blockDeviceMappings": []}, "12142217683699163002"),
+    "empty user data": ({"userData": ""}, "3799019558303271784"),
+    "empty context": ({"context": ""}, "6022526683593238236"),
+    "empty cpu options": ({"cpuOptions": {}}, "15969749253655523912"),
+    "tracking": ({"connectionTracking": {"tcpEstablishedTimeout": 300, "udpTimeout": 45}}, "8644045617430294053"),
+}
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_what_is_stated_empty_hashes_as_in_go(name: str) -> None:
+    fields, expected = BARE[name]
+    obj = {"kind": "EC2NodeClass", "metadata": {"name": "x"}, "spec": {"role": "r"} | fields}
+    stated = hash.class_spec(decode_nodeclass.nodeclass(obj)) | {"metadataOptions": None}
+    found = hash.of_class_spec(stated, ami_family="Custom", certificate_authority="test-ca-bundle", kubelet={})
+    assert found == expected
 
 
 def test_the_kubelet_counts_and_the_order_of_its_keys_does_not() -> None:

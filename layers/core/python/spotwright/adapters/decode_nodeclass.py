@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from spotwright.adapters import decode, fields
+from spotwright.adapters import decode_nodeclass_network as network
 from spotwright.adapters.decode import Json
 from spotwright.model.nodeclass import (
     Ami,
@@ -42,6 +43,13 @@ def nodeclass(obj: Json) -> EC2NodeClass:
         associate_public_ip_address=spec.get("associatePublicIPAddress"),
         instance_store_policy=spec.get("instanceStorePolicy") or "",
         context=spec.get("context") or "",
+        capacity_reservation_selector_terms=network.reservation_terms(spec.get("capacityReservationSelectorTerms")),
+        placement_group_selector=network.placement_group_selector(spec.get("placementGroupSelector")),
+        network_interfaces=network.network_interfaces(spec.get("networkInterfaces")),
+        ip_prefix_count=spec.get("ipPrefixCount"),
+        connection_tracking=network.connection_tracking(spec.get("connectionTracking")),
+        cpu_options=network.cpu_options(spec.get("cpuOptions")),
+        stated_empty=network.stated_empty(spec),
         problems=(*fields.problems(obj), *_unhandled_class_fields(spec)),
         subnets=tuple(
             Subnet(one["id"], one.get("zone") or "", one.get("zoneID") or "") for one in status.get("subnets") or ()
@@ -55,6 +63,8 @@ def nodeclass(obj: Json) -> EC2NodeClass:
             )
             for one in status.get("amis") or ()
         ),
+        capacity_reservations=network.capacity_reservations(status.get("capacityReservations")),
+        placement_group=network.placement_group(status.get("placementGroup")),
         resolved_profile=status.get("instanceProfile") or "",
         conditions=decode.conditions(obj),
     )

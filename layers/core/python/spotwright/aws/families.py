@@ -11,15 +11,18 @@ import msgspec
 from spotwright.aws.refusal import Refusal
 from spotwright.model.nodeclass import BlockDevice, EC2NodeClass
 
+AL2: Final = "AL2"
 AL2023: Final = "AL2023"
 BOTTLEROCKET: Final = "Bottlerocket"
 CUSTOM: Final = "Custom"
+WINDOWS: Final = ("Windows2019", "Windows2022", "Windows2025")
 
 
 class Family(msgspec.Struct, frozen=True):
     """``ephemeral_device``: the disk that pods' local storage is on; "" = the last mapping the user gave.
 
     ``overhead_counts_all_pods``: kube-reserved memory is sized for the ENI-limited density whatever maxPods says.
+    ``eni_limited``: the instance's network interfaces limit its pods. ``free_kubelet``: takes any kubelet setting.
     """
 
     name: str
@@ -27,6 +30,8 @@ class Family(msgspec.Struct, frozen=True):
     ephemeral_device: str
     pods_per_core: bool = True
     overhead_counts_all_pods: bool = True
+    eni_limited: bool = True
+    free_kubelet: bool = False
 
 
 def _disk(device: str, size: str) -> BlockDevice:
@@ -34,7 +39,8 @@ def _disk(device: str, size: str) -> BlockDevice:
 
 
 FAMILIES: Final = {
-    AL2023: Family(AL2023, (_disk("/dev/xvda", "20Gi"),), "/dev/xvda"),
+    AL2: Family(AL2, (_disk("/dev/xvda", "20Gi"),), "/dev/xvda"),
+    AL2023: Family(AL2023, (_disk("/dev/xvda", "20Gi"),), "/dev/xvda", free_kubelet=True),
     BOTTLEROCKET: Family(
         BOTTLEROCKET,
         (_disk("/dev/xvda", "4Gi"), _disk("/dev/xvdb", "20Gi")),
@@ -42,11 +48,14 @@ FAMILIES: Final = {
         pods_per_core=False,
         overhead_counts_all_pods=False,
     ),
-    CUSTOM: Family(CUSTOM, (), ""),
+    CUSTOM: Family(CUSTOM, (), "", free_kubelet=True),
+} | {
+    name: Family(name, (_disk("/dev/sda1", "50Gi"),), "/dev/sda1", overhead_counts_all_pods=False, eni_limited=False)
+    for name in WINDOWS
 }
 
 _OF_ALIAS: Final = {
-    "al2": "AL2",
+    "al2": AL2,
     "al2023": AL2023,
     "bottlerocket": BOTTLEROCKET,
     "windows2019": "Windows2019",

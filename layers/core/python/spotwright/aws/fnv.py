@@ -33,7 +33,13 @@ class Duration(msgspec.Struct, frozen=True):
     nanoseconds: int
 
 
-type Value = Record | Duration | Int32 | Mapping[str, Value] | tuple[Value, ...] | str | bool | int | None
+class Pointer(msgspec.Struct, frozen=True):
+    """What Go holds by pointer: hashed even when it is empty, since it is there."""
+
+    value: "Value"
+
+
+type Value = Record | Duration | Int32 | Pointer | Mapping[str, Value] | tuple[Value, ...] | str | bool | int | None
 
 
 def digest(value: Value) -> int:
@@ -51,6 +57,8 @@ def digest(value: Value) -> int:
             return _fnv((number & (2**32 - 1)).to_bytes(4, "little"))
         case Duration(nanoseconds):
             return _fnv((nanoseconds & _MASK).to_bytes(8, "little"))
+        case Pointer(inner):
+            return digest(inner)
         case Record(name, fields):
             return _record(name, fields)
         case tuple():
@@ -67,7 +75,7 @@ def _record(name: str, fields: tuple[tuple[str, Value], ...]) -> int:
 
 
 def _is_zero(value: Value) -> bool:
-    """Go's zero value: the empty string, and a record that has only such fields; pointers (bool, int) never are."""
+    """Go's zero value: the empty string, and a record that has only such fields; a pointer never is."""
     match value:
         case str():
             return value == ""

@@ -1,8 +1,8 @@
 """The hashes by which drift is noticed: of an EC2NodeClass' static fields, and of a NodePool's template.
 
 Both equal what Karpenter writes under the same annotations, so that nodes taken over from it do not drift.
-Fields that are compared with the live instance (images, subnets, groups) are not in the class' hash, and neither are
-``ipPrefixCount`` and a pool's requirements.
+Fields that are compared with the live instance (images, subnets, groups, reservations) are not in the class' hash, and
+neither are ``ipPrefixCount`` and a pool's requirements.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.aws import families
-from spotwright.aws.fnv import Duration, Int32, Record, Value, digest
-from spotwright.model.nodeclass import BlockDevice, EC2NodeClass
+from spotwright.aws.fnv import Duration, Int32, Pointer, Record, Value, digest
+from spotwright.model.nodeclass import BlockDevice, EC2NodeClass, NetworkInterface
 from spotwright.model.nodepool import NodePool
 from spotwright.model.taints import Taint
 
@@ -21,7 +21,17 @@ POOL_VERSION: Final = "v3"
 _NANOSECONDS: Final = 10**9
 
 # Integers that Karpenter declares with 32 bits; the others have 64.
-_FOUR_BYTES: Final = frozenset({"volumeInitializationRate", "tcpEstablishedTimeout", "udpStreamTimeout", "udpTimeout"})
+_FOUR_BYTES: Final = frozenset(
+    {
+        "volumeInitializationRate", "tcpEstablishedTimeout", "udpStreamTimeout", "udpTimeout", "networkCardIndex",
+        "deviceIndex",
+    }
+)  # fmt: skip
+
+# What an empty value of a field looks like where it is written out.
+_EMPTY: Final[Mapping[str, Any]] = {
+    "tags": {}, "blockDeviceMappings": [], "networkInterfaces": [], "userData": "", "context": "",
+}  # fmt: skip
 
 type _Fields = Sequence[tuple[str, str]]
 
@@ -42,6 +52,13 @@ _METADATA_OPTIONS: Final[_Fields] = (
     ("HTTPPutResponseHopLimit", "httpPutResponseHopLimit"),
     ("HTTPTokens", "httpTokens"),
 )
+_PLACEMENT_GROUP: Final[_Fields] = (("Name", "name"), ("ID", "id"))
+_NETWORK_INTERFACE: Final[_Fields] = (
+    ("NetworkCardIndex", "networkCardIndex"),
+    ("DeviceIndex", "deviceIndex"),
+    ("InterfaceType", "interfaceType"),
+)
+_CPU_OPTIONS: Final[_Fields] = (("NestedVirtualization", "nestedVirtualization"),)
 _CONNECTION_TRACKING: Final[_Fields] = (
     ("TCPEstablishedTimeout", "tcpEstablishedTimeout"),
     ("UDPStreamTimeout", "udpStreamTimeout"),
@@ -70,7 +87,7 @@ def of_class_spec(
 def class_spec(node_class: EC2NodeClass) -> dict[str, Any]:
     """The hashed fields of a class under their names in the API; None = not set."""
     options = node_class.metadata_options
-    return {
+    stated = {
         "associatePublicIPAddress": node_class.associate_public_ip_address,
         "userData": node_class.user_data or None,
         "role": node_class.role,
@@ -86,6 +103,31 @@ def class_spec(node_class: EC2NodeClass) -> dict[str, Any]:
             "httpTokens": options.http_tokens,
         },
         "context": node_class.context or None,
+    }
+    return stated | _network(node_class) | {name: _EMPTY[name] for name in node_class.stated_empty}
+
+
+def _network(node_class: EC2NodeClass) -> dict[str, Any]:
+    group, tracking, cpu = node_class.placement_group_selector, node_class.connection_tracking, node_class.cpu_options
+    return {
+        "placementGroupSelector": None if group is None else {"name": group.name or None, "id": group.id or None},
+        "networkInterfaces": [_interface(one) for one in node_class.network_interfaces] or None,
+        "connectionTracking": None
+        if tracking is None
+        else {
+            "tcpEstablishedTimeout": tracking.tcp_established_timeout,
+            "udpStreamTimeout": tracking.udp_stream_timeout,
+            "udpTimeout": tracking.udp_timeout,
+        },
+        "cpuOptions": None if cpu is None else {"nestedVirtualization": cpu.nested_virtualization or None},
+    }
+
+
+def _interface(interface: NetworkInterface) -> dict[str, Any]:
+    return {
+        "networkCardIndex": interface.network_card_index or None,
+        "deviceIndex": interface.device_index or None,
+        "interfaceType": interface.interface_type,
     }
 
 
@@ -111,22 +153,25 @@ def _device(device: BlockDevice) -> dict[str, Any]:
 
 def _class_record(spec: Mapping[str, Any]) -> Record:
     options, tracking, cpu = spec.get("metadataOptions"), spec.get("connectionTracking"), spec.get("cpuOptions")
-    devices = spec.get("blockDeviceMappings")
+    group = spec.get("placementGroupSelector")
+    devices, interfaces = spec.get("blockDeviceMappings"), spec.get("networkInterfaces")
     return Record(
         "EC2NodeClassSpec",
         (
+            ("PlacementGroupSelector", _record("PlacementGroupSelector", _PLACEMENT_GROUP, group)),
             ("AssociatePublicIPAddress", spec.get("associatePublicIPAddress")),
-            ("UserData", spec.get("userData")),
+            ("UserData", _pointer(spec.get("userData"))),
             ("Role", spec.get("role") or None),
             ("InstanceProfile", spec.get("instanceProfile")),
             ("Tags", spec.get("tags")),
             ("BlockDeviceMappings", tuple(_device_record(one) for one in devices) if devices is not None else None),
             ("InstanceStorePolicy", spec.get("instanceStorePolicy")),
+            ("NetworkInterfaces", None if interfaces is None else tuple(_interface_record(one) for one in interfaces)),
             ("DetailedMonitoring", spec.get("detailedMonitoring")),
             ("MetadataOptions", _record("MetadataOptions", _METADATA_OPTIONS, options)),
             ("ConnectionTracking", _record("ConnectionTracking", _CONNECTION_TRACKING, tracking)),
-            ("Context", spec.get("context")),
-            ("CPUOptions", _record("CPUOptions", (("NestedVirtualization", "nestedVirtualization"),), cpu)),
+            ("Context", _pointer(spec.get("context"))),
+            ("CPUOptions", _record("CPUOptions", _CPU_OPTIONS, cpu)),
         ),
     )
 
@@ -142,10 +187,20 @@ def _device_record(device: Mapping[str, Any]) -> Record:
     )
 
 
+def _interface_record(interface: Mapping[str, Any]) -> Record:
+    """The one record whose numbers are no pointers: a zero is left out."""
+    given = {key: value or None for key, value in interface.items()}
+    return Record("NetworkInterface", tuple((field, _scalar(key, given.get(key))) for field, key in _NETWORK_INTERFACE))
+
+
 def _record(name: str, fields: _Fields, given: Mapping[str, Any] | None) -> Value:
     if given is None:
         return None
-    return Record(name, tuple((field, _scalar(key, given.get(key))) for field, key in fields))
+    return Pointer(Record(name, tuple((field, _scalar(key, given.get(key))) for field, key in fields)))
+
+
+def _pointer(value: Value) -> Value:
+    return None if value is None else Pointer(value)
 
 
 def _scalar(key: str, value: Value) -> Value:

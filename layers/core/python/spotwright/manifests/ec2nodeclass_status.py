@@ -1,6 +1,6 @@
 """What was found for an EC2NodeClass, as others read it in its status."""
 
-from spotwright.manifests.schema import Schema, choice, fields, flag, moment, several, text
+from spotwright.manifests.schema import Schema, choice, fields, flag, moment, several, text, whole
 from spotwright.manifests.shapes import conditions
 
 
@@ -12,6 +12,7 @@ def node_class_status() -> Schema:
             "securityGroups": _found("By id.", {"id": text(""), "name": text("")}, "id"),
             "amis": _found("Newest first.", _ami(), "id", "requirements"),
             "capacityReservations": _found("By id.", _reservation(), "id"),
+            "placementGroup": fields("The group that nodes start in.", _placement_group(), required=["id"]),
             "instanceProfile": text("The instance profile of the nodes."),
             "conditions": conditions(),
         },
@@ -53,4 +54,13 @@ def _reservation() -> dict[str, Schema]:
         "interruptible": flag(""),
         "state": choice("", "active", "expiring"),
         "endTime": moment("When the reservation ends; unset = when somebody ends it."),
+    }
+
+
+def _placement_group() -> dict[str, Schema]:
+    return {
+        "id": text(""),
+        "name": text(""),
+        "strategy": choice("", "cluster", "partition", "spread"),
+        "partitionCount": whole("Partitions of a partition group.", 0, 7),
     }

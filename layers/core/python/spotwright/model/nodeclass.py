@@ -1,5 +1,7 @@
 """An EC2NodeClass (karpenter.k8s.aws/v1): how an instance is made."""
 
+from datetime import datetime
+
 import msgspec
 
 from spotwright.model.objects import Condition, Metadata
@@ -15,6 +17,22 @@ class SelectorTerm(msgspec.Struct, frozen=True):
     owner: str = ""
     alias: str = ""
     ssm_parameter: str = ""
+
+
+class ReservationTerm(msgspec.Struct, frozen=True):
+    """One OR-term of the capacity reservation selector; its fields are AND-ed, "" = not given."""
+
+    tags: dict[str, str] = {}
+    id: str = ""
+    owner_id: str = ""
+    instance_match_criteria: str = ""
+
+
+class PlacementGroupSelector(msgspec.Struct, frozen=True):
+    """A placement group by name or by id; the other is ""."""
+
+    name: str = ""
+    id: str = ""
 
 
 class BlockDevice(msgspec.Struct, frozen=True):
@@ -40,6 +58,28 @@ class MetadataOptions(msgspec.Struct, frozen=True):
     http_tokens: str = "required"
 
 
+class NetworkInterface(msgspec.Struct, frozen=True):
+    """An interface to attach. ``interface_type``: interface | efa-only."""
+
+    network_card_index: int
+    device_index: int
+    interface_type: str = "interface"
+
+
+class ConnectionTracking(msgspec.Struct, frozen=True):
+    """Idle timeouts of tracked connections in seconds; None = EC2's default."""
+
+    tcp_established_timeout: int | None = None
+    udp_stream_timeout: int | None = None
+    udp_timeout: int | None = None
+
+
+class CpuOptions(msgspec.Struct, frozen=True):
+    """``nested_virtualization``: enabled | disabled; "" = not stated."""
+
+    nested_virtualization: str = ""
+
+
 class Subnet(msgspec.Struct, frozen=True):
     id: str
     zone: str
@@ -59,10 +99,40 @@ class Ami(msgspec.Struct, frozen=True):
     requirements: tuple[Selector, ...] = ()
 
 
+class CapacityReservation(msgspec.Struct, frozen=True):
+    """Capacity that is paid for: an On-Demand Capacity Reservation or a Capacity Block.
+
+    ``reservation_type``: default | capacity-block. ``state``: active | expiring. ``end`` None = until somebody ends it.
+    ``available``: instances that can still be started, as EC2 said when the class was last resolved; it is no part of
+    the status, so 0 in a class that was only read.
+    """
+
+    id: str
+    instance_type: str
+    zone: str
+    owner_id: str = ""
+    instance_match_criteria: str = "targeted"
+    reservation_type: str = "default"
+    interruptible: bool = False
+    state: str = "active"
+    end: datetime | None = None
+    available: int = 0
+
+
+class PlacementGroup(msgspec.Struct, frozen=True):
+    """The group that nodes start in. ``strategy``: cluster | partition | spread; ``partitions`` 0 but for partition."""
+
+    id: str
+    name: str
+    strategy: str
+    partitions: int = 0
+
+
 class EC2NodeClass(msgspec.Struct, frozen=True):
     """An EC2NodeClass: spec as the user wrote it (defaults applied), and the status that was resolved for it.
 
-    ``kubelet``: the raw KubeletConfiguration. ``problems``: fields that are set but not handled, each with a sentence.
+    ``kubelet``: the raw KubeletConfiguration. ``stated_empty``: hashed fields written out with an empty value, which is
+    another hash than leaving them out. ``problems``: fields that are set but not handled, each with a sentence.
     """
 
     metadata: Metadata
@@ -81,10 +151,19 @@ class EC2NodeClass(msgspec.Struct, frozen=True):
     associate_public_ip_address: bool | None = None
     instance_store_policy: str = ""
     context: str = ""
+    capacity_reservation_selector_terms: tuple[ReservationTerm, ...] = ()
+    placement_group_selector: PlacementGroupSelector | None = None
+    network_interfaces: tuple[NetworkInterface, ...] = ()
+    ip_prefix_count: int | None = None
+    connection_tracking: ConnectionTracking | None = None
+    cpu_options: CpuOptions | None = None
+    stated_empty: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
     subnets: tuple[Subnet, ...] = ()
     security_groups: tuple[SecurityGroup, ...] = ()
     amis: tuple[Ami, ...] = ()
+    capacity_reservations: tuple[CapacityReservation, ...] = ()
+    placement_group: PlacementGroup | None = None
     resolved_profile: str = ""
     conditions: tuple[Condition, ...] = ()
 
