@@ -26,8 +26,13 @@ AL2023_VARIANTS = (
     ("arm64", "nvidia"),
 )
 BOTTLEROCKET_RELEASES = (("1.49.0", "20250910"), ("1.55.0", "20260720"), ("1.58.0", "20261021"))
+# No AL2 image is published for 1.33 and later, none of Windows Server 2025 before 1.35.
+AL2_VERSIONS = ("1.32",)
+AL2_RELEASES = ("20250821", "20251124")
+WINDOWS_RELEASE = "20261015"
 EKS_OWNER = "602401143452"
 BOTTLEROCKET_OWNER = "092701018921"
+WINDOWS_OWNER = "801119661308"
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,29 @@ def published() -> Iterator[Image]:
     for kubernetes in KUBERNETES_VERSIONS:
         yield from _al2023(kubernetes)
         yield from _bottlerocket(kubernetes)
+        yield from _windows(kubernetes)
+    for kubernetes in AL2_VERSIONS:
+        yield from _al2(kubernetes)
+
+
+def _al2(kubernetes: str) -> Iterator[Image]:
+    for suffix, architecture in (("", "x86_64"), ("-arm64", "arm64"), ("-gpu", "x86_64")):
+        folder = f"/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2{suffix}"
+        for release in AL2_RELEASES:
+            name = f"amazon-eks{suffix}-node-{kubernetes}-v{release}"
+            names = [name, "recommended"] if release == AL2_RELEASES[-1] else [name]
+            parameters = tuple(f"{folder}/{item}/image_id" for item in names)
+            yield Image(name, architecture, release, EKS_OWNER, "/dev/xvda", parameters)
+
+
+def _windows(kubernetes: str) -> Iterator[Image]:
+    for year in ("2019", "2022", "2025"):
+        if year == "2025" and kubernetes < "1.35":
+            continue
+        name = f"Windows_Server-{year}-English-Core-EKS_Optimized-{kubernetes}"
+        parameters = (f"/aws/service/ami-windows-latest/{name}/image_id",)
+        dated = f"{name}-{WINDOWS_RELEASE[:4]}.{WINDOWS_RELEASE[4:6]}.{WINDOWS_RELEASE[6:]}"
+        yield Image(dated, "x86_64", WINDOWS_RELEASE, WINDOWS_OWNER, "/dev/sda1", parameters)
 
 
 def _al2023(kubernetes: str) -> Iterator[Image]:

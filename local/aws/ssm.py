@@ -1,4 +1,4 @@
-"""Public SSM parameters that name EKS and Bottlerocket images; every other parameter is moto's business."""
+"""Public SSM parameters that name EKS, Bottlerocket and Windows images; every other parameter is moto's business."""
 
 from datetime import datetime
 from typing import Any
@@ -8,7 +8,7 @@ from local.aws.paging import page
 from local.aws.request import AwsError, AwsRequest, AwsResponse
 from local.aws.world import World
 
-PREFIXES = ("/aws/service/eks/", "/aws/service/bottlerocket/")
+PREFIXES = ("/aws/service/eks/", "/aws/service/bottlerocket/", "/aws/service/ami-windows-latest/")
 
 
 def add(world: World) -> None:

@@ -75,7 +75,8 @@ class Facts:
             role=(entry.get("role") or "").rpartition("/")[2],
             image_architecture=image["Architecture"],
             subnet_vpc=subnet["VpcId"],
-            volume_gib=_root_volume(entry.get("blockDevices") or [], image.get("RootDeviceName")),
+            volume_gib=_root_volume(entry.get("blockDevices") or [], _storage_device(image)),
+            system=_system(str(image.get("Name") or "")),
         )
 
     def _describe_cluster(self) -> Cluster:
@@ -114,6 +115,21 @@ class Facts:
             self._cache[key] = (now, ask())
         found: T = self._cache[key][1]
         return found
+
+
+def _system(name: str) -> str:
+    """The family of an image by its name; one that nobody knows boots like AL2023."""
+    if name.startswith("bottlerocket-"):
+        return "Bottlerocket"
+    if name.startswith("Windows_Server-"):
+        return "Windows" + name.removeprefix("Windows_Server-")[:4]
+    return "AL2" if name.startswith("amazon-eks-") and "al2023" not in name else "AL2023"
+
+
+def _storage_device(image: dict[str, Any]) -> str | None:
+    """The device that pods write to: Bottlerocket keeps its own files on the root volume, pods' on the second."""
+    second = _system(str(image.get("Name") or "")) == "Bottlerocket"
+    return "/dev/xvdb" if second else image.get("RootDeviceName")
 
 
 def _root_volume(devices: list[dict[str, Any]], root: str | None) -> int:

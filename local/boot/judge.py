@@ -4,11 +4,21 @@ import ipaddress
 from dataclasses import dataclass
 from typing import Any
 
+from local.boot.bottlerocket import parse_bottlerocket
 from local.boot.capacity import DEFAULT_VOLUME_GIB, Machine, Resources, allocatable_of, capacity_of
 from local.boot.kubelet import KubeletSettings, read_settings
+from local.boot.scripts import parse_al2, parse_windows
 from local.boot.userdata import NodeConfig, Refused, parse_user_data
 
-NODE_ENTRY = "EC2_LINUX"
+ENTRIES = {"windows": "EC2_WINDOWS"}
+READERS = {
+    "AL2": parse_al2,
+    "AL2023": parse_user_data,
+    "Bottlerocket": parse_bottlerocket,
+    "Windows2019": parse_windows,
+    "Windows2022": parse_windows,
+    "Windows2025": parse_windows,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +36,8 @@ class Cluster:
 class Instance:
     """A launched instance, as the local AWS reports it. `role` is a role name, empty without a profile.
 
-    `launched` is a Unix time in seconds; `volume_gib` 0 when the launch did not size the root volume.
+    `system` names the family of the image, which decides how user data is read. `launched` is a Unix time in
+    seconds; `volume_gib` 0 when the launch did not size the volume that pods write to.
     """
 
     id: str
@@ -43,6 +54,12 @@ class Instance:
     image_architecture: str
     subnet_vpc: str
     volume_gib: int
+    system: str = "AL2023"
+
+    @property
+    def os(self) -> str:
+        """The operating system as nodes label it."""
+        return "windows" if self.system.startswith("Windows") else "linux"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +84,7 @@ class Stays:
 def judge(instance: Instance, cluster: Cluster, entries: dict[str, str], machine: Machine) -> Joins | Stays:
     """`entries` maps the names of roles with an access entry to the entry's type."""
     try:
-        config = parse_user_data(instance.user_data)
+        config = READERS[instance.system](instance.user_data)
         _check_cluster(config, cluster)
         settings = read_settings(config)
         _check_dns(settings, config, cluster)
@@ -76,8 +93,9 @@ def judge(instance: Instance, cluster: Cluster, entries: dict[str, str], machine
         allocatable = allocatable_of(machine, settings, capacity)
     except Refused as refused:
         return Stays(refused.code, str(refused))
-    if entries.get(instance.role) != NODE_ENTRY:
-        return _no_entry(instance, entries)
+    wanted = ENTRIES.get(instance.os, "EC2_LINUX")
+    if entries.get(instance.role) != wanted:
+        return _no_entry(instance, entries, wanted)
     return Joins(instance, settings, capacity, allocatable)
 
 
@@ -88,7 +106,7 @@ def _check_cluster(config: NodeConfig, cluster: Cluster) -> None:
         raise Refused("Endpoint", f"no API server at {config.endpoint}: the cluster's is {cluster.endpoint}")
     if config.certificate_authority.rstrip(b"\n") != cluster.certificate_authority.rstrip(b"\n"):
         raise Refused("Authority", "cluster.certificateAuthority did not sign the API server's certificate")
-    if config.cidr != cluster.service_cidr:
+    if config.cidr and config.cidr != cluster.service_cidr:
         raise Refused("Cidr", f"cluster.cidr is {config.cidr}, services are in {cluster.service_cidr}")
 
 
@@ -117,10 +135,10 @@ def _capacity(instance: Instance, config: NodeConfig, settings: KubeletSettings,
     return capacity_of(machine, settings, volume_gib=volume, raid=raid)
 
 
-def _no_entry(instance: Instance, entries: dict[str, str]) -> Stays:
+def _no_entry(instance: Instance, entries: dict[str, str], wanted: str) -> Stays:
     """A kubelet keeps asking, so an entry that comes later still lets the node in."""
     if not instance.role:
         return Stays("NoInstanceProfile", "the instance has no instance profile", final=False)
     found = entries.get(instance.role)
     has = f"an access entry of type {found}" if found else "no access entry"
-    return Stays("AccessEntry", f"role {instance.role} has {has}, nodes need {NODE_ENTRY}", final=False)
+    return Stays("AccessEntry", f"role {instance.role} has {has}, nodes need {wanted}", final=False)

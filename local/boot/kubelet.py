@@ -56,14 +56,15 @@ def read_settings(config: NodeConfig) -> KubeletSettings:
     flags = _flags(config)
     taints = [*_taints(config.kubelet.get("registerWithTaints")), *_taints_of_flag(flags)]
     _check_unique(taints)
+    kubelet = config.kubelet | _of_flags(flags)
     return KubeletSettings(
         labels=_labels(flags.get("node-labels", [])),
         taints=tuple(taints),
-        max_pods=_count(config.kubelet, "maxPods"),
-        pods_per_core=_count(config.kubelet, "podsPerCore") or 0,
-        kube_reserved=_reserved(config.kubelet, "kubeReserved"),
-        system_reserved=_reserved(config.kubelet, "systemReserved"),
-        eviction_hard={key: str(value) for key, value in _mapping(config.kubelet, "evictionHard").items()},
+        max_pods=_count(kubelet, "maxPods"),
+        pods_per_core=_count(kubelet, "podsPerCore") or 0,
+        kube_reserved=_reserved(kubelet, "kubeReserved"),
+        system_reserved=_reserved(kubelet, "systemReserved"),
+        eviction_hard={key: str(value) for key, value in _mapping(kubelet, "evictionHard").items()},
     )
 
 
@@ -81,6 +82,29 @@ def _flags(config: NodeConfig) -> dict[str, list[str]]:
             name, _, value = word[2:].partition("=")
             found.setdefault(name, []).append(value)
     return found
+
+
+def _of_flags(flags: dict[str, list[str]]) -> dict[str, Any]:
+    """Settings given as flags, which win over the configuration file."""
+    numbers = {"maxPods": "max-pods", "podsPerCore": "pods-per-core"}
+    maps = {"kubeReserved": ("kube-reserved", "="), "systemReserved": ("system-reserved", "=")}
+    maps["evictionHard"] = ("eviction-hard", "<")
+    found: dict[str, Any] = {key: _number(flags[name][-1]) for key, name in numbers.items() if name in flags}
+    for key, (name, sign) in maps.items():
+        if name in flags:
+            found[key] = dict(_pair(name, text, sign) for text in flags[name][-1].split(",") if text)
+    return found
+
+
+def _number(text: str) -> Any:
+    return int(text) if text.isdigit() else text
+
+
+def _pair(flag: str, text: str, sign: str) -> tuple[str, str]:
+    key, found, value = text.partition(sign)
+    if not found:
+        raise Refused("KubeletFlags", f"--{flag}: {text!r} is not name{sign}amount")
+    return key, value
 
 
 def _labels(values: list[str]) -> dict[str, str]:

@@ -12,6 +12,8 @@ PRESSURES = (
     ("DiskPressure", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
     ("PIDPressure", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
 )
+OS_IMAGES = {"AL2": "Amazon Linux 2", "AL2023": "Amazon Linux 2023", "Bottlerocket": "Bottlerocket OS"}
+WINDOWS_BUILDS = {"Windows2019": "10.0.17763", "Windows2022": "10.0.20348", "Windows2025": "10.0.26100"}
 NETWORK_NOT_READY = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady"
 SHUTTING_DOWN = "node is shutting down"
 
@@ -28,10 +30,12 @@ def registration(joins: Joins, now: str) -> dict[str, Any]:
     own = {
         "kubernetes.io/hostname": instance.private_dns,
         "kubernetes.io/arch": architecture,
-        "kubernetes.io/os": "linux",
+        "kubernetes.io/os": instance.os,
         "beta.kubernetes.io/arch": architecture,
-        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/os": instance.os,
     }
+    if instance.system in WINDOWS_BUILDS:
+        own["node.kubernetes.io/windows-build"] = WINDOWS_BUILDS[instance.system]
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -67,8 +71,8 @@ def status(joins: Joins, architecture: str, now: str) -> dict[str, Any]:
             "kubeProxyVersion": "",
             "kubeletVersion": f"v{KUBERNETES}",
             "machineID": instance.id.removeprefix("i-"),
-            "operatingSystem": "linux",
-            "osImage": "Amazon Linux 2023",
+            "operatingSystem": instance.os,
+            "osImage": OS_IMAGES.get(instance.system, "Windows Server"),
             "systemUUID": instance.id.removeprefix("i-"),
         },
     }

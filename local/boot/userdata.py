@@ -1,5 +1,6 @@
-"""Reads an instance's user data the way nodeadm on AL2023 does, and nothing more leniently.
+"""Reads an instance's user data the way its operating system does, and nothing more leniently.
 
+AL2 and Windows are read by `scripts`, Bottlerocket by `bottlerocket`; what follows is nodeadm on AL2023:
 MIME multipart, parts of type application/node.eks.aws, each a NodeConfig (node.eks.aws/v1alpha1), merged
 in their order: later values win, objects merge, kubelet flags add up. User data that is no MIME message is
 one NodeConfig as a whole. Facts from awslabs/amazon-eks-ami, nodeadm/internal/configprovider and api.
@@ -32,7 +33,10 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class NodeConfig:
-    """The merged NodeConfig: cluster details, kubelet configuration and flags, local storage strategy."""
+    """The merged NodeConfig: cluster details, kubelet configuration and flags, local storage strategy.
+
+    `cidr` is empty where the operating system is not told the range of services.
+    """
 
     cluster_name: str
     endpoint: str
@@ -45,23 +49,24 @@ class NodeConfig:
 
 def parse_user_data(encoded: str) -> NodeConfig:
     """The NodeConfig in base64 user data as EC2 stores it. Raises Refused."""
-    data = _decode(encoded)
-    if len(data) > LIMIT_BYTES:
-        raise Refused("UserDataTooLong", f"user data has {len(data)} bytes, EC2 takes {LIMIT_BYTES}")
-    documents = [_document(part) for part in _parts(_unpacked(data))]
+    documents = [_document(part) for part in _parts(_unpacked(decoded(encoded)))]
     merged: dict[str, Any] = {}
     for document in documents:
         merged = _merged(merged, document)
     return _node_config(merged)
 
 
-def _decode(encoded: str) -> bytes:
+def decoded(encoded: str) -> bytes:
+    """User data as bytes. Raises Refused for what EC2 would not keep."""
     if not encoded:
         raise Refused("NoUserData", "the instance has no user data")
     try:
-        return base64.b64decode(encoded, validate=True)
+        data = base64.b64decode(encoded, validate=True)
     except binascii.Error as error:
         raise Refused("UserDataNotBase64", f"user data is not base64: {error}") from error
+    if len(data) > LIMIT_BYTES:
+        raise Refused("UserDataTooLong", f"user data has {len(data)} bytes, EC2 takes {LIMIT_BYTES}")
+    return data
 
 
 def _unpacked(data: bytes) -> bytes:
@@ -133,7 +138,7 @@ def _node_config(document: dict[str, Any]) -> NodeConfig:
     return NodeConfig(
         cluster_name=_required(cluster, "name"),
         endpoint=_required(cluster, "apiServerEndpoint"),
-        certificate_authority=_authority(_required(cluster, "certificateAuthority")),
+        certificate_authority=authority(_required(cluster, "certificateAuthority")),
         cidr=_required(cluster, "cidr"),
         kubelet=_typed(document, dict, "spec", "kubelet", "config"),
         flags=tuple(_flags(document)),
@@ -167,7 +172,8 @@ def _flags(document: dict[str, Any]) -> list[str]:
     return flags
 
 
-def _authority(encoded: str) -> bytes:
+def authority(encoded: str) -> bytes:
+    """The certificate authority in base64. Raises Refused."""
     try:
         return base64.b64decode(encoded, validate=True)
     except binascii.Error as error:

@@ -13,7 +13,7 @@ import msgspec
 
 from spotwright import data
 from spotwright.adapters.ec2_types import described
-from spotwright.aws import amis, families, offerings, sizing
+from spotwright.aws import ami_parameters, families, offerings, sizing
 from spotwright.aws.described import Described
 from spotwright.model.fleet import ClusterFacts
 from spotwright.model.instancetype import InstanceType
@@ -91,7 +91,9 @@ def node_class(**changes: Any) -> EC2NodeClass:
         subnets=tuple(Subnet(f"subnet-{zone[-1]}", zone, f"apne2-az{i}") for i, zone in enumerate(ZONES, 1)),
         security_groups=(SecurityGroup("sg-1", "nodes"),),
         amis=tuple(
-            Ami(f"ami-{architecture}-{variant}", requirements=amis.variant_requirements(architecture, variant))
+            Ami(
+                f"ami-{architecture}-{variant}", requirements=ami_parameters.variant_requirements(architecture, variant)
+            )
             for architecture, variant in VARIANTS
         ),
         resolved_profile=f"{CLUSTER}_profile",

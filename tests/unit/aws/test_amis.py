@@ -4,17 +4,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from spotwright.aws import amis
+from spotwright.aws import ami_parameters, amis
 from spotwright.aws.amis import Image
 from spotwright.aws.refusal import Refusal
-from spotwright.model.nodeclass import SelectorTerm
+from spotwright.model.nodeclass import Ami, SelectorTerm
 from tests.unit.aws.samples import NOW, node_class, types
 
-STANDARD = amis.variant_requirements("x86_64", "standard")
+OLD, NEW = "2025-01-01T00:00:00.000Z", "2025-06-01T00:00:00.000Z"
+STANDARD = ami_parameters.variant_requirements("x86_64", "standard")
 
 
 def paths(alias: str, version: str = "1.35") -> list[str]:
-    found = amis.parameters(alias, version)
+    found = ami_parameters.of_alias(alias, version)
     assert not isinstance(found, Refusal), found
     return [one.path for one in found]
 
@@ -38,10 +39,45 @@ def test_bottlerocket_versions_stand_without_their_letter() -> None:
     assert paths("bottlerocket@latest")[-1] == "/aws/service/bottlerocket/aws-k8s-1.35-nvidia/arm64/latest/image_id"
 
 
+def test_al2_has_one_gpu_image_for_nvidia_and_neuron() -> None:
+    root = "/aws/service/eks/optimized-ami/1.32/amazon-linux-2"
+    assert paths("al2@latest", "1.32.0") == [
+        f"{root}/recommended/image_id",
+        f"{root}-arm64/recommended/image_id",
+        f"{root}-gpu/recommended/image_id",
+        f"{root}-gpu/recommended/image_id",
+    ]
+    assert paths("al2@v20250821", "1.32")[1] == f"{root}-arm64/amazon-eks-arm64-node-1.32-v20250821/image_id"
+
+
+def test_an_image_for_two_variants_counts_for_both() -> None:
+    asked = amis.query((SelectorTerm(alias="bottlerocket@latest"),), "1.35")
+    assert isinstance(asked, amis.Query)
+    values = {one.path: "ami-" + one.path.split("/")[4] + one.path.split("/")[5] for one in asked.parameters}
+    images = [Image(id, id, NEW, "arm64" if id.endswith("arm64") else "x86_64") for id in sorted(set(values.values()))]
+    found = amis.resolved(asked, values, images, now=NOW)
+    assert len(images) == 4
+    assert len({one.requirements for one in found}) == len(found) == 5
+
+
+@pytest.mark.parametrize("year", ["2019", "2022", "2025"])
+def test_windows_images_are_for_windows_nodes(year: str) -> None:
+    (one,) = ami_parameters.of_alias(f"windows{year}@latest", "1.35")  # type: ignore[misc]
+    assert one.path == f"/aws/service/ami-windows-latest/Windows_Server-{year}-English-Core-EKS_Optimized-1.35/image_id"
+    assert {str(wanted.key) for wanted in one.requirements} == {
+        "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/windows-build",
+    }  # fmt: skip
+    sold = node_class(ami_family=f"Windows{year}", amis=(Ami("ami-w", requirements=one.requirements),))
+    by_name = {one.name: one for one in types("m5.large", "m6g.large", of=sold)}
+    assert any(offering.available for offering in by_name["m5.large"].offerings)
+    assert not any(offering.available for offering in by_name["m6g.large"].offerings)
+
+
 @pytest.mark.parametrize(
     ("alias", "version"),
     [
         ("al2@latest", "1.33"),
+        ("windows2022@v1.0.0", "1.35"),
         ("al2@latest", "1.34"),
         ("windows2025@latest", "1.34"),
         ("ubuntu@latest", "1.35"),
@@ -50,7 +86,7 @@ def test_bottlerocket_versions_stand_without_their_letter() -> None:
     ],
 )
 def test_an_alias_that_means_nothing_here_is_refused(alias: str, version: str) -> None:
-    found = amis.parameters(alias, version)
+    found = ami_parameters.of_alias(alias, version)
     assert isinstance(found, Refusal)
     assert found.reason == "UnsupportedAlias"
     assert repr(alias) in found.message
@@ -62,7 +98,6 @@ def image(
     return Image(id, f"name-{id}", created, architecture, deprecation)
 
 
-OLD, NEW = "2025-01-01T00:00:00.000Z", "2025-06-01T00:00:00.000Z"
 GONE, COMING = "2025-12-31T00:00:00.000Z", "2027-01-01T00:00:00.000Z"
 
 
@@ -83,7 +118,7 @@ def test_one_image_of_a_kind_is_taken(images: list[Image], taken: str) -> None:
 
 
 def test_images_of_different_kinds_stand_newest_first() -> None:
-    arm = amis.variant_requirements("arm64", "standard")
+    arm = ami_parameters.variant_requirements("arm64", "standard")
     found = amis.chosen([(image("a", OLD), STANDARD), (image("b", NEW, architecture="arm64"), arm)], now=NOW)
     assert [one.id for one in found] == ["b", "a"]
 

@@ -8,15 +8,16 @@ import pytest
 import yaml
 
 from spotwright.aws import userdata
+from spotwright.aws.boot import Boot, register_taints
 from spotwright.aws.refusal import Refusal
 from spotwright.model.taints import Taint
 from tests.unit.aws.samples import FACTS, node_class
 
 SPOT_ONLY = Taint("spot", "NoSchedule", "only")
-BOOT = userdata.Boot({"team": "a", "karpenter.sh/nodepool": "default"}, (SPOT_ONLY,), 29)
+BOOT = Boot({"team": "a", "karpenter.sh/nodepool": "default"}, (SPOT_ONLY,), 29)
 
 
-def text(boot: userdata.Boot = BOOT, family: str = "AL2023", **changes: Any) -> str:
+def text(boot: Boot = BOOT, family: str = "AL2023", **changes: Any) -> str:
     found = userdata.render(family, node_class(**changes), FACTS, boot)
     assert isinstance(found, str), found
     return found
@@ -73,13 +74,13 @@ def test_the_class_kubelet_map_passes_through_and_ours_wins() -> None:
     "key", ["kubernetes.io/arch", "node.kubernetes.io/instance-type", "topology.k8s.io/x", "k8s.io/y"]
 )
 def test_labels_that_the_kubelet_may_not_set_are_left_out(key: str) -> None:
-    flags = config(text(userdata.Boot({key: "v", "karpenter.k8s.aws/x": "w"}, (), 9)))["spec"]["kubelet"]["flags"]
+    flags = config(text(Boot({key: "v", "karpenter.k8s.aws/x": "w"}, (), 9)))["spec"]["kubelet"]["flags"]
     assert flags == ['--node-labels="karpenter.k8s.aws/x=w"']
 
 
 def test_unregistered_is_not_said_twice() -> None:
     unregistered = Taint("karpenter.sh/unregistered", "NoExecute")
-    assert userdata.register_taints((unregistered, SPOT_ONLY, SPOT_ONLY)) == (unregistered, SPOT_ONLY)
+    assert register_taints((unregistered, SPOT_ONLY, SPOT_ONLY)) == (unregistered, SPOT_ONLY)
 
 
 def test_local_disks_are_joined_on_request() -> None:
@@ -155,5 +156,5 @@ def test_custom_images_get_the_users_bytes() -> None:
 
 
 def test_equal_boots_are_equal_bytes() -> None:
-    turned = userdata.Boot(dict(reversed(BOOT.labels.items())), BOOT.taints, BOOT.max_pods)
+    turned = Boot(dict(reversed(BOOT.labels.items())), BOOT.taints, BOOT.max_pods)
     assert text() == text(turned)

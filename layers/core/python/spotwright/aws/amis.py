@@ -1,34 +1,17 @@
-"""Which image a class means: an alias is a set of SSM parameters, each for one architecture and variant.
+"""Which images a class means, one per architecture and variant, and which of them an instance type starts from."""
 
-Source: https://docs.aws.amazon.com/eks/latest/userguide/retrieve-ami-id.html (SSM parameter paths) and
-https://docs.aws.amazon.com/eks/latest/userguide/retrieve-ami-id-bottlerocket.html.
-"""
-
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final
 
 import msgspec
 
+from spotwright.aws import ami_parameters
+from spotwright.aws.ami_parameters import Parameter
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels
 from spotwright.model.instancetype import InstanceType
 from spotwright.model.nodeclass import Ami, SelectorTerm
 from spotwright.model.requirements import Operator, Requirements, Selector, from_selectors
-
-GPU_COUNT: Final = labels.INSTANCE_PREFIX + "gpu-count"
-ACCELERATOR_COUNT: Final = labels.INSTANCE_PREFIX + "accelerator-count"
-
-_ALIAS: Final = re.compile(r"(?P<family>[a-z0-9]+)@(?P<version>\S+)")
-_ARCHITECTURES: Final = {"x86_64": "amd64", "arm64": "arm64"}
-
-
-class Parameter(msgspec.Struct, frozen=True):
-    """An SSM parameter that holds an image id, and which instance types that image is for."""
-
-    path: str
-    requirements: tuple[Selector, ...]
 
 
 class Image(msgspec.Struct, frozen=True):
@@ -66,7 +49,7 @@ def query(terms: Iterable[SelectorTerm], version: str) -> Query | Refusal:
     rest: list[SelectorTerm] = []
     for term in terms:
         if term.alias:
-            aliased = parameters(term.alias, version)
+            aliased = ami_parameters.of_alias(term.alias, version)
             if isinstance(aliased, Refusal):
                 return aliased
             named.extend(aliased)
@@ -81,66 +64,16 @@ def query(terms: Iterable[SelectorTerm], version: str) -> Query | Refusal:
 
 def resolved(asked: Query, values: Mapping[str, str], images: Iterable[Image], *, now: datetime) -> tuple[Ami, ...]:
     """The class' images from the answers. ``values``: SSM parameter → image id; anything else there is skipped."""
-    known = {
-        values[one.path]: one.requirements
-        for one in reversed(asked.parameters)
-        if values.get(one.path, "").startswith("ami-")
-    }
-    found = [(image, known.get(image.id) or architecture_requirement(image.architecture)) for image in images]
+    known: dict[str, list[tuple[Selector, ...]]] = {}
+    for one in asked.parameters:
+        if values.get(one.path, "").startswith("ami-"):
+            known.setdefault(values[one.path], []).append(one.requirements)
+    found = [
+        (image, wanted or architecture_requirement(image.architecture))
+        for image in images
+        for wanted in known.get(image.id, [()])
+    ]
     return chosen(found, now=now)
-
-
-def parameters(alias: str, version: str) -> tuple[Parameter, ...] | Refusal:
-    """The parameters of an alias such as ``al2023@latest`` on Kubernetes ``version`` (major.minor)."""
-    found = _ALIAS.fullmatch(alias)
-    if found is None:
-        return Refusal("UnsupportedAlias", f"alias {alias!r}: must look like al2023@latest or al2023@v20250821")
-    match found["family"]:
-        case "al2023":
-            return _al2023(version, found["version"])
-        case "bottlerocket":
-            return _bottlerocket(version, found["version"])
-        case "al2" if _number(version) >= (1, 33):
-            return Refusal("UnsupportedAlias", f"alias {alias!r}: there is no AL2 image for Kubernetes {version}")
-    return Refusal("UnsupportedAlias", f"alias {alias!r}: this family is not supported yet; use al2023@latest")
-
-
-def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-
-
-def _al2023(kubernetes: str, release: str) -> tuple[Parameter, ...]:
-    root = f"/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2023"
-    made = []
-    for architecture, variants in {"x86_64": ("standard", "nvidia", "neuron"), "arm64": ("standard", "nvidia")}.items():
-        for variant in variants:
-            name = f"amazon-eks-node-al2023-{architecture}-{variant}-{kubernetes}-{release}"
-            leaf = "recommended" if release == "latest" else name
-            path = f"{root}/{architecture}/{variant}/{leaf}/image_id"
-            made.append(Parameter(path, variant_requirements(architecture, variant)))
-    return tuple(made)
-
-
-def _bottlerocket(kubernetes: str, release: str) -> tuple[Parameter, ...]:
-    made = []
-    for architecture in ("x86_64", "arm64"):
-        for variant, suffix in (("standard", ""), ("nvidia", "-nvidia")):
-            leaf = release.removeprefix("v")
-            path = f"/aws/service/bottlerocket/aws-k8s-{kubernetes}{suffix}/{architecture}/{leaf}/image_id"
-            made.append(Parameter(path, variant_requirements(architecture, variant)))
-    return tuple(made)
-
-
-def variant_requirements(architecture: str, variant: str) -> tuple[Selector, ...]:
-    """The instance types a variant is for: standard has no GPU and no accelerator; sorted by length, then key."""
-    arch = Selector(labels.ARCH, Operator.IN, (_ARCHITECTURES[architecture],))
-    match variant:
-        case "nvidia":
-            return (arch, Selector(GPU_COUNT, Operator.EXISTS))
-        case "neuron":
-            return (arch, Selector(ACCELERATOR_COUNT, Operator.EXISTS))
-    absent = Operator.DOES_NOT_EXIST
-    return (arch, Selector(GPU_COUNT, absent), Selector(ACCELERATOR_COUNT, absent))
 
 
 def chosen(found: Iterable[tuple[Image, tuple[Selector, ...]]], *, now: datetime) -> tuple[Ami, ...]:
@@ -164,7 +97,7 @@ def _newest_first(created: str) -> tuple[int, ...]:
 
 def architecture_requirement(architecture: str) -> tuple[Selector, ...]:
     """What an image that a user named asks of instance types: only its architecture."""
-    return (Selector(labels.ARCH, Operator.IN, (_ARCHITECTURES.get(architecture, architecture),)),)
+    return (Selector(labels.ARCH, Operator.IN, (ami_parameters.ARCHITECTURES.get(architecture, architecture),)),)
 
 
 def for_type(amis: Sequence[tuple[Ami, Requirements]], instance_type: InstanceType) -> Ami | None:

@@ -15,7 +15,8 @@ AL2: Final = "AL2"
 AL2023: Final = "AL2023"
 BOTTLEROCKET: Final = "Bottlerocket"
 CUSTOM: Final = "Custom"
-WINDOWS: Final = ("Windows2019", "Windows2022", "Windows2025")
+# The build of each Windows release, as its nodes are labelled.
+WINDOWS: Final = {"Windows2019": "10.0.17763", "Windows2022": "10.0.20348", "Windows2025": "10.0.26100"}
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -84,5 +85,5 @@ def of(node_class: EC2NodeClass) -> Family | Refusal:
 
 def unsupported(name: str) -> Refusal:
     return Refusal(
-        "UnsupportedAMIFamily", f"spec.amiFamily: {name} is not supported yet; supported are {AL2023} and {CUSTOM}"
+        "UnsupportedAMIFamily", f"spec.amiFamily: there is no family {name}; there are {', '.join(FAMILIES)}"
     )

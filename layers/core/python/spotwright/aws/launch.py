@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from spotwright.aws import amis, families, userdata
+from spotwright.aws.boot import Boot
 from spotwright.aws.health import Health
 from spotwright.aws.launch_filters import Candidate, candidates
 from spotwright.aws.launchtemplate import Template, launch_tags, tag_specifications, template
@@ -129,7 +130,7 @@ def _template(
     ami: Ami,
     max_pods: int,
 ) -> Template | Refusal:
-    boot = userdata.Boot(
+    boot = Boot(
         labels=boot_labels(wanted, node_class, family.name, capacity_type),
         taints=(*wanted.taints, *wanted.startup_taints),
         max_pods=max_pods,

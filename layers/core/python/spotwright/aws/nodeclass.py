@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.aws import families, kubelet, userdata
+from spotwright.aws.boot import Boot
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels, quantity
 from spotwright.model.fleet import ClusterFacts
@@ -163,7 +164,7 @@ def _boots(node_class: EC2NodeClass, facts: ClusterFacts) -> Refusal | None:
     family = families.of(node_class)
     if isinstance(family, Refusal):
         return family
-    text = userdata.render(family.name, node_class, facts, userdata.Boot({}, (), 110))
+    text = userdata.render(family.name, node_class, facts, Boot({}, (), 110))
     return text if isinstance(text, Refusal) else None
 
 

@@ -77,7 +77,13 @@ def instance_type(described: Described, region: Region, who: Buyer, overheads: s
     size = sizing.size(described, who.node_class, who.family, overheads)
     made = InstanceType(
         name=described.name,
-        requirements=typelabels.requirements(described, region=region.name, zones=here, capacity_types=kinds),
+        requirements=typelabels.requirements(
+            described,
+            region=region.name,
+            zones=here,
+            capacity_types=kinds,
+            windows_build=families.WINDOWS.get(who.family.name, ""),
+        ),
         capacity=size.capacity,
         allocatable=size.allocatable,
         offerings=(),

@@ -18,23 +18,30 @@ _ACCELERATOR: Final = ("accelerator-name", "accelerator-manufacturer", "accelera
 
 
 def requirements(
-    described: Described, *, region: str, zones: Iterable[str], capacity_types: Iterable[str]
+    described: Described,
+    *,
+    region: str,
+    zones: Iterable[str],
+    capacity_types: Iterable[str],
+    windows_build: str = "",
 ) -> Requirements:
-    """All labels of the type where it can be bought."""
+    """All labels of the type where it can be bought. ``windows_build``: of the class's images, "" = Linux."""
     several = {
         labels.ZONE: frozenset(zones),
         labels.CAPACITY_TYPE: frozenset(capacity_types),
     }
-    single = {labels.REGION: region} | dict(_kubernetes(described)) | dict(_aws(described))
+    single = {labels.REGION: region} | dict(_kubernetes(described, windows_build)) | dict(_aws(described))
     found = {key: Requirement(key, False, values) for key, values in several.items()}
     found |= {key: Requirement(key, False, frozenset((value,) if value else ())) for key, value in single.items()}
     return Requirements({key: found[key] for key in sorted(found)})
 
 
-def _kubernetes(described: Described) -> Iterator[tuple[str, str]]:
+def _kubernetes(described: Described, windows_build: str) -> Iterator[tuple[str, str]]:
     yield labels.INSTANCE_TYPE, described.name
     yield labels.ARCH, described.arch
-    yield labels.OS, "linux"
+    yield labels.OS, "windows" if windows_build else "linux"
+    if windows_build:
+        yield labels.WINDOWS_BUILD, windows_build
     yield NITRO_SANDBOX, _spelled(described.enclaves)
 
 
