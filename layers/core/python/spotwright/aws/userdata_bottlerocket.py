@@ -62,7 +62,8 @@ def bottlerocket(node_class: EC2NodeClass, cluster: ClusterFacts, boot: Boot) ->
     if node_class.instance_store_policy == "RAID0":
         commands = _table(settings, "bootstrap-commands", "settings.bootstrap-commands")
         merged["bootstrap-commands"] = {**commands, _MOUNT: _mount(node_class)}
-    return tomli_w.dumps({**document, "settings": merged})
+    text: str = tomli_w.dumps({**document, "settings": merged})
+    return text
 
 
 def _parsed(text: str) -> dict[str, Any]:
