@@ -7,6 +7,7 @@ from typing import Any
 from moto.ec2.models import ec2_backends
 from moto.iam.models import iam_backends
 
+from local.aws import ec2_checks
 from local.aws.ec2_instances import Launch
 from local.aws.offerings import Offerings
 from local.aws.request import AwsError
@@ -28,6 +29,7 @@ def build(
     """The launch `data` asks for; `identity` holds fleet_id, template_id, template_version, client_token."""
     instance_type, image = _instance_type(world, data), _image(world, data)
     _check_architecture(world, instance_type, image)
+    ec2_checks.check(world, world.part(Offerings).describe(instance_type), data)
     subnet = _subnet(world, data)
     _check_offered(world, instance_type, subnet.availability_zone, capacity_type)
     arn, profile_id, role = _profile(world, data.get("IamInstanceProfile"))

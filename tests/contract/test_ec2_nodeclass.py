@@ -171,8 +171,8 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("subnets", {"subnetSelectorTerms": [{"tags": {"no": "such"}}]}, "SubnetsReady", "SubnetsNotFound"),
     ("groups", {"securityGroupSelectorTerms": [{"name": "nobody"}]}, "SecurityGroupsReady", "SecurityGroupsNotFound"),
     ("version", {"amiSelectorTerms": [{"alias": "al2023@v19990101"}]}, "AMIsReady", "AMINotFound"),
-    ("tracking", {"connectionTracking": {"udpTimeout": 45}}, "ValidationSucceeded", "UnsupportedField"),
-    ("kubelet", {"kubelet": {"maxPods": "vcpus * 10"}}, "ValidationSucceeded", "InvalidKubeletConfiguration"),
+    ("group", {"placementGroupSelector": {"name": "nobody"}}, "PlacementGroupReady", "PlacementGroupNotFound"),
+    ("kubelet", {"kubelet": {"maxPods": "vcpus * 10"}}, "ValidationSucceeded", "KubeletExpressionsDisabled"),
 ]
 
 

@@ -17,7 +17,14 @@ from spotwright.model import labels
 from spotwright.model.fleet import ClusterFacts, LaunchTemplate
 from spotwright.model.instancetype import Catalog
 from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass, SelectorTerm
+from spotwright.model.nodeclass import (
+    CapacityReservation,
+    EC2NodeClass,
+    PlacementGroup,
+    PlacementGroupSelector,
+    ReservationTerm,
+    SelectorTerm,
+)
 from spotwright.model.nodepool import NodeClassReference
 from spotwright.model.objects import Condition, Metadata, condition
 from spotwright.simulation.clock import Clock
@@ -42,7 +49,8 @@ class ClassCluster(FakeCluster):
         with self._effects.making("cluster", "patch_status", f"{kind}/{metadata.name}"):
             self.change(
                 kind, metadata.name, subnets=read.subnets, security_groups=read.security_groups, amis=read.amis,
-                resolved_profile=read.resolved_profile,
+                resolved_profile=read.resolved_profile, capacity_reservations=read.capacity_reservations,
+                placement_group=read.placement_group,
             )  # fmt: skip
 
 
@@ -69,6 +77,14 @@ class Selection:
         self.found_groups = (FoundGroup("sg-1", "nodes", FACTS.vpc_id),)
         self.missing: frozenset[str] = frozenset()
         self.fails: dict[str, Failure] = {}
+        self.reservations: tuple[CapacityReservation, ...] = ()
+        self.groups: tuple[PlacementGroup, ...] = ()
+
+    def capacity_reservations(self, terms: Sequence[ReservationTerm]) -> tuple[CapacityReservation, ...]:
+        return self.reservations if terms else ()
+
+    def placement_group(self, selector: PlacementGroupSelector) -> PlacementGroup | None:
+        return next((one for one in self.groups if selector.name == one.name or selector.id == one.id), None)
 
     def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[FoundSubnet, ...]:
         for term in terms:

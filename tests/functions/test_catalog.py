@@ -146,8 +146,7 @@ def test_a_class_that_recovers_rings_for_its_pools_and_pods(world: World) -> Non
         ({"role": "Administrator"}, "InstanceProfileReady", "RoleNotAllowed"),
         ({"role": "", "instance_profile": "nobody"}, "InstanceProfileReady", "InstanceProfileNotFound"),
         ({"ami_selector_terms": (SelectorTerm(alias="al2@latest"),)}, "AMIsReady", "UnsupportedAlias"),
-        ({"problems": ("field spec.networkInterfaces is not supported yet",)}, "ValidationSucceeded",
-         "UnsupportedField"),
+        ({"tags": {"karpenter.sh/nodepool": "x"}}, "ValidationSucceeded", "TagValidationFailed"),
     ],
 )  # fmt: skip
 def test_a_refused_class_stops_no_other(world: World, fields: dict[str, Any], kind: str, reason: str) -> None:

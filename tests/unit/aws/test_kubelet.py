@@ -2,7 +2,7 @@
 
 import pytest
 
-from spotwright.aws import kubelet
+from spotwright.aws import kubelet, kubelet_fields
 
 
 @pytest.mark.parametrize(
@@ -11,11 +11,17 @@ from spotwright.aws import kubelet
         {},
         {"maxPods": 0, "podsPerCore": 4},
         {"kubeReserved": {"cpu": "100m", "memory": "1Gi", "ephemeral-storage": "1Gi", "pid": "1000"}},
-        {"systemReserved": {"cpu": 1}},
+        {"systemReserved": {"cpu": "1"}},
+        {
+            "syncFrequency": "1m30s",
+            "featureGates": {"A": True},
+            "serializeImagePulls": False,
+            "clusterDNS": ["10.0.0.10"],
+        },
         {"evictionHard": {"memory.available": "5%", "nodefs.inodesFree": "100%", "pid.available": "100"}},
         {"evictionSoft": {"memory.available": "1Gi"}, "evictionSoftGracePeriod": {"memory.available": "1m"}},
         {"imageGCHighThresholdPercent": 85, "imageGCLowThresholdPercent": 80},
-        {"topologyManagerPolicy": "best-effort", "anything": {"else": [1]}},
+        {"topologyManagerPolicy": "best-effort", "memorySwap": {"swapBehavior": "NoSwap"}},
     ],
 )
 def test_fine(fine: dict[str, object]) -> None:
@@ -28,6 +34,15 @@ def test_fine(fine: dict[str, object]) -> None:
         ({"registerWithTaints": []}, "registerWithTaints"),
         ({"maxPods": -1}, "maxPods"),
         ({"maxPods": "110"}, "maxPods"),
+        ({"maxPod": 110}, "maxPod"),
+        ({"serializeImagePulls": "false"}, "serializeImagePulls"),
+        ({"syncFrequency": "soon"}, "syncFrequency"),
+        ({"clusterDNS": "10.0.0.10"}, "clusterDNS"),
+        ({"systemReserved": {"cpu": 1}}, "systemReserved"),
+        (
+            {"evictionSoft": {"memory.available": "1Gi"}, "evictionSoftGracePeriod": {"memory.available": "-1m"}},
+            "evictionSoftGracePeriod.memory.available",
+        ),
         ({"podsPerCore": True}, "podsPerCore"),
         ({"kubeReserved": {"disk": "1Gi"}}, "kubeReserved.disk"),
         ({"kubeReserved": {"cpu": "vcpus*10"}}, "kubeReserved.cpu"),
@@ -50,3 +65,24 @@ def test_wrong(wrong: dict[str, object], field: str) -> None:
 
 def test_everything_wrong_is_said_at_once() -> None:
     assert len(kubelet.problems({"maxPods": -1, "podsPerCore": -1, "registerWithTaints": []})) == 3
+
+
+def test_formulas_are_told_from_mistakes() -> None:
+    assert kubelet.expressions({"maxPods": "min(110, vcpus * 8)"})
+    (found,) = kubelet.expressions({"kubeReserved": {"cpu": "100m", "memory": "vcpus*10"}})
+    assert found.startswith("spec.kubelet.kubeReserved.memory")
+    assert kubelet.expressions({"maxPods": 20, "systemReserved": {"memory": "-1Gi"}}) == ()
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ({"topologyManagerPolicy": "restricted", "maxPods": 3}, ["topologyManagerPolicy"]),
+        ({"podsPerCore": 2}, ["podsPerCore"]),
+        ({"clusterDNS": ["10.0.0.10", "10.0.0.11"]}, ["clusterDNS"]),
+        ({"cpuCFSQuota": True, "evictionHard": {"memory.available": "5%"}}, []),
+    ],
+)
+def test_what_bottlerocket_has_no_setting_for(given: dict[str, object], names: list[str]) -> None:
+    found = kubelet_fields.unsupported(given, "Bottlerocket", pods_per_core=False)
+    assert [one.split(":")[0].removeprefix("spec.kubelet.") for one in found] == names

@@ -1,5 +1,6 @@
 """The status of a class: what was found, and the conditions that follow."""
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import pytest
 from spotwright.aws import nodeclass
 from spotwright.aws.nodeclass import Found, FoundGroup, FoundSubnet
 from spotwright.aws.refusal import Refusal
-from spotwright.model.nodeclass import BlockDevice, EC2NodeClass
+from spotwright.model.nodeclass import BlockDevice, CapacityReservation, EC2NodeClass, PlacementGroup
 from spotwright.model.objects import Condition, Metadata, condition
 from tests.unit.aws.samples import CLUSTER, FACTS, NOW, ZONES, node_class
 
@@ -23,7 +24,7 @@ def fresh(**changes: Any) -> EC2NodeClass:
 
 
 def resolved(one: EC2NodeClass | None = None, **found: Any) -> nodeclass.Resolution:
-    return nodeclass.resolve(one or fresh(), msgspec.structs.replace(FOUND, **found), FACTS)
+    return nodeclass.resolve(one or fresh(), msgspec.structs.replace(FOUND, **found), FACTS, now=NOW)
 
 
 def said(resolution: nodeclass.Resolution, kind: str) -> tuple[str, str, str]:
@@ -95,11 +96,13 @@ def test_a_foreign_subnet_is_named_and_none_is_used() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason", "text"),
     [
-        ({"problems": ("field spec.cpuOptions is not supported yet",)}, "UnsupportedField", "spec.cpuOptions"),
         ({"tags": {"karpenter.sh/nodepool": "x"}}, "TagValidationFailed", "karpenter.sh/nodepool"),
         ({"tags": {f"kubernetes.io/cluster/{CLUSTER}": "x"}}, "TagValidationFailed", "kubernetes.io/cluster"),
         ({"tags": {"spotwright.dev/launch": "x"}}, "TagValidationFailed", "spotwright.dev/launch"),
-        ({"kubelet": {"maxPods": "vcpus * 10"}}, "InvalidKubeletConfiguration", "spec.kubelet.maxPods"),
+        ({"kubelet": {"maxPods": "vcpus * 10"}}, "KubeletExpressionsDisabled", "spec.kubelet.maxPods"),
+        ({"kubelet": {"maxPod": 10}}, "InvalidKubeletConfiguration", "spec.kubelet.maxPod"),
+        ({"kubelet": {"syncFrequency": "1m"}, "ami_family": "AL2"}, "UnsupportedKubeletConfiguration",
+         "spec.kubelet.syncFrequency"),
         ({"ami_family": "Ubuntu"}, "UnsupportedAMIFamily", "spec.amiFamily"),
         ({"user_data": "#!/bin/sh\n" + "x" * 17000}, "UserDataSizeLimitExceeded", "spec.userData"),
         ({"user_data": "MIME-Version: 1.0\n\nx"}, "InvalidUserData", "spec.userData"),
@@ -127,12 +130,6 @@ def test_an_image_of_the_user_needs_no_service_range() -> None:
     refusal = nodeclass.validation(fresh(), unknown)
     assert refusal is not None
     assert refusal.reason == "ClusterCIDRResolutionFailed"
-
-
-def test_an_ipv6_cluster_is_refused_rather_than_given_nodes_without_addresses() -> None:
-    refusal = nodeclass.validation(fresh(), msgspec.structs.replace(FACTS, service_cidr="fd00::/108"))
-    assert refusal is not None
-    assert refusal.reason == "UnsupportedIPFamily"
 
 
 def test_status_as_the_api_server_takes_it() -> None:
@@ -181,3 +178,33 @@ def test_a_role_that_was_not_deployed_for_is_refused() -> None:
     assert found.reason == "RoleNotAllowed"
     assert "Administrator" in found.message
     assert f"KarpenterNodeRole-{CLUSTER}" in found.message
+
+
+def reservation(id: str, **changes: Any) -> CapacityReservation:
+    return CapacityReservation(id, "m5.large", "us-east-1a", **changes)
+
+
+def test_reservations_stand_by_id_and_those_that_ended_are_gone() -> None:
+    ended, block = NOW - timedelta(seconds=1), "capacity-block"
+    found = resolved(
+        reservations=(
+            reservation("cr-4", end=NOW + timedelta(minutes=40), reservation_type=block),
+            reservation("cr-3", end=NOW + timedelta(minutes=41), reservation_type=block),
+            reservation("cr-2", end=ended),
+            reservation("cr-1", end=NOW + timedelta(minutes=5), available=3),
+        )
+    )
+    shown = [(one.id, one.state) for one in found.node_class.capacity_reservations]
+    assert shown == [("cr-1", "active"), ("cr-3", "active"), ("cr-4", "expiring")]
+    assert found.node_class.capacity_reservations[0].available == 3
+    assert said(found, "CapacityReservationsReady")[0] == "True"
+
+
+def test_a_placement_group_that_is_not_there_stops_the_class() -> None:
+    missing = resolved(placement_group=Refusal("PlacementGroupNotFound", "no"))
+    assert said(missing, "PlacementGroupReady")[:2] == ("False", "PlacementGroupNotFound")
+    assert not missing.ready
+    there = resolved(placement_group=PlacementGroup("pg-1", "near", "cluster"))
+    assert there.node_class.placement_group == PlacementGroup("pg-1", "near", "cluster")
+    assert there.ready
+    assert resolved(there.node_class).node_class.placement_group is None

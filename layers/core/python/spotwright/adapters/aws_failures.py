@@ -23,6 +23,7 @@ _CODES: Final[Mapping[str, type[Failure]]] = {
     "404": NotFound,
     "ParameterNotFound": NotFound,
     "InvalidInstanceID.NotFound": NotFound,
+    "InvalidPlacementGroup.Unknown": NotFound,
     "InvalidLaunchTemplateName.NotFoundException": NotFound,
     "InvalidLaunchTemplateId.NotFound": NotFound,
     "AWS.SimpleQueueService.NonExistentQueue": NotFound,

@@ -1,7 +1,6 @@
 """EC2NodeClasses, as the API server or a manifest states them, into the model."""
 
 from collections.abc import Iterable
-from typing import Final
 
 from spotwright.adapters import decode, fields
 from spotwright.adapters import decode_nodeclass_network as network
@@ -50,7 +49,7 @@ def nodeclass(obj: Json) -> EC2NodeClass:
         connection_tracking=network.connection_tracking(spec.get("connectionTracking")),
         cpu_options=network.cpu_options(spec.get("cpuOptions")),
         stated_empty=network.stated_empty(spec),
-        problems=(*fields.problems(obj), *_unhandled_class_fields(spec)),
+        problems=fields.problems(obj),
         subnets=tuple(
             Subnet(one["id"], one.get("zone") or "", one.get("zoneID") or "") for one in status.get("subnets") or ()
         ),
@@ -68,20 +67,6 @@ def nodeclass(obj: Json) -> EC2NodeClass:
         resolved_profile=status.get("instanceProfile") or "",
         conditions=decode.conditions(obj),
     )
-
-
-_UNHANDLED_CLASS_FIELDS: Final = (
-    "capacityReservationSelectorTerms",
-    "placementGroupSelector",
-    "networkInterfaces",
-    "ipPrefixCount",
-    "connectionTracking",
-    "cpuOptions",
-)
-
-
-def _unhandled_class_fields(spec: Json) -> Iterable[str]:
-    return (f"field spec.{name} is not supported yet" for name in _UNHANDLED_CLASS_FIELDS if spec.get(name))
 
 
 def _terms(items: Iterable[Json] | None) -> tuple[SelectorTerm, ...]:

@@ -1,4 +1,4 @@
-"""The subnets, security groups and images that a class selects (SelectionPort)."""
+"""The subnets, security groups, images, reservations and placement groups that a class selects (SelectionPort)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -7,7 +7,14 @@ from spotwright.adapters import ssm
 from spotwright.adapters.aws_failures import translated
 from spotwright.aws.amis import Image
 from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
-from spotwright.model.nodeclass import SelectorTerm
+from spotwright.failures import NotFound
+from spotwright.model.nodeclass import (
+    CapacityReservation,
+    PlacementGroup,
+    PlacementGroupSelector,
+    ReservationTerm,
+    SelectorTerm,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -44,6 +51,24 @@ class Selection:
                 found |= {one["GroupId"]: _group(one) for page in pages for one in page["SecurityGroups"]}
         return tuple(found[key] for key in sorted(found))
 
+    def capacity_reservations(self, terms: Sequence[ReservationTerm]) -> tuple[CapacityReservation, ...]:
+        found: dict[str, CapacityReservation] = {}
+        with translated("DescribeCapacityReservations"):
+            for arguments in _reservation_queries(terms):
+                pages = self._ec2.get_paginator("describe_capacity_reservations").paginate(**arguments)
+                found |= {one["CapacityReservationId"]: _reservation(one) for page in pages for one in _of(page)}
+        return tuple(found[key] for key in sorted(found))
+
+    def placement_group(self, selector: PlacementGroupSelector) -> PlacementGroup | None:
+        named: dict[str, Any] = {"GroupIds": [selector.id]} if selector.id else {"GroupNames": [selector.name]}
+        available: FilterTypeDef = {"Name": "state", "Values": ["available"]}
+        try:
+            with translated("DescribePlacementGroups"):
+                found = self._ec2.describe_placement_groups(**named, Filters=[available])["PlacementGroups"]
+        except NotFound:
+            return None
+        return next((_placement_group(one) for one in found), None)
+
     def parameters(self, names: Sequence[str]) -> Mapping[str, str]:
         return ssm.parameters(self._ssm, names)
 
@@ -76,6 +101,47 @@ def _tag_filters(tags: Mapping[str, str]) -> "Iterator[FilterTypeDef]":
             yield {"Name": "tag-key", "Values": [key]}
         else:
             yield {"Name": f"tag:{key}", "Values": [value]}
+
+
+def _reservation_queries(terms: Sequence[ReservationTerm]) -> Iterator[dict[str, Any]]:
+    """Ids are asked for by a filter, so that one which is gone is missing instead of an error; without a page size."""
+    active: FilterTypeDef = {"Name": "state", "Values": ["active"]}
+    ids = sorted(term.id for term in terms if term.id)
+    if ids:
+        yield {"Filters": [active, {"Name": "capacity-reservation-id", "Values": ids}]}
+    for term in terms:
+        if term.id:
+            continue
+        filters = [active, *_tag_filters(term.tags)]
+        for name, value in (("owner-id", term.owner_id), ("instance-match-criteria", term.instance_match_criteria)):
+            if value:
+                filters.append({"Name": name, "Values": [value]})
+        yield {"Filters": filters, "PaginationConfig": {"PageSize": IMAGES_PAGE}}
+
+
+def _of(page: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found: list[Mapping[str, Any]] = page["CapacityReservations"]
+    return found
+
+
+def _reservation(one: Mapping[str, Any]) -> CapacityReservation:
+    return CapacityReservation(
+        id=one["CapacityReservationId"],
+        instance_type=one.get("InstanceType") or "",
+        zone=one.get("AvailabilityZone") or "",
+        owner_id=one.get("OwnerId") or "",
+        instance_match_criteria=one.get("InstanceMatchCriteria") or "",
+        reservation_type=one.get("ReservationType") or "default",
+        interruptible=bool(one.get("Interruptible")),
+        end=one.get("EndDate"),
+        available=one.get("AvailableInstanceCount") or 0,
+    )
+
+
+def _placement_group(one: Mapping[str, Any]) -> PlacementGroup:
+    return PlacementGroup(
+        one["GroupId"], one.get("GroupName") or "", one.get("Strategy") or "", one.get("PartitionCount") or 0
+    )
 
 
 def _image_queries(ids: Sequence[str], terms: Sequence[SelectorTerm]) -> Iterator[dict[str, Any]]:

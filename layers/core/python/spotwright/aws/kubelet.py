@@ -1,13 +1,14 @@
 """What is wrong with a class' kubelet configuration, as sentences.
 
 Source: https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ and the rules Karpenter documents for
-``spec.kubelet``. Expressions (CEL) are not supported.
+``spec.kubelet``. Expressions (CEL) are behind a gate of Karpenter's that is closed by default, and always here.
 """
 
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import Final
 
+from spotwright.aws import kubelet_fields
 from spotwright.model import quantity
 
 SIGNALS: Final = frozenset(
@@ -21,6 +22,7 @@ SIGNALS: Final = frozenset(
     }
 )
 RESERVABLE: Final = frozenset({"cpu", "memory", "ephemeral-storage", "pid"})
+_RESERVED: Final = ("kubeReserved", "systemReserved")
 _COUNTS: Final = ("maxPods", "podsPerCore", "evictionMaxPodGracePeriod")
 _PERCENTAGES: Final = ("imageGCHighThresholdPercent", "imageGCLowThresholdPercent")
 
@@ -28,6 +30,7 @@ _PERCENTAGES: Final = ("imageGCHighThresholdPercent", "imageGCLowThresholdPercen
 def problems(kubelet: Mapping[str, object]) -> tuple[str, ...]:
     """Every problem, each naming its field; empty = fine."""
     return (
+        *kubelet_fields.unknown(kubelet),
         *_forbidden(kubelet),
         *_counts(kubelet),
         *_reserved(kubelet),
@@ -41,48 +44,63 @@ def _forbidden(kubelet: Mapping[str, object]) -> Iterator[str]:
         yield "spec.kubelet.registerWithTaints: taints belong on the NodePool"
 
 
+def expressions(kubelet: Mapping[str, object]) -> tuple[str, ...]:
+    """Fields that hold a formula in place of an amount, each with it."""
+    most = kubelet.get("maxPods")
+    found = [f"spec.kubelet.maxPods: {most!r}"] if isinstance(most, str) else []
+    for name in _RESERVED:
+        given = kubelet.get(name)
+        for resource, value in given.items() if isinstance(given, Mapping) else ():
+            if isinstance(value, str) and not value.startswith("-") and not _is_amount(value):
+                found.append(f"spec.kubelet.{name}.{resource}: {value!r}")
+    return tuple(found)
+
+
 def _counts(kubelet: Mapping[str, object]) -> Iterator[str]:
     for name in _COUNTS:
         value = kubelet.get(name)
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
-            yield f"spec.kubelet.{name}: must be an integer that is not negative, found {value!r}"
+        if isinstance(value, int) and value < 0:
+            yield f"spec.kubelet.{name}: must not be negative, found {value!r}"
 
 
 def _reserved(kubelet: Mapping[str, object]) -> Iterator[str]:
-    for name in ("kubeReserved", "systemReserved"):
-        given = kubelet.get(name)
-        if given is None:
-            continue
-        if not isinstance(given, Mapping):
-            yield f"spec.kubelet.{name}: must be a map of amounts"
-            continue
-        for resource, value in given.items():
+    for name in _RESERVED:
+        for resource, value in _texts(kubelet, name):
             if resource not in RESERVABLE:
                 yield f"spec.kubelet.{name}.{resource}: allowed are {', '.join(sorted(RESERVABLE))}"
             elif not _is_amount(value):
                 yield f"spec.kubelet.{name}.{resource}: {value!r} is not an amount such as 100m or 500Mi"
 
 
+def _texts(kubelet: Mapping[str, object], name: str) -> tuple[tuple[str, str], ...]:
+    """A map of texts; another kind of value is complained of elsewhere."""
+    given = kubelet.get(name)
+    if not isinstance(given, Mapping):
+        return ()
+    return tuple((key, value) for key, value in given.items() if isinstance(value, str))
+
+
 def _evictions(kubelet: Mapping[str, object]) -> Iterator[str]:
     for name in ("evictionHard", "evictionSoft", "evictionMinimumReclaim"):
-        given = kubelet.get(name)
-        if given is not None and not isinstance(given, Mapping):
-            yield f"spec.kubelet.{name}: must be a map of thresholds"
-            continue
-        for signal, value in (given or {}).items() if isinstance(given, Mapping) else ():
+        for signal, value in _texts(kubelet, name):
             if signal not in SIGNALS:
                 yield f"spec.kubelet.{name}.{signal}: allowed are {', '.join(sorted(SIGNALS))}"
             elif not _is_threshold(value):
                 yield f"spec.kubelet.{name}.{signal}: {value!r} is neither an amount nor a percentage up to 100%"
+    for signal, value in _texts(kubelet, "evictionSoftGracePeriod"):
+        if signal not in SIGNALS:
+            yield f"spec.kubelet.evictionSoftGracePeriod.{signal}: allowed are {', '.join(sorted(SIGNALS))}"
+        elif not kubelet_fields.is_duration(value):
+            yield f"spec.kubelet.evictionSoftGracePeriod.{signal}: {value!r} is not a duration such as 1m30s"
     soft, grace = kubelet.get("evictionSoft") or {}, kubelet.get("evictionSoftGracePeriod") or {}
     if isinstance(soft, Mapping) and isinstance(grace, Mapping) and set(soft) != set(grace):
         yield "spec.kubelet.evictionSoft: needs the same signals as evictionSoftGracePeriod"
 
 
 def _percentages(kubelet: Mapping[str, object]) -> Iterator[str]:
-    given = {name: kubelet[name] for name in _PERCENTAGES if kubelet.get(name) is not None}
+    given = {name: value for name in _PERCENTAGES if isinstance(value := kubelet.get(name), int)}
     for name, value in given.items():
-        if not isinstance(value, int) or not 0 <= value <= 100:
+        if not 0 <= value <= 100:
             yield f"spec.kubelet.{name}: must be from 0 to 100, found {value!r}"
             return
     high, low = (given.get(name) for name in _PERCENTAGES)

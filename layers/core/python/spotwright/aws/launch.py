@@ -14,19 +14,20 @@ from spotwright.aws import amis, families, userdata
 from spotwright.aws.boot import Boot
 from spotwright.aws.health import Health
 from spotwright.aws.launch_filters import Candidate, candidates
-from spotwright.aws.launchtemplate import Template, launch_tags, tag_specifications, template
+from spotwright.aws.launchtemplate import Machine, Template, launch_tags, tag_specifications, template
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels
 from spotwright.model.fleet import ClusterFacts
 from spotwright.model.instancetype import PICOUSD, InstanceType
 from spotwright.model.nodeclass import Ami, EC2NodeClass
-from spotwright.model.requirements import Requirements, Selector
+from spotwright.model.requirements import Requirements, Selector, from_selectors
 from spotwright.model.resources import PODS
 from spotwright.model.taints import Taint
 
 # Instant fleets take 300 overrides in all: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/fleet-quotas.html
 MAXIMUM_OVERRIDES: Final = 300
 MAXIMUM_TEMPLATES: Final = 50
+EFA: Final = "vpc.amazonaws.com/efa"
 
 
 class Wanted(Protocol):
@@ -100,17 +101,18 @@ def _assembled(
     chosen: Sequence[Candidate],
 ) -> FleetPlan | Refusal:
     images = amis.demands(node_class.amis)
-    templates: dict[tuple[str, int], Template] = {}
+    templates: dict[tuple[str, int, int], Template] = {}
     overrides = []
     for one in chosen[:MAXIMUM_OVERRIDES]:
         ami = amis.for_type(images, one.instance_type)
         if ami is None:
             continue
-        key = (ami.id, one.instance_type.capacity.get(PODS, 0))
+        efa = one.instance_type.capacity.get(EFA, 0) if wanted.requests.get(EFA) else 0
+        key = (ami.id, one.instance_type.capacity.get(PODS, 0), efa)
         if key not in templates:
             if len(templates) == MAXIMUM_TEMPLATES:
                 continue
-            made = _template(wanted, node_class, cluster, family, capacity_type, ami, key[1])
+            made = _template(wanted, node_class, cluster, family, capacity_type, ami, key[1], efa)
             if isinstance(made, Refusal):
                 return made
             templates[key] = made
@@ -129,6 +131,7 @@ def _template(
     capacity_type: str,
     ami: Ami,
     max_pods: int,
+    efa: int,
 ) -> Template | Refusal:
     boot = Boot(
         labels=boot_labels(wanted, node_class, family.name, capacity_type),
@@ -146,6 +149,9 @@ def _template(
         ami=ami,
         user_data=text,
         capacity_type=capacity_type,
+        machine=Machine(
+            from_selectors(wanted.requirements), dict(wanted.requests), efa, ipv6=":" in cluster.service_cidr
+        ),
     )
 
 

@@ -12,12 +12,30 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.aws.families import Family
+from spotwright.aws.interfaces import interfaces
+from spotwright.aws.placement import enclaves, placement
 from spotwright.model import labels, quantity
 from spotwright.model.nodeclass import Ami, BlockDevice, EC2NodeClass
+from spotwright.model.requirements import Requirements
 
 _GIB: Final = 2**30
 # 11 for "spotwright/", at most 100 for the cluster, 1, and these make the 128 that a name may have.
 _HASH_DIGITS: Final = 16
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """What of a template follows from the pods and the cluster rather than from the class.
+
+    ``efa``: interfaces of that type, 0 = none asked for. ``ipv6``: the cluster's services have IPv6 addresses.
+    """
+
+    requirements: Requirements = Requirements()
+    requests: dict[str, int] = {}
+    efa: int = 0
+    ipv6: bool = False
+
+
+_PLAIN: Final = Machine()
 
 
 class Template(msgspec.Struct, frozen=True):
@@ -37,11 +55,18 @@ def template(
     ami: Ami,
     user_data: str,
     capacity_type: str,
+    machine: Machine = _PLAIN,
 ) -> Template:
     """The template by which instances of a pool and class start from ``ami``."""
     tags = launch_tags(cluster=cluster, node_pool=node_pool, node_class=node_class)
     data = template_data(
-        node_class=node_class, family=family, ami=ami, user_data=user_data, capacity_type=capacity_type, tags=tags
+        node_class=node_class,
+        family=family,
+        ami=ami,
+        user_data=user_data,
+        capacity_type=capacity_type,
+        tags=tags,
+        machine=machine,
     )
     return Template(template_name(cluster, data, tags), data, tags)
 
@@ -70,6 +95,7 @@ def template_data(
     user_data: str,
     capacity_type: str,
     tags: Mapping[str, str],
+    machine: Machine = _PLAIN,
 ) -> dict[str, Any]:
     """RequestLaunchTemplateData; what the class leaves open is left out, so that EC2 or the image decides."""
     tagged = ["network-interface"] + (["spot-instances-request"] if capacity_type == labels.SPOT else [])
@@ -78,9 +104,13 @@ def template_data(
         "ImageId": ami.id,
         "MetadataOptions": _metadata_options(node_class),
         "Monitoring": {"Enabled": bool(node_class.detailed_monitoring)},
-        "NetworkInterfaces": [_interface(node_class)],
+        "NetworkInterfaces": interfaces(node_class, efa=machine.efa, ipv6=machine.ipv6),
+        "Placement": placement(node_class, machine.requirements),
         "TagSpecifications": tag_specifications(tagged, tags),
     }
+    data |= enclaves(machine.requests)
+    if node_class.cpu_options and node_class.cpu_options.nested_virtualization:
+        data["CpuOptions"] = {"NestedVirtualization": node_class.cpu_options.nested_virtualization}
     devices = node_class.block_devices or family.devices
     if devices:
         data["BlockDeviceMappings"] = [_mapping(device) for device in devices]
@@ -98,17 +128,6 @@ def _metadata_options(node_class: EC2NodeClass) -> dict[str, Any]:
         "HttpTokens": options.http_tokens,
         "InstanceMetadataTags": "disabled",
     }
-
-
-def _interface(node_class: EC2NodeClass) -> dict[str, Any]:
-    """The one interface; security groups must stand here because it is stated."""
-    interface: dict[str, Any] = {
-        "DeviceIndex": 0,
-        "Groups": [group.id for group in node_class.security_groups],
-    }
-    if node_class.associate_public_ip_address is not None:
-        interface["AssociatePublicIpAddress"] = node_class.associate_public_ip_address
-    return interface
 
 
 def _mapping(device: BlockDevice) -> dict[str, Any]:

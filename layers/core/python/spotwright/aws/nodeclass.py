@@ -6,12 +6,12 @@ ours are the ones about what a cluster may use (its own VPC, its own node roles)
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
-from spotwright.aws import families, kubelet, userdata
+from spotwright.aws import families, kubelet, kubelet_fields, userdata
 from spotwright.aws.boot import Boot
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels, quantity
@@ -25,7 +25,11 @@ GROUPS: Final = "SecurityGroupsReady"
 PROFILE: Final = "InstanceProfileReady"
 VALIDATION: Final = "ValidationSucceeded"
 READY: Final = "Ready"
-DEPENDENTS: Final = (AMIS, SUBNETS, GROUPS, PROFILE)
+RESERVATIONS: Final = "CapacityReservationsReady"
+PLACEMENT: Final = "PlacementGroupReady"
+DEPENDENTS: Final = (AMIS, RESERVATIONS, PLACEMENT, SUBNETS, GROUPS, PROFILE)
+# A capacity block takes its instances back half an hour before it ends; nodes are gone by then.
+_BLOCK_EXPIRES: Final = timedelta(minutes=40)
 # Does not stop the class: fields that mean nothing were pruned, and somebody should know.
 FIELDS: Final = "FieldsRecognized"
 
@@ -33,7 +37,6 @@ RESTRICTED_TAGS: Final = frozenset(
     {labels.CLUSTER_NAME_TAG, labels.NODEPOOL, labels.NODECLAIM, labels.EC2NODECLASS, labels.LAUNCH_TAG}
 )
 _RESTRICTED_TAG_PREFIX: Final = "kubernetes.io/cluster"
-_UNSUPPORTED: Final = "is not supported yet"
 _PROFILE_HASH_DIGITS: Final = 20
 
 
@@ -52,12 +55,14 @@ class FoundGroup(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Answers about one class. ``amis`` and ``profile`` may be refusals."""
+    """Answers about one class; some may be refusals. ``placement_group`` None: the class names none."""
 
     subnets: tuple[FoundSubnet, ...]
     groups: tuple[FoundGroup, ...]
     amis: tuple[Ami, ...] | Refusal
     profile: str | Refusal
+    reservations: tuple[CapacityReservation, ...] = ()
+    placement_group: PlacementGroup | Refusal | None = None
 
 
 class Resolution(msgspec.Struct, frozen=True):
@@ -67,22 +72,38 @@ class Resolution(msgspec.Struct, frozen=True):
     ready: bool
 
 
-def resolve(node_class: EC2NodeClass, found: Found, facts: ClusterFacts) -> Resolution:
+def resolve(node_class: EC2NodeClass, found: Found, facts: ClusterFacts, *, now: datetime) -> Resolution:
     """The class as its status should say it is."""
     subnets, groups = _subnets(found.subnets, facts), _groups(found.groups, facts)
     amis = Refusal("AMINotFound", "AMISelector did not match any AMIs") if found.amis == () else found.amis
-    outcomes = {AMIS: amis, SUBNETS: subnets, GROUPS: groups, PROFILE: found.profile}
+    group = found.placement_group
+    outcomes = {AMIS: amis, SUBNETS: subnets, GROUPS: groups, PROFILE: found.profile, PLACEMENT: group}
     refused = {kind: one for kind, one in outcomes.items() if isinstance(one, Refusal)}
     resolved = msgspec.structs.replace(
         node_class,
         subnets=() if isinstance(subnets, Refusal) else subnets,
         security_groups=() if isinstance(groups, Refusal) else groups,
         amis=() if isinstance(amis, Refusal) else amis,
+        capacity_reservations=reservations(found.reservations, now=now),
+        placement_group=None if isinstance(group, Refusal) else group,
         resolved_profile="" if isinstance(found.profile, Refusal) else found.profile,
     )
     conditions = tuple(_conditions(resolved, refused, facts))
     ready = conditions[-1].status == "True"
     return Resolution(msgspec.structs.replace(resolved, conditions=_merged(node_class, conditions)), ready)
+
+
+def reservations(found: Sequence[CapacityReservation], *, now: datetime) -> tuple[CapacityReservation, ...]:
+    """Those that have not ended, by id; a capacity block is expiring while its instances are about to be taken."""
+    return tuple(
+        msgspec.structs.replace(one, state="expiring" if _expires(one, now) else "active")
+        for one in sorted(found, key=lambda one: one.id)
+        if one.end is None or one.end > now
+    )
+
+
+def _expires(one: CapacityReservation, now: datetime) -> bool:
+    return one.reservation_type == "capacity-block" and one.end is not None and one.end - now <= _BLOCK_EXPIRES
 
 
 def _subnets(found: Sequence[FoundSubnet], facts: ClusterFacts) -> tuple[Subnet, ...] | Refusal:
@@ -115,8 +136,8 @@ def _conditions(node_class: EC2NodeClass, refused: dict[str, Refusal], facts: Cl
     dependents = [_condition(node_class, kind, refused.get(kind)) for kind in DEPENDENTS]
     dependents.append(_condition(node_class, VALIDATION, _validated(node_class, refused, facts)))
     yield from dependents
-    unknown = [one for one in node_class.problems if _UNSUPPORTED not in one]
-    yield _condition(node_class, FIELDS, Refusal("UnrecognizedFields", "; ".join(unknown)) if unknown else None)
+    unknown = "; ".join(node_class.problems)
+    yield _condition(node_class, FIELDS, Refusal("UnrecognizedFields", unknown) if unknown else None)
     failing = ", ".join(f"{one.type}={one.status}" for one in dependents if one.status != "True")
     yield _condition(node_class, READY, Refusal("UnhealthyDependents", failing) if failing else None)
 
@@ -129,20 +150,25 @@ def _validated(node_class: EC2NodeClass, refused: dict[str, Refusal], facts: Clu
 
 def validation(node_class: EC2NodeClass, facts: ClusterFacts) -> Refusal | None:
     """The first thing about the class itself that stops it; None = fine."""
-    unsupported = [one for one in node_class.problems if _UNSUPPORTED in one]
-    if unsupported:
-        return Refusal("UnsupportedField", "; ".join(unsupported))
     tags = [key for key in sorted(node_class.tags) if _is_restricted(key)]
     if tags:
         return Refusal("TagValidationFailed", f"spec.tags: {', '.join(tags)} are set by Spotwright, not by a class")
-    if ":" in facts.service_cidr:
-        return Refusal(
-            "UnsupportedIPFamily", f"clusters with IPv6 services ({facts.service_cidr}) are not supported yet"
-        )
+    return _kubelet(node_class) or _devices(node_class) or _boots(node_class, facts)
+
+
+def _kubelet(node_class: EC2NodeClass) -> Refusal | None:
+    formulas = kubelet.expressions(node_class.kubelet)
+    if formulas:
+        why = "; ".join(formulas)
+        return Refusal("KubeletExpressionsDisabled", f"{why}: give an amount, expressions are not enabled")
     wrong = kubelet.problems(node_class.kubelet)
     if wrong:
         return Refusal("InvalidKubeletConfiguration", "; ".join(wrong))
-    return _devices(node_class) or _boots(node_class, facts)
+    family = families.of(node_class)
+    if isinstance(family, Refusal) or family.free_kubelet:
+        return None
+    left = kubelet_fields.unsupported(node_class.kubelet, family.name, pods_per_core=family.pods_per_core)
+    return Refusal("UnsupportedKubeletConfiguration", "; ".join(left)) if left else None
 
 
 def _is_restricted(key: str) -> bool:

@@ -101,7 +101,8 @@ def _settled(ports: Cataloguing, names: Sequence[str], now: datetime) -> tuple[O
     claims = ports.cluster.nodeclaims()
     found = []
     for one in sorted(ports.cluster.nodeclasses(), key=lambda one: one.name):
-        if names and one.name not in names:
+        # How much of a reservation is left is in no status: it is asked for whenever a catalog may be made.
+        if names and one.name not in names and not one.capacity_reservation_selector_terms:
             found.append(Outcome(one, is_true(one.conditions, nodeclass.READY)))
             continue
         try:

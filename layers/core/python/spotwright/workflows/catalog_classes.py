@@ -11,7 +11,7 @@ from spotwright.aws.refusal import Refusal
 from spotwright.failures import NotFound
 from spotwright.model import labels
 from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import Ami, EC2NodeClass
+from spotwright.model.nodeclass import Ami, EC2NodeClass, PlacementGroup
 from spotwright.model.objects import Condition, is_true
 from spotwright.workflows.catalog_ports import Cataloguing
 
@@ -40,8 +40,10 @@ def settle(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeCl
         groups=ports.selection.security_groups(node_class.security_group_selector_terms),
         amis=_amis(ports, node_class, now),
         profile=_profile(ports, node_class),
+        reservations=ports.selection.capacity_reservations(node_class.capacity_reservation_selector_terms),
+        placement_group=_placement_group(ports, node_class),
     )
-    resolution = nodeclass.resolve(node_class, found, ports.facts)
+    resolution = nodeclass.resolve(node_class, found, ports.facts, now=now)
     _write(ports, node_class, resolution.node_class, now)
     was_ready = is_true(node_class.conditions, nodeclass.READY)
     return Outcome(resolution.node_class, resolution.ready, turned=resolution.ready != was_ready)
@@ -88,6 +90,15 @@ def _amis(ports: Cataloguing, node_class: EC2NodeClass, now: datetime) -> tuple[
     if not ids and not asked.terms:
         return ()
     return amis.resolved(asked, values, ports.selection.images(ids, asked.terms), now=now)
+
+
+def _placement_group(ports: Cataloguing, node_class: EC2NodeClass) -> PlacementGroup | Refusal | None:
+    selector = node_class.placement_group_selector
+    if selector is None:
+        return None
+    named = f"id {selector.id}" if selector.id else f"name {selector.name}"
+    refusal = Refusal("PlacementGroupNotFound", f"spec.placementGroupSelector: no usable placement group with {named}")
+    return ports.selection.placement_group(selector) or refusal
 
 
 def _profile(ports: Cataloguing, node_class: EC2NodeClass) -> str | Refusal:

@@ -9,7 +9,13 @@ from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
 from spotwright.aws.offerings import Region
 from spotwright.aws.sizing import Overheads
 from spotwright.model.fleet import LaunchTemplate
-from spotwright.model.nodeclass import SelectorTerm
+from spotwright.model.nodeclass import (
+    CapacityReservation,
+    PlacementGroup,
+    PlacementGroupSelector,
+    ReservationTerm,
+    SelectorTerm,
+)
 from spotwright.workflows.ports import BlobPort, ClusterFacts, ClusterPort, DoorbellPort, StatePort
 
 
@@ -24,6 +30,14 @@ class SelectionPort(Protocol):
 
     def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[FoundSubnet, ...]: ...
     def security_groups(self, terms: Sequence[SelectorTerm]) -> tuple[FoundGroup, ...]: ...
+
+    def capacity_reservations(self, terms: Sequence[ReservationTerm]) -> tuple[CapacityReservation, ...]:
+        """The active ones, with how many instances each has left; () for no terms."""
+        ...
+
+    def placement_group(self, selector: PlacementGroupSelector) -> PlacementGroup | None:
+        """The group if it can be used; None when there is none of that name or id."""
+        ...
 
     def parameters(self, names: Sequence[str]) -> Mapping[str, str]:
         """Values of SSM parameters; those that do not exist are missing."""

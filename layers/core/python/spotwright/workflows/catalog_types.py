@@ -106,6 +106,11 @@ def signature(node_class: EC2NodeClass, overheads: Overheads) -> str:
         node_class.kubelet,
         node_class.block_devices,
         node_class.instance_store_policy,
+        node_class.capacity_reservations,
+        node_class.placement_group,
+        node_class.network_interfaces,
+        node_class.connection_tracking,
+        node_class.cpu_options,
         overheads,
         sizing_code(),
     )
