@@ -104,10 +104,10 @@ def _check_volume(device: str, ebs: Mapping[str, Any]) -> None:
 
 
 def _check_placement(world: World, placement: Mapping[str, Any]) -> None:
-    groups = world.part(Reserved).groups.values()
     wanted = placement.get("GroupId") or placement.get("GroupName")
     if not wanted:
         return
+    groups = world.part(Reserved).groups.values()
     group = next((one for one in groups if wanted in (one.id, one.name)), None)
     if group is None:
         raise AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{wanted}' is unknown.")

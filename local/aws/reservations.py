@@ -141,7 +141,6 @@ def _describe(world: World, request: AwsRequest) -> AwsResponse:
         params.get("Filters") or [],
         values={
             "state": lambda one: one.state,
-            "capacity-reservation-id": lambda one: one.id,
             "owner-id": lambda one: one.owner,
             "instance-match-criteria": lambda one: one.criteria,
             "instance-type": lambda one: one.instance_type,

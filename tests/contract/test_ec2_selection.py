@@ -18,7 +18,7 @@ from spotwright.aws import amis, nodeclass
 from spotwright.aws.offerings import Region
 from spotwright.failures import Denied, InvalidRequest, NotFound, Unavailable
 from spotwright.model.fleet import ClusterFacts
-from spotwright.model.nodeclass import Ami, SelectorTerm
+from spotwright.model.nodeclass import Ami, PlacementGroupSelector, ReservationTerm, SelectorTerm
 from spotwright.model.objects import Metadata
 from tests.contract.conftest import REGION, LocalAws
 from tests.unit.aws.samples import CLUSTER, ZONES, node_class, type_of
@@ -138,6 +138,66 @@ def test_images_are_found_by_name_and_id(selection: Selection) -> None:
     assert by_name.name.endswith("v20261104")
     assert resolved(selection, SelectorTerm(id=by_name.id)) == (by_name,)
     assert resolved(selection, SelectorTerm(name=name, owner="self")) == ()
+
+
+def test_aliases_of_every_family_find_what_aws_publishes(selection: Selection) -> None:
+    def names(alias: str, version: str) -> list[str]:
+        asked = amis.query((SelectorTerm(alias=alias),), version)
+        assert isinstance(asked, amis.Query)
+        values = selection.parameters([one.path for one in asked.parameters])
+        images = selection.images(sorted(set(values.values())), ())
+        return [one.name for one in amis.resolved(asked, values, images, now=NOW)]
+
+    assert len(names("bottlerocket@latest", "1.35")) == 5
+    assert len(names("al2@latest", "1.32")) == 4
+    for year in (2019, 2022, 2025):
+        (name,) = names(f"windows{year}@latest", "1.35")
+        assert name.startswith(f"Windows_Server-{year}-English-Core-EKS_Optimized-1.35")
+
+
+def test_an_image_may_be_named_by_a_parameter(selection: Selection) -> None:
+    path = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/arm64/standard/recommended/image_id"
+    (found,) = resolved(selection, SelectorTerm(ssm_parameter=path))
+    assert "arm64-standard" in found.name
+    assert resolved(selection, SelectorTerm(ssm_parameter="/aws/service/eks/no-such")) == ()
+
+
+def test_reservations_are_found_by_id_tags_owner_and_criteria(local_aws: LocalAws, selection: Selection) -> None:
+    client: Any = local_aws.client("ec2")
+
+    def make(criteria: str, team: str) -> str:
+        made = client.create_capacity_reservation(
+            InstanceType="m5.large", InstancePlatform="Linux/UNIX", AvailabilityZone=ZONES[0], InstanceCount=4,
+            InstanceMatchCriteria=criteria,
+            TagSpecifications=[{"ResourceType": "capacity-reservation", "Tags": [{"Key": "team", "Value": team}]}],
+        )  # fmt: skip
+        return str(made["CapacityReservation"]["CapacityReservationId"])
+
+    one, other = sorted((make("targeted", "a"), make("open", "b")))
+    assert selection.capacity_reservations(()) == ()
+
+    def found(*terms: ReservationTerm) -> list[str]:
+        return [each.id for each in selection.capacity_reservations(terms)]
+
+    assert found(ReservationTerm(id=one), ReservationTerm(id=other)) == [one, other]
+    assert found(ReservationTerm(id=one), ReservationTerm(id="cr-0123456789abcdef0")) == [one]
+    assert found(ReservationTerm(tags={"team": "*"}), ReservationTerm(id=one)) == [one, other]
+    assert len(found(ReservationTerm(tags={"team": "a"}, instance_match_criteria="targeted"))) == 1
+    assert found(ReservationTerm(tags={"team": "a"}, owner_id="999999999999")) == []
+    (read,) = selection.capacity_reservations((ReservationTerm(id=one),))
+    assert (read.instance_type, read.zone, read.available, read.end) == ("m5.large", ZONES[0], 4, None)
+    client.cancel_capacity_reservation(CapacityReservationId=one)
+    assert found(ReservationTerm(id=one), ReservationTerm(id=other)) == [other]
+
+
+def test_a_placement_group_is_found_by_name_and_id(local_aws: LocalAws, selection: Selection) -> None:
+    client: Any = local_aws.client("ec2")
+    client.create_placement_group(GroupName="near", Strategy="partition", PartitionCount=3)
+    found = selection.placement_group(PlacementGroupSelector(name="near"))
+    assert found is not None
+    assert (found.name, found.strategy, found.partitions) == ("near", "partition", 3)
+    assert selection.placement_group(PlacementGroupSelector(id=found.id)) == found
+    assert selection.placement_group(PlacementGroupSelector(name="far")) is None
 
 
 def wanted(uid: str) -> nodeclass.Profile:

@@ -22,6 +22,7 @@ _CODES: Final[Mapping[str, type[Failure]]] = {
     "NoSuchBucket": NotFound,
     "404": NotFound,
     "ParameterNotFound": NotFound,
+    "InvalidCapacityReservationId.NotFound": NotFound,
     "InvalidInstanceID.NotFound": NotFound,
     "InvalidPlacementGroup.Unknown": NotFound,
     "InvalidLaunchTemplateName.NotFoundException": NotFound,

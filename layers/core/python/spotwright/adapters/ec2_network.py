@@ -52,12 +52,25 @@ class Selection:
         return tuple(found[key] for key in sorted(found))
 
     def capacity_reservations(self, terms: Sequence[ReservationTerm]) -> tuple[CapacityReservation, ...]:
-        found: dict[str, CapacityReservation] = {}
+        found = self._reservations_by_id(sorted(term.id for term in terms if term.id))
         with translated("DescribeCapacityReservations"):
-            for arguments in _reservation_queries(terms):
-                pages = self._ec2.get_paginator("describe_capacity_reservations").paginate(**arguments)
-                found |= {one["CapacityReservationId"]: _reservation(one) for page in pages for one in _of(page)}
-        return tuple(found[key] for key in sorted(found))
+            for filters in _reservation_filters(terms):
+                pages = self._ec2.get_paginator("describe_capacity_reservations").paginate(
+                    Filters=filters, PaginationConfig={"PageSize": IMAGES_PAGE}
+                )
+                found |= {one["CapacityReservationId"]: one for page in pages for one in page["CapacityReservations"]}
+        return tuple(_reservation(found[key]) for key in sorted(found) if found[key].get("State") == "active")
+
+    def _reservations_by_id(self, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+        """One that is gone is an error for all; then each is asked for alone."""
+        if not ids:
+            return {}
+        try:
+            with translated("DescribeCapacityReservations"):
+                answer = self._ec2.describe_capacity_reservations(CapacityReservationIds=list(ids))
+        except NotFound:
+            return {} if len(ids) == 1 else {k: one for id in ids for k, one in self._reservations_by_id([id]).items()}
+        return {one["CapacityReservationId"]: one for one in answer["CapacityReservations"]}
 
     def placement_group(self, selector: PlacementGroupSelector) -> PlacementGroup | None:
         named: dict[str, Any] = {"GroupIds": [selector.id]} if selector.id else {"GroupNames": [selector.name]}
@@ -103,25 +116,16 @@ def _tag_filters(tags: Mapping[str, str]) -> "Iterator[FilterTypeDef]":
             yield {"Name": f"tag:{key}", "Values": [value]}
 
 
-def _reservation_queries(terms: Sequence[ReservationTerm]) -> Iterator[dict[str, Any]]:
-    """Ids are asked for by a filter, so that one which is gone is missing instead of an error; without a page size."""
-    active: FilterTypeDef = {"Name": "state", "Values": ["active"]}
-    ids = sorted(term.id for term in terms if term.id)
-    if ids:
-        yield {"Filters": [active, {"Name": "capacity-reservation-id", "Values": ids}]}
+def _reservation_filters(terms: Sequence[ReservationTerm]) -> "Iterator[list[FilterTypeDef]]":
+    """One query for every term that names no id."""
     for term in terms:
         if term.id:
             continue
-        filters = [active, *_tag_filters(term.tags)]
+        filters: list[FilterTypeDef] = [{"Name": "state", "Values": ["active"]}, *_tag_filters(term.tags)]
         for name, value in (("owner-id", term.owner_id), ("instance-match-criteria", term.instance_match_criteria)):
             if value:
                 filters.append({"Name": name, "Values": [value]})
-        yield {"Filters": filters, "PaginationConfig": {"PageSize": IMAGES_PAGE}}
-
-
-def _of(page: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    found: list[Mapping[str, Any]] = page["CapacityReservations"]
-    return found
+        yield filters
 
 
 def _reservation(one: Mapping[str, Any]) -> CapacityReservation:
