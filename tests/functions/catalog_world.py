@@ -1,6 +1,6 @@
 """An account and a cluster in memory, as the catalog function meets them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -14,7 +14,7 @@ from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
 from spotwright.aws.sizing import Overheads
 from spotwright.failures import Failure, NotFound
 from spotwright.model import labels
-from spotwright.model.fleet import ClusterFacts, LaunchTemplate
+from spotwright.model.fleet import ClusterFacts, InstanceProfile, LaunchTemplate
 from spotwright.model.instancetype import Catalog
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import (
@@ -105,7 +105,9 @@ class Selection:
 class Profiles:
     """Instance profiles: name → (path, role)."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self.now = now
+        self.made: dict[str, InstanceProfile] = {}
         self.profiles: dict[str, tuple[str, str]] = {}
         self.roles = {NODE_ROLE}
 
@@ -116,6 +118,13 @@ class Profiles:
         if role not in self.roles:
             raise NotFound(f"no role {role}", code="NoSuchEntity")
         self.profiles[name] = (path, role)
+        self.made.setdefault(name, InstanceProfile(name, path, self.now(), dict(tags)))
+
+    def listed(self, path: str) -> tuple[InstanceProfile, ...]:
+        return tuple(self.made[name] for name in self.under(path) if name in self.made)
+
+    def read(self, name: str) -> InstanceProfile | None:
+        return self.made.get(name) if name in self.profiles else None
 
     def under(self, path: str) -> tuple[str, ...]:
         return tuple(sorted(name for name, (where, _) in self.profiles.items() if where.startswith(path)))
@@ -159,7 +168,7 @@ class World:
         self.blobs = FakeBlobs(CLUSTER, self.effects)
         self.bells = FakeDoorbells(self.clock, self.effects)
         self.market, self.selection = Market(), Selection()
-        self.profiles, self.templates = Profiles(), Templates()
+        self.profiles, self.templates = Profiles(self.clock.now), Templates()
 
     def apply(self, name: str = "default", **changes: Any) -> EC2NodeClass:
         """A user applies a class."""

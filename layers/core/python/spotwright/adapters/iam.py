@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from spotwright.adapters.aws_failures import translated
 from spotwright.failures import Conflict, NotFound
+from spotwright.model.fleet import InstanceProfile
 
 if TYPE_CHECKING:
     from mypy_boto3_iam.client import IAMClient
@@ -52,11 +53,18 @@ class InstanceProfiles:
             return
 
     def under(self, path: str) -> tuple[str, ...]:
+        return tuple(one.name for one in self.listed(path))
+
+    def listed(self, path: str) -> tuple[InstanceProfile, ...]:
         with translated(f"ListInstanceProfiles {path}"):
             pages = self._client.get_paginator("list_instance_profiles").paginate(PathPrefix=path)
-            found = [one for page in pages for one in page["InstanceProfiles"]]
+            found = [_profile(one) for page in pages for one in page["InstanceProfiles"]]
         # What is listed here gets deleted: the path is believed only when it stands in the answer.
-        return tuple(sorted(one["InstanceProfileName"] for one in found if one["Path"].startswith(path)))
+        return tuple(sorted((one for one in found if one.path.startswith(path)), key=lambda one: one.name))
+
+    def read(self, name: str) -> InstanceProfile | None:
+        found = self._get(name)
+        return None if found is None else _profile(found)
 
     def delete(self, name: str) -> None:
         found = self._get(name)
@@ -77,3 +85,8 @@ class InstanceProfiles:
                 return self._client.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
         except NotFound:
             return None
+
+
+def _profile(one: "InstanceProfileTypeDef") -> InstanceProfile:
+    tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags") or ()}
+    return InstanceProfile(one["InstanceProfileName"], one["Path"], one["CreateDate"], tags)

@@ -70,6 +70,10 @@ class KubernetesCluster:
             decode_nodepool.nodeclaim(one | {"kind": "NodeClaim"}) for one in self._api.items(_PATHS["nodeclaims"])
         )
 
+    def nodeclass(self, name: str) -> EC2NodeClass | None:
+        found = self._get(f"{_PATHS['ec2nodeclasses']}/{name}")
+        return None if found is None else decode_nodeclass.nodeclass(found | {"kind": "EC2NodeClass"})
+
     def nodeclaim(self, name: str) -> NodeClaim | None:
         found = self._get(f"{_PATHS['nodeclaims']}/{name}")
         return None if found is None else decode_nodepool.nodeclaim(found)

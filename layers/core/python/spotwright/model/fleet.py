@@ -46,6 +46,15 @@ class LaunchTemplate(msgspec.Struct, frozen=True):
     created: datetime
 
 
+class InstanceProfile(msgspec.Struct, frozen=True):
+    """An instance profile that IAM has. ``created``: aware UTC; ``tags`` only where it was read on its own."""
+
+    name: str
+    path: str
+    created: datetime
+    tags: dict[str, str] = {}
+
+
 class ClusterFacts(msgspec.Struct, frozen=True):
     """What eks:DescribeCluster says. ``certificate_authority`` is base64 as EKS gives it."""
 

@@ -119,6 +119,10 @@ class FakeCluster:
     def nodeclasses(self) -> tuple[EC2NodeClass, ...]:
         return self.all("ec2nodeclasses")
 
+    def nodeclass(self, name: str) -> EC2NodeClass | None:
+        self._effects.reading("cluster", "nodeclass")
+        return self._objects["ec2nodeclasses"].get(name)
+
     def nodeclaims(self) -> tuple[NodeClaim, ...]:
         self._effects.reading("cluster", "nodeclaims")
         return self.all("nodeclaims")

@@ -15,7 +15,7 @@ from spotwright.aws import nodeclass
 from spotwright.aws.offerings import Region
 from spotwright.failures import Failure
 from spotwright.model.objects import is_true
-from spotwright.workflows import catalog_types
+from spotwright.workflows import catalog_profiles, catalog_types
 from spotwright.workflows.catalog_classes import Outcome, settle
 from spotwright.workflows.catalog_ports import Cataloguing
 from spotwright.workflows.ports import Doorbell
@@ -55,7 +55,10 @@ def nodeclasses(ports: Cataloguing, names: Sequence[str], *, now: datetime, atte
 
     ``attempt``: how often this was put off before (the doorbell's epoch).
     """
-    return _run(ports, names, None, now, attempt)
+    made = _run(ports, names, None, now, attempt)
+    if names or not catalog_profiles.is_due(now):
+        return made
+    return msgspec.structs.replace(made, notes=(*made.notes, *catalog_profiles.collect(ports, now=now)))
 
 
 def _run(ports: Cataloguing, names: Sequence[str], fresh: Region | None, now: datetime, attempt: int) -> Catalogued:

@@ -126,6 +126,9 @@ def _own_profile(ports: Cataloguing, name: str) -> str | Refusal:
 def _write(ports: Cataloguing, before: EC2NodeClass, after: EC2NodeClass, now: datetime) -> None:
     """Status and conditions where they differ, and an event for each condition that turned False."""
     about = msgspec.structs.replace(before.metadata, resource_version="")
+    if before.resolved_profile and after.resolved_profile not in ("", before.resolved_profile):
+        # Instances that are just starting have the earlier profile: it is kept for a while from now.
+        ports.cluster.patch_metadata(KIND, about, {"annotations": {labels.INSTANCE_PROFILE_SINCE: now.isoformat()}})
     status = nodeclass.status(after)
     if status != nodeclass.status(before):
         ports.cluster.patch_status(KIND, about, status)

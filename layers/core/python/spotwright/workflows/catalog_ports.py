@@ -8,7 +8,7 @@ from spotwright.aws.amis import Image
 from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
 from spotwright.aws.offerings import Region
 from spotwright.aws.sizing import Overheads
-from spotwright.model.fleet import LaunchTemplate
+from spotwright.model.fleet import InstanceProfile, LaunchTemplate
 from spotwright.model.nodeclass import (
     CapacityReservation,
     PlacementGroup,
@@ -59,6 +59,14 @@ class ProfilePort(Protocol):
 
     def under(self, path: str) -> tuple[str, ...]:
         """Names of the profiles whose path starts so, sorted."""
+        ...
+
+    def listed(self, path: str) -> tuple[InstanceProfile, ...]:
+        """The profiles whose path starts so, by name."""
+        ...
+
+    def read(self, name: str) -> InstanceProfile | None:
+        """One profile with its tags, asked for by name; None when there is none."""
         ...
 
     def delete(self, name: str) -> None:

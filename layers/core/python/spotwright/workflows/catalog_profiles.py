@@ -1,0 +1,40 @@
+"""Instance profiles that were made for a class and are needed no more: an earlier role, a class that is gone."""
+
+from datetime import datetime
+from typing import Final
+
+from spotwright.aws import profiles
+from spotwright.model import labels
+from spotwright.workflows.catalog_ports import Cataloguing
+
+# The tick that settles all classes comes every five minutes; every sixth one looks for profiles.
+_EVERY_MINUTES: Final = 30
+_TICK_MINUTES: Final = 5
+
+
+def is_due(now: datetime) -> bool:
+    return now.minute % _EVERY_MINUTES < _TICK_MINUTES
+
+
+def collect(ports: Cataloguing, *, now: datetime) -> tuple[str, ...]:
+    """Delete what nobody needs; notes for people. Only under this cluster's path, with this cluster's tag."""
+    root = f"/karpenter/{ports.region}/{ports.cluster.name}/"
+    listed = ports.profiles.listed(root)
+    found = profiles.unneeded(listed, ports.cluster.nodeclasses(), ports.cluster.nodeclaims(), now=now)
+    gone = [one.name for one in found.profiles if _deleted(ports, one.name, now)]
+    said = [f"instance profile {name} deleted: nothing uses it" for name in gone]
+    return (*said, found.note) if found.note else tuple(said)
+
+
+def _deleted(ports: Cataloguing, name: str, now: datetime) -> bool:
+    """Read the profile itself, and classes and claims once more, then delete it."""
+    one = ports.profiles.read(name)
+    if one is None or one.tags.get(labels.cluster_tag(ports.cluster.name)) != "owned":
+        return False
+    owner = one.tags.get(labels.EC2NODECLASS, "")
+    current = ports.cluster.nodeclass(owner) if owner else None
+    classes = (current,) if current is not None else ()
+    if not profiles.is_unneeded(one, classes, ports.cluster.nodeclaims(), now=now):
+        return False
+    ports.profiles.delete(name)
+    return True

@@ -1,0 +1,118 @@
+"""Instance profiles that nobody needs go, and no other."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from spotwright.model import labels
+from spotwright.model.fleet import InstanceProfile
+from spotwright.workflows import catalog_profiles
+from tests.functions.catalog_world import NODE_ROLE, World
+from tests.unit.aws.samples import CLUSTER, REGION
+
+OTHER_ROLE = "OtherNodeRole"
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def world() -> World:
+    made = World(node_roles=(NODE_ROLE, OTHER_ROLE))
+    made.profiles.roles.add(OTHER_ROLE)
+    made.apply()
+    made.run()
+    return made
+
+
+def collect(world: World) -> tuple[str, ...]:
+    return catalog_profiles.collect(world, now=world.clock.now())
+
+
+def claim(world: World, profile: str = "") -> None:
+    annotations = {labels.INSTANCE_PROFILE_NAME: profile} if profile else {}
+    world.claim("one", annotations=annotations)
+
+
+def turn(world: World) -> tuple[str, str]:
+    """The class gets another role: (profile before, profile after)."""
+    before = world.node_class().resolved_profile
+    world.edit("default", role=OTHER_ROLE)
+    world.run()
+    return before, world.node_class().resolved_profile
+
+
+def test_a_role_change_makes_a_new_profile_and_keeps_the_old_one_for_an_hour(world: World) -> None:
+    world.clock.advance(5 * HOUR.total_seconds())
+    before, after = turn(world)
+    assert before != after
+    world.clock.advance(HOUR.total_seconds() - 1)
+    assert collect(world) == ()
+    world.clock.advance(2)
+    (note,) = collect(world)
+    assert before in note
+    assert set(world.profiles.profiles) == {after}
+
+
+def test_the_profile_of_a_class_stays(world: World) -> None:
+    world.clock.advance(100 * HOUR.total_seconds())
+    assert collect(world) == ()
+    assert world.node_class().resolved_profile in world.profiles.profiles
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_profile_that_a_claim_names_or_may_have_stays(world: World, named: bool) -> None:
+    before, _ = turn(world)
+    claim(world, before if named else "")
+    world.clock.advance(3 * HOUR.total_seconds())
+    assert collect(world) == ()
+    assert before in world.profiles.profiles
+
+
+def stray(world: World, name: str, **changes: Any) -> None:
+    """A profile of a class that is gone."""
+    path = changes.pop("path", f"/karpenter/{REGION}/{CLUSTER}/uid-gone/")
+    tags = changes.pop("tags", {labels.cluster_tag(CLUSTER): "owned", labels.EC2NODECLASS: "gone"})
+    world.profiles.profiles[name] = (path, NODE_ROLE)
+    world.profiles.made[name] = InstanceProfile(name, path, world.clock.now() - 2 * HOUR, tags)
+
+
+def test_a_profile_of_a_class_that_is_gone_goes(world: World) -> None:
+    stray(world, "left")
+    assert collect(world) == ("instance profile left deleted: nothing uses it",)
+
+
+def test_somebody_elses_profile_stays(world: World) -> None:
+    stray(world, "theirs", tags={labels.cluster_tag("another"): "owned"})
+    stray(world, "untagged", tags={})
+    stray(world, "elsewhere", path=f"/karpenter/{REGION}/{CLUSTER}2/uid/")
+    assert collect(world) == ()
+    assert {"theirs", "untagged", "elsewhere"} <= set(world.profiles.profiles)
+
+
+def test_a_class_that_a_list_forgot_keeps_its_profile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.clock.advance(5 * HOUR.total_seconds())
+    monkeypatch.setattr(world.cluster, "nodeclasses", lambda: ())
+    assert collect(world) == ()
+    assert world.profiles.profiles
+
+
+def test_too_many_at_once_are_a_mistake_of_ours(world: World) -> None:
+    for number in range(4):
+        stray(world, f"left-{number}")
+    (note,) = collect(world)
+    assert "none is touched" in note
+    assert len(world.profiles.profiles) == 5
+
+
+def test_profiles_are_looked_for_every_half_hour() -> None:
+    start = World().clock.now().replace(minute=0, second=0, microsecond=0)
+    ticks = [start + timedelta(minutes=5 * number) for number in range(24)]
+    assert sum(catalog_profiles.is_due(one) for one in ticks) == 4
+
+
+def test_a_profile_just_made_stays(world: World) -> None:
+    stray(world, "new")
+    world.profiles.made["new"] = InstanceProfile(
+        "new", world.profiles.made["new"].path, world.clock.now(), world.profiles.made["new"].tags
+    )
+    assert collect(world) == ()
