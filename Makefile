@@ -3,6 +3,7 @@
 # make check   formatting, lint, types, dependency direction
 # make bench   speed and size
 # make bench-following   where a real kube-scheduler puts pods, by how it is told the plan (about a quarter of an hour)
+# make bench-planner   the planner beside the real Karpenter scheduler: hours; ARGS="--only mix --sizes 1000" for a part
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = true
@@ -12,7 +13,7 @@ BIN := .venv/bin
 # Beside the control plane's binary, so that a new checkout need not learn its dependencies' types again.
 MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spotwright/mypy
 
-.PHONY: demo test check setup controlplane bench bench-following format clean
+.PHONY: demo test check setup controlplane bench bench-following bench-planner format clean
 
 setup:
 	@tools/setup
@@ -38,6 +39,9 @@ bench: setup
 
 bench-following: controlplane
 	@$(BIN)/python -m bench.following
+
+bench-planner: setup
+	@$(BIN)/python -m bench.planner $(ARGS)
 
 format: setup
 	$(BIN)/ruff format .

@@ -4,9 +4,11 @@ Only nodes that are made take part: each is a host of its own, so its counts sta
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from spotwright.model import labels
 from spotwright.model.company import HostPort
+from spotwright.scheduling.circles import Circles
 from spotwright.scheduling.classes import Demand, PodClass
 from spotwright.scheduling.packing import Rules
 from spotwright.scheduling.tally import Circle
@@ -39,15 +41,14 @@ def bonds(classes: Sequence[tuple[PodClass, Demand]], topology: Topology) -> lis
     spreads = [(cls, demand, topology.spread_circles(cls, demand, labels.HOSTNAME)) for cls, demand in classes]
     avoided = [topology.avoided_circles(demand, labels.HOSTNAME) for _, demand in classes]
     numbers: dict[Circle, int] = {}
-    for _, _, circles in spreads:
-        for circle, _ in circles:
-            numbers.setdefault(circle, len(numbers))
-    for several in avoided:
-        for circle in several:
-            numbers.setdefault(circle, len(numbers))
+    for circle in (*(circle for _, _, circles in spreads for circle, _ in circles), *chain.from_iterable(avoided)):
+        numbers.setdefault(circle, len(numbers))
+    holders = Circles[int]()
+    for circle, number in numbers.items():
+        holders.add(circle, number)
     found: list[Bond | None] = []
     for (cls, _, circles), several in zip(spreads, avoided, strict=True):
-        counted = [number for circle, number in numbers.items() if circle.holds(cls.pod)]
+        counted = holders.holding(cls)
         bond = Bond(
             counted,
             [(numbers[circle], cap) for circle, cap in circles],

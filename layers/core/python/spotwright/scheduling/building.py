@@ -35,8 +35,10 @@ class Build:
         self.allowance = allowance.copy()
         self.lanes: dict[int, Lanes] = {}
         self.open = allowance.open(problem.market)
-        self.alive = sum(1 for count in counts if count)
         self.units = 0
+        self.demand = self._demanded()
+        self.caps = [(j, bond.most) for j, bond in enumerate(problem.bonds) if bond is not None and bond.most]
+        self._look_again()
         self.shapes = list(shapes)
         self.tilt = tilt
 
@@ -83,14 +85,24 @@ class Build:
         """Once half of the classes are placed, lanes without them are quicker."""
         alive = sum(1 for count in self.left if count)
         if alive * 2 < self.alive:
-            self.alive = alive
-            self.lanes.clear()
+            self._look_again()
+
+    def _look_again(self) -> None:
+        """Which classes are in play, and which of them may go where; those that go to the same places together."""
+        self.lanes.clear()
+        self.items = self.problem.items.among(self.left)
+        alike: dict[int, list[int]] = {}
+        for j, mask in enumerate(self.problem.masks):
+            if self.left[j]:
+                alike.setdefault(mask, []).append(j)
+        self.alike = sorted(alike.items())
+        self.alive = len(self.items.by_cpu)
 
     def _worth(self) -> list[float]:
         rooms = [self.market.goods_of[i].room for i in self.shapes]
-        return prices.worth(self._demand(), rooms, [self._price(i) for i in self.shapes])
+        return prices.worth(self.demand, rooms, [self._price(i) for i in self.shapes])
 
-    def _demand(self) -> list[int]:
+    def _demanded(self) -> list[int]:
         """What all pods that are left ask for together."""
         demand = [0] * len(self.market.dimensions)
         for j, count in enumerate(self.left):
@@ -140,26 +152,20 @@ class Build:
         lanes = self.lanes.get(choice)
         goods = self.market.goods_of[choice]
         if lanes is None:
-            items, first = self.problem.items, self._first(goods.room)
-            lanes = self.lanes[choice] = Lanes(items, goods.room, self._welcome(choice), first)
-            self.units += _NEW_LANES + len(items.sizes)
+            takes = {j for mask, ours in self.alike if mask >> choice & 1 for j in ours if self.left[j]}
+            lanes = self.lanes[choice] = Lanes(self.items, goods.room, takes, self._first(goods.room))
+            self.units += _NEW_LANES + self.alive
         node = Node(goods.room, self.problem.rules(choice))
-        self.units += fill(node, lanes, self.problem.items, self.left)
+        self.units += fill(node, lanes, self.items, self.left)
         return node
 
     def _first(self, room: Vector) -> list[int]:
         """Classes of which a host may hold so few that they decide how many nodes there will be."""
-        if not self.problem.bonded:
+        if not self.caps:
             return []
-        demand = self._demand()
-        nodes = max(demand[d] / room[d] for d in (CPU, MEMORY) if room[d])
-        caps = [(j, bond.most) for j, bond in enumerate(self.problem.bonds) if bond is not None and bond.most]
-        urgent = [(-self.left[j] / most, j) for j, most in caps if self.left[j] >= _URGENT * most * nodes]
+        nodes = max(self.demand[d] / room[d] for d in (CPU, MEMORY) if room[d])
+        urgent = [(-self.left[j] / most, j) for j, most in self.caps if self.left[j] >= _URGENT * most * nodes]
         return [j for _, j in sorted(urgent)]
-
-    def _welcome(self, choice: int) -> Callable[[int], int]:
-        masks, left = self.problem.masks, self.left
-        return lambda j: left[j] and masks[j] >> choice & 1
 
     def _commit(self, batch: Batch) -> bool:
         """Make the node as often as its pods last and limits allow, as the cheapest choice that does."""
@@ -171,6 +177,8 @@ class Build:
             self.allowance.spend(self.market, batch.choice, times)
             for j, count in batch.pods.items():
                 self.left[j] -= count * times
+                for d, amount in self.problem.items.needs[j]:
+                    self.demand[d] -= amount * count * times
         return times > 0
 
     def _smallest(self, batch: Batch) -> int:

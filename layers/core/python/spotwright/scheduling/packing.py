@@ -6,7 +6,8 @@ the "permutation pack" kind: Leinberger, Karypis and Kumar, "Multi-capacity bin 
 """
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import Protocol
 
 from spotwright.scheduling.market import Vector
@@ -16,7 +17,10 @@ CPU, MEMORY, PODS = 0, 1, 2
 
 
 class Items:
-    """The classes of one packing problem, by number. ``needs[j]``: (dimension, amount) pairs of one pod."""
+    """The classes of one packing problem, by number. ``needs[j]``: (dimension, amount) pairs of one pod.
+
+    ``by_cpu``, ``by_memory``, ``scarce``: the classes in play, largest first.
+    """
 
     __slots__ = ("by_cpu", "by_memory", "needs", "scarce", "sizes")
 
@@ -30,6 +34,14 @@ class Items:
             (j for j in numbers if any(sizes[j][PODS + 1 :])),
             key=lambda j: (tuple(-amount for amount in sizes[j][PODS + 1 :]), -sizes[j][CPU], j),
         )
+
+    def among(self, kept: Sequence[object]) -> "Items":
+        """The same problem with only those classes in play for which ``kept`` is true."""
+        fewer = copy(self)
+        fewer.by_cpu = [j for j in self.by_cpu if kept[j]]
+        fewer.by_memory = [j for j in self.by_memory if kept[j]]
+        fewer.scarce = [j for j in self.scarce if kept[j]]
+        return fewer
 
 
 class Lane:
@@ -52,18 +64,25 @@ class Lanes:
 
     __slots__ = ("cpu", "memory", "per_cpu", "per_memory", "scarce")
 
-    def __init__(self, items: Items, room: Vector, welcome: Callable[[int], object], first: Sequence[int] = ()) -> None:
+    def __init__(self, items: Items, room: Vector, takes: set[int], first: Sequence[int] = ()) -> None:
+        """``takes``: the classes of which at least one pod fits and may come; changed."""
         self.per_cpu = per_cpu = 1.0 / max(room[CPU], 1)
         self.per_memory = per_memory = 1.0 / max(room[MEMORY], 1)
-        sizes, needs = items.sizes, items.needs
-        takes = {j for j in items.by_cpu if welcome(j) and all(room[d] >= amount for d, amount in needs[j])}
+        sizes = items.sizes
         self.scarce = [j for j in dict.fromkeys((*items.scarce, *first)) if j in takes]
         takes.difference_update(self.scarce)
-        leans = {j: sizes[j][CPU] * per_cpu - sizes[j][MEMORY] * per_memory for j in takes}
-        cpu = [j for j in items.by_cpu if j in takes and leans[j] >= 0]
-        memory = [j for j in items.by_memory if j in takes and leans[j] < 0]
-        self.cpu = Lane(cpu, [leans[j] for j in cpu], [-sizes[j][CPU] for j in cpu])
-        self.memory = Lane(memory, [-leans[j] for j in memory], [-sizes[j][MEMORY] for j in memory])
+        cpu, leans, lean_on_memory = list[int](), list[float](), dict[int, float]()
+        for j in items.by_cpu:
+            if j in takes:
+                lean = sizes[j][CPU] * per_cpu - sizes[j][MEMORY] * per_memory
+                if lean < 0:
+                    lean_on_memory[j] = -lean
+                else:
+                    cpu.append(j)
+                    leans.append(lean)
+        memory = [j for j in items.by_memory if j in lean_on_memory]
+        self.cpu = Lane(cpu, leans, [-sizes[j][CPU] for j in cpu])
+        self.memory = Lane(memory, [lean_on_memory[j] for j in memory], [-sizes[j][MEMORY] for j in memory])
 
     def __bool__(self) -> bool:
         return bool(self.scarce or self.cpu.classes or self.memory.classes)

@@ -23,6 +23,9 @@ from spotwright.scheduling.topology import Topology
 from spotwright.scheduling.waiting import Share, Waiting, dimensions, queue
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
+# The search may cost more the more there is to save: so many units, and so many for every pod.
+_LEAST_UNITS = 2000
+_UNITS_PER_POD = 30
 
 
 class World(msgspec.Struct, frozen=True):
@@ -164,10 +167,11 @@ class Placement:
 
 def placed(world: World, pods: Sequence[Pod], templates: Sequence[Template]) -> Placement:
     """A complete attempt with the NodePools given."""
+    budget = min(world.settings.work_units, _LEAST_UNITS + _UNITS_PER_POD * len(pods))
     placement = Placement(world, pods, templates)
-    if not placement.run(world.settings.work_units, at_once=True):
+    if not placement.run(budget, at_once=True):
         placement = Placement(world, pods, templates)
-        placement.run(world.settings.work_units, at_once=False)
+        placement.run(budget, at_once=False)
     return placement
 
 

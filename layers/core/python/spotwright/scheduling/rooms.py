@@ -67,7 +67,12 @@ def occupy(rooms: Sequence[Room], waiting: Sequence[Waiting]) -> int:
 
 
 def _occupy(room: Room, ours: Sequence[Waiting], items: Items, counts: list[int], welcome: Sequence[bool]) -> int:
-    lanes = Lanes(items, room.free, lambda j: welcome[j] and counts[j])
+    takes = {
+        j
+        for j, wanted in enumerate(counts)
+        if wanted and welcome[j] and all(room.free[d] >= n for d, n in items.needs[j])
+    }
+    lanes = Lanes(items, room.free, takes)
     if not lanes:
         return len(ours)
     node = Node(room.free)

@@ -7,9 +7,8 @@ from spotwright.scheduling.building import Build
 from spotwright.scheduling.improving import improve
 from spotwright.scheduling.problem import Allowance, Answer, Problem, shapes
 
-# Bounds on node size in millicores. One node of 48 cpu is a loss most clusters bear; larger ones must pay for it.
+# Bounds on node size in millicores. One node of 48 cpu is a loss most clusters bear; larger ones must be cheaper.
 SIZES: Final = (48_000, 96_000, 24_000, 12_000)
-_LARGER_MUST_SAVE: Final = 0.01
 
 
 def cheapest(problem: Problem, counts: Sequence[int], allowance: Allowance, budget: int) -> Answer:
@@ -21,7 +20,7 @@ def cheapest(problem: Problem, counts: Sequence[int], allowance: Allowance, budg
             break
         other = _built(problem, counts, allowance, size)
         units += other.units
-        if _better(other, best, problem, size):
+        if _better(other, best, problem):
             best = other
     best.units = units + improve(problem, best, budget - units)
     return best
@@ -31,8 +30,7 @@ def _built(problem: Problem, counts: Sequence[int], allowance: Allowance, size: 
     return Build(problem, counts, allowance, shapes(problem, counts, allowance, size)).answer()
 
 
-def _better(one: Answer, other: Answer, problem: Problem, size: int) -> bool:
+def _better(one: Answer, other: Answer, problem: Problem) -> bool:
     if sum(one.left) != sum(other.left):
         return sum(one.left) < sum(other.left)
-    margin = _LARGER_MUST_SAVE if size > SIZES[0] else 0.0
-    return one.cost(problem.market) < other.cost(problem.market) * (1 - margin)
+    return one.cost(problem.market) < other.cost(problem.market)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from spotwright.model import labels
 from spotwright.model.company import Company, Spread, selects
 from spotwright.model.pod import Pod
+from spotwright.scheduling.circles import Circles
 from spotwright.scheduling.classes import Demand, PodClass
 from spotwright.scheduling.hosts import Host
 from spotwright.scheduling.rules import ApartRule, FixedRule, NearRule, Rule, SpreadRule
@@ -35,6 +36,11 @@ class Topology:
         self._tallies: dict[object, Tally] = {}
         self._apart: dict[Circle, Tally] = {}
         self._near: set[Circle] = set()
+        # The same tallies by the pods they count, avoid or attract.
+        self._counting = Circles[Tally]()
+        self._avoiding = Circles[Tally]()
+        self._attracting = Circles[Circle]()
+        self._keys: set[str] = set()
         self._universes: dict[object, frozenset[str]] = {}
         for host, pod in self._owners():
             for company in pod.apart:
@@ -44,25 +50,28 @@ class Topology:
         """Set up the counts of every rule these classes may state, before any of them is placed."""
         for cls in classes:
             for company in cls.pod.apart:
-                self._apart.setdefault(self._circle(company), Tally(self._circle(company), None, None))
+                self._avoided(self._circle(company))
             for demand in cls.demands:
                 for spread in demand.spreads:
                     self._spread_tally(spread, cls)
                 for company in (*demand.near, *demand.apart):
                     self._tally(self._circle(company))
-                self._near.update(self._circle(company) for company in demand.near)
+                for circle in map(self._circle, demand.near):
+                    if circle not in self._near:
+                        self._near.add(circle)
+                        self._attracting.add(circle, circle)
 
     def entangled(self, cls: PodClass, demand: Demand) -> bool:
         """True when the pods around it decide where the class may go, or others wait for it."""
         if demand.spreads or demand.near or demand.apart or cls.host_ports or cls.pod.volume_claims:
             return True
-        return any(True for _ in self._inverse(cls)) or any(one.holds(cls.pod) for one in self._near)
+        return bool(self._avoiding.holding(cls) or self._attracting.holding(cls))
 
     def tight(self, cls: PodClass, demand: Demand) -> bool:
         """True when somebody must share a very host: the class with others, or others with it."""
         if any(one.key == labels.HOSTNAME for one in demand.near):
             return True
-        return any(one.key == labels.HOSTNAME and one.holds(cls.pod) for one in self._near)
+        return any(one.key == labels.HOSTNAME for one in self._attracting.holding(cls))
 
     def spread_circles(self, cls: PodClass, demand: Demand, key: str) -> list[tuple[Circle, int]]:
         """The circles a class is spread by over one label, with the skew."""
@@ -82,12 +91,9 @@ class Topology:
             found.append(SpreadRule(spread, tally, cls, domains))
         found += [NearRule(self._tally(self._circle(one)), cls) for one in demand.near]
         found += [ApartRule(self._tally(self._circle(one)), inverse=False) for one in demand.apart]
-        found += [ApartRule(tally, inverse=True) for tally in self._inverse(cls)]
-        found += [FixedRule(one.key) for one in sorted(self._near, key=lambda one: one.key) if one.holds(cls.pod)]
+        found += [ApartRule(tally, inverse=True) for tally in self._avoiding.holding(cls)]
+        found += [FixedRule(key) for key in sorted({one.key for one in self._attracting.holding(cls)})]
         return found
-
-    def _inverse(self, cls: PodClass) -> Iterator[Tally]:
-        return (tally for tally in self._apart.values() if tally.selects(cls))
 
     def keys(self) -> dict[str, set[str]]:
         """Labels that some rule looks at, with the domains known of them."""
@@ -99,7 +105,7 @@ class Topology:
 
     def note(self, place: Place) -> None:
         """Count what a place holds, for every label whose value has become certain."""
-        for key in self._counted_keys():
+        for key in self._keys:
             domain = place.domain(key)
             done = place.counted.get(key, 0)
             if domain is not None and done < len(place.members):
@@ -109,17 +115,14 @@ class Topology:
 
     def adopt(self, place: Place) -> None:
         """Count what a place holds by its host alone: other domains of these pods were counted when they got them."""
-        for key in self._counted_keys():
+        for key in self._keys:
             if key != labels.HOSTNAME:
                 place.counted[key] = len(place.members)
         self.note(place)
 
-    def _counted_keys(self) -> set[str]:
-        return {tally.circle.key for tally in (*self._tallies.values(), *self._apart.values())}
-
     def _count(self, key: str, domain: str, place: Place, cls: PodClass, count: int) -> None:
-        for tally in self._tallies.values():
-            if tally.circle.key == key and tally.selects(cls) and tally.counts_on(place):
+        for tally in self._counting.holding(cls):
+            if tally.circle.key == key and tally.counts_on(place):
                 tally.add(domain, count)
         for company in cls.pod.apart:
             if company.key == key:
@@ -152,8 +155,22 @@ class Topology:
 
     def _tally(self, circle: Circle) -> Tally:
         if circle not in self._tallies:
-            self._tallies[circle] = self._filled(Tally(circle, None, None))
+            self._add(circle, Tally(circle, None, None))
         return self._tallies[circle]
+
+    def _add(self, name: object, tally: Tally) -> None:
+        self._tallies[name] = self._filled(tally)
+        self._counting.add(tally.circle, tally)
+        self._keys.add(tally.circle.key)
+
+    def _avoided(self, circle: Circle) -> Tally:
+        """The count of pods that keep a circle away, by where they are."""
+        tally = self._apart.get(circle)
+        if tally is None:
+            tally = self._apart[circle] = Tally(circle, None, None)
+            self._avoiding.add(circle, tally)
+            self._keys.add(circle.key)
+        return tally
 
     def _spread_tally(self, spread: Spread, cls: PodClass) -> Tally:
         circle = Circle(spread.key, spread.selector, frozenset((cls.pod.metadata.namespace,)))
@@ -161,7 +178,7 @@ class Topology:
         tolerations = cls.pod.tolerations if spread.honors_taints else None
         key = (circle, tuple(map(str, honored)) if honored is not None else None, tolerations)
         if key not in self._tallies:
-            self._tallies[key] = self._filled(Tally(circle, honored, tolerations))
+            self._add(key, Tally(circle, honored, tolerations))
         return self._tallies[key]
 
     def _filled(self, tally: Tally) -> Tally:
@@ -178,7 +195,7 @@ class Topology:
         return ((host, pod) for pod, hosts in self._residents.values() if pod.apart for host, _ in hosts)
 
     def _owned(self, circle: Circle, host: Host) -> None:
-        tally = self._apart.setdefault(circle, Tally(circle, None, None))
+        tally = self._avoided(circle)
         domain = host.domain(circle.key)
         if domain is not None:
             tally.add(domain, 1)

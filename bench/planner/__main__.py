@@ -1,0 +1,143 @@
+"""`python -m bench.planner`: our planner beside the real Karpenter scheduler, on the same pods, types and prices."""
+
+import argparse
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from statistics import median
+from typing import Final
+
+import msgspec
+
+from bench.planner import problems, runs
+from bench.planner.runs import Outcome
+from bench.planner.workloads import KINDS
+
+SIZES: Final = (100, 1000, 5000, 10_000)
+SEEDS: Final = 3
+RUNS: Final = 3
+_HEADINGS: Final = {
+    "bursts": "pods into an empty cluster; cost beside the default pool, and both beside a pool of at most 64 vCPU",
+    "mix": "Karpenter's own benchmark mix, 400 types",
+    "deadline": "20,000 pods, nodes of at most 64 vCPU, Karpenter within its 60 s",
+    "crowded": "2,170 pods before 1,060 nearly full nodes, 20 NodePools of 700 types; the shape of core#3152 with GPUs",
+    "memory": "20,000 pods before 5,000 nodes, ours alone",
+}
+
+
+class Bench:
+    """One run of the benchmark. ``peers``: Karpenter runs per problem, of which the best counts."""
+
+    def __init__(self, folder: Path, binary: Path, options: argparse.Namespace) -> None:
+        self.folder = folder
+        self.binary = binary
+        self.sizes: list[int] = options.sizes
+        self.kinds: list[str] = options.kinds
+        self.seeds: int = options.seeds
+        self.peers: int = options.runs
+        self.warm = problems.burst(folder, "micro", 100, 1000)
+        self.parts: dict[str, Callable[[], Iterator[str]]] = {
+            "bursts": self.bursts,
+            "mix": self.mix,
+            "deadline": self.deadline,
+            "crowded": self.crowded,
+            "memory": self.memory,
+        }
+
+    def pair(self, problem: Path, *, limit: int = 0) -> tuple[Outcome, Outcome]:
+        """Ours, and of Karpenter's runs the cheapest with the time of the quickest."""
+        mine = runs.ours(problem, self.warm)
+        theirs = [runs.karpenter(self.binary, problem, self.warm, limit=limit) for _ in range(self.peers)]
+        best = min(theirs, key=lambda one: (-one.placed, one.price))
+        quickest = min(theirs, key=lambda one: one.seconds)
+        found = msgspec.structs.replace(best, seconds=quickest.seconds, cpu_seconds=quickest.cpu_seconds)
+        return mine, found
+
+    def bursts(self) -> Iterator[str]:
+        yield (
+            f"{'workload':<10}{'pods':>7} {'vCPU':>5} {'Karpenter':>11} {'ours':>10} {'saved':>7} {'worst':>7}"
+            f" {'above bound':>11} {'worst':>6} {'Karpenter':>10} {'ours':>8} {'quicker':>8} {'slowest':>8}"
+        )
+        for size in self.sizes:
+            for kind in self.kinds:
+                for cores in (0, 64):
+                    several = [problems.burst(self.folder, kind, size, seed, cores) for seed in range(self.seeds)]
+                    pairs = [self.pair(one) for one in several]
+                    yield f"{kind:<10}{size:>7} {cores or 'any':>5} {_compared(pairs)}"
+
+    def mix(self) -> Iterator[str]:
+        for size in self.sizes:
+            pairs = [self.pair(problems.mix(self.folder, size, seed)) for seed in range(self.seeds)]
+            yield f"{'mix':<10}{size:>7} {'any':>5} {_compared(pairs)}"
+
+    def deadline(self) -> Iterator[str]:
+        for kind in ("micro", "mixed"):
+            problem = problems.burst(self.folder, kind, 20_000, 0, 64)
+            yield from _both(kind, self.pair(problem, limit=runs.DEADLINE_SECONDS))
+
+    def crowded(self) -> Iterator[str]:
+        for kind in ("micro", "mixed"):
+            yield from _both(kind, self.pair(problems.crowded(self.folder, kind, 0), limit=runs.DEADLINE_SECONDS))
+        for sold_out in (False, True):
+            problem = problems.gpus(self.folder, 0, sold_out=sold_out)
+            name = f"gpus {'without' if sold_out else 'with'} capacity"
+            yield from _both(name, self.pair(problem, limit=runs.DEADLINE_SECONDS))
+
+    def memory(self) -> Iterator[str]:
+        yield _line("memory, ours", runs.ours(problems.large(self.folder, 20_000, 5000, 0), self.warm))
+
+
+def _compared(pairs: list[tuple[Outcome, Outcome]]) -> str:
+    """Medians over the seeds, and the worst seed beside: price, saving, gap to the bound, seconds, ratio."""
+    saved = [1 - mine.price / theirs.price for mine, theirs in pairs]
+    gaps = [mine.price / mine.bound - 1 if mine.bound else 0.0 for mine, _ in pairs]
+    ratios = [theirs.seconds / mine.seconds for mine, theirs in pairs]
+    left = sum(mine.pods - mine.placed for mine, _ in pairs), sum(their.pods - their.placed for _, their in pairs)
+    return (
+        f"{median(their.price for _, their in pairs):>11.3f} {median(mine.price for mine, _ in pairs):>10.3f}"
+        f" {median(saved):>7.1%} {min(saved):>7.1%} {median(gaps):>11.2%} {max(gaps):>6.1%}"
+        f" {median(their.seconds for _, their in pairs):>8.2f} s {median(mine.seconds for mine, _ in pairs):>6.2f} s"
+        f" {median(ratios):>7.1f}x {min(ratios):>7.1f}x"
+        + (f"  left behind: ours {left[0]}, theirs {left[1]}" * any(left))
+    )
+
+
+def _both(name: str, pair: tuple[Outcome, Outcome]) -> Iterator[str]:
+    yield _line(f"{name}, ours", pair[0])
+    yield _line(f"{name}, Karpenter", pair[1])
+
+
+def _line(name: str, one: Outcome) -> str:
+    small = f", {one.small_placed} small" if one.small_placed else ""
+    return (
+        f"{name:<32} {one.seconds:>8.2f} s {one.cpu_seconds:>8.2f} s of cpu {one.peak_mb:>5} MB"
+        f" {one.placed:>6} of {one.pods} placed{small}, {one.nodes} new nodes, ${one.price:.3f}/h"
+    )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.planner", description=__doc__)
+    parser.add_argument("--only", nargs="+", choices=list(_HEADINGS), default=list(_HEADINGS), help="parts to run")
+    parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES), help="pods; default: %(default)s")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="workloads of the bursts")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="default: %(default)s")
+    parser.add_argument("--runs", type=int, default=RUNS, help="Karpenter's per problem; default: %(default)s")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options = _options()
+    binary = runs.build(lambda line: print(line, file=sys.stderr))
+    with tempfile.TemporaryDirectory(prefix="spotwright-bench-planner-") as folder:
+        bench = Bench(Path(folder), binary, options)
+        for name in options.only:
+            print(f"\n{name}: {_HEADINGS[name]} (load {os.getloadavg()[0]:.1f})", flush=True)
+            for line in bench.parts[name]():
+                print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,72 @@
+"""Our planner on one problem, in a process of its own: what the decision took and what it would cost, as JSON.
+
+Timed is the whole decision, `plan(snapshot, catalog)`: grouping, nodes that exist, new nodes, improvement, reasons.
+"""
+
+import gc
+import json
+import resource
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from spotwright.cli import catalogs, manifests_input
+from spotwright.cli.documents import Document, Documents
+from spotwright.model.instancetype import PICOUSD, Catalog
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+from spotwright.scheduling.planner import plan
+
+_KINDS = {
+    "nodePools": "NodePool",
+    "daemonSets": "DaemonSet",
+    "nodes": "Node",
+    "nodeClaims": "NodeClaim",
+    "pods": "Pod",
+}
+
+
+def load(path: str) -> tuple[Snapshot, Catalog]:
+    """A problem as the planner sees it."""
+    problem = msgspec.json.decode(Path(path).read_bytes())
+    objects = (Document(path, {"kind": kind} | one) for key, kind in _KINDS.items() for one in problem[key])
+    catalog = catalogs.from_file(problem["catalog"])
+    gone = frozenset(
+        (offering.capacity_type, one.name, offering.zone)
+        for one in catalog.of("")
+        for offering in one.offerings
+        if one.name in problem["soldOut"]
+    )
+    return manifests_input.snapshot(Documents(tuple(objects))), catalog.without(gone) if gone else catalog
+
+
+def main() -> None:
+    """``python -m bench.planner.ours PROBLEM WARM``: one line of JSON, as the Go program prints it."""
+    plan(*load(sys.argv[2]))
+    snapshot, catalog = load(sys.argv[1])
+    gc.collect()
+    started, worked = time.perf_counter(), time.process_time()
+    made = plan(snapshot, catalog)
+    spent = {"seconds": time.perf_counter() - started, "cpuSeconds": time.process_time() - worked}
+    print(json.dumps(spent | told(snapshot, made)))
+
+
+def told(snapshot: Snapshot, made: Plan) -> dict[str, Any]:
+    small = {one.key for one in snapshot.pods if one.metadata.labels.get("size") == "small"}
+    placed = [key for one in made.new_nodes for key in one.pods]
+    placed += [key for one in made.existing_nodes for key in one.pods]
+    return {
+        "price": made.price_picousd_per_hour / PICOUSD,
+        "nodes": len(made.new_nodes),
+        "placed": len(placed),
+        "smallPlaced": sum(1 for key in placed if key in small),
+        "pods": sum(1 for one in snapshot.pods if not one.node_name),
+        "peakMB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Both planners on one problem, each in a fresh process that solved a small problem before."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from local.kubernetes.build import cache_folder
+from local.kubernetes.toolchain import go_environment
+
+_SOURCE: Final = Path(__file__).parent / "karpenter"
+# The controller's own deadline for one batch.
+DEADLINE_SECONDS: Final = 60
+_PATIENCE_SECONDS: Final = 1800
+
+
+class Outcome(msgspec.Struct, frozen=True, rename="camel"):
+    """One decision. ``seconds`` by the clock, ``cpu_seconds`` of all its threads; ``price`` in USD per hour.
+
+    ``bound``: no plan for these pods is cheaper; 0 where the planner does not say.
+    """
+
+    seconds: float
+    cpu_seconds: float
+    price: float
+    nodes: int
+    placed: int
+    small_placed: int
+    pods: int
+    peak_mb: int = msgspec.field(name="peakMB")
+    bound: float = 0.0
+
+
+def build(report: Callable[[str], None]) -> Path:
+    """The Go program with Karpenter's scheduler in it; raises CalledProcessError."""
+    cache = cache_folder()
+    cache.mkdir(parents=True, exist_ok=True)
+    binary = cache / "bench-karpenter"
+    report("building Karpenter's scheduler, a few minutes the first time")
+    command = ["go", "build", "-trimpath", "-o", str(binary), "."]
+    subprocess.run(command, cwd=_SOURCE, env=dict(go_environment(cache, report)), check=True)
+    return binary
+
+
+def karpenter(binary: Path, problem: Path, warm: Path, *, limit: int = 0) -> Outcome:
+    command = [str(binary), "-problem", str(problem), "-warm", str(warm), "-limit", f"{limit}s"]
+    return _outcome(command, dict(os.environ))
+
+
+def ours(problem: Path, warm: Path) -> Outcome:
+    return _outcome([sys.executable, "-m", "bench.planner.ours", str(problem), str(warm)], dict(os.environ))
+
+
+def _outcome(command: list[str], environment: dict[str, str]) -> Outcome:
+    done = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=_PATIENCE_SECONDS
+    )
+    return msgspec.convert(json.loads(done.stdout), Outcome)
