@@ -166,6 +166,49 @@ def test_a_class_is_resolved_anew_when_it_changes(world: World) -> None:
     assert ready.observed_generation == one.metadata.generation == 2
 
 
+@pytest.mark.parametrize(("family", "images"), [("Bottlerocket", 5), ("Windows2022", 1), ("Windows2025", 1)])
+def test_a_class_of_another_family_is_ready_and_has_types(world: World, family: str, images: int) -> None:
+    name = family.lower()
+    terms = [{"alias": f"{name}@latest"}]
+    world.apply(published("spot-t3a.yaml", name, amiFamily=family, amiSelectorTerms=terms, kubelet={"maxPods": 30}))
+    world.run(name)
+    assert world.said(name, "Ready") == ("True", "Ready", "")
+    assert len(world.node_class(name).amis) == images
+    types = {one.name: one for one in catalog_wire.decode(world.blobs.get(world.state.catalog_key())).of(name)}
+    assert any(one.available for one in types["m5.large"].offerings)
+    assert any(one.available for one in types["m6g.large"].offerings) == (images == 5)
+
+
+def test_a_class_shows_its_reservations_and_its_placement_group(world: World) -> None:
+    client: Any = world._client("ec2")
+    made = client.create_capacity_reservation(
+        InstanceType="m5.large", InstancePlatform="Linux/UNIX", AvailabilityZone=f"{world.stack.region}a",
+        InstanceCount=2, InstanceMatchCriteria="targeted",
+    )["CapacityReservation"]  # fmt: skip
+    client.create_placement_group(GroupName="spread-out", Strategy="spread")
+    reserved = [{"id": made["CapacityReservationId"]}]
+    world.apply(
+        published(
+            "spot-t3a.yaml", "reserving", capacityReservationSelectorTerms=reserved,
+            placementGroupSelector={"name": "spread-out"},
+            networkInterfaces=[{"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}],
+            connectionTracking={"udpTimeout": 45}, ipPrefixCount=1, cpuOptions={"nestedVirtualization": "disabled"},
+        )
+    )  # fmt: skip
+    world.run("reserving")
+    assert world.said("reserving", "Ready") == ("True", "Ready", "")
+    one = world.node_class("reserving")
+    assert [(each.id, each.state) for each in one.capacity_reservations] == [(made["CapacityReservationId"], "active")]
+    assert one.placement_group is not None
+    assert (one.placement_group.name, one.placement_group.strategy) == ("spread-out", "spread")
+    world.apply(published("spot-t3a.yaml", "reserving"))
+    client.cancel_capacity_reservation(CapacityReservationId=made["CapacityReservationId"])
+    world.run("reserving")
+    assert (world.node_class("reserving").capacity_reservations, world.node_class("reserving").placement_group) == (
+        (), None,
+    )  # fmt: skip
+
+
 REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
     ("role", {"role": "karpenterNodeRole-dev-eks-cluster"}, "InstanceProfileReady", "RoleNotAllowed"),
     ("subnets", {"subnetSelectorTerms": [{"tags": {"no": "such"}}]}, "SubnetsReady", "SubnetsNotFound"),

@@ -96,6 +96,9 @@ class Selection:
         return self.found_groups
 
     def parameters(self, names: Sequence[str]) -> Mapping[str, str]:
+        for name in names:
+            if name in self.fails:
+                raise self.fails[name]
         return {name: f"ami-{name.split('/')[-3]}-{name.split('/')[-4]}" for name in names if name not in self.missing}
 
     def images(self, ids: Sequence[str], terms: Sequence[SelectorTerm]) -> tuple[Image, ...]:

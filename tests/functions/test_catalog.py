@@ -13,7 +13,7 @@ import pytest
 from spotwright.aws import hash
 from spotwright.failures import Denied, Unavailable
 from spotwright.model import labels
-from spotwright.model.nodeclass import SelectorTerm
+from spotwright.model.nodeclass import CapacityReservation, ReservationTerm, SelectorTerm
 from spotwright.simulation.effects import Crash
 from spotwright.workflows import catalog
 from tests.functions.catalog_world import NODE_ROLE, TYPES, World
@@ -366,3 +366,30 @@ def test_when_the_region_cannot_be_read_the_message_comes_back(world: World, han
     world.apply()
     world.market.fails = Unavailable("no answer")
     assert handler(bell("region")) == {"batchItemFailures": [{"itemIdentifier": "0"}]}
+
+
+def test_a_parameter_that_may_not_be_read_is_said_and_stops_no_other_class() -> None:
+    world = World()
+    world.selection.fails["/mine"] = Denied("GetParameters: not authorized on /mine", code="AccessDeniedException")
+    world.apply("other")
+    world.apply("mine", ami_family="AL2023", ami_selector_terms=(SelectorTerm(ssm_parameter="/mine"),))
+    world.run()
+    found = world.condition("AMIsReady", "mine")
+    assert (found.status, found.reason, "/mine" in found.message) == ("False", "AMINotFound", True)
+    assert world.condition("Ready", "other").status == "True"
+
+
+def test_a_reservation_that_fills_up_makes_another_catalog_whoever_is_asked_for() -> None:
+    world = World()
+    one = CapacityReservation("cr-1", "m5.large", ZONES[0], available=2)
+    world.selection.reservations = (one,)
+    world.apply("reserving", capacity_reservation_selector_terms=(ReservationTerm(id="cr-1"),))
+    world.apply("plain")
+    world.run()
+    before = world.state.catalog_key()
+    world.run("plain")
+    assert world.state.catalog_key() == before
+    world.selection.reservations = (msgspec.structs.replace(one, available=1),)
+    world.run("plain")
+    assert world.state.catalog_key() != before
+    assert [each.id for each in world.node_class("reserving").capacity_reservations] == ["cr-1"]

@@ -8,7 +8,7 @@ import msgspec
 
 from spotwright.aws import amis, hash, nodeclass
 from spotwright.aws.refusal import Refusal
-from spotwright.failures import NotFound
+from spotwright.failures import Denied, NotFound
 from spotwright.model import labels
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import Ami, EC2NodeClass, PlacementGroup
@@ -85,7 +85,10 @@ def _amis(ports: Cataloguing, node_class: EC2NodeClass, now: datetime) -> tuple[
     asked = amis.query(node_class.ami_selector_terms, ports.facts.version)
     if isinstance(asked, Refusal):
         return asked
-    values = ports.selection.parameters([one.path for one in asked.parameters]) if asked.parameters else {}
+    try:
+        values = ports.selection.parameters([one.path for one in asked.parameters]) if asked.parameters else {}
+    except Denied as error:
+        return Refusal("AMINotFound", f"spec.amiSelectorTerms: an SSM parameter may not be read: {error}")
     ids = sorted({*asked.ids, *(value for value in values.values() if value.startswith("ami-"))})
     if not ids and not asked.terms:
         return ()
