@@ -191,6 +191,18 @@ def test_handing_back_waits_for_launches_under_way() -> None:
     assert world.now >= 10
 
 
+def test_handing_back_waits_for_nodes_that_nobody_else_would_let_go() -> None:
+    world = World(patience=30.0)
+    world.add("a")
+    world.nodes["node-a"]["spec"]["taints"] = [{"key": "spotwright.dev/held", "effect": "NoSchedule"}]
+    outcome = hand_back(world, world, world, world.said.append, parts=wanted().parts)
+    assert outcome.left == ("node node-a is not Ready yet",)
+    assert world.log == ["pause"]
+    world.patience = 600.0
+    world.later.append((world.now + 10.0, lambda: world.nodes["node-a"]["spec"].update(taints=[])))
+    assert hand_back(world, world, world, world.said.append, parts=wanted().parts).done == ("a",)
+
+
 @pytest.mark.parametrize("patience", [0.0, 2 * POLL_SECONDS])
 def test_handing_back_gives_up_without_touching_anything(patience: float) -> None:
     world = World(patience=patience)

@@ -75,8 +75,11 @@ def follow(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) ->
     node = release(ports, claim, node, now)
     if node is None or (since is not None and now - since > FOLLOWED_FOR):
         return None
-    row = _open(ports, claim.name, now)
+    row = _read(ports, claim.name)
     if row is None:
+        return None
+    if row.due <= milliseconds(now):
+        expire(ports, claim.name, now)
         return None
     if row.phase == "promised":
         _nominate(ports, claim, node, now)
@@ -117,13 +120,19 @@ def _nominate(ports: Acting, claim: NodeClaim, node: Node, now: datetime) -> Non
 
 
 def _open(ports: Acting, claim: str, now: datetime) -> NominationRow | None:
-    """The claim's promise while it counts; None also when the state store does not answer."""
+    """The claim's promise while it counts."""
+    row = _read(ports, claim)
+    return row if row is not None and milliseconds(now) < row.due else None
+
+
+def _read(ports: Acting, claim: str) -> NominationRow | None:
+    """The claim's promise until it is closed; None also when the state store does not answer."""
     try:
         row = ports.state.nomination(claim)
     except Failure as failure:
         log.warning("nominating failed", extra={"NodeClaim": claim, "code": failure.code, "error": str(failure)})
         return None
-    return row if row is not None and row.phase not in ("done", "failed") and milliseconds(now) < row.due else None
+    return row if row is not None and row.phase not in ("done", "failed") else None
 
 
 def _missing(ports: Acting, row: NominationRow) -> dict[str, str]:

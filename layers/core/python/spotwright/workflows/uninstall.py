@@ -93,19 +93,22 @@ def hand_back(
 ) -> Outcome:
     """Take Spotwright's Deployment and rights away and leave nodes, claims, pools, classes and definitions.
 
-    Waits until every claim has its instance: one without would be launched again by whoever comes next.
+    Waits until every claim has its instance, which whoever comes next would launch again, and no node is held by a
+    taint that nobody else knows.
     ``parts``: what was installed, in the order in which it was applied.
     """
     pause.pause("spotwright uninstall --hand-back")
     tell("provisioning and disruption are paused")
     while True:
         claims = objects.list(_CLAIM["apiVersion"], _CLAIM["kind"])
-        launching = tuple(sorted(_name(one) for one in claims if not (one.get("status") or {}).get("providerID")))
-        if not launching:
+        launching = sorted(_name(one) for one in claims if not (one.get("status") or {}).get("providerID"))
+        held = sorted(_name(one) for one in objects.list("v1", "Node") if _is_held(one))
+        if not launching and not held:
             break
         if patience.remaining_seconds() < POLL_SECONDS:
-            return Outcome(left=tuple(f"nodeclaim {name} has no instance yet" for name in launching))
-        tell(f"waiting for the instances of {', '.join(launching)}")
+            without = (f"nodeclaim {name} has no instance yet" for name in launching)
+            return Outcome(left=(*without, *(f"node {name} is not Ready yet" for name in held)))
+        tell(f"waiting for {', '.join((*launching, *held))}")
         patience.pause(POLL_SECONDS)
     for part in reversed(parts):
         objects.delete(part)
@@ -169,6 +172,10 @@ def _waits_for(claim: Document) -> str:
         if condition and condition["status"] != "True":
             return f"{name}: {condition.get('message') or condition.get('reason') or kind}"
     return f"{name}: instance terminating"
+
+
+def _is_held(node: Document) -> bool:
+    return any(taint["key"] == labels.HELD for taint in (node.get("spec") or {}).get("taints") or ())
 
 
 def _is_deleting(document: Document) -> bool:
