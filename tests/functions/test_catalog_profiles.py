@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from spotwright.failures import Denied
 from spotwright.model import labels
 from spotwright.model.fleet import InstanceProfile
 from spotwright.workflows import catalog_profiles
@@ -116,3 +117,14 @@ def test_a_profile_just_made_stays(world: World) -> None:
         "new", world.profiles.made["new"].path, world.clock.now(), world.profiles.made["new"].tags
     )
     assert collect(world) == ()
+
+
+def test_when_iam_does_not_answer_classes_are_settled_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denied(path: str) -> tuple[InstanceProfile, ...]:
+        raise Denied(f"ListInstanceProfiles {path}: not authorized", code="AccessDenied")
+
+    monkeypatch.setattr(world.profiles, "listed", denied)
+    (note,) = collect(world)
+    assert "not authorized" in note

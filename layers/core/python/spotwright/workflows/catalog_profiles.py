@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Final
 
 from spotwright.aws import profiles
+from spotwright.failures import Failure
 from spotwright.model import labels
 from spotwright.workflows.catalog_ports import Cataloguing
 
@@ -17,7 +18,17 @@ def is_due(now: datetime) -> bool:
 
 
 def collect(ports: Cataloguing, *, now: datetime) -> tuple[str, ...]:
-    """Delete what nobody needs; notes for people. Only under this cluster's path, with this cluster's tag."""
+    """Delete what nobody needs; notes for people. Only under this cluster's path, with this cluster's tag.
+
+    What cannot be had from IAM is a note as well: classes are settled all the same, and the next round comes.
+    """
+    try:
+        return _collected(ports, now)
+    except Failure as error:
+        return (f"instance profiles were not looked through: {error}",)
+
+
+def _collected(ports: Cataloguing, now: datetime) -> tuple[str, ...]:
     root = f"/karpenter/{ports.region}/{ports.cluster.name}/"
     listed = ports.profiles.listed(root)
     found = profiles.unneeded(listed, ports.cluster.nodeclasses(), ports.cluster.nodeclaims(), now=now)
