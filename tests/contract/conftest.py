@@ -13,7 +13,7 @@ import urllib3
 from local.ports import Ports
 
 REGION = "ap-northeast-2"
-READY_SECONDS = 30
+READY_SECONDS = 120
 
 
 class LocalAws:

@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 from spotwright.adapters.dynamodb import DynamoState
+from spotwright.aws import health
+from spotwright.aws.rate import CallRate
 from spotwright.failures import Conflict
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
@@ -131,11 +133,39 @@ def test_a_nomination_is_open_until_its_last_phase_and_found_by_its_time(state: 
     assert state.nominations() == state.due(5_000) == ()
 
 
-def test_an_offering_without_capacity_is_known_until_its_time(state: StatePort) -> None:
-    state.mark_offering(OfferingHealth("spot", "m5.large", "z", until=5_000, code="InsufficientInstanceCapacity"))
-    ours = [one for one in state.offering_health(4_999) if one.instance_type == "m5.large"]
-    assert [(one.capacity_type, one.zone) for one in ours] == [("spot", "z")]
-    assert not [one for one in state.offering_health(5_000) if one.instance_type == "m5.large"]
+def test_what_an_offering_did_is_remembered_beyond_its_time(state: StatePort) -> None:
+    name = f"m5.{state.cluster().cluster}"
+    mark = OfferingHealth("spot", name, "z", until=5_000, code="InsufficientInstanceCapacity", at=2_000)
+    state.mark_offering(mark)
+    state.mark_offering(msgspec.structs.replace(mark, scope="pg-1"))
+
+    def known(now: int) -> list[OfferingHealth]:
+        return [one for one in state.offering_health(now) if one.instance_type == name]
+
+    assert known(4_999) == known(5_000) == [
+        msgspec.structs.replace(mark, version=1), msgspec.structs.replace(mark, scope="pg-1", version=1),
+    ]  # fmt: skip
+    assert known(5_000 + health.MEMORY_SECONDS * 1_000) == []
+
+
+def test_of_two_who_learn_at_once_one_learns_again(state: StatePort) -> None:
+    mark = OfferingHealth("spot", f"c5.{state.cluster().cluster}", "z", until=5_000, code="Some")
+    state.mark_offering(mark)
+    with pytest.raises(Conflict):
+        state.mark_offering(msgspec.structs.replace(mark, code="Other"))
+    state.mark_offering(msgspec.structs.replace(mark, code="Third", version=1))
+    (known,) = [one for one in state.offering_health(0) if one.key == mark.key]
+    assert (known.code, known.version) == ("Third", 2)
+
+
+def test_a_call_rate_is_one_for_all_and_nobody_overwrites_it(state: StatePort) -> None:
+    action = f"Create{state.cluster().cluster}"
+    assert state.call_rate(action) is None
+    rate = CallRate(action, per_second=5, tokens=7, at=1_000)
+    state.save_call_rate(rate)
+    assert state.call_rate(action) == msgspec.structs.replace(rate, version=1)
+    with pytest.raises(Conflict):
+        state.save_call_rate(rate)
 
 
 def test_the_current_catalog_is_named(state: StatePort) -> None:

@@ -67,7 +67,7 @@ def test_the_interrupted_offering_is_left_alone_for_a_while() -> None:
     instance = world.ec2.live()[0]
     warn(world, claim)
     world.run(20)
-    assert ("spot", instance.instance_type, instance.zone) in world.state.health
+    assert world.state.health[f"spot:{instance.instance_type}:{instance.zone}"].interruptions == 1
     (other,) = [one for one in world.ec2.live() if one.id != instance.id]
     assert (other.instance_type, other.zone) != (instance.instance_type, instance.zone)
 

@@ -13,21 +13,48 @@ def error(code: str, message: str = "", kind: str = "t3.large", zone: str = "z1"
     return FleetError(code, message, kind, zone, spot, "subnet-1")
 
 
-@pytest.mark.parametrize("code", sorted(fleet_errors.CAPACITY_CODES))
+@pytest.mark.parametrize("code", sorted(fleet_errors.CAPACITY_CODES - {fleet_errors.NO_ADDRESSES}))
 def test_an_empty_offering_is_left_alone_for_three_minutes(code: str) -> None:
     marks = fleet_errors.marks([error(code), error(code)], now_ms=NOW)
-    assert OfferingHealth("spot", "t3.large", "z1", UNTIL, code) in marks
+    assert marks == (OfferingHealth("spot", "t3.large", "z1", UNTIL, code, failures=1),)
     assert not health.of(marks, now_ms=UNTIL - 1).allows("spot", "t3.large", "z1")
     assert health.of(marks, now_ms=UNTIL).allows("spot", "t3.large", "z1")
     assert health.of(marks, now_ms=NOW).allows("spot", "t3.large", "z2")
     assert health.of(marks, now_ms=NOW).allows("on-demand", "t3.large", "z1")
 
 
-def test_a_subnet_without_addresses_is_left_alone_too() -> None:
+def test_a_subnet_without_addresses_is_left_alone_and_the_type_is_not_at_fault() -> None:
     marks = fleet_errors.marks([error("InsufficientFreeAddressesInSubnet")], now_ms=NOW)
     known = health.of(marks, now_ms=NOW)
     assert not known.allows_subnet("subnet-1", "z1")
     assert known.allows_subnet("subnet-2", "z1")
+    assert known.allows("spot", "t3.large", "z1")
+
+
+@pytest.mark.parametrize("code", sorted(fleet_errors.QUOTA_CODES))
+def test_a_quota_of_vcpus_closes_its_family_from_the_size_that_was_refused(code: str) -> None:
+    sizes = {"t3.large": 2000, "m5.xlarge": 4000}
+    marks = fleet_errors.marks([error(code, kind="m5.xlarge"), error(code)], now_ms=NOW, cpu_millicores=sizes)
+    known = health.of(marks, now_ms=NOW)
+    assert not known.allows("spot", "c5.large", "z9", cpu_millicores=2000)
+    assert known.allows("spot", "t3.small", "z9", cpu_millicores=1999)
+    assert known.allows("spot", "g5.xlarge", "z9", cpu_millicores=4000)
+    assert known.allows("on-demand", "c5.large", "z9", cpu_millicores=2000)
+
+
+def test_what_failed_in_a_placement_group_failed_there_only() -> None:
+    marks = fleet_errors.marks([error("InsufficientInstanceCapacity")], now_ms=NOW, scope="pg-1")
+    known = health.of(marks, now_ms=NOW)
+    assert known.allows("spot", "t3.large", "z1")
+    assert not known.allows("spot", "t3.large", "z1", scope="pg-1")
+    assert known.allows("spot", "t3.large", "z1", scope="pg-2")
+
+
+def test_a_full_reservation_is_marked_itself() -> None:
+    full = FleetError("ReservationCapacityExceeded", "", "p5.48xlarge", "z1", "on-demand", "subnet-1", "cr-1")
+    (mark,) = fleet_errors.marks([full], now_ms=NOW)
+    assert (mark.capacity_type, mark.instance_type) == ("reserved", "cr-1")
+    assert health.of([mark], now_ms=NOW).allows("on-demand", "p5.48xlarge", "z1")
 
 
 def test_without_the_spot_role_all_spot_is_left_alone() -> None:
@@ -87,3 +114,11 @@ def test_the_summary_counts_offerings() -> None:
 )  # fmt: skip
 def test_a_reason_in_one_word(code: str, message: str, reason: str) -> None:
     assert fleet_errors.reason(error(code, message)) == reason
+
+
+def test_failures_are_counted_as_karpenter_counts_them() -> None:
+    many = [error("RequestLimitExceeded"), error("RequestLimitExceeded"), error("Strange", zone="z2")]
+    assert [(one.reason, one.code, one.zone, one.offerings) for one in fleet_errors.failures(many)] == [
+        ("LaunchFailed", "Strange", "z2", 1),
+        ("RequestLimitExceeded", "RequestLimitExceeded", "z1", 2),
+    ]

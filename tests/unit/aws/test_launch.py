@@ -8,18 +8,24 @@ import msgspec
 import pytest
 
 from spotwright.aws import launch
-from spotwright.aws.health import Health
+from spotwright.aws.health import Health, closing, of
 from spotwright.aws.launch import FleetPlan
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels
+from spotwright.model.fleet import OfferingHealth
 from spotwright.model.instancetype import InstanceType
 from spotwright.model.nodeclass import BlockDevice, MetadataOptions, Subnet
 from spotwright.model.requirements import Selector
+from spotwright.model.snapshot import UnavailableOffering
 from spotwright.scheduling.plan import NewNode
 from tests.unit.aws.samples import CLUSTER, FACTS, ZONES, capacity_types, ec2_says, new_node, node_class, region, types
 
 PLENTY = Health()
 FREE_CHOICE = (capacity_types("spot", "on-demand"),)
+
+
+def closed(*offerings: tuple[str, str, str]) -> Health:
+    return closing(UnavailableOffering(*one) for one in offerings)
 
 
 def planned(wanted: NewNode, catalog: tuple[InstanceType, ...], health: Health = PLENTY, **changes: Any) -> FleetPlan:
@@ -190,18 +196,18 @@ def test_a_type_that_is_too_small_is_not_asked_for() -> None:
 )
 def test_offerings_known_to_be_empty_are_not_asked_for(marks: set[tuple[str, str, str]], zones: set[str]) -> None:
     wanted = new_node("c5.large", requirements=(capacity_types("spot"),))
-    fleet = planned(wanted, types("c5.large"), Health(frozenset(marks)))
+    fleet = planned(wanted, types("c5.large"), closed(*sorted(marks)))
     assert {one.zone for one in fleet.overrides} == zones
 
 
 def test_without_a_spot_role_on_demand_is_asked_for() -> None:
     wanted = new_node("c5.large", requirements=FREE_CHOICE)
-    fleet = planned(wanted, types("c5.large"), Health(frozenset({("spot", "*", "*")})))
+    fleet = planned(wanted, types("c5.large"), closed(("spot", "*", "*")))
     assert fleet.capacity_type == labels.ON_DEMAND
 
 
 def test_everything_empty_is_no_capacity() -> None:
-    health = Health(frozenset(("spot", "c5.large", zone) for zone in ZONES))
+    health = closed(*(("spot", "c5.large", zone) for zone in ZONES))
     found = refused(new_node("c5.large", requirements=(capacity_types("spot"),)), types("c5.large"), health)
     assert found.reason == "InsufficientCapacity"
 
@@ -212,7 +218,7 @@ def test_the_emptiest_subnet_of_a_zone_is_used() -> None:
     catalog = types("c5.large", of=node_class(subnets=subnets))
     fleet = planned(wanted, catalog, subnets=subnets)
     assert {one.subnet_id for one in fleet.overrides} == {"subnet-big"}
-    full = Health(frozenset({("subnet", "subnet-big", ZONES[0])}))
+    full = closed(("subnet", "subnet-big", ZONES[0]))
     assert {one.subnet_id for one in planned(wanted, catalog, full, subnets=subnets).overrides} == {"subnet-small"}
 
 
@@ -354,3 +360,14 @@ def test_a_claim_learns_what_its_instance_is() -> None:
 def test_prices_that_are_not_known_are_not_asked_for() -> None:
     unpriced = msgspec.structs.replace(region("c5.large"), on_demand={}, spot={})
     assert refused(new_node("c5.large"), types(sells=unpriced)).reason == "InsufficientCapacity"
+
+
+def test_what_was_taken_back_lately_counts_dearer_but_is_asked_for_at_its_price() -> None:
+    wanted = new_node("c5.large", "m5.large", requirements=(capacity_types("spot"),))
+    catalog = types("c5.large", "m5.large")
+    calm = planned(wanted, catalog)
+    often = OfferingHealth("spot", "c5.large", calm.overrides[0].zone, 0, "SpotInterruption", interruptions=3, at=1)
+    fleet = planned(wanted, catalog, of([often], now_ms=2))
+    assert set(fleet.overrides) == set(calm.overrides)
+    assert calm.overrides[0].instance_type == "c5.large"
+    assert fleet.overrides.index(calm.overrides[0]) > 0

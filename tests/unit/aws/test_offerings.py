@@ -3,10 +3,11 @@
 import msgspec
 import pytest
 
-from spotwright.aws import catalog_wire, offerings
+from spotwright.aws import catalog_wire, health, offerings
 from spotwright.model import labels
 from spotwright.model.instancetype import Catalog
 from spotwright.model.nodeclass import Subnet
+from spotwright.model.snapshot import UnavailableOffering
 from tests.unit.aws.samples import ZONES, node_class, region, types
 
 
@@ -105,7 +106,8 @@ def test_equal_parts_are_one_object_when_read() -> None:
 
 
 def test_what_is_sold_out_everywhere_is_taken_out_of_a_catalog() -> None:
-    found = catalog().without(frozenset({("spot", "*", "*"), ("on-demand", "m5.large", ZONES[0])}))
+    gone = (UnavailableOffering("spot", "*", "*"), UnavailableOffering("on-demand", "m5.large", ZONES[0]))
+    found = health.sold_out(catalog(), (), health.closing(gone))
     available = {(it.name, o.capacity_type, o.zone) for it in found.of("default") for o in it.offerings if o.available}
     assert not any(kind == "spot" for _, kind, _ in available)
     assert ("m5.large", "on-demand", ZONES[0]) not in available

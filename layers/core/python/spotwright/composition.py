@@ -71,7 +71,7 @@ def _ports(cluster: str, _period: int) -> Ports:
     blobs = S3Blobs(aws_sessions.client("s3"), bucket=deployed.bucket, cluster=cluster)
     return Ports(
         cluster=KubernetesCluster(cluster, _transport(facts, role)),
-        ec2=Ec2(aws_sessions.ec2(role), cluster=cluster),
+        ec2=Ec2(aws_sessions.ec2(role), cluster=cluster, once=aws_sessions.ec2_once(role)),
         state=DynamoState(aws_sessions.client("dynamodb"), table=deployed.table, cluster=cluster),
         blobs=blobs,
         bells=SqsDoorbells(aws_sessions.client("sqs"), urls=deployed.queues),

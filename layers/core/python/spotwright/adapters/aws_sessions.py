@@ -66,14 +66,21 @@ def _sts_creator(session: botocore.session.Session) -> Any:
 
 
 @cache
-def client(service: str, role_arn: str = "", region: str | None = None) -> Any:
+def client(service: str, role_arn: str = "", region: str | None = None, attempts: int = ATTEMPTS) -> Any:
     """A client of ``service`` as ``role_arn`` ("" = as ourselves); one per process and arguments."""
     session = role_session(role_arn) if role_arn else own_session()
-    return session.create_client(service, region_name=region, config=CONFIG)
+    config = CONFIG.merge(Config(retries={"mode": "standard", "total_max_attempts": attempts}))
+    return session.create_client(service, region_name=region, config=config)
 
 
 def ec2(role_arn: str = "") -> "EC2Client":
     made: EC2Client = client("ec2", role_arn)
+    return made
+
+
+def ec2_once(role_arn: str = "") -> "EC2Client":
+    """For what EC2 counts strictly: a call that it refuses for being one too many is not repeated by the SDK."""
+    made: EC2Client = client("ec2", role_arn, attempts=1)
     return made
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from spotwright.adapters.aws_failures import translated
+from spotwright.aws.health import MEMORY_SECONDS
+from spotwright.aws.rate import CallRate
 from spotwright.failures import Conflict
 from spotwright.workflows.ports import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, OfferingHealth, Row
 
@@ -144,21 +146,49 @@ class DynamoState:
         items = self._query(
             ConsistentRead=True,
             KeyConditionExpression="pk = :p",
-            ExpressionAttributeValues={":p": {"S": "offering"}},
+            FilterExpression="expires > :t",
+            ExpressionAttributeValues={":p": {"S": "offering"}, ":t": {"N": str(now // 1000)}},
         )
-        known = (msgspec.json.decode(item["body"]["S"], type=OfferingHealth) for item in items)
-        return tuple(one for one in known if one.until > now)
+        return tuple(msgspec.json.decode(item["body"]["S"], type=OfferingHealth) for item in items)
 
     def mark_offering(self, health: OfferingHealth) -> None:
+        after = msgspec.structs.replace(health, version=health.version + 1)
         item: Item = {
             "pk": {"S": "offering"},
-            "sk": {"S": f"{health.capacity_type}:{health.instance_type}:{health.zone}"},
+            "sk": {"S": health.key},
             "schema": {"N": "1"},
-            "body": {"S": msgspec.json.encode(health).decode()},
-            "expires": {"N": str(health.until // 1000 + 3600)},
+            "version": {"N": str(after.version)},
+            "body": {"S": msgspec.json.encode(after).decode()},
+            "expires": {"N": str(max(after.until, after.at) // 1000 + MEMORY_SECONDS)},
         }
-        with translated("PutItem offering health"):
-            self._client.put_item(TableName=self._table, Item=item)
+        self._put_versioned(item, health.version)
+
+    def _put_versioned(self, item: Item, before: int) -> None:
+        """Put over a row of that version; 0 also where there is no row, or one whose time is over."""
+        first = "attribute_not_exists(version) OR " if before == 0 else ""
+        with translated(f"PutItem {item['pk']['S']} {item['sk']['S']}"):
+            self._client.put_item(
+                TableName=self._table,
+                Item=item,
+                ConditionExpression=f"{first}version = :v",
+                ExpressionAttributeValues={":v": {"N": str(before)}},
+            )
+
+    def call_rate(self, action: str) -> CallRate | None:
+        item = self._get("rate", action)
+        return None if item is None else msgspec.json.decode(item["body"]["S"], type=CallRate)
+
+    def save_call_rate(self, rate: CallRate) -> None:
+        after = msgspec.structs.replace(rate, version=rate.version + 1)
+        item: Item = {
+            "pk": {"S": "rate"},
+            "sk": {"S": rate.action},
+            "schema": {"N": "1"},
+            "version": {"N": str(after.version)},
+            "body": {"S": msgspec.json.encode(after).decode()},
+            "expires": {"N": str(rate.at // 1000 + HISTORY_SECONDS)},
+        }
+        self._put_versioned(item, rate.version)
 
     def heartbeat(self) -> int:
         item = self._get(f"forwarder#{self._cluster}", "heartbeat")

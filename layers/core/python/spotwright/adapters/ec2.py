@@ -26,22 +26,28 @@ _LIVE_STATES: Final = ("pending", "running", "stopping", "stopped", "shutting-do
 
 
 class Ec2:
-    """See Ec2Port. ``cluster`` is the tag that every instance and template of ours carries."""
+    """See Ec2Port. ``cluster`` is the tag that every instance and template of ours carries.
 
-    def __init__(self, client: "EC2Client", *, cluster: str) -> None:
-        self._client, self._cluster = client, cluster
+    ``once``: a client that does not repeat a call by itself, for launches and terminations: their pace is ours.
+    """
+
+    def __init__(self, client: "EC2Client", *, cluster: str, once: "EC2Client | None" = None) -> None:
+        self._client, self._cluster, self._once = client, cluster, once or client
 
     def create_fleet(self, request: Mapping[str, Any]) -> FleetResult:
         with translated("CreateFleet"):
-            answer = self._client.create_fleet(**request)
+            answer = self._once.create_fleet(**request)
         return FleetResult(
             instances=tuple(_fleet_instances(answer.get("Instances") or ())),
             errors=tuple(_fleet_error(one) for one in answer.get("Errors") or ()),
         )
 
-    def ensure_launch_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[str, str]:
+    def launch_template(self, name: str, data: Mapping[str, Any]) -> tuple[str, str] | None:
         """Versions never change, so the one whose description is the data's digest holds exactly the data."""
-        digest = hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
+        return self._version(name, _digest(data))
+
+    def ensure_launch_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[str, str]:
+        digest = _digest(data)
         return self._version(name, digest) or self._create_version(name, digest, data, tags)
 
     def _version(self, name: str, digest: str) -> tuple[str, str] | None:
@@ -63,7 +69,7 @@ class Ec2:
         content = cast("RequestLaunchTemplateDataTypeDef", data)
         try:
             with translated(f"CreateLaunchTemplate {name}"):
-                made = self._client.create_launch_template(
+                made = self._once.create_launch_template(
                     LaunchTemplateName=name,
                     VersionDescription=digest,
                     LaunchTemplateData=content,
@@ -145,7 +151,7 @@ class Ec2:
 
     def _terminate(self, instance_ids: Iterable[str]) -> None:
         with translated("TerminateInstances"):
-            self._client.terminate_instances(InstanceIds=list(instance_ids))
+            self._once.terminate_instances(InstanceIds=list(instance_ids))
 
     def _terminate_singly(self, instance_ids: Iterable[str]) -> None:
         """EC2 refuses the whole call for one unknown id."""
@@ -161,6 +167,10 @@ class Ec2:
 
     def _cluster_filter(self) -> "FilterTypeDef":
         return {"Name": f"tag:{labels.CLUSTER_NAME_TAG}", "Values": [self._cluster]}
+
+
+def _digest(data: Mapping[str, Any]) -> str:
+    return hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
 
 
 def _tag_list(tags: Mapping[str, str]) -> "list[TagTypeDef]":

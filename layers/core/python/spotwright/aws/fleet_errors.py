@@ -1,23 +1,26 @@
 """What a CreateFleet's errors mean: which offerings to leave alone for a while, and why nothing came.
 
+Every code that is not named here is ``LaunchFailed``: said on the claims, counted, and tried again.
+
 Source: the CreateFleet and RunInstances error codes of the EC2 API reference; the order of reasons is Karpenter's.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from spotwright.aws.health import SUBNET
+from spotwright.aws.health import FIRST_MS, QUOTA, SUBNET, quota_family
 from spotwright.model import labels
 from spotwright.model.fleet import FleetError, OfferingHealth
 from spotwright.model.instancetype import ANY
 
-# How long an empty offering is left alone, milliseconds. Karpenter's figure.
-EMPTY_MS: Final = 3 * 60 * 1000
-
 NO_ADDRESSES: Final = "InsufficientFreeAddressesInSubnet"
 NO_SPOT_ROLE: Final = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+RESERVATION_FULL: Final = "ReservationCapacityExceeded"
+# A quota of the account is reached: types of the same family and at least this size would be refused as well.
+QUOTA_CODES: Final = frozenset({"MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"})
 CAPACITY_CODES: Final = frozenset(
     {
         "InsufficientInstanceCapacity",
@@ -27,7 +30,7 @@ CAPACITY_CODES: Final = frozenset(
         "Unsupported",
         NO_ADDRESSES,
         "MaxFleetCountExceeded",
-        "ReservationCapacityExceeded",
+        RESERVATION_FULL,
     }
 )
 # Codes after which the same launch template would have to be made again.
@@ -38,6 +41,9 @@ TEMPLATE_CODES: Final = frozenset(
         "InvalidLaunchTemplateId.VersionNotFound",
     }
 )
+THROTTLING_CODES: Final = frozenset({"RequestLimitExceeded", "Throttling", "ThrottlingException"})
+TEMPLATE_GONE: Final = "LaunchTemplateNotFound"
+UNKNOWN: Final = "LaunchFailed"
 # Reason and the texts, any of which in code or message means it; the first match counts.
 _REASONS: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     ("SpotSLRCreationFailed", (NO_SPOT_ROLE,)),
@@ -45,11 +51,11 @@ _REASONS: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     ("Unauthorized", ("UnauthorizedOperation", "not authorized to perform", "permissions boundary", "explicit deny")),
     ("SecurityGroupSubnetVPCMismatch", ("belong to different networks",)),
     ("InstanceProfileNameInvalid", ("Invalid IAM Instance Profile",)),
-    ("LaunchTemplateNotFound", tuple(sorted(TEMPLATE_CODES))),
+    (TEMPLATE_GONE, tuple(sorted(TEMPLATE_CODES))),
     ("UserDataSizeLimitExceeded", ("User data is limited to",)),
     ("AMINotFound", ("InvalidAMIID.NotFound",)),
     ("InvalidAMIID", ("InvalidAMIID",)),
-    ("RequestLimitExceeded", ("RequestLimitExceeded",)),
+    ("RequestLimitExceeded", tuple(sorted(THROTTLING_CODES))),
     ("InternalError", ("InternalError", "InternalFailure")),
     ("FreeTierIneligible", ("not eligible for Free Tier",)),
     ("FleetQuotaExceeded", ("MaxFleetCountExceeded",)),
@@ -72,20 +78,36 @@ class Outcome(msgspec.Struct, frozen=True):
     message: str
 
 
-def marks(errors: Iterable[FleetError], *, now_ms: int) -> tuple[OfferingHealth, ...]:
-    """The offerings and subnets to leave alone until three minutes from ``now_ms``; sorted, each once."""
-    found = {mark for error in errors for mark in _marks(error, now_ms + EMPTY_MS)}
-    return tuple(sorted(found, key=lambda one: (one.capacity_type, one.instance_type, one.zone, one.code)))
+def marks(
+    errors: Iterable[FleetError], *, now_ms: int, cpu_millicores: Mapping[str, int] | None = None, scope: str = ""
+) -> tuple[OfferingHealth, ...]:
+    """What to leave alone until three minutes from ``now_ms``; sorted, each once.
+
+    ``cpu_millicores``: by instance type, for quotas of vCPUs; ``scope``: the placement group or tenancy asked for.
+    """
+    found: dict[str, OfferingHealth] = {}
+    for error in errors:
+        for mark in _marks(error, now_ms + FIRST_MS, cpu_millicores or {}, scope):
+            before = found.get(mark.key)
+            if before is None or mark.cpu_millicores < before.cpu_millicores:
+                found[mark.key] = mark
+    return tuple(found[key] for key in sorted(found))
 
 
-def _marks(error: FleetError, until: int) -> Iterator[OfferingHealth]:
+def _marks(error: FleetError, until: int, sizes: Mapping[str, int], scope: str) -> Iterator[OfferingHealth]:
+    capacity_type = error.capacity_type or labels.ON_DEMAND
     if error.code == NO_SPOT_ROLE:
-        yield OfferingHealth(labels.SPOT, ANY, ANY, until, error.code)
+        yield OfferingHealth(labels.SPOT, ANY, ANY, until, error.code, failures=1)
+    elif error.code == RESERVATION_FULL and error.reservation_id:
+        yield OfferingHealth(labels.RESERVED, error.reservation_id, ANY, until, error.code, failures=1)
+    elif error.code == NO_ADDRESSES and error.subnet_id:
+        # The zone's other subnets may have some; the type is not at fault.
+        yield OfferingHealth(SUBNET, error.subnet_id, error.zone, until, error.code, failures=1)
+    elif error.code in QUOTA_CODES and error.instance_type in sizes:
+        family, size = QUOTA + quota_family(error.instance_type), sizes[error.instance_type]
+        yield OfferingHealth(capacity_type, family, ANY, until, error.code, failures=1, cpu_millicores=size)
     elif error.code in CAPACITY_CODES and error.instance_type and error.zone:
-        capacity_type = error.capacity_type or labels.ON_DEMAND
-        yield OfferingHealth(capacity_type, error.instance_type, error.zone, until, error.code)
-        if error.code == NO_ADDRESSES and error.subnet_id:
-            yield OfferingHealth(SUBNET, error.subnet_id, error.zone, until, error.code)
+        yield OfferingHealth(capacity_type, error.instance_type, error.zone, until, error.code, scope, failures=1)
 
 
 def outcome(errors: Sequence[FleetError]) -> Outcome:
@@ -99,7 +121,29 @@ def outcome(errors: Sequence[FleetError]) -> Outcome:
 def reason(error: FleetError) -> str:
     """One word for an error; ``LaunchFailed`` for what is not in the table."""
     said = f"{error.code} {error.message}"
-    return next((name for name, texts in _REASONS if any(text in said for text in texts)), "LaunchFailed")
+    return next((name for name, texts in _REASONS if any(text in said for text in texts)), UNKNOWN)
+
+
+class Failed(msgspec.Struct, frozen=True, order=True):
+    """Offerings that failed alike: what Karpenter counts as ``instance_launch_failures_total``, with EC2's code."""
+
+    reason: str
+    code: str
+    zone: str
+    capacity_type: str
+    offerings: int
+
+
+def failures(errors: Iterable[FleetError]) -> tuple[Failed, ...]:
+    """The errors of an answer, those of one reason, code, zone and capacity type together; sorted."""
+    counted = Counter((_word(one), one.code, one.zone, one.capacity_type) for one in errors)
+    return tuple(sorted(Failed(*key, count) for key, count in counted.items()))
+
+
+def _word(error: FleetError) -> str:
+    """The reason; what has no word of its own is its own code when it is about capacity."""
+    named = reason(error)
+    return error.code if named == UNKNOWN and error.code in CAPACITY_CODES else named
 
 
 def _summary(errors: Sequence[FleetError]) -> str:

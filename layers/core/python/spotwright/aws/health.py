@@ -1,35 +1,242 @@
-"""Which offerings are known to be empty right now.
+"""Which offerings are known to be empty right now, and how sure that is.
 
-The marks are shared by all clusters of an account and region: what one learns, all know.
+The memory is shared by all clusters of an account and region: what one learns, all know. An offering that fails is
+left alone for a while, longer each time it fails again; a success shortens that, and time makes it forgotten.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
+from spotwright.model import labels, resources
 from spotwright.model.fleet import OfferingHealth
-from spotwright.model.instancetype import ANY
+from spotwright.model.instancetype import ANY, Catalog, InstanceType, Offering
+from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.snapshot import UnavailableOffering
 
 # Marks on a subnet without free addresses stand under this word in the place of the capacity type.
 SUBNET: Final = "subnet"
+QUOTA: Final = "quota/"
+INTERRUPTED: Final = "SpotInterruption"
+
+# How long an offering is left alone the first time, milliseconds (Karpenter's figure); doubled each time after it.
+FIRST_MS: Final = 3 * 60 * 1000
+LONGEST_MS: Final = 30 * 60 * 1000
+# What several launches hear of one offering within this time is one failure.
+WAVE_MS: Final = 10_000
+# One failure less is held against an offering for each of these that pass, and one interruption.
+FAILURE_FADES_MS: Final = 30 * 60 * 1000
+INTERRUPTION_FADES_MS: Final = 6 * 3600 * 1000
+# Nothing is remembered for longer, seconds.
+MEMORY_SECONDS: Final = 2 * 24 * 3600
+# Launches into a reservation count until its description must have caught up.
+TAKEN_MS: Final = 10 * 60 * 1000
+# By how much dearer an offering counts for each failure and each interruption, percent, and at most.
+FAILURE_PERCENT: Final = 5
+INTERRUPTION_PERCENT: Final = 10
+MOST_PERCENT: Final = 50
+
+type Key = tuple[str, str, str, str]
 
 
 class Health(msgspec.Struct, frozen=True):
-    """Marks that hold: (capacity type, instance type or ``*``, zone or ``*``)."""
+    """What holds now. ``closed``: (capacity type, instance type or ``*``, zone or ``*``, scope) → EC2's word.
 
-    marks: frozenset[tuple[str, str, str]] = frozenset()
+    ``quotas``: (capacity type, quota family) → (millicores from which on EC2 refuses, its word). ``risks``: percent by
+    which an offering counts dearer. ``taken``: instances of a reservation, by its id.
+    """
 
-    def allows(self, capacity_type: str, instance_type: str, zone: str) -> bool:
-        """False when this offering, or everything it belongs to, is marked empty."""
-        return not any(
-            (capacity_type, kind, place) in self.marks for kind in (instance_type, ANY) for place in (zone, ANY)
-        )
+    closed: Mapping[Key, str] = {}
+    quotas: Mapping[tuple[str, str], tuple[int, str]] = {}
+    risks: Mapping[tuple[str, str, str], int] = {}
+    taken: Mapping[str, int] = {}
+
+    def why_not(
+        self, capacity_type: str, instance_type: str, zone: str, *, cpu_millicores: int = 0, scope: str = ""
+    ) -> str:
+        """EC2's word for why this offering, or what it belongs to, is left alone; "" = it may be asked for."""
+        for name in (instance_type, ANY):
+            for place in (zone, ANY):
+                for where in ("", scope) if scope else ("",):
+                    if found := self.closed.get((capacity_type, name, place, where)):
+                        return found
+        least, code = self.quotas.get((capacity_type, quota_family(instance_type)), (0, ""))
+        return code if code and cpu_millicores >= least else ""
+
+    def allows(
+        self, capacity_type: str, instance_type: str, zone: str, *, cpu_millicores: int = 0, scope: str = ""
+    ) -> bool:
+        return not self.why_not(capacity_type, instance_type, zone, cpu_millicores=cpu_millicores, scope=scope)
 
     def allows_subnet(self, subnet: str, zone: str) -> bool:
-        return (SUBNET, subnet, zone) not in self.marks
+        return (SUBNET, subnet, zone, "") not in self.closed
+
+    def risk_percent(self, capacity_type: str, instance_type: str, zone: str) -> int:
+        """By how much dearer an offering counts that failed or was taken back lately."""
+        return self.risks.get((capacity_type, instance_type, zone), 0)
 
 
-def of(marks: Iterable[OfferingHealth], *, now_ms: int) -> Health:
-    """The marks that have not expired at ``now_ms`` (epoch milliseconds)."""
-    return Health(frozenset((one.capacity_type, one.instance_type, one.zone) for one in marks if one.until > now_ms))
+def of(rows: Iterable[OfferingHealth], *, now_ms: int) -> Health:
+    """What the memory says at ``now_ms`` (epoch milliseconds)."""
+    known = tuple(rows)
+    made = closing(unavailable(known, now_ms=now_ms))
+    risks = {(one.capacity_type, one.instance_type, one.zone): _risk(one, now_ms) for one in known}
+    return msgspec.structs.replace(made, risks={key: risk for key, risk in risks.items() if risk})
+
+
+def unavailable(rows: Iterable[OfferingHealth], *, now_ms: int) -> tuple[UnavailableOffering, ...]:
+    """What a snapshot keeps of the memory, sorted."""
+    found = []
+    for one in rows:
+        made = UnavailableOffering(one.capacity_type, one.instance_type, one.zone, one.code, one.scope,
+                                   one.cpu_millicores)  # fmt: skip
+        taken = sum(count for at, count in one.taken if now_ms - at < TAKEN_MS)
+        if one.until > now_ms:
+            found.append(made)
+        elif taken:
+            found.append(msgspec.structs.replace(made, taken=taken))
+    return tuple(sorted(found))
+
+
+def closing(gone: Iterable[UnavailableOffering]) -> Health:
+    closed: dict[Key, str] = {}
+    quotas: dict[tuple[str, str], tuple[int, str]] = {}
+    taken: dict[str, int] = {}
+    for one in gone:
+        if one.instance_type.startswith(QUOTA):
+            family = (one.capacity_type, one.instance_type.removeprefix(QUOTA))
+            quotas[family] = min(quotas.get(family, (one.cpu_millicores, one.code)), (one.cpu_millicores, one.code))
+        elif one.taken:
+            taken[one.instance_type] = one.taken
+        else:
+            key = (one.capacity_type, one.instance_type, one.zone, one.scope)
+            closed[key] = one.code or "InsufficientInstanceCapacity"
+    return Health(closed, quotas, {}, taken)
+
+
+def learnt(before: OfferingHealth | None, mark: OfferingHealth, *, now_ms: int) -> OfferingHealth | None:
+    """The memory of an offering after it failed, or was taken back, once more; None when that is known already."""
+    if before is None:
+        return msgspec.structs.replace(mark, at=now_ms)
+    if before.code == mark.code and now_ms - before.at < WAVE_MS and before.cpu_millicores <= mark.cpu_millicores:
+        return None
+    failures = _faded(before.failures, before.at, now_ms, FAILURE_FADES_MS) + mark.failures
+    interruptions = _faded(before.interruptions, before.at, now_ms, INTERRUPTION_FADES_MS) + mark.interruptions
+    times = interruptions if mark.interruptions else failures
+    span = min(LONGEST_MS, FIRST_MS << min(max(times - 1, 0), 10))
+    return msgspec.structs.replace(
+        mark,
+        until=max(before.until, now_ms + span),
+        failures=failures,
+        interruptions=interruptions,
+        at=now_ms,
+        taken=before.taken,
+        version=before.version,
+    )
+
+
+def eased(before: OfferingHealth, *, now_ms: int) -> OfferingHealth | None:
+    """The memory of an offering after it gave an instance: open at once, half its failures forgiven; None = as is."""
+    failures = _faded(before.failures, before.at, now_ms, FAILURE_FADES_MS)
+    if not failures and before.until <= now_ms:
+        return None
+    return msgspec.structs.replace(before, until=min(before.until, now_ms), failures=failures // 2)
+
+
+def took(before: OfferingHealth | None, reservation: str, count: int, *, now_ms: int) -> OfferingHealth:
+    """The memory of a reservation after ``count`` instances were launched into it (negative: one was given back)."""
+    known = before or OfferingHealth(labels.RESERVED, reservation, ANY, 0, "")
+    recent = tuple(one for one in known.taken if now_ms - one[0] < TAKEN_MS)
+    return msgspec.structs.replace(known, taken=(*recent, (now_ms, count)))
+
+
+def sold_out(catalog: Catalog, node_classes: Iterable[EC2NodeClass], known: Health) -> Catalog:
+    """The catalog as it can be bought now: what is closed is unavailable and says why."""
+    if not (known.closed or known.quotas or known.taken):
+        return catalog
+    dry = {one.name: dry_zones(one, known) for one in node_classes}
+    names = {*catalog.by_class, *(name for name, zones in dry.items() if zones)}
+    return Catalog(
+        {name: _without(catalog.of(name), dry.get(name, frozenset()), known) for name in sorted(names)}, catalog.source
+    )
+
+
+def dry_zones(node_class: EC2NodeClass, known: Health) -> frozenset[str]:
+    """Zones in which every subnet of the class is out of addresses."""
+    left = {one.zone for one in node_class.subnets if known.allows_subnet(one.id, one.zone)}
+    return frozenset(one.zone for one in node_class.subnets) - left
+
+
+def _without(types: tuple[InstanceType, ...], dry: frozenset[str], known: Health) -> tuple[InstanceType, ...]:
+    return tuple(
+        msgspec.structs.replace(one, offerings=tuple(_left(one, offering, dry, known) for offering in one.offerings))
+        for one in types
+    )
+
+
+def _left(one: InstanceType, offering: Offering, dry: frozenset[str], known: Health) -> Offering:
+    if not offering.available:
+        return offering
+    why = "InsufficientFreeAddressesInSubnet" if offering.zone in dry else offering_why_not(one, offering, known)
+    if why:
+        return msgspec.structs.replace(offering, available=False, closed_for=why)
+    taken = known.taken.get(reservation_of(offering), 0)
+    if not taken:
+        return offering
+    left = max(0, offering.reservation_capacity - taken)
+    why = "" if left else "ReservationCapacityExceeded"
+    return msgspec.structs.replace(offering, available=left > 0, reservation_capacity=left, closed_for=why)
+
+
+def offering_why_not(one: InstanceType, offering: Offering, known: Health) -> str:
+    """EC2's word for why an offering of a type is left alone, "" = it may be asked for."""
+    if offering.capacity_type == labels.RESERVED:
+        return known.why_not(labels.RESERVED, reservation_of(offering), offering.zone)
+    return known.why_not(
+        offering.capacity_type, one.name, offering.zone,
+        cpu_millicores=one.capacity.get(resources.CPU, 0), scope=scope_of(offering),
+    )  # fmt: skip
+
+
+def reservation_of(offering: Offering) -> str:
+    """The id of the reservation an offering is of, "" = none."""
+    return offering.requirements.labels().get(labels.RESERVATION_ID, "") if offering.reservation_capacity else ""
+
+
+def scope_of(offering: Offering) -> str:
+    """The placement group (and partition) or tenancy that an offering is tied to; "" = none."""
+    if not (labels.PLACEMENT_GROUP_ID in offering.requirements or labels.TENANCY in offering.requirements):
+        return ""
+    told = offering.requirements.labels()
+    group, partition = told.get(labels.PLACEMENT_GROUP_ID, ""), told.get(labels.PLACEMENT_GROUP_PARTITION, "")
+    tenancy = told.get(labels.TENANCY, "")
+    return (f"{group}/{partition}" if partition else group) or (tenancy if tenancy == "dedicated" else "")
+
+
+def quota_family(instance_type: str) -> str:
+    """The vCPU quota that a type counts against.
+
+    Source: https://docs.aws.amazon.com/ec2/latest/instancetypes/ec2-instance-quotas.html; spot has the same families.
+    """
+    letters = instance_type.partition(".")[0].rstrip("0123456789").lower()
+    for start, family in _QUOTAS:
+        if letters.startswith(start):
+            return family
+    return "standard"
+
+
+_QUOTAS: Final = (
+    ("hpc", "hpc"), ("inf", "inf"), ("trn", "trn"), ("dl", "dl"), ("u-", "high-memory"), ("u7", "high-memory"),
+    ("vt", "g"), ("g", "g"), ("p", "p"), ("f", "f"), ("x", "x"),
+)  # fmt: skip
+
+
+def _faded(count: int, at: int, now_ms: int, per_ms: int) -> int:
+    return max(0, count - max(0, now_ms - at) // per_ms)
+
+
+def _risk(one: OfferingHealth, now_ms: int) -> int:
+    failures = _faded(one.failures, one.at, now_ms, FAILURE_FADES_MS)
+    interruptions = _faded(one.interruptions, one.at, now_ms, INTERRUPTION_FADES_MS)
+    return min(MOST_PERCENT, FAILURE_PERCENT * failures + INTERRUPTION_PERCENT * interruptions)

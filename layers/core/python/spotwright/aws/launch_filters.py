@@ -8,6 +8,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from spotwright.aws import health
 from spotwright.aws.health import Health
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels, resources
@@ -34,21 +35,25 @@ class Demand(Protocol):
 
 
 class Candidate(msgspec.Struct, frozen=True):
-    """An offering that can be asked for, and the subnet it would use."""
+    """An offering that can be asked for, and the subnet it would use.
+
+    ``weight``: its price, and dearer by how often it failed or was taken back lately; orders the offerings.
+    """
 
     instance_type: InstanceType
     zone: str
     capacity_type: str
     price_picousd_per_hour: int
     subnet_id: str
+    weight: int = 0
 
 
 def candidates(
-    wanted: Demand, node_class: EC2NodeClass, types: Iterable[InstanceType], health: Health
+    wanted: Demand, node_class: EC2NodeClass, types: Iterable[InstanceType], known: Health
 ) -> tuple[str, tuple[Candidate, ...]] | Refusal:
     """(capacity type, candidates cheapest first) or why nothing is left. Spot is preferred where it is allowed."""
     requirements = from_selectors(wanted.requirements)
-    found = _compatible(wanted, requirements, node_class, types, health)
+    found = _compatible(wanted, requirements, node_class, types, known)
     if not found:
         return Refusal(_NONE_LEFT, "no compatible instance type has an available offering")
     if not any(one.min_values for one in requirements):
@@ -62,22 +67,28 @@ def candidates(
 
 
 def _compatible(
-    wanted: Demand, requirements: Requirements, node_class: EC2NodeClass, types: Iterable[InstanceType], health: Health
+    wanted: Demand, requirements: Requirements, node_class: EC2NodeClass, types: Iterable[InstanceType], known: Health
 ) -> list[Candidate]:
     names = frozenset(wanted.instance_types)
-    subnets = subnet_by_zone(node_class, health)
+    subnets = subnet_by_zone(node_class, known)
     return [
-        Candidate(one, offering.zone, offering.capacity_type, offering.price_picousd_per_hour, subnets[offering.zone])
+        _candidate(one, offering, subnets[offering.zone], known)
         for one in types
         if one.name in names
         and one.requirements.intersects(requirements)
         and resources.fits(wanted.requests, one.allocatable)
         for offering in one.offerings
-        if _buyable(offering, one.name, wanted, requirements, health) and offering.zone in subnets
+        if _buyable(offering, one, wanted, requirements, known) and offering.zone in subnets
     ]
 
 
-def _buyable(offering: Offering, name: str, wanted: Demand, requirements: Requirements, health: Health) -> bool:
+def _candidate(one: InstanceType, offering: Offering, subnet: str, known: Health) -> Candidate:
+    price = offering.price_picousd_per_hour
+    risk = known.risk_percent(offering.capacity_type, one.name, offering.zone)
+    return Candidate(one, offering.zone, offering.capacity_type, price, subnet, price * (100 + risk) // 100)
+
+
+def _buyable(offering: Offering, one: InstanceType, wanted: Demand, requirements: Requirements, known: Health) -> bool:
     return (
         offering.available
         and offering.capacity_type in (labels.SPOT, labels.ON_DEMAND)
@@ -85,15 +96,15 @@ def _buyable(offering: Offering, name: str, wanted: Demand, requirements: Requir
         and requirements.get(labels.ZONE).has(offering.zone)
         and requirements.get(labels.CAPACITY_TYPE).has(offering.capacity_type)
         and offering.requirements.intersects(requirements)
-        and health.allows(offering.capacity_type, name, offering.zone)
+        and not health.offering_why_not(one, offering, known)
     )
 
 
-def subnet_by_zone(node_class: EC2NodeClass, health: Health) -> dict[str, str]:
+def subnet_by_zone(node_class: EC2NodeClass, known: Health) -> dict[str, str]:
     """Per zone the class's first subnet that is not out of addresses; the status lists the emptiest first."""
     chosen: dict[str, str] = {}
     for subnet in node_class.subnets:
-        if health.allows_subnet(subnet.id, subnet.zone):
+        if known.allows_subnet(subnet.id, subnet.zone):
             chosen.setdefault(subnet.zone, subnet.id)
     return chosen
 
@@ -120,8 +131,8 @@ def _no_dear_spot(found: list[Candidate]) -> list[Candidate]:
 
 
 def _cheapest_types(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    """The offerings of the cheapest types, cheapest offering first; ties by name and zone."""
-    ordered = sorted(found, key=lambda one: (one.price_picousd_per_hour, one.instance_type.name, one.zone))
+    """The offerings of the cheapest types, cheapest offering first, by weight; ties by name and zone."""
+    ordered = sorted(found, key=lambda one: (one.weight, one.instance_type.name, one.zone))
     names = list(dict.fromkeys(one.instance_type.name for one in ordered))[:MAXIMUM_TYPES]
     allowed = frozenset(names)
     return tuple(one for one in ordered if one.instance_type.name in allowed)

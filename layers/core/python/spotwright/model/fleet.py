@@ -30,6 +30,7 @@ class FleetError(msgspec.Struct, frozen=True):
     zone: str = ""
     capacity_type: str = ""
     subnet_id: str = ""
+    reservation_id: str = ""
 
 
 class FleetResult(msgspec.Struct, frozen=True):
@@ -70,10 +71,14 @@ class ClusterFacts(msgspec.Struct, frozen=True):
 
 
 class OfferingHealth(msgspec.Struct, frozen=True):
-    """An offering that had no capacity. ``until``: epoch milliseconds.
+    """What the clusters of an account know of an offering that failed them. Times are epoch milliseconds.
 
-    ``instance_type`` and ``zone`` may be ``*``. A subnet without free addresses is written with the capacity type
-    ``subnet``, its id in the place of the instance type, and its zone.
+    ``until``: it is left alone until then; ``code``: EC2's word for why. ``failures`` and ``interruptions``: how often
+    in a row lately, as of ``at``; they fade. ``scope``: the tenancy or placement group it is true for, "" = any.
+    ``instance_type`` and ``zone`` may be ``*``. Three words take other places: capacity type ``subnet`` with a subnet's
+    id for the instance type (no free addresses); instance type ``quota/<family>`` with the ``cpu_millicores`` from
+    which on EC2 refused (a quota of vCPUs); capacity type ``reserved`` with a reservation's id, whose ``taken`` lists
+    (when, how many instances) were launched into it. ``version``: optimistic lock, 0 = new.
     """
 
     capacity_type: str
@@ -81,3 +86,16 @@ class OfferingHealth(msgspec.Struct, frozen=True):
     zone: str
     until: int
     code: str
+    scope: str = ""
+    failures: int = 0
+    interruptions: int = 0
+    at: int = 0
+    cpu_millicores: int = 0
+    taken: tuple[tuple[int, int], ...] = ()
+    version: int = 0
+
+    @property
+    def key(self) -> str:
+        """What the row is found by."""
+        named = f"{self.capacity_type}:{self.instance_type}:{self.zone}"
+        return f"{named}:{self.scope}" if self.scope else named

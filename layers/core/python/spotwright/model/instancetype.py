@@ -1,6 +1,5 @@
 """Instance types with their offerings: what can be bought, where, and for how much."""
 
-from collections.abc import Set as AbstractSet
 from typing import Final
 
 import msgspec
@@ -16,7 +15,10 @@ ANY: Final = "*"
 
 
 class Offering(msgspec.Struct, frozen=True):
-    """One way to buy a type. ``reservation_capacity``: instances left of a reservation; 0 = not reserved."""
+    """One way to buy a type. ``reservation_capacity``: instances left of a reservation; 0 = not reserved.
+
+    ``closed_for``: what EC2 said when it was tried lately, "" = nothing.
+    """
 
     zone: str
     capacity_type: str
@@ -24,6 +26,7 @@ class Offering(msgspec.Struct, frozen=True):
     available: bool = True
     requirements: Requirements = Requirements()
     reservation_capacity: int = 0
+    closed_for: str = ""
 
 
 class InstanceType(msgspec.Struct, frozen=True):
@@ -49,32 +52,3 @@ class Catalog(msgspec.Struct, frozen=True):
 
     def of(self, node_class: str) -> tuple[InstanceType, ...]:
         return self.by_class.get(node_class, self.by_class.get("", ()))
-
-    def without(self, sold_out: AbstractSet[tuple[str, str, str]]) -> "Catalog":
-        """The catalog with these offerings (capacity type, instance type or ``*``, zone or ``*``) unavailable."""
-        if not sold_out:
-            return self
-        names = {name for _, name, _ in sold_out}
-        return Catalog(
-            {
-                node_class: tuple(
-                    _without(one, sold_out) if one.name in names or ANY in names else one for one in types
-                )
-                for node_class, types in self.by_class.items()
-            },
-            self.source,
-        )
-
-
-def _without(one: InstanceType, sold_out: AbstractSet[tuple[str, str, str]]) -> InstanceType:
-    offerings = tuple(
-        msgspec.structs.replace(offering, available=False)
-        if any(
-            (offering.capacity_type, name, zone) in sold_out
-            for name in (one.name, ANY)
-            for zone in (offering.zone, ANY)
-        )
-        else offering
-        for offering in one.offerings
-    )
-    return msgspec.structs.replace(one, offerings=offerings)

@@ -28,6 +28,9 @@ ON_DEMAND: Final = "on-demand"
 SPOT: Final = "spot"
 RESERVED: Final = "reserved"
 RESERVATION_ID: Final = "karpenter.k8s.aws/capacity-reservation-id"
+PLACEMENT_GROUP_ID: Final = "karpenter.k8s.aws/placement-group-id"
+PLACEMENT_GROUP_PARTITION: Final = "karpenter.k8s.aws/placement-group-partition"
+TENANCY: Final = "karpenter.k8s.aws/instance-tenancy"
 
 # Annotations
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"

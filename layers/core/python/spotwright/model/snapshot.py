@@ -35,11 +35,19 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class UnavailableOffering(msgspec.Struct, frozen=True, order=True):
-    """An offering that EC2 said it has none of, lately; a decision leaves it out."""
+    """An offering that EC2 said it has none of, lately; a decision leaves it out.
+
+    Fields as in ``model.fleet.OfferingHealth``. ``taken``: instances launched into a reservation since it was
+    described; 0 = nothing of it is to be had.
+    """
 
     capacity_type: str
     instance_type: str
     zone: str
+    code: str = ""
+    scope: str = ""
+    cpu_millicores: int = 0
+    taken: int = 0
 
 
 class InFlight(msgspec.Struct, frozen=True):

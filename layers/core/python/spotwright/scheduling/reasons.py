@@ -1,5 +1,6 @@
 """Why a pod has no place: per NodePool, which demand removed what, with the nearest miss."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from spotwright.model import labels, quantity, resources
@@ -145,7 +146,16 @@ def _unsold(template: Template, types: Sequence[InstanceType]) -> str:
             return (
                 f"the pool's requirements filtered out all available offerings: none has {requirement}; known: {known}"
             )
-    return f"none of the {len(types)} instance types that meet the pool's requirements has an available offering"
+    return (
+        f"none of the {len(types)} instance types that meet the pool's requirements has an available offering"
+        f"{_closed(types)}"
+    )
+
+
+def _closed(types: Iterable[InstanceType]) -> str:
+    """What EC2 said of the offerings that are left alone for a while, with the number of offerings."""
+    said = Counter(each.closed_for for one in types for each in one.offerings if each.closed_for)
+    return f"; EC2 said lately: {', '.join(f'{code} ({said[code]})' for code in sorted(said))}" if said else ""
 
 
 def _undeclared(key: str, tier: Tier, number: int) -> str:
@@ -160,8 +170,9 @@ def _undeclared(key: str, tier: Tier, number: int) -> str:
 def _conflict(requirement: Requirement, market: Market, left: int) -> str:
     stated = market.statements(requirement.key).items()
     shown = _listed(value for value, mask in stated if isinstance(value, str) and mask & left)
+    kinds = {goods.type.name: goods.type for goods in market.goods if goods.mask & left}
     types = len({id(goods) for goods in market.goods if goods.mask & left})
-    has = f"; they have {shown}" if shown else ""
+    has = (f"; they have {shown}" if shown else "") + _closed(kinds.values())
     return f"it asks for {requirement}, which no offering of the {types} instance types left has now{has}"
 
 

@@ -113,6 +113,13 @@ class FakeEc2:
         """What an instance was started from: RequestLaunchTemplateData."""
         return json.loads(self._started_from[instance_id])
 
+    def launch_template(self, name: str, data: Mapping[str, Any]) -> tuple[str, str] | None:
+        self._effects.reading("ec2", "launch_template")
+        body, versions = json.dumps(data, sort_keys=True), self._templates.get(name, [])
+        if body not in versions:
+            return None
+        return f"lt-{list(self._templates).index(name):017x}", str(versions.index(body) + 1)
+
     def ensure_launch_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[str, str]:
         body = json.dumps(data, sort_keys=True)
         versions = self._templates.setdefault(name, [])

@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from spotwright.aws.health import MEMORY_SECONDS
+from spotwright.aws.rate import CallRate
 from spotwright.failures import Conflict, NotFound
 from spotwright.model.fleet import OfferingHealth
 from spotwright.model.instancetype import Catalog
@@ -26,7 +28,8 @@ class FakeState:
     def clear(self) -> None:
         self.row = ClusterRow(self._cluster)
         self.rows: dict[str, Row] = {}
-        self.health: dict[tuple[str, str, str], OfferingHealth] = {}
+        self.health: dict[str, OfferingHealth] = {}
+        self.rates: dict[str, CallRate] = {}
         self.beat = 0
         self.catalog = ""
 
@@ -106,12 +109,27 @@ class FakeState:
         return tuple(sorted(waiting, key=lambda row: (row.due, sort_key(row))))
 
     def offering_health(self, now: int) -> tuple[OfferingHealth, ...]:
-        return tuple(self.health[key] for key in sorted(self.health) if self.health[key].until > now)
+        self._effects.reading("state", "offering_health")
+        kept = (self.health[key] for key in sorted(self.health))
+        return tuple(one for one in kept if max(one.until, one.at) + MEMORY_SECONDS * 1000 > now)
 
     def mark_offering(self, health: OfferingHealth) -> None:
-        key = (health.capacity_type, health.instance_type, health.zone)
-        with self._effects.making("state", "mark_offering", ":".join(key)):
-            self.health[key] = health
+        with self._effects.making("state", "mark_offering", health.key):
+            before = self.health.get(health.key)
+            if (before.version if before else 0) != health.version:
+                raise Conflict(f"offering {health.key} was changed by another", code="ConditionalCheckFailed")
+            self.health[health.key] = msgspec.structs.replace(health, version=health.version + 1)
+
+    def call_rate(self, action: str) -> CallRate | None:
+        self._effects.reading("state", "call_rate")
+        return self.rates.get(action)
+
+    def save_call_rate(self, rate: CallRate) -> None:
+        with self._effects.making("state", "save_call_rate", rate.action):
+            before = self.rates.get(rate.action)
+            if (before.version if before else 0) != rate.version:
+                raise Conflict(f"rate of {rate.action} was changed by another", code="ConditionalCheckFailed")
+            self.rates[rate.action] = msgspec.structs.replace(rate, version=rate.version + 1)
 
     def heartbeat(self) -> int:
         return self.beat

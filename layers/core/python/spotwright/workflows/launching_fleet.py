@@ -9,15 +9,18 @@ import msgspec
 
 from spotwright.aws import fleet_errors, health
 from spotwright.aws import launch as fleets
+from spotwright.aws.launchtemplate import Template
 from spotwright.aws.refusal import Refusal
 from spotwright.failures import Failure, Throttled, Unavailable
 from spotwright.lifecycle import launch as launches
 from spotwright.lifecycle.retry import retry_seconds
 from spotwright.lifecycle.steps import unknown
+from spotwright.model import resources
 from spotwright.model.fleet import FleetError, FleetInstance, FleetResult
 from spotwright.model.node import instance_id
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.scheduling.plan import NewNode
+from spotwright.workflows import offering_memory, pacing
 from spotwright.workflows.launching_handover import give
 from spotwright.workflows.lifecycle_acting import Acting, log, milliseconds, record, ring
 from spotwright.workflows.ports import LaunchRow
@@ -65,6 +68,9 @@ def _prepared(ports: Acting, row: LaunchRow, waiting: tuple[NodeClaim, ...], now
     made = _request(ports, row, len(waiting), now)
     if isinstance(made, Refusal):
         return _refused(ports, row, waiting, made, now)
+    if isinstance(made, int):
+        _pause(ports, row, made, now)
+        return None
     return ports.state.save(
         msgspec.structs.replace(
             row,
@@ -82,20 +88,45 @@ def _is_answered(row: LaunchRow, now: datetime) -> bool:
     return not row.request or milliseconds(now) - row.asked >= SETTLING.total_seconds() * 1000
 
 
-def _request(ports: Acting, row: LaunchRow, count: int, now: datetime) -> str | Refusal:
+def _request(ports: Acting, row: LaunchRow, count: int, now: datetime) -> str | int | Refusal:
+    """The request as text, or in how many seconds EC2 may be asked for its templates, or why there can be none."""
     node = msgspec.json.decode(row.node, type=NewNode)
     found = next((one for one in ports.cluster.nodeclasses() if one.name == node.node_class), None)
     readiness = launches.class_readiness(found, node.node_class)
     if found is None or readiness.reason:
         return Refusal(readiness.reason, readiness.message)
-    marks = health.of(ports.state.offering_health(milliseconds(now)), now_ms=milliseconds(now))
+    known = health.of(ports.state.offering_health(milliseconds(now)), now_ms=milliseconds(now))
     types = ports.catalogs.read(ports.state.catalog_key()).of(node.node_class)
-    planned = fleets.plan(node, found, types, ports.facts, marks)
+    planned = fleets.plan(node, found, types, ports.facts, known)
     if isinstance(planned, Refusal):
         return planned
-    versions = {one.name: ports.ec2.ensure_launch_template(one.name, one.data, one.tags) for one in planned.templates}
+    versions = _versions(ports, row, planned.templates, now)
+    if isinstance(versions, int):
+        return versions
     token = fleets.token(row.id, row.attempt)
     return fleets.serialise(fleets.request(planned, versions, launch=row.id, count=count, client_token=token))
+
+
+def _versions(
+    ports: Acting, row: LaunchRow, templates: Iterable[Template], now: datetime
+) -> dict[str, tuple[str, str]] | int:
+    """Template name → (id, version); missing ones are made, or in how many seconds that may be."""
+    found = {one.name: ports.ec2.launch_template(one.name, one.data) for one in templates}
+    missing = [one for one in templates if found[one.name] is None]
+    if missing:
+        wait = pacing.wait_seconds(ports.state, pacing.CREATE_TEMPLATE, key=row.id, now=now, calls=len(missing))
+        if wait:
+            return wait
+    made = {one.name: _made(ports, one, now) for one in missing}
+    return {name: version for name, version in found.items() if version is not None} | made
+
+
+def _made(ports: Acting, one: Template, now: datetime) -> tuple[str, str]:
+    try:
+        return ports.ec2.ensure_launch_template(one.name, one.data, one.tags)
+    except Throttled:
+        pacing.slow_down(ports.state, pacing.CREATE_TEMPLATE, now=now)
+        raise
 
 
 def _refused(
@@ -116,20 +147,44 @@ def _refused(
 def _sent(
     ports: Acting, row: LaunchRow, waiting: tuple[NodeClaim, ...], found: tuple[FleetInstance, ...], now: datetime
 ) -> LaunchRow | None:
+    wait = pacing.wait_seconds(ports.state, pacing.CREATE_FLEET, key=row.id, now=now)
+    if wait:
+        _pause(ports, row, wait, now)
+        return None
     try:
         result = ports.ec2.create_fleet(json.loads(row.request))
     except (Throttled, Unavailable) as error:
         # No definite answer: the same request under the same token, later.
         log.warning("CreateFleet had no answer", extra={"launch": row.id, "code": error.code, "error": str(error)})
+        if isinstance(error, Throttled):
+            _throttled(ports, row, now)
         _wait(ports, msgspec.structs.replace(row, asked=milliseconds(now)), row.attempt, now)
         return None
     except Failure as error:
         result = FleetResult(errors=(FleetError(error.code, str(error)),))
-    marks = fleet_errors.marks(result.errors, now_ms=milliseconds(now))
-    for mark in marks:
-        ports.state.mark_offering(mark)
-    row = msgspec.structs.replace(row, marked=bool(marks))
-    return _answered(ports, row, waiting, (*found, *result.instances), result, now)
+    return _answered(ports, _learnt(ports, row, result, now), waiting, (*found, *result.instances), result, now)
+
+
+def _learnt(ports: Acting, row: LaunchRow, result: FleetResult, now: datetime) -> LaunchRow:
+    """What the answer says of offerings and of our pace, kept for all clusters of the account; and each error said."""
+    node = msgspec.json.decode(row.node, type=NewNode)
+    types = ports.catalogs.read(ports.state.catalog_key()).of(node.node_class)
+    sizes = {one.name: one.capacity.get(resources.CPU, 0) for one in types}
+    marked = offering_memory.answered(
+        ports.state, result.instances, result.errors, now_ms=milliseconds(now), cpu_millicores=sizes
+    )
+    if any(error.code in fleet_errors.THROTTLING_CODES for error in result.errors):
+        _throttled(ports, row, now)
+    for failed in fleet_errors.failures(result.errors):
+        known = failed.reason != fleet_errors.UNKNOWN
+        said = "CreateFleet refused offerings" if known else "CreateFleet answered an unknown error"
+        log.warning(said, extra={"launch": row.id} | msgspec.structs.asdict(failed))
+    return msgspec.structs.replace(row, marked=marked)
+
+
+def _throttled(ports: Acting, row: LaunchRow, now: datetime) -> None:
+    log.warning("CreateFleet was throttled", extra={"launch": row.id})
+    pacing.slow_down(ports.state, pacing.CREATE_FLEET, now=now)
 
 
 def _answered(
@@ -144,6 +199,8 @@ def _answered(
     row = _dealt(row, waiting, instances)
     missing = tuple(claim for claim in waiting if claim.name not in row.instances)
     verdict = fleet_errors.outcome(result.errors)
+    if missing and verdict.reason == fleet_errors.TEMPLATE_GONE and not row.remade:
+        return ports.state.save(msgspec.structs.replace(row, request="", attempt=row.attempt + 1, remade=True))
     if missing and not verdict.insufficient:
         _again(ports, msgspec.structs.replace(row, request=""), missing, verdict.reason, verdict.message, now)
         return None
@@ -184,8 +241,12 @@ def _again(
 
 
 def _wait(ports: Acting, row: LaunchRow, attempt: int, now: datetime) -> LaunchRow:
-    delay = retry_seconds(attempt)
-    at = milliseconds(now + timedelta(seconds=delay))
-    after = ports.state.save(msgspec.structs.replace(row, attempt=attempt, not_before=at, due=at))
-    ring(ports, "launch", [row.id], delay_seconds=delay)
+    return _pause(ports, msgspec.structs.replace(row, attempt=attempt), retry_seconds(attempt), now)
+
+
+def _pause(ports: Acting, row: LaunchRow, seconds: int, now: datetime) -> LaunchRow:
+    """Nothing more of this launch for so long, whoever rings; the row's timer stands in for a lost message."""
+    at = milliseconds(now + timedelta(seconds=seconds))
+    after = ports.state.save(msgspec.structs.replace(row, not_before=at, due=at))
+    ring(ports, "launch", [row.id], delay_seconds=seconds)
     return after

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, Protocol
 
 import msgspec
@@ -28,9 +28,6 @@ from spotwright.workflows.ports import (
 )
 
 log: Final = logging.getLogger("spotwright.lifecycle")
-
-# Interrupted instances are marked like those that had no capacity: Karpenter's three minutes.
-OFFERING_MARK: Final = timedelta(minutes=3)
 
 
 class Acting(Protocol):

@@ -14,14 +14,12 @@ from spotwright.disruption import interruption
 from spotwright.failures import Conflict, Failure, NotFound
 from spotwright.lifecycle.steps import Delete, Note, normal, warning
 from spotwright.model import labels
-from spotwright.model.fleet import OfferingHealth
 from spotwright.model.node import instance_id
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.snapshot import Snapshot
-from spotwright.workflows import decisions, launching
+from spotwright.workflows import decisions, launching, offering_memory
 from spotwright.workflows.decisions import Disruption
 from spotwright.workflows.lifecycle_acting import (
-    OFFERING_MARK,
     Acting,
     cordon,
     delete_claim,
@@ -193,12 +191,14 @@ def _follow(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime) -> N
 
 
 def _mark_offering(ports: Acting, row: NoticeRow, claim: NodeClaim) -> None:
-    """A spot pool that takes instances back has none to give, for three minutes."""
+    """What takes instances back has none to give: said to all clusters, as of the notice."""
     known = claim.metadata.labels
-    if row.kind == Kind.SPOT_INTERRUPTED and known.get(labels.CAPACITY_TYPE) == labels.SPOT:
-        until = row.created + int(OFFERING_MARK.total_seconds() * 1000)
+    kind, reservation = known.get(labels.CAPACITY_TYPE), known.get(labels.RESERVATION_ID, "")
+    if row.kind == Kind.SPOT_INTERRUPTED and kind == labels.SPOT:
         instance_type, zone = known.get(labels.INSTANCE_TYPE, ""), known.get(labels.ZONE, "")
-        ports.state.mark_offering(OfferingHealth(labels.SPOT, instance_type, zone, until, "SpotInterruption"))
+        offering_memory.interrupted(ports.state, instance_type, zone, now_ms=row.created)
+    elif row.kind == Kind.CAPACITY_RESERVATION_INTERRUPTED and reservation:
+        offering_memory.reservation_gone(ports.state, reservation, now_ms=row.created)
 
 
 def _tell(ports: Acting, claim: NodeClaim, said: Note, now: datetime) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from spotwright.aws.rate import CallRate
 from spotwright.model.fleet import ClusterFacts as ClusterFacts
 from spotwright.model.fleet import FleetError as FleetError
 from spotwright.model.fleet import FleetInstance as FleetInstance
@@ -114,6 +115,10 @@ class Ec2Port(Protocol):
         """Send a stored request verbatim (its ClientToken makes it idempotent)."""
         ...
 
+    def launch_template(self, name: str, data: Mapping[str, Any]) -> tuple[str, str] | None:
+        """(id, version number as text) of the template ``name`` holding exactly ``data``, if there is one."""
+        ...
+
     def ensure_launch_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[str, str]:
         """(id, version number as text) of the template ``name`` holding exactly ``data``; created when missing."""
         ...
@@ -138,6 +143,7 @@ class LaunchRow(msgspec.Struct, frozen=True):
     ``node``: the NewNode it realises, as JSON of scheduling.plan.NewNode. ``version``: optimistic lock.
     ``failure``: "<code>: <message>" of why claims got no instance, "" = none; ``insufficient``: it was for capacity.
     ``marked``: offerings were marked empty for it, so that the next plan is another one.
+    ``remade``: its templates were gone when EC2 looked for them, and were made again once.
     ``not_before``: epoch milliseconds before which nothing is tried again, whoever rings. ``asked``: when ``request``
     was last sent or about to be, epoch milliseconds.
     """
@@ -158,6 +164,7 @@ class LaunchRow(msgspec.Struct, frozen=True):
     failure: str = ""
     insufficient: bool = False
     marked: bool = False
+    remade: bool = False
     not_before: int = 0
     asked: int = 0
     created: int = 0
@@ -281,8 +288,22 @@ class StatePort(Protocol):
     def nomination(self, claim: str) -> NominationRow | None: ...
     def nominations(self) -> tuple[NominationRow, ...]: ...
     def due(self, before: int) -> tuple[Row, ...]: ...
-    def offering_health(self, now: int) -> tuple[OfferingHealth, ...]: ...
-    def mark_offering(self, health: OfferingHealth) -> None: ...
+    def offering_health(self, now: int) -> tuple[OfferingHealth, ...]:
+        """All that the account's clusters remember of offerings, by key; of some of it ``until`` is over."""
+        ...
+
+    def mark_offering(self, health: OfferingHealth) -> None:
+        """Replace under the row's version; Conflict when another learned something meanwhile."""
+        ...
+
+    def call_rate(self, action: str) -> CallRate | None:
+        """The account's bucket of an EC2 action; None when it was not called for a while."""
+        ...
+
+    def save_call_rate(self, rate: CallRate) -> None:
+        """Replace under the row's version; Conflict when another called meanwhile."""
+        ...
+
     def heartbeat(self) -> int:
         """Epoch milliseconds of the forwarder's last sign of life; 0 = never."""
         ...

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from spotwright.aws import health as offering_health
 from spotwright.failures import Conflict, Failure
 from spotwright.model.instancetype import Catalog
 from spotwright.model.node import Node
@@ -16,7 +17,7 @@ from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodepool import NodeClassReference
 from spotwright.model.objects import Metadata
 from spotwright.model.pod import Pod
-from spotwright.model.snapshot import InFlight, Settings, Snapshot, UnavailableOffering
+from spotwright.model.snapshot import InFlight, Settings, Snapshot
 from spotwright.model.volumes import Storage
 from spotwright.scheduling import planner
 from spotwright.scheduling.plan import NewNode, Plan
@@ -92,8 +93,8 @@ def provision(ports: Planning, *, clock: Callable[[], datetime]) -> Served:
 
 def decide(snapshot: Snapshot, catalog: Catalog) -> Plan:
     """The plan for a snapshot: a pure function of it and its catalog."""
-    sold_out = frozenset((one.capacity_type, one.instance_type, one.zone) for one in snapshot.unavailable)
-    return planner.plan(snapshot, catalog.without(sold_out))
+    known = offering_health.closing(snapshot.unavailable)
+    return planner.plan(snapshot, offering_health.sold_out(catalog, snapshot.nodeclasses, known))
 
 
 def gather(*, cluster: ClusterPort, state: StatePort, blobs: BlobPort, settings: Settings, now: datetime) -> Snapshot:
@@ -112,7 +113,7 @@ def gather(*, cluster: ClusterPort, state: StatePort, blobs: BlobPort, settings:
     pods = tuple(pod for pod in cluster.pods() if not pod.terminal)
     known = {claim.name for claim in claims}
     in_flight = tuple(one for one in committed if one.claim.name not in known)
-    health = state.offering_health(int(now.timestamp() * 1000))
+    now_ms = int(now.timestamp() * 1000)
     return Snapshot(
         cluster=cluster.name,
         now=now,
@@ -126,7 +127,7 @@ def gather(*, cluster: ClusterPort, state: StatePort, blobs: BlobPort, settings:
         pods=nominations.seated(pods, promised, hosts=_hosts(claims, nodes, in_flight), now=now),
         namespaces=cluster.namespaces(),
         storage=cluster.storage() if any(pod.volume_claims for pod in pods) else Storage(),
-        unavailable=tuple(sorted(UnavailableOffering(h.capacity_type, h.instance_type, h.zone) for h in health)),
+        unavailable=offering_health.unavailable(state.offering_health(now_ms), now_ms=now_ms),
         settings=settings,
         catalog_key=state.catalog_key(),
     )

@@ -1,0 +1,77 @@
+"""Writing down what an account learns of its offerings: several clusters and functions at once, nothing lost.
+
+A row is written under its version; who loses reads again and learns on top of what the other wrote.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from spotwright.aws import fleet_errors, health
+from spotwright.failures import Conflict
+from spotwright.model import labels
+from spotwright.model.fleet import FleetError, FleetInstance, OfferingHealth
+from spotwright.workflows.ports import StatePort
+
+ATTEMPTS: Final = 4
+
+type Known = Mapping[str, OfferingHealth]
+type Lesson = Callable[[Known], Iterable[OfferingHealth | None]]
+
+
+def answered(
+    state: StatePort,
+    instances: Iterable[FleetInstance],
+    errors: Iterable[FleetError],
+    *,
+    now_ms: int,
+    cpu_millicores: Mapping[str, int],
+    scope: str = "",
+) -> bool:
+    """Learn from an answer of CreateFleet: offerings that failed are left alone, those that gave are open again.
+
+    True when something failed, so that the next plan is another one.
+    """
+    marks = fleet_errors.marks(errors, now_ms=now_ms, cpu_millicores=cpu_millicores, scope=scope)
+    failed = {mark.key for mark in marks}
+    gave = {OfferingHealth(one.capacity_type, one.instance_type, one.zone, 0, "", scope).key for one in instances}
+
+    def lesson(known: Known) -> Iterable[OfferingHealth | None]:
+        yield from (health.learnt(known.get(mark.key), mark, now_ms=now_ms) for mark in marks)
+        yield from (health.eased(known[key], now_ms=now_ms) for key in sorted(gave - failed) if key in known)
+
+    _write(state, lesson, now_ms)
+    return bool(marks)
+
+
+def interrupted(state: StatePort, instance_type: str, zone: str, *, now_ms: int) -> None:
+    """A spot pool that takes instances back has none to give; the oftener it does, the longer."""
+    mark = OfferingHealth(
+        labels.SPOT, instance_type, zone, now_ms + health.FIRST_MS, health.INTERRUPTED, interruptions=1
+    )
+    _write(state, lambda known: [health.learnt(known.get(mark.key), mark, now_ms=now_ms)], now_ms)
+
+
+def reservation_taken(state: StatePort, reservation: str, count: int, *, now_ms: int) -> None:
+    """``count`` instances were launched into a reservation; negative when an instance of it was found gone."""
+    key = health.took(None, reservation, count, now_ms=now_ms).key
+    _write(state, lambda known: [health.took(known.get(key), reservation, count, now_ms=now_ms)], now_ms)
+
+
+def reservation_gone(state: StatePort, reservation: str, *, now_ms: int) -> None:
+    """EC2 takes instances of an interruptible reservation back: it has none to give."""
+    mark = OfferingHealth(
+        labels.RESERVED, reservation, "*", now_ms + health.FIRST_MS, fleet_errors.RESERVATION_FULL, interruptions=1
+    )
+    _write(state, lambda known: [health.learnt(known.get(mark.key), mark, now_ms=now_ms)], now_ms)
+
+
+def _write(state: StatePort, lesson: Lesson, now_ms: int) -> None:
+    for _ in range(ATTEMPTS):
+        known = {one.key: one for one in state.offering_health(now_ms)}
+        try:
+            for row in lesson(known):
+                if row is not None:
+                    state.mark_offering(row)
+        except Conflict:
+            continue
+        return

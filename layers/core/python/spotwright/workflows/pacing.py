@@ -1,0 +1,48 @@
+"""Asking before EC2 is asked to change something: a burst waits in its rows, so that EC2 need not refuse it twice."""
+
+import zlib
+from datetime import datetime
+from typing import Final
+
+from spotwright.aws import rate
+from spotwright.failures import Conflict
+from spotwright.workflows.ports import StatePort
+
+ATTEMPTS: Final = 8
+# Those who must wait come back spread over so many seconds.
+SPREAD_SECONDS: Final = 4
+
+CREATE_FLEET: Final = "CreateFleet"
+CREATE_TEMPLATE: Final = "CreateLaunchTemplate"
+TERMINATE: Final = "TerminateInstances"
+
+
+def wait_seconds(state: StatePort, action: str, *, key: str, now: datetime, calls: int = 1) -> int:
+    """0: call now, it is counted; else when to ask again. ``key``: who asks, so that not all come back together."""
+    now_ms = int(now.timestamp() * 1000)
+    for _ in range(ATTEMPTS):
+        before = state.call_rate(action) or rate.fresh(action, now_ms=now_ms)
+        after, wait_ms = rate.take(before, calls, now_ms=now_ms)
+        if wait_ms:
+            return -(-wait_ms // 1000) + zlib.crc32(key.encode()) % SPREAD_SECONDS
+        try:
+            state.save_call_rate(after)
+        except Conflict:
+            continue
+        return 0
+    # So many ask at this moment that waiting a little is right in any case.
+    return 1 + zlib.crc32(key.encode()) % SPREAD_SECONDS
+
+
+def slow_down(state: StatePort, action: str, *, now: datetime) -> None:
+    """EC2 said that it was too many requests: all clusters of the account ask half as often from now on."""
+    now_ms = int(now.timestamp() * 1000)
+    for _ in range(ATTEMPTS):
+        after = rate.slowed(state.call_rate(action) or rate.fresh(action, now_ms=now_ms), now_ms=now_ms)
+        if after is None:
+            return
+        try:
+            state.save_call_rate(after)
+        except Conflict:
+            continue
+        return

@@ -1,0 +1,147 @@
+"""The memory of offerings: how long one that failed is left alone, and what a catalog is worth under it."""
+
+import msgspec
+import pytest
+
+from spotwright.aws import health
+from spotwright.model import labels
+from spotwright.model.fleet import OfferingHealth
+from spotwright.model.instancetype import Catalog, Offering
+from spotwright.model.nodeclass import Subnet
+from spotwright.model.requirements import from_labels
+from spotwright.simulation import given
+
+MINUTE = 60_000
+START = 1_000 * MINUTE
+EMPTY = OfferingHealth("spot", "m5.large", "z1", START + health.FIRST_MS, "InsufficientInstanceCapacity", failures=1)
+
+
+def failed(before: OfferingHealth | None, at: int) -> OfferingHealth:
+    found = health.learnt(before, msgspec.structs.replace(EMPTY, until=at + health.FIRST_MS), now_ms=at)
+    assert found is not None
+    return found
+
+
+def test_an_offering_that_fails_again_is_left_alone_longer() -> None:
+    spans, at, row = [], START, None
+    for _ in range(6):
+        row = failed(row, at)
+        spans.append((row.until - at) // MINUTE)
+        at = row.until
+    assert spans == [3, 6, 12, 24, 30, 30]
+
+
+def test_what_several_launches_hear_at_once_is_one_failure() -> None:
+    row = failed(None, START)
+    assert health.learnt(row, EMPTY, now_ms=START + health.WAVE_MS - 1) is None
+    again = health.learnt(row, EMPTY, now_ms=START + health.WAVE_MS)
+    assert again is not None
+    assert again.failures == 2
+
+
+def test_a_success_opens_an_offering_and_forgives_half() -> None:
+    row = failed(failed(failed(failed(None, START), START + MINUTE), START + 2 * MINUTE), START + 3 * MINUTE)
+    now = START + 4 * MINUTE
+    better = health.eased(row, now_ms=now)
+    assert better is not None
+    assert (better.until, better.failures) == (now, 2)
+    assert health.of([better], now_ms=now).allows("spot", "m5.large", "z1")
+    assert health.eased(msgspec.structs.replace(better, failures=0), now_ms=now) is None
+
+
+def test_failures_fade_with_time() -> None:
+    row = failed(failed(None, START), START + MINUTE)
+    much_later = START + MINUTE + 2 * health.FAILURE_FADES_MS
+    assert failed(row, much_later).until - much_later == health.FIRST_MS
+    assert health.of([row], now_ms=much_later).risk_percent("spot", "m5.large", "z1") == 0
+
+
+def test_a_mark_never_ends_sooner_because_of_another() -> None:
+    long = msgspec.structs.replace(failed(None, START), until=START + 30 * MINUTE)
+    assert failed(long, START + MINUTE).until == START + 30 * MINUTE
+
+
+def test_interruptions_are_remembered_for_hours_and_make_an_offering_count_dearer() -> None:
+    mark = OfferingHealth("spot", "m5.large", "z1", START + health.FIRST_MS, health.INTERRUPTED, interruptions=1)
+    row = health.learnt(None, mark, now_ms=START)
+    assert row is not None
+    for number in range(1, 3):
+        row = health.learnt(row, mark, now_ms=START + number * 60 * MINUTE)
+        assert row is not None
+    assert row.interruptions == 3
+    after = START + 3 * 60 * MINUTE
+    known = health.of([row], now_ms=after)
+    assert known.allows("spot", "m5.large", "z1")
+    assert known.risk_percent("spot", "m5.large", "z1") == 30
+    assert health.of([row], now_ms=after + 3 * health.INTERRUPTION_FADES_MS).risks == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("m5.large", "standard"), ("im4gn.large", "standard"), ("t4g.nano", "standard"), ("g5.xlarge", "g"),
+        ("gr6.4xlarge", "g"), ("vt1.3xlarge", "g"), ("p4d.24xlarge", "p"), ("inf2.xlarge", "inf"),
+        ("i4i.large", "standard"), ("trn1.2xlarge", "trn"), ("dl1.24xlarge", "dl"), ("d3.xlarge", "standard"),
+        ("x2idn.32xlarge", "x"), ("u-6tb1.metal", "high-memory"), ("u7i-12tb.224xlarge", "high-memory"),
+        ("hpc7a.96xlarge", "hpc"), ("h1.2xlarge", "standard"), ("f2.6xlarge", "f"),
+    ],
+)  # fmt: skip
+def test_quotas_of_vcpus_go_by_family(name: str, family: str) -> None:
+    assert health.quota_family(name) == family
+
+
+def bought(catalog: Catalog, node_class: str = "default") -> set[tuple[str, str, str]]:
+    return {
+        (one.name, each.capacity_type, each.zone)
+        for one in catalog.of(node_class)
+        for each in one.offerings
+        if each.available
+    }
+
+
+def sold_out(*rows: OfferingHealth, catalog: Catalog | None = None) -> Catalog:
+    known = health.closing(health.unavailable(rows, now_ms=START))
+    return health.sold_out(catalog or given.market(), [given.node_class()], known)
+
+
+def test_a_zone_is_out_only_when_every_subnet_of_the_class_is() -> None:
+    def full(subnet: str) -> OfferingHealth:
+        return OfferingHealth("subnet", subnet, given.ZONES[0], START + 1, "InsufficientFreeAddressesInSubnet")
+
+    two = given.node_class(subnets=(Subnet("s-1", given.ZONES[0]), Subnet("s-2", given.ZONES[0])))
+    for marks, left in ((["s-1"], True), (["s-1", "s-2"], False)):
+        known = health.of(map(full, marks), now_ms=START)
+        found = health.sold_out(given.market(), [two], known)
+        assert any(zone == given.ZONES[0] for _, _, zone in bought(found)) == left
+        assert any(zone == given.ZONES[0] for _, _, zone in bought(found, "another class"))
+
+
+def test_a_reached_quota_leaves_smaller_types() -> None:
+    quota = OfferingHealth("spot", "quota/standard", "*", START + 1, "VcpuLimitExceeded", cpu_millicores=4000)
+    names = {name for name, kind, _ in bought(sold_out(quota)) if kind == "spot"}
+    assert names == {"m5.large", "c5.large"}
+    assert {name for name, kind, _ in bought(sold_out(quota)) if kind == "on-demand"} > names
+
+
+def test_a_closed_offering_says_what_ec2_said() -> None:
+    found = sold_out(EMPTY, msgspec.structs.replace(EMPTY, zone="*", instance_type="c5.large"))
+    said = {each.closed_for for one in found.of("default") if one.name == "c5.large" for each in one.offerings}
+    assert said == {"", "InsufficientInstanceCapacity"}
+
+
+@pytest.mark.parametrize(("taken", "left"), [(0, 5), (2, 3), (5, 0), (7, 0)])
+def test_what_was_launched_into_a_reservation_is_not_promised_again(taken: int, left: int) -> None:
+    zone = given.ZONES[0]
+    known = from_labels({labels.ZONE: zone, labels.CAPACITY_TYPE: labels.RESERVED, labels.RESERVATION_ID: "cr-1"})
+    one = given.instance_type("m5.large", 2, 8, on_demand=0.1)
+    reserved = Offering(zone, labels.RESERVED, 1, True, known, reservation_capacity=5)
+    catalog = Catalog({"": (msgspec.structs.replace(one, offerings=(reserved,)),)})
+    row = health.took(None, "cr-1", taken, now_ms=START - 1)
+    (offering,) = sold_out(row, catalog=catalog).of("default")[0].offerings
+    assert (offering.reservation_capacity, offering.available) == (left, left > 0)
+
+
+def test_launches_into_a_reservation_are_counted_until_its_description_knows_them() -> None:
+    row = health.took(health.took(None, "cr-1", 2, now_ms=START), "cr-1", 1, now_ms=START + MINUTE)
+    taken = {one.instance_type: one.taken for one in health.unavailable([row], now_ms=START + health.TAKEN_MS)}
+    assert taken == {"cr-1": 1}
