@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from spotwright.failures import Unavailable
+from spotwright.failures import Failure, Throttled, Unavailable
 from spotwright.simulation import given
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -88,3 +88,24 @@ def test_a_decision_that_cannot_be_read_is_dropped_and_planned_anew(world: World
     assert failed(load("lifecycle", world).handler(records([doorbell(world, "decision", key)]), Context())) == []
     assert world.state.row.unacted == ()
     assert [one.bell.kind for one in world.bells.waiting if one.queue == "provision"] == ["pods"]
+
+
+@pytest.mark.parametrize(
+    ("error", "metric", "reason"),
+    [
+        (Failure("never seen", code="SomethingNew"), "UnknownLaunchErrors", "LaunchFailed"),
+        (Failure("no", code="UnauthorizedOperation"), "OfferingsRefused", "Unauthorized"),
+        (Throttled("too fast", code="RequestLimitExceeded"), "CallsThrottled", ""),
+    ],
+)
+def test_why_a_launch_failed_is_counted_and_said_on_the_claim(
+    world: World, capsys: pytest.CaptureFixture[str], error: Failure, metric: str, reason: str
+) -> None:
+    world.effects.fail(Fault("ec2", "create_fleet", error))
+    handler = load("lifecycle", world).handler
+    assert failed(handler(records([doorbell(world, "decision", commit(world))]), Context())) == []
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert any(line.get(metric) == [1.0] for line in lines)
+    (claim,) = world.claims()
+    assert next((one.reason for one in claim.conditions if one.type == "Launched" and reason), "") == reason
+    assert world.run(60, until=lambda: len(world.running()) == 1)
