@@ -1,7 +1,8 @@
 # make demo    the whole thing on a local stack of real parts: pods pending → nodes → spot interruption → zero and back
 # make test    everything CI runs: check, then all tests
 # make check   formatting, lint, types, dependency direction
-# make bench   speed and size
+# make bench   speed and size; make bench-launch: a burst under EC2's limits
+# make probe-aws   what we believe about AWS, asked of your account (dry unless CONFIRM=yes)
 # make bench-following   where a real kube-scheduler puts pods, by how it is told the plan (about a quarter of an hour)
 # make bench-planner   the planner beside the real Karpenter scheduler: hours; ARGS="--only mix --sizes 1000" for a part
 SHELL := /bin/bash
@@ -13,7 +14,7 @@ BIN := .venv/bin
 # Beside the control plane's binary, so that a new checkout need not learn its dependencies' types again.
 MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spotwright/mypy
 
-.PHONY: demo test check setup controlplane bench bench-following bench-planner format clean
+.PHONY: demo test check setup controlplane bench bench-following bench-planner bench-launch probe-aws format clean
 
 setup:
 	@tools/setup
@@ -42,6 +43,12 @@ bench-following: controlplane
 
 bench-planner: setup
 	@$(BIN)/python -m bench.planner $(ARGS)
+
+bench-launch: setup
+	@$(BIN)/python -m bench.launch
+
+probe-aws: setup
+	@$(BIN)/python -m tools.probe_aws $(if $(filter yes,$(CONFIRM)),--confirm)
 
 format: setup
 	$(BIN)/ruff format .

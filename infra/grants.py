@@ -16,13 +16,15 @@ Conditions = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One statement of a role's policy. `wildcard` says why a `*` in it is as narrow as AWS allows."""
+    """One statement of a role's policy. `wildcard` says why a `*` in it is as narrow as AWS allows; `needed_by` names
+    the scenario that fails without it, for the statements of a cluster's roles (tests/rights)."""
 
     sid: str
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     conditions: Conditions = field(default_factory=dict)
     wildcard: str = ""
+    needed_by: str = ""
 
 
 def grant(role: iam.Role, *grants: Grant) -> None:

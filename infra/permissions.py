@@ -12,20 +12,6 @@ from aws_cdk import Stack
 from infra.config import Cluster
 from infra.grants import Grant
 
-_DESCRIBES = (
-    "ec2:DescribeCapacityReservations",
-    "ec2:DescribeImages",
-    "ec2:DescribeInstances",
-    "ec2:DescribeInstanceTypeOfferings",
-    "ec2:DescribeInstanceTypes",
-    "ec2:DescribeLaunchTemplates",
-    "ec2:DescribeLaunchTemplateVersions",
-    "ec2:DescribePlacementGroups",
-    "ec2:DescribeSecurityGroups",
-    "ec2:DescribeSpotPriceHistory",
-    "ec2:DescribeSubnets",
-)
-
 _DESCRIBE_ALL = "EC2's Describe calls take no resource; they are bound to the region instead."
 _NEW = "What a launch creates has no id before it is created; its tags pin it to this cluster."
 _CHOSEN = "Images, subnets and groups are the user's choice in the EC2NodeClass; launching changes none of them."
@@ -33,36 +19,73 @@ _TAGGED = "Ids are EC2's; the tags pin the call to what this cluster launched."
 
 
 def read_grants(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
-    """See the cluster, what runs for it, and what could."""
-    in_region = {"StringEquals": {"aws:RequestedRegion": stack.region}}
+    """See the cluster, and what runs for it."""
     return (
-        Grant("SeeCluster", ("eks:DescribeCluster",), (cluster_arn(stack, cluster.name),)),
-        Grant("SeeCompute", _DESCRIBES, ("*",), in_region, wildcard=_DESCRIBE_ALL),
+        Grant(
+            "SeeCluster",
+            ("eks:DescribeCluster",),
+            (cluster_arn(stack, cluster.name),),
+            needed_by="know the cluster",
+        ),
+        _see(stack, "SeeInstances", ("Instances",), needed_by="see instances"),
+    )
+
+
+def act_grants(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
+    """Launch, tag and terminate the cluster's nodes; keep their templates and instance profiles, know what is sold."""
+    return (
+        *_learn(stack),
+        *_launch(stack, cluster),
+        *_tag(stack, cluster),
+        *_end(stack, cluster),
+        *_identity(stack, cluster),
+    )
+
+
+def _see(stack: Stack, sid: str, kinds: tuple[str, ...], *, needed_by: str) -> Grant:
+    in_region = {"StringEquals": {"aws:RequestedRegion": stack.region}}
+    actions = tuple(f"ec2:Describe{kind}" for kind in kinds)
+    return Grant(sid, actions, ("*",), in_region, wildcard=_DESCRIBE_ALL, needed_by=needed_by)
+
+
+def _learn(stack: Stack) -> tuple[Grant, ...]:
+    """What could be launched: images, networks, types and their prices, templates and profiles that exist."""
+    choices = ("CapacityReservations", "Images", "PlacementGroups", "SecurityGroups", "Subnets")
+    offers = ("InstanceTypeOfferings", "InstanceTypes", "SpotPriceHistory")
+    return (
+        _see(stack, "SeeChoices", choices, needed_by="resolve a class"),
+        _see(stack, "SeeOffers", offers, needed_by="refresh the catalog"),
+        _see(stack, "SeeTemplates", ("LaunchTemplates",), needed_by="collect templates"),
+        _see(stack, "SeeTemplateVersions", ("LaunchTemplateVersions",), needed_by="launch"),
         Grant(
             "SeeImages",
             ("ssm:GetParameters",),
             (f"arn:{stack.partition}:ssm:{stack.region}::parameter/aws/service/*",),
             wildcard="AWS's public parameters; each image family and version has its own.",
+            needed_by="resolve a class",
         ),
-        Grant("SeePrices", ("pricing:GetProducts",), ("*",), wildcard="The price list has no resources."),
+        Grant(
+            "SeePrices",
+            ("pricing:GetProducts",),
+            ("*",),
+            wildcard="The price list has no resources.",
+            needed_by="refresh the catalog",
+        ),
         Grant(
             "SeeNodeIdentity",
             ("iam:GetInstanceProfile",),
             (_iam_arn(stack, "instance-profile/*"),),
             wildcard="A class may name any instance profile of the account.",
+            needed_by="keep a profile",
         ),
         Grant(
             "ListProfiles",
             ("iam:ListInstanceProfiles",),
             ("*",),
             wildcard="Lists by path prefix, which IAM does not check as a resource.",
+            needed_by="collect profiles",
         ),
     )
-
-
-def act_grants(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
-    """Launch, tag and terminate the cluster's nodes; keep their templates and instance profiles."""
-    return (*_launch(stack, cluster), *_tag(stack, cluster), *_end(stack, cluster), *_identity(stack, cluster))
 
 
 def _launch(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
@@ -74,19 +97,27 @@ def _launch(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
     born = {"StringEquals": _requested(cluster), "StringLike": {"aws:RequestTag/karpenter.sh/nodepool": "*"}}
     instances = (_ec2_arn(stack, "instance/*"),)
     with_it = tuple(_ec2_arn(stack, f"{kind}/*") for kind in _BORN_WITH_INSTANCES)
-    requested = {"StringEquals": _requested(cluster)}
+    requested, owned = {"StringEquals": _requested(cluster)}, {"StringEquals": _owned(cluster)}
     return (
-        Grant("LaunchInto", launch, (*public, *chosen), wildcard=_CHOSEN),
-        Grant("LaunchFrom", launch, (template,), {"StringEquals": _owned(cluster)}, wildcard=_TAGGED),
-        Grant("LaunchInstances", launch, instances, born, wildcard=_NEW),
-        Grant("LaunchWith", launch, with_it, requested, wildcard=_NEW),
-        Grant("CreateTemplates", ("ec2:CreateLaunchTemplate",), (template,), requested, wildcard=_NEW),
+        Grant("LaunchInto", launch, (*public, *chosen), wildcard=_CHOSEN, needed_by="launch"),
+        Grant("LaunchFrom", launch, (template,), owned, wildcard=_TAGGED, needed_by="launch"),
+        Grant("LaunchInstances", launch, instances, born, wildcard=_NEW, needed_by="launch"),
+        Grant("LaunchWith", launch, with_it, requested, wildcard=_NEW, needed_by="launch"),
+        Grant(
+            "CreateTemplates",
+            ("ec2:CreateLaunchTemplate",),
+            (template,),
+            requested,
+            wildcard=_NEW,
+            needed_by="launch",
+        ),
         Grant(
             "VersionTemplates",
             ("ec2:CreateLaunchTemplateVersion",),
             (template,),
-            {"StringEquals": _owned(cluster)},
+            owned,
             wildcard=_TAGGED,
+            needed_by="change a template",
         ),
     )
 
@@ -107,8 +138,15 @@ def _tag(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
     }
     born = tuple(_ec2_arn(stack, f"{kind}/*") for kind in kinds)
     return (
-        Grant("TagAtBirth", ("ec2:CreateTags",), born, at_birth, wildcard=_NEW),
-        Grant("TagLater", ("ec2:CreateTags",), (_ec2_arn(stack, "instance/*"),), later, wildcard=_TAGGED),
+        Grant("TagAtBirth", ("ec2:CreateTags",), born, at_birth, wildcard=_NEW, needed_by="launch"),
+        Grant(
+            "TagLater",
+            ("ec2:CreateTags",),
+            (_ec2_arn(stack, "instance/*"),),
+            later,
+            wildcard=_TAGGED,
+            needed_by="name an instance",
+        ),
     )
 
 
@@ -125,6 +163,7 @@ def _end(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
             (_ec2_arn(stack, "instance/*"),),
             launched,
             wildcard=_TAGGED,
+            needed_by="terminate",
         ),
         Grant(
             "DropTemplates",
@@ -132,6 +171,7 @@ def _end(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
             (_ec2_arn(stack, "launch-template/*"),),
             {"StringEquals": _owned(cluster)},
             wildcard=_TAGGED,
+            needed_by="collect templates",
         ),
     )
 
@@ -154,9 +194,10 @@ def _identity(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
             profiles,
             create,
             wildcard=why,
+            needed_by="keep a profile",
         ),
-        Grant("ChangeProfiles", change, profiles, owned, wildcard=why),
-        Grant("PassNodeRoles", ("iam:PassRole",), node_role_arns(stack, cluster), to_ec2),
+        Grant("ChangeProfiles", change, profiles, owned, wildcard=why, needed_by="collect profiles"),
+        Grant("PassNodeRoles", ("iam:PassRole",), node_role_arns(stack, cluster), to_ec2, needed_by="launch"),
     )
 
 

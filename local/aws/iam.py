@@ -5,7 +5,9 @@ too. What a call touches is worked out in the iam_access modules.
 """
 
 import json
+from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from moto.iam.models import iam_backends
@@ -22,6 +24,24 @@ from local.aws.world import World
 _QUERY_PROTOCOLS = ("query", "rest-xml")
 
 
+@dataclass(frozen=True)
+class Question:
+    """What one call asked of IAM: one of these must be allowed."""
+
+    principal: str
+    service: str
+    action: str
+    alternatives: tuple[Access, ...]
+    allowed: bool
+
+
+class Questions:
+    """Every question put to IAM by anyone but the administrator, in order; the latest 50,000."""
+
+    def __init__(self, world: World) -> None:
+        self.asked: deque[Question] = deque(maxlen=50_000)
+
+
 def add(world: World) -> None:
     authorizer = Authorizer(world)
     world.guard(authorizer.check)
@@ -33,6 +53,7 @@ class Authorizer:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._questions = world.part(Questions)
 
     def check(self, request: AwsRequest) -> None:
         """Raise the service's access-denied error unless all that the call touches is allowed."""
@@ -62,7 +83,11 @@ class Authorizer:
         self, request: AwsRequest, policies: list[list[Mapping[str, Any]]], alternatives: list[Access]
     ) -> None:
         """At least one of the alternatives must be allowed by every set of policies."""
-        if not any(_allowed(policies, access) for access in alternatives):
+        allowed = any(_allowed(policies, access) for access in alternatives)
+        self._questions.asked.append(
+            Question(request.principal, request.service, request.action, tuple(alternatives), allowed)
+        )
+        if not allowed:
             raise _denied(request, policies, alternatives[0])
 
     def _policies(self, known: Caller) -> list[list[Mapping[str, Any]]]:

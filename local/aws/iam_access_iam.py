@@ -20,6 +20,9 @@ def of(world: World, request: AwsRequest) -> list[Access]:
     if "InstanceProfileName" in params:
         resource, own = _profile(world, params)
         touched = [Access(action, resource, {**asked, **own})]
+        if request.action == "CreateInstanceProfile" and params.get("Tags"):
+            # Creating with tags asks for both.
+            touched.append(Access("iam:TagInstanceProfile", resource, {**asked, **own}))
         if request.action == "AddRoleToInstanceProfile":
             touched.append(Access("iam:PassRole", _role(world, params["RoleName"]), _TO_EC2))
         return touched

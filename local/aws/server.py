@@ -6,6 +6,7 @@ Connections are kept alive and Nagle's algorithm is off (each call would wait 40
 import contextlib
 import json
 import threading
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Protocol
@@ -155,8 +156,9 @@ def world_of(directory: Path, *, region: str, cluster: str, port: int) -> World:
     return world
 
 
-def serve(directory: Path, *, port: int, region: str, cluster: str, stop: threading.Event) -> None:
-    """Run until `stop`; writes the endpoint to DIRECTORY/aws.json once it listens."""
+@contextlib.contextmanager
+def listening(directory: Path, *, port: int, region: str, cluster: str, stop: threading.Event) -> Iterator[World]:
+    """A world that answers on `port` (0 = a free one) and whose threads run until `stop` is set and the block ends."""
     server = Server(("127.0.0.1", port), Handler)
     world = world_of(directory, region=region, cluster=cluster, port=server.server_address[1])
     server.gateway, server.control = Gateway(world), Control(world)
@@ -164,11 +166,21 @@ def serve(directory: Path, *, port: int, region: str, cluster: str, stop: thread
     threads += [threading.Thread(target=run, args=(stop,), name=name, daemon=True) for name, run in world.backgrounds]
     for thread in threads:
         thread.start()
-    (directory / "aws.json").write_text(json.dumps({"endpoint": world.endpoint}))
-    print(f"AWS answers at {world.endpoint}", flush=True)
-    stop.wait()
-    server.shutdown()
-    for thread in threads:
-        thread.join(timeout=5)
-    with contextlib.suppress(OSError):
-        world.calls.close()
+    try:
+        yield world
+    finally:
+        stop.set()
+        server.shutdown()
+        server.server_close()
+        for thread in threads:
+            thread.join(timeout=5)
+        with contextlib.suppress(OSError):
+            world.calls.close()
+
+
+def serve(directory: Path, *, port: int, region: str, cluster: str, stop: threading.Event) -> None:
+    """Run until `stop`; writes the endpoint to DIRECTORY/aws.json once it listens."""
+    with listening(directory, port=port, region=region, cluster=cluster, stop=stop) as world:
+        (directory / "aws.json").write_text(json.dumps({"endpoint": world.endpoint}))
+        print(f"AWS answers at {world.endpoint}", flush=True)
+        stop.wait()

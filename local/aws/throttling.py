@@ -74,6 +74,8 @@ class Buckets:
         self._lock = threading.Lock()
         self._buckets: dict[str, Bucket] = {}
         self._enabled = True
+        # Seconds; a test in virtual time puts its own here.
+        self.clock: Callable[[], float] = time.monotonic
 
     def check(self, request: AwsRequest) -> None:
         """Take the call's tokens; raises RequestLimitExceeded."""
@@ -88,7 +90,7 @@ class Buckets:
                 self._take(request, name, limits, count)
 
     def _take(self, request: AwsRequest, name: str, limits: tuple[int, int], count: int) -> None:
-        bucket = self._buckets.setdefault(name, Bucket(*limits))
+        bucket = self._buckets.setdefault(name, Bucket(*limits, clock=lambda: self.clock()))
         if not bucket.take(count):
             raise AwsError(
                 "RequestLimitExceeded",

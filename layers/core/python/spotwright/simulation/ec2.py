@@ -23,7 +23,11 @@ type Pool = tuple[str, str, str]
 
 
 class FakeEc2:
-    """See Ec2Port. ``capacity``: instances left by (capacity type, type, zone), ``*`` for any; absent = plenty."""
+    """See Ec2Port. ``capacity``: instances left by (capacity type, type, zone), ``*`` for any; absent = plenty.
+
+    ``codes``: what a pool without capacity says in place of InsufficientInstanceCapacity. ``lag_seconds``: instances
+    younger than that are not shown to anybody. ``shown``: the ids that lists show, None = all; reads by id see all.
+    """
 
     def __init__(self, cluster: str, clock: Clock, effects: Effects) -> None:
         self._cluster, self._clock, self._effects = cluster, clock, effects
@@ -33,6 +37,9 @@ class FakeEc2:
         self._started_from: dict[str, str] = {}
         self._ending: dict[str, float] = {}
         self.capacity: dict[Pool, int] = {}
+        self.codes: dict[Pool, str] = {}
+        self.lag_seconds = 0.0
+        self.shown: frozenset[str] | None = None
         self.instances: dict[str, FleetInstance] = {}
         self.requests: list[Mapping[str, Any]] = []
 
@@ -74,8 +81,9 @@ class FakeEc2:
         for key in itertools.product((capacity_type, "*"), (instance_type, "*"), (zone, "*")):
             left = self.capacity.get(key)
             if left is not None and left <= 0:
+                code = self.codes.get(pool, "InsufficientInstanceCapacity")
                 errors[pool] = FleetError(
-                    "InsufficientInstanceCapacity", "There is no capacity", instance_type, zone, capacity_type,
+                    code, "There is no capacity", instance_type, zone, capacity_type,
                     option["SubnetId"],
                 )  # fmt: skip
                 return False
@@ -130,13 +138,13 @@ class FakeEc2:
 
     def instances_of_launch(self, launch: str) -> tuple[FleetInstance, ...]:
         self._effects.reading("ec2", "instances_of_launch")
-        return tuple(one for one in self._seen() if one.tags.get(labels.LAUNCH_TAG) == launch)
+        return tuple(one for one in self._listed() if one.tags.get(labels.LAUNCH_TAG) == launch)
 
     def instances_of_cluster(self) -> tuple[FleetInstance, ...]:
         self._effects.reading("ec2", "instances_of_cluster")
         return tuple(
             one
-            for one in self._seen()
+            for one in self._listed()
             if one.state in LIVE
             and one.tags.get(labels.CLUSTER_NAME_TAG) == self._cluster
             and labels.NODEPOOL in one.tags
@@ -144,7 +152,7 @@ class FakeEc2:
 
     def instance(self, instance_id: str) -> FleetInstance | None:
         self._effects.reading("ec2", "instance")
-        return next((one for one in self._seen() if one.id == instance_id), None)
+        return next((one for one in self._visible() if one.id == instance_id), None)
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
         with self._effects.making("ec2", "terminate", " ".join(instance_ids)):
@@ -184,6 +192,22 @@ class FakeEc2:
 
     def boot(self, instance_id: str) -> None:
         self.instances[instance_id] = msgspec.structs.replace(self.instances[instance_id], state="running")
+
+    def forget_templates(self) -> None:
+        """Somebody deleted them all."""
+        self._templates.clear()
+
+    def _visible(self) -> tuple[FleetInstance, ...]:
+        """As EC2 shows them: what was just launched comes later."""
+        now = self._clock.now()
+        return tuple(
+            one
+            for one in self._seen()
+            if one.launched is None or (now - one.launched).total_seconds() >= self.lag_seconds
+        )
+
+    def _listed(self) -> tuple[FleetInstance, ...]:
+        return tuple(one for one in self._visible() if self.shown is None or one.id in self.shown)
 
     def _seen(self) -> tuple[FleetInstance, ...]:
         return tuple(self._with_state(self.instances[key]) for key in sorted(self.instances))

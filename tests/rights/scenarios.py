@@ -1,0 +1,262 @@
+"""What a cluster's two roles are for: one function for each thing they must be able to do, through our own adapters."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+
+from infra.config import Cluster
+from infra.grants import Grant
+from infra.permissions import act_grants, read_grants
+from local.aws.inprocess import Account, running
+from spotwright.adapters import eks
+from spotwright.adapters.ec2 import Ec2
+from spotwright.adapters.ec2_network import Selection
+from spotwright.adapters.ec2_region import Ec2Region
+from spotwright.adapters.iam import InstanceProfiles
+from spotwright.aws.launchtemplate import tag_specifications
+from spotwright.model import labels
+from spotwright.model.fleet import FleetResult
+from spotwright.model.nodeclass import PlacementGroupSelector, ReservationTerm, SelectorTerm
+
+REGION = "ap-northeast-2"
+ACCOUNT = "123456789012"
+CLUSTER = "dev-eks-cluster"
+NODE_ROLE = f"KarpenterNodeRole-{CLUSTER}"
+FOREIGN_ROLE = "dev-eks-node-group-role"
+TAGS = {
+    labels.cluster_tag(CLUSTER): "owned",
+    labels.CLUSTER_NAME_TAG: CLUSTER,
+    labels.NODEPOOL: "default",
+    labels.EC2NODECLASS: "default",
+}
+PROFILE_TAGS = TAGS | {labels.REGION: REGION}
+PATH = f"/karpenter/{REGION}/{CLUSTER}/uid-1/"
+ALIAS = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id"
+
+
+@dataclass
+class World:
+    """An account with a cluster, and credentials of its two roles. ``administrator``: who made what is there."""
+
+    account: Account
+    credentials: dict[str, dict[str, Any]] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=lambda: iter(range(1, 1000)))
+
+    def client(self, service: str, role: str = "") -> Any:
+        return self.account.client(service, self.credentials[role]) if role else self.account.client(service)
+
+    def ec2(self, role: str = "") -> Ec2:
+        return Ec2(self.client("ec2", role), cluster=CLUSTER)
+
+    @property
+    def image(self) -> str:
+        found = self.client("ssm").get_parameters(Names=[ALIAS])["Parameters"]
+        return str(found[0]["Value"])
+
+    @property
+    def subnet(self) -> Mapping[str, Any]:
+        chosen = [{"Name": "tag:karpenter.sh/discovery", "Values": [CLUSTER]}]
+        found: Mapping[str, Any] = self.client("ec2").describe_subnets(Filters=chosen)["Subnets"][0]
+        return found
+
+    @property
+    def group(self) -> str:
+        chosen = [{"Name": "tag:karpenter.sh/discovery", "Values": [CLUSTER]}]
+        return str(self.client("ec2").describe_security_groups(Filters=chosen)["SecurityGroups"][0]["GroupId"])
+
+    def profile(self, role: str = NODE_ROLE) -> str:
+        """An instance profile of the administrator's that runs as ``role``."""
+        name = f"profile-{next(self.numbers)}"
+        iam = self.client("iam")
+        iam.create_instance_profile(InstanceProfileName=name)
+        iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
+        return name
+
+
+def template(world: World, by: Ec2, *, profile: str, name: str = "", tags: Mapping[str, str] = TAGS) -> tuple[str, str]:
+    """(id, version) of a template as a launch would make it."""
+    data = {
+        "ImageId": world.image,
+        "IamInstanceProfile": {"Name": profile},
+        "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [world.group]}],
+        "TagSpecifications": tag_specifications(["network-interface", "spot-instances-request"], tags),
+    }
+    return by.ensure_launch_template(name or f"spotwright/{CLUSTER}/{next(world.numbers)}", data, tags)
+
+
+def fleet(world: World, by: Ec2, made: tuple[str, str], *, tags: Mapping[str, str] = TAGS) -> FleetResult:
+    """One spot instance."""
+    launch = f"launch-{next(world.numbers)}"
+    override = {
+        "InstanceType": "m5.large", "SubnetId": world.subnet["SubnetId"], "ImageId": world.image,
+        "AvailabilityZone": world.subnet["AvailabilityZone"],
+    }  # fmt: skip
+    return by.create_fleet(
+        {
+            "Type": "instant",
+            "ClientToken": launch,
+            "LaunchTemplateConfigs": [
+                {
+                    "LaunchTemplateSpecification": {"LaunchTemplateId": made[0], "Version": made[1]},
+                    "Overrides": [override],
+                }
+            ],
+            "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "spot"},
+            "TagSpecifications": tag_specifications(
+                ("fleet", "instance", "volume"), dict(tags) | {labels.LAUNCH_TAG: launch}
+            ),
+        }
+    )
+
+
+def launched(world: World, *, tags: Mapping[str, str] = TAGS) -> str:
+    """The id of an instance that the administrator launched."""
+    by = world.ec2()
+    result = fleet(world, by, template(world, by, profile=world.profile(), tags=tags), tags=tags)
+    assert result.instances, result.errors
+    return result.instances[0].id
+
+
+# The scenarios, each under the role that does it in a deployment.
+
+
+def know_the_cluster(world: World) -> None:
+    for role in ("read", "act"):
+        assert eks.cluster_facts(world.client("eks", role), CLUSTER).name == CLUSTER
+
+
+def see_instances(world: World) -> None:
+    for role in ("read", "act"):
+        world.ec2(role).instances_of_cluster()
+
+
+def resolve_a_class(world: World) -> None:
+    selection = Selection(world.client("ec2", "act"), world.client("ssm", "act"))
+    terms = (SelectorTerm(tags={"karpenter.sh/discovery": CLUSTER}),)
+    assert selection.subnets(terms)
+    assert selection.security_groups(terms)
+    assert selection.images([selection.parameters([ALIAS])[ALIAS]], ())
+    selection.capacity_reservations((ReservationTerm(tags={"team": "a"}),))
+    selection.placement_group(PlacementGroupSelector(name="nobody"))
+
+
+def refresh_the_catalog(world: World) -> None:
+    market = Ec2Region(world.client("ec2", "act"), world.client("pricing", "act"), region=REGION)
+    found = market.read(datetime.now(UTC))
+    assert found.types
+    assert not [note for note in found.notes if "not authorized" in note], found.notes
+
+
+def launch(world: World) -> None:
+    by = world.ec2("act")
+    result = fleet(world, by, template(world, by, profile=world.profile()))
+    assert result.instances, result.errors
+
+
+def change_a_template(world: World) -> None:
+    by, name = world.ec2("act"), f"spotwright/{CLUSTER}/{next(world.numbers)}"
+    first = template(world, by, profile=world.profile(), name=name)
+    assert template(world, by, profile=world.profile(), name=name)[0] == first[0]
+
+
+def name_an_instance(world: World) -> None:
+    named = {"Name": "ip-10-0-0-1", labels.NODECLAIM: "default-abcde", labels.CLUSTER_NAME_TAG: CLUSTER}
+    world.ec2("act").tag(launched(world), named)
+
+
+def terminate(world: World) -> None:
+    world.ec2("act").terminate([launched(world)])
+
+
+def collect_templates(world: World) -> None:
+    template(world, world.ec2(), profile=world.profile())
+    by = world.ec2("act")
+    for one in by.launch_templates():
+        by.delete_launch_template(one.id)
+
+
+def keep_a_profile(world: World) -> None:
+    profiles = InstanceProfiles(world.client("iam", "act"))
+    name = f"{CLUSTER}_{next(world.numbers)}"
+    profiles.ensure(name=name, path=PATH, role=NODE_ROLE, tags=PROFILE_TAGS)
+    assert profiles.role_of(name) == NODE_ROLE
+
+
+def collect_profiles(world: World) -> None:
+    name = f"{CLUSTER}_{next(world.numbers)}"
+    InstanceProfiles(world.client("iam")).ensure(name=name, path=PATH, role=NODE_ROLE, tags=PROFILE_TAGS)
+    profiles = InstanceProfiles(world.client("iam", "act"))
+    assert name in profiles.under(PATH)
+    profiles.delete(name)
+
+
+SCENARIOS: Mapping[str, Callable[[World], None]] = {
+    one.__name__.replace("_", " "): one
+    for one in (
+        know_the_cluster, see_instances, resolve_a_class, refresh_the_catalog, launch, change_a_template,
+        name_an_instance, terminate, collect_templates, keep_a_profile, collect_profiles,
+    )
+}  # fmt: skip
+
+
+def grants() -> dict[str, tuple[Grant, ...]]:
+    """The statements of the two roles, for this account, region and cluster."""
+    stack = cdk.Stack(cdk.App(), "rights", env=cdk.Environment(account=ACCOUNT, region=REGION))
+    cluster = Cluster(CLUSTER, (NODE_ROLE,), "forwarder:1")
+    reading = tuple(map(_plain, read_grants(stack, cluster)))
+    return {"read": reading, "act": (*reading, *map(_plain, act_grants(stack, cluster)))}
+
+
+def _plain(one: Grant) -> Grant:
+    partition = str(cdk.Aws.PARTITION)
+    resources = tuple(resource.replace(partition, "aws") for resource in one.resources)
+    return Grant(one.sid, one.actions, resources, one.conditions, one.wildcard, one.needed_by)
+
+
+def document(*statements: Grant) -> dict[str, Any]:
+    """An IAM policy of these statements."""
+    return {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Sid": each.sid, "Effect": "Allow", "Action": list(each.actions), "Resource": list(each.resources),
+                "Condition": {operator: dict(tests) for operator, tests in each.conditions.items()},
+            }
+            for each in statements
+        ],
+    }  # fmt: skip
+
+
+@contextmanager
+def world_on(directory: Path) -> Iterator[World]:
+    """An account in which a cluster and its two roles exist."""
+    with running(directory, region=REGION, cluster=CLUSTER) as account:
+        account.buckets.configure({"enabled": False})
+        world = World(account)
+        trust = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
+        trusted = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+        iam, sts = world.client("iam"), world.client("sts")
+        for role, statements in grants().items():
+            arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument=trusted)["Role"]["Arn"]
+            iam.put_role_policy(RoleName=role, PolicyName=role, PolicyDocument=json.dumps(document(*statements)))
+            world.credentials[role] = dict(sts.assume_role(RoleArn=arn, RoleSessionName="rights")["Credentials"])
+        _cluster(world)
+        yield world
+
+
+def _cluster(world: World) -> None:
+    """EKS knows the cluster."""
+    body = {
+        "name": CLUSTER, "endpoint": "https://127.0.0.1:6443", "certificateAuthority": "Y2E=", "version": "1.35",
+        "serviceIpv4Cidr": "10.100.0.0/16",
+    }  # fmt: skip
+    (register,) = (
+        route for method, path, route in world.account.world.routes if path[-1] == "clusters" and method == "POST"
+    )
+    register(body, {})

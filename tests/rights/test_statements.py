@@ -1,0 +1,45 @@
+"""Each IAM statement of a cluster's two roles is needed by the scenario it names.
+
+The scenarios run through our own adapters against the local AWS under the two roles; what they asked of IAM is
+recorded. Then each statement is taken away: something its scenario asked must be refused.
+"""
+
+import pytest
+
+from tests.rights.recorded import Recorded, refused, role_of
+from tests.rights.scenarios import SCENARIOS, grants
+
+STATEMENTS = [(role, one.sid) for role, several in grants().items() for one in several]
+# CreateFleet asks for RunInstances on what it launches; tags at birth are asked for under CreateTags.
+ACTIONS = [(role, one.sid, action) for role, several in grants().items() for one in several for action in one.actions]
+
+
+def test_every_statement_names_a_scenario_and_every_scenario_is_named() -> None:
+    assert {one.needed_by for several in grants().values() for one in several} == set(SCENARIOS)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_a_scenario_needs_no_more_than_the_roles(recorded: Recorded, scenario: str) -> None:
+    questions = recorded.asked[scenario]
+    assert questions
+    for role, statements in recorded.grants.items():
+        assert refused(statements, [one for one in questions if role_of(one) == role]) == []
+
+
+@pytest.mark.parametrize(("role", "sid"), STATEMENTS)
+def test_without_a_statement_its_scenario_fails(recorded: Recorded, role: str, sid: str) -> None:
+    (statement,) = [one for one in recorded.grants[role] if one.sid == sid]
+    rest = [one for one in recorded.grants[role] if one.sid != sid]
+    questions = [one for one in recorded.asked[statement.needed_by] if role_of(one) == role]
+    assert refused(rest, questions), f"{sid} is not needed for: {statement.needed_by}"
+
+
+@pytest.mark.parametrize(("role", "sid", "action"), ACTIONS)
+def test_without_an_action_something_fails(recorded: Recorded, role: str, sid: str, action: str) -> None:
+    """No statement allows what nothing calls."""
+    (statement,) = [one for one in recorded.grants[role] if one.sid == sid]
+    rest = [one for one in recorded.grants[role] if one.sid != sid]
+    less = tuple(one for one in statement.actions if one != action)
+    kept = [type(statement)(sid, less, statement.resources, statement.conditions)] if less else []
+    every = [one for questions in recorded.asked.values() for one in questions if role_of(one) == role]
+    assert refused([*rest, *kept], every), f"nothing calls {action} under {sid}"
