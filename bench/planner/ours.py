@@ -60,6 +60,7 @@ def told(snapshot: Snapshot, made: Plan) -> dict[str, Any]:
     placed += [key for one in made.existing_nodes for key in one.pods]
     return {
         "price": made.price_picousd_per_hour / PICOUSD,
+        "bound": made.bound_picousd_per_hour / PICOUSD,
         "nodes": len(made.new_nodes),
         "placed": len(placed),
         "smallPlaced": sum(1 for key in placed if key in small),

@@ -42,7 +42,7 @@ def build(report: Callable[[str], None]) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     binary = cache / "bench-karpenter"
     report("building Karpenter's scheduler, a few minutes the first time")
-    command = ["go", "build", "-trimpath", "-o", str(binary), "."]
+    command = ["go", "build", "-o", str(binary), "."]
     subprocess.run(command, cwd=_SOURCE, env=dict(go_environment(cache, report)), check=True)
     return binary
 

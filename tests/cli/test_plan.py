@@ -59,7 +59,9 @@ def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
 def test_a_case_file_gives_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     case = CASES / "scheduling" / "a01-selector-picks-the-zone.yaml"
     made = planned(capsys, "--catalog", str(FAKE), str(case))
-    assert sorted(made) == ["existingNodes", "ignored", "newNodes", "notes", "pricePerHour", "unschedulable"]
+    lists = {"existingNodes", "ignored", "newNodes", "notes", "unschedulable"}
+    assert set(made) == lists | {"pricePerHour", "boundPerHour", "workUnits"}
+    assert 0 < made["boundPerHour"] <= made["pricePerHour"]
     (node,) = made["newNodes"]
     assert (node["nodePool"], node["pods"], node["instanceTypes"][0]) == (
         "default",

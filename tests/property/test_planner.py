@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spotwright.model import labels, resources
 from spotwright.model.company import Company, Spread
-from spotwright.model.instancetype import Catalog
+from spotwright.model.instancetype import Catalog, InstanceType
 from spotwright.model.pod import Pod
 from spotwright.model.requirements import Selector
 from spotwright.model.snapshot import Snapshot
@@ -176,3 +176,18 @@ def test_another_pool_strands_nobody(cluster: Snapshot) -> None:
     before = {one.pod for one in planned(cluster).unschedulable}
     more = msgspec.structs.replace(cluster, nodepools=(*cluster.nodepools, pool("zz-more")))
     assert {one.pod for one in planned(more).unschedulable} <= before
+
+
+@given(st.lists(st.tuples(st.sampled_from(("250m", "1", "3")), st.integers(1, 6)), min_size=1, max_size=4))
+def test_cheaper_prices_make_no_plan_dearer(groups: list[tuple[str, int]]) -> None:
+    pods = [pod(f"app-{g}-{n}", cpu, "1Gi") for g, (cpu, count) in enumerate(groups) for n in range(count)]
+    cluster = snapshot(*pods, pools=(pool("plain"),))
+    cheaper = Catalog({"": tuple(_at_half_price(one) for one in TYPES)})
+    assert plan(cluster, cheaper).price_picousd_per_hour <= planned(cluster).price_picousd_per_hour
+
+
+def _at_half_price(one: InstanceType) -> InstanceType:
+    offerings = [
+        msgspec.structs.replace(each, price_picousd_per_hour=each.price_picousd_per_hour // 2) for each in one.offerings
+    ]
+    return msgspec.structs.replace(one, offerings=tuple(offerings))

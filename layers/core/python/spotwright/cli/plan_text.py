@@ -27,6 +27,8 @@ def as_json(plan: Plan) -> str:
         "ignored": [_refused(one) for one in plan.ignored],
         "notes": list(plan.notes),
         "pricePerHour": plan.price_picousd_per_hour / PICOUSD,
+        "boundPerHour": plan.bound_picousd_per_hour / PICOUSD,
+        "workUnits": plan.units,
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
@@ -73,6 +75,7 @@ def as_text(plan: Plan, heading: str) -> Iterator[str]:
     for alike in _alike(plan.new_nodes):
         yield ""
         yield from _nodes(alike)
+    yield from _bound(plan)
     if plan.existing_nodes:
         yield ""
         yield "Nodes there are:"
@@ -97,6 +100,15 @@ def _total(plan: Plan) -> str:
         f"{_count(len(plan.new_nodes), 'new node')} for {_count(placed, 'pod')},"
         f" {dollars(hourly)} (${monthly:,.2f} a month)"
     )
+
+
+def _bound(plan: Plan) -> Iterator[str]:
+    """How much a better plan could save at most."""
+    if plan.bound_picousd_per_hour:
+        share = 1 - plan.bound_picousd_per_hour / plan.price_picousd_per_hour
+        yield ""
+        least = dollars(plan.bound_picousd_per_hour)
+        yield f"No plan for these pods costs less than {least}, {share:.1%} below this one."
 
 
 def _alike(nodes: Iterable[NewNode]) -> list[list[NewNode]]:

@@ -59,6 +59,8 @@ class Plan(msgspec.Struct, frozen=True):
     """A complete answer: every candidate pod is in exactly one of the four.
 
     ``notes`` concern NodePools and classes (a pool without types, an unhandled field). ``units``: work done.
+    ``bound_picousd_per_hour``: no nodes of these NodePools hold the pods of the new nodes, in the domains they were
+    given, for less; 0 where nothing is known.
     """
 
     new_nodes: tuple[NewNode, ...] = ()
@@ -67,6 +69,7 @@ class Plan(msgspec.Struct, frozen=True):
     ignored: tuple[Refused, ...] = ()
     notes: tuple[str, ...] = ()
     units: int = 0
+    bound_picousd_per_hour: int = 0
 
     @property
     def price_picousd_per_hour(self) -> int:

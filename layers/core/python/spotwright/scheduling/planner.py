@@ -45,6 +45,7 @@ def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
         ignored=tuple(sorted(intake.ignored, key=lambda one: one.pod)),
         notes=_notes(snapshot, closed),
         units=placement.units,
+        bound_picousd_per_hour=sum(tier.bound(placement.topology) for tier in placement.tiers),
     )
 
 

@@ -9,9 +9,10 @@ from spotwright.model.labels import RESERVATION_ID
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.taints import untolerated
 from spotwright.scheduling.bonds import bonds
+from spotwright.scheduling.bounding import HOST, Lot, bound
 from spotwright.scheduling.classes import Demand
 from spotwright.scheduling.drafts import Draft, Member, keep_limits
-from spotwright.scheduling.market import Market, bits
+from spotwright.scheduling.market import Market, Vector, bits
 from spotwright.scheduling.openkeys import OpenKeys
 from spotwright.scheduling.packing import Items
 from spotwright.scheduling.problem import Allowance, Answer, Problem, up_to
@@ -162,6 +163,26 @@ class Tier:
                     tuple(key for j, count in sorted(batch.pods.items()) for key in ours[j].take(count))
                 )
             self.drafts.append(draft)
+
+    def bound(self, topology: Topology) -> int:
+        """What the pods of its nodes cost at least in these pools, in picodollars per hour."""
+        members = [(one, len(draft.copies)) for draft in self.drafts for one in draft.members]
+        pairs = {(one.cls.index, id(one.demand)): (one.cls, one.demand) for one, _ in members}
+        known = dict(zip(pairs, bonds(list(pairs.values()), topology), strict=True))
+        most = {index: bond.most for (index, _), bond in known.items() if bond is not None and bond.most}
+        hosts: dict[int, int] = {}
+        for one, copies in members:
+            if one.cls.index in most:
+                hosts[one.cls.index] = hosts.get(one.cls.index, 0) + one.count * copies * HOST // most[one.cls.index]
+        widest = max(hosts, key=lambda index: (hosts[index], -index), default=-1)
+        lots: dict[tuple[Vector, int, int], int] = {}
+        for one, copies in members:
+            size = tuple(one.cls.requests.get(name, 0) for name in self.market.dimensions)
+            part = HOST // most[widest] if one.cls.index == widest else 0
+            lots[size, self.mask(one.demand), part] = (
+                lots.get((size, self.mask(one.demand), part), 0) + one.count * copies
+            )
+        return bound(self.market, [Lot(count, *look) for look, count in sorted(lots.items())])
 
     def settle(self) -> list[Draft]:
         """All nodes, with the limits kept whatever is launched."""

@@ -1,0 +1,75 @@
+"""What the pods of a plan cost at least, whoever packs them: how far a plan can be from the best.
+
+Every shape divides its price among its resources and so asks a price of every pod; a pod is worth the least that a
+shape open to it asks. No node's pods are then worth more than its price, whatever the division, so all pods together
+cost at least what they are worth: a feasible dual of the fluid assignment problem. The division is what the
+resources are worth while all pods are packed (see ``prices``), scaled up to each shape's whole price. One more
+resource is the host itself, for the class that needs most hosts because each may hold so few of it.
+"""
+
+from collections.abc import Sequence
+from math import inf
+from operator import mul
+from typing import Final
+
+from spotwright.scheduling import prices
+from spotwright.scheduling.market import Market, Vector
+from spotwright.scheduling.problem import skyline
+
+# A host in parts, so that shares of it are whole numbers; a share is rounded down, which keeps the bound one.
+HOST: Final = 2520
+
+
+class Lot:
+    """Equal pods. ``mask``: the choices their labels allow; ``host``: the part of a host one of them takes up."""
+
+    __slots__ = ("count", "host", "mask", "size")
+
+    def __init__(self, count: int, size: Vector, mask: int, host: int = 0) -> None:
+        self.count = count
+        self.size = size
+        self.mask = mask
+        self.host = host
+
+
+def bound(market: Market, lots: Sequence[Lot]) -> int:
+    """No nodes of the market hold all lots for less, in picodollars per hour; limits are left aside."""
+    wide = {mask: _anywhere(market, mask) for mask in {one.mask for one in lots}}
+    sold, open_to_any = 0, 0
+    for mask, widened in wide.items():
+        open_to_any |= widened
+        sold |= mask
+    first = 0
+    for goods in market.goods:
+        offered = goods.mask & sold
+        first |= offered & -offered
+    choices = skyline(market, open_to_any & first, list(wide.values()))
+    if not choices:
+        return 0
+    costs = [float(market.prices[choice]) for choice in choices]
+    rooms = [(*market.goods_of[choice].room, HOST) for choice in choices]
+    sizes = [(*one.size, one.host) for one in lots]
+    demand = [sum(one.count * size[d] for one, size in zip(lots, sizes, strict=True)) for d in range(len(rooms[0]))]
+    rates = prices.worth(demand, rooms, costs)
+    worth = [inf] * len(lots)
+    for choice, room, cost in zip(choices, rooms, costs, strict=True):
+        scaled = _scaled(rates, room, cost)
+        closed = {mask for mask, widened in wide.items() if not widened >> choice & 1}
+        for j, (one, size) in enumerate(zip(lots, sizes, strict=True)):
+            asked = sum(map(mul, scaled, size))
+            if asked < worth[j] and one.mask not in closed and all(map(int.__le__, one.size, room)):
+                worth[j] = asked
+    total = sum(one.count * least for one, least in zip(lots, worth, strict=True))
+    # What floats round up must not count.
+    return int(total * (1 - 1e-9)) if total < inf else 0
+
+
+def _anywhere(market: Market, mask: int) -> int:
+    """A mask with every zone and capacity type of the types in it: a node there costs no less than the cheapest."""
+    return sum(goods.mask for goods in market.goods if goods.mask & mask)
+
+
+def _scaled(rates: Sequence[float], room: Sequence[int], cost: float) -> list[float]:
+    """Rates at which a shape earns its whole price."""
+    earned = sum(map(mul, rates, room))
+    return [rate * cost / earned for rate in rates] if earned > 0 else [0.0] * len(rates)
