@@ -105,3 +105,29 @@ def test_an_instance_that_a_claim_speaks_of_is_no_orphan(world: World) -> None:
     assert sweep.full(world, now=world.clock.now()).orphans == 0
     instance = world.ec2.live()[0].id
     assert not orphans.collect(world, instance, world.clock.now())
+
+
+@pytest.mark.parametrize(("left", "delay"), [(-5, 0), (0, 0), (37.2, 38), (60, 60), (61, None)])
+def test_a_claim_that_expires_within_the_minute_is_rung_for_at_its_second(
+    world: World, left: float, delay: int | None
+) -> None:
+    world.deploy(given.pod("inflate"), 1)
+    assert world.run(60, until=lambda: bool(world.running()))
+    (claim,) = world.claims()
+    assert claim.metadata.created is not None
+    world.cluster.change("nodeclaims", claim.name, expire_after_seconds=3600)
+    world.bells.waiting.clear()
+    now = claim.metadata.created + timedelta(seconds=3600 - left)
+    sweep.poll(world, now=now, again=True)
+    rung = [one.at - world.clock.milliseconds() for one in world.bells.of("lifecycle", "claim")]
+    assert rung == ([] if delay is None else [delay * 1000])
+
+
+def test_a_claim_goes_in_the_second_it_expires(world: World) -> None:
+    world.cluster.change("nodepools", "default", expire_after_seconds=333)
+    world.deploy(given.pod("inflate"), 1)
+    assert world.run(60, until=lambda: bool(world.running()))
+    (claim,) = world.claims()
+    assert claim.metadata.created is not None
+    assert world.run(400, until=lambda: claim.name not in {c.name for c in world.claims() if not c.metadata.deleting})
+    assert 333 <= (world.clock.now() - claim.metadata.created).total_seconds() <= 334

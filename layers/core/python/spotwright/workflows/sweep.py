@@ -4,12 +4,14 @@ First gear reads little and runs every minute, every few seconds while no forwar
 else wakes us). Second gear compares everything. Neither writes to the cluster or to EC2.
 """
 
+import math
 from collections import Counter
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 import msgspec
 
+from spotwright.lifecycle import liveness
 from spotwright.model import labels
 from spotwright.model.instancetype import Catalog
 from spotwright.model.node import instance_id
@@ -100,6 +102,8 @@ def poll(ports: Sweeping, *, now: datetime, again: bool) -> Found:
     unsettled = [Doorbell(name, "claim", claim.name) for claim in claims if _unsettled(claim)]
     if unsettled:
         ports.bells.ring("lifecycle", unsettled)
+    if again:
+        _ring_expiring(ports.bells, name, claims, now)
     pending = _pending(ports.cluster.pods(pending=True), ports.settings, bool(claims))
     if pending:
         ports.bells.ring("provision", [Doorbell(name, "pods")])
@@ -170,6 +174,16 @@ def _ring_due(bells: DoorbellPort, row: Row, now: int) -> None:
         case NominationRow():
             bell = Doorbell(row.cluster, "nomination", row.claim)
     bells.ring("lifecycle", [bell], delay_seconds=max(0, -(-(row.due - now) // 1000)))
+
+
+def _ring_expiring(bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, ...], now: datetime) -> None:
+    """Each claim that expires before the next scheduled poll is rung for at that very second."""
+    for claim in claims:
+        at = liveness.expires_at(claim)
+        if at is not None and claim.metadata.deleting is None:
+            left = math.ceil((at - now).total_seconds())
+            if left <= HORIZON_SECONDS:
+                bells.ring("lifecycle", [Doorbell(cluster, "claim", claim.name)], delay_seconds=max(0, left))
 
 
 def _classes_and_pools(ports: Sweeping) -> None:
