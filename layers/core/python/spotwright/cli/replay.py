@@ -49,10 +49,7 @@ def _replayed(arguments: argparse.Namespace) -> "Replayed":
         if not key:
             raise InputError(f"cluster {arguments.cluster} has no decision yet")
     blobs = S3Blobs(aws_sessions.client("s3"), bucket=outputs["BucketName"], cluster=arguments.cluster)
-    replayed = replay(key, blobs=blobs, catalogs=Catalogs(blobs))
-    if not replayed.comparable:
-        raise InputError(f"decision {replayed.decision.id} is of kind {replayed.decision.kind}; only provision replays")
-    return replayed
+    return replay(key, blobs=blobs, catalogs=Catalogs(blobs))
 
 
 def _lines(replayed: "Replayed") -> list[str]:
@@ -63,6 +60,11 @@ def _lines(replayed: "Replayed") -> list[str]:
         if replayed.same_code
         else f"decided by other code ({decision.code}): a different answer may be an improvement",
     ]
+    if replayed.kept:
+        return [*lines, f"another answer: {', '.join(replayed.kept)} would stay"]
+    if replayed.agrees and decision.kind == "disrupt":
+        gone = decision.disruption.candidates if decision.disruption else ()
+        return [*lines, f"the same answer: {', '.join(gone)} may go"]
     if replayed.agrees:
         return [*lines, f"the same plan: {len(replayed.plan.new_nodes)} new nodes"]
     before, after = decision.plan, replayed.plan

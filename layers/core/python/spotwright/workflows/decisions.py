@@ -36,6 +36,7 @@ class Disruption(msgspec.Struct, frozen=True):
 
     ``candidates``: NodeClaim names; ``uids``: name → uid when it was decided; ``reason``: Empty, Drifted …
     ``deadline``: epoch milliseconds at which the candidates go with or without replacements; 0 = they stay then.
+    ``locked``: claims that others held when it was decided, by name.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Disruption(msgspec.Struct, frozen=True):
     replacements: tuple[str, ...] = ()
     savings_picousd_per_hour: int = 0
     deadline: int = 0
+    locked: tuple[str, ...] = ()
 
 
 class Decision(msgspec.Struct, frozen=True):

@@ -2,6 +2,8 @@
 
 import msgspec
 
+from spotwright.disruption import emptiness
+from spotwright.failures import InvalidRequest
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows import decisions
@@ -13,27 +15,36 @@ from spotwright.workflows.provision import code_digest, decide
 class Replayed(msgspec.Struct, frozen=True):
     """A decision beside what the present code decides on the same snapshot.
 
-    ``comparable``: whether the decision's plan is a function of snapshot and catalog alone; a disruption's is not
-    replayed yet. ``same_code``: whether the code that decided is the code that replayed.
+    ``plan``: what is decided now; of an interruption, for the snapshot without the node that goes. ``kept``: nodes that
+    a disruption took and that would stay now. ``same_code``: whether the code that decided is the code that replayed.
     """
 
     decision: Decision
     plan: Plan
-    comparable: bool
     same_code: bool
+    kept: tuple[str, ...] = ()
 
     @property
     def agrees(self) -> bool:
-        return self.plan == self.decision.plan
+        return self.plan == self.decision.plan and not self.kept
 
 
 def replay(key: str, *, blobs: BlobPort, catalogs: CatalogPort) -> Replayed:
     """Decide again; raises NotFound when the decision, its snapshot or its catalog is gone."""
     decision = decisions.decode(blobs.get(key))
     snapshot = msgspec.json.decode(blobs.get(decision.snapshot), type=Snapshot)
-    return Replayed(
-        decision=decision,
-        plan=decide(snapshot, catalogs.read(snapshot.catalog_key)),
-        comparable=decision.kind == "provision",
-        same_code=decision.code == code_digest(),
-    )
+    plan, same = decide(snapshot, catalogs.read(snapshot.catalog_key)), decision.code == code_digest()
+    match decision.kind:
+        case "provision" | "interrupt":
+            return Replayed(decision, plan, same)
+        case "disrupt":
+            return Replayed(decision, Plan(), same, _kept(decision, snapshot, plan))
+        case other:
+            raise InvalidRequest(f"decision {decision.id}: kind {other!r} is not one of provision, interrupt, disrupt")
+
+
+def _kept(decision: Decision, snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:
+    """Candidates that would stay. Others might have gone too: a proposal or the breaker left them out."""
+    assert decision.disruption is not None
+    found = emptiness.emptiness(snapshot, plan, locked=frozenset(decision.disruption.locked))
+    return tuple(name for name in decision.disruption.candidates if name not in found.claims)
