@@ -16,6 +16,10 @@ WATCHED = {
         5,
         "Work on a cluster fails and is repeated: an API server, EC2 or the table does not answer. Nothing is deleted.",
     ),
+    "DisruptionBreakerOpen": (
+        1,
+        "Disruption went faster than it should and has stopped itself; NodePools have an event that says until when.",
+    ),
     "OrphansRefused": (1, "Too many instances look orphaned at once; none is touched until somebody has looked."),
 }
 

@@ -1,6 +1,6 @@
-"""For all tests: a property may take its time, since a busy machine is no bug."""
+"""For every test: no example of a law fails for being slow on a busy machine."""
 
 from hypothesis import settings
 
-settings.register_profile("spotwright", deadline=None)
-settings.load_profile("spotwright")
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")

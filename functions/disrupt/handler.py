@@ -45,3 +45,4 @@ def _tell(cluster: str, kind: str, looked: disrupt.Looked) -> None:
     metrics.add_metric(name="NodesProposed", unit=MetricUnit.Count, value=len(looked.proposed))
     metrics.add_metric(name="NodesDisrupted", unit=MetricUnit.Count, value=len(looked.committed))
     metrics.add_metric(name="DisruptionHeldBack", unit=MetricUnit.Count, value=1 if looked.why else 0)
+    metrics.add_metric(name="DisruptionBreakerOpen", unit=MetricUnit.Count, value=1 if looked.breaker_open else 0)

@@ -4,7 +4,7 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -334,6 +334,19 @@ def test_only_our_own_nomination_is_withdrawn(world: World) -> None:
         world.port.withdraw("planned", {ours.key: ours.metadata.uid, theirs.key: theirs.metadata.uid, "default/x": "x"})
     assert world.seen(ours.metadata.name).nominated_node == ""
     assert world.seen(theirs.metadata.name).nominated_node == "preempted"
+
+
+def test_the_same_event_is_told_again_only_after_a_while(real: tuple[Stack, KubernetesCluster]) -> None:
+    """Two processes tell it: what one does not remember, the event itself says."""
+    stack, port = real
+    made, began = port.create_nodeclaim(claim()), datetime.now(UTC)
+    for seconds in (0, 30, 90, 150, 200):
+        port._told.clear()
+        moment = began + timedelta(seconds=seconds)
+        port.event("nodeclaims", made.metadata, type="Normal", reason="DisruptionBlocked", message="m", now=moment)
+    query = f"involvedObject.name={made.name},reason=DisruptionBlocked"
+    listed = json.loads(stack.kubectl("get", "events", "-n", "default", "--field-selector", query, "-o", "json").stdout)
+    assert [one["count"] for one in listed["items"]] == [2]
 
 
 def test_an_event_never_raises(world: World) -> None:

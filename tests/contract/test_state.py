@@ -14,7 +14,7 @@ from spotwright.failures import Conflict
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
-from spotwright.workflows.ports import LaunchRow, NominationRow, NoticeRow, OfferingHealth, StatePort
+from spotwright.workflows.ports import Breaker, LaunchRow, NominationRow, NoticeRow, OfferingHealth, StatePort
 from tests.contract.conftest import LocalAws
 
 NAMES = (f"cluster-{number}" for number in itertools.count())
@@ -172,3 +172,17 @@ def test_the_current_catalog_is_named(state: StatePort) -> None:
     assert state.catalog_key() == ""
     state.set_catalog_key("catalogs/x.json", at=1)
     assert state.catalog_key() == "catalogs/x.json"
+
+
+def test_the_breaker_is_replaced_only_by_who_read_it(state: StatePort) -> None:
+    fresh = state.breaker()
+    assert fresh == Breaker()
+    state.save_breaker(msgspec.structs.replace(fresh, trips=1, why="first"))
+    with pytest.raises(Conflict):
+        state.save_breaker(msgspec.structs.replace(fresh, trips=7))
+    read = state.breaker()
+    assert (read.trips, read.why) == (1, "first")
+    state.save_breaker(msgspec.structs.replace(read, trips=2))
+    with pytest.raises(Conflict):
+        state.save_breaker(read)
+    assert state.breaker().trips == 2

@@ -13,6 +13,8 @@ from moto.server import ThreadedMotoServer
 from spotwright.adapters import aws_sessions
 from spotwright.cli import InputError
 from spotwright.cli import manifests as manifests_command
+from spotwright.cli import pause as pause_command
+from spotwright.cli import resume as resume_command
 from spotwright.cli import uninstall as uninstall_command
 from tests.manifests.cluster import Cluster
 from tests.manifests.samples import SAMPLES, changed
@@ -111,6 +113,18 @@ def paused(aws: boto3.Session) -> dict[str, Any] | None:
     key = {"pk": {"S": "dev"}, "sk": {"S": "pause"}}
     item: dict[str, Any] | None = aws.client("dynamodb").get_item(TableName=table, Key=key).get("Item")
     return item
+
+
+def test_a_pause_holds_until_it_is_resumed(aws: boto3.Session, capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
+        assert run(pause_command, "--cluster", "dev", "--reason", "maintenance") == 0
+    row = paused(aws)
+    assert row is not None
+    assert row["reason"]["S"] == "maintenance"
+    for _ in range(2):
+        assert run(resume_command, "--cluster", "dev") == 0
+    assert paused(aws) is None
+    assert "dev is resumed" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -30,9 +30,8 @@ ACT = [
     ("create", "pods", "eviction"),
     ("delete", "pods", ""),
     ("patch", "pods", "status"),
-    ("create", "events", ""),
-    ("patch", "events.events.k8s.io", ""),
 ]
+TELL = [("create", "events"), ("get", "events"), ("patch", "events"), ("patch", "events.events.k8s.io")]
 NOBODY = [
     ("get", "secrets", ""),
     ("get", "configmaps", ""),
@@ -75,6 +74,12 @@ def may(cluster: Cluster, group: str, verb: str, what: str, subresource: str = "
 @pytest.mark.parametrize("what", READ)
 def test_both_groups_see_what_decides_about_nodes(granted: Cluster, group: str, what: str) -> None:
     assert all(may(granted, group, verb, what) for verb in ("get", "list", "watch"))
+
+
+@pytest.mark.parametrize("group", ["spotwright:read", "spotwright:act"])
+@pytest.mark.parametrize(("verb", "what"), TELL)
+def test_whoever_decides_may_say_so(granted: Cluster, group: str, verb: str, what: str) -> None:
+    assert may(granted, group, verb, what)
 
 
 @pytest.mark.parametrize(("verb", "what", "subresource"), ACT)

@@ -130,11 +130,10 @@ def test_a_daemon_does_not_keep_a_node(world: World) -> None:
             "pods", given.daemon_pod("agent", claim.node_name, annotations={labels.DO_NOT_DISRUPT: "true"})
         ),
         lambda world, claim: setattr(world.state, "row", msgspec.structs.replace(world.state.row, paused=True)),
-        lambda world, claim: setattr(world, "forwarder", False),
         lambda world, claim: setattr(world.state, "catalog", ""),
         lambda world, claim: world.cluster.remove("nodepools", "default"),
     ],
-    ids=["node annotation", "pod annotation", "paused", "no heartbeat", "no catalog", "no pool"],
+    ids=["node annotation", "pod annotation", "paused", "no catalog", "no pool"],
 )
 def test_what_keeps_an_empty_node(world: World, keep: object) -> None:
     grown(world, 1)
@@ -145,6 +144,44 @@ def test_what_keeps_an_empty_node(world: World, keep: object) -> None:
     world.deploy(ONE_EACH, 0)
     world.run(400)
     assert [one.name for one in world.claims()] == [claim.name]
+
+
+def test_without_a_forwarder_two_reads_as_far_apart_as_consolidate_after_decide(world: World) -> None:
+    """No heartbeat is needed where everything is read from the API server itself."""
+    world.cluster.change("nodepools", "default", consolidate_after_seconds=300)
+    grown(world, 1)
+    world.forwarder = False
+    world.run(120)
+    world.deploy(ONE_EACH, 0)
+    left = world.clock.now()
+    assert world.run(600, until=lambda: not world.ec2.live())
+    assert 300 <= (world.clock.now() - left).total_seconds() <= 300 + 60 + 60 + 60
+
+
+def test_without_a_forwarder_a_pod_in_between_begins_the_time_anew(world: World) -> None:
+    world.cluster.change("nodepools", "default", consolidate_after_seconds=300)
+    grown(world, 1)
+    world.forwarder = False
+    world.deploy(ONE_EACH, 0)
+    world.run(200)
+    world.deploy(ONE_EACH, 1)
+    world.run(70)
+    world.deploy(ONE_EACH, 0)
+    world.run(280)
+    assert len(world.claims()) == 1
+    assert world.run(400, until=lambda: not world.ec2.live())
+
+
+@pytest.mark.parametrize(("port", "action"), [("cluster", "pods"), ("cluster", "nodes"), ("state", "cluster")])
+def test_whoever_does_not_answer_disrupts_nothing(world: World, port: str, action: str) -> None:
+    grown(world, 1)
+    world.forwarder = False
+    world.deploy(ONE_EACH, 0)
+    world.effects.fail(Fault(port, action, Unavailable("no answer"), times=10_000))
+    world.run(400)
+    assert len(world.ec2.live()) == 1
+    ended = {one.subject.partition("/")[0] for one in world.effects.of("cluster", "delete")}
+    assert ended <= {"pods"}, "only what the Deployment let go"
 
 
 def test_a_launch_under_way_holds_disruption_back(world: World) -> None:

@@ -66,4 +66,11 @@ def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings
         follower_selectors=tuple(str(followers).split(",")) if followers else defaults.follower_selectors,
         work_units=int(given.get("WORK_UNITS", defaults.work_units)),
         follow_plan=str(given.get("FOLLOW_PLAN", defaults.follow_plan)),
+        breaker_percent=_breaker_percent(given.get("BREAKER_PERCENT", defaults.breaker_percent)),
     )
+
+
+def _breaker_percent(given: str | int | float | bool) -> int:
+    if not str(given).isascii() or not str(given).isdigit() or not 1 <= int(given) <= 100:
+        raise InvalidRequest(f"setting BREAKER_PERCENT: {given!r} is not a whole number from 1 to 100")
+    return int(given)

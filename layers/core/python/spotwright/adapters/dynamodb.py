@@ -14,7 +14,16 @@ from spotwright.adapters.aws_failures import translated
 from spotwright.aws.health import MEMORY_SECONDS
 from spotwright.aws.rate import CallRate
 from spotwright.failures import Conflict
-from spotwright.workflows.ports import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, OfferingHealth, Row
+from spotwright.workflows.ports import (
+    Breaker,
+    ClusterRow,
+    CommandRow,
+    LaunchRow,
+    NominationRow,
+    NoticeRow,
+    OfferingHealth,
+    Row,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
@@ -193,6 +202,28 @@ class DynamoState:
     def heartbeat(self) -> int:
         item = self._get(f"forwarder#{self._cluster}", "heartbeat")
         return 0 if item is None else _number(item, "at")
+
+    def breaker(self) -> Breaker:
+        item = self._get(self._cluster, "breaker")
+        return Breaker() if item is None else msgspec.json.decode(item["body"]["S"], type=Breaker)
+
+    def save_breaker(self, breaker: Breaker) -> None:
+        after = msgspec.structs.replace(breaker, version=breaker.version + 1)
+        request: dict[str, Any] = {
+            "TableName": self._table,
+            "Item": {
+                "pk": {"S": self._cluster}, "sk": {"S": "breaker"}, "schema": {"N": str(after.schema)},
+                "version": {"N": str(after.version)}, "body": {"S": msgspec.json.encode(after).decode()},
+            },
+            "ConditionExpression": "attribute_not_exists(pk)",
+        }  # fmt: skip
+        if breaker.version:
+            request |= {
+                "ConditionExpression": "version = :v",
+                "ExpressionAttributeValues": {":v": {"N": str(breaker.version)}},
+            }
+        with translated(f"PutItem {self._cluster} breaker"):
+            self._client.put_item(**request)
 
     def catalog_key(self) -> str:
         item = self._get("catalog", self._cluster)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from spotwright.adapters import decode, decode_nodeclass, decode_nodepool, encode, storage
 from spotwright.adapters.kubernetes_transport import JSON_PATCH, MERGE_PATCH, Json, Transport
 from spotwright.failures import Conflict, Failure, InvalidRequest, NotFound, Throttled
+from spotwright.lifecycle.telling import quiet
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import EC2NodeClass
@@ -43,6 +44,8 @@ class KubernetesCluster:
     def __init__(self, name: str, transport: Transport) -> None:
         self.name = name
         self._api = transport
+        # What this process told, and when: most repeats are known without a request.
+        self._told: dict[str, datetime] = {}
 
     def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
         wanted = f"spec.nodeName={node}" if node else "spec.nodeName=,status.phase=Pending" if pending else ""
@@ -223,6 +226,9 @@ class KubernetesCluster:
     def event(self, kind: str, metadata: Metadata, *, type: str, reason: str, message: str, now: datetime) -> None:
         version, name = _KINDS[kind]
         digest = hashlib.sha256(f"{metadata.uid}/{reason}/{message}".encode()).hexdigest()[:16]
+        if digest in self._told and now - self._told[digest] < quiet(reason):
+            return
+        self._told[digest] = now
         namespace = metadata.namespace or "default"
         path = f"/api/v1/namespaces/{namespace}/events"
         stamp = encode.moment(now)
@@ -241,14 +247,17 @@ class KubernetesCluster:
         try:
             self._api.call("POST", path, body=body)
         except Conflict:
-            self._repeat(f"{path}/{body['metadata']['name']}", stamp)  # type: ignore[index]
+            self._repeat(f"{path}/{body['metadata']['name']}", reason, now)  # type: ignore[index]
         except Failure:
             return
 
-    def _repeat(self, path: str, stamp: str) -> None:
+    def _repeat(self, path: str, reason: str, now: datetime) -> None:
+        """One more of an event that is there, unless another process told it just now."""
         try:
-            count = self._api.call("GET", path).get("count") or 1
-            self._patch(path, {"count": count + 1, "lastTimestamp": stamp})
+            before = self._api.call("GET", path)
+            last = decode.moment(before.get("lastTimestamp"))
+            if last is None or now - last >= quiet(reason):
+                self._patch(path, {"count": (before.get("count") or 1) + 1, "lastTimestamp": encode.moment(now)})
         except Failure:
             return
 

@@ -1,4 +1,4 @@
-"""The row that pauses a cluster: functions that plan or disrupt read it before they decide."""
+"""The rows that hold a cluster back: the pause, which functions that plan or disrupt obey, and the breaker."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -30,3 +30,9 @@ class PauseRow:
                     "at": {"S": datetime.now(UTC).isoformat(timespec="seconds")},
                 },
             )
+
+    def resume(self) -> None:
+        """Take the pause away and close the breaker; no error when there is neither. Raises Failure."""
+        for row in ("pause", "breaker"):
+            with translated(f"DeleteItem {row}"):
+                self._client.delete_item(TableName=self._table, Key={"pk": {"S": self._cluster}, "sk": {"S": row}})

@@ -18,6 +18,7 @@ class Settings(msgspec.Struct, frozen=True):
     ``follower_selectors``: pods of kube-system whose labels hold one of these key=value pairs never cause the
     first node and never keep the last one (see docs/concepts). ``work_units``: budget of the search.
     ``follow_plan``: Nominate | Off; whether pods are nominated for the nodes that were planned for them.
+    ``breaker_percent``: share of the nodes that may be disrupted within ten minutes before disruption stops itself.
     """
 
     preference_policy: str = "Respect"
@@ -32,6 +33,7 @@ class Settings(msgspec.Struct, frozen=True):
     )
     work_units: int = 30_000
     follow_plan: str = "Nominate"
+    breaker_percent: int = 50
 
 
 class UnavailableOffering(msgspec.Struct, frozen=True, order=True):

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.failures import Conflict, NotFound
+from spotwright.lifecycle.telling import quiet
 from spotwright.model import eviction
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
@@ -57,6 +58,7 @@ class FakeCluster:
         self._objects: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         self.attachments: dict[str, tuple[str, ...]] = {}
         self.events: list[RecordedEvent] = []
+        self._told: dict[str, datetime] = {}
 
     # What others do
 
@@ -227,7 +229,10 @@ class FakeCluster:
         return tuple(pod for pod in there if pod.metadata.uid == pods[pod.key] and not pod.node_name)
 
     def event(self, kind: str, metadata: Metadata, *, type: str, reason: str, message: str, now: datetime) -> None:
-        self.events.append(RecordedEvent(now, kind, metadata.name, type, reason, message))
+        key = f"{metadata.uid or metadata.key}/{reason}/{message}"
+        if key not in self._told or now - self._told[key] >= quiet(reason):
+            self._told[key] = now
+            self.events.append(RecordedEvent(now, kind, metadata.name, type, reason, message))
 
     # Inside
 

@@ -13,7 +13,16 @@ from spotwright.model.fleet import OfferingHealth
 from spotwright.model.instancetype import Catalog
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
-from spotwright.workflows.ports import ClusterRow, CommandRow, Doorbell, LaunchRow, NominationRow, NoticeRow, Row
+from spotwright.workflows.ports import (
+    Breaker,
+    ClusterRow,
+    CommandRow,
+    Doorbell,
+    LaunchRow,
+    NominationRow,
+    NoticeRow,
+    Row,
+)
 
 FINAL_PHASES: Final = frozenset({"done", "failed", "aborted"})
 
@@ -31,6 +40,7 @@ class FakeState:
         self.health: dict[str, OfferingHealth] = {}
         self.rates: dict[str, CallRate] = {}
         self.beat = 0
+        self.guard = Breaker()
         self.catalog = ""
 
     def cluster(self) -> ClusterRow:
@@ -133,6 +143,16 @@ class FakeState:
 
     def heartbeat(self) -> int:
         return self.beat
+
+    def breaker(self) -> Breaker:
+        self._effects.reading("state", "breaker")
+        return self.guard
+
+    def save_breaker(self, breaker: Breaker) -> None:
+        with self._effects.making("state", "save_breaker"):
+            if breaker.version != self.guard.version:
+                raise Conflict("the breaker was changed by another", code="ConditionalCheckFailed")
+            self.guard = msgspec.structs.replace(breaker, version=breaker.version + 1)
 
     def catalog_key(self) -> str:
         return self.catalog

@@ -1,7 +1,8 @@
 """Disruption: propose, look again after fifteen seconds, commit. Lifecycle carries out what was committed.
 
-Fail static: without a fresh heartbeat, with a launch under way, with no catalog, or while paused, nothing is proposed
-and no proposal survives.
+Everything is read from the API server, at the proposal and again before the commit, so that no forwarder is needed.
+Fail static: with an API that does not answer, a launch under way, no catalog, the breaker open, or while paused,
+nothing is proposed and no proposal survives.
 """
 
 from datetime import datetime
@@ -9,8 +10,9 @@ from typing import Final
 
 import msgspec
 
-from spotwright.disruption import emptiness
+from spotwright.disruption import breaker, emptiness, gates
 from spotwright.disruption.emptiness import Emptiness
+from spotwright.disruption.gates import Obstacle
 from spotwright.failures import Conflict
 from spotwright.model.node import instance_id
 from spotwright.model.snapshot import Snapshot
@@ -24,14 +26,15 @@ from spotwright.workflows.provision import Planning, commit_plan, decide, gather
 VALIDATION_SECONDS: Final = 15
 # A proposal that was not validated within this time is dropped, milliseconds.
 PROPOSAL_MS: Final = 120_000
-# The forwarder signs every 10 s; without a sign for this long nothing is disrupted.
-HEARTBEAT_MS: Final = 60_000
+# So many nodes and claims are told in one look why they stay; the others have their turn in the next minutes.
+TOLD_AT_ONCE: Final = 100
 
 
 class Looked(msgspec.Struct, frozen=True):
     """What one look came to. ``why``: why nothing may be disrupted at all, "" = it may."""
 
     why: str = ""
+    breaker_open: bool = False
     proposed: tuple[str, ...] = ()
     committed: tuple[str, ...] = ()
     found: Emptiness = Emptiness()
@@ -42,9 +45,15 @@ def evaluate(ports: Planning, *, now: datetime) -> Looked:
     _drop_stale(ports, now)
     snapshot, plan, why = _look(ports, now)
     _ring_for_idleness(ports, snapshot)
+    stopped = ports.state.breaker()
+    if breaker.is_open(stopped, _milliseconds(now)):
+        _tell_stopped(ports, snapshot, stopped)
+        return Looked(f"the breaker is open: {stopped.why}", breaker_open=True)
     if why:
         return Looked(why)
-    found = emptiness.emptiness(snapshot, plan, locked=_locked(ports))
+    locked = _locked(ports)
+    _tell(ports, snapshot, gates.obstacles(snapshot, plan, locked=locked, reason=emptiness.REASON))
+    found = emptiness.emptiness(snapshot, plan, locked=locked)
     if not found.claims:
         return Looked(found=found)
     uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims if claim.name in found.claims}
@@ -78,12 +87,18 @@ def validate(ports: Planning, id: str, *, now: datetime) -> Looked:
         return Looked()
     version = ports.state.cluster().version
     snapshot, plan, why = _look(ports, now)
-    found = Emptiness() if why else emptiness.emptiness(snapshot, plan, locked=_locked(ports, but=id))
+    locked = _locked(ports, but=id)
+    found = Emptiness() if why else emptiness.emptiness(snapshot, plan, locked=locked)
     uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims}
     left = tuple(name for name in row.candidates if name in found.claims and uids[name] == row.candidate_uids[name])
+    try:
+        left, stopped = _admitted(ports, snapshot, id, left)
+    except Conflict:
+        ports.bells.ring("disrupt", [Doorbell(row.cluster, "validate", id)], delay_seconds=1)
+        return Looked(found=found)
     if not left:
         _drop(ports, row)
-        return Looked(why, found=found)
+        return Looked(why, stopped, found=found)
     decision = commit_plan(
         state=ports.state,
         blobs=ports.blobs,
@@ -92,24 +107,23 @@ def validate(ports: Planning, id: str, *, now: datetime) -> Looked:
         plan=Plan(),
         kind="disrupt",
         why=f"{len(left)} nodes are empty: {', '.join(left)}",
-        disruption=Disruption(id, emptiness.REASON, left, {name: uids[name] for name in left}),
+        disruption=Disruption(
+            id, emptiness.REASON, left, {name: uids[name] for name in left}, locked=tuple(sorted(locked))
+        ),
     )
     if decision is None:
         ports.bells.ring("disrupt", [Doorbell(row.cluster, "validate", id)], delay_seconds=1)
         return Looked(found=found)
     ports.bells.ring("lifecycle", [Doorbell(row.cluster, "decision", decision.id)])
-    return Looked(committed=left, found=found)
+    return Looked(breaker_open=stopped, committed=left, found=found)
 
 
 def _look(ports: Planning, now: datetime) -> tuple[Snapshot, Plan, str]:
     """Everything read from the API server, where pending pods would go, and why nothing may be disrupted."""
     state = ports.state.cluster()
-    beat = ports.state.heartbeat()
     snapshot = gather(cluster=ports.cluster, state=ports.state, blobs=ports.blobs, settings=ports.settings, now=now)
     if state.paused:
         return snapshot, Plan(), "the cluster is paused"
-    if _milliseconds(now) - beat > HEARTBEAT_MS:
-        return snapshot, Plan(), "the forwarder gives no sign of life"
     if not snapshot.catalog_key:
         return snapshot, Plan(), "there is no instance catalog yet"
     unlaunched = [one.name for one in snapshot.nodeclaims if not one.provider_id and one.metadata.deleting is None]
@@ -136,6 +150,36 @@ def _ring_for_idleness(ports: Planning, snapshot: Snapshot) -> None:
     stale = emptiness.stale_idleness(snapshot)
     if stale:
         ports.bells.ring("lifecycle", [Doorbell(snapshot.cluster, "claim", name) for name in stale])
+
+
+def _admitted(ports: Planning, snapshot: Snapshot, id: str, wanted: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """Those that the breaker lets go, counted before they do; and whether it is open from now on."""
+    before, now = ports.state.breaker(), _milliseconds(snapshot.now)
+    total, percent = sum(claim.managed for claim in snapshot.nodeclaims), snapshot.settings.breaker_percent
+    admission = breaker.admit(before, id, len(wanted), total=total, percent=percent, now=now)
+    if wanted and admission.breaker != before:
+        ports.state.save_breaker(admission.breaker)
+    return wanted[: admission.nodes], breaker.is_open(admission.breaker, now)
+
+
+def _tell_stopped(ports: Planning, snapshot: Snapshot, stopped: breaker.Breaker) -> None:
+    until = datetime.fromtimestamp(stopped.open_until / 1000, snapshot.now.tzinfo).isoformat(timespec="seconds")
+    message = f"Disruption is stopped until {until}: {stopped.why}; `spotwright resume` ends it"
+    _tell(
+        ports,
+        snapshot,
+        tuple(Obstacle("nodepools", pool.metadata, "DisruptionBlocked", message) for pool in snapshot.nodepools),
+    )
+
+
+def _tell(ports: Planning, snapshot: Snapshot, obstacles: tuple[Obstacle, ...]) -> None:
+    """Events of what stands in the way; of many, another part every minute. An Event that fails is no obstacle."""
+    turns = max(1, -(-len(obstacles) // TOLD_AT_ONCE))
+    turn = int(snapshot.now.timestamp()) // 60 % turns
+    for one in obstacles[turn * TOLD_AT_ONCE : (turn + 1) * TOLD_AT_ONCE]:
+        ports.cluster.event(
+            one.kind, one.about, type="Normal", reason=one.reason, message=one.message, now=snapshot.now
+        )
 
 
 def _drop_stale(ports: Planning, now: datetime) -> None:

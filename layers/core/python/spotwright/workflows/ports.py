@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 from spotwright.aws.rate import CallRate
+from spotwright.disruption.breaker import Breaker as Breaker
 from spotwright.model.fleet import ClusterFacts as ClusterFacts
 from spotwright.model.fleet import FleetError as FleetError
 from spotwright.model.fleet import FleetInstance as FleetInstance
@@ -104,7 +105,10 @@ class ClusterPort(Protocol):
         ...
 
     def event(self, kind: str, metadata: Metadata, *, type: str, reason: str, message: str, now: datetime) -> None:
-        """Record an Event with a name derived from object, reason and message: repeats bump a count. Never raises."""
+        """Record an Event with a name derived from object, reason and message. Never raises.
+
+        A repeat bumps its count, and within ``lifecycle.telling.quiet`` of the last one it is nothing at all.
+        """
         ...
 
 
@@ -306,6 +310,11 @@ class StatePort(Protocol):
 
     def heartbeat(self) -> int:
         """Epoch milliseconds of the forwarder's last sign of life; 0 = never."""
+        ...
+
+    def breaker(self) -> Breaker: ...
+    def save_breaker(self, breaker: Breaker) -> None:
+        """Replace under the version that was read; Conflict when another was faster."""
         ...
 
     def catalog_key(self) -> str: ...

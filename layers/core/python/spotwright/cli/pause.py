@@ -1,0 +1,48 @@
+"""`spotwright pause` and `spotwright resume`: let no function launch or disrupt anything in a cluster, and again."""
+
+import argparse
+import os
+import sys
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser("pause", help="launch and disrupt nothing in a cluster until it is resumed")
+    parser.add_argument("--reason", default="spotwright pause", help="kept with the pause (default: %(default)s)")
+    accept(parser)
+    parser.set_defaults(run=run, verb="pause")
+
+
+def accept(parser: argparse.ArgumentParser) -> None:
+    """Which cluster of which stack."""
+    stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
+    parser.add_argument("--cluster", required=True, metavar="NAME")
+    parser.add_argument("--stack", default=stack, help="the cell's stack (default: SPOTWRIGHT_STACK, %(default)s)")
+    parser.add_argument("--region", help="where the stack is (default: as the AWS SDK finds it)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0: done; 1: the stack or its table cannot be had. ``arguments.verb``: pause or resume."""
+    from spotwright.adapters import aws_sessions
+    from spotwright.adapters.pause import PauseRow
+    from spotwright.adapters.stacks import stack_outputs
+    from spotwright.failures import Failure
+
+    try:
+        outputs = stack_outputs(aws_sessions.client("cloudformation", region=arguments.region), arguments.stack)
+        dynamodb = aws_sessions.client("dynamodb", region=arguments.region)
+        row = PauseRow(dynamodb, table=outputs["TableName"], cluster=arguments.cluster)
+        if arguments.verb == "pause":
+            row.pause(arguments.reason)
+        else:
+            row.resume()
+    except Failure as failure:
+        print(f"spotwright {arguments.verb}: {failure}", file=sys.stderr)
+        return 1
+    print(_SAID[arguments.verb].format(cluster=arguments.cluster))
+    return 0
+
+
+_SAID = {
+    "pause": "{cluster} is paused: nothing is launched or disrupted by choice; interrupted nodes are still replaced.",
+    "resume": "{cluster} is resumed; a breaker that had stopped disruption is closed.",
+}

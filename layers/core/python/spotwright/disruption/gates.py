@@ -1,0 +1,126 @@
+"""What forbids the disruption of a node, whatever the reason for it.
+
+Source: Karpenter v1.14 ``pkg/controllers/disruption/types.go`` (NewCandidate) and ``state/statenode.go``
+(ValidateNodeDisruptable, ValidatePodsDisruptable). A node that a plan gives pods to counts as nominated.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from spotwright.disruption import budgets
+from spotwright.model import eviction, labels
+from spotwright.model.node import Node
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodepool import NodePool
+from spotwright.model.objects import Metadata, condition
+from spotwright.model.pod import Pod
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.eligibility import is_follower
+from spotwright.scheduling.plan import Plan
+
+# A node that just became usable keeps this long for the pods that were meant for it.
+NOMINATION: Final = timedelta(seconds=20)
+
+
+class Obstacle(msgspec.Struct, frozen=True):
+    """Something users are told of: ``kind`` and ``about`` name the object, ``reason`` is the Event's."""
+
+    kind: str
+    about: Metadata
+    reason: str
+    message: str
+
+
+def why_not(
+    claim: NodeClaim,
+    node: Node | None,
+    pods: list[Pod],
+    pool: NodePool | None,
+    snapshot: Snapshot,
+    nominated: frozenset[str],
+) -> str:
+    """The first gate that holds a claim back, in Karpenter's words; "" = none. ``pods``: those of its node."""
+    now = snapshot.now
+    if node is None:
+        return "nodeclaim does not have an associated node"
+    if not claim.has("Initialized") or not node.initialized:
+        return "node isn't initialized"
+    if claim.metadata.deleting is not None or node.metadata.deleting is not None:
+        return "node is deleting or marked for deletion"
+    if node.name in nominated or claim.name in nominated or _fresh(claim, now):
+        return "node is nominated for a pending pod"
+    if node.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true":
+        return "disruption is blocked through the karpenter.sh/do-not-disrupt annotation"
+    if pool is None:
+        return f"NodePool not found (NodePool={claim.nodepool})"
+    return _pods_forbid(pods, snapshot)
+
+
+def _pods_forbid(pods: list[Pod], snapshot: Snapshot) -> str:
+    """Karpenter's pod gates: they hold for DaemonSet and mirror pods too."""
+    for pod in pods:
+        if pod.active and eviction.do_not_disrupt(pod, snapshot.now):
+            return f"pod has the karpenter.sh/do-not-disrupt annotation (Pod={pod.key})"
+    for pod in pods:
+        # A follower's budget protects nobody once there is nobody to follow; its drain deletes it then.
+        if is_follower(pod, snapshot.settings):
+            continue
+        if eviction.evictable(pod, snapshot.now) and (why := eviction.forbidden_by(pod, snapshot.budgets)):
+            return why
+    return ""
+
+
+def _fresh(claim: NodeClaim, now: datetime) -> bool:
+    initialized = condition(claim.conditions, "Initialized")
+    return initialized is not None and initialized.since is not None and now - initialized.since < NOMINATION
+
+
+def obstacles(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], reason: str) -> tuple[Obstacle, ...]:
+    """Why nodes may not be disrupted, on claim and node; and which pools' budgets allow nothing, for ``reason``.
+
+    Claims that a command holds are left out, as is whatever is on its way out already.
+    """
+    pools = {pool.name: pool for pool in snapshot.nodepools}
+    nodes, pods = by_provider(snapshot.nodes), by_node(snapshot.pods)
+    nominated = frozenset(node.name for node in plan.existing_nodes)
+    found: list[Obstacle] = []
+    for claim in sorted(snapshot.nodeclaims, key=lambda one: one.name):
+        node, pool = nodes.get(claim.provider_id), pools.get(claim.nodepool)
+        if node is None or not claim.managed or claim.name in locked or claim.metadata.deleting is not None:
+            continue
+        why = why_not(claim, node, pods.get(node.name, []), pool, snapshot, nominated)
+        if why:
+            found += _on_both(claim, node, "DisruptionBlocked", why[0].upper() + why[1:])
+        elif pool is not None and pool.consolidate_after_seconds is None:
+            found += _on_both(claim, node, "Unconsolidatable", f"NodePool {pool.name!r} has consolidation disabled")
+    return (*found, *_closed_budgets(snapshot, reason))
+
+
+def _closed_budgets(snapshot: Snapshot, reason: str) -> Iterable[Obstacle]:
+    message = f"No allowed disruptions for disruption reason {reason} due to blocking budget"
+    for pool in snapshot.nodepools:
+        mine = sum(1 for claim in snapshot.nodeclaims if claim.nodepool == pool.name and claim.has("Initialized"))
+        if mine and budgets.allowed(pool, reason, mine, snapshot.now) == 0:
+            yield Obstacle("nodepools", pool.metadata, "DisruptionBlocked", message)
+
+
+def _on_both(claim: NodeClaim, node: Node, reason: str, message: str) -> tuple[Obstacle, Obstacle]:
+    return (
+        Obstacle("nodeclaims", claim.metadata, reason, message),
+        Obstacle("nodes", node.metadata, reason, message),
+    )
+
+
+def by_provider(nodes: Iterable[Node]) -> dict[str, Node]:
+    return {node.provider_id: node for node in nodes if node.provider_id}
+
+
+def by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.node_name and not pod.terminal:
+            found.setdefault(pod.node_name, []).append(pod)
+    return found

@@ -1,0 +1,55 @@
+"""How many nodes may go in a while."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spotwright.disruption.breaker import HOLD_MS, RECOVERY_MS, WINDOW_MS, Breaker, admit, is_open, limit
+
+NOW = 1_800_000_000_000
+BATCHES = st.lists(st.tuples(st.integers(0, 120), st.integers(0, WINDOW_MS)), max_size=30)
+
+
+@pytest.mark.parametrize(("total", "percent", "most"), [(0, 50, 20), (40, 50, 20), (41, 50, 21), (500, 10, 50)])
+def test_the_limit_is_a_share_rounded_up_and_never_below_twenty(total: int, percent: int, most: int) -> None:
+    assert limit(total, percent) == most
+
+
+@given(BATCHES, st.integers(0, 200))
+def test_no_window_lets_more_go_than_the_limit(batches: list[tuple[int, int]], total: int) -> None:
+    breaker, now, gone = Breaker(), NOW, []
+    for number, (wanted, later) in enumerate(batches):
+        now += later
+        admission = admit(breaker, str(number), wanted, total=total, percent=50, now=now)
+        breaker = admission.breaker
+        gone.append((now, admission.nodes))
+        assert sum(nodes for at, nodes in gone if now - at < WINDOW_MS) <= limit(total, 50)
+        assert admission.nodes <= wanted
+
+
+def test_a_proposal_that_is_admitted_again_counts_once() -> None:
+    breaker = Breaker()
+    for _ in range(5):
+        admission = admit(breaker, "one", 15, total=10, percent=50, now=NOW)
+        assert admission.nodes == 15
+        breaker = admission.breaker
+    assert sum(one.nodes for one in breaker.batches) == 15
+
+
+def test_it_opens_at_the_limit_and_stays_open_twice_as_long_the_next_time() -> None:
+    first = admit(Breaker(), "a", 30, total=30, percent=50, now=NOW)
+    assert (first.nodes, first.breaker.open_until) == (20, NOW + HOLD_MS)
+    assert admit(first.breaker, "b", 1, total=30, percent=50, now=NOW + HOLD_MS - 1).nodes == 0
+    closed = NOW + HOLD_MS
+    assert not is_open(first.breaker, closed)
+    second = admit(first.breaker, "c", 30, total=30, percent=50, now=closed)
+    assert second.breaker.open_until == closed + 2 * HOLD_MS
+    much_later = second.breaker.open_until + RECOVERY_MS
+    third = admit(second.breaker, "d", 30, total=30, percent=50, now=much_later)
+    assert third.breaker.open_until == much_later + HOLD_MS
+
+
+def test_the_share_is_of_the_most_nodes_there_were() -> None:
+    """A fleet that shrinks because of us does not shrink its own limit."""
+    before = admit(Breaker(), "a", 30, total=100, percent=50, now=NOW)
+    assert admit(before.breaker, "b", 20, total=50, percent=50, now=NOW + 1000).nodes == 20
