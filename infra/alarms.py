@@ -20,6 +20,10 @@ WATCHED = {
         1,
         "Disruption went faster than it should and has stopped itself; NodePools have an event that says until when.",
     ),
+    "StepsInterrupted": (
+        10,
+        "Steps of launches or claims fail and are repeated: EC2 throttles, or an API server does not answer.",
+    ),
     "OrphansRefused": (1, "Too many instances look orphaned at once; none is touched until somebody has looked."),
 }
 

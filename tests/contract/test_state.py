@@ -10,7 +10,7 @@ import pytest
 from spotwright.adapters.dynamodb import DynamoState
 from spotwright.aws import health
 from spotwright.aws.rate import CallRate
-from spotwright.failures import Conflict
+from spotwright.failures import Conflict, Unavailable
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
@@ -186,3 +186,14 @@ def test_the_breaker_is_replaced_only_by_who_read_it(state: StatePort) -> None:
     with pytest.raises(Conflict):
         state.save_breaker(read)
     assert state.breaker().trips == 2
+
+
+def test_a_missing_table_proves_nothing_about_a_row(local_aws: LocalAws) -> None:
+    state = DynamoState(local_aws.client("dynamodb"), table="never-made", cluster="c")  # type: ignore[arg-type]
+    row = NoticeRow(instance_id="i-1", cluster="c", kind="k")
+    for ask in (
+        state.cluster, state.launches, state.breaker, state.heartbeat, state.request,
+        lambda: state.launch("x"), lambda: state.due(1), lambda: state.create(row), lambda: state.save(row),
+    ):  # fmt: skip
+        with pytest.raises(Unavailable, match="ResourceNotFoundException"):
+            ask()

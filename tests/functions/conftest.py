@@ -28,7 +28,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     said = logging.getLogger("spotwright.lifecycle")
     monkeypatch.setattr(said, "propagate", said.propagate)
     monkeypatch.setattr(said, "handlers", list(said.handlers))
-    monkeypatch.setattr(composition, "ports", lambda cluster: {made.cluster.name: made}[cluster])
-    monkeypatch.setattr(composition_interrupt, "ports", lambda environment: {made.cluster.name: made})
+    monkeypatch.setattr(composition, "ports", lambda cluster: {made.cluster.name: made.ports}[cluster])
+    monkeypatch.setattr(composition_interrupt, "ports", lambda environment: {made.cluster.name: made.ports})
     yield made
     composition._environment.cache_clear()

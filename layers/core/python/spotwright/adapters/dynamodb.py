@@ -6,14 +6,15 @@ Rows that are finished keep for a day as history (``expires``, epoch seconds).
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from spotwright.adapters.aws_failures import translated
+from spotwright.adapters import aws_failures
 from spotwright.aws.health import MEMORY_SECONDS
 from spotwright.aws.rate import CallRate
-from spotwright.failures import Conflict
+from spotwright.failures import Conflict, NotFound, Unavailable
 from spotwright.workflows.ports import (
     Breaker,
     ClusterRow,
@@ -289,6 +290,16 @@ class DynamoState:
             request["ExpressionAttributeValues"] = values
         with translated(f"PutItem {request['Item']['sk']['S']}"):
             self._client.put_item(**request)
+
+
+@contextmanager
+def translated(what: str) -> Iterator[None]:
+    """As everywhere; but what DynamoDB does not find is the table, which says nothing about a row."""
+    try:
+        with aws_failures.translated(what):
+            yield
+    except NotFound as missing:
+        raise Unavailable(str(missing), code=missing.code) from missing
 
 
 def _item(row: Row, cluster: str) -> Item:

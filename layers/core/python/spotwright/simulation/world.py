@@ -18,6 +18,7 @@ from spotwright.simulation.cluster import FakeCluster
 from spotwright.simulation.ec2 import FakeEc2
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.kubelets import Kubelets, replacement
+from spotwright.simulation.outages import Seen
 from spotwright.simulation.state import FakeBlobs, FakeCatalogs, FakeDoorbells, FakeState
 from spotwright.workflows import disrupt, sweep
 from spotwright.workflows.interrupt import interrupt
@@ -34,7 +35,8 @@ MOST_ROUNDS: Final = 100
 class World:
     """Ports of one cluster, all of them fakes, and time to let things happen.
 
-    ``forwarder``: whether it runs. ``failures``: what a function's invocation ended with, by queue.
+    ``forwarder``: whether it runs. ``failures``: what a function's invocation ended with, by queue. ``outages``: what
+    every call of functions to a port (cluster, ec2, state, blobs …) ends with; users and machines go on meanwhile.
     """
 
     def __init__(self, catalog: Catalog | None = None, cluster: str = given.CLUSTER) -> None:
@@ -53,6 +55,8 @@ class World:
         self.kubelets = Kubelets(self.cluster, self.ec2, self.clock, types)
         self.forwarder = True
         self.failures: list[tuple[str, Failure]] = []
+        self.outages: dict[str, Failure] = {}
+        self.ports: Any = Seen(self)
         self._replicas: dict[str, tuple[Pod, int]] = {}
         self._made = 0
         self._seen: dict[str, str] = {}
@@ -84,7 +88,7 @@ class World:
             "account": "123456789012", "time": self.clock.now().isoformat(), "region": "ap-northeast-2",
             "resources": [], "detail": dict(detail),
         }  # fmt: skip
-        interrupt({self.cluster.name: self}, envelope, now=self.clock.now())
+        interrupt({self.cluster.name: self.ports}, envelope, now=self.clock.now())
 
     def interrupt_spot(self, instance: str, *, seconds: int = 120) -> None:
         """A spot interruption warning; the instance goes after ``seconds``."""
@@ -145,24 +149,24 @@ class World:
             self.bells.ring(queue, bells, delay_seconds=180)
 
     def _provision(self, bells: tuple[Doorbell, ...]) -> None:
-        provision(self, clock=self.clock.now)
+        provision(self.ports, clock=self.clock.now)
 
     def _lifecycle(self, bells: tuple[Doorbell, ...]) -> None:
-        lifecycle(self, bells, now=self.clock.now())
+        lifecycle(self.ports, bells, now=self.clock.now())
 
     def _disrupt(self, bells: tuple[Doorbell, ...]) -> None:
         for bell in bells:
             if bell.kind == "validate":
-                disrupt.validate(self, bell.key, now=self.clock.now())
+                disrupt.validate(self.ports, bell.key, now=self.clock.now())
             else:
-                disrupt.evaluate(self, now=self.clock.now())
+                disrupt.evaluate(self.ports, now=self.clock.now())
 
     def _sweep(self, bells: tuple[Doorbell, ...]) -> None:
         for bell in bells:
             if bell.kind == "full":
-                sweep.full(self, now=self.clock.now())
+                sweep.full(self.ports, now=self.clock.now())
             else:
-                sweep.poll(self, now=self.clock.now(), again=bell.epoch == 0)
+                sweep.poll(self.ports, now=self.clock.now(), again=bell.epoch == 0)
 
     def _schedules(self) -> None:
         name = self.cluster.name

@@ -1,0 +1,40 @@
+"""A world of which parts do not answer: what functions see of it while the rest of it goes on."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from spotwright.failures import Failure
+
+if TYPE_CHECKING:
+    from spotwright.simulation.world import World
+
+# What promises never to raise does nothing instead.
+_NEVER_RAISES: Final = frozenset({"event"})
+
+
+class Silent:
+    """A port of which every call fails in the same way."""
+
+    def __init__(self, port: Any, failure: Failure) -> None:
+        self._port, self._failure = port, failure
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._port, name)
+        return self._refusal(name) if callable(found) else found
+
+    def _refusal(self, name: str) -> Any:
+        def refuse(*_: Any, **__: Any) -> None:
+            if name not in _NEVER_RAISES:
+                raise self._failure
+
+        return refuse
+
+
+class Seen:
+    """The ports of a world as its functions reach them: those in ``World.outages`` are silent."""
+
+    def __init__(self, world: "World") -> None:
+        self._world = world
+
+    def __getattr__(self, name: str) -> Any:
+        found, failure = getattr(self._world, name), self._world.outages.get(name)
+        return found if failure is None else Silent(found, failure)
