@@ -18,7 +18,10 @@ ARCHITECTURES = ("arm64", "x86_64")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 #: Karpenter's settings, under its names, that change what a function does; and our own three.
-SETTINGS = ("PREFERENCE_POLICY", "MIN_VALUES_POLICY", "FOLLOWER_SELECTORS", "WORK_UNITS", "FOLLOW_PLAN")
+SETTINGS = (
+    *("PREFERENCE_POLICY", "MIN_VALUES_POLICY", "FEATURE_GATES"),
+    *("FOLLOWER_SELECTORS", "WORK_UNITS", "FOLLOW_PLAN"),
+)
 
 #: Those that the forwarder obeys: how long it gathers unschedulable pods.
 FORWARDER_SETTINGS = ("BATCH_IDLE_DURATION", "BATCH_MAX_DURATION")

@@ -6,8 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kubernetes.client.configuration import Configuration
 
-from spotwright.cli import builtin, main
+from spotwright.cli import builtin, documents, live, main, manifests_input
+from spotwright.simulation import given
+from spotwright.simulation.clock import Clock
+from spotwright.simulation.cluster import FakeCluster
+from spotwright.simulation.effects import Effects
 
 CASES = Path(__file__).parent.parent / "cases"
 FAKE = CASES / "catalogs" / "karpenter-fake.json"
@@ -186,3 +191,37 @@ def test_the_built_in_catalog_has_both_architectures_and_prices_for_all() -> Non
     assert len(types) > 1000
     assert {value for one in types for value in one.requirements.get("kubernetes.io/arch").values} == {"amd64", "arm64"}
     assert all(offering.price_picousd_per_hour > 0 for one in types for offering in one.offerings if offering.available)
+
+
+def test_manifests_are_planned_within_a_running_cluster(
+    capsys: pytest.CaptureFixture[str], write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    cluster = FakeCluster("live", clock, Effects(clock))
+    cluster.put("nodepools", given.node_pool())
+    cluster.put("nodes", given.foreign_node("big"))
+    cluster.put("pods", given.pod("waits", unschedulable=True))
+    monkeypatch.setattr(live, "KubernetesCluster", lambda *_: cluster)
+    monkeypatch.setattr("spotwright.cli.live.Transport.of", lambda _: None)
+    monkeypatch.setattr(live, "kubeconfig_configuration", lambda *_: Configuration(host="https://api.example"))
+    made = planned(capsys, "--context", "any", write("m.yaml", WORKLOAD))
+    (node,) = made["existingNodes"]
+    assert (node["name"], len(node["pods"])) == ("big", 6)
+    assert main(["plan"]) == 0
+    assert "big takes default/waits" in capsys.readouterr().out
+
+
+def test_a_cluster_that_does_not_answer_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["plan", "--kubeconfig", str(tmp_path / "none")]) == 2
+    assert "the cluster cannot be read: kubeconfig:" in capsys.readouterr().err
+
+
+def test_pods_have_the_priority_of_their_class(write: Any) -> None:
+    ranks = "apiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: %s}\nvalue: %d\nglobalDefault: %s"
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: %s}\nspec: {priorityClassName: %s, containers: []}"
+    file = write(
+        "m.yaml", ranks % ("high", 1000, "false"), ranks % ("usual", 5, "true"), pod % ("a", "high"),
+        pod % ("b", '""'), pod % ("c", "system-node-critical"),
+    )  # fmt: skip
+    seen = manifests_input.snapshot(documents.read([file]))
+    assert {one.metadata.name: one.priority for one in seen.pods} == {"a": 1000, "b": 5, "c": 2_000_001_000}

@@ -28,11 +28,23 @@ def node_class() -> Object:
     return {"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "sample"}, "spec": spec}
 
 
-SAMPLES = {"NodePool": node_pool, "NodeClaim": node_claim, "EC2NodeClass": node_class}
+def node_overlay() -> Object:
+    metadata = {"name": "sample"}
+    spec: Object = {"requirements": [], "priceAdjustment": "-10%"}
+    return {"apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": metadata, "spec": spec}
+
+
+SAMPLES = {
+    "NodePool": node_pool,
+    "NodeClaim": node_claim,
+    "EC2NodeClass": node_class,
+    "NodeOverlay": node_overlay,
+}
 COLLECTIONS = {
     "NodePool": "/apis/karpenter.sh/v1/nodepools",
     "NodeClaim": "/apis/karpenter.sh/v1/nodeclaims",
     "EC2NodeClass": "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
+    "NodeOverlay": "/apis/karpenter.sh/v1alpha1/nodeoverlays",
 }
 
 

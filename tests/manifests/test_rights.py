@@ -14,7 +14,7 @@ READ = [
     "csinodes.storage.k8s.io", "volumeattachments.storage.k8s.io", "daemonsets.apps", "deployments.apps",
     "replicasets.apps", "statefulsets.apps", "poddisruptionbudgets.policy", "priorityclasses.scheduling.k8s.io",
     "validatingwebhookconfigurations.admissionregistration.k8s.io", "nodepools.karpenter.sh",
-    "nodeclaims.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws",
+    "nodeclaims.karpenter.sh", "nodeoverlays.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws",
 ]  # fmt: skip
 ACT = [
     ("create", "nodeclaims.karpenter.sh", ""),
@@ -22,6 +22,7 @@ ACT = [
     ("patch", "nodeclaims.karpenter.sh", "status"),
     ("update", "nodeclaims.karpenter.sh", "finalizers"),
     ("patch", "nodepools.karpenter.sh", "status"),
+    ("patch", "nodeoverlays.karpenter.sh", "status"),
     ("patch", "nodepools.karpenter.sh", ""),
     ("patch", "ec2nodeclasses.karpenter.k8s.aws", ""),
     ("patch", "ec2nodeclasses.karpenter.k8s.aws", "status"),

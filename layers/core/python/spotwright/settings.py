@@ -1,6 +1,7 @@
 """What the environment tells a function, read once and frozen."""
 
 from collections.abc import Mapping
+from typing import Final
 
 import msgspec
 
@@ -48,6 +49,22 @@ def environment(variables: Mapping[str, str]) -> Environment:
         raise InvalidRequest(f"environment variable SPOTWRIGHT_CLUSTERS: {error}") from None
 
 
+# Karpenter's feature gates and their defaults; those that are not here are not handled.
+_GATES: Final = {"ReservedCapacity": True, "NodeOverlay": False}
+
+
+def _gates(given: str) -> tuple[str, ...]:
+    """``NodeOverlay=true,ReservedCapacity=false`` as the names of the gates that are on, sorted."""
+    on = dict(_GATES)
+    for entry in filter(None, (one.strip() for one in given.split(","))):
+        name, _, value = entry.partition("=")
+        if name not in _GATES or value.lower() not in ("true", "false"):
+            known = ", ".join(f"{one}=true|false" for one in sorted(_GATES))
+            raise InvalidRequest(f"setting FEATURE_GATES: {entry!r} is not one of {known}")
+        on[name] = value.lower() == "true"
+    return tuple(sorted(name for name, wanted in on.items() if wanted))
+
+
 def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings:
     """A cluster's settings as a decision needs them; names are Karpenter's. Raises InvalidRequest."""
     defaults = Settings()
@@ -61,6 +78,7 @@ def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings
             raise InvalidRequest(f"setting {name}: {given[name]!r} is not one of {', '.join(allowed)}")
     followers = given.get("FOLLOWER_SELECTORS")
     return Settings(
+        feature_gates=_gates(str(given.get("FEATURE_GATES", ""))),
         preference_policy=str(given.get("PREFERENCE_POLICY", defaults.preference_policy)),
         min_values_policy=str(given.get("MIN_VALUES_POLICY", defaults.min_values_policy)),
         follower_selectors=tuple(str(followers).split(",")) if followers else defaults.follower_selectors,

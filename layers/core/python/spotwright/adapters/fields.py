@@ -4,7 +4,6 @@ The API server prunes unknown fields silently (or with a warning that nobody rea
 kubectl's last-applied annotation. Source: the CRDs in ``spotwright/manifests``.
 """
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -95,6 +94,8 @@ def _unknown(value: Any, tree: Tree, path: str) -> Iterator[str]:
     for name, inner in value.items():
         here = f"{path}.{name}"
         if name not in tree:
+            import difflib  # Slow to import, and seldom needed.
+
             near = difflib.get_close_matches(name, tree, n=1, cutoff=0.6)
             yield f"unknown field {here}" + (f", did you mean {near[0]}?" if near else "")
         elif inner is None and name != "metadata":

@@ -6,13 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from spotwright.adapters import decode, decode_nodeclass, decode_nodepool, encode, storage
+from spotwright.adapters import decode, decode_nodeclass, decode_nodepool, encode, overlays, storage
 from spotwright.adapters.kubernetes_transport import JSON_PATCH, MERGE_PATCH, Json, Transport
 from spotwright.failures import Conflict, Failure, InvalidRequest, NotFound, Throttled
 from spotwright.lifecycle.telling import quiet
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodeoverlay import NodeOverlay
 from spotwright.model.nodepool import NodePool
 from spotwright.model.objects import Condition, Metadata
 from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
@@ -23,6 +24,7 @@ _PATHS: Final = {
     "nodes": "/api/v1/nodes",
     "nodeclaims": "/apis/karpenter.sh/v1/nodeclaims",
     "nodepools": "/apis/karpenter.sh/v1/nodepools",
+    "nodeoverlays": "/apis/karpenter.sh/v1alpha1/nodeoverlays",
     "ec2nodeclasses": "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
 }
 _KINDS: Final = {
@@ -30,6 +32,7 @@ _KINDS: Final = {
     "pods": ("v1", "Pod"),
     "nodeclaims": ("karpenter.sh/v1", "NodeClaim"),
     "nodepools": ("karpenter.sh/v1", "NodePool"),
+    "nodeoverlays": ("karpenter.sh/v1alpha1", "NodeOverlay"),
     "ec2nodeclasses": ("karpenter.k8s.aws/v1", "EC2NodeClass"),
 }
 # How often a read-change-write of conditions is tried against other writers.
@@ -86,6 +89,12 @@ class KubernetesCluster:
 
     def pod_disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
         return tuple(map(decode.pod_disruption_budget, self._api.items("/apis/policy/v1/poddisruptionbudgets")))
+
+    def nodeoverlays(self) -> tuple[NodeOverlay, ...]:
+        try:
+            return tuple(map(overlays.overlay, self._api.items(_PATHS["nodeoverlays"])))
+        except NotFound:
+            return ()
 
     def volume_attachments(self, node: str) -> tuple[str, ...]:
         listed = self._api.items("/apis/storage.k8s.io/v1/volumeattachments")

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from kubernetes.client.configuration import Configuration
+
 from spotwright.adapters.connection import Connection, token_configuration
 from spotwright.failures import Conflict, Throttled, Unavailable
 
@@ -33,6 +35,13 @@ class Transport:
         """``certificate_authority``: base64 of PEM, as EKS gives it."""
         authority = base64.b64decode(certificate_authority).decode()
         self._connection = Connection(token_configuration(endpoint.rstrip("/"), authority, token))
+
+    @classmethod
+    def of(cls, configuration: Configuration) -> "Transport":
+        """Over whatever login a configuration has."""
+        made = cls.__new__(cls)
+        made._connection = Connection(configuration)
+        return made
 
     def call(
         self, method: str, path: str, *, body: Json | list[Json] | None = None, query: Mapping[str, str] | None = None,

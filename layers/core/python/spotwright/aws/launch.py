@@ -63,13 +63,17 @@ class Override(msgspec.Struct, frozen=True):
 
 
 class FleetPlan(msgspec.Struct, frozen=True):
-    """A launch worked out, before its templates have ids. ``overrides``: cheapest first."""
+    """A launch worked out, before its templates have ids. ``overrides``: cheapest first.
+
+    ``prioritized``: EC2 is to follow our order, since prices are not its own (a NodeOverlay states them).
+    """
 
     capacity_type: str
     templates: tuple[Template, ...]
     overrides: tuple[Override, ...]
     tags: dict[str, str]
     context: str = ""
+    prioritized: bool = False
 
 
 def plan(
@@ -191,9 +195,10 @@ def request(
         "Type": "instant",
     }
     if spot:
-        body["SpotOptions"] = {"AllocationStrategy": "price-capacity-optimized"}
+        strategy = "capacity-optimized-prioritized" if fleet.prioritized else "price-capacity-optimized"
+        body["SpotOptions"] = {"AllocationStrategy": strategy}
     else:
-        body["OnDemandOptions"] = {"AllocationStrategy": "lowest-price"}
+        body["OnDemandOptions"] = {"AllocationStrategy": "prioritized" if fleet.prioritized else "lowest-price"}
     return body | ({"Context": fleet.context} if fleet.context else {})
 
 

@@ -6,9 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.adapters import decode, decode_nodeclass, decode_nodepool, storage
+from spotwright.adapters import decode, decode_nodeclass, decode_nodepool, overlays, storage
 from spotwright.cli import InputError, workloads
 from spotwright.cli.documents import Document, Documents
+from spotwright.model.objects import Metadata
 from spotwright.model.pod import Pod
 from spotwright.model.quantity import QuantityError
 from spotwright.model.snapshot import Settings, Snapshot
@@ -21,6 +22,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[Json], Any]]]] = {
     "Node": ("nodes", decode.node),
     "NodePool": ("nodepools", decode_nodepool.nodepool),
     "EC2NodeClass": ("nodeclasses", decode_nodeclass.nodeclass),
+    "NodeOverlay": ("overlays", overlays.overlay),
     "NodeClaim": ("nodeclaims", decode_nodepool.nodeclaim),
     "DaemonSet": ("daemonsets", decode.daemonset),
     "PodDisruptionBudget": ("budgets", decode.pod_disruption_budget),
@@ -29,6 +31,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[Json], Any]]]] = {
     "PersistentVolume": ("volumes", storage.volume),
     "StorageClass": ("classes", storage.storage_class),
     "CSINode": ("csi_nodes", storage.csi_node),
+    "PriorityClass": ("ranks", lambda obj: _rank(obj)),
 }
 _OLD_KINDS: Final = ("Provisioner", "AWSNodeTemplate", "Machine")
 _NAMESPACED: Final = ("Pod", "DaemonSet", "PodDisruptionBudget", "PersistentVolumeClaim")
@@ -47,8 +50,29 @@ def snapshot(documents: Documents) -> Snapshot:
     disks = Storage(kept["claims"], kept["volumes"], kept["classes"], kept["csi_nodes"])
     namespaces = {one.name: one.labels for one in fields.pop("namespaces", ())}
     empty = Snapshot(cluster="manifests", now=_moment(documents.now), settings=_settings(documents.settings))
+    ranks = {one.metadata.name: one for one in fields.pop("ranks", ())}
     read = {name: tuple(values) for name, values in fields.items()}
+    read["pods"] = tuple(_ranked(pod, ranks) for pod in read.get("pods", ()))
     return msgspec.structs.replace(empty, storage=disks, namespaces=namespaces, **read)
+
+
+def within(cluster: Snapshot, manifests: Snapshot) -> Snapshot:
+    """The manifests as if they were applied to a cluster: objects of the same name are replaced, the others stay."""
+
+    def merged[Named: Any](there: tuple[Named, ...], given: tuple[Named, ...]) -> tuple[Named, ...]:
+        names = {one.metadata.key for one in given}
+        return (*(one for one in there if one.metadata.key not in names), *given)
+
+    listed = ("pods", "nodes", "nodepools", "nodeclasses", "nodeclaims", "daemonsets", "budgets", "overlays")
+    stored = ("claims", "volumes", "classes", "nodes")
+    return msgspec.structs.replace(
+        cluster,
+        **{name: merged(getattr(cluster, name), getattr(manifests, name)) for name in listed},
+        namespaces=cluster.namespaces | manifests.namespaces,
+        storage=Storage(
+            **{name: merged(getattr(cluster.storage, name), getattr(manifests.storage, name)) for name in stored}
+        ),
+    )
 
 
 def notes(documents: Documents) -> tuple[str, ...]:
@@ -90,6 +114,35 @@ def _pod(obj: Json) -> Pod:
     if judged or (obj.get("spec") or {}).get("schedulingGates"):
         return pod
     return msgspec.structs.replace(pod, unschedulable=True)
+
+
+class _Rank(msgspec.Struct, frozen=True):
+    """A PriorityClass. ``default``: of pods that name none."""
+
+    metadata: Metadata
+    priority: int
+    default: bool
+
+
+def _rank(obj: Json) -> _Rank:
+    value = obj.get("value")
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"PriorityClass {obj['metadata'].get('name')}: value: {value!r} is not a whole number")
+    return _Rank(decode.metadata(obj), value, bool(obj.get("globalDefault")))
+
+
+# Those that every cluster has.
+_SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def _ranked(pod: Pod, ranks: dict[str, _Rank]) -> Pod:
+    """The priority that admission would give a pod that states only its class."""
+    if pod.priority:
+        return pod
+    default = next((one for _, one in sorted(ranks.items()) if one.default), None)
+    chosen = ranks.get(pod.priority_class) if pod.priority_class else default
+    priority = chosen.priority if chosen else _SYSTEM.get(pod.priority_class, 0)
+    return msgspec.structs.replace(pod, priority=priority) if priority else pod
 
 
 def _settings(given: Json) -> Settings:

@@ -1,37 +1,86 @@
-"""``spotwright plan``: which nodes would be made for these manifests, at what price, and why."""
+"""``spotwright plan``: which nodes would be made for these manifests, or this cluster, at what price, and why."""
 
 import argparse
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spotwright.model.instancetype import Catalog
+    from spotwright.model.snapshot import Snapshot
 
 
 def add(subparsers: Any) -> None:
     """Register the command."""
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "plan",
-        help="say which nodes would be made for manifests, and why",
-        description="Plan nodes for NodePools, workloads and pods in YAML or JSON files, folders, or - for stdin.",
+        help="say which nodes would be made for manifests or a running cluster, and why",
+        description="Plan nodes for NodePools, workloads and pods in YAML or JSON files, folders, or - for stdin;"
+        " without files, for the pods that wait in the kubeconfig's cluster; with both, for the manifests there.",
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="manifests, case files or folders of them; - is stdin")
-    parser.add_argument("--catalog", metavar="FILE", help="instance types as JSON (default: us-east-1, built in)")
+    parser.add_argument("files", nargs="*", metavar="FILE", help="manifests, case files or folders of them; - is stdin")
+    parser.add_argument(
+        "--catalog", metavar="FILE", help="instance types as JSON (default: the cluster's, else us-east-1, built in)"
+    )
     parser.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
+    live = parser.add_argument_group("a running cluster")
+    live.add_argument("--kubeconfig", help="default: KUBECONFIG, or ~/.kube/config")
+    live.add_argument("--context", help="a context of the kubeconfig (default: its current one)")
+    live.add_argument("--cluster", metavar="NAME", help="the cluster's name in the deployment: its catalog is used")
+    stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
+    live.add_argument("--stack", default=stack, help="the cell's stack (default: SPOTWRIGHT_STACK, %(default)s)")
+    live.add_argument("--feature-gates", default="", metavar="GATES", help="such as NodeOverlay=true")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the plan; 0 whether or not every pod fits."""
+    import gc
+
+    # A short life with many objects, none of which becomes garbage.
+    gc.disable()
     import msgspec
 
-    from spotwright.cli import builtin, catalogs, documents, manifests_input, plan_text
+    from spotwright.cli import builtin, catalogs, plan_text
     from spotwright.scheduling.planner import plan
 
-    read = documents.read(options.files)
-    snapshot = manifests_input.snapshot(read)
-    catalog = catalogs.from_file(options.catalog) if options.catalog else builtin.catalog()
-    made = plan(snapshot, catalog)
-    made = msgspec.structs.replace(made, notes=(*made.notes, *manifests_input.notes(read)))
+    snapshot, own, notes = _seen(options)
+    if options.catalog:
+        catalog, about = catalogs.from_file(options.catalog), str(options.catalog)
+    elif own is not None:
+        catalog, about = own, f"those of cluster {options.cluster}"
+    else:
+        catalog, about = builtin.catalog(), builtin.ABOUT
+    made = plan(snapshot, _sold(catalog, snapshot))
+    made = msgspec.structs.replace(made, notes=(*made.notes, *notes))
     if options.output == "json":
         print(plan_text.as_json(made))
     else:
-        about = options.catalog or builtin.ABOUT
         print("\n".join(plan_text.as_text(made, f"Instance types and prices: {about}")))
     return 0
+
+
+def _seen(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, tuple[str, ...]]":
+    """What is planned, the catalog that belongs to it, and what the manifests hold that is not read."""
+    live = options.kubeconfig or options.context or options.cluster or not options.files
+    found, own = None, None
+    if live:
+        from spotwright.cli.live import observed
+
+        found, own = observed(options)
+    if not options.files and found is not None:
+        return found, own, ()
+    from spotwright.cli import documents, manifests_input
+
+    read = documents.read(options.files)
+    snapshot = manifests_input.snapshot(read)
+    if found is not None:
+        snapshot = manifests_input.within(found, snapshot)
+    return snapshot, own, manifests_input.notes(read)
+
+
+def _sold(catalog: "Catalog", snapshot: "Snapshot") -> "Catalog":
+    if not snapshot.unavailable:
+        return catalog
+    from spotwright.aws import health
+
+    return health.sold_out(catalog, snapshot.nodeclasses, health.closing(snapshot.unavailable))

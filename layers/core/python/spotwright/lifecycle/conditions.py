@@ -13,6 +13,7 @@ from spotwright.model.objects import Condition, Metadata
 READY: Final = "Ready"
 OF_NODECLAIM: Final = ("Launched", "Registered", "Initialized")
 OF_NODEPOOL: Final = ("ValidationSucceeded", "NodeClassReady")
+OF_NODEOVERLAY: Final = ("ValidationSucceeded",)
 AWAITING: Final = ("AwaitingReconciliation", "object is awaiting reconciliation")
 
 

@@ -34,6 +34,7 @@ def claim_of(
             annotations=dict(pool.annotations)
             | dict(annotations)
             | _relaxed(node, pool)
+            | _overlaid(node)
             | {labels.DECISION: decision, labels.LAUNCH: launch},
             finalizers=(labels.FINALIZER,),
             owners=(Owner("NodePool", pool.name, pool.metadata.uid, "karpenter.sh/v1"),),
@@ -54,6 +55,12 @@ def _relaxed(node: NewNode, pool: NodePool) -> dict[str, str]:
     kept = {one.key: one.min_values or 0 for one in node.requirements}
     relaxed = any(kept.get(one.key, 0) < (one.min_values or 0) for one in wanted)
     return {labels.MIN_VALUES_RELAXED: "true" if relaxed else "false"} if wanted else {}
+
+
+def _overlaid(node: NewNode) -> dict[str, str]:
+    """What tells whoever looks at a claim that its price or capacity is not the cloud's."""
+    marks = {labels.PRICE_OVERLAID: node.price_overlaid, labels.CAPACITY_OVERLAID: node.capacity_overlaid}
+    return {key: "true" for key, marked in marks.items() if marked}
 
 
 def node_of(claim: NodeClaim, instance_types: Iterable[str]) -> NewNode:

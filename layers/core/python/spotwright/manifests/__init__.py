@@ -14,6 +14,7 @@ import yaml
 
 from spotwright.manifests.ec2nodeclass import ec2_node_class
 from spotwright.manifests.nodeclaim import node_claim
+from spotwright.manifests.nodeoverlay import node_overlay
 from spotwright.manifests.nodepool import node_pool
 
 type Document = dict[str, Any]
@@ -23,8 +24,8 @@ _LABELS = {"app.kubernetes.io/part-of": "spotwright", "app.kubernetes.io/managed
 
 
 def definitions() -> tuple[Document, ...]:
-    """The CustomResourceDefinitions of NodePool, NodeClaim and EC2NodeClass."""
-    return tuple(_labelled(one) for one in (node_pool(), node_claim(), ec2_node_class()))
+    """The CustomResourceDefinitions of NodePool, NodeClaim, NodeOverlay and EC2NodeClass."""
+    return tuple(_labelled(one) for one in (node_pool(), node_claim(), node_overlay(), ec2_node_class()))
 
 
 def rights() -> tuple[Document, ...]:

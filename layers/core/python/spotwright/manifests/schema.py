@@ -108,13 +108,14 @@ def definition(
     columns: Sequence[Schema],
     short_names: Sequence[str] = (),
     scale: Mapping[str, str] | None = None,
+    version: str = "v1",
 ) -> Schema:
-    """The CustomResourceDefinition of a cluster-scoped kind, served and stored as ``v1`` only."""
+    """The CustomResourceDefinition of a cluster-scoped kind, served and stored as one version."""
     plural = kind.lower() + ("es" if kind.endswith("s") else "s")
     names: Schema = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
     names |= {"categories": ["karpenter"]} | ({"shortNames": list(short_names)} if short_names else {})
-    version: Schema = {
-        "name": "v1",
+    served: Schema = {
+        "name": version,
         "served": True,
         "storage": True,
         "additionalPrinterColumns": list(columns),
@@ -125,7 +126,7 @@ def definition(
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": f"{plural}.{group}"},
-        "spec": {"group": group, "names": names, "scope": "Cluster", "versions": [version]},
+        "spec": {"group": group, "names": names, "scope": "Cluster", "versions": [served]},
     }
 
 

@@ -135,9 +135,9 @@ def node_class_reference(*, rules: Sequence[Rule] = ()) -> Schema:
     )
 
 
-def resource_list(description: str) -> Schema:
+def resource_list(description: str, *, rules: Sequence[Rule] = ()) -> Schema:
     """Quantities keyed by resource name."""
-    return mapping(description, quantity(""))
+    return mapping(description, quantity(""), rules=rules)
 
 
 def node_spec(requirement_keys: Sequence[str], reference_rules: Sequence[Rule] = ()) -> dict[str, Schema]:

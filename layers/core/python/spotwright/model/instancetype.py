@@ -35,6 +35,7 @@ class InstanceType(msgspec.Struct, frozen=True):
     ``requirements``: its labels (zone and capacity type come from the offerings too).
     ``capacity`` and ``allocatable``: cpu millicores, memory bytes, pods; allocatable is capacity without
     kube-reserved, system-reserved and the eviction threshold.
+    ``price_overlaid``, ``capacity_overlaid``: a NodeOverlay states some of its prices, or some of its resources.
     """
 
     name: str
@@ -42,13 +43,22 @@ class InstanceType(msgspec.Struct, frozen=True):
     capacity: dict[str, int]
     allocatable: dict[str, int]
     offerings: tuple[Offering, ...]
+    price_overlaid: bool = False
+    capacity_overlaid: bool = False
 
 
 class Catalog(msgspec.Struct, frozen=True):
-    """Instance types by EC2NodeClass name; the key "" stands for every class that is not listed."""
+    """Instance types by EC2NodeClass name; the key "" stands for every class that is not listed.
+
+    ``by_pool``: NodePools whose types are not those of their class, because NodeOverlays change them.
+    """
 
     by_class: dict[str, tuple[InstanceType, ...]] = {}
     source: str = ""
+    by_pool: dict[str, tuple[InstanceType, ...]] = {}
 
-    def of(self, node_class: str) -> tuple[InstanceType, ...]:
+    def of(self, node_class: str, pool: str = "") -> tuple[InstanceType, ...]:
+        """The types of a class; as the overlays change them for a pool, if one is named."""
+        if pool in self.by_pool:
+            return self.by_pool[pool]
         return self.by_class.get(node_class, self.by_class.get("", ()))

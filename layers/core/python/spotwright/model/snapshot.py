@@ -7,6 +7,7 @@ import msgspec
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodeoverlay import NodeOverlay
 from spotwright.model.nodepool import NodePool
 from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.volumes import Storage
@@ -15,12 +16,14 @@ from spotwright.model.volumes import Storage
 class Settings(msgspec.Struct, frozen=True):
     """Settings of a decision, under Karpenter's names where it has them.
 
+    ``feature_gates``: Karpenter's gates that are on, sorted.
     ``follower_selectors``: pods of kube-system whose labels hold one of these key=value pairs never cause the
     first node and never keep the last one (see docs/concepts). ``work_units``: budget of the search.
     ``follow_plan``: Nominate | Off; whether pods are nominated for the nodes that were planned for them.
     ``breaker_percent``: share of the nodes that may be disrupted within ten minutes before disruption stops itself.
     """
 
+    feature_gates: tuple[str, ...] = ("ReservedCapacity",)
     preference_policy: str = "Respect"
     min_values_policy: str = "Strict"
     follower_selectors: tuple[str, ...] = (
@@ -63,7 +66,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     """What a decision is a function of, together with the catalog named by ``catalog_key``.
 
     ``in_flight``: committed launches whose NodeClaims the API server did not show. ``namespaces``: name → labels.
-    ``now``: aware UTC.
+    ``now``: aware UTC. ``overlays``: empty unless the feature gate NodeOverlay is on.
     """
 
     cluster: str
@@ -79,6 +82,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     unavailable: tuple[UnavailableOffering, ...] = ()
     namespaces: dict[str, dict[str, str]] = {}
     storage: Storage = Storage()
+    overlays: tuple[NodeOverlay, ...] = ()
     settings: Settings = Settings()
     catalog_key: str = ""
     schema: int = 1

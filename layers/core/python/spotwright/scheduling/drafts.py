@@ -134,6 +134,8 @@ def finished(draft: Draft) -> tuple[NewNode, ...]:
         reason=_reason(draft, cheapest, names, binding, others),
         binding_resource=binding,
         alternatives=others,
+        price_overlaid=any(one.type.price_overlaid for one in goods),
+        capacity_overlaid=any(one.type.capacity_overlaid for one in goods),
     )
     return tuple(msgspec.structs.replace(node, pods=tuple(sorted(pods))) for pods in draft.copies)
 

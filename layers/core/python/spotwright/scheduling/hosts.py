@@ -139,7 +139,7 @@ def _lasting(taints: Iterable[Taint], startup: Iterable[Taint]) -> list[Taint]:
 def _of_claim(claim: NodeClaim, types: Sequence[str], catalog: Catalog) -> Host:
     """A claim without a Node: what every instance type it may become has in common."""
     wanted = _requirements(claim)
-    known = _possible(wanted, types, catalog.of(claim.node_class_ref.name))
+    known = _possible(wanted, types, catalog.of(claim.node_class_ref.name, claim.nodepool))
     shared = _shared(known, wanted)
     values = {**shared, **wanted.labels(), **claim.metadata.labels}
     host = Host(claim.name, _named(values, claim.name), _lasting(claim.taints, claim.startup_taints), False)

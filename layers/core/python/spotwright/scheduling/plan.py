@@ -22,6 +22,7 @@ class NewNode(msgspec.Struct, frozen=True):
     ``requirements``: the NodeClaim's, with instance types and capacity types narrowed to what can be bought.
     ``labels``: template labels and those resolved from requirements. ``requests``: with daemonset overhead.
     ``price_picousd_per_hour``: the cheapest available offering. ``reason``: why this shape, one sentence or more.
+    ``price_overlaid``, ``capacity_overlaid``: a NodeOverlay changes what one of the types costs, or has.
     """
 
     node_pool: str
@@ -39,6 +40,8 @@ class NewNode(msgspec.Struct, frozen=True):
     reason: str = ""
     binding_resource: str = ""
     alternatives: tuple[Alternative, ...] = ()
+    price_overlaid: bool = False
+    capacity_overlaid: bool = False
 
 
 class ExistingNode(msgspec.Struct, frozen=True):

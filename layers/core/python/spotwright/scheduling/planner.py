@@ -5,7 +5,7 @@ NodePools by weight make nodes, priced shape by shape; what still has no place g
 again. Nothing here depends on the order in which pods, nodes or pools are listed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -16,6 +16,7 @@ from spotwright.scheduling import eligibility, reasons
 from spotwright.scheduling.disks import Disks
 from spotwright.scheduling.drafts import finished
 from spotwright.scheduling.hosts import Fleet, fleet
+from spotwright.scheduling.overlays import Verdict, overlaid
 from spotwright.scheduling.placement import Placement, World, placed
 from spotwright.scheduling.plan import ExistingNode, Plan
 from spotwright.scheduling.templates import daemons, open_pools
@@ -23,6 +24,8 @@ from spotwright.scheduling.templates import daemons, open_pools
 
 def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
     """Where every pending pod goes: existing nodes, new nodes, or nowhere, and why."""
+    sold = overlaid(catalog, snapshot.overlays, snapshot.nodepools)
+    catalog = sold.catalog
     every_daemon = daemons(snapshot)
     standing = fleet(snapshot, catalog, every_daemon)
     disks = Disks(snapshot.storage)
@@ -43,7 +46,7 @@ def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
         ),
         unschedulable=tuple(sorted(refused, key=lambda one: one.pod)),
         ignored=tuple(sorted(intake.ignored, key=lambda one: one.pod)),
-        notes=_notes(snapshot, closed),
+        notes=_notes(snapshot, closed, sold.verdicts),
         units=placement.units,
         bound_picousd_per_hour=sum(tier.bound(placement.topology) for tier in placement.tiers),
     )
@@ -88,8 +91,8 @@ def _leads(pod: Pod, snapshot: Snapshot) -> bool:
     return not pod.mirror and not pod.owned_by("DaemonSet") and not eligibility.is_follower(pod, snapshot.settings)
 
 
-def _notes(snapshot: Snapshot, closed: dict[str, str]) -> tuple[str, ...]:
-    """What is wrong with NodePools and classes, by name."""
+def _notes(snapshot: Snapshot, closed: dict[str, str], verdicts: Iterable[Verdict]) -> tuple[str, ...]:
+    """What is wrong with NodePools, classes and overlays, by name."""
     notes: list[str] = []
     for pool in sorted(snapshot.nodepools, key=lambda one: one.name):
         notes += [f"NodePool {pool.name}: {problem}" for problem in pool.problems]
@@ -97,4 +100,5 @@ def _notes(snapshot: Snapshot, closed: dict[str, str]) -> tuple[str, ...]:
             notes.append(f"NodePool {pool.name} makes no nodes: {closed[pool.name]}")
     for nodeclass in sorted(snapshot.nodeclasses, key=lambda one: one.name):
         notes += [f"EC2NodeClass {nodeclass.name}: {problem}" for problem in nodeclass.problems]
+    notes += [f"NodeOverlay {one.name} is not applied ({one.reason}): {one.message}" for one in verdicts if one.reason]
     return tuple(notes)

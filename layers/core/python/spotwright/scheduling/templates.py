@@ -195,7 +195,7 @@ def open_pools(snapshot: Snapshot, catalog: Catalog) -> tuple[list[Template], di
         except RequirementError as error:
             closed[pool.name] = f"its requirements are invalid: {error}"
             continue
-        types = catalog.of(pool.node_class_ref.name)
+        types = catalog.of(pool.node_class_ref.name, pool.name)
         if why := _closed(pool, classes) or _nothing(requirements, types):
             closed[pool.name] = why
         else:

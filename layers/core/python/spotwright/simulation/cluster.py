@@ -13,6 +13,7 @@ from spotwright.model import eviction
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodeoverlay import NodeOverlay
 from spotwright.model.nodepool import NodePool
 from spotwright.model.objects import Condition, Metadata
 from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
@@ -31,7 +32,7 @@ class Namespace(msgspec.Struct, frozen=True):
 
 KINDS: Final[Mapping[str, type]] = {
     "pods": Pod, "nodes": Node, "nodepools": NodePool, "ec2nodeclasses": EC2NodeClass, "nodeclaims": NodeClaim,
-    "daemonsets": DaemonSet, "poddisruptionbudgets": PodDisruptionBudget,
+    "daemonsets": DaemonSet, "poddisruptionbudgets": PodDisruptionBudget, "nodeoverlays": NodeOverlay,
     "namespaces": Namespace, "persistentvolumeclaims": VolumeClaim, "persistentvolumes": Volume,
     "storageclasses": StorageClass, "csinodes": CsiNode,
 }  # fmt: skip
@@ -139,6 +140,9 @@ class FakeCluster:
     def pod_disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
         budgets: tuple[PodDisruptionBudget, ...] = self.all("poddisruptionbudgets")
         return tuple(msgspec.structs.replace(one, disruptions_allowed=self._allowed(one)) for one in budgets)
+
+    def nodeoverlays(self) -> tuple[NodeOverlay, ...]:
+        return self.all("nodeoverlays")
 
     def volume_attachments(self, node: str) -> tuple[str, ...]:
         return self.attachments.get(node, ())

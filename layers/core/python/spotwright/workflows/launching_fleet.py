@@ -17,8 +17,10 @@ from spotwright.lifecycle.retry import retry_seconds
 from spotwright.lifecycle.steps import unknown
 from spotwright.model import resources
 from spotwright.model.fleet import FleetError, FleetInstance, FleetResult
+from spotwright.model.instancetype import InstanceType
 from spotwright.model.node import instance_id
 from spotwright.model.nodeclaim import NodeClaim
+from spotwright.scheduling.overlays import overlaid
 from spotwright.scheduling.plan import NewNode
 from spotwright.workflows import offering_memory, pacing
 from spotwright.workflows.launching_handover import give
@@ -96,15 +98,23 @@ def _request(ports: Acting, row: LaunchRow, count: int, now: datetime) -> str | 
     if found is None or readiness.reason:
         return Refusal(readiness.reason, readiness.message)
     known = health.of(ports.state.offering_health(milliseconds(now)), now_ms=milliseconds(now))
-    types = ports.catalogs.read(ports.state.catalog_key()).of(node.node_class)
-    planned = fleets.plan(node, found, types, ports.facts, known)
+    planned = fleets.plan(node, found, _types(ports, node), ports.facts, known)
     if isinstance(planned, Refusal):
         return planned
+    planned = msgspec.structs.replace(planned, prioritized=node.price_overlaid)
     versions = _versions(ports, row, planned.templates, now)
     if isinstance(versions, int):
         return versions
     token = fleets.token(row.id, row.attempt)
     return fleets.serialise(fleets.request(planned, versions, launch=row.id, count=count, client_token=token))
+
+
+def _types(ports: Acting, node: NewNode) -> tuple[InstanceType, ...]:
+    """What can be bought for a node, at the prices it was decided by."""
+    catalog = ports.catalogs.read(ports.state.catalog_key())
+    if node.price_overlaid:
+        catalog = overlaid(catalog, ports.cluster.nodeoverlays(), ports.cluster.nodepools()).catalog
+    return catalog.of(node.node_class, node.node_pool)
 
 
 def _versions(

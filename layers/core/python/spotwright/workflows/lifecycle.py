@@ -12,6 +12,7 @@ from spotwright.workflows import (
     lifecycle_nodepools,
     lifecycle_nominations,
     lifecycle_notices,
+    lifecycle_overlays,
     orphans,
 )
 from spotwright.workflows.lifecycle_acting import Acting, log, ring
@@ -57,6 +58,8 @@ def answer(ports: Acting, bell: Doorbell, *, now: datetime) -> None:
             lifecycle_nominations.expire(ports, bell.key, now)
         case "nodepools":
             lifecycle_nodepools.step(ports, now=now)
+            if "NodeOverlay" in ports.settings.feature_gates:
+                lifecycle_overlays.step(ports, now=now)
         case "instance":
             orphans.collect(ports, bell.key, now)
         case other:

@@ -20,6 +20,7 @@ from spotwright.model.instancetype import Catalog
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodeoverlay import NodeOverlay
 from spotwright.model.nodepool import NodePool
 from spotwright.model.objects import Condition, Metadata
 from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
@@ -53,6 +54,10 @@ class ClusterPort(Protocol):
     def nodeclaim(self, name: str) -> NodeClaim | None: ...
     def daemonsets(self) -> tuple[DaemonSet, ...]: ...
     def pod_disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]: ...
+    def nodeoverlays(self) -> tuple[NodeOverlay, ...]:
+        """Empty, too, where the definition is not installed."""
+        ...
+
     def volume_attachments(self, node: str) -> tuple[str, ...]: ...
 
     def storage(self) -> Storage:
@@ -69,7 +74,7 @@ class ClusterPort(Protocol):
 
     def patch_metadata(self, kind: str, metadata: Metadata, change: Mapping[str, Any]) -> None:
         """Merge-patch ``metadata`` (labels, annotations, finalizers, ownerReferences) of kind nodes | nodeclaims |
-        nodepools | ec2nodeclasses, with the object's uid (and resourceVersion when finalizers change)."""
+        nodepools | nodeoverlays | ec2nodeclasses, with the uid (and resourceVersion when finalizers change)."""
         ...
 
     def patch_status(self, kind: str, metadata: Metadata, status: Mapping[str, Any]) -> None:

@@ -107,13 +107,26 @@ def gather(*, cluster: ClusterPort, state: StatePort, blobs: BlobPort, settings:
     waiting = tuple(decisions.decode(blobs.get(key)) for key in state.cluster().unacted)
     committed = tuple(_committed(state, waiting))
     promised = nominations.promised(state, waiting, settings)
+    seen = observed(cluster, settings, now)
+    known = {claim.name for claim in seen.nodeclaims}
+    in_flight = tuple(one for one in committed if one.claim.name not in known)
+    now_ms = int(now.timestamp() * 1000)
+    hosts = _hosts(seen.nodeclaims, seen.nodes, in_flight)
+    return msgspec.structs.replace(
+        seen,
+        in_flight=in_flight,
+        pods=nominations.seated(seen.pods, promised, hosts=hosts, now=now),
+        unavailable=offering_health.unavailable(state.offering_health(now_ms), now_ms=now_ms),
+        catalog_key=state.catalog_key(),
+    )
+
+
+def observed(cluster: ClusterPort, settings: Settings, now: datetime) -> Snapshot:
+    """What the API server alone knows, nodes before pods, and storage, where a pod asks for it, after them."""
     nodepools, nodeclasses = cluster.nodepools(), cluster.nodeclasses()
     claims = cluster.nodeclaims()
     nodes = cluster.nodes()
     pods = tuple(pod for pod in cluster.pods() if not pod.terminal)
-    known = {claim.name for claim in claims}
-    in_flight = tuple(one for one in committed if one.claim.name not in known)
-    now_ms = int(now.timestamp() * 1000)
     return Snapshot(
         cluster=cluster.name,
         now=now,
@@ -121,15 +134,13 @@ def gather(*, cluster: ClusterPort, state: StatePort, blobs: BlobPort, settings:
         nodeclasses=nodeclasses,
         nodeclaims=claims,
         nodes=nodes,
-        in_flight=in_flight,
         daemonsets=cluster.daemonsets(),
         budgets=cluster.pod_disruption_budgets(),
-        pods=nominations.seated(pods, promised, hosts=_hosts(claims, nodes, in_flight), now=now),
+        pods=pods,
         namespaces=cluster.namespaces(),
         storage=cluster.storage() if any(pod.volume_claims for pod in pods) else Storage(),
-        unavailable=offering_health.unavailable(state.offering_health(now_ms), now_ms=now_ms),
+        overlays=cluster.nodeoverlays() if "NodeOverlay" in settings.feature_gates else (),
         settings=settings,
-        catalog_key=state.catalog_key(),
     )
 
 

@@ -1,0 +1,52 @@
+"""A running cluster as ``spotwright plan`` sees it: what the functions would gather, and the catalog they would use."""
+
+import argparse
+from datetime import UTC, datetime
+
+from spotwright.adapters.connection import kubeconfig_configuration
+from spotwright.adapters.kubernetes import KubernetesCluster
+from spotwright.adapters.kubernetes_transport import Transport
+from spotwright.cli import InputError
+from spotwright.failures import Failure
+from spotwright.model.instancetype import Catalog
+from spotwright.model.snapshot import Settings, Snapshot
+from spotwright.workflows import provision
+
+
+def observed(options: argparse.Namespace) -> tuple[Snapshot, Catalog | None]:
+    """The snapshot of now, and the cluster's own catalog; None when no deployment is named. Raises InputError.
+
+    Without ``--cluster`` only the API server is asked: launches under way and offerings without capacity are known to
+    the deployment alone.
+    """
+    try:
+        configuration = kubeconfig_configuration(options.kubeconfig, options.context)
+        cluster = KubernetesCluster(options.cluster or configuration.host, Transport.of(configuration))
+        now = datetime.now(UTC)
+        if options.cluster:
+            return _deployed(options, cluster, now)
+        return provision.observed(cluster, _settings(options), now), None
+    except Failure as failure:
+        raise InputError(f"the cluster cannot be read: {failure}") from failure
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    from spotwright.settings import decision_settings
+
+    return decision_settings({"FEATURE_GATES": options.feature_gates})
+
+
+def _deployed(
+    options: argparse.Namespace, cluster: KubernetesCluster, now: datetime
+) -> tuple[Snapshot, Catalog | None]:
+    from spotwright.adapters import aws_sessions
+    from spotwright.adapters.catalogs import Catalogs
+    from spotwright.adapters.dynamodb import DynamoState
+    from spotwright.adapters.s3 import S3Blobs
+    from spotwright.adapters.stacks import stack_outputs
+
+    outputs = stack_outputs(aws_sessions.client("cloudformation"), options.stack)
+    state = DynamoState(aws_sessions.client("dynamodb"), table=outputs["TableName"], cluster=options.cluster)
+    blobs = S3Blobs(aws_sessions.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
+    seen = provision.gather(cluster=cluster, state=state, blobs=blobs, settings=_settings(options), now=now)
+    return seen, Catalogs(blobs).read(seen.catalog_key) if seen.catalog_key else None

@@ -1,0 +1,38 @@
+"""Status of every NodeOverlay: whether it counts, and what keeps it from counting."""
+
+from datetime import datetime
+from typing import Final
+
+from spotwright.failures import Conflict, NotFound
+from spotwright.lifecycle import conditions, nodepool
+from spotwright.lifecycle.steps import Change, false, transitions, true
+from spotwright.model.nodeoverlay import NodeOverlay
+from spotwright.scheduling.overlays import Verdict, overlaid
+from spotwright.workflows.lifecycle_acting import Acting, log, note
+
+VALID: Final = "ValidationSucceeded"
+
+
+def step(ports: Acting, *, now: datetime) -> None:
+    """Judge them together, as the planner does; one that somebody else is writing is left to the next time."""
+    overlays = ports.cluster.nodeoverlays()
+    key = ports.state.catalog_key()
+    if not overlays or not key:
+        return
+    verdicts = overlaid(ports.catalogs.read(key), overlays, ports.cluster.nodepools()).verdicts
+    by_name = {one.name: one for one in overlays}
+    for verdict in verdicts:
+        try:
+            _judge(ports, by_name[verdict.name], verdict, now)
+        except (Conflict, NotFound) as lost:
+            log.info("overlay is in other hands", extra={"NodeOverlay": verdict.name, "conflict": str(lost)})
+
+
+def _judge(ports: Acting, overlay: NodeOverlay, verdict: Verdict, now: datetime) -> None:
+    changes: tuple[Change, ...] = (false(VALID, verdict.reason, verdict.message),) if verdict.reason else (true(VALID),)
+    about = overlay.metadata
+    written = conditions.settle(about, overlay.conditions, changes, dependents=conditions.OF_NODEOVERLAY, now=now)
+    if written:
+        ports.cluster.set_conditions("nodeoverlays", about, written)
+        note(ports, "nodeoverlays", about, transitions(overlay.conditions, written), now=now)
+        note(ports, "nodeoverlays", about, nodepool.complaints(changes), now=now)
