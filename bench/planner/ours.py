@@ -13,10 +13,11 @@ from typing import Any
 
 import msgspec
 
+from spotwright.aws import health
 from spotwright.cli import catalogs, manifests_input
 from spotwright.cli.documents import Document, Documents
 from spotwright.model.instancetype import PICOUSD, Catalog
-from spotwright.model.snapshot import Snapshot
+from spotwright.model.snapshot import Snapshot, UnavailableOffering
 from spotwright.scheduling.plan import Plan
 from spotwright.scheduling.planner import plan
 
@@ -34,13 +35,13 @@ def load(path: str) -> tuple[Snapshot, Catalog]:
     problem = msgspec.json.decode(Path(path).read_bytes())
     objects = (Document(path, {"kind": kind} | one) for key, kind in _KINDS.items() for one in problem[key])
     catalog = catalogs.from_file(problem["catalog"])
-    gone = frozenset(
-        (offering.capacity_type, one.name, offering.zone)
+    gone = health.closing(
+        UnavailableOffering(offering.capacity_type, one.name, offering.zone)
         for one in catalog.of("")
         for offering in one.offerings
         if one.name in problem["soldOut"]
     )
-    return manifests_input.snapshot(Documents(tuple(objects))), catalog.without(gone) if gone else catalog
+    return manifests_input.snapshot(Documents(tuple(objects))), health.sold_out(catalog, (), gone)
 
 
 def main() -> None:
