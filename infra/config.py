@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from infra.fields import ConfigError, Fields
 from spotwright.failures import InvalidRequest
-from spotwright.settings import decision_settings
+from spotwright.settings import buying_settings, decision_settings
 
 #: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
 RETENTION_DAYS = (
@@ -21,6 +21,7 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 SETTINGS = (
     *("PREFERENCE_POLICY", "MIN_VALUES_POLICY", "FEATURE_GATES"),
     *("FOLLOWER_SELECTORS", "WORK_UNITS", "FOLLOW_PLAN"),
+    *("VM_MEMORY_OVERHEAD_PERCENT", "RESERVED_ENIS", "ISOLATED_VPC", "ENABLE_ZONAL_SHIFT", "AWS_FEATURE_GATES"),
 )
 
 #: Those that the forwarder obeys: how long it gathers unschedulable pods.
@@ -180,6 +181,7 @@ def _settings(fields: Fields) -> dict[str, str]:
     settings = fields.texts_by_name("settings", "|".join(names), f"a map of {', '.join(names)}")
     try:
         decision_settings(settings)
+        buying_settings(settings)
     except (InvalidRequest, ValueError) as error:
         raise fields.refusal("settings", settings, str(error)) from error
     for name in sorted(settings.keys() & set(FORWARDER_SETTINGS)):

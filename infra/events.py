@@ -83,6 +83,8 @@ _TICKS = {
     "CatalogRegion": _Tick("catalog", "region", "rate(12 hours)"),
     "CatalogNodeClasses": _Tick("catalog", "nodeclasses", "rate(5 minutes)"),
 }
+#: Only where a cluster of the cell follows zonal shifts.
+_SHIFTS = {"CatalogShifts": _Tick("catalog", "shifts", "rate(1 minute)")}
 
 
 class Schedules(Construct):
@@ -107,9 +109,11 @@ class Schedules(Construct):
             path=config.role_path,
             description=f"Spotwright {config.cell}: schedules ring doorbells",
         )
-        rung = sorted({tick.queue for tick in _TICKS.values()})
+        follows = any(one.settings.get("ENABLE_ZONAL_SHIFT") == "true" for one in config.clusters)
+        ticks = _TICKS | (_SHIFTS if follows else {})
+        rung = sorted({tick.queue for tick in ticks.values()})
         grant(self.role, *(queues[name].send for name in rung), *use_key)
-        for id, tick in _TICKS.items():
+        for id, tick in ticks.items():
             self._schedule(id, tick, queues[tick.queue])
 
     def _own_schedules(self) -> dict[str, object]:

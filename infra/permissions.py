@@ -34,7 +34,7 @@ def read_grants(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
 def act_grants(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
     """Launch, tag and terminate the cluster's nodes; keep their templates and instance profiles, know what is sold."""
     return (
-        *_learn(stack),
+        *_learn(stack, cluster),
         *_launch(stack, cluster),
         *_tag(stack, cluster),
         *_end(stack, cluster),
@@ -48,7 +48,7 @@ def _see(stack: Stack, sid: str, kinds: tuple[str, ...], *, needed_by: str) -> G
     return Grant(sid, actions, ("*",), in_region, wildcard=_DESCRIBE_ALL, needed_by=needed_by)
 
 
-def _learn(stack: Stack) -> tuple[Grant, ...]:
+def _learn(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
     """What could be launched: images, networks, types and their prices, templates and profiles that exist."""
     choices = ("CapacityReservations", "Images", "PlacementGroups", "SecurityGroups", "Subnets")
     offers = ("InstanceTypeOfferings", "InstanceTypes", "SpotPriceHistory")
@@ -70,6 +70,14 @@ def _learn(stack: Stack) -> tuple[Grant, ...]:
             ("*",),
             wildcard="The price list has no resources.",
             needed_by="refresh the catalog",
+        ),
+        Grant(
+            "SeeZonalShifts",
+            ("arc-zonal-shift:GetManagedResource",),
+            ("*",),
+            {"StringEquals": {"arc-zonal-shift:ResourceIdentifier": cluster_arn(stack, cluster.name)}},
+            wildcard="The call takes no resource; the condition names the cluster.",
+            needed_by="follow zonal shifts",
         ),
         Grant(
             "SeeNodeIdentity",

@@ -21,7 +21,7 @@ def handler(event: dict[str, Any], context: object) -> edge.BatchAnswer:
     environment = composition.environment(os.environ)
     return edge.by_cluster(
         event,
-        kinds=("region", "nodeclasses"),
+        kinds=("region", "nodeclasses", "shifts"),
         clusters=environment.clusters,
         work=_work,
         logger=logger,
@@ -37,8 +37,10 @@ def _work(cluster: str, bells: tuple[Doorbell, ...]) -> None:
         names = [] if any(not bell.key for bell in classes) else sorted({bell.key for bell in classes})
         attempt = min(bell.epoch for bell in classes)
         _tell(cluster, "nodeclasses", catalog.nodeclasses(ports, names, now=now, attempt=attempt))
-    if len(classes) < len(bells):
+    if any(bell.kind == "region" for bell in bells):
         _tell(cluster, "region", catalog.refresh(ports, now=now))
+    elif any(bell.kind == "shifts" for bell in bells) and (made := catalog.shifts(ports, now=now)):
+        _tell(cluster, "shifts", made)
 
 
 def _tell(cluster: str, kind: str, made: catalog.Catalogued) -> None:

@@ -13,6 +13,7 @@ from layers.core.models import reduce_models
 #: The AWS calls that functions make, by API. The layer's botocore knows these and no others, so a new call is added
 #: here (and granted in `infra/permissions.py`).
 CALLS = {
+    "arc-zonal-shift": ("GetManagedResource",),
     "dynamodb": ("GetItem", "PutItem", "Query", "UpdateItem"),
     "ec2": (
         "CreateFleet",

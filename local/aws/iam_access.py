@@ -168,6 +168,11 @@ def _ec2_tags(world: World, resource_id: str) -> dict[str, tuple[str, ...]]:
     return resource_tags(ec2_backends[world.account][world.region].tags.get(resource_id, {}))
 
 
+def _zonal_shift(_world: World, request: AwsRequest) -> list[Access]:
+    resource = (request.params["resourceIdentifier"],)
+    return [Access(f"arc-zonal-shift:{request.action}", "*", {"arc-zonal-shift:resourceidentifier": resource})]
+
+
 EC2_ACTIONS: Mapping[str, Asked] = {
     "CreateFleet": _create_fleet,
     # RunInstances is asked for launch by launch, see iam_access_launch.
@@ -194,5 +199,6 @@ SERVICES: Mapping[str, Asked] = {
     "dynamodb": iam_access_dynamodb.of,
     "s3": iam_access_s3.of,
     "eks": iam_access_eks.of,
+    "arc-zonal-shift": _zonal_shift,
     "iam": iam_access_iam.of,
 }

@@ -35,6 +35,7 @@ from local.aws import (
     spot,
     ssm,
     throttling,
+    zonal_shift,
 )
 from local.aws.calls import CallLog
 from local.aws.control import Control
@@ -63,6 +64,7 @@ FEATURES: tuple[Feature, ...] = (
     control_ec2,
     ec2_catalog,
     pricing,
+    zonal_shift,
     spot,
     ssm,
     eks_api,

@@ -14,6 +14,7 @@ import yaml
 from local.stack import Stack
 from spotwright import manifests
 from spotwright.adapters import eks, pricing
+from spotwright.adapters.account_prices import AccountPrices
 from spotwright.adapters.ec2 import Ec2
 from spotwright.adapters.ec2_network import Selection
 from spotwright.adapters.ec2_region import Ec2Region
@@ -63,6 +64,7 @@ class World:
             region=stack.region,
             node_roles=("dev-eks-node-group-role", f"KarpenterNodeRole-{stack.cluster}"),
             overheads=Overheads(),
+            account_prices=AccountPrices(self.blobs, cluster=stack.cluster),
         )
 
     def _client(self, service: str, region: str = "") -> Any:

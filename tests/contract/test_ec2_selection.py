@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import boto3
+import msgspec
 import pytest
 import urllib3
 
@@ -14,6 +15,7 @@ from spotwright.adapters import eks, pricing
 from spotwright.adapters.ec2_network import Selection
 from spotwright.adapters.ec2_region import Ec2Region
 from spotwright.adapters.iam import InstanceProfiles
+from spotwright.adapters.zonal_shift import ZonalShifts
 from spotwright.aws import amis, nodeclass
 from spotwright.aws.offerings import Region
 from spotwright.failures import Denied, InvalidRequest, NotFound, Unavailable
@@ -291,3 +293,46 @@ def fault(local_aws: LocalAws) -> Any:
 
     yield put
     urllib3.request("DELETE", f"{local_aws.endpoint}/_local/faults")
+
+
+def test_prices_of_last_time_stand_where_nobody_answers(local_aws: LocalAws, fault: Any, market: Region) -> None:
+    fault("pricing", "GetProducts", "AccessDeniedException")
+    fault("ec2", "DescribeSpotPriceHistory", "UnauthorizedOperation")
+    before = msgspec.structs.replace(
+        market,
+        on_demand=market.on_demand | {"m5.large": 7, "x99.large": 9},
+        spot={"m5.large": {ZONES[0]: 5}},
+    )
+    client: Any = local_aws.client("ec2")
+    found = Ec2Region(client, prices(local_aws), region=REGION).read(NOW, before)
+    assert (found.on_demand["m5.large"], found.on_demand["x99.large"]) == (7, 9)
+    assert found.spot == before.spot
+    assert [note.partition(":")[0] for note in found.notes] == [
+        "on-demand prices are those of last time",
+        "spot prices are those of last time",
+    ]
+
+
+def test_a_newer_answer_replaces_only_the_prices_that_it_states(local_aws: LocalAws, market: Region) -> None:
+    before = msgspec.structs.replace(market, on_demand={"m5.large": 7, "x99.large": 9}, spot={"gone": {ZONES[0]: 5}})
+    client: Any = local_aws.client("ec2")
+    found = Ec2Region(client, prices(local_aws), region=REGION).read(NOW, before)
+    assert found.on_demand["m5.large"] == market.on_demand["m5.large"]
+    assert found.on_demand["x99.large"] == 9
+    assert found.spot == market.spot
+
+
+def test_a_zonal_shift_names_the_zone_until_it_ends(local_aws: LocalAws) -> None:
+    shifts = ZonalShifts(local_aws.client("arc-zonal-shift"), f"arn:aws:eks:{REGION}:123456789012:cluster/{CLUSTER}")
+
+    def shift(**body: Any) -> None:
+        answer = urllib3.request("POST", f"{local_aws.endpoint}/_local/shift", body=json.dumps(body))
+        assert answer.status == 200, answer.data
+
+    now = datetime.now(UTC)
+    assert shifts.zones(now) == frozenset()
+    shift(zones=["apne2-az1", "apne2-az3"])
+    assert shifts.zones(now) == {"apne2-az1", "apne2-az3"}
+    assert shifts.zones(now + timedelta(hours=2)) == frozenset()
+    shift(zones=[])
+    assert shifts.zones(now) == frozenset()

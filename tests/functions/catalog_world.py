@@ -11,6 +11,7 @@ from spotwright.adapters import decode_nodeclass
 from spotwright.aws import catalog_wire, offerings
 from spotwright.aws.amis import Image
 from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
+from spotwright.aws.price_file import PriceFile
 from spotwright.aws.sizing import Overheads
 from spotwright.failures import Failure, NotFound
 from spotwright.model import labels
@@ -61,19 +62,44 @@ class Market:
         self.sells = region(*TYPES)
         self.fails: Failure | None = None
         self.reads = 0
+        self.before: offerings.Region | None = None
 
-    def read(self, now: datetime) -> offerings.Region:
+    def read(self, now: datetime, before: offerings.Region | None = None) -> offerings.Region:
         if self.fails:
             raise self.fails
         self.reads += 1
+        self.before = before
         return self.sells
+
+
+class Prices:
+    """The account's price file."""
+
+    def __init__(self) -> None:
+        self.file, self.complaint = PriceFile(), ""
+
+    def read(self) -> tuple[PriceFile, str]:
+        return self.file, self.complaint
+
+
+class Shifts:
+    """Zones that are shifted away from; ``fails`` is raised in place of an answer."""
+
+    def __init__(self, *away: str) -> None:
+        self.away = frozenset(away)
+        self.fails: Failure | None = None
+
+    def zones(self, now: datetime) -> frozenset[str]:
+        if self.fails:
+            raise self.fails
+        return self.away
 
 
 class Selection:
     """A VPC with three subnets and a group, and images for every parameter but the missing ones."""
 
     def __init__(self) -> None:
-        self.found_subnets = tuple(FoundSubnet(f"subnet-{z[-1]}", z, "az", 100, FACTS.vpc_id) for z in ZONES)
+        self.found_subnets = tuple(FoundSubnet(f"subnet-{z[-1]}", z, f"az-{z[-1]}", 100, FACTS.vpc_id) for z in ZONES)
         self.found_groups = (FoundGroup("sg-1", "nodes", FACTS.vpc_id),)
         self.missing: frozenset[str] = frozenset()
         self.fails: dict[str, Failure] = {}
@@ -163,6 +189,8 @@ class World:
     region: str = REGION
     node_roles: tuple[str, ...] = (NODE_ROLE,)
     overheads: Overheads = field(default_factory=Overheads)
+    account_prices: Prices = field(default_factory=Prices)
+    shifts: Shifts | None = None
 
     def __post_init__(self) -> None:
         self.effects = Effects(self.clock)

@@ -11,12 +11,14 @@ import msgspec
 import pytest
 
 from spotwright.aws import hash
+from spotwright.aws.price_file import PriceFile, Rule
 from spotwright.failures import Denied, Unavailable
 from spotwright.model import labels
 from spotwright.model.nodeclass import CapacityReservation, ReservationTerm, SelectorTerm
+from spotwright.simulation import given
 from spotwright.simulation.effects import Crash
 from spotwright.workflows import catalog
-from tests.functions.catalog_world import NODE_ROLE, TYPES, World
+from tests.functions.catalog_world import NODE_ROLE, TYPES, Shifts, World
 from tests.unit.aws.samples import CLUSTER, FACTS, REGION, ZONES
 
 PODS, POOLS = ("provision", "pods", ""), ("lifecycle", "nodepools", "")
@@ -393,3 +395,61 @@ def test_a_reservation_that_fills_up_makes_another_catalog_whoever_is_asked_for(
     world.run("plain")
     assert world.state.catalog_key() != before
     assert [each.id for each in world.node_class("reserving").capacity_reservations] == ["cr-1"]
+
+
+def prices_of(world: World, name: str = "m5.large") -> dict[tuple[str, str], int]:
+    (one,) = (it for it in world.catalog().of("default") if it.name == name)
+    return {(it.capacity_type, it.zone): it.price_picousd_per_hour for it in one.offerings if it.available}
+
+
+def test_the_accounts_own_prices_are_those_of_the_catalog(world: World) -> None:
+    world.apply()
+    world.run()
+    listed = prices_of(world)["on-demand", ZONES[0]]
+    world.rung()
+    world.account_prices.file = PriceFile((Rule(instance_types=("m5.*",), factor=(3, 4)),))
+    assert world.run().changed
+    assert prices_of(world)["on-demand", ZONES[0]] == listed * 3 // 4
+    assert PODS in world.rung()
+    assert not world.run().changed
+    world.account_prices.file, world.account_prices.complaint = PriceFile(), "prices/c.yaml is not used: rules[0]"
+    assert world.run().notes == ("prices/c.yaml is not used: rules[0]",)
+    assert prices_of(world)["on-demand", ZONES[0]] == listed
+
+
+def test_a_shifted_zone_has_nothing_to_buy_until_the_shift_ends(world: World) -> None:
+    world.apply()
+    world.cluster.put("nodepools", given.node_pool())
+    world.run()
+    assert catalog.shifts(world, now=world.clock.now()) is None
+    world.shifts = Shifts("az-a")
+    made = catalog.shifts(world, now=world.clock.now())
+    assert made is not None
+    assert made.changed
+    assert {zone for _, zone in prices_of(world)} == set(ZONES[1:])
+    assert PODS in world.rung()
+    assert catalog.shifts(world, now=world.clock.now()) is None
+    world.shifts.away = frozenset()
+    assert catalog.shifts(world, now=world.clock.now()) is not None
+    assert {zone for _, zone in prices_of(world)} == set(ZONES)
+    assert [one.reason for one in world.cluster.events if one.kind == "nodepools"] == [
+        "ZonalShiftActive",
+        "ZonalShiftCleared",
+    ]
+
+
+def test_while_nobody_says_which_zones_are_shifted_those_of_last_time_are(world: World) -> None:
+    world.apply()
+    world.shifts = Shifts("az-a")
+    world.run()
+    world.shifts.fails = Unavailable("GetManagedResource: timed out")
+    made = world.run()
+    assert made.notes == ("zonal shifts are those of last time: GetManagedResource: timed out",)
+    assert {zone for _, zone in prices_of(world)} == set(ZONES[1:])
+
+
+def test_the_region_is_read_with_the_prices_of_last_time_at_hand(world: World) -> None:
+    world.apply()
+    world.run()
+    world.refresh()
+    assert world.market.before == world.market.sells

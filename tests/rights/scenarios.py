@@ -19,6 +19,7 @@ from spotwright.adapters.ec2 import Ec2
 from spotwright.adapters.ec2_network import Selection
 from spotwright.adapters.ec2_region import Ec2Region
 from spotwright.adapters.iam import InstanceProfiles
+from spotwright.adapters.zonal_shift import ZonalShifts
 from spotwright.aws.launchtemplate import tag_specifications
 from spotwright.model import labels
 from spotwright.model.fleet import FleetResult
@@ -153,6 +154,11 @@ def refresh_the_catalog(world: World) -> None:
     assert not [note for note in found.notes if "not authorized" in note], found.notes
 
 
+def follow_zonal_shifts(world: World) -> None:
+    shifts = ZonalShifts(world.client("arc-zonal-shift", "act"), f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}")
+    assert shifts.zones(datetime.now(UTC)) == frozenset()
+
+
 def launch(world: World) -> None:
     by = world.ec2("act")
     result = fleet(world, by, template(world, by, profile=world.profile()))
@@ -199,7 +205,8 @@ def collect_profiles(world: World) -> None:
 SCENARIOS: Mapping[str, Callable[[World], None]] = {
     one.__name__.replace("_", " "): one
     for one in (
-        know_the_cluster, see_instances, resolve_a_class, refresh_the_catalog, launch, change_a_template,
+        know_the_cluster, see_instances, resolve_a_class, refresh_the_catalog, follow_zonal_shifts,
+        launch, change_a_template,
         name_an_instance, terminate, collect_templates, keep_a_profile, collect_profiles,
     )
 }  # fmt: skip
@@ -216,7 +223,8 @@ def grants() -> dict[str, tuple[Grant, ...]]:
 def _plain(one: Grant) -> Grant:
     partition = str(cdk.Aws.PARTITION)
     resources = tuple(resource.replace(partition, "aws") for resource in one.resources)
-    return Grant(one.sid, one.actions, resources, one.conditions, one.wildcard, one.needed_by)
+    conditions = one.conditions and json.loads(json.dumps(one.conditions).replace(partition, "aws"))
+    return Grant(one.sid, one.actions, resources, conditions, one.wildcard, one.needed_by)
 
 
 def document(*statements: Grant) -> dict[str, Any]:

@@ -208,3 +208,20 @@ def test_a_placement_group_that_is_not_there_stops_the_class() -> None:
     assert there.node_class.placement_group == PlacementGroup("pg-1", "near", "cluster")
     assert there.ready
     assert resolved(there.node_class).node_class.placement_group is None
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "on", "reason"),
+    [
+        ({"maxPods": "vcpus * 2", "kubeReserved": {"cpu": "70 + vcpus"}}, True, ""),
+        ({"maxPods": "vcpus * 2"}, False, "KubeletExpressionsDisabled"),
+        ({"maxPods": "vcpus *"}, True, "KubeletExpressionInvalid"),
+        ({"systemReserved": {"memory": "cores * 2"}}, True, "KubeletExpressionInvalid"),
+        ({"maxPods": "vcpus", "podsPerCore": -1}, True, "InvalidKubeletConfiguration"),
+    ],
+)
+def test_kubelet_amounts_may_be_expressions_where_the_gate_is_on(
+    kubelet: dict[str, object], on: bool, reason: str
+) -> None:
+    refusal = nodeclass.validation(fresh(kubelet=kubelet), FACTS, expressions=on)
+    assert (refusal.reason if refusal else "") == reason

@@ -1,12 +1,14 @@
 """What a class can buy, and how the catalog is written down."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from spotwright.aws import catalog_wire, health, offerings
+from spotwright.aws import catalog_wire, families, health, offerings, sizing
 from spotwright.model import labels
-from spotwright.model.instancetype import Catalog
-from spotwright.model.nodeclass import Subnet
+from spotwright.model.instancetype import Catalog, Offering
+from spotwright.model.nodeclass import CapacityReservation, Subnet
 from spotwright.model.snapshot import UnavailableOffering
 from tests.unit.aws.samples import ZONES, node_class, region, types
 
@@ -66,6 +68,59 @@ def test_a_type_that_the_class_cannot_run_has_nothing_available(name: str) -> No
     (one,) = (it for it in types(of=of, sells=sells) if it.name == name)
     assert one.offerings
     assert not any(it.available for it in one.offerings)
+
+
+def reservation(**changes: Any) -> CapacityReservation:
+    made = CapacityReservation("cr-1", "m5.large", ZONES[1], available=3)
+    return msgspec.structs.replace(made, **changes)
+
+
+def reserved(one: CapacityReservation) -> Offering:
+    (found,) = types("m5.large", of=node_class(capacity_reservations=(one,)))
+    (offering,) = (it for it in found.offerings if it.capacity_type == "reserved")
+    return offering
+
+
+def test_a_reservation_is_an_offering_at_a_ten_millionth_of_on_demand() -> None:
+    found = reserved(reservation())
+    assert (found.zone, found.available, found.reservation_capacity) == (ZONES[1], True, 3)
+    assert found.price_picousd_per_hour == 9_600
+    told = found.requirements.labels()
+    assert told[labels.RESERVATION_ID] == "cr-1"
+    assert (told[labels.RESERVATION_TYPE], told[labels.RESERVATION_INTERRUPTIBLE]) == ("default", "false")
+
+
+@pytest.mark.parametrize("changes", [{"available": 0}, {"state": "expiring"}])
+def test_a_reservation_that_is_used_up_or_ends_is_not_available(changes: dict[str, Any]) -> None:
+    assert not reserved(reservation(**changes)).available
+
+
+def test_only_the_reservations_own_offering_has_its_labels() -> None:
+    of = node_class(capacity_reservations=(reservation(), reservation(id="cr-2", zone="elsewhere")))
+    (found, other) = types("m5.large", "r5.large", of=of)
+    assert found.requirements.get(labels.CAPACITY_TYPE).values == {"on-demand", "spot", "reserved"}
+    assert found.requirements.get(labels.RESERVATION_ID).values == {"cr-1"}
+    assert other.requirements.get(labels.RESERVATION_ID).values == frozenset()
+    bought = [it for it in found.offerings if it.capacity_type != "reserved"]
+    assert all(it.requirements.get(labels.RESERVATION_ID).values == frozenset() for it in bought)
+    assert len(found.offerings) - len(bought) == 1
+
+
+def test_nothing_is_available_in_a_zone_that_is_shifted_away_from() -> None:
+    of = node_class(capacity_reservations=(reservation(),))
+    who = offerings.buyer(of, families.FAMILIES["AL2023"], shifted=frozenset({"apne2-az2"}))
+    (found,) = offerings.instance_types(region("m5.large"), who, sizing.Overheads())
+    assert {it.zone for it in found.offerings if it.available} == {ZONES[0], ZONES[2]}
+    assert {it.zone for it in found.offerings} == set(ZONES)
+
+
+def test_memory_is_that_of_the_image_the_type_would_start_from() -> None:
+    image = node_class().amis[0].id
+    who = offerings.buyer(
+        node_class(), families.FAMILIES["AL2023"], memory={("m5.large", image): 2**32, ("m5.large", "ami-old"): 1}
+    )
+    (found,) = offerings.instance_types(region("m5.large"), who, sizing.Overheads())
+    assert found.capacity["memory"] == 2**32
 
 
 def test_types_stand_by_name_whatever_order_ec2_lists_them_in() -> None:

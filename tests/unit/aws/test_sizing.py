@@ -8,12 +8,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.aws import families, sizing, typelabels
+from spotwright.aws import compatibility, families, offerings, sizing, typelabels
 from spotwright.aws.described import Described
 from spotwright.cli import builtin
 from spotwright.model import labels, resources
-from spotwright.model.nodeclass import BlockDevice, EC2NodeClass
-from tests.unit.aws.samples import ec2_says, node_class, type_of
+from spotwright.model.nodeclass import (
+    BlockDevice,
+    ConnectionTracking,
+    CpuOptions,
+    EC2NodeClass,
+    NetworkInterface,
+    PlacementGroup,
+)
+from tests.unit.aws.samples import ec2_says, node_class, region, type_of
 
 REFERENCE = json.loads((Path(__file__).parent / "reference_types.json").read_text())
 MIB = 2**20
@@ -157,7 +164,115 @@ def test_an_expression_in_a_reserved_amount_is_left_aside() -> None:
     assert size.capacity["memory"] - size.allocatable["memory"] == (893 + 100) * MIB
 
 
+CEL = sizing.Overheads(expressions=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "expression", "pods"),
+    [("m5.large", "((default_enis-1)*(ips_per_eni-1))+2", 20), ("m5.4xlarge", "max(60, vcpus*30)", 480)],
+)
+def test_max_pods_may_be_an_expression_where_the_gate_is_on(name: str, expression: str, pods: int) -> None:
+    kubelet = {"maxPods": expression}
+    assert sized(name, overheads=CEL, kubelet=kubelet).capacity["pods"] == pods
+    assert sized(name, kubelet=kubelet).capacity["pods"] == sized(name).capacity["pods"]
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "resource", "rendered"),
+    [
+        ({"kubeReserved": {"cpu": "70 + vcpus"}}, "cpu", "80m"),
+        ({"kubeReserved": {"memory": "memory_mib/200"}}, "memory", "96Mi"),
+        ({"kubeReserved": {"memory": "memory_mib/128"}}, "memory", "128Mi"),
+        ({"maxPods": 20, "kubeReserved": {"memory": "max_pods*11"}}, "memory", "224Mi"),
+        ({"kubeReserved": {"ephemeral-storage": "1 + 1"}}, "ephemeral-storage", "2Gi"),
+        ({"kubeReserved": {"cpu": "vcpus - vcpus"}}, "cpu", "0m"),
+        ({"kubeReserved": {"cpu": "vcpus - 100"}}, "cpu", None),
+        ({"kubeReserved": {"cpu": "vcpus / 0"}}, "cpu", None),
+    ],
+)
+def test_a_reserved_amount_may_be_an_expression(kubelet: dict[str, object], resource: str, rendered: str) -> None:
+    size = sized("m5.xlarge", overheads=CEL, kubelet=kubelet)
+    assert size.kubelet["kubeReserved"].get(resource) == rendered
+    plain = sized("m5.xlarge").kube_reserved[resource]
+    assert size.kube_reserved[resource] == (
+        plain if rendered is None else resources.parse({resource: rendered})[resource]
+    )
+
+
+@pytest.mark.parametrize("expression", ["vcpus - 100", "vcpus * 10000000000", "vcpus +", "pods"])
+def test_a_max_pods_without_a_usable_value_says_so(expression: str) -> None:
+    of = node_class(kubelet={"maxPods": expression})
+    told = sizing.problem(type_of("m5.large"), of, families.FAMILIES["AL2023"], CEL)
+    assert told.startswith("spec.kubelet.maxPods for m5.large: ")
+    assert sizing.problem(type_of("m5.large"), node_class(), families.FAMILIES["AL2023"], CEL) == ""
+
+
+def test_memory_that_nodes_were_seen_to_have_replaces_the_estimate() -> None:
+    size = sizing.size(type_of("m5.large"), node_class(), families.FAMILIES["AL2023"], sizing.Overheads(), 7 * GIB)
+    assert size.capacity["memory"] == 7 * GIB
+    assert size.allocatable["memory"] == 7 * GIB - (11 * 29 + 255 + 100) * MIB
+
+
+@pytest.mark.parametrize("family", ["AL2", "AL2023", "Custom"])
+def test_max_pods_leaves_the_memory_overhead_of_these_families(family: str) -> None:
+    assert sized("t3.large", family, kubelet={"maxPods": 10}).kube_reserved["memory"] == 640 * MIB
+
+
+@pytest.mark.parametrize("family", ["Bottlerocket", "Windows2019", "Windows2022", "Windows2025"])
+def test_max_pods_lowers_the_memory_overhead_of_these_families(family: str) -> None:
+    size = sized("t3.large", family, kubelet={"maxPods": 10})
+    assert (size.capacity["pods"], size.kube_reserved["memory"]) == (10, 365 * MIB)
+
+
+@pytest.mark.parametrize("family", families.WINDOWS)
+def test_windows_has_addresses_of_its_own_and_no_eni_density(family: str) -> None:
+    size = sized("m5.large", family)
+    assert size.capacity["pods"] == 110
+    assert size.capacity["vpc.amazonaws.com/PrivateIPv4Address"] == 9
+    assert size.capacity["ephemeral-storage"] == 50 * GIB
+    who = offerings.buyer(node_class(ami_family=family), families.FAMILIES[family])
+    told = offerings.instance_type(
+        type_of("m5.large"), region("m5.large"), who, sizing.Overheads()
+    ).requirements.labels()
+    assert (told[labels.OS], told[labels.WINDOWS_BUILD]) == ("windows", families.WINDOWS[family])
+
+
+@pytest.mark.parametrize(("card", "pods"), [(0, 345), (1, 394)])
+def test_an_efa_only_interface_takes_pods_from_the_first_card_alone(card: int, pods: int) -> None:
+    interfaces = (NetworkInterface(0, 0), NetworkInterface(card, 1, "efa-only"))
+    size = sized("m6idn.32xlarge", network_interfaces=interfaces)
+    assert size.capacity["pods"] == pods
+    assert size.capacity["vpc.amazonaws.com/efa"] == 1
+    # The image sizes its reserve by the type, whatever its interfaces are for.
+    assert size.kube_reserved["memory"] == (11 * 394 + 255) * MIB
+
+
 GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("a1.large", {}, "first Graviton"),
+        ("m5.large", {"network_interfaces": (NetworkInterface(0, 0), NetworkInterface(1, 1))}, "no network card 1"),
+        ("m5.large", {"network_interfaces": (NetworkInterface(0, 0), NetworkInterface(0, 3))}, "no device 3"),
+        ("m5.large", {"network_interfaces": (NetworkInterface(0, 0), NetworkInterface(0, 1, "efa-only"))}, "takes 0"),
+        ("m4.large", {"network_interfaces": (NetworkInterface(0, 0),)}, "no ENA"),
+        ("t2.large", {"connection_tracking": ConnectionTracking(udp_timeout=30)}, "only on Nitro"),
+        ("m5.large", {"connection_tracking": ConnectionTracking(udp_timeout=30)}, ""),
+        ("m5.large", {"cpu_options": CpuOptions("enabled")}, "nestedVirtualization"),
+        ("m5.large", {"cpu_options": CpuOptions("disabled")}, ""),
+        ("t3.large", {"placement_group": PlacementGroup("pg-1", "fast", "cluster")}, "into a cluster group"),
+        ("t3.large", {"placement_group": PlacementGroup("pg-1", "wide", "spread")}, ""),
+    ],
+)
+def test_what_a_type_cannot_do_for_a_class(name: str, changes: dict[str, Any], words: str) -> None:
+    told = compatibility.problems(describe(name), node_class(**changes), families.FAMILIES["AL2023"])
+    assert (words in told[0]) if words else not told
+
+
+def describe(name: str) -> Described:
+    return published()[name]
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,11 @@ from typing import Final
 
 import msgspec
 
+from spotwright.aws.sizing import Overheads
 from spotwright.failures import InvalidRequest
 from spotwright.model.snapshot import Settings
+
+type Given = Mapping[str, str | int | float | bool]
 
 QUEUES = ("provision", "lifecycle", "catalog", "disrupt", "sweep")
 
@@ -92,3 +95,46 @@ def _breaker_percent(given: str | int | float | bool) -> int:
     if not str(given).isascii() or not str(given).isdigit() or not 1 <= int(given) <= 100:
         raise InvalidRequest(f"setting BREAKER_PERCENT: {given!r} is not a whole number from 1 to 100")
     return int(given)
+
+
+class BuyingSettings(msgspec.Struct, frozen=True):
+    """A cluster's settings as its catalog needs them; names are Karpenter's."""
+
+    overheads: Overheads = Overheads()
+    isolated_vpc: bool = False
+    zonal_shift: bool = False
+
+
+def buying_settings(given: Given) -> BuyingSettings:
+    """Raises InvalidRequest naming the setting that means nothing."""
+    defaults = Overheads()
+    share = str(given.get("VM_MEMORY_OVERHEAD_PERCENT", defaults.vm_memory_overhead_percent))
+    try:
+        if not 0 <= float(share) < 1:
+            raise ValueError
+    except ValueError:
+        raise InvalidRequest(f"setting VM_MEMORY_OVERHEAD_PERCENT: {share!r} is not a share from 0 to 1") from None
+    enis = str(given.get("RESERVED_ENIS", defaults.reserved_enis))
+    if not enis.isdecimal():
+        raise InvalidRequest(f"setting RESERVED_ENIS: {enis!r} is not a number from 0 up")
+    return BuyingSettings(
+        overheads=Overheads(share, int(enis), gate(given, "AWS_FEATURE_GATES", "NodeClassCEL")),
+        isolated_vpc=_is_on(given, "ISOLATED_VPC"),
+        zonal_shift=_is_on(given, "ENABLE_ZONAL_SHIFT"),
+    )
+
+
+def _is_on(given: Given, setting: str) -> bool:
+    return _truth(setting, str(given.get(setting, "false")))
+
+
+def gate(given: Given, setting: str, name: str) -> bool:
+    """Whether a feature gate is on: ``Name=true,Other=false``; gates that nobody knows are ignored."""
+    stated = dict(one.strip().partition("=")[::2] for one in str(given.get(setting, "")).split(",") if one.strip())
+    return _truth(f"{setting}: {name}", stated.get(name, "false"))
+
+
+def _truth(what: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise InvalidRequest(f"setting {what}: {value!r} is neither true nor false")
+    return value.lower() == "true"

@@ -34,10 +34,10 @@ class Ec2Region:
     def __init__(self, client: "EC2Client", prices: "PricingClient | None", *, region: str) -> None:
         self._client, self._prices, self._region = client, prices, region
 
-    def read(self, now: datetime) -> Region:
+    def read(self, now: datetime, before: Region | None = None) -> Region:
         """The four lists at once: together they are about thirty pages."""
         with ThreadPoolExecutor(max_workers=4) as several:
-            prices, spot = several.submit(self._on_demand), several.submit(self._spot, now)
+            prices, spot = several.submit(self._on_demand, before), several.submit(self._spot, now, before)
             types, zones = several.submit(self._types), several.submit(self._zones)
         (on_demand, priced), (bids, bid) = prices.result(), spot.result()
         return Region(self._region, types.result(), zones.result(), on_demand, bids, (*priced, *bid))
@@ -69,17 +69,20 @@ class Ec2Region:
                     found.setdefault(one["InstanceType"], set()).add(one["Location"])
         return {name: tuple(sorted(found[name])) for name in sorted(found)}
 
-    def _on_demand(self) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Published prices, and over them what the Price List says today."""
+    def _on_demand(self, before: Region | None) -> tuple[dict[str, int], tuple[str, ...]]:
+        """Published prices, over them those of last time, and over them what the Price List says today."""
         shipped = dict(data.on_demand_picousd(self._region))
         if self._prices is None:
             return shipped, ("on-demand prices are the shipped table: the Price List is not asked here",)
+        known = dict(sorted((shipped | (before.on_demand if before else {})).items()))
         try:
-            return dict(sorted((shipped | pricing.on_demand(self._prices, self._region)).items())), ()
+            return dict(sorted((known | pricing.on_demand(self._prices, self._region)).items())), ()
         except Failure as error:
-            return shipped, (f"on-demand prices are the shipped table: {error}",)
+            which = "those of last time" if before else "the shipped table"
+            return known, (f"on-demand prices are {which}: {error}",)
 
-    def _spot(self, now: datetime) -> tuple[dict[str, dict[str, int]] | None, tuple[str, ...]]:
+    def _spot(self, now: datetime, before: Region | None) -> tuple[dict[str, dict[str, int]] | None, tuple[str, ...]]:
+        """A list that was read is whole: a zone that it lacks has no price. One that was not leaves the old one."""
         found: dict[str, dict[str, int]] = {}
         try:
             with translated("DescribeSpotPriceHistory"):
@@ -91,5 +94,7 @@ class Ec2Region:
                         price = int(Decimal(one["SpotPrice"]) * PICOUSD)
                         found.setdefault(one["InstanceType"], {})[one["AvailabilityZone"]] = price
         except Failure as error:
+            if before is not None and before.spot is not None:
+                return before.spot, (f"spot prices are those of last time: {error}",)
             return None, (f"spot prices are the on-demand ones: {error}",)
         return {name: dict(sorted(found[name].items())) for name in sorted(found)}, ()

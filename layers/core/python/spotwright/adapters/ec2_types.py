@@ -37,6 +37,10 @@ def described(
         addresses_per_interface=network.get("Ipv4AddressesPerInterface") or 0,
         branch_interfaces=branch_interfaces.get(name, 0),
         efa_interfaces=(network.get("EfaInfo") or {}).get("MaximumEfaInterfaces") or 0,
+        cards=_cards(network),
+        ena=network.get("EnaSupport") in ("supported", "required"),
+        nested_virtualization="nested-virtualization" in (processor.get("SupportedFeatures") or ()),
+        placement_strategies=tuple((raw.get("PlacementGroupInfo") or {}).get("SupportedStrategies") or ()),
     )
 
 
@@ -53,6 +57,12 @@ def _interfaces(network: Mapping[str, Any]) -> int:
         if card.get("NetworkCardIndex") == default:
             return int(card["MaximumNetworkInterfaces"])
     return network.get("MaximumNetworkInterfaces") or 0
+
+
+def _cards(network: Mapping[str, Any]) -> tuple[int, ...]:
+    """Interfaces of every network card, by index."""
+    cards = sorted(network.get("NetworkCards") or (), key=lambda one: one.get("NetworkCardIndex") or 0)
+    return tuple(one.get("MaximumNetworkInterfaces") or 0 for one in cards)
 
 
 def _gpu(raw: Mapping[str, Any]) -> Gpu:

@@ -12,7 +12,7 @@ import msgspec
 from spotwright.model.instancetype import Catalog, InstanceType, Offering
 from spotwright.model.requirements import Requirement, Requirements
 
-SCHEMA: Final = 1
+SCHEMA: Final = 2
 
 type _Numbers = tuple[int, ...]
 type _Amounts = tuple[tuple[str, int], ...]
@@ -20,8 +20,10 @@ type _Amounts = tuple[tuple[str, int], ...]
 type _Requirement = tuple[str, bool, tuple[str, ...], int | None, int | None, int | None]
 # zone, capacity type, price, available, requirements, reservation capacity
 type _Offering = tuple[str, str, int, bool, int, int]
-# name, requirements, capacity, allocatable, offerings
-type _Type = tuple[str, int, int, int, int]
+# name of a map, its entries
+type _Kubelet = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+# name, requirements, capacity, allocatable, offerings, kubelet
+type _Type = tuple[str, int, int, int, int, int]
 
 
 class _Body(msgspec.Struct, frozen=True):
@@ -31,10 +33,12 @@ class _Body(msgspec.Struct, frozen=True):
     sets: tuple[_Numbers, ...]
     amounts: tuple[_Amounts, ...]
     offerings: tuple[tuple[_Offering, ...], ...]
+    kubelets: tuple[_Kubelet, ...]
     types: tuple[_Type, ...]
     by_class: dict[str, _Numbers]
     source: str
     signatures: dict[str, str]
+    shifted: tuple[str, ...]
     schema: int = SCHEMA
 
 
@@ -57,7 +61,7 @@ class _Writer:
 
     def __init__(self) -> None:
         self.requirements, self.sets = _Table[_Requirement](), _Table[_Numbers]()
-        self.amounts = _Table[_Amounts]()
+        self.amounts, self.kubelets = _Table[_Amounts](), _Table[_Kubelet]()
         self.offerings, self.types = _Table[tuple[_Offering, ...]](), _Table[_Type]()
         # By identity: classes that agree share their types, offerings of one zone their requirements.
         self._written: dict[int, _Numbers] = {}
@@ -71,7 +75,8 @@ class _Writer:
     def type(self, one: InstanceType) -> int:
         offerings = self.offerings.number(tuple(self._offering(each) for each in one.offerings))
         capacity, allocatable = self._amounts(one.capacity), self._amounts(one.allocatable)
-        return self.types.number((one.name, self._set(one.requirements), capacity, allocatable, offerings))
+        kubelet = self.kubelets.number(tuple((name, tuple(one.kubelet[name].items())) for name in one.kubelet))
+        return self.types.number((one.name, self._set(one.requirements), capacity, allocatable, offerings, kubelet))
 
     def _offering(self, one: Offering) -> _Offering:
         price, extra = one.price_picousd_per_hour, self._set(one.requirements)
@@ -91,8 +96,8 @@ def _requirement(one: Requirement) -> _Requirement:
     return (one.key, one.complement, tuple(sorted(one.values)), one.gte, one.lte, one.min_values)
 
 
-def encode(catalog: Catalog, signatures: Mapping[str, str] | None = None) -> bytes:
-    """Equal catalogs give equal bytes. ``signatures``: class → what its types follow from, see ``Header``."""
+def encode(catalog: Catalog, signatures: Mapping[str, str] | None = None, shifted: tuple[str, ...] = ()) -> bytes:
+    """Equal catalogs give equal bytes. ``signatures``, ``shifted``: see ``Header``."""
     writer = _Writer()
     by_class = {name: writer.all(catalog.by_class[name]) for name in sorted(catalog.by_class)}
     body = _Body(
@@ -100,10 +105,12 @@ def encode(catalog: Catalog, signatures: Mapping[str, str] | None = None) -> byt
         sets=writer.sets.rows,
         amounts=writer.amounts.rows,
         offerings=writer.offerings.rows,
+        kubelets=writer.kubelets.rows,
         types=writer.types.rows,
         by_class=by_class,
         source=catalog.source,
         signatures=dict(sorted((signatures or {}).items())),
+        shifted=shifted,
     )
     return msgspec.json.encode(body)
 
@@ -112,10 +119,12 @@ class Header(msgspec.Struct, frozen=True):
     """What a catalog was made from. ``source``: where its region facts are kept.
 
     ``signatures``: class → digest of everything about the class and the settings that its types depend on.
+    ``shifted``: ids of the zones that were shifted away from, sorted.
     """
 
     source: str = ""
     signatures: dict[str, str] = {}
+    shifted: tuple[str, ...] = ()
     schema: int = 0
 
 
@@ -135,6 +144,7 @@ def decode(body: bytes) -> Catalog:
         Requirements({requirements[number].key: requirements[number] for number in numbers}) for numbers in read.sets
     ]
     amounts = [dict(one) for one in read.amounts]
+    kubelets = [{name: dict(entries) for name, entries in one} for one in read.kubelets]
     offerings = [
         tuple(
             Offering(zone, kind, price, available, sets[extra], reserved)
@@ -143,8 +153,10 @@ def decode(body: bytes) -> Catalog:
         for some in read.offerings
     ]
     types = [
-        InstanceType(name, sets[labels], amounts[capacity], amounts[allocatable], offerings[sold])
-        for name, labels, capacity, allocatable, sold in read.types
+        InstanceType(
+            name, sets[labels], amounts[capacity], amounts[allocatable], offerings[sold], kubelet=kubelets[kubelet]
+        )
+        for name, labels, capacity, allocatable, sold, kubelet in read.types
     ]
     by_class = {name: tuple(types[number] for number in numbers) for name, numbers in read.by_class.items()}
     return Catalog(by_class, read.source)

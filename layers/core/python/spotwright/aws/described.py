@@ -25,7 +25,8 @@ class Accelerator(msgspec.Struct, frozen=True):
 class Described(msgspec.Struct, frozen=True, omit_defaults=True):
     """One instance type.
 
-    ``architectures``: as EC2 spells them, in its order. ``interfaces``: network interfaces of the default card.
+    ``architectures``: as EC2 spells them, in its order. ``interfaces``: network interfaces of the default card;
+    ``cards``: of each card, by its index. ``placement_strategies``: cluster, partition, spread.
     ``local_storage_gb``: decimal GB, 0 = no local disks; ``local_nvme``: whether they are NVMe.
     ``network_mbps`` and ``branch_interfaces`` come from published tables, 0 = not known, not trunking-compatible.
     """
@@ -51,6 +52,10 @@ class Described(msgspec.Struct, frozen=True, omit_defaults=True):
     addresses_per_interface: int = 0
     branch_interfaces: int = 0
     efa_interfaces: int = 0
+    cards: tuple[int, ...] = ()
+    ena: bool = False
+    nested_virtualization: bool = False
+    placement_strategies: tuple[str, ...] = ()
 
     @property
     def arch(self) -> str:

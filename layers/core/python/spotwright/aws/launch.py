@@ -105,18 +105,20 @@ def _assembled(
     chosen: Sequence[Candidate],
 ) -> FleetPlan | Refusal:
     images = amis.demands(node_class.amis)
-    templates: dict[tuple[str, int, int], Template] = {}
+    templates: dict[tuple[str, int, int, bytes], Template] = {}
     overrides = []
     for one in chosen[:MAXIMUM_OVERRIDES]:
         ami = amis.for_type(images, one.instance_type)
         if ami is None:
             continue
         efa = one.instance_type.capacity.get(EFA, 0) if wanted.requests.get(EFA) else 0
-        key = (ami.id, one.instance_type.capacity.get(PODS, 0), efa)
+        kubelet = one.instance_type.kubelet
+        key = (ami.id, one.instance_type.capacity.get(PODS, 0), efa, msgspec.json.encode(kubelet, order="sorted"))
         if key not in templates:
             if len(templates) == MAXIMUM_TEMPLATES:
                 continue
-            made = _template(wanted, node_class, cluster, family, capacity_type, ami, key[1], efa)
+            resolved = msgspec.structs.replace(node_class, kubelet=node_class.kubelet | kubelet)
+            made = _template(wanted, resolved, cluster, family, capacity_type, ami, key[1], efa)
             if isinstance(made, Refusal):
                 return made
             templates[key] = made

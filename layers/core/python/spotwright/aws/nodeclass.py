@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.aws import families, kubelet, kubelet_fields, userdata
+from spotwright.aws import families, kubelet, kubelet_fields, kubelet_sizing, userdata
 from spotwright.aws.boot import Boot
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels, quantity
@@ -72,8 +72,10 @@ class Resolution(msgspec.Struct, frozen=True):
     ready: bool
 
 
-def resolve(node_class: EC2NodeClass, found: Found, facts: ClusterFacts, *, now: datetime) -> Resolution:
-    """The class as its status should say it is."""
+def resolve(
+    node_class: EC2NodeClass, found: Found, facts: ClusterFacts, *, now: datetime, expressions: bool = False
+) -> Resolution:
+    """The class as its status should say it is. ``expressions``: whether kubelet amounts may be expressions."""
     subnets, groups = _subnets(found.subnets, facts), _groups(found.groups, facts)
     amis = Refusal("AMINotFound", "AMISelector did not match any AMIs") if found.amis == () else found.amis
     group = found.placement_group
@@ -88,7 +90,7 @@ def resolve(node_class: EC2NodeClass, found: Found, facts: ClusterFacts, *, now:
         placement_group=None if isinstance(group, Refusal) else group,
         resolved_profile="" if isinstance(found.profile, Refusal) else found.profile,
     )
-    conditions = tuple(_conditions(resolved, refused, facts))
+    conditions = tuple(_conditions(resolved, refused, facts, expressions))
     ready = conditions[-1].status == "True"
     return Resolution(msgspec.structs.replace(resolved, conditions=_merged(node_class, conditions)), ready)
 
@@ -131,10 +133,12 @@ def _foreign(reason: str, what: str, owners: Iterable[tuple[str, str]], facts: C
     return Refusal(reason, f"{what} {named} is not in the cluster's VPC {facts.vpc_id}: narrow the selector")
 
 
-def _conditions(node_class: EC2NodeClass, refused: dict[str, Refusal], facts: ClusterFacts) -> Iterator[Condition]:
+def _conditions(
+    node_class: EC2NodeClass, refused: dict[str, Refusal], facts: ClusterFacts, expressions: bool
+) -> Iterator[Condition]:
     """The dependents, validation, fields, and Ready last."""
     dependents = [_condition(node_class, kind, refused.get(kind)) for kind in DEPENDENTS]
-    dependents.append(_condition(node_class, VALIDATION, _validated(node_class, refused, facts)))
+    dependents.append(_condition(node_class, VALIDATION, _validated(node_class, refused, facts, expressions)))
     yield from dependents
     unknown = "; ".join(node_class.problems)
     yield _condition(node_class, FIELDS, Refusal("UnrecognizedFields", unknown) if unknown else None)
@@ -142,26 +146,32 @@ def _conditions(node_class: EC2NodeClass, refused: dict[str, Refusal], facts: Cl
     yield _condition(node_class, READY, Refusal("UnhealthyDependents", failing) if failing else None)
 
 
-def _validated(node_class: EC2NodeClass, refused: dict[str, Refusal], facts: ClusterFacts) -> Refusal | None:
+def _validated(
+    node_class: EC2NodeClass, refused: dict[str, Refusal], facts: ClusterFacts, expressions: bool
+) -> Refusal | None:
     if refused:
         return Refusal("DependenciesNotReady", ", ".join(f"{kind}=False" for kind in sorted(refused)))
-    return validation(node_class, facts)
+    return validation(node_class, facts, expressions=expressions)
 
 
-def validation(node_class: EC2NodeClass, facts: ClusterFacts) -> Refusal | None:
+def validation(node_class: EC2NodeClass, facts: ClusterFacts, *, expressions: bool = False) -> Refusal | None:
     """The first thing about the class itself that stops it; None = fine."""
     tags = [key for key in sorted(node_class.tags) if _is_restricted(key)]
     if tags:
         return Refusal("TagValidationFailed", f"spec.tags: {', '.join(tags)} are set by Spotwright, not by a class")
-    return _kubelet(node_class) or _devices(node_class) or _boots(node_class, facts)
+    return _kubelet(node_class, expressions) or _devices(node_class) or _boots(node_class, facts)
 
 
-def _kubelet(node_class: EC2NodeClass) -> Refusal | None:
-    formulas = kubelet.expressions(node_class.kubelet)
-    if formulas:
+def _kubelet(node_class: EC2NodeClass, expressions: bool) -> Refusal | None:
+    formulas, plain = kubelet.expressions(node_class.kubelet), node_class.kubelet
+    if formulas and not expressions:
         why = "; ".join(formulas)
         return Refusal("KubeletExpressionsDisabled", f"{why}: give an amount, expressions are not enabled")
-    wrong = kubelet.problems(node_class.kubelet)
+    if formulas:
+        plain, faults = kubelet_sizing.plain(node_class.kubelet)
+        if faults:
+            return Refusal("KubeletExpressionInvalid", "; ".join(faults))
+    wrong = kubelet.problems(plain)
     if wrong:
         return Refusal("InvalidKubeletConfiguration", "; ".join(wrong))
     family = families.of(node_class)

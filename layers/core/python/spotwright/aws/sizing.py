@@ -10,8 +10,11 @@ from typing import Final
 
 import msgspec
 
+from spotwright.aws.compatibility import EFA_ONLY
 from spotwright.aws.described import Described
-from spotwright.aws.families import Family
+from spotwright.aws.expressions import Variables
+from spotwright.aws.families import WINDOWS, Family
+from spotwright.aws.kubelet_sizing import RESERVATIONS, Kubelet, KubeletError
 from spotwright.model import quantity, resources
 from spotwright.model.nodeclass import EC2NodeClass
 
@@ -28,82 +31,110 @@ _CPU_BRACKETS: Final = ((0, 1000, 600), (1000, 2000, 100), (2000, 4000, 50), (40
 _GPU_RESOURCES: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
 
 
+# What a node of a family that is not limited by its network interfaces runs at most.
+_PODS_WITHOUT_ENI_LIMIT: Final = 110
+EFA: Final = "vpc.amazonaws.com/efa"
+
+
 class Overheads(msgspec.Struct, frozen=True):
-    """Settings of the cluster, under Karpenter's names. ``vm_memory_overhead_percent``: a share, e.g. 0.075."""
+    """Settings of the cluster, under Karpenter's names. ``vm_memory_overhead_percent``: a share, e.g. 0.075.
+
+    ``expressions``: whether kubelet amounts may be expressions (gate NodeClassCEL).
+    """
 
     vm_memory_overhead_percent: str = "0.075"
     reserved_enis: int = 0
+    expressions: bool = False
 
 
 class Size(msgspec.Struct, frozen=True):
-    """``allocatable`` is ``capacity`` without the three overheads, never negative."""
+    """``allocatable`` is ``capacity`` without the three overheads, never negative.
+
+    ``kubelet``: reserved amounts as the node's kubelet must state them, where the class states expressions.
+    """
 
     capacity: dict[str, int]
     allocatable: dict[str, int]
     kube_reserved: dict[str, int]
     system_reserved: dict[str, int]
     eviction_threshold: dict[str, int]
+    kubelet: dict[str, dict[str, str]] = {}
 
 
-def size(described: Described, node_class: EC2NodeClass, family: Family, overheads: Overheads) -> Size:
-    """Capacity and overheads. Raises QuantityError for amounts of the class."""
-    kubelet = Kubelet(node_class.kubelet)
-    capacity = _capacity(described, node_class, family, kubelet, overheads)
+def size(
+    described: Described,
+    node_class: EC2NodeClass,
+    family: Family,
+    overheads: Overheads,
+    memory_bytes: int | None = None,
+) -> Size:
+    """Capacity and overheads. ``memory_bytes``: what nodes of this type and image were seen to have; None = unknown.
+
+    Raises QuantityError and KubeletError for amounts of the class.
+    """
+    raw, variables = node_class.kubelet, _variables(described) if overheads.expressions else None
+    kubelet = Kubelet(raw, variables)
+    capacity = _capacity(described, node_class, family, kubelet, overheads, memory_bytes)
+    kubelet = kubelet.with_pods(capacity[resources.PODS])
     kept = _kube_reserved(described, family, kubelet, capacity[resources.PODS])
     system, eviction = kubelet.amounts("systemReserved"), _eviction(kubelet, capacity)
     reserved = resources.add(kept, system, eviction)
     allocatable = {name: max(left - reserved.get(name, 0), 0) for name, left in capacity.items()}
-    return Size(capacity, allocatable, kept, system, eviction)
+    stated = {name: kubelet.reserved(name) for name in RESERVATIONS if raw.get(name) and kubelet.has_expressions}
+    return Size(capacity, allocatable, kept, system, eviction, stated)
 
 
-class Kubelet:
-    """The parts of a raw KubeletConfiguration that sizing reads; what is not a plain value is left aside.
+def problem(described: Described, node_class: EC2NodeClass, family: Family, overheads: Overheads) -> str:
+    """Why the class cannot be sized for a type; "" = it can. For the validation of a class, over every type."""
+    try:
+        size(described, node_class, family, overheads)
+    except (quantity.QuantityError, KubeletError) as error:
+        return str(error)
+    return ""
 
-    Expressions (CEL) are refused by validation, so here they only must not break the catalog.
-    """
 
-    def __init__(self, raw: Mapping[str, object]) -> None:
-        self._raw = raw
-
-    def number(self, name: str) -> int | None:
-        value = self._raw.get(name)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-    def amounts(self, name: str) -> dict[str, int]:
-        """A map of reserved amounts, e.g. kubeReserved."""
-        given = self._raw.get(name)
-        found = {}
-        for resource, value in (given if isinstance(given, Mapping) else {}).items():
-            try:
-                found[str(resource)] = quantity.amount(str(resource), value)
-            except quantity.QuantityError:
-                continue
-        return found
-
-    def eviction(self, signal: str) -> str | None:
-        given = self._raw.get("evictionHard")
-        value = given.get(signal) if isinstance(given, Mapping) else None
-        return None if value is None else str(value)
+def _variables(described: Described) -> Variables:
+    """What expressions may name."""
+    return {
+        "vcpus": described.vcpus,
+        "memory_mib": described.memory_mib,
+        "default_enis": described.interfaces,
+        "ips_per_eni": described.addresses_per_interface,
+        "max_pods": eni_pods(described, 0),
+        "instance_type": described.name,
+    }
 
 
 def _capacity(
-    described: Described, node_class: EC2NodeClass, family: Family, kubelet: Kubelet, overheads: Overheads
+    described: Described,
+    node_class: EC2NodeClass,
+    family: Family,
+    kubelet: Kubelet,
+    overheads: Overheads,
+    memory_bytes: int | None,
 ) -> dict[str, int]:
-    gpus = {_GPU_RESOURCES.get(gpu.manufacturer.lower(), ""): gpu.count for gpu in described.gpus}
-    neuron = described.neuron
-    possible = {
-        "vpc.amazonaws.com/pod-eni": described.branch_interfaces,
-        "vpc.amazonaws.com/efa": described.efa_interfaces,
-        "aws.amazon.com/neuron": sum(one.count for one in neuron),
-        "aws.amazon.com/neuroncore": neuron[0].count * neuron[0].cores if neuron else 0,
-    } | {name: count for name, count in gpus.items() if name}
     certain = {
         resources.CPU: described.vcpus * 1000,
-        resources.MEMORY: _memory(described, overheads),
+        resources.MEMORY: _memory(described, overheads) if memory_bytes is None else memory_bytes,
         resources.EPHEMERAL_STORAGE: ephemeral_storage(described, node_class, family),
-        resources.PODS: pods(described, family, kubelet, overheads),
+        resources.PODS: pods(described, node_class, family, kubelet, overheads),
     }
-    return certain | {name: count for name, count in possible.items() if count}
+    return certain | {name: count for name, count in _devices(described, node_class, family).items() if count}
+
+
+def _devices(described: Described, node_class: EC2NodeClass, family: Family) -> dict[str, int]:
+    """Extended resources; 0 = the type has none."""
+    neuron, interfaces = described.neuron, node_class.network_interfaces
+    efa_only = sum(one.interface_type == EFA_ONLY for one in interfaces)
+    found = {
+        "vpc.amazonaws.com/pod-eni": described.branch_interfaces,
+        "vpc.amazonaws.com/PrivateIPv4Address": described.addresses_per_interface - 1 if family.name in WINDOWS else 0,
+        EFA: efa_only if interfaces else described.efa_interfaces,
+        "aws.amazon.com/neuron": sum(one.count for one in neuron),
+        "aws.amazon.com/neuroncore": neuron[0].count * neuron[0].cores if neuron else 0,
+    }
+    gpus = ({_GPU_RESOURCES.get(gpu.manufacturer.lower(), ""): gpu.count} for gpu in described.gpus)
+    return {name: count for name, count in resources.add(found, *gpus).items() if name}
 
 
 def _memory(described: Described, overheads: Overheads) -> int:
@@ -122,22 +153,28 @@ def ephemeral_storage(described: Described, node_class: EC2NodeClass, family: Fa
     named = [one for one in devices if family.ephemeral_device and one.device_name == family.ephemeral_device]
     last = list(devices[-1:]) if not family.ephemeral_device else []
     own = [one for one in family.devices if one.device_name == family.ephemeral_device]
-    chosen = (*root, *named, *last, *own)
-    stated = chosen[0].volume_size if chosen else ""
-    return quantity.amount(resources.EPHEMERAL_STORAGE, stated or _DEFAULT_VOLUME)
+    stated = (one.volume_size for one in (*root, *named, *last, *own) if one.volume_size)
+    return quantity.amount(resources.EPHEMERAL_STORAGE, next(stated, _DEFAULT_VOLUME))
 
 
-def pods(described: Described, family: Family, kubelet: Kubelet, overheads: Overheads) -> int:
+def pods(described: Described, node_class: EC2NodeClass, family: Family, kubelet: Kubelet, overheads: Overheads) -> int:
     """How many pods: ``maxPods``, else what the network interfaces can address; ``podsPerCore`` lowers it."""
-    stated = kubelet.number("maxPods")
-    most = eni_pods(described, overheads.reserved_enis) if stated is None else stated
+    most = kubelet.max_pods()
+    if most is None:
+        first_card = (one for one in node_class.network_interfaces if one.network_card_index == 0)
+        taken = overheads.reserved_enis + sum(one.interface_type == EFA_ONLY for one in first_card)
+        most = eni_pods(described, taken) if family.eni_limited else _PODS_WITHOUT_ENI_LIMIT
     per_core = kubelet.number("podsPerCore")
     return min(most, per_core * described.vcpus) if per_core and family.pods_per_core else most
 
 
-def eni_pods(described: Described, reserved_enis: int) -> int:
-    """Pods that addresses suffice for: one of each interface is its own, two pods use the host network."""
-    interfaces = max(described.interfaces - reserved_enis, 0)
+def eni_pods(described: Described, taken_enis: int) -> int:
+    """Pods that addresses suffice for: one of each interface is its own, two pods use the host network.
+
+    ``taken_enis``: interfaces that give pods no addresses. An interface is never lent prefixes: users who delegate
+    them state ``maxPods``.
+    """
+    interfaces = max(described.interfaces - taken_enis, 0)
     return interfaces * (described.addresses_per_interface - 1) + 2 if interfaces else 0
 
 

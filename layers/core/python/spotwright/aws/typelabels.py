@@ -9,6 +9,7 @@ from typing import Final
 
 from spotwright.aws.described import Accelerator, Described
 from spotwright.model import labels
+from spotwright.model.nodeclass import CapacityReservation
 from spotwright.model.requirements import Requirement, Requirements
 
 NITRO_SANDBOX: Final = "karpenter.k8s.aws/nitro-sandbox"
@@ -24,11 +25,16 @@ def requirements(
     zones: Iterable[str],
     capacity_types: Iterable[str],
     windows_build: str = "",
+    reservations: Iterable[CapacityReservation] = (),
 ) -> Requirements:
     """All labels of the type where it can be bought. ``windows_build``: of the class's images, "" = Linux."""
+    reserved = tuple(reservations)
     several = {
         labels.ZONE: frozenset(zones),
         labels.CAPACITY_TYPE: frozenset(capacity_types),
+        labels.RESERVATION_ID: frozenset(one.id for one in reserved),
+        labels.RESERVATION_TYPE: frozenset(one.reservation_type for one in reserved),
+        labels.RESERVATION_INTERRUPTIBLE: frozenset(_spelled(one.interruptible) for one in reserved),
     }
     single = {labels.REGION: region} | dict(_kubernetes(described, windows_build)) | dict(_aws(described))
     found = {key: Requirement(key, False, values) for key, values in several.items()}
@@ -40,8 +46,7 @@ def _kubernetes(described: Described, windows_build: str) -> Iterator[tuple[str,
     yield labels.INSTANCE_TYPE, described.name
     yield labels.ARCH, described.arch
     yield labels.OS, "windows" if windows_build else "linux"
-    if windows_build:
-        yield labels.WINDOWS_BUILD, windows_build
+    yield labels.WINDOWS_BUILD, windows_build
     yield NITRO_SANDBOX, _spelled(described.enclaves)
 
 

@@ -3,7 +3,7 @@
 import argparse
 import os
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from spotwright.cli import InputError
 
@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from spotwright.aws.offerings import Region
     from spotwright.cli.catalog_text import Row
     from spotwright.model.nodeclass import EC2NodeClass
+
+
+_SETTINGS: Final = ("VM_MEMORY_OVERHEAD_PERCENT", "RESERVED_ENIS", "AWS_FEATURE_GATES")
 
 
 def add(subparsers: Any) -> None:
@@ -34,7 +37,7 @@ def add(subparsers: Any) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="VM_MEMORY_OVERHEAD_PERCENT or RESERVED_ENIS; not with --cluster, which has its own",
+        help=f"{', '.join(_SETTINGS)}; not with --cluster, which has its own",
     )
     stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
     parser.add_argument("--stack", default=stack, help="with --cluster: the cell's stack (default: %(default)s)")
@@ -61,12 +64,13 @@ def run(options: argparse.Namespace) -> int:
 def _made(options: argparse.Namespace) -> "tuple[str, list[Row]]":
     """The types of a region under one class, whether they are sold there or not."""
     from spotwright.aws import families, offerings, sizing
+    from spotwright.aws.kubelet_sizing import KubeletError
     from spotwright.aws.refusal import Refusal
     from spotwright.cli import builtin
     from spotwright.cli.catalog_text import Row
-    from spotwright.composition_catalog import overheads
     from spotwright.failures import InvalidRequest
     from spotwright.model.quantity import QuantityError
+    from spotwright.settings import buying_settings
 
     region = _asked(options.region) if options.region else builtin.region()
     chosen = builtin.plain_class(region, _class_of(options.nodeclass) if options.nodeclass else None)
@@ -75,7 +79,7 @@ def _made(options: argparse.Namespace) -> "tuple[str, list[Row]]":
         raise InputError(f"{options.nodeclass}: EC2NodeClass {chosen.name}: {family.message}")
     who = offerings.buyer(chosen, family)
     try:
-        settings = overheads(_settings(options.setting))
+        settings = buying_settings(_settings(options.setting)).overheads
         rows = [
             Row(offerings.instance_type(one, region, who, settings), sizing.size(one, chosen, family, settings))
             for one in region.types
@@ -83,7 +87,7 @@ def _made(options: argparse.Namespace) -> "tuple[str, list[Row]]":
         ]
     except InvalidRequest as error:
         raise InputError(str(error)) from None
-    except QuantityError as error:
+    except (QuantityError, KubeletError) as error:
         raise InputError(f"{options.nodeclass}: EC2NodeClass {chosen.name}: {error}") from None
     about = "; ".join((f"{region.name} as EC2 sells it now", *region.notes)) if options.region else builtin.ABOUT
     return f"Class {chosen.name} ({family.name}). {about}", rows
@@ -93,8 +97,8 @@ def _settings(given: list[str]) -> dict[str, str | int | float | bool]:
     found: dict[str, str | int | float | bool] = {}
     for one in given:
         name, equals, value = one.partition("=")
-        if not equals or name not in ("VM_MEMORY_OVERHEAD_PERCENT", "RESERVED_ENIS"):
-            raise InputError(f"--setting {one}: expected VM_MEMORY_OVERHEAD_PERCENT=<share> or RESERVED_ENIS=<number>")
+        if not equals or name not in _SETTINGS:
+            raise InputError(f"--setting {one}: expected NAME=VALUE with one of {', '.join(_SETTINGS)}")
         found[name] = value
     return found
 

@@ -36,6 +36,7 @@ class InstanceType(msgspec.Struct, frozen=True):
     ``capacity`` and ``allocatable``: cpu millicores, memory bytes, pods; allocatable is capacity without
     kube-reserved, system-reserved and the eviction threshold.
     ``price_overlaid``, ``capacity_overlaid``: a NodeOverlay states some of its prices, or some of its resources.
+    ``kubelet``: reserved amounts that the node's kubelet must be told, where the class states them as expressions.
     """
 
     name: str
@@ -45,6 +46,7 @@ class InstanceType(msgspec.Struct, frozen=True):
     offerings: tuple[Offering, ...]
     price_overlaid: bool = False
     capacity_overlaid: bool = False
+    kubelet: dict[str, dict[str, str]] = {}
 
 
 class Catalog(msgspec.Struct, frozen=True):

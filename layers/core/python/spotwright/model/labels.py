@@ -31,6 +31,8 @@ RESERVATION_ID: Final = "karpenter.k8s.aws/capacity-reservation-id"
 PLACEMENT_GROUP_ID: Final = "karpenter.k8s.aws/placement-group-id"
 PLACEMENT_GROUP_PARTITION: Final = "karpenter.k8s.aws/placement-group-partition"
 TENANCY: Final = "karpenter.k8s.aws/instance-tenancy"
+RESERVATION_TYPE: Final = "karpenter.k8s.aws/capacity-reservation-type"
+RESERVATION_INTERRUPTIBLE: Final = "karpenter.k8s.aws/capacity-reservation-interruptible"
 
 # Annotations
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"

@@ -43,7 +43,8 @@ class Catalogued(msgspec.Struct, frozen=True):
 
 def refresh(ports: Cataloguing, *, now: datetime) -> Catalogued:
     """Read the region anew, settle every class against it, and drop templates that grew old."""
-    made = _run(ports, (), ports.market.read(now), now, 0)
+    last = catalog_types.region_of(ports.blobs, catalog_types.stored(ports.blobs, ports.state.catalog_key()))
+    made = _run(ports, (), ports.market.read(now, last), now, 0)
     for template in ports.templates.launch_templates():
         if now - template.created > TEMPLATE_AGE:
             ports.templates.delete_launch_template(template.id)
@@ -61,10 +62,49 @@ def nodeclasses(ports: Cataloguing, names: Sequence[str], *, now: datetime, atte
     return msgspec.structs.replace(made, notes=(*made.notes, *catalog_profiles.collect(ports, now=now)))
 
 
+def shifts(ports: Cataloguing, *, now: datetime) -> Catalogued | None:
+    """Make the catalog anew when a zonal shift began or ended; None when nothing of the kind happened."""
+    if ports.shifts is None:
+        return None
+    before = frozenset(catalog_types.stored(ports.blobs, ports.state.catalog_key()).header.shifted)
+    after = ports.shifts.zones(now)
+    if after == before:
+        return None
+    for pool in ports.cluster.nodepools():
+        for zone in sorted(after ^ before):
+            ports.cluster.event("nodepools", pool.metadata, **_shift_event(zone, began=zone in after), now=now)
+    return _run(ports, (), None, now, 0)
+
+
+def _shift_event(zone: str, *, began: bool) -> dict[str, str]:
+    if began:
+        message = f"Traffic is shifted away from zone {zone}: nothing is launched there"
+        return {"type": "Warning", "reason": "ZonalShiftActive", "message": message}
+    return {"type": "Normal", "reason": "ZonalShiftCleared", "message": f"The shift away from zone {zone} has ended"}
+
+
+def _circumstances(ports: Cataloguing, now: datetime) -> tuple[catalog_types.Circumstances, tuple[str, ...]]:
+    """What classes' types depend on now, and what could not be used, as sentences.
+
+    When nobody says which zones are shifted, those of last time stay so.
+    """
+    prices, complaint = ports.account_prices.read()
+    notes = [complaint] if complaint else []
+    shifted = frozenset[str]()
+    if ports.shifts is not None:
+        try:
+            shifted = ports.shifts.zones(now)
+        except Failure as error:
+            shifted = frozenset(catalog_types.stored(ports.blobs, ports.state.catalog_key()).header.shifted)
+            notes.append(f"zonal shifts are those of last time: {error}")
+    return catalog_types.Circumstances(ports.overheads, shifted, prices), tuple(notes)
+
+
 def _run(ports: Cataloguing, names: Sequence[str], fresh: Region | None, now: datetime, attempt: int) -> Catalogued:
     """Statuses first: people wait for them. A catalog that appears meanwhile came from a run that may have seen newer
     classes or a newer region, so ours is made anew on top of it."""
     turned: set[str] = set()
+    about, notes = _circumstances(ports, now)
     for _ in range(_RACES):
         before = catalog_types.stored(ports.blobs, ports.state.catalog_key())
         outcomes = _settled(ports, names, now)
@@ -76,16 +116,14 @@ def _run(ports: Cataloguing, names: Sequence[str], fresh: Region | None, now: da
             _ring(ports, attempt, news=bool(turned), again=names or ("",))
             raise
         classes = [one.node_class for one in outcomes]
-        key = catalog_types.make(
-            ports.blobs, before, source=source, region=region, classes=classes, overheads=ports.overheads
-        )
+        key = catalog_types.make(ports.blobs, before, source=source, region=region, classes=classes, about=about)
         if ports.state.catalog_key() == before.key:
             break
     if key != before.key:
         ports.state.set_catalog_key(key, int(now.timestamp() * 1000))
     again = [one.node_class.name for one in outcomes if one.again]
     _ring(ports, attempt, news=key != before.key or bool(turned), again=again)
-    return _told(key, before.key, outcomes, region)
+    return _told(key, before.key, outcomes, (*region.notes, *notes))
 
 
 def _region(
@@ -127,7 +165,7 @@ def _ring(ports: Cataloguing, attempt: int, *, news: bool, again: Sequence[str])
         ports.bells.ring("catalog", bells, delay_seconds=AGAIN_SECONDS)
 
 
-def _told(key: str, before: str, outcomes: Sequence[Outcome], region: Region) -> Catalogued:
+def _told(key: str, before: str, outcomes: Sequence[Outcome], notes: tuple[str, ...]) -> Catalogued:
     classes = {one.node_class.name: one for one in outcomes}
     return Catalogued(
         key=key,
@@ -135,5 +173,5 @@ def _told(key: str, before: str, outcomes: Sequence[Outcome], region: Region) ->
         ready=tuple(name for name, one in classes.items() if one.ready),
         refused={name: nodeclass.complaint(one.node_class) for name, one in classes.items() if not one.ready},
         failures={name: one.failure for name, one in classes.items() if one.failure},
-        notes=region.notes,
+        notes=notes,
     )

@@ -43,7 +43,7 @@ def settle(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeCl
         reservations=ports.selection.capacity_reservations(node_class.capacity_reservation_selector_terms),
         placement_group=_placement_group(ports, node_class),
     )
-    resolution = nodeclass.resolve(node_class, found, ports.facts, now=now)
+    resolution = nodeclass.resolve(node_class, found, ports.facts, now=now, expressions=ports.overheads.expressions)
     _write(ports, node_class, resolution.node_class, now)
     was_ready = is_true(node_class.conditions, nodeclass.READY)
     return Outcome(resolution.node_class, resolution.ready, turned=resolution.ready != was_ready)

@@ -7,6 +7,7 @@ from typing import Protocol
 from spotwright.aws.amis import Image
 from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
 from spotwright.aws.offerings import Region
+from spotwright.aws.price_file import PriceFile
 from spotwright.aws.sizing import Overheads
 from spotwright.model.fleet import InstanceProfile, LaunchTemplate
 from spotwright.model.nodeclass import (
@@ -20,8 +21,23 @@ from spotwright.workflows.ports import BlobPort, ClusterFacts, ClusterPort, Door
 
 
 class RegionPort(Protocol):
-    def read(self, now: datetime) -> Region:
-        """Everything that EC2 sells, read to the end; prices that cannot be had are noted, the rest raises."""
+    def read(self, now: datetime, before: Region | None = None) -> Region:
+        """Everything that EC2 sells, read to the end; prices that cannot be had are noted, the rest raises.
+
+        ``before``: the region of last time, whose prices stand where there are no newer ones.
+        """
+        ...
+
+
+class AccountPricesPort(Protocol):
+    def read(self) -> tuple[PriceFile, str]:
+        """The account's price rules, none without a file; and what is wrong with the file, then without rules."""
+        ...
+
+
+class ShiftsPort(Protocol):
+    def zones(self, now: datetime) -> frozenset[str]:
+        """Ids of the zones that the cluster's traffic is shifted away from now."""
         ...
 
 
@@ -109,3 +125,9 @@ class Cataloguing(Protocol):
     def node_roles(self) -> tuple[str, ...]: ...
     @property
     def overheads(self) -> Overheads: ...
+    @property
+    def account_prices(self) -> AccountPricesPort: ...
+    @property
+    def shifts(self) -> ShiftsPort | None:
+        """None where the cluster does not follow zonal shifts."""
+        ...

@@ -7,8 +7,10 @@ from importlib import resources
 
 import msgspec
 
-from spotwright.aws import catalog_wire, families, offerings
+from spotwright.aws import catalog_wire, families, offerings, price_file
+from spotwright.aws.kubelet_sizing import KubeletError
 from spotwright.aws.offerings import Region
+from spotwright.aws.price_file import PriceFile
 from spotwright.aws.refusal import Refusal
 from spotwright.aws.sizing import Overheads
 from spotwright.failures import NotFound
@@ -16,6 +18,18 @@ from spotwright.model.instancetype import Catalog, InstanceType
 from spotwright.model.nodeclass import EC2NodeClass
 from spotwright.model.quantity import QuantityError
 from spotwright.workflows.ports import BlobPort
+
+
+class Circumstances(msgspec.Struct, frozen=True):
+    """What the types of a class depend on besides the class and the region.
+
+    ``shifted``: ids of zones that are shifted away from. ``memory``: (type, image) → bytes that such nodes had.
+    """
+
+    overheads: Overheads = Overheads()
+    shifted: frozenset[str] = frozenset()
+    prices: PriceFile = PriceFile()
+    memory: dict[tuple[str, str], int] = {}
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -60,22 +74,23 @@ def make(
     source: str,
     region: Region,
     classes: Iterable[EC2NodeClass],
-    overheads: Overheads,
+    about: Circumstances,
 ) -> str:
     """The key of the catalog for these classes; the one before when nothing that matters has changed.
 
     A class on its way out, or without subnets, has no types.
     """
     buying = {one.name: one for one in classes if one.subnets and one.metadata.deleting is None}
-    signatures = {name: signature(buying[name], overheads) for name in sorted(buying)}
-    if before.body and (before.header.source, before.header.signatures) == (source, signatures):
+    signatures = {name: signature(buying[name], about) for name in sorted(buying)}
+    header = catalog_wire.Header(source, signatures, tuple(sorted(about.shifted)), catalog_wire.SCHEMA)
+    if before.body and before.header == header:
         return before.key
-    made = _reusable(before, source)
+    made, priced = _reusable(before, source), price_file.applied(region, about.prices)
     for name, wanted in signatures.items():
         if wanted not in made:
-            made[wanted] = _types(region, buying[name], overheads)
+            made[wanted] = _types(priced, buying[name], about)
     by_class = {name: made[wanted] for name, wanted in signatures.items()}
-    return blobs.put("catalogs", catalog_wire.encode(Catalog(by_class, source), signatures))
+    return blobs.put("catalogs", catalog_wire.encode(Catalog(by_class, source), signatures, header.shifted))
 
 
 def _reusable(before: Stored, source: str) -> dict[str, tuple[InstanceType, ...]]:
@@ -86,18 +101,19 @@ def _reusable(before: Stored, source: str) -> dict[str, tuple[InstanceType, ...]
     return {wanted: known.of(name) for name, wanted in before.header.signatures.items()}
 
 
-def _types(region: Region, node_class: EC2NodeClass, overheads: Overheads) -> tuple[InstanceType, ...]:
+def _types(region: Region, node_class: EC2NodeClass, about: Circumstances) -> tuple[InstanceType, ...]:
     family = families.of(node_class)
     if isinstance(family, Refusal):
         return ()
     try:
-        return offerings.instance_types(region, offerings.buyer(node_class, family), overheads)
-    except QuantityError:
-        # A volume size that cannot be read: the class says so in its conditions.
+        who = offerings.buyer(node_class, family, shifted=about.shifted, memory=about.memory)
+        return offerings.instance_types(region, who, about.overheads)
+    except (QuantityError, KubeletError):
+        # A volume size or an expression without a value: the class says so in its conditions.
         return ()
 
 
-def signature(node_class: EC2NodeClass, overheads: Overheads) -> str:
+def signature(node_class: EC2NodeClass, about: Circumstances) -> str:
     """A digest of everything but the region that a class' types follow from, our own code included."""
     content = (
         sorted({(one.zone, one.zone_id) for one in node_class.subnets}),
@@ -106,12 +122,15 @@ def signature(node_class: EC2NodeClass, overheads: Overheads) -> str:
         node_class.kubelet,
         node_class.block_devices,
         node_class.instance_store_policy,
-        node_class.capacity_reservations,
-        node_class.placement_group,
         node_class.network_interfaces,
         node_class.connection_tracking,
         node_class.cpu_options,
-        overheads,
+        node_class.placement_group,
+        node_class.capacity_reservations,
+        sorted(about.shifted & {one.zone_id for one in node_class.subnets}),
+        about.overheads,
+        about.prices,
+        sorted((key, size) for key, size in about.memory.items() if key[1] in {one.id for one in node_class.amis}),
         sizing_code(),
     )
     return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:16]

@@ -1,0 +1,40 @@
+"""The account's own prices: ``prices/<cluster>.yaml`` (or ``.json``), which the user puts into the cell's bucket."""
+
+from typing import Any
+
+import yaml
+
+from spotwright.aws import price_file
+from spotwright.aws.price_file import PriceFile, PriceFileError
+from spotwright.failures import NotFound
+from spotwright.workflows.ports import BlobPort
+
+
+class AccountPrices:
+    """See AccountPricesPort."""
+
+    def __init__(self, blobs: BlobPort, *, cluster: str) -> None:
+        self._blobs, self._cluster = blobs, cluster
+
+    def read(self) -> tuple[PriceFile, str]:
+        for ending in ("yaml", "json"):
+            key = f"prices/{self._cluster}.{ending}"
+            try:
+                body = self._blobs.get(key)
+            except NotFound:
+                continue
+            try:
+                return price_file.read(parsed(body)), ""
+            except PriceFileError as error:
+                return PriceFile(), f"{key} is not used, prices are the list's: {error}"
+        return PriceFile(), ""
+
+
+def parsed(body: bytes) -> Any:
+    """A YAML or JSON document with numbers as they are written; raises PriceFileError."""
+    try:
+        return yaml.load(body, Loader=yaml.BaseLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}: " if mark else ""
+        raise PriceFileError(f"{where}not YAML: {getattr(error, 'problem', None) or error}") from None

@@ -1,0 +1,126 @@
+"""Values of expressions and what can be done with them, by the rules of the Common Expression Language.
+
+Integers have 64 bits, division of integers cuts towards zero, and values of different kinds do not mix.
+"""
+
+import math
+from typing import Final
+
+type Value = bool | int | float | str | tuple[Value, ...]
+
+_LARGEST: Final = 2**63
+
+
+class ExpressionError(ValueError):
+    """An expression that cannot be read, or that has no number as its result here; says why."""
+
+
+def within(number: int) -> int:
+    if not -_LARGEST <= number < _LARGEST:
+        raise ExpressionError("an integer beyond 64 bits")
+    return number
+
+
+def truth(value: Value, sign: str) -> bool:
+    if not isinstance(value, bool):
+        raise ExpressionError(f"{sign} of {kind(value)}, which is neither true nor false")
+    return value
+
+
+def applied(sign: str, left: Value, right: Value) -> Value:
+    if sign == "in":
+        if not isinstance(right, tuple):
+            raise ExpressionError(f"in of {kind(right)}, which is no list")
+        return left in right
+    if kind(left) != kind(right):
+        raise ExpressionError(f"{kind(left)} {sign} {kind(right)}: the two do not mix")
+    if sign in ("==", "!="):
+        return (left == right) == (sign == "==")
+    if isinstance(left, bool | tuple):
+        raise ExpressionError(f"{sign} of {kind(left)}")
+    if isinstance(left, str) and isinstance(right, str):
+        return _compared(sign, left, right) if sign != "+" else left + right
+    if isinstance(left, str) or isinstance(right, str | tuple):
+        raise ExpressionError(f"{sign} of {kind(left)}")
+    return _compared(sign, left, right) if sign[0] in "<>" else _calculated(sign, left, right)
+
+
+def _compared[Ordered: (str, float)](sign: str, left: Ordered, right: Ordered) -> bool:
+    match sign:
+        case "<":
+            return left < right
+        case "<=":
+            return left <= right
+        case ">":
+            return left > right
+        case ">=":
+            return left >= right
+    raise ExpressionError(f"{sign} of strings")
+
+
+def _calculated(sign: str, left: float, right: float) -> Value:
+    if isinstance(left, int) and isinstance(right, int):
+        return within(_of_integers(sign, left, right))
+    match sign:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "/":
+            return left / right if right else math.nan if left == 0 else math.copysign(math.inf, left)
+    raise ExpressionError(f"{sign} of doubles")
+
+
+def _of_integers(sign: str, left: int, right: int) -> int:
+    match sign:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+    if right == 0:
+        raise ExpressionError("division by zero")
+    cut = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+    return cut if sign == "/" else left - cut * right
+
+
+def called(name: str, given: tuple[Value, ...]) -> Value:
+    match name, given:
+        case (("min" | "max"), (_, *_)) if len({kind(one) for one in given}) == 1:
+            numbers = [one for one in given if isinstance(one, int | float) and not isinstance(one, bool)]
+            if len(numbers) == len(given):
+                return min(numbers) if name == "min" else max(numbers)
+        case (("int" | "double"), (int() | float() | str() as one,)) if not isinstance(one, bool):
+            return _converted(name, one)
+        case "size", (str() | tuple() as one,):
+            return len(one)
+        case "startsWith", (str() as one, str() as part):
+            return one.startswith(part)
+        case "endsWith", (str() as one, str() as part):
+            return one.endswith(part)
+        case "contains", (str() as one, str() as part):
+            return part in one
+    raise ExpressionError(f"{name} of {', '.join(kind(one) for one in given) or 'nothing'}")
+
+
+def _converted(name: str, value: float | str) -> Value:
+    try:
+        return within(int(value)) if name == "int" else float(value)
+    except (ValueError, OverflowError):
+        raise ExpressionError(f"{name} of {value!r}") from None
+
+
+def kind(value: Value) -> str:
+    match value:
+        case bool():
+            return "a boolean"
+        case int():
+            return "an integer"
+        case float():
+            return "a double"
+        case str():
+            return "a string"
+    return "a list"

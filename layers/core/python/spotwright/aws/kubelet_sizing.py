@@ -1,0 +1,136 @@
+"""The parts of a class' kubelet configuration that sizing reads, with expressions worked out for one instance type.
+
+``maxPods`` and reserved amounts may be expressions where the gate NodeClassCEL is on. Source: Karpenter's concepts
+(NodeClasses, ``spec.kubelet``): cpu in millicores rounded up to 10m, memory in Mi rounded up to 16Mi,
+ephemeral-storage in Gi, others as they are.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from spotwright.aws import expressions
+from spotwright.aws.expression_values import ExpressionError
+from spotwright.model import quantity, resources
+
+# Resource → (steps it is rounded up to, unit it is written in).
+_RENDERED: Final = {
+    resources.CPU: (10, "m"),
+    resources.MEMORY: (16, "Mi"),
+    resources.EPHEMERAL_STORAGE: (1, "Gi"),
+}
+_MOST_PODS: Final = 2**31 - 1
+RESERVATIONS: Final = ("kubeReserved", "systemReserved")
+
+
+class KubeletError(ValueError):
+    """A ``maxPods`` that has no usable value for an instance type; names type, expression and reason."""
+
+
+class Kubelet:
+    """A raw KubeletConfiguration as one instance type would get it. ``variables`` None: expressions are left aside."""
+
+    def __init__(self, raw: Mapping[str, object], variables: expressions.Variables | None = None) -> None:
+        self._raw, self._variables = raw, variables
+
+    def max_pods(self) -> int | None:
+        """None = not stated. Raises KubeletError for an expression without a usable value."""
+        value = self._raw.get("maxPods")
+        if not isinstance(value, str) or self._variables is None:
+            return self.number("maxPods")
+        try:
+            found = expressions.evaluate(value, self._variables)
+        except ExpressionError as error:
+            raise KubeletError(f"spec.kubelet.maxPods for {self._variables.get('instance_type')}: {error}") from None
+        if not 0 <= found <= _MOST_PODS:
+            name = self._variables.get("instance_type")
+            raise KubeletError(f"spec.kubelet.maxPods for {name}: {value!r} is {found}; allowed are 0 to {_MOST_PODS}")
+        return found
+
+    def number(self, name: str) -> int | None:
+        value = self._raw.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def with_pods(self, pods: int) -> "Kubelet":
+        """For reserved amounts, which may depend on how many pods there can be."""
+        if self._variables is None:
+            return self
+        return Kubelet(self._raw, {**self._variables, "max_pods": pods})
+
+    def amounts(self, name: str) -> dict[str, int]:
+        """A map of reserved amounts, e.g. kubeReserved; what has no value here is left out."""
+        return {resource: quantity.amount(resource, text) for resource, text in self.reserved(name).items()}
+
+    def reserved(self, name: str) -> dict[str, str]:
+        """The same as texts, as the node's kubelet gets them."""
+        given = self._raw.get(name)
+        found = {}
+        for resource, value in (given if isinstance(given, Mapping) else {}).items():
+            text = self._rendered(str(resource), str(value))
+            if text is not None:
+                found[str(resource)] = text
+        return found
+
+    def _rendered(self, resource: str, stated: str) -> str | None:
+        if _is_amount(resource, stated):
+            return stated
+        if self._variables is None:
+            return None
+        try:
+            result = expressions.evaluate(stated, self._variables)
+        except ExpressionError:
+            return None
+        step, unit = _RENDERED.get(resource, (1, ""))
+        text = f"{-(-result // step) * step}{unit}"
+        return text if result >= 0 and _is_amount(resource, text) else None
+
+    @property
+    def has_expressions(self) -> bool:
+        """Whether a reserved amount is not a plain amount."""
+        maps = [given for given in (self._raw.get(name) for name in RESERVATIONS) if isinstance(given, Mapping)]
+        return any(not _is_amount(str(resource), str(value)) for given in maps for resource, value in given.items())
+
+    def eviction(self, signal: str) -> str | None:
+        given = self._raw.get("evictionHard")
+        value = given.get(signal) if isinstance(given, Mapping) else None
+        return None if value is None else str(value)
+
+
+def _is_amount(resource: str, text: str) -> bool:
+    try:
+        quantity.amount(resource, text)
+    except quantity.QuantityError:
+        return False
+    return True
+
+
+# A type for which every expression should have a value: what it is does not matter, that there are such figures does.
+_EXAMPLE: Final[expressions.Variables] = {
+    "vcpus": 64, "memory_mib": 2**18, "default_enis": 8, "ips_per_eni": 30, "max_pods": 110,
+    "instance_type": "m5.16xlarge",
+}  # fmt: skip
+
+
+def plain(raw: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
+    """The configuration with an amount in the place of each expression; and those that cannot be read, as sentences."""
+    found, faults = dict(raw), list[str]()
+    if isinstance(raw.get("maxPods"), str):
+        found["maxPods"] = 0
+        faults += _faults("maxPods", str(raw["maxPods"]))
+    for name in RESERVATIONS:
+        given = raw.get(name)
+        if isinstance(given, Mapping):
+            stated = {
+                key: value for key, value in given.items() if not isinstance(value, str) or _is_amount(key, value)
+            }
+            found[name] = dict.fromkeys(given, "0") | stated
+            for key in given.keys() - stated.keys():
+                faults += _faults(f"{name}.{key}", given[key])
+    return found, tuple(sorted(faults))
+
+
+def _faults(field: str, text: str) -> list[str]:
+    try:
+        expressions.evaluate(text, _EXAMPLE)
+    except ExpressionError as error:
+        return [f"spec.kubelet.{field}: {error}"]
+    return []
