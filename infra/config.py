@@ -17,10 +17,10 @@ RETENTION_DAYS = (
 ARCHITECTURES = ("arm64", "x86_64")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
-#: Karpenter's settings, under its names, that change what a function does; and our own three.
+#: Karpenter's settings, under its names, that change what a function does; and our own.
 SETTINGS = (
     *("PREFERENCE_POLICY", "MIN_VALUES_POLICY", "FEATURE_GATES"),
-    *("FOLLOWER_SELECTORS", "WORK_UNITS", "FOLLOW_PLAN"),
+    *("FOLLOWER_SELECTORS", "WORK_UNITS", "FOLLOW_PLAN", "LARGEST_NODE_SHARE", "LARGEST_ZONE_SHARE"),
     *("VM_MEMORY_OVERHEAD_PERCENT", "RESERVED_ENIS", "ISOLATED_VPC", "ENABLE_ZONAL_SHIFT", "AWS_FEATURE_GATES"),
 )
 

@@ -208,6 +208,7 @@ def test_a_node_pool_scales(cluster: Cluster) -> None:
         "NAME", "TYPE", "CAPACITY", "ZONE", "NODE", "READY", "AGE", "IMAGEID", "ID", "NODEPOOL", "NODECLASS", "DRIFTED",
     ]),
     (["ec2nc"], ["NAME", "READY", "AGE", "ROLE"]),
+    (["overlays"], ["NAME", "READY", "AGE", "WEIGHT"]),
 ])  # fmt: skip
 def test_columns(cluster: Cluster, words: list[str], columns: list[str]) -> None:
     for kind, sample in SAMPLES.items():

@@ -68,6 +68,13 @@ def _gates(given: str) -> tuple[str, ...]:
     return tuple(sorted(name for name, wanted in on.items() if wanted))
 
 
+def _whole(given: Mapping[str, str | int | float | bool], name: str, default: int, least: int, most: int) -> int:
+    value = str(given.get(name, default))
+    if not value.isascii() or not value.isdigit() or not least <= int(value) <= most:
+        raise InvalidRequest(f"setting {name}: {value!r} is not a whole number from {least} to {most}")
+    return int(value)
+
+
 def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings:
     """A cluster's settings as a decision needs them; names are Karpenter's. Raises InvalidRequest."""
     defaults = Settings()
@@ -85,7 +92,9 @@ def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings
         preference_policy=str(given.get("PREFERENCE_POLICY", defaults.preference_policy)),
         min_values_policy=str(given.get("MIN_VALUES_POLICY", defaults.min_values_policy)),
         follower_selectors=tuple(str(followers).split(",")) if followers else defaults.follower_selectors,
-        work_units=int(given.get("WORK_UNITS", defaults.work_units)),
+        work_units=_whole(given, "WORK_UNITS", defaults.work_units, 1, 10**9),
+        largest_node_share=_whole(given, "LARGEST_NODE_SHARE", defaults.largest_node_share, 1, 100),
+        largest_zone_share=_whole(given, "LARGEST_ZONE_SHARE", defaults.largest_zone_share, 1, 100),
         follow_plan=str(given.get("FOLLOW_PLAN", defaults.follow_plan)),
         breaker_percent=_breaker_percent(given.get("BREAKER_PERCENT", defaults.breaker_percent)),
     )

@@ -29,6 +29,7 @@ _KINDS: Mapping[str, tuple[str, bool]] = {
     "Node": ("nodes", False),
     "NodeClaim": ("nodeclaims", False),
     "NodePool": ("nodepools", False),
+    "NodeOverlay": ("nodeoverlays", False),
     "EC2NodeClass": ("ec2nodeclasses", False),
     "Pod": ("pods", True),
 }

@@ -79,14 +79,31 @@ def conditions(obj: Json) -> tuple[Condition, ...]:
 
 
 def pod(obj: Json) -> Pod:
-    """A pod; what cannot be read is said in ``problem`` and left out."""
-    spec, status, about = obj.get("spec") or {}, obj.get("status") or {}, metadata(obj)
+    """A pod; what cannot be read is said in ``problem``, and then the rest of it is left out."""
+    about = metadata(obj)
     if not about.namespace:
         about = msgspec.structs.replace(about, namespace="default")
+    try:
+        return _pod(obj, about)
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+        given = obj.get("spec")
+        node = given.get("nodeName") if isinstance(given, Mapping) else ""
+        return Pod(
+            about,
+            requests={resources.PODS: 1},
+            node_name=node if isinstance(node, str) else "",
+            unschedulable=not node,
+            problem=f"its spec or status is malformed: {type(error).__name__}: {error}",
+        )
+
+
+def _pod(obj: Json, about: Metadata) -> Pod:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
     try:
         requests, problem = pod_requests.requests(spec, status), ""
     except quantity.QuantityError as error:
         requests, problem = {resources.PODS: 1}, str(error)
+    problem = problem or next(pod_company.problems(spec), "")
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     ) or {}

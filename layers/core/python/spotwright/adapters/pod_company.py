@@ -38,6 +38,55 @@ def _selector(one: Json, labels: Json) -> LabelSelector:
     return (*label_selector(given), *same, *other)
 
 
+_OF_LABELS = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
+_TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
+
+
+def problems(spec: Json) -> Iterator[str]:
+    """What the rules about other pods say that means nothing, each with its field and value."""
+    for number, one in enumerate(spec.get("topologySpreadConstraints") or ()):
+        yield from _spread_problems(f"spec.topologySpreadConstraints[{number}]", one)
+    for kind in ("podAffinity", "podAntiAffinity"):
+        for when in _TERMS:
+            for number, one in enumerate(_affinity(spec, kind).get(when) or ()):
+                term = one if when == _TERMS[0] else one.get("podAffinityTerm") or {}
+                where = f"spec.affinity.{kind}.{when}[{number}]"
+                if not term.get("topologyKey"):
+                    yield f"{where}.topologyKey is empty: a label key is needed"
+                for name in ("labelSelector", "namespaceSelector"):
+                    yield from _selector_problems(f"{where}.{name}", term.get(name) or {})
+
+
+def _spread_problems(where: str, one: Json) -> Iterator[str]:
+    if not one.get("topologyKey"):
+        yield f"{where}.topologyKey is empty: a label key is needed"
+    for name in ("maxSkew", "minDomains"):
+        value = one.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            yield f"{where}.{name}: {value!r} is not a whole number of at least 1"
+    allowed = {
+        "whenUnsatisfiable": ("DoNotSchedule", "ScheduleAnyway"),
+        "nodeAffinityPolicy": ("Honor", "Ignore"),
+        "nodeTaintsPolicy": ("Honor", "Ignore"),
+    }
+    for name, values in allowed.items():
+        if one.get(name) and one[name] not in values:
+            yield f"{where}.{name}: {one[name]!r} is not one of {', '.join(values)}"
+    yield from _selector_problems(f"{where}.labelSelector", one.get("labelSelector") or {})
+
+
+def _selector_problems(where: str, selector: Json) -> Iterator[str]:
+    for number, one in enumerate(selector.get("matchExpressions") or ()):
+        operator, values = one.get("operator"), one.get("values") or ()
+        at = f"{where}.matchExpressions[{number}]"
+        if operator not in _OF_LABELS:
+            yield f"{at}.operator: {operator!r} is not one of {', '.join(_OF_LABELS)}"
+        elif operator in (Operator.IN, Operator.NOT_IN) and not values:
+            yield f"{at}.values: {operator} needs at least one value"
+        elif operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST) and values:
+            yield f"{at}.values: {operator} takes no values, found {list(values)}"
+
+
 def spreads(spec: Json, labels: Json) -> tuple[Spread, ...]:
     return tuple(
         Spread(

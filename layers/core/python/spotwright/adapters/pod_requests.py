@@ -8,7 +8,7 @@ what is asked and what is allocated.
 from collections.abc import Mapping
 from typing import Any, Final
 
-from spotwright.model import resources
+from spotwright.model import quantity, resources
 
 type Json = Mapping[str, Any]
 
@@ -34,15 +34,18 @@ def requests(spec: Json, status: Json) -> dict[str, int]:
     total = resources.maximum([resources.add(running, sidecars), *peaks])
     total |= {
         name: size
-        for name, size in _wanted(spec.get("resources") or {}).items()
+        for name, size in _wanted("spec.resources", spec.get("resources") or {}).items()
         if name in _POD_LEVEL or name.startswith("hugepages-")
     }
-    total = resources.add(total, resources.parse(spec.get("overhead") or {}))
+    total = resources.add(total, _parsed("spec.overhead", spec.get("overhead") or {}))
+    for name, size in total.items():
+        if size > quantity.MAXIMUM:
+            raise quantity.QuantityError(f"its containers ask for more {name} together than 2^63-1")
     return total | {resources.PODS: 1}
 
 
 def _container(one: Json, allocated: Mapping[str, Json], infeasible: bool) -> dict[str, int]:
-    wanted = _wanted(one.get("resources") or {})
+    wanted = _wanted(f"container {one.get('name') or ''}: resources", one.get("resources") or {})
     state = allocated.get(one.get("name", ""))
     if state is None:
         return wanted
@@ -50,9 +53,22 @@ def _container(one: Json, allocated: Mapping[str, Json], infeasible: bool) -> di
     return actual if infeasible and actual else resources.maximum([wanted, actual])
 
 
-def _wanted(given: Json) -> dict[str, int]:
+def _wanted(where: str, given: Json) -> dict[str, int]:
     """Requests, with a limit standing in for a missing one."""
-    return resources.parse(dict(given.get("limits") or {}) | dict(given.get("requests") or {}))
+    limits = _parsed(f"{where}.limits", given.get("limits") or {})
+    return limits | _parsed(f"{where}.requests", given.get("requests") or {})
+
+
+def _parsed(where: str, given: Json) -> dict[str, int]:
+    """Amounts of one field; raises QuantityError naming it, the resource and the value."""
+    try:
+        parsed = resources.parse(given)
+    except quantity.QuantityError as error:
+        raise quantity.QuantityError(f"{where}.{error}") from None
+    for name, size in parsed.items():
+        if size < 0:
+            raise quantity.QuantityError(f"{where}.{name}: {given[name]!r} is negative; at least 0 is allowed")
+    return parsed
 
 
 def _statuses(status: Json) -> list[Json]:

@@ -88,7 +88,7 @@ def notes(documents: Documents) -> tuple[str, ...]:
 def _expanded(documents: tuple[Document, ...]) -> Iterator[Document]:
     for document in documents:
         if document.content["kind"] in workloads.KINDS:
-            for pod in workloads.pods(document.content):
+            for pod in _decoded(document, lambda content: tuple(workloads.pods(content))):
                 yield Document(document.source, pod)
         else:
             yield document
@@ -110,6 +110,8 @@ def _decoded(document: Document, read: Callable[[Json], Any]) -> Any:
 def _pod(obj: Json) -> Pod:
     """A pod that nobody has judged yet counts as one that kube-scheduler gave up on, unless it is gated."""
     pod = decode.pod(obj)
+    if pod.problem:
+        return msgspec.structs.replace(pod, unschedulable=True)
     judged = any(one.get("type") == "PodScheduled" for one in (obj.get("status") or {}).get("conditions") or ())
     if judged or (obj.get("spec") or {}).get("schedulingGates"):
         return pod
@@ -145,12 +147,25 @@ def _ranked(pod: Pod, ranks: dict[str, _Rank]) -> Pod:
     return msgspec.structs.replace(pod, priority=priority) if priority else pod
 
 
+_SETTINGS: Final = {
+    "preferencePolicy": "PREFERENCE_POLICY",
+    "minValuesPolicy": "MIN_VALUES_POLICY",
+    "largestNodeShare": "LARGEST_NODE_SHARE",
+    "largestZoneShare": "LARGEST_ZONE_SHARE",
+}
+
+
 def _settings(given: Json) -> Settings:
-    known = {"preferencePolicy": "preference_policy", "minValuesPolicy": "min_values_policy"}
-    unknown = sorted(set(given).difference(known))
+    from spotwright.failures import InvalidRequest
+    from spotwright.settings import decision_settings
+
+    unknown = sorted(set(given).difference(_SETTINGS))
     if unknown:
-        raise InputError(f"settings: {unknown[0]} is unknown; known are {', '.join(known)}")
-    return Settings(**{known[name]: value for name, value in given.items()})
+        raise InputError(f"settings: {unknown[0]} is unknown; known are {', '.join(_SETTINGS)}")
+    try:
+        return decision_settings({_SETTINGS[name]: value for name, value in given.items()})
+    except InvalidRequest as error:
+        raise InputError(f"settings: {error}") from None
 
 
 def _moment(given: Any) -> datetime:

@@ -7,6 +7,9 @@ type Json = dict[str, Any]
 
 KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "Job", "CronJob")
 
+# More than any cluster runs (Kubernetes' own bound is 150,000).
+MOST_PODS: Final = 150_000
+
 
 def pods(workload: Json) -> Iterator[Json]:
     """Pod objects, named after the workload and numbered."""
@@ -16,7 +19,11 @@ def pods(workload: Json) -> Iterator[Json]:
     template = spec.get("template") or {}
     about = template.get("metadata") or {}
     owner = {"kind": "ReplicaSet" if kind == "Deployment" else "Job" if kind == "CronJob" else kind}
-    for number in range(_count(kind, spec)):
+    count = _count(kind, spec)
+    if count > MOST_PODS:
+        name = workload["metadata"].get("name") or "(no name)"
+        raise ValueError(f"{kind} {name} asks for {count} pods; at most {MOST_PODS} can be planned")
+    for number in range(count):
         metadata = {
             "name": f"{workload['metadata']['name']}-{number}",
             "namespace": workload["metadata"].get("namespace") or "default",

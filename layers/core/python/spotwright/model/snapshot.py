@@ -21,6 +21,8 @@ class Settings(msgspec.Struct, frozen=True):
     first node and never keep the last one (see docs/concepts). ``work_units``: budget of the search.
     ``follow_plan``: Nominate | Off; whether pods are nominated for the nodes that were planned for them.
     ``breaker_percent``: share of the nodes that may be disrupted within ten minutes before disruption stops itself.
+    ``largest_node_share``: percent of what a plan places that one node may be sized for; ``largest_zone_share``:
+    percent of a pool's cpu that one zone may hold. 100 = no bound.
     """
 
     feature_gates: tuple[str, ...] = ("ReservedCapacity",)
@@ -37,6 +39,8 @@ class Settings(msgspec.Struct, frozen=True):
     work_units: int = 30_000
     follow_plan: str = "Nominate"
     breaker_percent: int = 50
+    largest_node_share: int = 100
+    largest_zone_share: int = 100
 
 
 class UnavailableOffering(msgspec.Struct, frozen=True, order=True):

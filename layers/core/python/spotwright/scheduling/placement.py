@@ -9,6 +9,7 @@ from spotwright.model.pod import Pod
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.model.taints import Effect
+from spotwright.scheduling import ranking
 from spotwright.scheduling.assigning import Assigner
 from spotwright.scheduling.classes import Demand, PodClass, Taste, group
 from spotwright.scheduling.disks import Disks
@@ -72,10 +73,16 @@ def _selectors(pod: Pod) -> Iterator[LabelSelector]:
 
 
 class Placement:
-    """Who is placed where so far. ``held_back``: followers that may not cause a node."""
+    """Who is placed where so far. ``held_back``: followers that may not cause a node.
 
-    def __init__(self, world: World, pods: Sequence[Pod], templates: Sequence[Template]) -> None:
-        classes = group(pods, world.taste())
+    ``bands``: pods in the order in which they are served; what is left to one band is what those before it left.
+    """
+
+    def __init__(self, world: World, bands: Sequence[Sequence[Pod]], templates: Sequence[Template]) -> None:
+        together = [group(pods, world.taste()) for pods in bands]
+        classes = [one for several in together for one in several]
+        for number, one in enumerate(classes):
+            one.index = number
         names = dimensions(classes)
         standing = world.standing
         self.topology = Topology(standing.hosts, standing.leaving, templates, world.namespaces(), world.moving)
@@ -84,7 +91,8 @@ class Placement:
         asked = list(_asked(classes, self.topology, world.disks))
         self.tiers: list[Tier] = tiers(templates, world.daemons, names, standing.used, asked)
         self.seating = Seating(self.rooms, self.tiers, self.topology, world.disks)
-        self.waiting: list[Waiting] = queue(classes, names)
+        self.bands = [queue(several, names) for several in together]
+        self.waiting: list[Waiting] = [one for several in self.bands for one in several]
         self.held_back: list[Pod] = []
         self.units = 0
 
@@ -94,7 +102,19 @@ class Placement:
         ``at_once``: pods with rules get their domains first and are packed by price with all others. False when a pod
         then found no node in the domain that others already counted on; then all must be placed one by one.
         """
-        trying = self.waiting
+        # Who comes first may have waited for somebody who came later.
+        again = [self.waiting] if len(self.bands) > 1 else []
+        for number, waiting in enumerate([*self.bands, *again]):
+            if number:
+                self._reopen()
+            if not self._serve([one for one in waiting if one.keys], budget, at_once=at_once):
+                return False
+        for site in self.seating.sites:
+            site.tier.drafts.append(site.draft())
+        self.units += self.seating.units
+        return True
+
+    def _serve(self, trying: Sequence[Waiting], budget: int, *, at_once: bool) -> bool:
         while trying:
             ruled = [one for one in trying if one.demand and self.topology.entangled(one.cls, one.demand)]
             bound = {id(one) for one in ruled}
@@ -116,9 +136,6 @@ class Placement:
             trying = [one for one in left if id(one) in gave_in or id(one) in bound] if gave_in else []
             if trying:
                 self._reopen()
-        for site in self.seating.sites:
-            site.tier.drafts.append(site.draft())
-        self.units += self.seating.units
         return True
 
     def _reopen(self) -> None:
@@ -160,17 +177,43 @@ class Placement:
         shares += assigner.shares()
         return before - len(waiting.keys)
 
+    def held_by_limits(self) -> list[str]:
+        """Pods without a place for which a node could be bought if there were no limits."""
+        return [
+            key
+            for one in self.waiting
+            if one.keys and one.demand is not None
+            for tier in self.tiers
+            if any(tier.allowance.left) and tier.mask(one.demand) & tier.market.fitting(one.size)
+            for key in one.keys
+        ]
+
+    def price(self) -> int:
+        """What the nodes to make cost, in picodollars per hour."""
+        return sum(tier.market.prices[draft.choice] * len(draft.copies) for tier in self.tiers for draft in tier.drafts)
+
     @property
     def places_any(self) -> bool:
         return any(tier.drafts for tier in self.tiers) or any(room.given for room in self.rooms)
 
 
 def placed(world: World, pods: Sequence[Pod], templates: Sequence[Template]) -> Placement:
-    """A complete attempt with the NodePools given."""
-    budget = min(world.settings.work_units, _LEAST_UNITS + _UNITS_PER_POD * len(pods))
-    placement = Placement(world, pods, templates)
+    """A complete attempt with the NodePools given. Where limits bind, those who come first are served first."""
+    placement = _attempt(world, [pods], templates)
+    held = set(placement.held_by_limits())
+    if held:
+        left = {key for one in placement.waiting for key in one.keys}
+        ahead = [pod for pod in pods if pod.key in held]
+        if ranking.overtaken(ahead, (pod for pod in pods if pod.key not in left)):
+            return _attempt(world, ranking.bands(pods), templates)
+    return placement
+
+
+def _attempt(world: World, bands: Sequence[Sequence[Pod]], templates: Sequence[Template]) -> Placement:
+    budget = min(world.settings.work_units, _LEAST_UNITS + _UNITS_PER_POD * sum(map(len, bands)))
+    placement = Placement(world, bands, templates)
     if not placement.run(budget, at_once=True):
-        placement = Placement(world, pods, templates)
+        placement = Placement(world, bands, templates)
         placement.run(budget, at_once=False)
     return placement
 

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from spotwright.model.instancetype import Catalog
+from spotwright.model.instancetype import PICOUSD, Catalog
 from spotwright.model.pod import Pod
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling import eligibility, reasons
+from spotwright.scheduling.blast import bounded
 from spotwright.scheduling.disks import Disks
 from spotwright.scheduling.drafts import finished
 from spotwright.scheduling.hosts import Fleet, fleet
@@ -20,6 +21,7 @@ from spotwright.scheduling.overlays import Verdict, overlaid
 from spotwright.scheduling.placement import Placement, World, placed
 from spotwright.scheduling.plan import ExistingNode, Plan
 from spotwright.scheduling.templates import daemons, open_pools
+from spotwright.scheduling.zones import balanced
 
 
 def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
@@ -34,11 +36,13 @@ def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
     world = World(snapshot, standing, templates, every_daemon, disks, frozenset(pod.key for pod in intake.candidates))
     refused = [why for pod in intake.candidates if (why := reasons.beyond(pod, snapshot)) is not None]
     told = {one.pod for one in refused}
-    placement = _placed(world, [pod for pod in intake.candidates if not told or pod.key not in told])
+    placement, bounds = _within_bounds(world, [pod for pod in intake.candidates if not told or pod.key not in told])
     refused += reasons.refused(placement.waiting, placement.tiers, placement.rooms, placement.topology, disks, closed)
     refused += [reasons.following(pod) for pod in placement.held_back]
+    made = [node for tier in placement.tiers for draft in tier.settle() for node in finished(draft)]
+    capped = balanced(made, standing.hosts, catalog, snapshot.settings.largest_zone_share)
     return Plan(
-        new_nodes=tuple(node for tier in placement.tiers for draft in tier.settle() for node in finished(draft)),
+        new_nodes=capped.nodes,
         existing_nodes=tuple(
             ExistingNode(room.host.name, tuple(sorted(room.given)))
             for room in sorted(placement.rooms, key=lambda one: one.host.name)
@@ -46,10 +50,32 @@ def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
         ),
         unschedulable=tuple(sorted(refused, key=lambda one: one.pod)),
         ignored=tuple(sorted(intake.ignored, key=lambda one: one.pod)),
-        notes=_notes(snapshot, closed, sold.verdicts),
+        notes=(*_notes(snapshot, closed, sold.verdicts), *bounds, *capped.notes),
         units=placement.units,
         bound_picousd_per_hour=sum(tier.bound(placement.topology) for tier in placement.tiers),
     )
+
+
+def _within_bounds(world: World, pods: Sequence[Pod]) -> tuple[Placement, tuple[str, ...]]:
+    """Everybody's placement with no node above the setting's share of the plan, and what that costs.
+
+    Whoever would be left for it gets a node as large as needed: then the bound does not hold, which is said.
+    """
+    share, free = world.settings.largest_node_share, _placed(world, pods)
+    if share >= 100:
+        return free, ()
+    smaller = msgspec.structs.replace(world, templates=bounded(world.templates, pods, share))
+    held = _placed(smaller, pods)
+    held.units += free.units
+    bound = f"at most {share} % of the plan on one node"
+    if _left(held) > _left(free):
+        return free, (f"{bound} cannot be kept: {_left(held) - _left(free)} pods would be left without a node",)
+    more = held.price() - free.price()
+    return held, (f"{bound} costs ${more / PICOUSD:.4f} an hour more" if more > 0 else f"{bound} costs nothing",)
+
+
+def _left(placement: Placement) -> int:
+    return sum(len(one.keys) for one in placement.waiting)
 
 
 def _placed(world: World, pods: Sequence[Pod]) -> Placement:

@@ -98,6 +98,14 @@ class Template:
         self._domains: dict[str, frozenset[str]] = {}
         self._places: dict[tuple[str, str], bool] = {}
 
+    def of_types(self, types: tuple[InstanceType, ...]) -> "Template":
+        """The same pool with other types."""
+        if types == self.types:
+            return self
+        made = Template(self.pool, self.requirements, types, strict=True)
+        made.must_keep = self.must_keep
+        return made
+
     def legal_types(self) -> list[InstanceType]:
         """Types that meet the pool's requirements, as far as the type itself decides."""
         verdicts: dict[tuple[str, str], bool] = {}
@@ -221,7 +229,10 @@ def _closed(pool: NodePool, classes: Mapping[str, EC2NodeClass]) -> str:
     if pool.unreadable:
         return pool.unreadable
     if pool.replicas is not None:
-        return "it is static (spec.replicas)"
+        return (
+            f"it is static (spec.replicas: {pool.replicas}): it keeps that many nodes whatever pods wait, and is never"
+            " chosen for them; leave spec.replicas out for a pool that grows with its pods"
+        )
     ready = condition(pool.conditions, "Ready")
     if ready is not None and ready.status != "True":
         return f"it is not Ready{': ' + ready.message if ready.message else ''}"

@@ -1,0 +1,191 @@
+"""Whatever a manifest holds: a plan that names what is wrong, or an error that does; never a crash, never a hang."""
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spotwright.adapters import decode
+from spotwright.cli import InputError, manifests_input
+from spotwright.cli.documents import Document, Documents
+from spotwright.model.instancetype import Catalog
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+from spotwright.scheduling.planner import plan
+from tests.unit.scheduling.builders import TYPES
+
+POOL = {
+    "kind": "NodePool",
+    "metadata": {"name": "default"},
+    "spec": {"template": {"spec": {"requirements": [], "nodeClassRef": {"name": "default"}}}},
+}
+FINE = {"kind": "Pod", "metadata": {"name": "fine"}, "spec": {"containers": [{"name": "app"}]}}
+
+
+def made(*objects: Any) -> Plan:
+    snapshot: Snapshot = manifests_input.snapshot(Documents(tuple(Document("m.yaml", one) for one in objects)))
+    return plan(snapshot, Catalog({"": TYPES}))
+
+
+def answered(found: Plan) -> dict[str, str]:
+    """Reason by pod; a pod that is placed has none."""
+    refused = {one.pod: "; ".join(one.reasons) for one in (*found.unschedulable, *found.ignored)}
+    placed = [key for node in (*found.new_nodes, *found.existing_nodes) for key in node.pods]
+    assert len(placed) == len(set(placed))
+    assert not set(placed) & set(refused)
+    return refused
+
+
+def pod(spec: Any, name: str = "bad", **metadata: Any) -> dict[str, Any]:
+    return {"kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
+
+
+def requesting(**requests: Any) -> dict[str, Any]:
+    return {"containers": [{"name": "app", "resources": {"requests": requests}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "named"),
+    [
+        (requesting(cpu="one"), "container app: resources.requests.cpu: 'one' is not a Kubernetes quantity"),
+        (requesting(cpu="-1"), "container app: resources.requests.cpu: '-1' is negative"),
+        (requesting(memory="100E"), "out of range"),
+        (requesting(memory="1e999"), "out of range"),
+        (requesting(memory="1e9999"), "is not a Kubernetes quantity"),
+        ({"containers": requesting(memory="9E")["containers"] * 2}, "more memory together than 2^63-1"),
+        ({"overhead": {"cpu": "x"}, "containers": []}, "spec.overhead.cpu: 'x'"),
+        ({"nodeSelector": {"a b": "c"}, "containers": []}, "'a b' is not a label key"),
+        ({"topologySpreadConstraints": [{"maxSkew": 0, "topologyKey": "z"}]}, "[0].maxSkew: 0"),
+        ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "[0].topologyKey is empty"),
+        (
+            {"topologySpreadConstraints": [{"topologyKey": "z", "whenUnsatisfiable": "Never"}]},
+            "whenUnsatisfiable: 'Never' is not one of DoNotSchedule, ScheduleAnyway",
+        ),
+        (
+            {
+                "affinity": {
+                    "podAntiAffinity": {
+                        "requiredDuringSchedulingIgnoredDuringExecution": [
+                            {
+                                "topologyKey": "z",
+                                "labelSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]},
+                            }
+                        ]
+                    }
+                }
+            },
+            "labelSelector.matchExpressions[0].operator: 'Near' is not one of In, NotIn, Exists, DoesNotExist",
+        ),
+        ({"containers": "many"}, "malformed"),
+        ({"containers": [None]}, "malformed"),
+        ("text", "malformed"),
+    ],
+)
+def test_a_pod_that_means_nothing_is_named_and_the_others_are_planned(spec: Any, named: str) -> None:
+    reasons = answered(made(POOL, FINE, pod(spec)))
+    assert set(reasons) == {"default/bad"}
+    assert named in reasons["default/bad"]
+
+
+KINDS = (
+    *("NodePool", "Node", "NodeClaim", "DaemonSet", "NodeOverlay", "StorageClass", "Deployment", "CronJob"),
+    *("PersistentVolume", "PersistentVolumeClaim", "PriorityClass", "CSINode"),
+)
+JUNK = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=8) | st.floats(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+QUANTITIES = st.sampled_from(
+    ["1", "100m", "-1", "9E", "1e300", "1e-300", "", "0", "NaN", "1Gi", "99999999999999999999"]
+)
+KEYS = st.sampled_from(["zone", "topology.kubernetes.io/zone", "kubernetes.io/hostname", "a/b/c", "", "karpenter.sh/x"])
+VALUES = st.lists(st.sampled_from(["z1", "z2", "-", "1", "99999999999999999999999"]), max_size=3)
+EXPRESSIONS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "key": KEYS,
+            "operator": st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Near"]),
+        },
+        optional={"values": VALUES},
+    ),
+    max_size=3,
+)
+SELECTORS = st.fixed_dictionaries({}, optional={"matchLabels": st.just({"app": "a"}), "matchExpressions": EXPRESSIONS})
+RULE = st.fixed_dictionaries(
+    {"topologyKey": KEYS},
+    optional={"labelSelector": SELECTORS, "namespaceSelector": SELECTORS, "maxSkew": st.integers(-1, 3)},
+)
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+SPECS = st.fixed_dictionaries(
+    {"containers": st.lists(st.fixed_dictionaries({"resources": st.fixed_dictionaries({
+        "requests": st.dictionaries(st.sampled_from(["cpu", "memory", "pods", "x.io/y"]), QUANTITIES, max_size=3)
+    })}), max_size=2)},
+    optional={
+        "nodeSelector": st.dictionaries(KEYS, st.sampled_from(["z1", "a b", ""]), max_size=2),
+        "affinity": st.fixed_dictionaries(
+            {},
+            optional={
+                "nodeAffinity": st.fixed_dictionaries(
+                    {REQUIRED: st.fixed_dictionaries(
+                        {"nodeSelectorTerms": st.lists(st.fixed_dictionaries({"matchExpressions": EXPRESSIONS}))}
+                    )}
+                ),
+                "podAffinity": st.fixed_dictionaries({REQUIRED: st.lists(RULE, max_size=2)}),
+                "podAntiAffinity": st.fixed_dictionaries({REQUIRED: st.lists(RULE, max_size=2)}),
+            },
+        ),
+        "topologySpreadConstraints": st.lists(RULE, max_size=2),
+        "tolerations": st.lists(st.fixed_dictionaries({"operator": st.sampled_from(["Exists", "Equal", "Gt", "?"])})),
+    },
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(SPECS, max_size=4))
+def test_every_pod_is_answered(specs: list[Any]) -> None:
+    objects = [pod(spec, f"p{number}", labels={"app": "a"}) for number, spec in enumerate(specs)]
+    found = made(POOL, FINE, *objects)
+    refused = answered(found)
+    placed = {key for node in (*found.new_nodes, *found.existing_nodes) for key in node.pods}
+    assert placed | set(refused) == {f"default/p{number}" for number in range(len(specs))} | {"default/fine"}
+    assert all(refused.values())
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.sampled_from(["spec", "status"]), JUNK | st.dictionaries(
+    st.sampled_from(["containers", "affinity", "tolerations", "nodeSelector", "nodeName", "conditions", "volumes",
+                     "topologySpreadConstraints", "priority", "overhead"]), JUNK)))  # fmt: skip
+def test_reading_a_pod_never_raises(parts: Any) -> None:
+    assert decode.pod({"metadata": {"name": "p"}, **parts}).key == "default/p"
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.sampled_from(KINDS), JUNK, JUNK)
+def test_any_object_is_planned_or_named(kind: str, spec: Any, status: Any) -> None:
+    with contextlib.suppress(InputError):
+        made(POOL, FINE, {"kind": kind, "metadata": {"name": "odd"}, "spec": spec, "status": status})
+
+
+def test_ten_thousand_labels_are_no_hindrance() -> None:
+    labels = {f"label-{number}": str(number) for number in range(10_000)}
+    spread = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "labelSelector": {"matchLabels": {"label-7": "7"}}}
+    objects = [pod({"topologySpreadConstraints": [spread]}, f"p{number}", labels=labels) for number in range(3)]
+    assert not answered(made(POOL, *objects))
+
+
+def test_a_cycle_of_affinities_is_answered() -> None:
+    def near(app: str, other: str) -> dict[str, Any]:
+        term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": other}}}
+        return pod({"affinity": {"podAffinity": {REQUIRED: [term]}}}, app, labels={"app": app})
+
+    reasons = answered(made(POOL, FINE, near("a", "b"), near("b", "c"), near("c", "a")))
+    assert set(reasons) == {"default/a", "default/b", "default/c"}
+
+
+@pytest.mark.parametrize("spec", [1, {"replicas": 10**9}, {"replicas": "many"}, {"template": {"metadata": 1}}])
+def test_a_workload_that_means_nothing_is_named(spec: Any) -> None:
+    with pytest.raises(InputError, match=r"m\.yaml: .*(Deployment|many)"):
+        made(POOL, {"kind": "Deployment", "metadata": {"name": "odd"}, "spec": spec})
