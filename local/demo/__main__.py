@@ -9,6 +9,7 @@ from pathlib import Path
 
 from local.demo import chapters
 from local.demo.deploy import ROOT, Deployment
+from local.demo.missing import missing
 from local.demo.story import NotSeen, Story
 from local.demo.summary import summary
 from local.demo.tell import Printer
@@ -22,7 +23,7 @@ def main() -> int:
     directory = Path(arguments.directory or tempfile.mkdtemp(prefix="spotwright-demo-"))
     printer.say(f"logs of every part: {directory / 'logs'}")
     try:
-        _run(printer, directory, arguments.only)
+        _run(printer, directory, arguments)
     except (NotSeen, RuntimeError, subprocess.SubprocessError) as error:
         printer.section("FAILED")
         printer.say(f"{error}\n{getattr(error, 'stderr', None) or ''}")
@@ -31,7 +32,7 @@ def main() -> int:
     return 0
 
 
-def _run(printer: Printer, directory: Path, only: int) -> None:
+def _run(printer: Printer, directory: Path, arguments: argparse.Namespace) -> None:
     printer.section("a local stack of real parts, and cdk deploy (usually under a minute)")
     forwarder = [str(ROOT / ".venv/bin/python"), "-m", "forwarder"]
     with Stack.start(directory, cluster="dev-eks-cluster", forwarder=forwarder) as stack:
@@ -46,12 +47,11 @@ def _run(printer: Printer, directory: Path, only: int) -> None:
         )
         with Watch(stack, printer, outputs=deployment.outputs) as watch:
             started = time.time()
-            deployment.bootstrap()
-            printer.say("cdk bootstrap done")
-            deployment.deploy()
-            printer.say(f"cdk deploy done, {time.time() - started:.0f} s with bootstrap")
+            with missing(stack, arguments.without):
+                deployment.deploy()
+            printer.say(f"cdk bootstrap and deploy done, {time.time() - started:.0f} s")
             story = Story(stack, deployment, watch, printer)
-            for chapter in chapters.CHAPTERS[: only or None]:
+            for chapter in chapters.CHAPTERS[: arguments.only or None]:
                 chapter(story)
             printer.section("summary")
             printer.block(summary(story))
@@ -61,6 +61,9 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m local.demo", description=__doc__)
     parser.add_argument("--directory", help="where state and logs go (default: a new temporary folder)")
     parser.add_argument("--only", type=int, default=0, metavar="N", help="stop after the first N chapters")
+    parser.add_argument(
+        "--without", metavar="FUNCTION", help="as if this function were not in the stack: the demo has to fail"
+    )
     return parser.parse_args()
 
 

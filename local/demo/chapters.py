@@ -113,8 +113,8 @@ def _events(watch: Watch) -> str:
 
 def zero_and_back(story: Story) -> None:
     with story.section("scale to zero, held, and back"):
-        story.delete("spot-t3a.yaml")
         story.stack.kubectl("scale", "deployment", "inflate", "--replicas=0")
+        story.delete("spot-t3a.yaml")
         story.see("no instance", lambda w: not story.instances(), seconds=150)
         story.see("forwarder and CoreDNS pending", _followers_pending, seconds=60)
         since = time.time()

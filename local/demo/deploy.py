@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import boto3
@@ -23,6 +24,8 @@ class Deployment:
         self._stack = stack
         self._home = stack.directory / "cdk"
         self._home.mkdir(parents=True, exist_ok=True)
+        self._synthesized = ""
+        self._cloudformation = session(stack).client("cloudformation", endpoint_url=stack.aws_endpoint)
         self.context = {
             "cell": "main",
             "architecture": "x86_64",
@@ -38,10 +41,9 @@ class Deployment:
 
     def cdk(self, *arguments: str) -> str:
         """Run one command to its end; raises with its output when it fails."""
-        app = ["--output", str(self._home / "out"), "--context", "spotwright=" + json.dumps(self.context)]
         # Bootstrapping needs no app, and outside the checkout the CLI finds none to synthesize.
         bare = arguments[0] == "bootstrap"
-        command = [str(ROOT / "node_modules/.bin/cdk"), *arguments, *([] if bare else app)]
+        command = [str(ROOT / "node_modules/.bin/cdk"), *arguments, *([] if bare else self._app())]
         done = subprocess.run(
             command,
             cwd=self._home if bare else ROOT,
@@ -61,15 +63,37 @@ class Deployment:
     def bootstrap(self) -> None:
         self.cdk("bootstrap", f"aws://{self._stack.account}/{self._stack.region}")
 
+    def synth(self) -> None:
+        """Make the templates and assets of the context; until it changes, every command takes these."""
+        self._synthesized = ""
+        context = json.dumps(self.context)
+        self.cdk("synth", "--quiet")
+        self._synthesized = context
+
     def deploy(self) -> None:
+        """Into an account that need not be bootstrapped; that and synthesis know nothing of each other."""
+        with ThreadPoolExecutor() as beside:
+            made = [beside.submit(self.bootstrap), *([beside.submit(self.synth)] if self._is_stale() else [])]
+        for one in made:
+            one.result()
         self.cdk("deploy", "--require-approval", "never", "--progress", "events")
 
     def destroy(self) -> None:
         self.cdk("destroy", "--force")
 
+    def _is_stale(self) -> bool:
+        return self._synthesized != json.dumps(self.context)
+
+    def _app(self) -> list[str]:
+        """What the CLI works on: what was synthesized, or the app."""
+        out = str(self._home / "out")
+        if self._is_stale():
+            return ["--output", out, "--context", "spotwright=" + json.dumps(self.context)]
+        return ["--app", out]
+
     def outputs(self) -> dict[str, str]:
         """The stack's outputs by key; empty while it does not exist."""
-        client = session(self._stack).client("cloudformation", endpoint_url=self._stack.aws_endpoint)
+        client = self._cloudformation
         try:
             stack = client.describe_stacks(StackName=self.stack_name)["Stacks"][0]
         except client.exceptions.ClientError:

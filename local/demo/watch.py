@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from botocore.exceptions import ClientError
 from kubernetes import config
 
 from local.demo.cluster import Api
@@ -50,6 +51,7 @@ class Watch:
         self._table = account.client("dynamodb", endpoint_url=stack.aws_endpoint)
         self._seen: set[tuple[str, str, str]] = set()
         self._bodies: dict[str, Json] = {}
+        self._where: dict[str, str] = {}
         self._next_call = 0
         self._stop = threading.Event()
         self._lock = threading.Condition()
@@ -113,10 +115,16 @@ class Watch:
 
     def _decisions(self) -> Iterator[Entry]:
         """Decisions that became true: a body that lost its commit is never turned into rows."""
-        outputs = self._outputs()
-        if not outputs:
+        # They stay what they are while the stack is there, and asking is dear.
+        self._where = self._where or self._outputs()
+        if not self._where:
             return
-        bucket, acted = outputs["BucketName"], self._acted_on(outputs["TableName"])
+        try:
+            yield from self._decided(self._where["BucketName"], self._acted_on(self._where["TableName"]))
+        except ClientError:
+            self._where = {}
+
+    def _decided(self, bucket: str, acted: set[str]) -> Iterator[Entry]:
         for page in self._s3.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix="decisions/"):
             for item in page.get("Contents", ()):
                 key = item["Key"]

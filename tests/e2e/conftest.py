@@ -11,7 +11,7 @@ from local.stack import Stack
 
 @pytest.fixture(scope="session")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Deployment]]:
-    """The local stack after `cdk bootstrap` and `cdk deploy`."""
+    """The local stack after `cdk bootstrap` and `cdk deploy`, with tags on everything that takes them."""
     directory: Path = tmp_path_factory.mktemp("deployed")
     forwarder = [str(ROOT / ".venv/bin/python"), "-m", "forwarder"]
     with Stack.start(directory, forwarder=forwarder, report=lambda _: None) as stack:
@@ -21,6 +21,6 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, 
             f"karpenterNodeRole-{stack.cluster}",
         )
         deployment = Deployment(stack, node_roles=roles)
-        deployment.bootstrap()
+        deployment.context["tags"] = {"team": "platform"}
         deployment.deploy()
         yield stack, deployment

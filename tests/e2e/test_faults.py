@@ -1,5 +1,6 @@
-"""Nothing is lost and nothing is bought twice when a function dies, or the table does, on the deployed stack."""
+"""Nothing is lost and nothing is bought twice when a function dies, the table does, or messages are not ours."""
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -73,3 +74,35 @@ def test_a_decision_is_replayed_to_the_same_plan(world: World) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the same plan" in done.stdout
+
+
+FOREIGN = {
+    "Provision": (
+        "nonsense",
+        '{"schema":1,"cluster":"not-ours","kind":"pods"}',
+        '{"schema":1,"cluster":"*","kind":"x"}',
+    ),
+    "Interrupt": ("nonsense", '{"schema":1,"cluster":"*","kind":"pods"}', '{"source":"aws.ec2"}'),
+}
+OWN = {
+    "Provision": {"schema": 1, "cluster": "*", "kind": "pods", "key": "", "epoch": 0},
+    "Interrupt": {
+        "id": "0", "source": "aws.ec2", "detail-type": "EC2 Instance State-change Notification",
+        "time": "2026-01-01T00:00:00Z", "detail": {"instance-id": "i-0123456789abcdef0", "state": "terminated"},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("queue", ["Provision", "Interrupt"])
+def test_malformed_and_foreign_messages_die_alone(world: World, queue: str) -> None:
+    """They arrive in one batch with a message of ours, which is worked off."""
+    url, dead_letters = world.hurried(queue)
+    world.stack.control("POST", f"/_local/functions/{queue.lower()}", {"enabled": False})
+    for body in (*FOREIGN[queue], json.dumps(OWN[queue])):
+        world.sqs.send_message(QueueUrl=url, MessageBody=body)
+    world.stack.control("POST", f"/_local/functions/{queue.lower()}", {"enabled": True})
+    world.until("the dead letters have come", lambda: world.waiting(dead_letters) == 3, seconds=90)
+    world.until("the queue is empty", lambda: world.waiting(url) == 0, seconds=60)
+    assert world.bodies(dead_letters) == sorted(FOREIGN[queue])
+    world.scale(1)
+    all_run(world, 1)

@@ -66,6 +66,25 @@ class World:
         body = {"schema": 1, "cluster": self.stack.cluster, "kind": kind, "key": key, "epoch": 0}
         self.sqs.send_message(QueueUrl=self.outputs[f"{queue}QueueUrl"], MessageBody=json.dumps(body))
 
+    def hurried(self, queue: str) -> tuple[str, str]:
+        """A queue whose failed messages come back after five seconds; its URL and that of its dead letters."""
+        url = self.outputs[f"{queue}QueueUrl"]
+        policy = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["RedrivePolicy"])["Attributes"]
+        name = json.loads(policy["RedrivePolicy"])["deadLetterTargetArn"].rsplit(":", 1)[-1]
+        self.sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "5"})
+        return url, self.sqs.get_queue_url(QueueName=name)["QueueUrl"]
+
+    def waiting(self, url: str) -> int:
+        """Messages of a queue, those being worked on included."""
+        names: list[Any] = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found = self.sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        return sum(int(found[name]) for name in names)
+
+    def bodies(self, url: str) -> list[str]:
+        """What lies in a queue of at most ten messages, sorted; it stays there."""
+        answer = self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0)
+        return sorted(one["Body"] for one in answer.get("Messages", ()))
+
     def forget(self) -> int:
         """Lose the whole table; how many rows there were."""
         table = self.outputs["TableName"]
