@@ -6,6 +6,7 @@ layer's `python/` folder and may be glob patterns.
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from layers.core.models import reduce_models
@@ -92,6 +93,26 @@ DROPPED = (
 )
 
 
+#: Modules that are imported at every start for what no function does, and what takes their place.
+REPLACED = {
+    # Docstrings of generated methods, for people at a prompt: a writer of reStructuredText and an HTML parser.
+    "botocore/docs/__init__.py": "",
+    "botocore/docs/docstring.py": """\
+class _Docstring(str):
+    def __new__(cls, *args, **kwargs):
+        return super().__new__(cls)
+
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+
+
+ClientMethodDocstring = PaginatorDocstring = WaiterDocstring = _Docstring
+""",
+    # The switch to HTTP/2, which nobody turns; it reads the metadata of distributions.
+    "urllib3/http2/__init__.py": "",
+}
+
+
 def trim(python: Path) -> None:
     """Reduces an installed tree to what the functions use, in place.
 
@@ -101,6 +122,7 @@ def trim(python: Path) -> None:
     _keep_only(python / "kubernetes", KUBERNETES_TRANSPORT)
     for pattern in DROPPED:
         _remove(python, pattern)
+    _replace(python, REPLACED)
     reduce_models(python / "botocore/data", CALLS)
 
 
@@ -114,6 +136,14 @@ def _keep_only(package: Path, kept: tuple[str, ...]) -> None:
     for name in kept:
         if name.endswith("__init__.py"):
             _empty(package / name)
+
+
+def _replace(python: Path, modules: Mapping[str, str]) -> None:
+    missing = [name for name in modules if not (python / name).exists()]
+    if missing:
+        raise FileNotFoundError(f"layer: no {', '.join(missing)} (layers/core/contents.py)")
+    for name, text in modules.items():
+        (python / name).write_text(text)
 
 
 def _empty(init: Path) -> None:

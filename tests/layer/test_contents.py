@@ -34,6 +34,14 @@ def test_every_handler_can_be_imported_without_an_environment(python: Python, fu
     assert python(code) == "True\n"
 
 
+@pytest.mark.parametrize("function", sorted(path.parent.name for path in ROOT.glob("functions/*/handler.py")))
+def test_no_start_pays_for_what_people_read(python: Python, function: str) -> None:
+    folder = str(ROOT / "functions" / function)
+    costly = "{'html.parser', 'importlib.metadata', 'botocore.docs.service', 'pydoc'}"
+    code = f"sys.path.insert(0, {folder!r})\nimport handler\nprint(sorted({costly} & sys.modules.keys()))"
+    assert python(code) == "[]\n"
+
+
 @pytest.mark.parametrize("service", CALLS)
 def test_every_call_can_be_made_and_its_shapes_are_complete(python: Python, service: str) -> None:
     """Reading a shape fails when one that it names was left out."""
