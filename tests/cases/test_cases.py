@@ -14,7 +14,8 @@ import pytest
 from spotwright.cli import catalogs, documents, manifests_input, plan_text
 from spotwright.model.instancetype import Catalog
 from spotwright.scheduling.planner import plan
-from tests.cases.judge.cluster import find_catalog, load
+from tests.cases.judge.catalog import find_catalog
+from tests.cases.judge.cluster import load
 from tests.cases.judge.expectations import broken
 from tests.cases.judge.loader import read
 from tests.cases.judge.verdict import judge

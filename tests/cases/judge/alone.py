@@ -12,12 +12,15 @@ may wait for them.
 from collections.abc import Iterable, Iterator
 from itertools import product
 
-from tests.cases.judge import hosting, topology
-from tests.cases.judge.cluster import Cluster, InstanceType, NodePool, Pod
+from tests.cases.judge import hosting
+from tests.cases.judge.catalog import InstanceType
+from tests.cases.judge.cluster import Cluster, NodePool
 from tests.cases.judge.host import ExistingNode, NewNode, fresh_node, runs_as, used_by_pool
+from tests.cases.judge.pod import Pod
+from tests.cases.judge.population import Population
 from tests.cases.judge.quantity import NANO, Resources, largest, minus, shortage, total
 from tests.cases.judge.requirement import CAPACITY_TYPE, HOSTNAME, Requirement, untolerated
-from tests.cases.judge.topology import Population, welcome
+from tests.cases.judge.welcome import keys_that_matter, welcome
 
 
 def left_behind(
@@ -140,7 +143,7 @@ def _pinned(
     pod: Pod, node: NewNode, pool: NodePool, extra: tuple[Requirement, ...], population: Population, cluster: Cluster
 ) -> str:
     """Tries every combination of values for the topology keys that matter to the pod."""
-    keys = sorted(topology.keys_that_matter(pod, population))
+    keys = sorted(keys_that_matter(pod, population))
     values = [sorted(v for v in node.possible(key) if v is not None) for key in keys]
     for combination in product(*values):
         pins = tuple(Requirement(k, "In", (v,)) for k, v in zip(keys, combination, strict=False))

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterable
 
-from tests.cases.judge.cluster import Cluster, Pod
+from tests.cases.judge.cluster import Cluster
+from tests.cases.judge.pod import Pod
 from tests.cases.judge.quantity import Raw
 from tests.cases.judge.requirement import CAPACITY_TYPE, HOSTNAME, NODEPOOL
 

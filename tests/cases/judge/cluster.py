@@ -1,6 +1,5 @@
-"""A case file as nouns: pods, NodePools, Nodes, NodeClaims, volumes, instance types, and which pods are waiting."""
+"""A case file as nouns: NodePools, Nodes, NodeClaims, volumes, and which pods are waiting."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,114 +7,18 @@ from pathlib import Path
 
 import yaml
 
-from tests.cases.judge.quantity import Raw, Resources, minus, pod_requests, resources, total
+from tests.cases.judge.catalog import InstanceType, catalog, find_catalog
+from tests.cases.judge.pod import Pod
+from tests.cases.judge.quantity import Raw, Resources, resources
 from tests.cases.judge.requirement import (
-    CAPACITY_TYPE,
-    INSTANCE_TYPE,
     NODEPOOL,
     NORMALIZED,
-    ZONE,
     Requirement,
     from_labels,
     requirement,
 )
 
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-@dataclass(eq=False)
-class Pod:
-    """One pod. `key` is namespace/name; `home` the node it is bound to, if any."""
-
-    raw: Raw
-    namespace: str
-    key: str
-
-    @property
-    def spec(self) -> Raw:
-        return self.raw.get("spec") or {}
-
-    @property
-    def status(self) -> Raw:
-        return self.raw.get("status") or {}
-
-    @property
-    def meta(self) -> Raw:
-        return self.raw.get("metadata") or {}
-
-    @cached_property
-    def labels(self) -> Mapping[str, str]:
-        return {k: str(v) for k, v in (self.meta.get("labels") or {}).items()}
-
-    @cached_property
-    def requests(self) -> Resources:
-        return pod_requests(self.spec, self.status)
-
-    @property
-    def home(self) -> str:
-        return self.spec.get("nodeName") or ""
-
-    @property
-    def tolerations(self) -> list[Raw]:
-        return self.spec.get("tolerations") or []
-
-    @cached_property
-    def terms(self) -> tuple[tuple[Requirement, ...], ...]:
-        """nodeSelector combined with each alternative of the required node affinity; at least one term must
-        hold."""
-        return node_terms(self.spec)
-
-    def affinity(self, kind: str) -> list[Raw]:
-        """Required terms of podAffinity or podAntiAffinity."""
-        block = ((self.spec.get("affinity") or {}).get(kind)) or {}
-        return block.get("requiredDuringSchedulingIgnoredDuringExecution") or []
-
-    @property
-    def hard_spread(self) -> list[Raw]:
-        """Topology spread constraints that may not be broken."""
-        return [
-            c
-            for c in self.spec.get("topologySpreadConstraints") or []
-            if c.get("whenUnsatisfiable") != "ScheduleAnyway"
-        ]
-
-    def owned_by(self, *kinds: str) -> bool:
-        return any(o.get("kind") in kinds for o in self.meta.get("ownerReferences") or [])
-
-    @property
-    def finished(self) -> bool:
-        return self.status.get("phase") in ("Succeeded", "Failed")
-
-    @property
-    def terminating(self) -> bool:
-        return bool(self.meta.get("deletionTimestamp"))
-
-    @cached_property
-    def host_ports(self) -> tuple[tuple[str, int, str], ...]:
-        """(protocol, port, IP) of every container port bound on the node; an empty IP is the wildcard."""
-        ports = [
-            (p, p.get("hostPort") or (p.get("containerPort") if self.spec.get("hostNetwork") else 0))
-            for c in self.spec.get("containers") or []
-            for p in c.get("ports") or []
-        ]
-        return tuple((p.get("protocol") or "TCP", int(port), p.get("hostIP") or "0.0.0.0") for p, port in ports if port)
-
-    @cached_property
-    def shape(self) -> str:
-        """Equal for pods that no rule can tell apart."""
-        return json.dumps(
-            [self.namespace, self.labels, self.spec, self.status.get("containerStatuses")], sort_keys=True, default=str
-        )
-
-
-def node_terms(spec: Raw) -> tuple[tuple[Requirement, ...], ...]:
-    """nodeSelector x required node affinity terms of a pod spec; one empty term when nothing is asked."""
-    base = from_labels(spec.get("nodeSelector"))
-    node_affinity = ((spec.get("affinity") or {}).get("nodeAffinity")) or {}
-    required = (node_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}).get("nodeSelectorTerms")
-    if not required:
-        return (base,)
-    return tuple(base + tuple(requirement(e) for e in term.get("matchExpressions") or []) for term in required)
 
 
 @dataclass(eq=False)
@@ -198,76 +101,6 @@ class NodePool:
         if ready and str(ready[0].get("status")) != "True":
             return "is not Ready"
         return ""
-
-
-@dataclass(eq=False)
-class Offering:
-    """One (zone, capacity type[, reservation]) an instance type can be bought in; price in USD per hour."""
-
-    labels: Mapping[str, str | None]
-    price: float
-    available: bool
-    reservation_capacity: int
-
-
-@dataclass(eq=False)
-class InstanceType:
-    """One instance type; `values` are the label values its requirements allow, None meaning without the label."""
-
-    name: str
-    values: Mapping[str, frozenset[str | None]]
-    capacity: Resources
-    allocatable: Resources
-    offerings: tuple[Offering, ...]
-
-
-def instance_type(raw: Raw) -> InstanceType:
-    """From one entry of a catalog. Allocatable = capacity - overhead, memory also without hugepages, floor 0."""
-    values: dict[str, frozenset[str | None]] = {}
-    for r in raw["requirements"]:
-        if r["operator"] == "In":
-            values[r["key"]] = frozenset(str(v) for v in r["values"])
-        elif r["operator"] == "DoesNotExist":
-            values[r["key"]] = frozenset((None,))
-    capacity = resources(raw["capacity"])
-    overhead = total(resources(part) for part in (raw.get("overhead") or {}).values())
-    allocatable = {k: v for k, v in minus(capacity, overhead).items() if k in capacity}
-    huge = sum(v for k, v in capacity.items() if k.startswith("hugepages-"))
-    if huge:
-        allocatable["memory"] = max(0, allocatable.get("memory", 0) - huge)
-    offerings = tuple(
-        Offering(
-            {k: None if v is None else str(v) for k, v in o["requirements"].items()},
-            float(o["price"]),
-            o.get("available") is not False,
-            int(o.get("reservationCapacity") or 0),
-        )
-        for o in raw["offerings"]
-    )
-    values.setdefault(INSTANCE_TYPE, frozenset((raw["name"],)))
-    for key in (ZONE, CAPACITY_TYPE):
-        values.setdefault(key, frozenset(o.labels.get(key) for o in offerings if o.available))
-    return InstanceType(raw["name"], values, capacity, allocatable, offerings)
-
-
-_catalogs: dict[Path, dict[str, InstanceType]] = {}
-
-
-def catalog(path: Path) -> dict[str, InstanceType]:
-    """Instance types by name, read once per process."""
-    if path not in _catalogs:
-        raw = json.loads(path.read_text())
-        _catalogs[path] = {t["name"]: instance_type(t) for t in raw["instanceTypes"]}
-    return _catalogs[path]
-
-
-def find_catalog(name: str, case: Path) -> Path:
-    """catalogs/NAME.json beside the case or above it."""
-    for folder in case.resolve().parents:
-        candidate = folder / "catalogs" / f"{name}.json"
-        if candidate.exists():
-            return candidate
-    raise FileNotFoundError(f"{case}: catalog {name!r} not found beside the case or above it")
 
 
 @dataclass(eq=False)

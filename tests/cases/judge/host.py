@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from tests.cases.judge.cluster import Cluster, DaemonSet, InstanceType, NodePool, Offering, Pod, claim_of, daemonset_of
+from tests.cases.judge.catalog import InstanceType, Offering
+from tests.cases.judge.cluster import Cluster, DaemonSet, NodePool, claim_of, daemonset_of
+from tests.cases.judge.pod import Pod
 from tests.cases.judge.quantity import Raw, Resources, resources, total
 from tests.cases.judge.requirement import (
     HOSTNAME,

@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tests.cases.judge.candidates import claim_name
-from tests.cases.judge.cluster import Cluster, DaemonSet, InstanceType, NodePool, Offering, Pod
+from tests.cases.judge.catalog import InstanceType, Offering
+from tests.cases.judge.cluster import Cluster, DaemonSet, NodePool
 from tests.cases.judge.host import ExistingNode, Host, NewNode, runs_as, used_by_pool
+from tests.cases.judge.pod import Pod
 from tests.cases.judge.quantity import NANO, Raw, Resources, largest, minus, shortage, show, total
 from tests.cases.judge.requirement import (
     CAPACITY_TYPE,

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from tests.cases.judge import alone, hosting, topology
 from tests.cases.judge.candidates import faults
-from tests.cases.judge.cluster import Cluster, Pod
+from tests.cases.judge.cluster import Cluster
 from tests.cases.judge.host import ExistingNode, Host, NewNode, existing_nodes, new_node
+from tests.cases.judge.pod import Pod
+from tests.cases.judge.population import Population
 from tests.cases.judge.quantity import Raw
 
 Found = Iterator[tuple[str, str]]
@@ -48,7 +50,7 @@ def judge(plan: Raw, cluster: Cluster) -> Verdict:
     for pool in cluster.pools.values():
         found += hosting.limits(pool, [n for n in new if n.pool is pool], existing)
     found += hosting.reservations(new)
-    population = topology.Population([*new, *existing], cluster)
+    population = Population([*new, *existing], cluster)
     found += topology.check_spread(population)
     found += topology.check_affinity(population)
     found += topology.check_anti_affinity(population)

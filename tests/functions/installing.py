@@ -1,0 +1,89 @@
+"""What an installation meets: time, access to a cluster, and an API server in memory."""
+
+import copy
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from spotwright.adapters.apply import path_of
+from tests.manifests.samples import Object
+
+
+@dataclass
+class Patience:
+    """Time that passes only by waiting."""
+
+    seconds: float = 60.0
+
+    def remaining_seconds(self) -> float:
+        return self.seconds
+
+    def pause(self, seconds: float) -> None:
+        self.seconds -= seconds
+
+
+@dataclass
+class Waiting(Patience):
+    """Real time, for real clusters."""
+
+    def pause(self, seconds: float) -> None:
+        super().pause(seconds)
+        time.sleep(0.1)
+
+
+@dataclass
+class Access:
+    """Opens a cluster that is there already."""
+
+    objects: Any
+    opened: int = 0
+    closed: int = 0
+    refused: Exception | None = None
+
+    def open(self) -> Any:
+        self.opened += 1
+        if self.refused:
+            raise self.refused
+        return self.objects
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@dataclass
+class Objects:
+    """An API server in memory; ``failures`` are raised first, one per call. CRDs are established at once."""
+
+    live: dict[str, Object] = field(default_factory=dict)
+    failures: list[Exception] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
+    names_taken: bool = False
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+    def read(self, document: Any, /) -> Object | None:
+        self._fail()
+        return copy.deepcopy(self.live.get(path_of(document)))
+
+    def apply(self, document: Any, /) -> Object:
+        self._fail()
+        live = copy.deepcopy(dict(document))
+        live["metadata"] = {"uid": f"uid-of-{path_of(document)}", **live["metadata"]}
+        type_ = "NamesAccepted" if self.names_taken else "Established"
+        status = "False" if self.names_taken else "True"
+        live["status"] = {"conditions": [{"type": type_, "status": status, "message": "taken"}]}
+        self.live[path_of(document)] = live
+        return live
+
+    def merge(self, document: Any, change: Any, /) -> Object:
+        self._fail()
+        live = self.live[path_of(document)]
+        live["metadata"].setdefault("annotations", {}).update(change["metadata"]["annotations"])
+        return live
+
+    def delete(self, document: Any, /) -> None:
+        self._fail()
+        self.deleted.append(document["kind"])
+        del self.live[path_of(document)]

@@ -1,0 +1,75 @@
+"""Which pods are left alone, and what a pod is told that finds no place."""
+
+import pytest
+
+from spotwright.model import labels
+from spotwright.model.requirements import Selector
+from spotwright.model.taints import Taint
+from tests.unit.scheduling.builders import (
+    owned_by,
+    planned,
+    pod,
+    pool,
+    why,
+)
+
+BATCH = Taint("dedicated", "NoSchedule", "batch")
+
+
+class TestCandidates:
+    @pytest.mark.parametrize(
+        ("waiting", "reason"),
+        [
+            (pod(owners=owned_by("DaemonSet")), "DaemonSet"),
+            (pod(nominated_node="n1"), "nominatedNodeName"),
+            (pod(unschedulable=False), "Unschedulable"),
+            (pod(problem="cpu: 'x' is not a quantity"), "cpu"),
+            (pod(node_affinity=((Selector(labels.NODEPOOL, "DoesNotExist"),),)), labels.NODEPOOL),
+            (pod(node_selector={labels.HOSTNAME: "n1"}), labels.HOSTNAME),
+            (pod(node_selector={"karpenter.sh/other": "x"}), "karpenter.sh/other"),
+            (pod(node_affinity=((Selector("a", "Gt", ("b",)),),)), "integer"),
+            (pod(node_selector={labels.CAPACITY_TYPE: "bogus"}), "on-demand, reserved, spot"),
+            (pod(node_selector={"bad key": "x"}), "bad key"),
+        ],
+    )
+    def test_what_is_no_candidate_is_ignored_with_the_reason(self, waiting: object, reason: str) -> None:
+        made = planned(waiting)  # type: ignore[arg-type]
+        assert made.new_nodes == ()
+        assert reason in "; ".join(made.ignored[0].reasons)
+
+    def test_what_is_not_handled_is_refused_by_its_field(self) -> None:
+        made = planned(pod(unhandled=("spec.resourceClaims",)))
+        assert why(made) == {"default/p": "spec.resourceClaims is not handled yet"}
+
+    def test_finished_pods_are_nobody_s_concern(self) -> None:
+        made = planned(pod(phase="Succeeded"), pod("q", phase="Failed"))
+        assert (made.unschedulable, made.ignored) == ((), ())
+
+
+class TestReasons:
+    @pytest.mark.parametrize(
+        ("waiting", "words"),
+        [
+            (pod(cpu=500), "it asks for cpu 500, the most is 8 on large (4 instance types)"),
+            (pod(memory="1Ti"), "it asks for memory 1024Gi, the most is 32Gi on fat"),
+            (pod(cpu=8, memory="32Gi"), "none of 4 instance types has cpu 8, memory 32Gi together"),
+            (pod(requests={"nvidia.com/gpu": 1}), "it asks for nvidia.com/gpu 1, the most is 0"),
+            (pod(node_selector={labels.ZONE: "z9"}), "topology.kubernetes.io/zone In [z9]"),
+            (pod(node_selector={labels.ZONE: "z9"}), "they have z1, z2, z3"),
+            (pod(node_selector={"zone": "z1"}), "did you mean topology.kubernetes.io/zone?"),
+            (pod(node_selector={"team": "a"}), "label team has no known values there"),
+            (pod(node_selector={"a": "1"}, node_affinity=((Selector("a", "In", ("2",)),),)), "contradict each other"),
+        ],
+    )
+    def test_the_nearest_miss_is_named_with_numbers(self, waiting: object, words: str) -> None:
+        assert words in why(planned(waiting))["default/p"]  # type: ignore[arg-type]
+
+    def test_every_pool_says_its_own(self) -> None:
+        made = planned(
+            pod(cpu=1), pools=[pool("heavy", weight=9, limits={"cpu": "0"}), pool("tainted", taints=(BATCH,))]
+        )
+        assert "NodePool heavy: its limit of cpu 0" in why(made)["default/p"]
+        assert "NodePool tainted: it does not tolerate taint dedicated=batch:NoSchedule" in why(made)["default/p"]
+
+    def test_without_a_pool_that_is_the_reason(self) -> None:
+        assert why(planned(pod(), pools=[])) == {"default/p": "there is no NodePool"}
