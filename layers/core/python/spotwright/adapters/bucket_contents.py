@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from spotwright.adapters.aws_failures import translated
-from spotwright.failures import Failure, NotFound
+from spotwright.failures import Failure, Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -21,8 +21,10 @@ def empty_bucket(s3: "S3Client", bucket: str, remaining_seconds: Callable[[], fl
                 if remaining_seconds() <= 0:
                     return False
                 _delete(s3, bucket, batch)
-    except NotFound:
-        return True
+    except Unavailable as error:
+        # For those who read it, a bucket that is gone is trouble; here it is the end of the work.
+        if error.code != "NoSuchBucket":
+            raise
     return True
 
 
