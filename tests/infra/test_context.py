@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from typing import Any
@@ -183,3 +184,11 @@ def test_every_setting_is_one_that_something_obeys() -> None:
         assert any(f'"{name}"' in code for code in functions), name
     for name in FORWARDER_SETTINGS:
         assert any(f'"{name}"' in code for code in forwarder), name
+
+
+def test_every_setting_that_a_function_obeys_can_be_given() -> None:
+    code = (ROOT / "layers/core/python/spotwright/settings.py").read_text()
+    read = set(re.findall(r'"([A-Z]+(?:_[A-Z]+)+)"', code)) - {"AWS_REGION", "SPOTWRIGHT_CLUSTERS"}
+    obeyed = {name for name in read if not name.startswith("SPOTWRIGHT_")}
+    assert "PREFERENCE_POLICY" in obeyed
+    assert obeyed <= set(SETTINGS)

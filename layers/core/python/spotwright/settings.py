@@ -96,14 +96,8 @@ def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings
         largest_node_share=_whole(given, "LARGEST_NODE_SHARE", defaults.largest_node_share, 1, 100),
         largest_zone_share=_whole(given, "LARGEST_ZONE_SHARE", defaults.largest_zone_share, 1, 100),
         follow_plan=str(given.get("FOLLOW_PLAN", defaults.follow_plan)),
-        breaker_percent=_breaker_percent(given.get("BREAKER_PERCENT", defaults.breaker_percent)),
+        breaker_percent=_whole(given, "BREAKER_PERCENT", defaults.breaker_percent, 1, 100),
     )
-
-
-def _breaker_percent(given: str | int | float | bool) -> int:
-    if not str(given).isascii() or not str(given).isdigit() or not 1 <= int(given) <= 100:
-        raise InvalidRequest(f"setting BREAKER_PERCENT: {given!r} is not a whole number from 1 to 100")
-    return int(given)
 
 
 class BuyingSettings(msgspec.Struct, frozen=True):
