@@ -18,7 +18,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     ``feature_gates``: Karpenter's gates that are on, sorted.
     ``follower_selectors``: pods of kube-system whose labels hold one of these key=value pairs never cause the
-    first node and never keep the last one . ``work_units``: budget of the search.
+    first node and never keep the last one. ``work_units``: budget of the search.
     ``follow_plan``: Nominate | Off; whether pods are nominated for the nodes that were planned for them.
     ``breaker_percent``: share of the nodes that may be disrupted within ten minutes before disruption stops itself.
     ``largest_node_share``: percent of what a plan places that one node may be sized for; ``largest_zone_share``:
