@@ -181,7 +181,7 @@ def test_everything_granted_on_every_resource_is_known(full: Template) -> None:
         each.sid for role in full.of("AWS::IAM::Role") for each in full.statements(role) if "*" in each.resources
     }
     described = {"SeeInstances", "SeeChoices", "SeeOffers", "SeeTemplates", "SeeTemplateVersions"}
-    assert everywhere == described | {"SeePrices", "ListProfiles", "NetworkInterfaces"}
+    assert everywhere == described | {"SeePrices", "SeeZonalShifts", "ListProfiles", "NetworkInterfaces"}
 
 
 def test_policies_fit_and_sids_are_sound(full: Template) -> None:
