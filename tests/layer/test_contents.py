@@ -78,6 +78,7 @@ CALLERS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     **{service: ((f"{service}*.py",), set()) for service in CALLS},
     "s3": (("s3.py", "bucket_contents.py"), set()),
     "sts": (("eks_token.py",), {"AssumeRole"}),
+    "arc-zonal-shift": (("zonal_shift.py",), set()),
 }
 
 
