@@ -79,7 +79,7 @@ def test_manifests_prints_what_is_installed(capsys: pytest.CaptureFixture[str], 
     assert run(manifests_command) == 0
     printed = capsys.readouterr()
     kinds = [one["kind"] for one in yaml.safe_load_all(printed.out)]
-    assert kinds.count("CustomResourceDefinition") == 3
+    assert kinds.count("CustomResourceDefinition") == 4
     assert "Deployment" not in kinds
     assert "without the forwarder" in printed.err
     dry = cluster.kubectl("apply", "--dry-run=server", "-f", "-", text=printed.out)

@@ -184,6 +184,13 @@ RULES: list[tuple[str, str, Any, str]] = [
         [card(0, 0, "interface"), card(1, 0, "efa-only"), card(1, 1, "efa-only")],
         "at most one efa-only interface per network card",
     ),
+    ("NodeOverlay", "spec.price", "0.5", "price and priceAdjustment exclude each other"),
+    (
+        "NodeOverlay",
+        "spec.capacity",
+        {"cpu": "4"},
+        "cpu, memory, ephemeral-storage and pods are the instance type's own",
+    ),
 ]
 
 # What types, enums, patterns and bounds refuse; the words are the API server's.
@@ -247,6 +254,9 @@ BOUNDS: list[tuple[str, str, Any, str]] = [
         disk(snapshotID="s", volumeInitializationRate=301),
         "volumeInitializationRate",
     ),
+    ("NodeOverlay", "spec.requirements", None, "spec.requirements: Required value"),
+    ("NodeOverlay", "spec.priceAdjustment", "10", "spec.priceAdjustment"),
+    ("NodeOverlay", "spec.weight", 0, "spec.weight"),
 ]
 # Transition rules are tested with objects that exist, below.
 TRANSITIONS = {

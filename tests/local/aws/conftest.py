@@ -76,7 +76,7 @@ def _client(endpoint: str, service: str, region: str, key: str, secret: str, tok
         aws_access_key_id=key,
         aws_secret_access_key=secret,
         aws_session_token=token or None,
-        config=Config(retries={"total_max_attempts": 1}, read_timeout=5),
+        config=Config(retries={"total_max_attempts": 1}, read_timeout=60),
     )
 
 

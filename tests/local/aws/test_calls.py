@@ -78,7 +78,7 @@ def test_the_control_api_says_what_is_wrong(aws: Aws) -> None:
 
 def test_an_action_nobody_implements_says_so(aws: Aws) -> None:
     with pytest.raises(ClientError) as caught:
-        aws.client("ec2").describe_capacity_reservations()
+        aws.client("ec2").describe_capacity_block_offerings(CapacityDurationHours=24)
     assert caught.value.response["ResponseMetadata"]["HTTPStatusCode"] == 501
 
 
