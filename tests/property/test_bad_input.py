@@ -29,10 +29,16 @@ def made(*objects: Any) -> Plan:
     return plan(snapshot, Catalog({"": TYPES}))
 
 
+def seated(found: Plan) -> list[str]:
+    """Every pod that got a node."""
+    new = [key for node in found.new_nodes for key in node.pods]
+    return new + [key for node in found.existing_nodes for key in node.pods]
+
+
 def answered(found: Plan) -> dict[str, str]:
     """Reason by pod; a pod that is placed has none."""
     refused = {one.pod: "; ".join(one.reasons) for one in (*found.unschedulable, *found.ignored)}
-    placed = [key for node in (*found.new_nodes, *found.existing_nodes) for key in node.pods]
+    placed = seated(found)
     assert len(placed) == len(set(placed))
     assert not set(placed) & set(refused)
     return refused
@@ -149,7 +155,7 @@ def test_every_pod_is_answered(specs: list[Any]) -> None:
     objects = [pod(spec, f"p{number}", labels={"app": "a"}) for number, spec in enumerate(specs)]
     found = made(POOL, FINE, *objects)
     refused = answered(found)
-    placed = {key for node in (*found.new_nodes, *found.existing_nodes) for key in node.pods}
+    placed = set(seated(found))
     assert placed | set(refused) == {f"default/p{number}" for number in range(len(specs))} | {"default/fine"}
     assert all(refused.values())
 
