@@ -97,6 +97,7 @@ OWN = {
 def test_malformed_and_foreign_messages_die_alone(world: World, queue: str) -> None:
     """They arrive in one batch with a message of ours, which is worked off."""
     url, dead_letters = world.hurried(queue)
+    world.until("nothing is worked on that was taken before", lambda: world.waiting(url) == 0, seconds=60)
     world.stack.control("POST", f"/_local/functions/{queue.lower()}", {"enabled": False})
     for body in (*FOREIGN[queue], json.dumps(OWN[queue])):
         world.sqs.send_message(QueueUrl=url, MessageBody=body)
