@@ -1,7 +1,8 @@
 """Every case: the plan keeps what the case expects, and an independent judge finds no broken rule.
 
 The judge shares no code with the planner. Cases under ``random`` and ``traps`` expect nothing but legality; the traps
-are clusters in which a scheduler that keeps its counts carelessly breaks a rule.
+are clusters in which a scheduler that keeps its counts carelessly breaks a rule. ``random/karpenter.json`` holds what
+Karpenter's own scheduler (sigs.k8s.io/karpenter v1.14.1) decides: its cheapest of five runs, and whom it leaves.
 """
 
 import json
@@ -24,6 +25,7 @@ HERE = Path(__file__).parent
 CASES = sorted((HERE / "scheduling").glob("*.yaml"))
 RANDOM = sorted((HERE / "random").glob("*.yaml"))
 TRAPS = sorted((HERE / "traps").glob("*.yaml"))
+PROFILES = sorted({case.stem.partition("-")[0] for case in RANDOM})
 
 
 @cache
@@ -50,6 +52,19 @@ def test_the_plan_keeps_what_the_case_expects(case: Path) -> None:
 def test_no_rule_is_broken(case: Path) -> None:
     _, made, _ = planned(case)
     assert not judge(made, load(case)).violations
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_nodes_cost_no_more_than_karpenters(profile: str) -> None:
+    """Together, over the cases of a profile in which both place the same pods."""
+    peers, ours, theirs = json.loads((HERE / "random" / "karpenter.json").read_text()), 0.0, 0.0
+    for case in RANDOM:
+        _, made, _ = planned(case)
+        peer = peers[case.stem]
+        if case.stem.startswith(profile) and [one["pod"] for one in made["unschedulable"]] == peer["unschedulable"]:
+            ours += made["pricePerHour"]
+            theirs += peer["pricePerHour"]
+    assert 0 < ours <= theirs
 
 
 def test_there_are_cases() -> None:

@@ -167,6 +167,12 @@ class TestPools:
         heavy, light = pool("heavy", ON_DEMAND, weight=10), pool("light")
         assert {one.node_pool for one in planned(*pods(5, cpu=1), pools=[light, heavy]).new_nodes} == {"heavy"}
 
+    def test_a_pod_of_a_heavier_pool_joins_a_node_that_a_lighter_one_makes_anyway(self) -> None:
+        heavy, light = pool("heavy", weight=10, taints=(BATCH,)), pool("light")
+        batch = pod("batch", cpu=1, memory="1Gi", tolerations=(Toleration("dedicated", "Exists"),))
+        made = planned(batch, pod("web", cpu=1, memory="1Gi"), pools=[heavy, light])
+        assert [(one.node_pool, one.pods) for one in made.new_nodes] == [("light", ("default/batch", "default/web"))]
+
     def test_among_equal_weights_the_price_decides(self) -> None:
         dear, cheap = pool("a-dear", ON_DEMAND), pool("b-cheap", Selector(labels.CAPACITY_TYPE, "In", (labels.SPOT,)))
         assert {one.node_pool for one in planned(*pods(5, cpu=1), pools=[dear, cheap]).new_nodes} == {"b-cheap"}

@@ -9,7 +9,6 @@ from spotwright.model.pod import Pod
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.model.taints import Effect
-from spotwright.scheduling import ranking
 from spotwright.scheduling.assigning import Assigner
 from spotwright.scheduling.classes import Demand, PodClass, Taste, group
 from spotwright.scheduling.disks import Disks
@@ -24,9 +23,6 @@ from spotwright.scheduling.topology import Topology
 from spotwright.scheduling.waiting import Share, Waiting, dimensions, queue
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
-# The search may cost more the more there is to save: so many units, and so many for every pod.
-_LEAST_UNITS = 2000
-_UNITS_PER_POD = 30
 
 
 class World(msgspec.Struct, frozen=True):
@@ -192,30 +188,49 @@ class Placement:
         """What the nodes to make cost, in picodollars per hour."""
         return sum(tier.market.prices[draft.choice] * len(draft.copies) for tier in self.tiers for draft in tier.drafts)
 
+    def betters(self, other: "Placement") -> bool:
+        """True when no pod fares worse than in another attempt, and more pods are placed or they cost less."""
+        ours, theirs = self._conceded(), other._conceded()
+        if any(conceded > theirs[key] for key, conceded in ours.items()):
+            return False
+        return (
+            sum(left for left, _ in ours.values()) < sum(left for left, _ in theirs.values())
+            or self.price() < other.price()
+        )
+
+    def _conceded(self) -> dict[str, tuple[bool, int]]:
+        """Per pod: whether it has no place, and how far its class has given in."""
+        return {
+            key: (key in left, one.step) for one in self.waiting for left in (set(one.keys),) for key in one.cls.keys
+        }
+
+    def by_tier(self, pods: Sequence[Pod]) -> list[list[Pod]]:
+        """Pods by the tier that made their node, lightest first; before them those that got no new node.
+
+        In this order, pods that may use a heavier pool first take what is left on nodes that others need anyway.
+        """
+        made = {
+            key: number
+            for number, tier in enumerate(self.tiers)
+            for draft in tier.drafts
+            for keys in draft.copies
+            for key in keys
+        }
+        if len(set(made.values())) < 2:
+            return [list(pods)]
+        found: dict[int, list[Pod]] = {}
+        for pod in pods:
+            found.setdefault(made.get(pod.key, len(self.tiers)), []).append(pod)
+        return [found[number] for number in sorted(found, reverse=True)]
+
+    @property
+    def has_rules(self) -> bool:
+        """True when the pods around it decide where some pod goes."""
+        return any(one.cls.demands and self.topology.entangled(one.cls, one.cls.demands[0]) for one in self.waiting)
+
     @property
     def places_any(self) -> bool:
         return any(tier.drafts for tier in self.tiers) or any(room.given for room in self.rooms)
-
-
-def placed(world: World, pods: Sequence[Pod], templates: Sequence[Template]) -> Placement:
-    """A complete attempt with the NodePools given. Where limits bind, those who come first are served first."""
-    placement = _attempt(world, [pods], templates)
-    held = set(placement.held_by_limits())
-    if held:
-        left = {key for one in placement.waiting for key in one.keys}
-        ahead = [pod for pod in pods if pod.key in held]
-        if ranking.overtaken(ahead, (pod for pod in pods if pod.key not in left)):
-            return _attempt(world, ranking.bands(pods), templates)
-    return placement
-
-
-def _attempt(world: World, bands: Sequence[Sequence[Pod]], templates: Sequence[Template]) -> Placement:
-    budget = min(world.settings.work_units, _LEAST_UNITS + _UNITS_PER_POD * sum(map(len, bands)))
-    placement = Placement(world, bands, templates)
-    if not placement.run(budget, at_once=True):
-        placement = Placement(world, bands, templates)
-        placement.run(budget, at_once=False)
-    return placement
 
 
 def _asked(classes: Iterable[PodClass], topology: Topology, disks: Disks) -> Iterator[Requirements]:

@@ -13,12 +13,13 @@ from spotwright.model.instancetype import PICOUSD, Catalog
 from spotwright.model.pod import Pod
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling import eligibility, reasons
+from spotwright.scheduling.attempts import placed
 from spotwright.scheduling.blast import bounded
 from spotwright.scheduling.disks import Disks
 from spotwright.scheduling.drafts import finished
 from spotwright.scheduling.hosts import Fleet, fleet
 from spotwright.scheduling.overlays import Verdict, overlaid
-from spotwright.scheduling.placement import Placement, World, placed
+from spotwright.scheduling.placement import Placement, World
 from spotwright.scheduling.plan import ExistingNode, Plan
 from spotwright.scheduling.templates import daemons, open_pools
 from spotwright.scheduling.zones import balanced

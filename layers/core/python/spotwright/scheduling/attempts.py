@@ -1,0 +1,62 @@
+"""Several attempts at placing the same pods, of which the best counts.
+
+All pods at once is quick and usually cheapest. Few pods are also placed in other orders: those with rules one by one,
+on the nodes to which they add least; and those of lighter NodePools first, so that others join the nodes these need
+anyway.
+"""
+
+from collections.abc import Sequence
+
+from spotwright.model.pod import Pod
+from spotwright.scheduling import ranking
+from spotwright.scheduling.placement import Placement, World
+from spotwright.scheduling.templates import Template
+
+# The search may cost more the more there is to save: so many units, and so many for every pod.
+_LEAST_UNITS = 2000
+_UNITS_PER_POD = 30
+# Few pods are decided so quickly that a longer search goes unnoticed: it may cost this, divided by their number.
+_UNITS_OVER_PODS = 1_000_000
+# Up to so many pods are placed in other orders too.
+_FEW_PODS = 64
+
+
+def placed(world: World, pods: Sequence[Pod], templates: Sequence[Template]) -> Placement:
+    """A complete attempt with the NodePools given. Where limits bind, those who come first are served first."""
+    placement = _attempt(world, [pods], templates)
+    held = set(placement.held_by_limits())
+    if held:
+        left = {key for one in placement.waiting for key in one.keys}
+        ahead = [pod for pod in pods if pod.key in held]
+        if ranking.overtaken(ahead, (pod for pod in pods if pod.key not in left)):
+            return _attempt(world, ranking.bands(pods), templates)
+    return placement
+
+
+def _attempt(world: World, bands: Sequence[Sequence[Pod]], templates: Sequence[Template]) -> Placement:
+    pods = sum(map(len, bands))
+    budget = min(world.settings.work_units, _units(pods))
+    best = Placement(world, bands, templates)
+    complete = best.run(budget, at_once=True)
+    if complete and (pods > _FEW_PODS or not best.price()):
+        return best
+    if not complete or best.has_rules:
+        best = _better(best if complete else None, Placement(world, bands, templates), budget, at_once=False)
+    if pods <= _FEW_PODS and len(bands) == 1 and len(by_pool := best.by_tier(bands[0])) > 1:
+        best = _better(best, Placement(world, by_pool, templates), budget, at_once=True)
+    return best
+
+
+def _better(one: Placement | None, other: Placement, budget: int, *, at_once: bool) -> Placement:
+    """The better of an attempt and of another that is yet to run; if there is none yet, the other."""
+    complete = other.run(budget, at_once=at_once)
+    if one is None:
+        return other
+    best = other if complete and other.betters(one) else one
+    best.units = one.units + other.units
+    return best
+
+
+def _units(pods: int) -> int:
+    """What the search for so many pods may cost: least at a few hundred, more for few and for many."""
+    return max(_LEAST_UNITS + _UNITS_PER_POD * pods, _UNITS_OVER_PODS // max(pods, 1))
