@@ -97,13 +97,14 @@ OWN = {
 def test_malformed_and_foreign_messages_die_alone(world: World, queue: str) -> None:
     """They arrive in one batch with a message of ours, which is worked off."""
     url, dead_letters = world.hurried(queue)
-    world.until("nothing is worked on that was taken before", lambda: world.waiting(url) == 0, seconds=60)
+    # What a function took that died in a test before stays hidden until the time it was taken for is over.
+    hidden = world.waiting(url)
     world.stack.control("POST", f"/_local/functions/{queue.lower()}", {"enabled": False})
     for body in (*FOREIGN[queue], json.dumps(OWN[queue])):
         world.sqs.send_message(QueueUrl=url, MessageBody=body)
     world.stack.control("POST", f"/_local/functions/{queue.lower()}", {"enabled": True})
     world.until("the dead letters have come", lambda: world.waiting(dead_letters) == 3, seconds=90)
-    world.until("the queue is empty", lambda: world.waiting(url) == 0, seconds=60)
+    world.until("nothing of ours is left", lambda: world.waiting(url) <= hidden, seconds=60)
     assert world.bodies(dead_letters) == sorted(FOREIGN[queue])
     world.scale(1)
     all_run(world, 1)
