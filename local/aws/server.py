@@ -183,6 +183,9 @@ def listening(directory: Path, *, port: int, region: str, cluster: str, stop: th
 def serve(directory: Path, *, port: int, region: str, cluster: str, stop: threading.Event) -> None:
     """Run until `stop`; writes the endpoint to DIRECTORY/aws.json once it listens."""
     with listening(directory, port=port, region=region, cluster=cluster, stop=stop) as world:
-        (directory / "aws.json").write_text(json.dumps({"endpoint": world.endpoint}))
+        # Whoever sees the file finds all of it.
+        unfinished = directory / "aws.json.unfinished"
+        unfinished.write_text(json.dumps({"endpoint": world.endpoint}))
+        unfinished.replace(directory / "aws.json")
         print(f"AWS answers at {world.endpoint}", flush=True)
         stop.wait()
