@@ -4,11 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from local.aws import ec2_launch, ec2_templates
-from local.aws.capacity import Capacity
 from local.aws.ec2_filters import matching
 from local.aws.ec2_instances import STATE_CODES, Instance, Instances
 from local.aws.ec2_shapes import described, private_dns_name
-from local.aws.fleet import Fleets
+from local.aws.fleet import Fleets, started_from
 from local.aws.paging import page
 from local.aws.request import AwsError, AwsRequest, AwsResponse
 from local.aws.world import World
@@ -164,10 +163,11 @@ def _run(world: World, request: AwsRequest) -> AwsResponse:
     if params.get("DryRun"):
         raise dry_run_succeeded()
     most, least = int(params.get("MaxCount") or 1), int(params.get("MinCount") or 1)
-    given, code = world.part(Capacity).take(launch.instance_type, launch.zone, launch.capacity_type, most)
-    if given < least:
+    started, code = started_from(world, launch, most)
+    if len(started) < least:
+        for one in started:
+            world.part(Instances).terminate(one.id)
         raise AwsError(code or "InsufficientInstanceCapacity", "Insufficient capacity.", 500)
-    started = world.part(Instances).launch(launch, given)
     return request.reply(
         {
             "ReservationId": started[0].reservation_id,
@@ -183,9 +183,19 @@ def _run_data(world: World, params: Mapping[str, Any]) -> tuple[dict[str, Any], 
     own = {key: value for key, value in params.items() if key != "TagSpecifications" and value is not None}
     identity = {"client_token": params.get("ClientToken") or ""}
     if not params.get("LaunchTemplate"):
+        _one_place_for_the_subnet(own)
         return own, identity
     template_id, version, data = ec2_templates.resolve(world, params["LaunchTemplate"])
+    _one_place_for_the_subnet({**data, **own})
     return {**data, **own}, identity | {"template_id": template_id, "template_version": str(version)}
+
+
+def _one_place_for_the_subnet(data: Mapping[str, Any]) -> None:
+    if data.get("NetworkInterfaces") and data.get("SubnetId"):
+        raise AwsError(
+            "InvalidParameterCombination",
+            "Network interfaces and an instance-level subnet ID may not be specified on the same request",
+        )
 
 
 def dry_run_succeeded() -> AwsError:

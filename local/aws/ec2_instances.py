@@ -33,7 +33,10 @@ SPOT_TERMINATION = (
 
 @dataclass(frozen=True)
 class Launch:
-    """Everything an instance is launched with, template and request merged. `user_data` is base64."""
+    """Everything an instance is launched with, template and request merged. `user_data` is base64.
+
+    `reservation` is the capacity reservation it uses, `reservation_target` the one it asked for; "" = none.
+    """
 
     instance_type: str
     image_id: str
@@ -53,6 +56,10 @@ class Launch:
     fleet_id: str | None = None
     key_name: str | None = None
     client_token: str = ""
+    reservation: str = ""
+    reservation_target: str = ""
+    reservation_preference: str = "open"
+    tenancy: str = "default"
 
 
 @dataclass

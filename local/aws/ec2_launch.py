@@ -7,7 +7,7 @@ from typing import Any
 from moto.ec2.models import ec2_backends
 from moto.iam.models import iam_backends
 
-from local.aws import ec2_checks
+from local.aws import ec2_checks, reserved_launches
 from local.aws.ec2_instances import Launch
 from local.aws.offerings import Offerings
 from local.aws.request import AwsError
@@ -32,6 +32,9 @@ def build(
     ec2_checks.check(world, world.part(Offerings).describe(instance_type), data)
     subnet = _subnet(world, data)
     _check_offered(world, instance_type, subnet.availability_zone, capacity_type)
+    reserved_launches.check(
+        world, data, instance_type=instance_type, zone=subnet.availability_zone, capacity_type=capacity_type
+    )
     arn, profile_id, role = _profile(world, data.get("IamInstanceProfile"))
     return Launch(
         instance_type=instance_type,
@@ -52,6 +55,10 @@ def build(
         fleet_id=identity.get("fleet_id"),
         key_name=data.get("KeyName"),
         client_token=identity.get("client_token", ""),
+        reservation=reserved_launches.targeted(data),
+        reservation_target=reserved_launches.targeted(data),
+        reservation_preference=reserved_launches.preference(data),
+        tenancy=str((data.get("Placement") or {}).get("Tenancy") or "default"),
     )
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from local.aws import reserved_launches
 from local.aws.ec2_instances import STATE_CODES, Instance, Instances
 from local.aws.world import World
 
@@ -27,7 +28,7 @@ def described(world: World, instance: Instance) -> dict[str, Any]:
         "Platform": None,
         "PlatformDetails": "Linux/UNIX",
         "Monitoring": {"State": "enabled" if launch.detailed_monitoring else "disabled"},
-        "Placement": {"AvailabilityZone": launch.zone, "GroupName": "", "Tenancy": "default"},
+        "Placement": {"AvailabilityZone": launch.zone, "GroupName": "", "Tenancy": launch.tenancy},
         "MetadataOptions": dict(launch.metadata_options),
         "PrivateDnsName": private_dns_name(world, instance) if alive else "",
         "PublicDnsName": "",
@@ -48,6 +49,7 @@ def described(world: World, instance: Instance) -> dict[str, Any]:
         shape["StateReason"] = {"Code": code, "Message": message}
     if instance.spot_request_id:
         shape |= {"InstanceLifecycle": "spot", "SpotInstanceRequestId": instance.spot_request_id}
+    shape |= reserved_launches.shown(world, instance)
     if launch.profile_arn:
         shape["IamInstanceProfile"] = {"Arn": launch.profile_arn, "Id": launch.profile_id}
     if launch.key_name:
@@ -133,4 +135,5 @@ def shown(world: World, instance: Instance) -> dict[str, Any]:
         "metadataOptions": dict(launch.metadata_options),
         "blockDevices": [dict(device) for device in launch.block_devices],
         "fleetId": launch.fleet_id,
+        "capacityReservation": launch.reservation,
     }

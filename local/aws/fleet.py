@@ -9,13 +9,13 @@ import json
 import threading
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
 from moto.ec2.models import ec2_backends
 
-from local.aws import ec2_launch, ec2_templates
+from local.aws import ec2_launch, ec2_templates, reserved_launches
 from local.aws.capacity import Capacity
 from local.aws.ec2_instances import Instance, Instances, Launch
 from local.aws.fleet_pools import Pool, ordered, shares
@@ -80,7 +80,7 @@ class Fleets:
             for override in config.get("Overrides") or [{}]:
                 merged = _merged(data, override)
                 pools.append(Pool(len(pools), resolved, merged, override, self._zone(merged)))
-        _check_pools(pools)
+        _check_pools(pools, _targets(params)[0][0])
         return pools
 
     def _zone(self, data: Mapping[str, Any]) -> str:
@@ -146,18 +146,14 @@ class Fleets:
             launch = self._build(request, pool, capacity_type, fleet_id)
             for check in self.launch_checks:
                 check(request, launch)
-            given, code = self._available(launch, wanted)
-            started = self._world.part(Instances).launch(launch, given) if given else []
+            backend = ec2_backends[self._world.account][self._world.region]
+            free = backend.get_subnet(launch.subnet_id).available_ip_address_count
+            fitting = min(wanted, max(free, 0))
+            started, code = started_from(self._world, launch, fitting)
         except AwsError as error:
             return [], error
+        code = code or ("InsufficientFreeAddressesInSubnet" if fitting < wanted else None)
         return started, AwsError(code, _capacity_message(code, launch)) if code else None
-
-    def _available(self, launch: Launch, wanted: int) -> tuple[int, str | None]:
-        backend = ec2_backends[self._world.account][self._world.region]
-        free = backend.get_subnet(launch.subnet_id).available_ip_address_count
-        fitting = min(wanted, max(free, 0))
-        given, code = self._world.part(Capacity).take(launch.instance_type, launch.zone, launch.capacity_type, fitting)
-        return given, code or ("InsufficientFreeAddressesInSubnet" if fitting < wanted else None)
 
     def _build(self, request: AwsRequest, pool: Pool, capacity_type: str, fleet_id: str) -> Launch:
         return ec2_launch.build(
@@ -184,6 +180,28 @@ class Fleets:
                     outcome.instances.remove(entry)
 
 
+def started_from(world: World, launch: Launch, wanted: int) -> tuple[list[Instance], str | None]:
+    """Instances out of the reservation that is targeted, else out of an open one, else out of what EC2 has.
+
+    With them the error code for those that are missing.
+    """
+    instances, capacity = world.part(Instances), world.part(Capacity)
+    if launch.reservation_target:
+        given = min(wanted, reserved_launches.room(world, launch.reservation_target))
+        started = instances.launch(launch, given) if given else []
+        return started, "ReservationCapacityExceeded" if given < wanted else None
+    found = list[Instance]()
+    if launch.capacity_type == "on-demand" and launch.reservation_preference != "none":
+        id, left = reserved_launches.open_match(world, instance_type=launch.instance_type, zone=launch.zone)
+        if id and wanted:
+            found = instances.launch(replace(launch, reservation=id), min(wanted, left))
+        if launch.reservation_preference == "capacity-reservations-only" and len(found) < wanted:
+            return found, "ReservationCapacityExceeded"
+    rest = wanted - len(found)
+    given, code = capacity.take(launch.instance_type, launch.zone, launch.capacity_type, rest)
+    return [*found, *(instances.launch(launch, given) if given else [])], code
+
+
 def add(world: World) -> None:
     world.front("ec2", "CreateFleet", world.part(Fleets).create)
 
@@ -198,8 +216,8 @@ def _check(params: Mapping[str, Any]) -> None:
         raise AwsError("InvalidTargetCapacitySpecification", "TotalTargetCapacity must be at least 1.")
 
 
-def _check_pools(pools: list[Pool]) -> None:
-    """EC2 refuses a fleet that names the same pool (type and zone) twice."""
+def _check_pools(pools: list[Pool], capacity_type: str) -> None:
+    """EC2 refuses a fleet that names the same pool (type and zone) twice, or templates of another market."""
     seen: set[tuple[str, str]] = set()
     for pool in pools:
         key = (pool.instance_type, pool.zone)
@@ -209,8 +227,11 @@ def _check_pools(pools: list[Pool]) -> None:
                 f"The fleet configuration contains duplicate instance pools: {pool.instance_type} in {pool.zone}",
             )
         seen.add(key)
-        if pool.data.get("InstanceMarketOptions"):
-            raise AwsError("InvalidFleetConfig", "Launch templates of a fleet must not specify InstanceMarketOptions.")
+        market = (pool.data.get("InstanceMarketOptions") or {}).get("MarketType")
+        if market and market != capacity_type:
+            raise AwsError(
+                "InvalidFleetConfig", f"Launch templates of a {capacity_type} fleet cannot ask for {market}."
+            )
 
 
 def _merged(data: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
@@ -232,11 +253,22 @@ def _targets(params: Mapping[str, Any]) -> list[tuple[str, int]]:
         "spot": int(target.get("SpotTargetCapacity") or 0),
     }
     rest = int(target["TotalTargetCapacity"]) - sum(counts.values())
-    default = target.get("DefaultTargetCapacityType") or "on-demand"
-    if default not in counts:
-        raise AwsError("UnsupportedOperation", f"Capacity type {default} is not implemented here.")
-    counts[default] += max(rest, 0)
+    default = _default_type(params)
+    counts[default] = counts.get(default, 0) + max(rest, 0)
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _default_type(params: Mapping[str, Any]) -> str:
+    """What instances of the fleet have for their lifecycle."""
+    default = str(params["TargetCapacitySpecification"].get("DefaultTargetCapacityType") or "on-demand")
+    if default in ("on-demand", "spot", reserved_launches.BLOCK):
+        return default
+    if default != "reserved-capacity":
+        raise AwsError("InvalidParameterValue", f"Value ({default}) for DefaultTargetCapacityType is invalid.")
+    kinds = (params.get("ReservedCapacityOptions") or {}).get("ReservationTypes") or []
+    if kinds != [reserved_launches.INTERRUPTIBLE]:
+        raise AwsError("InvalidParameterValue", f"Value ({kinds}) for parameter ReservationTypes is invalid.")
+    return reserved_launches.INTERRUPTIBLE
 
 
 def _strategy(params: Mapping[str, Any], capacity_type: str) -> str:
@@ -284,5 +316,10 @@ def _capacity_message(code: str, launch: Launch) -> str:
             )
         case "InsufficientFreeAddressesInSubnet":
             return f"There are not enough free addresses in subnet '{launch.subnet_id}' to satisfy the request."
+        case "ReservationCapacityExceeded":
+            return (
+                "The requested instance count exceeds what is available in the targeted Capacity Reservation"
+                f" '{launch.reservation_target}'."
+            )
         case _:
             return f"{code} for {launch.instance_type} in {launch.zone}"

@@ -33,6 +33,9 @@ def _used(world: World, launch: Launch) -> list[list[Access]]:
     template = launch.tags.get("instance", {}).get("aws:ec2launchtemplate:id")
     if template:
         existing.append((arn(world, "launch-template", template), template))
+    if launch.reservation_target:
+        id = launch.reservation_target
+        existing.append((arn(world, "capacity-reservation", id), id))
     tags = ec2_backends[world.account][world.region].tags
     return [
         [Access("ec2:RunInstances", resource, resource_tags(tags.get(resource_id, {})))]

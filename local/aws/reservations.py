@@ -1,7 +1,8 @@
 """Capacity reservations and placement groups, which moto does not have: made, described, ended.
 
-A reservation counts what runs in it by `take`; one past its end date is expired. A capacity block is one whose
-`ReservationType` the control API sets, since EC2 sells them by another call.
+What runs in a reservation counts against it, and `used` besides, which the control API sets: what others have of it.
+One past its end date is expired. A capacity block is one whose `ReservationType` the control API sets, since EC2 sells
+them by another call.
 """
 
 import secrets
@@ -11,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from local.aws.ec2_filters import matching
+from local.aws.ec2_instances import Instances
 from local.aws.offerings import Offerings
 from local.aws.paging import page
 from local.aws.request import AwsError, AwsRequest, AwsResponse
@@ -56,6 +58,14 @@ class Reserved:
     def __init__(self, world: World) -> None:
         self.reservations: dict[str, Reservation] = {}
         self.groups: dict[str, Group] = {}
+
+
+def left(world: World, one: Reservation) -> int:
+    """Instances that can still be started in it."""
+    if one.state != "active":
+        return 0
+    running = [it for it in world.part(Instances).all() if it.launch.reservation == one.id and it.state != "terminated"]
+    return max(0, one.total - one.used - len(running))
 
 
 def add(world: World) -> None:
@@ -104,10 +114,10 @@ def _create(world: World, request: AwsRequest) -> AwsResponse:
         tags=_tags(request),
     )
     world.part(Reserved).reservations[one.id] = one
-    return request.reply({"CapacityReservation": _shape(one)})
+    return request.reply({"CapacityReservation": _shape(world, one)})
 
 
-def _shape(one: Reservation) -> dict[str, Any]:
+def _shape(world: World, one: Reservation) -> dict[str, Any]:
     return {
         "CapacityReservationId": one.id,
         "OwnerId": one.owner,
@@ -116,7 +126,7 @@ def _shape(one: Reservation) -> dict[str, Any]:
         "AvailabilityZone": one.zone,
         "Tenancy": "default",
         "TotalInstanceCount": one.total,
-        "AvailableInstanceCount": one.total - one.used if one.state == "active" else 0,
+        "AvailableInstanceCount": left(world, one),
         "State": one.state,
         "EndDate": one.end,
         "EndDateType": "limited" if one.end else "unlimited",
@@ -149,7 +159,7 @@ def _describe(world: World, request: AwsRequest) -> AwsResponse:
         tags=lambda one: one.tags,
     )
     some, token = page(found, params, default=1000)
-    return request.reply({"CapacityReservations": [_shape(one) for one in some]} | token)
+    return request.reply({"CapacityReservations": [_shape(world, one) for one in some]} | token)
 
 
 def _cancel(world: World, request: AwsRequest) -> AwsResponse:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from local.demo import chapters
-from local.demo.deploy import ROOT, Deployment
+from local.demo.deploy import Deployment, forwarder_process
 from local.demo.missing import missing
 from local.demo.story import NotSeen, Story
 from local.demo.summary import summary
@@ -34,8 +34,7 @@ def main() -> int:
 
 def _run(printer: Printer, directory: Path, arguments: argparse.Namespace) -> None:
     printer.section("a local stack of real parts, and cdk deploy (usually under a minute)")
-    forwarder = [str(ROOT / ".venv/bin/python"), "-m", "forwarder"]
-    with Stack.start(directory, cluster="dev-eks-cluster", forwarder=forwarder) as stack:
+    with Stack.start(directory, cluster="dev-eks-cluster", forwarder=forwarder_process(directory)) as stack:
         printer.say("control plane and AWS are up")
         deployment = Deployment(
             stack,

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +16,16 @@ ROOT = Path(__file__).parents[2]
 FORWARDER_IMAGE = "spotwright-forwarder:local"
 # How long one CDK command may take, in seconds; deploy builds the layer when it is not cached.
 COMMAND_SECONDS = 600
+
+
+def forwarder_process(directory: Path) -> list[str]:
+    """The command of the forwarder's container for a stack in a directory: its image's content, and Python alone."""
+    python = str(sys._base_executable)  # type: ignore[attr-defined]
+    return ["/usr/bin/env", f"PYTHONPATH={_image(directory)}", python, "-P", "-m", "forwarder"]
+
+
+def _image(directory: Path) -> Path:
+    return directory / "forwarder-image"
 
 
 class Deployment:
@@ -74,9 +85,17 @@ class Deployment:
         """Into an account that need not be bootstrapped; that and synthesis know nothing of each other."""
         with ThreadPoolExecutor() as beside:
             made = [beside.submit(self.bootstrap), *([beside.submit(self.synth)] if self._is_stale() else [])]
-        for one in made:
-            one.result()
-        self.cdk("deploy", "--require-approval", "never", "--progress", "events")
+            for one in made:
+                one.result()
+            image = beside.submit(self._forwarder_image)
+            self.cdk("deploy", "--require-approval", "never", "--progress", "events")
+        image.result()
+
+    def _forwarder_image(self) -> None:
+        """What the image holds, where the pods' processes find it."""
+        architecture, folder = str(self.context["architecture"]), str(_image(self._stack.directory))
+        command = [sys.executable, "-m", "tools.forwarder_image", architecture, folder]
+        subprocess.run(command, cwd=ROOT, env=self._environment(), timeout=COMMAND_SECONDS, check=True)
 
     def destroy(self) -> None:
         self.cdk("destroy", "--force")

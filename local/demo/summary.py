@@ -42,7 +42,10 @@ def _span(spans: dict[str, list[float]], decision: Entry, launch: dict[str, Any]
         )  # fmt: skip
         return next(found, None)
 
-    pending = [e.at for e in entries if e.what == "Pending" and e.subject in pods and e.at <= decision.at + 1]
+    before = [e for e in entries if e.source == "pods" and e.subject in pods and e.at <= decision.at + 1]
+    # An interruption decides for pods that run: those waited for nothing.
+    running = {e.subject for e in before if e.what == "Running"}
+    pending = [e.at for e in before if e.what == "Pending" and e.subject not in running]
     steps = [
         ("pod pending → decision", max(pending, default=None), decision.at),
         ("decision → CreateFleet", decision.at, first("aws", "CreateFleet", None, decision.at)),

@@ -106,7 +106,8 @@ class Watch:
         answer = self._stack.control("GET", f"/_local/calls?since={self._next_call}")
         self._next_call = answer["next"]
         for call in answer["calls"]:
-            if call["action"] in TOLD_CALLS:
+            # A class is tried by calls that only ask.
+            if call["action"] in TOLD_CALLS and not call["request"].get("DryRun"):
                 who = call.get("function") or call["principal"].rsplit("/", 1)[-1]
                 error = f" → {call['error']}" if call.get("error") else ""
                 yield Entry(

@@ -20,7 +20,7 @@ KUBERNETES = "1.35.4"
 KWOK = "v0.8.0"
 SOURCE = Path(__file__).parent / "controlplane"
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
-USUAL = "usually about 6 minutes on 2 cores the first time, 20 seconds with Go's build cache"
+USUAL = "usually 6 to 12 minutes on 2 cores the first time, 20 seconds with Go's build cache"
 REPORT_SECONDS = 20
 LIMIT_SECONDS = 3600
 

@@ -68,7 +68,7 @@ def test_a_token_for_the_public_endpoint_of_sts_is_as_good(aws: Aws, session: di
     assert identify(aws, token(presigned(session, f"https://sts.{REGION}.amazonaws.com")))["authenticated"]
 
 
-def test_the_cluster_admin_policy_is_the_group_of_masters(aws: Aws) -> None:
+def test_the_cluster_admin_policy_is_the_group_of_masters(aws: Aws, session: dict[str, Any]) -> None:
     credentials = aws.role("identity-admin")
     entry = {"clusterName": CLUSTER, "principalArn": f"arn:aws:iam::{ACCOUNT}:role/identity-admin"}
     eks = aws.client("eks")

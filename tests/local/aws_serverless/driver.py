@@ -127,7 +127,7 @@ def started(directory: Path) -> Iterator[Aws]:
         )
     try:
         file = directory / "aws.json"
-        eventually(lambda: file.exists() or process.poll() is not None, 60, "the local AWS's start")
+        eventually(lambda: file.exists() or process.poll() is not None, 300, "the local AWS's start")
         assert process.poll() is None, (directory / "aws.log").read_text()
         yield Aws(json.loads(file.read_text())["endpoint"], directory, process.pid)
     finally:
