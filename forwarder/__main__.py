@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
@@ -19,7 +20,7 @@ from forwarder.sending import Sender, write_heartbeat
 from forwarder.settings import Settings, settings
 from forwarder.web import Pages, serve
 from spotwright.adapters import aws_sessions
-from spotwright.adapters.connection import Connection, kubeconfig_configuration, pod_configuration
+from spotwright.adapters.connection import Connection, pod_configuration
 from spotwright.failures import InvalidRequest
 
 # A loop that has not gone round for this long is stuck: longer than any send with all its attempts.
@@ -46,8 +47,7 @@ def main() -> int:
     _log_to_stdout()
     try:
         wanted = settings(os.environ)
-        kubeconfig = wanted.kubeconfig
-        connection = Connection(kubeconfig_configuration(kubeconfig) if kubeconfig else pod_configuration())
+        connection = Connection(pod_configuration(wanted.server, Path(wanted.service_account)))
     except InvalidRequest as error:
         logger.error("cannot start", extra={"reason": str(error)})
         return 2

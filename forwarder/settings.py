@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from spotwright.adapters.connection import SERVICE_ACCOUNT
 from spotwright.failures import InvalidRequest
 
 QUEUES = ("provision", "lifecycle", "catalog")
@@ -13,17 +14,19 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 class Settings(msgspec.Struct, frozen=True):
     """``queues``: URL by name. ``batch_idle_seconds``/``batch_max_seconds``: Karpenter's batching window of pods.
 
+    ``server``: URL of the API server; ``service_account``: the folder of the pod's token and the cluster's CA.
     ``address`` and ``metrics_port``: where metrics are served; port 0 = any free one.
     """
 
     cluster: str
     table: str
     queues: dict[str, str]
+    server: str
+    service_account: str = str(SERVICE_ACCOUNT)
     address: str = "127.0.0.1"
     metrics_port: int = 8080
     batch_idle_seconds: float = 1.0
     batch_max_seconds: float = 10.0
-    kubeconfig: str = ""
 
 
 def settings(variables: Mapping[str, str]) -> Settings:
@@ -33,14 +36,20 @@ def settings(variables: Mapping[str, str]) -> Settings:
             cluster=variables.get("CLUSTER_NAME") or variables["SPOTWRIGHT_CLUSTER"],
             table=variables["SPOTWRIGHT_TABLE"],
             queues={name: variables[f"SPOTWRIGHT_{name.upper()}_QUEUE_URL"] for name in QUEUES},
+            server=_server(variables["KUBERNETES_SERVICE_HOST"], variables["KUBERNETES_SERVICE_PORT"]),
+            service_account=variables.get("KUBERNETES_SERVICEACCOUNT_DIRECTORY") or str(SERVICE_ACCOUNT),
             address=variables.get("POD_IP") or "127.0.0.1",
             metrics_port=_port(variables.get("METRICS_PORT", "8080")),
             batch_idle_seconds=_seconds("BATCH_IDLE_DURATION", variables.get("BATCH_IDLE_DURATION", "1s")),
             batch_max_seconds=_seconds("BATCH_MAX_DURATION", variables.get("BATCH_MAX_DURATION", "10s")),
-            kubeconfig=variables.get("KUBECONFIG", ""),
         )
     except KeyError as missing:
         raise InvalidRequest(f"environment variable {missing} is not set") from None
+
+
+def _server(host: str, port: str) -> str:
+    """The kubelet gives an IPv6 cluster's host without brackets."""
+    return f"https://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def _port(text: str) -> int:

@@ -23,7 +23,7 @@ from spotwright import data
 from spotwright.adapters import ec2_types
 from spotwright.aws import catalog_wire, offerings, sizing
 from spotwright.aws.described import Described, Gpu
-from spotwright.cli import builtin
+from spotwright.cli import builtin, builtin_region
 from spotwright.model.instancetype import Catalog
 
 ZONES = tuple(builtin.REGION + letter for letter in "abc")
@@ -109,12 +109,12 @@ def _spot(name: str, zone: str, on_demand: int) -> int:
 
 def main() -> None:
     made = region()
-    builtin.FACTS.write_bytes(zlib.compress(msgspec.json.encode(made), 9))
-    types = offerings.instance_types(made, builtin.buyer(made), sizing.Overheads())
+    builtin_region.FACTS.write_bytes(zlib.compress(msgspec.json.encode(made), 9))
+    types = offerings.instance_types(made, builtin_region.buyer(made), sizing.Overheads())
     sold = tuple(one for one in types if any(offering.available for offering in one.offerings))
     body = catalog_wire.encode(Catalog({"": sold}, source=made.name))
     builtin.CATALOG.write_bytes(zlib.compress(body, 9))
-    print(f"{len(made.types)} instance types, {builtin.FACTS.stat().st_size} bytes in {builtin.FACTS}")
+    print(f"{len(made.types)} instance types, {builtin_region.FACTS.stat().st_size} bytes in {builtin_region.FACTS}")
     print(f"{len(sold)} of them sold, {builtin.CATALOG.stat().st_size} bytes in {builtin.CATALOG}")
 
 

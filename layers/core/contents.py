@@ -6,16 +6,16 @@ layer's `python/` folder and may be glob patterns.
 
 import re
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
+from layers.core.edits import edit
 from layers.core.models import reduce_models
 
 #: The AWS calls that functions make, by API. The layer's botocore knows these and no others, so a new call is added
 #: here (and granted in `infra/permissions.py`).
 CALLS = {
     "arc-zonal-shift": ("GetManagedResource",),
-    "dynamodb": ("GetItem", "PutItem", "Query", "UpdateItem"),
+    "dynamodb": ("BatchGetItem", "GetItem", "PutItem", "Query", "UpdateItem"),
     "ec2": (
         "CreateFleet",
         "CreateLaunchTemplate",
@@ -33,6 +33,7 @@ CALLS = {
         "DescribeSecurityGroups",
         "DescribeSpotPriceHistory",
         "DescribeSubnets",
+        "RunInstances",
         "TerminateInstances",
     ),
     "eks": ("AssociateAccessPolicy", "CreateAccessEntry", "DeleteAccessEntry", "DescribeCluster"),
@@ -93,26 +94,6 @@ DROPPED = (
 )
 
 
-#: Modules that are imported at every start for what no function does, and what takes their place.
-REPLACED = {
-    # Docstrings of generated methods, for people at a prompt: a writer of reStructuredText and an HTML parser.
-    "botocore/docs/__init__.py": "",
-    "botocore/docs/docstring.py": """\
-class _Docstring(str):
-    def __new__(cls, *args, **kwargs):
-        return super().__new__(cls)
-
-    def __init__(self, *args, **kwargs):
-        super().__init__()
-
-
-ClientMethodDocstring = PaginatorDocstring = WaiterDocstring = _Docstring
-""",
-    # The switch to HTTP/2, which nobody turns; it reads the metadata of distributions.
-    "urllib3/http2/__init__.py": "",
-}
-
-
 def trim(python: Path) -> None:
     """Reduces an installed tree to what the functions use, in place.
 
@@ -122,7 +103,7 @@ def trim(python: Path) -> None:
     _keep_only(python / "kubernetes", KUBERNETES_TRANSPORT)
     for pattern in DROPPED:
         _remove(python, pattern)
-    _replace(python, REPLACED)
+    edit(python, CALLS)
     reduce_models(python / "botocore/data", CALLS)
 
 
@@ -136,14 +117,6 @@ def _keep_only(package: Path, kept: tuple[str, ...]) -> None:
     for name in kept:
         if name.endswith("__init__.py"):
             _empty(package / name)
-
-
-def _replace(python: Path, modules: Mapping[str, str]) -> None:
-    missing = [name for name in modules if not (python / name).exists()]
-    if missing:
-        raise FileNotFoundError(f"layer: no {', '.join(missing)} (layers/core/contents.py)")
-    for name, text in modules.items():
-        (python / name).write_text(text)
 
 
 def _empty(init: Path) -> None:

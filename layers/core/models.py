@@ -38,9 +38,13 @@ def _reduce_service(service: Path, calls: Collection[str]) -> None:
     for path in (*old, *(each for each in version.iterdir() if each.name not in _KEPT)):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     packed = version / "service-2.json.gz"
-    model = reduced(json.loads(gzip.decompress(packed.read_bytes())), calls)
-    (version / "service-2.json").write_text(json.dumps(model, separators=(",", ":")))
+    model = reduced(_unpacked(packed), calls)
+    (version / "service-2.json").write_text(_compact(model))
     packed.unlink()
+    rules = version / "endpoint-rule-set-1.json.gz"
+    # Nine tenths of the larger ones is indentation, which a client reads too.
+    (version / "endpoint-rule-set-1.json").write_text(_compact(_undocumented(_unpacked(rules))))
+    rules.unlink()
     paginators = version / "paginators-1.json"
     if paginators.exists():
         _rewrite(paginators, lambda found: {"pagination": _only(found["pagination"], calls)})
@@ -109,4 +113,12 @@ def _only(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
 
 
 def _rewrite(path: Path, change: Any) -> None:
-    path.write_text(json.dumps(change(json.loads(path.read_text())), separators=(",", ":")))
+    path.write_text(_compact(change(json.loads(path.read_text()))))
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))
+
+
+def _unpacked(path: Path) -> Any:
+    return json.loads(gzip.decompress(path.read_bytes()))

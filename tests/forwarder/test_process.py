@@ -1,7 +1,9 @@
 """The forwarder as a process: a real cluster, its own service account, queues and a table."""
 
+import base64
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -21,9 +23,11 @@ from moto.server import ThreadedMotoServer
 from spotwright import manifests
 from tests.manifests.cluster import Cluster, running_cluster
 from tests.manifests.samples import SAMPLES, changed
+from tools.forwarder_image import assemble
 
-ROOT = Path(__file__).parents[2]
 ACCOUNT = "spotwright-forwarder"
+# The interpreter without the packages of this environment: the image has its own.
+PYTHON = str(sys._base_executable)  # type: ignore[attr-defined]
 
 
 @dataclass
@@ -79,8 +83,16 @@ def aws() -> Iterator[str]:
     server.stop()
 
 
+@pytest.fixture(scope="session")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the forwarder's image holds."""
+    folder = tmp_path_factory.mktemp("image")
+    assemble("x86_64" if platform.machine() == "x86_64" else "arm64", folder)
+    return folder
+
+
 @pytest.fixture
-def forwarder(aws: str, tmp_path: Path) -> Iterator[Forwarder]:
+def forwarder(aws: str, image: Path, tmp_path: Path) -> Iterator[Forwarder]:
     cluster = running_cluster()
     for document in [*manifests.definitions(), *manifests.rights()]:
         cluster.objects.apply(document)
@@ -99,8 +111,8 @@ def forwarder(aws: str, tmp_path: Path) -> Iterator[Forwarder]:
     )
     environment = {
         "PATH": os.defpath,
-        "PYTHONPATH": f"{ROOT}:{ROOT / 'layers/core/python'}",
-        "KUBECONFIG": str(as_service_account(cluster, tmp_path)),
+        "PYTHONPATH": str(image),
+        **as_service_account(cluster, tmp_path),
         "CLUSTER_NAME": "test",
         "SPOTWRIGHT_TABLE": tmp_path.name,
         "METRICS_PORT": "0",
@@ -109,9 +121,7 @@ def forwarder(aws: str, tmp_path: Path) -> Iterator[Forwarder]:
     }
     log = tmp_path / "forwarder.log"
     with log.open("wb") as out:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "forwarder"], env=environment, stdout=out, stderr=out, cwd=tmp_path
-        )
+        process = subprocess.Popen([PYTHON, "-m", "forwarder"], env=environment, stdout=out, stderr=out, cwd=tmp_path)
     running = Forwarder(process, log, cluster, sqs, dynamodb, urls)
     try:
         wait_until(lambda: heartbeat(running) is not None, lambda: log.read_text(), 30)
@@ -124,16 +134,19 @@ def forwarder(aws: str, tmp_path: Path) -> Iterator[Forwarder]:
 _QUEUES = ("provision", "lifecycle", "catalog")
 
 
-def as_service_account(cluster: Cluster, folder: Path) -> Path:
-    """A kubeconfig that logs in as the forwarder does, with no rights but its own."""
+def as_service_account(cluster: Cluster, folder: Path) -> dict[str, str]:
+    """Environment of a pod that logs in as the forwarder does, with no rights but its own."""
     token = cluster.kubectl("create", "token", ACCOUNT, "-n", "kube-system").stdout.strip()
     assert token
-    kubeconfig = yaml.safe_load(cluster.plane.kubeconfig.read_text())
-    for user in kubeconfig["users"]:
-        user["user"] = {"token": token}
-    path = folder / "kubeconfig"
-    path.write_text(yaml.safe_dump(kubeconfig))
-    return path
+    access = yaml.safe_load(cluster.plane.kubeconfig.read_text())["clusters"][0]["cluster"]
+    (folder / "token").write_text(token)
+    (folder / "ca.crt").write_bytes(base64.b64decode(access["certificate-authority-data"]))
+    host, _, port = access["server"].removeprefix("https://").rpartition(":")
+    return {
+        "KUBERNETES_SERVICE_HOST": host,
+        "KUBERNETES_SERVICE_PORT": port,
+        "KUBERNETES_SERVICEACCOUNT_DIRECTORY": str(folder),
+    }
 
 
 def heartbeat(running: Forwarder) -> int | None:
@@ -204,10 +217,35 @@ def test_it_may_only_read(forwarder: Forwarder) -> None:
         assert forwarder.cluster.kubectl("auth", "can-i", verb, what, "-A", account).stdout.strip() == allowed
 
 
-def test_a_wrong_environment_ends_it_with_a_sentence(tmp_path: Path) -> None:
-    environment = {"PATH": os.defpath, "PYTHONPATH": f"{ROOT}:{ROOT / 'layers/core/python'}", "CLUSTER_NAME": "c"}
-    ended = subprocess.run(
-        [sys.executable, "-m", "forwarder"], env=environment, capture_output=True, text=True, cwd=tmp_path, timeout=30
+@pytest.mark.parametrize("missing", ["SPOTWRIGHT_TABLE", "KUBERNETES_SERVICE_HOST", "SPOTWRIGHT_LIFECYCLE_QUEUE_URL"])
+def test_a_wrong_environment_ends_it_with_a_sentence(image: Path, tmp_path: Path, missing: str) -> None:
+    wrong = {name: value for name, value in ENVIRONMENT.items() if name != missing}
+    assert f"environment variable '{missing}' is not set" in ended(image, wrong, tmp_path)
+
+
+def test_a_pod_without_a_service_account_ends_with_a_sentence(image: Path, tmp_path: Path) -> None:
+    wrong = {**ENVIRONMENT, "KUBERNETES_SERVICEACCOUNT_DIRECTORY": str(tmp_path)}
+    assert f"service account: [Errno 2] No such file or directory: '{tmp_path}/token'" in ended(image, wrong, tmp_path)
+
+
+ENVIRONMENT = {
+    "CLUSTER_NAME": "c",
+    "SPOTWRIGHT_TABLE": "t",
+    **{f"SPOTWRIGHT_{name.upper()}_QUEUE_URL": "http://127.0.0.1:1" for name in _QUEUES},
+    "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+    "KUBERNETES_SERVICE_PORT": "443",
+}
+
+
+def ended(image: Path, environment: dict[str, str], folder: Path) -> str:
+    """The reason that a forwarder gives as it ends at once."""
+    done = subprocess.run(
+        [PYTHON, "-m", "forwarder"],
+        env={"PATH": os.defpath, "PYTHONPATH": str(image), **environment},
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=30,
     )
-    assert ended.returncode == 2
-    assert "SPOTWRIGHT_TABLE" in ended.stdout
+    assert done.returncode == 2
+    return str(json.loads(done.stdout)["reason"])
