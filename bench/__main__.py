@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.cold import cold_starts
 from bench.hops import event_to_fleet
 from bench.sizes import layer_sizes
-from local.demo.deploy import ROOT, Deployment
+from local.demo.deploy import Deployment, forwarder_process
 from local.stack import Stack
 
 type Row = tuple[str, str, str]
@@ -18,8 +18,7 @@ type Row = tuple[str, str, str]
 def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="spotwright-bench-"))
     print(f"a local stack with Spotwright deployed (about a minute), logs in {directory / 'logs'}", file=sys.stderr)
-    forwarder = [str(ROOT / ".venv/bin/python"), "-m", "forwarder"]
-    with Stack.start(directory, forwarder=forwarder) as stack:
+    with Stack.start(directory, forwarder=forwarder_process(directory)) as stack:
         roles = (f"KarpenterNodeRole-{stack.cluster}", f"karpenterNodeRole-{stack.cluster}")
         deployment = Deployment(stack, node_roles=roles)
         for name, figure, goal in _rows(stack, deployment):

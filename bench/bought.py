@@ -69,9 +69,9 @@ def bought(
     is_empty: Empty,
 ) -> Bought:  # fmt: skip
     """Launch for ``pods`` pods of these shapes while the offerings that ``is_empty`` names have no capacity."""
-    with _account(directory, region, cluster) as (account, client):
+    with local_account(directory, region, cluster) as (account, client):
         ec2 = client("ec2")
-        node_class = _class_in(ec2, client("iam"), cluster)
+        node_class = class_in(ec2, client("iam"), cluster)
         types = _types(ec2, client("pricing"), region, node_class)
         world = Burst(types, cluster)
         world.ec2 = Ec2(ec2, cluster=cluster)  # type: ignore[assignment]
@@ -140,7 +140,7 @@ def _launches(world: World) -> Iterator[Launch]:
 
 
 @contextmanager
-def _account(directory: Path, region: str, cluster: str) -> Iterator[tuple[Any, Callable[[str], Any]]]:
+def local_account(directory: Path, region: str, cluster: str) -> Iterator[tuple[Any, Callable[[str], Any]]]:
     """The local AWS, and clients of its administrator. Imported here, because it imports moto."""
     from local.aws.inprocess import running
 
@@ -148,7 +148,7 @@ def _account(directory: Path, region: str, cluster: str) -> Iterator[tuple[Any, 
         yield account, lambda service: account.client(service, config=Config(retries={"total_max_attempts": 1}))
 
 
-def _class_in(ec2: Any, iam: Any, cluster: str) -> EC2NodeClass:
+def class_in(ec2: Any, iam: Any, cluster: str) -> EC2NodeClass:
     """A class that is ready, with the account's own network and image."""
     discovery = [{"Name": "tag:karpenter.sh/discovery", "Values": [cluster]}]
     name = "amazon-eks-node-al2023-x86_64-standard-1.35-*"

@@ -1,9 +1,13 @@
-"""`python -m bench.planner`: our planner beside the real Karpenter scheduler, on the same pods, types and prices."""
+"""`python -m bench.planner`: our planner beside the real Karpenter scheduler, on the same pods, types and prices.
+
+What was measured stays in build/bench-planner: a run that was broken off goes on where it stopped, and after a change
+to one of the two only that one is measured again. Seconds are of processor time, all threads together: they bear a
+machine that is busy with something else.
+"""
 
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
@@ -12,12 +16,16 @@ from typing import Final
 import msgspec
 
 from bench.planner import problems, runs
+from bench.planner.record import KARPENTER, OURS, Record
 from bench.planner.runs import Outcome
 from bench.planner.workloads import KINDS
 
 SIZES: Final = (100, 1000, 5000, 10_000)
 SEEDS: Final = 3
 RUNS: Final = 3
+# From so many pods on Karpenter needs a minute and more for one problem, and runs once.
+_LONG: Final = 5000
+FOLDER: Final = Path(__file__).parents[2] / "build" / "bench-planner"
 _HEADINGS: Final = {
     "bursts": "pods into an empty cluster; cost beside the default pool, and both beside a pool of at most 64 vCPU",
     "mix": "Karpenter's own benchmark mix, 400 types",
@@ -27,14 +35,23 @@ _HEADINGS: Final = {
 }
 
 
+_HEADER: Final = (
+    f"{'workload':<9}{'pods':>6} {'vCPU':>4} {'Karpenter':>11} {'ours':>10} {'saved':>7} {'worst':>7}"
+    f" {'above bound':>11} {'worst':>6} {'Karpenter':>10} {'ours':>8} {'quicker':>8} {'slowest':>8}"
+)
+
+
 class Bench:
     """One run of the benchmark. ``peers``: Karpenter runs per problem, of which the best counts."""
 
     def __init__(self, folder: Path, binary: Path, options: argparse.Namespace) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.record = Record(folder / "outcomes.jsonl")
         self.folder = folder
         self.binary = binary
         self.sizes: list[int] = options.sizes
         self.kinds: list[str] = options.kinds
+        self.pools: list[int] = options.pools
         self.seeds: int = options.seeds
         self.peers: int = options.runs
         self.warm = problems.burst(folder, "micro", 100, 1000)
@@ -46,31 +63,41 @@ class Bench:
             "memory": self.memory,
         }
 
-    def pair(self, problem: Path, *, limit: int = 0) -> tuple[Outcome, Outcome]:
+    def pair(self, problem: Path, *, limit: int = 0, peers: int = 1) -> tuple[Outcome, Outcome]:
         """Ours, and of Karpenter's runs the cheapest with the time of the quickest."""
-        mine = runs.ours(problem, self.warm)
-        theirs = [runs.karpenter(self.binary, problem, self.warm, limit=limit) for _ in range(self.peers)]
+        theirs = [self.karpenter(problem, limit, number) for number in range(peers)]
         best = min(theirs, key=lambda one: (-one.placed, one.price))
-        quickest = min(theirs, key=lambda one: one.seconds)
+        quickest = min(theirs, key=lambda one: one.cpu_seconds)
         found = msgspec.structs.replace(best, seconds=quickest.seconds, cpu_seconds=quickest.cpu_seconds)
-        return mine, found
+        return self.ours(problem), found
+
+    def karpenter(self, problem: Path, limit: int, number: int) -> Outcome:
+        settings = f"Karpenter, {limit} s, run {number}"
+        return self.record.outcome(
+            KARPENTER, problem, settings, lambda: runs.karpenter(self.binary, problem, self.warm, limit=limit)
+        )
+
+    def ours(self, problem: Path) -> Outcome:
+        return self.record.outcome(OURS, problem, "ours", lambda: runs.ours(problem, self.warm))
+
+    def rounds(self, size: int) -> int:
+        return self.peers if size < _LONG else 1
 
     def bursts(self) -> Iterator[str]:
-        yield (
-            f"{'workload':<10}{'pods':>7} {'vCPU':>5} {'Karpenter':>11} {'ours':>10} {'saved':>7} {'worst':>7}"
-            f" {'above bound':>11} {'worst':>6} {'Karpenter':>10} {'ours':>8} {'quicker':>8} {'slowest':>8}"
-        )
+        yield _HEADER
         for size in self.sizes:
             for kind in self.kinds:
-                for cores in (0, 64):
+                for cores in self.pools:
                     several = [problems.burst(self.folder, kind, size, seed, cores) for seed in range(self.seeds)]
-                    pairs = [self.pair(one) for one in several]
-                    yield f"{kind:<10}{size:>7} {cores or 'any':>5} {_compared(pairs)}"
+                    pairs = [self.pair(one, peers=self.rounds(size)) for one in several]
+                    yield f"{kind:<9}{size:>6} {cores or 'any':>4} {_compared(pairs)}"
 
     def mix(self) -> Iterator[str]:
+        yield _HEADER
         for size in self.sizes:
-            pairs = [self.pair(problems.mix(self.folder, size, seed)) for seed in range(self.seeds)]
-            yield f"{'mix':<10}{size:>7} {'any':>5} {_compared(pairs)}"
+            several = [problems.mix(self.folder, size, seed) for seed in range(self.seeds)]
+            pairs = [self.pair(one, peers=self.rounds(size)) for one in several]
+            yield f"{'mix':<9}{size:>6} {'any':>4} {_compared(pairs)}"
 
     def deadline(self) -> Iterator[str]:
         for kind in ("micro", "mixed"):
@@ -86,20 +113,20 @@ class Bench:
             yield from _both(name, self.pair(problem, limit=runs.DEADLINE_SECONDS))
 
     def memory(self) -> Iterator[str]:
-        yield _line("memory, ours", runs.ours(problems.large(self.folder, 20_000, 5000, 0), self.warm))
+        yield _line("memory, ours", self.ours(problems.large(self.folder, 20_000, 5000, 0)))
 
 
 def _compared(pairs: list[tuple[Outcome, Outcome]]) -> str:
-    """Medians over the seeds, and the worst seed beside: price, saving, gap to the bound, seconds, ratio."""
+    """Medians over the seeds, and the worst seed beside: price, saving, gap to the bound, cpu seconds, ratio."""
     saved = [1 - mine.price / theirs.price for mine, theirs in pairs]
     gaps = [mine.price / mine.bound - 1 if mine.bound else 0.0 for mine, _ in pairs]
-    ratios = [theirs.seconds / mine.seconds for mine, theirs in pairs]
+    spent = median(theirs.cpu_seconds for _, theirs in pairs), median(mine.cpu_seconds for mine, _ in pairs)
+    ratios = [theirs.cpu_seconds / mine.cpu_seconds for mine, theirs in pairs]
     left = sum(mine.pods - mine.placed for mine, _ in pairs), sum(their.pods - their.placed for _, their in pairs)
     return (
         f"{median(their.price for _, their in pairs):>11.3f} {median(mine.price for mine, _ in pairs):>10.3f}"
         f" {median(saved):>7.1%} {min(saved):>7.1%} {median(gaps):>11.2%} {max(gaps):>6.1%}"
-        f" {median(their.seconds for _, their in pairs):>8.2f} s {median(mine.seconds for mine, _ in pairs):>6.2f} s"
-        f" {median(ratios):>7.1f}x {min(ratios):>7.1f}x"
+        f" {spent[0]:>8.2f} s {spent[1]:>6.2f} s {median(ratios):>7.1f}x {min(ratios):>7.1f}x"
         + (f"  left behind: ours {left[0]}, theirs {left[1]}" * any(left))
     )
 
@@ -122,20 +149,22 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", choices=list(_HEADINGS), default=list(_HEADINGS), help="parts to run")
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES), help="pods; default: %(default)s")
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="workloads of the bursts")
+    parser.add_argument("--pools", nargs="+", type=int, choices=(0, 64), default=[0, 64], help="most vCPU; 0 = any")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="default: %(default)s")
-    parser.add_argument("--runs", type=int, default=RUNS, help="Karpenter's per problem; default: %(default)s")
+    parser.add_argument(
+        "--runs", type=int, default=RUNS, help=f"Karpenter's per problem below {_LONG} pods; default: %(default)s"
+    )
     return parser.parse_args()
 
 
 def main() -> int:
     options = _options()
     binary = runs.build(lambda line: print(line, file=sys.stderr))
-    with tempfile.TemporaryDirectory(prefix="spotwright-bench-planner-") as folder:
-        bench = Bench(Path(folder), binary, options)
-        for name in options.only:
-            print(f"\n{name}: {_HEADINGS[name]} (load {os.getloadavg()[0]:.1f})", flush=True)
-            for line in bench.parts[name]():
-                print(line, flush=True)
+    bench = Bench(FOLDER, binary, options)
+    for name in options.only:
+        print(f"\n{name}: {_HEADINGS[name]} (load {os.getloadavg()[0]:.1f})", flush=True)
+        for line in bench.parts[name]():
+            print(line, flush=True)
     return 0
 
 

@@ -8,8 +8,10 @@ import json
 import resource
 import sys
 import time
+from collections.abc import Iterable, Iterator
+from itertools import batched
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,27 +23,49 @@ from spotwright.model.snapshot import Snapshot, UnavailableOffering
 from spotwright.scheduling.plan import Plan
 from spotwright.scheduling.planner import plan
 
-_KINDS = {
-    "nodePools": "NodePool",
-    "daemonSets": "DaemonSet",
-    "nodes": "Node",
-    "nodeClaims": "NodeClaim",
-    "pods": "Pod",
-}
+PAGE: Final = 500
+
+
+class _Problem(msgspec.Struct, rename="camel"):
+    """A problem's file. What is raw is read when it is its turn, as the functions read a list page by page."""
+
+    catalog: str
+    sold_out: list[str]
+    node_pools: list[msgspec.Raw]
+    daemon_sets: list[msgspec.Raw]
+    nodes: list[msgspec.Raw]
+    node_claims: list[msgspec.Raw]
+    pods: list[msgspec.Raw]
 
 
 def load(path: str) -> tuple[Snapshot, Catalog]:
     """A problem as the planner sees it."""
-    problem = msgspec.json.decode(Path(path).read_bytes())
-    objects = (Document(path, {"kind": kind} | one) for key, kind in _KINDS.items() for one in problem[key])
-    catalog = catalogs.from_file(problem["catalog"])
+    problem = msgspec.json.decode(Path(path).read_bytes(), type=_Problem)
+    kinds = {
+        "NodePool": problem.node_pools,
+        "DaemonSet": problem.daemon_sets,
+        "Node": problem.nodes,
+        "NodeClaim": problem.node_claims,
+    }
+    few = [one for kind, several in kinds.items() for one in _documents(path, kind, several)]
+    pods = [
+        one
+        for page in batched(problem.pods, PAGE, strict=False)
+        for one in manifests_input.snapshot(Documents(tuple(_documents(path, "Pod", page)))).pods
+    ]
+    catalog = catalogs.from_file(problem.catalog)
     gone = health.closing(
         UnavailableOffering(offering.capacity_type, one.name, offering.zone)
         for one in catalog.of("")
         for offering in one.offerings
-        if one.name in problem["soldOut"]
+        if one.name in problem.sold_out
     )
-    return manifests_input.snapshot(Documents(tuple(objects))), health.sold_out(catalog, (), gone)
+    snapshot = msgspec.structs.replace(manifests_input.snapshot(Documents(tuple(few))), pods=tuple(pods))
+    return snapshot, health.sold_out(catalog, (), gone)
+
+
+def _documents(path: str, kind: str, several: Iterable[msgspec.Raw]) -> Iterator[Document]:
+    return (Document(path, {"kind": kind} | msgspec.json.decode(one)) for one in several)
 
 
 def main() -> None:

@@ -124,6 +124,8 @@ RULE = st.fixed_dictionaries(
     {"topologyKey": KEYS},
     optional={"labelSelector": SELECTORS, "namespaceSelector": SELECTORS, "maxSkew": st.integers(-1, 3)},
 )
+# Far more than these need; what the search itself may use is 30,000.
+UNITS_OF_A_PLAN = 200_000
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 SPECS = st.fixed_dictionaries(
     {"containers": st.lists(st.fixed_dictionaries({"resources": st.fixed_dictionaries({
@@ -189,6 +191,51 @@ def test_a_cycle_of_affinities_is_answered() -> None:
 
     reasons = answered(made(POOL, FINE, near("a", "b"), near("b", "c"), near("c", "a")))
     assert set(reasons) == {"default/a", "default/b", "default/c"}
+
+
+@pytest.mark.parametrize("key", ["kubernetes.io/hostname", "topology.kubernetes.io/zone"])
+def test_a_long_chain_of_affinities_is_answered(key: str) -> None:
+    """Each pod wants the next one beside it, and the last one the first."""
+
+    def near(app: int, other: int) -> dict[str, Any]:
+        term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": f"a{other}"}}}
+        return pod({"affinity": {"podAffinity": {REQUIRED: [term]}}}, f"p{app}", labels={"app": f"a{app}"})
+
+    found = made(POOL, FINE, *(near(number, (number + 1) % 60) for number in range(60)))
+    assert len(answered(found)) + len(seated(found)) == 61
+    assert found.units < UNITS_OF_A_PLAN
+
+
+def test_ten_thousand_domains_are_answered() -> None:
+    """A spread over a label that has another value on each of many nodes."""
+    room = {"cpu": "1", "memory": "4Gi", "pods": "10"}
+    nodes = [
+        {
+            "kind": "Node",
+            "metadata": {"name": f"n{number}", "labels": {"rack": f"r{number}"}},
+            "spec": {"providerID": f"aws:///z1/i-{number}"},
+            "status": {"allocatable": room, "capacity": room},
+        }
+        for number in range(10_000)
+    ]
+    spread = {"topologyKey": "rack", "maxSkew": 1, "labelSelector": {"matchLabels": {"app": "a"}}}
+    several = [pod({"topologySpreadConstraints": [spread]}, f"p{number}", labels={"app": "a"}) for number in range(5)]
+    found = made(POOL, *nodes, *several)
+    assert not answered(found)
+    assert found.units < UNITS_OF_A_PLAN
+
+
+@pytest.mark.parametrize("least", [0, -1, 51, 10**6, 2**70, "3", True, 1.5])
+def test_an_absurd_min_values_is_a_reason_or_an_error(least: Any) -> None:
+    asked = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": least}
+    pool = {
+        "kind": "NodePool",
+        "metadata": {"name": "default"},
+        "spec": {"template": {"spec": {"requirements": [asked], "nodeClassRef": {"name": "default"}}}},
+    }
+    with contextlib.suppress(InputError):
+        reasons = answered(made(pool, FINE))
+        assert not reasons or "minValues" in reasons["default/fine"]
 
 
 @pytest.mark.parametrize("spec", [1, {"replicas": 10**9}, {"replicas": "many"}, {"template": {"metadata": 1}}])

@@ -171,19 +171,33 @@ def test_the_same_snapshot_gives_the_same_plan(cluster: Snapshot) -> None:
     assert planned(cluster) == planned(cluster)
 
 
-@given(clusters)
-def test_another_pool_strands_nobody(cluster: Snapshot) -> None:
+@given(clusters, st.sampled_from((0, 5, 50)), st.sampled_from(({}, {"cpu": "2"})))
+def test_another_pool_strands_nobody(cluster: Snapshot, weight: int, limits: dict[str, str]) -> None:
+    """Of the others' weight or before them all; with room for everybody, or for few."""
     before = {one.pod for one in planned(cluster).unschedulable}
-    more = msgspec.structs.replace(cluster, nodepools=(*cluster.nodepools, pool("zz-more")))
+    more = msgspec.structs.replace(
+        cluster, nodepools=(*cluster.nodepools, pool("zz-more", weight=weight, limits=limits))
+    )
     assert {one.pod for one in planned(more).unschedulable} <= before
 
 
-@given(st.lists(st.tuples(st.sampled_from(("250m", "1", "3")), st.integers(1, 6)), min_size=1, max_size=4))
-def test_cheaper_prices_make_no_plan_dearer(groups: list[tuple[str, int]]) -> None:
+# A bounded search may find a little less in what is cheaper: a few cents in one of hundreds of such plans.
+_MISSED_PERCENT = 10
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(("250m", "1", "3")), st.integers(1, 6)), min_size=1, max_size=4),
+    st.sets(st.sampled_from(TYPES).map(lambda one: one.name), min_size=1),
+)
+def test_cheaper_prices_make_no_plan_dearer(groups: list[tuple[str, int]], names: set[str]) -> None:
+    """Where all types cost half, never; where some do, within what the search may miss."""
     pods = [pod(f"app-{g}-{n}", cpu, "1Gi") for g, (cpu, count) in enumerate(groups) for n in range(count)]
     cluster = snapshot(*pods, pools=(pool("plain"),))
-    cheaper = Catalog({"": tuple(_at_half_price(one) for one in TYPES)})
-    assert plan(cluster, cheaper).price_picousd_per_hour <= planned(cluster).price_picousd_per_hour
+    before = planned(cluster).price_picousd_per_hour
+    every = Catalog({"": tuple(_at_half_price(one) for one in TYPES)})
+    assert plan(cluster, every).price_picousd_per_hour <= before
+    some = Catalog({"": tuple(_at_half_price(one) if one.name in names else one for one in TYPES)})
+    assert plan(cluster, some).price_picousd_per_hour * 100 <= before * (100 + _MISSED_PERCENT)
 
 
 def _at_half_price(one: InstanceType) -> InstanceType:

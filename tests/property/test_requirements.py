@@ -41,6 +41,7 @@ def test_intersection_is_commutative(one: Requirement, other: Requirement) -> No
 def test_intersection_is_associative(one: Requirement, two: Requirement, three: Requirement) -> None:
     left, right = one.intersection(two).intersection(three), one.intersection(two.intersection(three))
     assert [left.has(value) for value in PROBES] == [right.has(value) for value in PROBES]
+    assert left.intersects(left) == right.intersects(right)
 
 
 @given(requirements)
@@ -49,8 +50,16 @@ def test_intersection_is_idempotent(one: Requirement) -> None:
 
 
 @given(requirements)
-def test_a_requirement_that_allows_everything_changes_nothing(one: Requirement) -> None:
-    assert one.intersection(Requirement("key", True)) == one
+def test_exists_takes_away_nothing_but_absence(one: Requirement) -> None:
+    both = one.intersection(Requirement("key", True))
+    assert [both.has(value) for value in PROBES] == [one.has(value) for value in PROBES]
+    assert not both.allows_absence or not one.intersects(Requirement("key", True))
+
+
+@given(requirements, requirements)
+def test_absence_is_allowed_when_both_allow_it(one: Requirement, other: Requirement) -> None:
+    if one.intersects(other):
+        assert one.intersection(other).allows_absence == (one.allows_absence and other.allows_absence)
 
 
 @given(requirements, requirements)

@@ -156,3 +156,15 @@ def test_bounds_and_exclusions_are_both_written() -> None:
 
 def test_a_node_selector_is_a_set_of_requirements() -> None:
     assert from_labels({"failure-domain.beta.kubernetes.io/zone": "z1"}).get(labels.ZONE).sole_value == "z1"
+
+
+@pytest.mark.parametrize("value", ["1_000", " 7", "+7", "７", "7.0"])
+def test_only_plain_integers_are_within_bounds(value: str) -> None:
+    assert not one("Gt", "0").has(value)
+
+
+@pytest.mark.parametrize("positive", [one("Exists"), one("Gt", "1")])
+def test_an_exclusion_beside_a_label_that_must_be_there_is_not_met_by_absence(positive: Requirement) -> None:
+    both = positive.intersection(one("NotIn", "7"))
+    assert not both.allows_absence
+    assert from_selectors(both.selectors()).get("key") == both

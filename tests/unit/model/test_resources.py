@@ -32,7 +32,3 @@ def test_a_difference_may_be_negative() -> None:
 
 def test_the_maximum_is_taken_name_by_name() -> None:
     assert resources.maximum([{"cpu": 1, "memory": 5}, {"cpu": 2}]) == {"cpu": 2, "memory": 5}
-
-
-def test_what_is_lacking_is_named() -> None:
-    assert resources.lacking({"gpu": 1, "cpu": 5, "pods": 1}, {"cpu": 4, "pods": 3}) == ("cpu", "gpu")

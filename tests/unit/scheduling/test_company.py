@@ -2,16 +2,21 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 
 from spotwright.model import labels
 from spotwright.model.company import Company, HostPort, Spread, Wish
+from spotwright.model.instancetype import InstanceType
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodepool import NodeClassReference
 from spotwright.model.objects import Metadata
+from spotwright.model.pod import Pod
 from spotwright.model.requirements import Selector
 from spotwright.model.snapshot import Settings
 from spotwright.model.volumes import CsiNode, Storage, StorageClass, Volume, VolumeClaim
 from spotwright.scheduling.plan import Plan
-from tests.unit.scheduling.builders import SMALL, instance, node, planned, pod, pods, pool, why, zone_is
+from tests.unit.scheduling.builders import SMALL, daemonset, instance, node, planned, pod, pods, pool, why, zone_is
 
 WEB = (Selector("app", "In", ("web",)),)
 IN_ZONE = Company(labels.ZONE, WEB, ("default",))
@@ -64,6 +69,14 @@ class TestSpread:
         assert "rack" in why(made)["default/p"]
 
 
+class TestHostPorts:
+    def test_a_daemon_that_is_still_to_come_holds_no_port_of_a_node_there_is(self) -> None:
+        port = (HostPort(9100),)
+        agents = (daemonset(host_ports=port),)
+        made = planned(pod(host_ports=port), nodes=(node("n1"),), daemonsets=agents)
+        assert [one.name for one in made.existing_nodes] == ["n1"]
+
+
 class TestAffinity:
     def test_pods_that_want_each_other_found_one_zone(self) -> None:
         made = planned(*pods(6, cpu=3, memory="6Gi", labels={"app": "web"}, near=(IN_ZONE,)))
@@ -74,8 +87,22 @@ class TestAffinity:
         made = planned(pod("client", cpu=7, near=(IN_ZONE,)), target)
         assert zones(made) == {"z2": 2}
 
+    def test_pods_that_others_want_near_go_to_the_heaviest_pool(self) -> None:
+        pools = [pool("any"), pool("heavy", zone_is("z2", "z3"), weight=9)]
+        made = planned(pod("web", labels={"app": "web"}), pod("client", near=(IN_ZONE,)), pools=pools)
+        assert {one.node_pool for one in made.new_nodes} == {"heavy"}
+
     def test_without_them_it_stays(self) -> None:
         assert "pod affinity" in why(planned(pod(near=(IN_ZONE,))))["default/p"]
+
+    def test_there_are_hosts_enough_for_those_who_want_one_each(self) -> None:
+        targets = pods(5, "web", labels={"app": "web"}, spreads=(Spread(labels.ZONE, 1, WEB),))
+        ours = (Selector("app", "In", ("client",)),)
+        alone = Spread(labels.HOSTNAME, 1, ours)
+        clients = pods(5, "client", cpu=1, labels={"app": "client"}, near=(ON_HOST,), spreads=(alone,))
+        made = planned(*targets, *clients)
+        assert made.unschedulable == ()
+        assert [sum("client" in key for key in one.pods) for one in made.new_nodes] == [1] * 5
 
     def test_those_that_avoid_each_other_are_parted(self) -> None:
         made = planned(*pods(4, labels={"app": "web"}, apart=(ON_HOST,)))
@@ -158,6 +185,54 @@ class TestVolumes:
         made = planned(*waiting, storage=storage, nodes=(node("n1"),))
         assert [len(one.pods) for one in made.existing_nodes] == [2]
         assert len(made.new_nodes) == 1
+
+    @staticmethod
+    def limited(volumes: int) -> InstanceType:
+        return msgspec.structs.replace(instance("big", 64, 256, 1.0), attachable={"ebs.csi.aws.com": volumes})
+
+    def waiting(self, count: int, each: int = 1) -> tuple[Storage, list[Pod]]:
+        names = [[f"d{n}-{place}" for place in range(each)] for n in range(count)]
+        claims = tuple(VolumeClaim(Metadata(one, "default"), storage_class="gp3") for some in names for one in some)
+        return Storage(claims, classes=(self.CLASS,)), [
+            pod(f"p{n}", volume_claims=tuple(names[n])) for n in range(count)
+        ]
+
+    def test_a_new_node_takes_no_more_volumes_than_its_type_can_attach(self) -> None:
+        storage, waiting = self.waiting(7)
+        made = planned(*waiting, storage=storage, types=[self.limited(3)])
+        assert sorted(len(one.pods) for one in made.new_nodes) == [1, 3, 3]
+        assert all(not name.startswith("attachable") for one in made.new_nodes for name in one.requests)
+
+    def test_pods_without_volumes_join_a_node_full_of_them(self) -> None:
+        storage, waiting = self.waiting(3)
+        made = planned(*waiting, *pods(5, "free"), storage=storage, types=[self.limited(3)])
+        assert [len(one.pods) for one in made.new_nodes] == [8]
+
+    def test_a_pod_with_more_volumes_than_any_type_can_attach_is_told_so(self) -> None:
+        storage, waiting = self.waiting(1, each=4)
+        (reason,) = why(planned(*waiting, storage=storage, types=[self.limited(3)])).values()
+        assert "it attaches 4 volumes through ebs.csi.aws.com, the most is 3 on big" in reason
+
+    def test_a_driver_that_no_type_limits_is_not_counted(self) -> None:
+        storage, waiting = self.waiting(7)
+        other = msgspec.structs.replace(self.limited(3), attachable={"other.csi.example": 1})
+        assert len(planned(*waiting, storage=storage, types=[other]).new_nodes) == 1
+
+    def test_a_volume_that_pods_share_takes_no_place_of_its_own(self) -> None:
+        storage, _ = self.waiting(1)
+        sharing = [pod(f"s{n}", volume_claims=("d0-0",)) for n in range(7)]
+        assert len(planned(*sharing, storage=storage, types=[self.limited(3)]).new_nodes) == 1
+
+    def test_a_claim_in_flight_takes_what_its_type_can_attach(self) -> None:
+        storage, waiting = self.waiting(5)
+        claim = NodeClaim(
+            Metadata("c1", labels={labels.NODEPOOL: "default"}),
+            NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"),
+            requirements=(Selector(labels.INSTANCE_TYPE, "In", ("big",)), zone_is("z1")),
+        )
+        made = planned(*waiting, storage=storage, types=[self.limited(3)], nodeclaims=(claim,))
+        assert [len(one.pods) for one in made.existing_nodes] == [3]
+        assert [len(one.pods) for one in made.new_nodes] == [2]
 
 
 class TestMinValues:

@@ -1,13 +1,15 @@
 """What the planner decides for small clusters."""
 
+import msgspec
 import pytest
 
 from spotwright.model import labels
+from spotwright.model.company import Company, Spread, Wish
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodepool import NodeClassReference
 from spotwright.model.objects import Condition, Metadata
 from spotwright.model.pod import PodDisruptionBudget
-from spotwright.model.requirements import Selector
+from spotwright.model.requirements import Requirement, Requirements, Selector
 from spotwright.model.snapshot import InFlight
 from spotwright.model.taints import Taint, Toleration
 from tests.unit.scheduling.builders import (
@@ -124,6 +126,26 @@ class TestPlacesThereAre:
         made = planned(*pods(4, cpu=1, memory="1Gi"), nodeclaims=(claim,))
         assert [(one.name, len(one.pods)) for one in made.existing_nodes] == [("c1", 4)]
         assert planned(pod(cpu=5), nodeclaims=(claim,)).existing_nodes == ()
+
+    @pytest.mark.parametrize(("asked", "joins"), [("default", True), ("dedicated", False)])
+    def test_a_claim_in_flight_has_the_tenancy_it_is_launched_with(self, asked: str, joins: bool) -> None:
+        either = Requirement(labels.TENANCY, False, frozenset(labels.TENANCIES))
+        stated = Requirements(dict(MEDIUM.requirements.by_key) | {either.key: either})
+        types = [msgspec.structs.replace(MEDIUM, requirements=stated)]
+        wanting = pod(node_selector={labels.TENANCY: asked})
+        made = planned(wanting, types=types, nodeclaims=(claimed("c1", instance_types=("medium",)),))
+        assert not made.unschedulable
+        assert bool(made.existing_nodes) == joins
+
+    def test_a_claim_in_flight_that_demands_dedicated_hardware_takes_no_other_pod(self) -> None:
+        either = Requirement(labels.TENANCY, False, frozenset(labels.TENANCIES))
+        stated = Requirements(dict(MEDIUM.requirements.by_key) | {either.key: either})
+        types = [msgspec.structs.replace(MEDIUM, requirements=stated)]
+        demands = (Selector(labels.INSTANCE_TYPE, "In", ("medium",)), Selector(labels.TENANCY, "In", ("dedicated",)))
+        claim = claimed("c1", requirements=demands)
+        shared, alone = (pod(node_selector={labels.TENANCY: each}) for each in labels.TENANCIES)
+        assert planned(shared, types=types, nodeclaims=(claim,)).existing_nodes == ()
+        assert len(planned(alone, types=types, nodeclaims=(claim,)).existing_nodes) == 1
 
     def test_a_node_that_was_only_decided_counts_too(self) -> None:
         entry = InFlight(claimed("c1"), ("medium",))
@@ -253,6 +275,30 @@ class TestPreferences:
         assert made.zones == ("z3",)
 
 
+class TestGivenUp:
+    def test_wishes_that_were_not_met_are_named_with_their_pods(self) -> None:
+        wish = (1, (Selector(labels.ARCH, "In", ("arm64",)),))
+        (made,) = planned(*pods(2, node_preferences=(wish,))).new_nodes
+        assert made.given_up == ("node preference kubernetes.io/arch In [arm64] (2 pods)",)
+
+    def test_a_spread_that_gave_way_and_taints_that_were_suffered(self) -> None:
+        web = (Selector("app", "In", ("web",)),)
+        soft = Spread(labels.ZONE, 1, web, hard=False)
+        away = Wish(5, Company(labels.HOSTNAME, web, ("default",)))
+        waiting = pods(2, labels={"app": "web"}, spreads=(soft,), rather_apart=(away,))
+        one_zone = [pool("default", zone_is("z1"), taints=(SOFT,))]
+        (made,) = planned(*waiting, pools=one_zone).new_nodes
+        assert made.given_up == (
+            "ScheduleAnyway spread over zones (2 pods)",
+            "keeping away from PreferNoSchedule taints (2 pods)",
+            "preferred pod anti-affinity over hosts (2 pods)",
+        )
+
+    def test_a_wish_that_was_met_is_not_named(self) -> None:
+        (made,) = planned(pod(node_preferences=((1, (zone_is("z2"),)),))).new_nodes
+        assert (made.given_up, made.zones) == ((), ("z2",))
+
+
 class TestDaemons:
     def test_a_new_node_has_room_for_its_daemons(self) -> None:
         made = planned(pod(cpu=2), daemonsets=(daemonset(cpu="100m"),), types=[SMALL, MEDIUM])
@@ -309,3 +355,19 @@ def test_problems_of_pools_become_notes() -> None:
 
 def test_the_work_is_counted_and_bounded() -> None:
     assert planned(*pods(50, cpu="300m")).units > 0
+
+
+def test_what_cannot_be_read_stops_nothing_else() -> None:
+    broken = msgspec.structs.replace(node("n1"), unreadable="status.allocatable.cpu: '?'")
+    claim = NodeClaim(Metadata("c1"), NodeClassReference("", "", ""), unreadable="spec.expireAfter: 'soon'")
+    made = planned(pod(), nodes=(broken, node("n2")), nodeclaims=(claim,))
+    assert [(one.name, one.pods) for one in made.existing_nodes] == [("n2", ("default/p",))]
+    assert made.unread == {"nodeclaims/c1": "spec.expireAfter: 'soon'", "nodes/n1": "status.allocatable.cpu: '?'"}
+    assert "Node n1 takes no pods, for it cannot be read: status.allocatable.cpu: '?'" in made.notes
+
+
+def test_a_pool_that_selects_nothing_says_so_without_a_pod() -> None:
+    made = planned(pools=[pool("none", Selector(labels.ARCH, "In", ("arm64",))), pool("some")])
+    assert list(made.barren) == ["none"]
+    assert "filtered out all available instance types: none has kubernetes.io/arch In [arm64]" in made.barren["none"]
+    assert made.notes[0].startswith("NodePool none makes no nodes: the pool's requirements filtered out")

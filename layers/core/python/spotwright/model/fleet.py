@@ -6,7 +6,11 @@ import msgspec
 
 
 class FleetInstance(msgspec.Struct, frozen=True):
-    """An instance that EC2 says it has. ``state``: pending, running, shutting-down, terminated, stopping, stopped."""
+    """An instance that EC2 says it has. ``state``: pending, running, shutting-down, terminated, stopping, stopped.
+
+    ``reservation_id``: the capacity reservation it runs in because it was launched into it; its capacity type is
+    ``reserved`` then.
+    """
 
     id: str
     instance_type: str
@@ -19,6 +23,7 @@ class FleetInstance(msgspec.Struct, frozen=True):
     launched: datetime | None = None
     tags: dict[str, str] = {}
     security_groups: tuple[str, ...] = ()
+    reservation_id: str = ""
 
 
 class FleetError(msgspec.Struct, frozen=True):

@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from spotwright.model import labels
 from spotwright.model.requirements import Requirements
 
 # Reserved offerings cost a ten-millionth of on-demand, so anything coarser than picodollars would tie them.
@@ -36,6 +37,7 @@ class InstanceType(msgspec.Struct, frozen=True):
     ``capacity`` and ``allocatable``: cpu millicores, memory bytes, pods; allocatable is capacity without
     kube-reserved, system-reserved and the eviction threshold.
     ``price_overlaid``, ``capacity_overlaid``: a NodeOverlay states some of its prices, or some of its resources.
+    ``attachable``: CSI driver → how many volumes of pods; without a limit it is missing.
     ``kubelet``: reserved amounts that the node's kubelet must be told, where the class states them as expressions.
     """
 
@@ -47,17 +49,33 @@ class InstanceType(msgspec.Struct, frozen=True):
     price_overlaid: bool = False
     capacity_overlaid: bool = False
     kubelet: dict[str, dict[str, str]] = {}
+    attachable: dict[str, int] = {}
+
+
+def unreserved(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
+    """The types without offerings of capacity reservations; the same objects where they have none."""
+    kept = tuple(_bought(one) for one in types)
+    return types if all(one is other for one, other in zip(kept, types, strict=True)) else kept
+
+
+def _bought(one: InstanceType) -> InstanceType:
+    if all(offering.capacity_type != labels.RESERVED for offering in one.offerings):
+        return one
+    bought = tuple(offering for offering in one.offerings if offering.capacity_type != labels.RESERVED)
+    return msgspec.structs.replace(one, offerings=bought)
 
 
 class Catalog(msgspec.Struct, frozen=True):
     """Instance types by EC2NodeClass name; the key "" stands for every class that is not listed.
 
     ``by_pool``: NodePools whose types are not those of their class, because NodeOverlays change them.
+    ``shifted``: ids of zones that the cluster's traffic is shifted away from, sorted.
     """
 
     by_class: dict[str, tuple[InstanceType, ...]] = {}
     source: str = ""
     by_pool: dict[str, tuple[InstanceType, ...]] = {}
+    shifted: tuple[str, ...] = ()
 
     def of(self, node_class: str, pool: str = "") -> tuple[InstanceType, ...]:
         """The types of a class; as the overlays change them for a pool, if one is named."""

@@ -31,8 +31,14 @@ RESERVATION_ID: Final = "karpenter.k8s.aws/capacity-reservation-id"
 PLACEMENT_GROUP_ID: Final = "karpenter.k8s.aws/placement-group-id"
 PLACEMENT_GROUP_PARTITION: Final = "karpenter.k8s.aws/placement-group-partition"
 TENANCY: Final = "karpenter.k8s.aws/instance-tenancy"
+# Its values; a launch takes the first that is allowed, for dedicated hardware costs more.
+TENANCIES: Final = ("default", "dedicated")
 RESERVATION_TYPE: Final = "karpenter.k8s.aws/capacity-reservation-type"
 RESERVATION_INTERRUPTIBLE: Final = "karpenter.k8s.aws/capacity-reservation-interruptible"
+# Only a node in a capacity reservation has them.
+RESERVATION_LABELS: Final = (RESERVATION_ID, RESERVATION_TYPE, RESERVATION_INTERRUPTIBLE)
+# A value of RESERVATION_TYPE; EC2 uses the same word for a market type and an instance's lifecycle.
+CAPACITY_BLOCK: Final = "capacity-block"
 
 # Annotations
 DO_NOT_DISRUPT: Final = "karpenter.sh/do-not-disrupt"
@@ -44,6 +50,8 @@ EC2NODECLASS_HASH: Final = "karpenter.k8s.aws/ec2nodeclass-hash"
 EC2NODECLASS_HASH_VERSION: Final = "karpenter.k8s.aws/ec2nodeclass-hash-version"
 INSTANCE_PROFILE_NAME: Final = "karpenter.k8s.aws/instance-profile-name"
 INSTANCE_PROFILE_SINCE: Final = "spotwright.dev/instance-profile-since"
+# Which content of a class EC2 was asked about, and until when its answer holds: ``<digest>@<ISO 8601 time>``.
+LAUNCH_TRIED: Final = "spotwright.dev/launch-tried"
 INSTANCE_TAGGED: Final = "karpenter.k8s.aws/tagged"
 CLUSTER_NAME_TAGGED: Final = "compatibility.karpenter.k8s.aws/cluster-name-tagged"
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

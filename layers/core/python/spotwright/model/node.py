@@ -8,7 +8,10 @@ from spotwright.model.taints import Taint
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A Node. ``allocatable`` and ``capacity``: cpu millicores, memory bytes, pods."""
+    """A Node. ``allocatable`` and ``capacity``: cpu millicores, memory bytes, pods.
+
+    ``unreadable``: why the rest of it cannot be read, naming field and value; such a node takes no pods.
+    """
 
     metadata: Metadata
     provider_id: str = ""
@@ -17,6 +20,7 @@ class Node(msgspec.Struct, frozen=True):
     allocatable: dict[str, int] = {}
     capacity: dict[str, int] = {}
     conditions: tuple[Condition, ...] = ()
+    unreadable: str = ""
 
     @property
     def name(self) -> str:

@@ -12,7 +12,11 @@ from spotwright.model.taints import Taint
 
 
 class NodeClaim(msgspec.Struct, frozen=True):
-    """A NodeClaim. Quantities: cpu millicores, memory bytes. ``expire_after_seconds`` None = Never."""
+    """A NodeClaim. Quantities: cpu millicores, memory bytes. ``expire_after_seconds`` None = Never.
+
+    ``unreadable``: why the rest of it cannot be read, naming field and value; nothing is done about such a claim, and
+    its class is not stated.
+    """
 
     metadata: Metadata
     node_class_ref: NodeClassReference
@@ -29,6 +33,7 @@ class NodeClaim(msgspec.Struct, frozen=True):
     allocatable: dict[str, int] = {}
     last_pod_event: datetime | None = None
     conditions: tuple[Condition, ...] = ()
+    unreadable: str = ""
 
     @property
     def name(self) -> str:

@@ -166,6 +166,7 @@ class EC2NodeClass(msgspec.Struct, frozen=True):
     placement_group: PlacementGroup | None = None
     resolved_profile: str = ""
     conditions: tuple[Condition, ...] = ()
+    unreadable: str = ""
 
     @property
     def name(self) -> str:

@@ -1,6 +1,7 @@
 """A pod, as far as it decides about nodes."""
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -8,6 +9,9 @@ from spotwright.model.company import Company, HostPort, Spread, Wish
 from spotwright.model.objects import Metadata
 from spotwright.model.requirements import Selector
 from spotwright.model.taints import Toleration
+
+# How a pod's ``unhandled`` names its device claims.
+DEVICE_CLAIMS: Final = "spec.resourceClaims"
 
 
 class Pod(msgspec.Struct, frozen=True):
@@ -78,7 +82,10 @@ class DaemonSet(msgspec.Struct, frozen=True):
 
 
 class PodDisruptionBudget(msgspec.Struct, frozen=True):
-    """A budget: ``selector`` None selects nothing, () everything in the namespace."""
+    """A budget: ``selector`` None selects nothing, () everything in the namespace.
+
+    ``unreadable``: why the rest of it cannot be read; then it allows nothing to anybody in its namespace.
+    """
 
     metadata: Metadata
     selector: tuple[Selector, ...] | None
@@ -86,3 +93,4 @@ class PodDisruptionBudget(msgspec.Struct, frozen=True):
     min_available: str | int | None = None
     max_unavailable: str | int | None = None
     unhealthy_pod_eviction_policy: str = "IfHealthyBudget"
+    unreadable: str = ""

@@ -1,15 +1,19 @@
 """The requirement algebra: which values of a label are allowed, and what two demands allow together.
 
-Source: Karpenter v1.14 ``pkg/scheduling/requirement.go`` and ``requirements.go``, in our words in
-docs/concepts. We keep bounds next to excluded values when they are printed (Karpenter drops the latter).
+Source: Karpenter v1.14 ``pkg/scheduling/requirement.go`` and ``requirements.go``, in our words. We keep bounds next to
+excluded values when they are printed (Karpenter drops the latter).
 """
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
+from typing import Final
 
 import msgspec
 
 from spotwright.model import labels
+
+_INTEGER: Final = re.compile(r"-?[0-9]{1,30}\Z")
 
 
 class Operator(StrEnum):
@@ -27,11 +31,20 @@ class RequirementError(ValueError):
     """A requirement that means nothing; the message names key, operator, value and what is allowed."""
 
 
+def integer(value: str) -> int | None:
+    """A label's value as Kubernetes reads a number: ASCII digits of 64 bits; None for anything else."""
+    if not _INTEGER.match(value):
+        return None
+    number = int(value)
+    return number if -(2**63) <= number < 2**63 else None
+
+
 class Requirement(msgspec.Struct, frozen=True):
     """The allowed values of one label.
 
     ``complement`` False: exactly ``values`` (none = the label must be absent). True: every value but
     ``values``, within the inclusive integer bounds ``gte`` and ``lte`` where they are set.
+    ``present``: the label must be there although values are excluded (NotIn beside Exists).
     ``min_values``: how many distinct values the chosen instance types must keep between them.
     """
 
@@ -41,6 +54,7 @@ class Requirement(msgspec.Struct, frozen=True):
     gte: int | None = None
     lte: int | None = None
     min_values: int | None = None
+    present: bool = False
 
     @property
     def operator(self) -> Operator:
@@ -52,7 +66,8 @@ class Requirement(msgspec.Struct, frozen=True):
     @property
     def allows_absence(self) -> bool:
         """True for NotIn and DoesNotExist: a node without the label meets them."""
-        return self.operator in (Operator.NOT_IN, Operator.DOES_NOT_EXIST)
+        bounded = self.gte is not None or self.lte is not None
+        return bool(self.values) == self.complement and not self.present and not bounded
 
     @property
     def sole_value(self) -> str | None:
@@ -65,9 +80,8 @@ class Requirement(msgspec.Struct, frozen=True):
     def _within(self, value: str) -> bool:
         if self.gte is None and self.lte is None:
             return True
-        try:
-            number = int(value)
-        except ValueError:
+        number = integer(value)
+        if number is None:
             return False
         return (self.gte is None or number >= self.gte) and (self.lte is None or number <= self.lte)
 
@@ -80,7 +94,8 @@ class Requirement(msgspec.Struct, frozen=True):
         if self.complement and other.complement:
             bounded = Requirement(self.key, True, frozenset(), gte, lte)
             kept = frozenset(v for v in self.values | other.values if bounded._within(v))
-            return Requirement(self.key, True, kept, gte, lte, least)
+            needed = bool(kept) and gte is None and lte is None and not (self.allows_absence and other.allows_absence)
+            return Requirement(self.key, True, kept, gte, lte, least, needed)
         concrete = other if self.complement else self
         kept = frozenset(v for v in concrete.values if self.has(v) and other.has(v))
         return Requirement(self.key, False, kept, min_values=least)
@@ -106,6 +121,8 @@ class Requirement(msgspec.Struct, frozen=True):
             # Bounds are never written negative: nothing is below 0.
             below = (Operator.LTE, str(self.lte)) if self.lte >= 0 else (Operator.LT, "0")
             parts.append(Selector(self.key, below[0], (below[1],), self.min_values))
+        if self.present:
+            parts.append(Selector(self.key, Operator.EXISTS, (), self.min_values))
         if listed:
             parts.append(Selector(self.key, Operator.NOT_IN, listed, self.min_values))
         return tuple(parts) or (Selector(self.key, Operator.EXISTS, (), self.min_values),)
@@ -138,11 +155,12 @@ class Selector(msgspec.Struct, frozen=True):
         raise RequirementError(f"{self.key}: operator {self.operator!r} is unknown; allowed are {', '.join(Operator)}")
 
     def _bounded(self, key: str) -> Requirement:
-        if len(self.values) != 1 or not self.values[0].isascii() or not self.values[0].isdigit():
+        number = integer(self.values[0]) if len(self.values) == 1 else None
+        if number is None or number < 0:
             raise RequirementError(
-                f"{self.key} {self.operator} {list(self.values)}: needs exactly one integer that is not negative"
+                f"{self.key} {self.operator} {[one[:40] for one in self.values]}: needs exactly one integer that is not"
+                " negative and at most 2^63-1"
             )
-        number = int(self.values[0])
         match self.operator:
             case Operator.GT:
                 return Requirement(key, True, gte=number + 1, min_values=self.min_values)

@@ -64,11 +64,6 @@ def fits(wanted: Resources, available: Resources) -> bool:
     return all(size <= available.get(name, 0) for name, size in wanted.items() if size > 0)
 
 
-def lacking(wanted: Resources, available: Resources) -> tuple[str, ...]:
-    """Names of the resources that are not enough, sorted."""
-    return tuple(sorted(name for name, size in wanted.items() if size > max(available.get(name, 0), 0)))
-
-
 def text(amounts: Resources) -> dict[str, str]:
     """Amounts as a manifest would state them, sorted by name."""
     return {name: quantity.text(name, amounts[name]) for name in sorted(amounts)}

@@ -1,6 +1,7 @@
 """Everything a decision may look at."""
 
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -11,6 +12,9 @@ from spotwright.model.nodeoverlay import NodeOverlay
 from spotwright.model.nodepool import NodePool
 from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.volumes import Storage
+
+# Feature gate: capacity that is reserved is known, and launched into.
+RESERVED_CAPACITY: Final = "ReservedCapacity"
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -25,7 +29,7 @@ class Settings(msgspec.Struct, frozen=True):
     percent of a pool's cpu that one zone may hold. 100 = no bound.
     """
 
-    feature_gates: tuple[str, ...] = ("ReservedCapacity",)
+    feature_gates: tuple[str, ...] = (RESERVED_CAPACITY,)
     preference_policy: str = "Respect"
     min_values_policy: str = "Strict"
     follower_selectors: tuple[str, ...] = (

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 import msgspec
 
+from spotwright.model.requirements import integer
+
 
 class Effect(StrEnum):
     NO_SCHEDULE = "NoSchedule"
@@ -47,9 +49,8 @@ class Toleration(msgspec.Struct, frozen=True, order=True):
         return False
 
     def _compares(self, value: str) -> bool:
-        try:
-            theirs, ours = int(value), int(self.value)
-        except ValueError:
+        theirs, ours = integer(value), integer(self.value)
+        if theirs is None or ours is None:
             return False
         return theirs > ours if self.operator == "Gt" else theirs < ours
 

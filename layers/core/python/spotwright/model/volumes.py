@@ -3,6 +3,8 @@
 Source: Kubernetes ``core/v1`` PersistentVolume(Claim), ``storage/v1`` StorageClass and CSINode.
 """
 
+from typing import Final
+
 import msgspec
 
 from spotwright.model.objects import Metadata
@@ -13,13 +15,17 @@ type Alternatives = tuple[tuple[Selector, ...], ...]
 
 
 class VolumeClaim(msgspec.Struct, frozen=True):
-    """A PersistentVolumeClaim. ``storage_class`` None = not stated; ``bound``: the controller says so."""
+    """A PersistentVolumeClaim. ``storage_class`` None = not stated; ``bound``: the controller says so.
+
+    ``unreadable``, here and below: why the rest of the object cannot be read, naming field and value.
+    """
 
     metadata: Metadata
     volume: str = ""
     storage_class: str | None = None
     bound: bool = False
     phase: str = ""
+    unreadable: str = ""
 
 
 class Volume(msgspec.Struct, frozen=True):
@@ -28,6 +34,7 @@ class Volume(msgspec.Struct, frozen=True):
     metadata: Metadata
     reachable: Alternatives = ()
     driver: str = ""
+    unreadable: str = ""
 
 
 class StorageClass(msgspec.Struct, frozen=True):
@@ -37,6 +44,23 @@ class StorageClass(msgspec.Struct, frozen=True):
     provisioner: str = ""
     waits: bool = False
     topologies: Alternatives = ()
+    unreadable: str = ""
+
+
+EBS: Final = "ebs.csi.aws.com"
+# Volumes where nothing limits them.
+ENDLESS: Final = 2**20
+_SLOT: Final = "attachable-volumes-csi-"
+
+
+def slot(driver: str) -> str:
+    """What a volume takes up on a node, as a resource; the name is kube-scheduler's."""
+    return _SLOT + driver
+
+
+def driver_of(resource: str) -> str:
+    """The CSI driver whose volumes a resource counts; "" for every other resource."""
+    return resource.removeprefix(_SLOT) if resource.startswith(_SLOT) else ""
 
 
 class CsiNode(msgspec.Struct, frozen=True):
@@ -44,6 +68,7 @@ class CsiNode(msgspec.Struct, frozen=True):
 
     metadata: Metadata
     attachable: dict[str, int] = {}
+    unreadable: str = ""
 
 
 class Storage(msgspec.Struct, frozen=True):

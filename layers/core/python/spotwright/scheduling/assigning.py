@@ -22,7 +22,8 @@ from spotwright.scheduling.waiting import Share, Waiting
 class Option(msgspec.Struct, frozen=True):
     """Domains that some node could have: label → value, None where the label would be absent.
 
-    ``price``: of the cheapest such node; ``tier`` and ``mask``: where it would be bought.
+    ``price``: of the cheapest such node; ``tier`` and ``mask``: where it would be bought; ``turn``: how many tiers are
+    heavier.
     """
 
     domains: dict[str, str | None]
@@ -30,6 +31,7 @@ class Option(msgspec.Struct, frozen=True):
     price: int
     tier: Tier
     mask: int
+    turn: int
 
 
 class Expected:
@@ -98,24 +100,24 @@ def _options(
     found: dict[tuple[str | None, ...], Option] = {}
     for reachable in volumes or (Requirements(),):
         wanted = conjunction((*demand.requirements, *reachable))
-        for tier in tiers if wanted is not None else ():
+        for turn, tier in enumerate(tiers if wanted is not None else ()):
             narrowed = msgspec.structs.replace(demand, requirements=wanted)
             mask, fields = _open(tier, narrowed, waiting)
             for several in product(*(list(tier.values(key, mask, fields)) for key in keys)) if mask else ():
-                option = _option(tier, narrowed, waiting, dict(zip(keys, several, strict=True)))
+                option = _option(tier, turn, narrowed, waiting, dict(zip(keys, several, strict=True)))
                 if option is not None and several not in found:
                     found[several] = option
     return [found[several] for several in sorted(found, key=lambda one: tuple(value or "" for value in one))]
 
 
-def _option(tier: Tier, demand: Demand, waiting: Waiting, domains: dict[str, str | None]) -> Option | None:
+def _option(tier: Tier, turn: int, demand: Demand, waiting: Waiting, domains: dict[str, str | None]) -> Option | None:
     fixed = Requirements(
         {key: Requirement(key, False, frozenset((value,))) for key, value in domains.items() if value is not None}
     )
     pinned = msgspec.structs.replace(demand, requirements=demand.requirements.intersection(fixed))
     mask, _ = _open(tier, pinned, waiting)
     choice = tier.cheapest(mask & tier.market.plain or mask, instead_of=-1) if mask else -1
-    return Option(domains, pinned, tier.price(choice), tier, mask) if choice >= 0 else None
+    return Option(domains, pinned, tier.price(choice), tier, mask, turn) if choice >= 0 else None
 
 
 def _open(tier: Tier, demand: Demand, waiting: Waiting) -> tuple[int, int]:
@@ -126,12 +128,12 @@ def _open(tier: Tier, demand: Demand, waiting: Waiting) -> tuple[int, int]:
 
 
 def _best(options: Sequence[Option], rules: Sequence[Rule]) -> int:
-    """The option all rules allow that is emptiest, then cheapest; -1 if there is none."""
-    best, found = (0, 0), -1
+    """The option all rules allow that is emptiest, then of the heaviest pools, then cheapest; -1 if there is none."""
+    best, found = (0, 0, 0), -1
     for place, option in enumerate(options):
         if all(rule.allows(option.domains[rule.key]) for rule in rules):
             domains = ((rule, option.domains[rule.key]) for rule in rules)
-            rank = (sum(rule.rank(value) for rule, value in domains if value is not None), option.price)
+            rank = (sum(rule.rank(value) for rule, value in domains if value is not None), option.turn, option.price)
             if found < 0 or rank < best:
                 best, found = rank, place
     return found

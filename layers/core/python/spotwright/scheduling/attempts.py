@@ -1,8 +1,8 @@
 """Several attempts at placing the same pods, of which the best counts.
 
 All pods at once is quick and usually cheapest. Few pods are also placed in other orders: those with rules one by one,
-on the nodes to which they add least; and those of lighter NodePools first, so that others join the nodes these need
-anyway.
+on the nodes to which they add least; those of lighter NodePools first, so that others join the nodes these need
+anyway; and, where pods lack hosts of others they must be with, these spread over more.
 """
 
 from collections.abc import Sequence
@@ -38,10 +38,12 @@ def _attempt(world: World, bands: Sequence[Sequence[Pod]], templates: Sequence[T
     budget = min(world.settings.work_units, _units(pods))
     best = Placement(world, bands, templates)
     complete = best.run(budget, at_once=True)
+    if wide := complete and best.lacks_hosts:
+        best = _better(best, Placement(world, bands, templates, wide=True), budget, at_once=True)
     if complete and (pods > _FEW_PODS or not best.price()):
         return best
     if not complete or best.has_rules:
-        best = _better(best if complete else None, Placement(world, bands, templates), budget, at_once=False)
+        best = _better(best if complete else None, Placement(world, bands, templates, wide=wide), budget, at_once=False)
     if pods <= _FEW_PODS and len(bands) == 1 and len(by_pool := best.by_tier(bands[0])) > 1:
         best = _better(best, Placement(world, by_pool, templates), budget, at_once=True)
     return best

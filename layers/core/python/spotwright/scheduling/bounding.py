@@ -8,7 +8,6 @@ resource is the host itself, for the class that needs most hosts because each ma
 """
 
 from collections.abc import Sequence
-from math import inf
 from operator import mul
 from typing import Final
 
@@ -46,22 +45,24 @@ def bound(market: Market, lots: Sequence[Lot]) -> int:
     choices = skyline(market, open_to_any & first, list(wide.values()))
     if not choices:
         return 0
-    costs = [float(market.prices[choice]) for choice in choices]
     rooms = [(*market.goods_of[choice].room, HOST) for choice in choices]
+    costs = [float(market.prices[choice]) for choice in choices]
     sizes = [(*one.size, one.host) for one in lots]
     demand = [sum(one.count * size[d] for one, size in zip(lots, sizes, strict=True)) for d in range(len(rooms[0]))]
     rates = prices.worth(demand, rooms, costs)
-    worth = [inf] * len(lots)
-    for choice, room, cost in zip(choices, rooms, costs, strict=True):
-        scaled = _scaled(rates, room, cost)
-        closed = {mask for mask, widened in wide.items() if not widened >> choice & 1}
-        for j, (one, size) in enumerate(zip(lots, sizes, strict=True)):
-            asked = sum(map(mul, scaled, size))
-            if asked < worth[j] and one.mask not in closed and all(map(int.__le__, one.size, room)):
-                worth[j] = asked
-    total = sum(one.count * least for one, least in zip(lots, worth, strict=True))
+    # Shapes by what they ask for what they hold, the most modest first.
+    asking = sorted(
+        (_share(rates, room, cost), choice) for choice, room, cost in zip(choices, rooms, costs, strict=True)
+    )
+    total = 0.0
+    for one, size in zip(lots, sizes, strict=True):
+        suitable = wide[one.mask] & market.fitting(one.size)
+        least = next((share for share, choice in asking if suitable >> choice & 1), None)
+        if least is None:
+            return 0
+        total += one.count * least * sum(map(mul, rates, size))
     # What floats round up must not count.
-    return int(total * (1 - 1e-9)) if total < inf else 0
+    return int(total * (1 - 1e-9))
 
 
 def _anywhere(market: Market, mask: int) -> int:
@@ -69,7 +70,7 @@ def _anywhere(market: Market, mask: int) -> int:
     return sum(goods.mask for goods in market.goods if goods.mask & mask)
 
 
-def _scaled(rates: Sequence[float], room: Sequence[int], cost: float) -> list[float]:
-    """Rates at which a shape earns its whole price."""
+def _share(rates: Sequence[float], room: Sequence[int], cost: float) -> float:
+    """The factor by which a shape scales the rates to earn its whole price."""
     earned = sum(map(mul, rates, room))
-    return [rate * cost / earned for rate in rates] if earned > 0 else [0.0] * len(rates)
+    return cost / earned if earned > 0 else 0.0

@@ -1,6 +1,7 @@
 """One greedy construction: node after node, each the shape that packs most for its price."""
 
 from collections.abc import Callable, Sequence
+from operator import mul
 from typing import Final
 
 from spotwright.scheduling import prices
@@ -8,9 +9,11 @@ from spotwright.scheduling.market import Vector, bits
 from spotwright.scheduling.packing import CPU, MEMORY, Lanes, Node, fill
 from spotwright.scheduling.problem import NODE_FEE, Allowance, Answer, Batch, Problem, holding
 
-# A shape that packs this share of what the best could is taken at once.
+# A shape that packs this share of what the best could is taken at once; of many pods the choice among close ones pays.
 _GOOD_ENOUGH: Final = 0.985
-_REPRICE_EVERY: Final = 8
+_GOOD_ENOUGH_FOR_MANY: Final = 0.995
+_MANY_PODS: Final = 500
+_REPRICE_EVERY: Final = 4
 _SHORT_LIST: Final = 6
 # What setting up a shape costs in units, beside one for each class.
 _NEW_LANES: Final = 8
@@ -32,8 +35,11 @@ class Build:
         self.problem = problem
         self.market = problem.market
         self.left = list(counts)
+        self.enough = _GOOD_ENOUGH_FOR_MANY if sum(counts) > _MANY_PODS else _GOOD_ENOUGH
         self.allowance = allowance.copy()
         self.lanes: dict[int, Lanes] = {}
+        # Whose lanes were set up, or cleared of empty classes, since resources were last priced.
+        self.fresh: set[int] = set()
         self.open = allowance.open(problem.market)
         self.units = 0
         self.demand = self._demanded()
@@ -54,11 +60,13 @@ class Build:
     def _round(self) -> list[Batch]:
         """A few nodes at the same resource prices; none when nothing fits any more."""
         self._forget_empty()
+        self.fresh.clear()
+        self.widest, self.most = self._widest()
         worth = self._worth()
         ranked = sorted(((self._bound(i, worth), -i) for i in self.shapes), reverse=True)
         if self.tilt is not None:
             ranked = sorted(((bound * self.tilt(), shape) for bound, shape in ranked), reverse=True)
-        enough = ranked[0][0] * _GOOD_ENOUGH
+        enough = ranked[0][0] * self.enough
         short: list[tuple[float, int]] = []
         made: list[Batch] = []
         while len(made) < _REPRICE_EVERY and any(self.left):
@@ -69,6 +77,8 @@ class Build:
                 short = []
                 continue
             tried, batch = found
+            # What no shape packed just now, none will pack next.
+            enough = min(enough, max(value for value, _, _ in tried))
             # A few good shapes serve for the next nodes too; if the very first was good, all stay in play.
             if not short and len(tried) > _SHORT_LIST:
                 short = sorted(
@@ -98,9 +108,17 @@ class Build:
         self.alike = sorted(alike.items())
         self.alive = len(self.items.by_cpu)
 
+    def _widest(self) -> tuple[int, int]:
+        """The class that needs most hosts, and how many of it one may hold; (-1, 1) if hosts hold any number."""
+        _, j, most = max(((self.left[j] / most, -j, most) for j, most in self.caps if self.left[j]), default=(0, 1, 1))
+        return -j, most
+
     def _worth(self) -> list[float]:
-        rooms = [self.market.goods_of[i].room for i in self.shapes]
-        return prices.worth(self.demand, rooms, [self._price(i) for i in self.shapes])
+        """What a unit of each resource is worth, and at last a host."""
+        hosts = -(-self.left[self.widest] // self.most) if self.widest >= 0 else 0
+        # Zones seldom differ in either.
+        offered = dict.fromkeys((self.market.goods_of[i].room, self._price(i)) for i in self.shapes)
+        return prices.worth([*self.demand, hosts], [(*room, 1) for room, _ in offered], [price for _, price in offered])
 
     def _demanded(self) -> list[int]:
         """What all pods that are left ask for together."""
@@ -116,7 +134,8 @@ class Build:
 
     def _bound(self, choice: int, worth: Sequence[float]) -> float:
         room = self.market.goods_of[choice].room
-        return sum(w * r for w, r in zip(worth, room, strict=True) if w) / self._price(choice)
+        packs: float = sum(map(mul, worth, (*room, 1)))
+        return packs / self._price(choice)
 
     def _best(
         self, ranked: Sequence[tuple[float, int]], worth: Sequence[float], enough: float
@@ -145,16 +164,21 @@ class Build:
 
     def _packed(self, node: Node, choice: int, worth: Sequence[float]) -> float:
         room = self.market.goods_of[choice].room
-        used = (w * (r - f) for w, r, f in zip(worth, room, node.free, strict=True) if w)
-        return (sum(used) or float(sum(node.taken.values()))) / self._price(choice)
+        used = sum(w * (r - f) for w, r, f in zip(worth, room, node.free, strict=False) if w)
+        used += worth[-1] * min(node.taken.get(self.widest, 0) / self.most, 1)
+        return (used or float(sum(node.taken.values()))) / self._price(choice)
 
     def _filled(self, choice: int) -> Node:
         lanes = self.lanes.get(choice)
         goods = self.market.goods_of[choice]
+        if lanes is not None and choice not in self.fresh:
+            lanes.forget(self.items, self.left)
+            self.fresh.add(choice)
         if lanes is None:
             takes = {j for mask, ours in self.alike if mask >> choice & 1 for j in ours if self.left[j]}
             lanes = self.lanes[choice] = Lanes(self.items, goods.room, takes, self._first(goods.room))
             self.units += _NEW_LANES + self.alive
+            self.fresh.add(choice)
         node = Node(goods.room, self.problem.rules(choice))
         self.units += fill(node, lanes, self.items, self.left)
         return node

@@ -115,10 +115,14 @@ def _shape(pod: Pod, label_keys: Sequence[str] | None) -> bytes:
     return msgspec.json.encode((asked, company, _identity(pod, label_keys)), order="deterministic")
 
 
+def alternatives(pod: Pod) -> tuple[tuple[Selector, ...], ...]:
+    """The terms of the required node affinity; a term that says nothing matches no node (Kubernetes core/v1)."""
+    return tuple(term for term in pod.node_affinity if term) if pod.node_affinity else ((),)
+
+
 def _terms(pod: Pod) -> Iterator[Requirements]:
     """Each alternative of the required node affinity; those that contradict themselves are left out."""
-    terms: tuple[tuple[Selector, ...], ...] = pod.node_affinity or ((),)
-    for term in terms:
+    for term in alternatives(pod):
         wanted = _together(pod.node_selector, term)
         if wanted is not None:
             yield wanted

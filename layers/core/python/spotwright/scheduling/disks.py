@@ -1,15 +1,17 @@
 """Where a pod's volumes can be attached, and how many more a node takes.
 
-Source: Karpenter v1.14 ``scheduling/volumetopology.go`` and ``volumeusage.go``. New nodes have no known limit: it
-appears with their CSINode.
+Source: Karpenter v1.14 ``scheduling/volumetopology.go`` and ``volumeusage.go``. There, a node takes any number of
+volumes until its CSINode appears; here, until then, what its instance type can attach.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Container, Iterable
 from itertools import product
 
 from spotwright.model.pod import Pod
 from spotwright.model.requirements import RequirementError, Requirements, conjunction
-from spotwright.model.volumes import Alternatives, Storage, StorageClass, Volume, VolumeClaim
+from spotwright.model.volumes import Alternatives, Storage, StorageClass, Volume, VolumeClaim, slot
+from spotwright.scheduling.hosts import Host
 
 type Attached = dict[str, frozenset[str]]
 """Driver → claims (``namespace/name``) attached through it."""
@@ -22,7 +24,7 @@ class Disks:
         self._claims = {one.metadata.key: one for one in storage.claims}
         self._volumes = {one.metadata.name: one for one in storage.volumes}
         self._classes = {one.metadata.name: one for one in storage.classes}
-        self._limits = {one.metadata.name: one.attachable for one in storage.nodes}
+        self._limits = {one.metadata.name: one.attachable for one in storage.nodes if not one.unreadable}
 
     def fault(self, pod: Pod) -> str:
         """Why no node could give the pod its volumes; "" if nothing is wrong with them."""
@@ -33,6 +35,8 @@ class Disks:
         if claim is None:
             unread = "" if self._claims else ", or claims were not read"
             return f"PersistentVolumeClaim {name} does not exist{unread}"
+        if claim.unreadable:
+            return f"PersistentVolumeClaim {name} cannot be read: {claim.unreadable}"
         if claim.metadata.deleting is not None:
             return f"PersistentVolumeClaim {name} is being deleted"
         if claim.phase == "Lost":
@@ -43,6 +47,10 @@ class Disks:
         volume = self._volumes.get(claim.volume)
         if volume is None or volume.metadata.deleting is not None:
             return f"PersistentVolume {claim.volume} is missing or being deleted"
+        if volume.unreadable:
+            return f"PersistentVolume {claim.volume} cannot be read: {volume.unreadable}"
+        if volume.reachable and not _readable(volume.reachable):
+            return f"PersistentVolume {claim.volume} can be reached from no node: its node affinity contradicts itself"
         return "" if claim.bound else f"PersistentVolumeClaim {claim.metadata.name} is not bound to its volume yet"
 
     def _unbound_fault(self, claim: VolumeClaim) -> str:
@@ -51,6 +59,10 @@ class Disks:
         if chosen is None:
             wanted = f"StorageClass {claim.storage_class} does not exist" if claim.storage_class else "no StorageClass"
             return f"PersistentVolumeClaim {name} is not bound and has {wanted}"
+        if chosen.unreadable:
+            return f"StorageClass {claim.storage_class} cannot be read: {chosen.unreadable}"
+        if chosen.topologies and not _readable(chosen.topologies):
+            return f"StorageClass {claim.storage_class} allows no node: its allowedTopologies contradict themselves"
         return "" if chosen.waits else f"PersistentVolumeClaim {name} waits for StorageClass {claim.storage_class}"
 
     def reachable(self, pod: Pod) -> tuple[Requirements, ...]:
@@ -96,14 +108,29 @@ class Disks:
         chosen = self._class_of(claim)
         return chosen.provisioner if chosen else ""
 
-    def full(self, node: str, before: Attached, more: Attached) -> bool:
+    def slots(self, pod: Pod, shared: Container[str]) -> dict[str, int]:
+        """What the pod's volumes take up on a new node, as resources. ``shared``: claims of several pods, which are
+        left out: wherever those pods are together, they attach them once."""
+        return {
+            slot(driver): count
+            for driver, claims in sorted(self.attachments(pod).items())
+            if (count := sum(claim not in shared for claim in claims))
+        }
+
+    def full(self, host: Host, before: Attached, more: Attached) -> bool:
         """True when a node cannot attach these beside what it has."""
-        limits = self._limits.get(node, {})
+        limits = self._limits.get(host.name, host.attachable)
         for driver, claims in more.items():
             attached = before.get(driver, frozenset())
             if driver in limits and len(attached | claims) > max(limits[driver], len(attached)):
                 return True
         return False
+
+
+def shared_claims(pods: Iterable[Pod]) -> frozenset[str]:
+    """Claims (``namespace/name``) of more than one pod."""
+    users = Counter(f"{pod.metadata.namespace}/{name}" for pod in pods for name in set(pod.volume_claims))
+    return frozenset(claim for claim, count in users.items() if count > 1)
 
 
 def together(one: Attached, other: Attached) -> Attached:

@@ -8,7 +8,9 @@ import msgspec
 from spotwright.model import labels, quantity, resources
 from spotwright.model.instancetype import PICOUSD
 from spotwright.model.requirements import Requirement, Requirements
+from spotwright.model.volumes import driver_of
 from spotwright.scheduling.classes import Demand, PodClass
+from spotwright.scheduling.conceding import given_up
 from spotwright.scheduling.market import Goods, Market, Vector, bits
 from spotwright.scheduling.openkeys import FREE, OpenKeys
 from spotwright.scheduling.plan import Alternative, NewNode
@@ -134,6 +136,7 @@ def finished(draft: Draft) -> tuple[NewNode, ...]:
         reason=_reason(draft, cheapest, names, binding, others),
         binding_resource=binding,
         alternatives=others,
+        given_up=given_up((one.cls, one.demand, one.count) for one in draft.members),
         price_overlaid=any(one.type.price_overlaid for one in goods),
         capacity_overlaid=any(one.type.capacity_overlaid for one in goods),
     )
@@ -214,7 +217,7 @@ def _requests(draft: Draft, kept: Sequence[Goods]) -> dict[str, int]:
     names = {name for one in overheads.values() for name in one}
     least = {name: min(one.get(name, 0) for one in overheads.values()) for name in names}
     pods = (resources.scale(member.cls.requests, member.count) for member in draft.members)
-    return {name: size for name, size in sorted(resources.add(*pods, least).items()) if size}
+    return {name: size for name, size in sorted(resources.add(*pods, least).items()) if size and not driver_of(name)}
 
 
 def _binding(draft: Draft) -> str:
@@ -258,11 +261,18 @@ def _reason(draft: Draft, cheapest: int, names: Sequence[str], binding: str, oth
     text = (
         f"{market_type(market, cheapest)} {offer.capacity_type} at {dollars(market.prices[cheapest])} is the cheapest"
         f" of {_count(len(names), 'type')} with room for {_count(pods, 'pod')};"
-        f" {binding} fills it: {quantity.text(binding, used)} of {_rounded(binding, room)} that daemons leave"
+        f" {_filled(binding, used, room)}"
     )
     for other in others[:1]:
         text += f"; next is {other.instance_type} {other.capacity_type} at {dollars(other.price_picousd_per_hour)}"
     return text
+
+
+def _filled(binding: str, used: int, room: int) -> str:
+    driver = driver_of(binding)
+    if driver:
+        return f"its volumes fill it: {used} of {room} that it can attach through {driver}"
+    return f"{binding} fills it: {quantity.text(binding, used)} of {_rounded(binding, room)} that daemons leave"
 
 
 def _count(number: int, noun: str) -> str:

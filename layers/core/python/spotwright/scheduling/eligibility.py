@@ -11,6 +11,7 @@ import msgspec
 
 from spotwright.model import labels
 from spotwright.model.company import selects
+from spotwright.model.eviction import do_not_disrupt
 from spotwright.model.pod import Pod, PodDisruptionBudget
 from spotwright.model.requirements import Operator, RequirementError, Selector
 from spotwright.model.snapshot import Settings, Snapshot
@@ -100,7 +101,7 @@ def _moves(pod: Pod, snapshot: Snapshot) -> bool:
         return False
     if pod.metadata.deleting is not None and not pod.owned_by("StatefulSet"):
         return False
-    if pod.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true":
+    if do_not_disrupt(pod, snapshot.now):
         return False
     budgets = [one for one in snapshot.budgets if _guards(one, pod)]
     return len(budgets) <= 1 and not any(_never_allows(one, pod) for one in budgets)

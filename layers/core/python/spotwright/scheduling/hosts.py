@@ -16,6 +16,7 @@ from spotwright.model.pod import Pod
 from spotwright.model.requirements import Requirement, RequirementError, Requirements, conjunction
 from spotwright.model.snapshot import Snapshot
 from spotwright.model.taints import Taint
+from spotwright.model.volumes import ENDLESS
 from spotwright.scheduling.templates import Daemon, daemonset_key
 
 _CORDONED: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
@@ -23,12 +24,25 @@ _CORDONED: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 class Host:
     """A Node, or a NodeClaim in flight. ``free``: allocatable without its pods and the daemons still to come;
-    ``ports``: what those bind.
+    ``ports``: what its pods bind.
 
-    ``pool`` "" = a node of nobody's; ``capacity`` counts against the pool's limits.
+    ``attachable``: volumes by CSI driver while there is no CSINode. ``pool`` "" = a node of nobody's; ``capacity``
+    counts against the pool's limits.
     """
 
-    __slots__ = ("capacity", "free", "in_flight", "initialized", "labels", "name", "pods", "pool", "ports", "taints")
+    __slots__ = (
+        "attachable",
+        "capacity",
+        "free",
+        "in_flight",
+        "initialized",
+        "labels",
+        "name",
+        "pods",
+        "pool",
+        "ports",
+        "taints",
+    )
 
     def __init__(self, name: str, values: dict[str, str], taints: Sequence[Taint], initialized: bool) -> None:
         self.name = name
@@ -39,6 +53,7 @@ class Host:
         self.pool = values.get(labels.NODEPOOL, "")
         self.capacity: dict[str, int] = {}
         self.free: dict[str, int] = {}
+        self.attachable: dict[str, int] = {}
         self.pods: list[Pod] = []
         self.ports: tuple[HostPort, ...] = ()
 
@@ -82,9 +97,9 @@ def fleet(snapshot: Snapshot, catalog: Catalog, daemons: Sequence[Daemon]) -> Fl
     for node in snapshot.nodes:
         claim = by_provider.get(node.provider_id) or by_node.get(node.name)
         backed.add(claim.name if claim else "")
-        (leaving if _leaves(node, claim) else hosts).append(_of_node(node, claim, pools))
+        (leaving if _leaves(node, claim) else hosts).append(_of_node(node, claim, pools, catalog))
     for claim in snapshot.nodeclaims:
-        if claim.name not in backed and claim.metadata.deleting is None:
+        if claim.name not in backed and claim.metadata.deleting is None and not claim.unreadable:
             hosts.append(_of_claim(claim, (), catalog))
     shown = {one.name for one in snapshot.nodeclaims}
     for entry in snapshot.in_flight:
@@ -100,7 +115,7 @@ def _leaves(node: Node, claim: NodeClaim | None) -> bool:
     return claim.metadata.deleting is not None or claim.has("InstanceTerminating")
 
 
-def _of_node(node: Node, claim: NodeClaim | None, pools: Mapping[str, NodePool]) -> Host:
+def _of_node(node: Node, claim: NodeClaim | None, pools: Mapping[str, NodePool], catalog: Catalog) -> Host:
     taints = [*node.taints]
     if node.unschedulable and not any(one.key == _CORDONED.key for one in taints):
         taints.append(_CORDONED)
@@ -114,9 +129,14 @@ def _of_node(node: Node, claim: NodeClaim | None, pools: Mapping[str, NodePool])
                 values, taints = values | claim.metadata.labels, [*claim.taints]
         startup = claim.startup_taints if claim is not None else pool.startup_taints if pool is not None else ()
         taints = _lasting(taints, startup)
+    if node.unreadable:
+        allocatable = capacity = {resources.PODS: -1}
     host = Host(node.name, _named(values, node.name), taints, not starting)
     host.free = allocatable or capacity
     host.capacity = capacity or allocatable
+    if starting and claim is not None:
+        sold, name = catalog.of(claim.node_class_ref.name, claim.nodepool), host.labels.get(labels.INSTANCE_TYPE)
+        host.attachable = _attachable([one for one in sold if one.name == name])
     return host
 
 
@@ -141,12 +161,19 @@ def _of_claim(claim: NodeClaim, types: Sequence[str], catalog: Catalog) -> Host:
     wanted = _requirements(claim)
     known = _possible(wanted, types, catalog.of(claim.node_class_ref.name, claim.nodepool))
     shared = _shared(known, wanted)
-    values = {**shared, **wanted.labels(), **claim.metadata.labels}
+    values = {**shared, **_tenancy(known, wanted), **wanted.labels(), **claim.metadata.labels}
     host = Host(claim.name, _named(values, claim.name), _lasting(claim.taints, claim.startup_taints), False)
     host.in_flight = True
     host.capacity = dict(claim.capacity) or resources.maximum(one.capacity for one in known)
     host.free = dict(claim.allocatable) or _least([one.allocatable for one in known])
+    host.attachable = _attachable(known)
     return host
+
+
+def _attachable(known: Sequence[InstanceType]) -> dict[str, int]:
+    """Volumes by CSI driver that any of these types can attach."""
+    drivers = {driver for one in known for driver in one.attachable}
+    return {driver: min(one.attachable.get(driver, ENDLESS) for one in known) for driver in drivers}
 
 
 def _requirements(claim: NodeClaim) -> Requirements:
@@ -179,6 +206,16 @@ def _shared(known: Sequence[InstanceType], wanted: Requirements) -> dict[str, st
     return common or {}
 
 
+def _tenancy(known: Iterable[InstanceType], wanted: Requirements) -> dict[str, str]:
+    """The tenancy that the claim is launched with, where all its types state theirs."""
+    found = set()
+    for one in known:
+        allowed = one.requirements.get(labels.TENANCY).intersection(wanted.get(labels.TENANCY))
+        stated = labels.TENANCY in one.requirements
+        found.add(next((each for each in labels.TENANCIES if stated and allowed.has(each)), ""))
+    return {labels.TENANCY: found.pop()} if len(found) == 1 and "" not in found else {}
+
+
 def _least(several: Sequence[Mapping[str, int]]) -> dict[str, int]:
     if not several:
         return {}
@@ -198,8 +235,8 @@ def _seat(hosts: Iterable[Host], pods: Iterable[Pod], daemons: Sequence[Daemon])
         running = {daemonset_key(pod) for pod in host.pods if pod.metadata.owners}
         for daemon in daemons:
             if daemon.key not in running and _runs_on(daemon, host):
+                # Its host ports stay open: whoever comes first gets them, and that may be a waiting pod.
                 host.free = resources.subtract(host.free, daemon.requests)
-                host.ports += daemon.ports
 
 
 def _runs_on(daemon: Daemon, host: Host) -> bool:

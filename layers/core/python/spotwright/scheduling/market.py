@@ -6,14 +6,17 @@ Labels that a choice leaves open (a pool says only ``Exists``, a type runs sever
 small integer with a bit per value that still is possible, see ``openkeys``.
 """
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import accumulate
+from operator import or_
 from typing import Final
 
 from spotwright.model import labels, resources
 from spotwright.model.instancetype import InstanceType, Offering
 from spotwright.model.requirements import Requirement, Requirements
+from spotwright.model.volumes import ENDLESS, driver_of
 from spotwright.scheduling.templates import Daemon, Template
 
 _EXOTIC: Final = (labels.INSTANCE_PREFIX + "gpu-count", labels.INSTANCE_PREFIX + "accelerator-count")
@@ -47,6 +50,7 @@ class Market:
         """``dimensions``: names of the resources that matter, cpu, memory and pods first."""
         self.templates = templates
         self.dimensions = dimensions
+        self._slots = [(name, driver) for name in dimensions if (driver := driver_of(name))]
         self.goods: list[Goods] = []
         self.goods_of: list[Goods] = []
         self.offers: list[Offering] = []
@@ -58,6 +62,7 @@ class Market:
         self._offer_keys = {labels.ZONE, labels.CAPACITY_TYPE}.union(*further)
         self._groups: dict[str, dict[Statement, int]] = {}
         self._masks: dict[Requirement, int] = {}
+        self._capacities: dict[str, tuple[list[int], list[int]]] = {}
         self.reservations = [_reservation(one) for one in self.offers]
         self.least = [dict(one.must_keep) for one in templates]
         self._ladders = [self._ladder(dimension) for dimension in range(len(dimensions))]
@@ -86,6 +91,8 @@ class Market:
     def _goods(self, number: int, type_: InstanceType, overhead: dict[str, int]) -> Goods | None:
         """A type with room for its daemons, or None."""
         allocatable = type_.allocatable
+        if self._slots:
+            allocatable = allocatable | {name: type_.attachable.get(of, ENDLESS) for name, of in self._slots}
         room = tuple([allocatable.get(name, 0) - overhead.get(name, 0) for name in self.dimensions])
         if min(room) < 0:
             return None
@@ -107,6 +114,28 @@ class Market:
     def reserved(self) -> int:
         """Choices that come out of capacity reservations."""
         return _mask([index for index, one in enumerate(self.reservations) if one])
+
+    @cached_property
+    def only_reserved(self) -> int:
+        """Choices of types of which nothing but reservations is on offer."""
+        return sum(goods.mask for goods in self.goods if not goods.mask & ~self.reserved)
+
+    def within(self, resource: str, amount: int) -> int:
+        """Choices of types whose capacity of a resource is no more than this."""
+        if resource not in self._capacities:
+            self._capacities[resource] = self._below(resource)
+        sizes, masks = self._capacities[resource]
+        place = bisect_right(sizes, amount)
+        return masks[place - 1] if place else 0
+
+    def _below(self, resource: str) -> tuple[list[int], list[int]]:
+        """Capacities of a resource, ascending, and for each the choices with at most that much."""
+        steps: dict[int, int] = {}
+        for goods in self.goods:
+            size = goods.type.capacity.get(resource, 0)
+            steps[size] = steps.get(size, 0) | goods.mask
+        sizes = sorted(steps)
+        return sizes, list(accumulate((steps[size] for size in sizes), or_))
 
     def settled(self, mask: int, choice: int) -> int:
         """What is left of a mask once a node counts on a choice: one reservation, or none."""

@@ -8,6 +8,7 @@ the "permutation pack" kind: Leinberger, Karypis and Kumar, "Multi-capacity bin 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from copy import copy
+from itertools import accumulate
 from typing import Protocol
 
 from spotwright.scheduling.market import Vector
@@ -46,14 +47,25 @@ class Items:
 
 class Lane:
     """Classes largest first. ``sizes``: of the resource they lean on, negated; ``leans``: how much further one pod
-    tips the node towards it."""
+    tips the node towards it; ``others``: the least that this class or a later one asks of the other resource."""
 
-    __slots__ = ("classes", "leans", "sizes")
+    __slots__ = ("classes", "leans", "others", "sizes")
 
-    def __init__(self, classes: Sequence[int], leans: Sequence[float], sizes: Sequence[int]) -> None:
+    def __init__(
+        self, classes: Sequence[int], leans: Sequence[float], sizes: Sequence[Vector], leaning: int, other: int
+    ) -> None:
         self.classes = classes
         self.leans = leans
-        self.sizes = sizes
+        self.sizes = [-sizes[j][leaning] for j in classes]
+        self.others = list(accumulate((sizes[j][other] for j in reversed(classes)), min))[::-1]
+
+    def among(self, counts: Sequence[int], sizes: Sequence[Vector], leaning: int, other: int) -> "Lane":
+        """The same lane without the classes that have no pod left."""
+        kept = [place for place, j in enumerate(self.classes) if counts[j]]
+        if len(kept) == len(self.classes):
+            return self
+        classes, leans = [self.classes[at] for at in kept], [self.leans[at] for at in kept]
+        return Lane(classes, leans, sizes, leaning, other)
 
 
 class Lanes:
@@ -81,8 +93,13 @@ class Lanes:
                     cpu.append(j)
                     leans.append(lean)
         memory = [j for j in items.by_memory if j in lean_on_memory]
-        self.cpu = Lane(cpu, leans, [-sizes[j][CPU] for j in cpu])
-        self.memory = Lane(memory, [lean_on_memory[j] for j in memory], [-sizes[j][MEMORY] for j in memory])
+        self.cpu = Lane(cpu, leans, sizes, CPU, MEMORY)
+        self.memory = Lane(memory, [lean_on_memory[j] for j in memory], sizes, MEMORY, CPU)
+
+    def forget(self, items: Items, counts: Sequence[int]) -> None:
+        """Leave out the classes that have no pod left."""
+        self.cpu = self.cpu.among(counts, items.sizes, CPU, MEMORY)
+        self.memory = self.memory.among(counts, items.sizes, MEMORY, CPU)
 
     def __bool__(self) -> bool:
         return bool(self.scarce or self.cpu.classes or self.memory.classes)
@@ -169,8 +186,9 @@ def _balance(node: Node, lanes: Lanes, needs: Sequence[Sequence[tuple[int, int]]
         sizes = lane.sizes
         if place < len(sizes) and sizes[place] + free[leaning] < 0:
             place = bisect_left(sizes, -free[leaning], place)
+        # Where no later class fits by the other resource, the lane is at its end.
         if leaning == CPU:
-            at_cpu = place
+            at_cpu = place if place < cpu_end and cpu.others[place] <= free[MEMORY] else cpu_end
         else:
-            at_memory = place
+            at_memory = place if place < memory_end and memory.others[place] <= free[CPU] else memory_end
     return looked

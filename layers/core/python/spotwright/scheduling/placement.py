@@ -5,13 +5,16 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from spotwright.model.company import LabelSelector
+from spotwright.model.labels import HOSTNAME
 from spotwright.model.pod import Pod
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.model.taints import Effect
+from spotwright.model.volumes import slot
+from spotwright.scheduling import reservations
 from spotwright.scheduling.assigning import Assigner
 from spotwright.scheduling.classes import Demand, PodClass, Taste, group
-from spotwright.scheduling.disks import Disks
+from spotwright.scheduling.disks import Disks, shared_claims
 from spotwright.scheduling.hosts import Fleet
 from spotwright.scheduling.leftover import top_up
 from spotwright.scheduling.rooms import Room, occupy
@@ -74,19 +77,24 @@ class Placement:
     ``bands``: pods in the order in which they are served; what is left to one band is what those before it left.
     """
 
-    def __init__(self, world: World, bands: Sequence[Sequence[Pod]], templates: Sequence[Template]) -> None:
+    def __init__(
+        self, world: World, bands: Sequence[Sequence[Pod]], templates: Sequence[Template], *, wide: bool = False
+    ) -> None:
         together = [group(pods, world.taste()) for pods in bands]
         classes = [one for several in together for one in several]
         for number, one in enumerate(classes):
             one.index = number
+        _count_volumes(classes, [pod for several in bands for pod in several], templates, world.disks)
         names = dimensions(classes)
         standing = world.standing
         self.topology = Topology(standing.hosts, standing.leaving, templates, world.namespaces(), world.moving)
         self.topology.learn(classes)
         self.rooms = [Room(host, names, world.disks) for host in standing.hosts]
         asked = list(_asked(classes, self.topology, world.disks))
-        self.tiers: list[Tier] = tiers(templates, world.daemons, names, standing.used, asked)
-        self.seating = Seating(self.rooms, self.tiers, self.topology, world.disks)
+        self.tiers: list[Tier] = tiers(
+            templates, world.daemons, names, standing.used, asked, reservations.left(templates, world.snapshot)
+        )
+        self.seating = Seating(self.rooms, self.tiers, self.topology, world.disks, wide=wide)
         self.bands = [queue(several, names) for several in together]
         self.waiting: list[Waiting] = [one for several in self.bands for one in several]
         self.held_back: list[Pod] = []
@@ -229,8 +237,27 @@ class Placement:
         return any(one.cls.demands and self.topology.entangled(one.cls, one.cls.demands[0]) for one in self.waiting)
 
     @property
+    def lacks_hosts(self) -> bool:
+        """True when somebody is left who must share a host with other pods, and these were placed."""
+        left = (one.demand for one in self.waiting if one.keys and one.demand is not None)
+        return any(company.key == HOSTNAME for demand in left for company in demand.near)
+
+    @property
     def places_any(self) -> bool:
         return any(tier.drafts for tier in self.tiers) or any(room.given for room in self.rooms)
+
+
+def _count_volumes(
+    classes: Iterable[PodClass], pods: Sequence[Pod], templates: Iterable[Template], disks: Disks
+) -> None:
+    """Volumes become requests where a type limits how many can be attached."""
+    several = [one for one in classes if one.pod.volume_claims]
+    if several:
+        limited = {slot(driver) for one in templates for type_ in one.types for driver in type_.attachable}
+        shared = shared_claims(pods)
+        for one in several:
+            taken = disks.slots(one.pod, shared).items()
+            one.requests |= {name: count for name, count in taken if name in limited}
 
 
 def _asked(classes: Iterable[PodClass], topology: Topology, disks: Disks) -> Iterator[Requirements]:

@@ -22,6 +22,7 @@ class NewNode(msgspec.Struct, frozen=True):
     ``requirements``: the NodeClaim's, with instance types and capacity types narrowed to what can be bought.
     ``labels``: template labels and those resolved from requirements. ``requests``: with daemonset overhead.
     ``price_picousd_per_hour``: the cheapest available offering. ``reason``: why this shape, one sentence or more.
+    ``given_up``: preferences of its pods that it does not meet, each as a sentence.
     ``price_overlaid``, ``capacity_overlaid``: a NodeOverlay changes what one of the types costs, or has.
     """
 
@@ -40,6 +41,7 @@ class NewNode(msgspec.Struct, frozen=True):
     reason: str = ""
     binding_resource: str = ""
     alternatives: tuple[Alternative, ...] = ()
+    given_up: tuple[str, ...] = ()
     price_overlaid: bool = False
     capacity_overlaid: bool = False
 
@@ -61,7 +63,9 @@ class Refused(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """A complete answer: every candidate pod is in exactly one of the four.
 
-    ``notes`` concern NodePools and classes (a pool without types, an unhandled field). ``units``: work done.
+    ``notes`` concern NodePools and classes (a pool without types, an unhandled field). ``barren``: NodePools whose
+    demands leave nothing to buy, by name, and why. ``unread``: nodes (``nodes/name``) and claims (``nodeclaims/name``)
+    that cannot be read, and why. ``units``: work done.
     ``bound_picousd_per_hour``: no nodes of these NodePools hold the pods of the new nodes, in the domains they were
     given, for less; 0 where nothing is known.
     """
@@ -73,6 +77,8 @@ class Plan(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
     units: int = 0
     bound_picousd_per_hour: int = 0
+    barren: dict[str, str] = {}
+    unread: dict[str, str] = {}
 
     @property
     def price_picousd_per_hour(self) -> int:

@@ -12,7 +12,7 @@ import msgspec
 from spotwright.model.instancetype import PICOUSD, Catalog
 from spotwright.model.pod import Pod
 from spotwright.model.snapshot import Snapshot
-from spotwright.scheduling import eligibility, reasons
+from spotwright.scheduling import eligibility, reasons, reservations
 from spotwright.scheduling.attempts import placed
 from spotwright.scheduling.blast import bounded
 from spotwright.scheduling.disks import Disks
@@ -27,6 +27,7 @@ from spotwright.scheduling.zones import balanced
 
 def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
     """Where every pending pod goes: existing nodes, new nodes, or nowhere, and why."""
+    catalog = reservations.counted(catalog, snapshot.settings.feature_gates)
     sold = overlaid(catalog, snapshot.overlays, snapshot.nodepools)
     catalog = sold.catalog
     every_daemon = daemons(snapshot)
@@ -41,6 +42,7 @@ def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
     refused += reasons.refused(placement.waiting, placement.tiers, placement.rooms, placement.topology, disks, closed)
     refused += [reasons.following(pod) for pod in placement.held_back]
     made = [node for tier in placement.tiers for draft in tier.settle() for node in finished(draft)]
+    barren, unread = reasons.barren(placement.tiers), _unread(snapshot)
     capped = balanced(made, standing.hosts, catalog, snapshot.settings.largest_zone_share)
     return Plan(
         new_nodes=capped.nodes,
@@ -51,9 +53,17 @@ def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
         ),
         unschedulable=tuple(sorted(refused, key=lambda one: one.pod)),
         ignored=tuple(sorted(intake.ignored, key=lambda one: one.pod)),
-        notes=(*_notes(snapshot, closed, sold.verdicts), *bounds, *capped.notes),
+        notes=(
+            *_notes(snapshot, closed | barren, sold.verdicts),
+            *_told(unread),
+            *_unheeded(snapshot),
+            *bounds,
+            *capped.notes,
+        ),
         units=placement.units,
         bound_picousd_per_hour=sum(tier.bound(placement.topology) for tier in placement.tiers),
+        barren=barren,
+        unread=unread,
     )
 
 
@@ -116,6 +126,42 @@ def _busy(standing: Fleet, snapshot: Snapshot) -> bool:
 
 def _leads(pod: Pod, snapshot: Snapshot) -> bool:
     return not pod.mirror and not pod.owned_by("DaemonSet") and not eligibility.is_follower(pod, snapshot.settings)
+
+
+def _unread(snapshot: Snapshot) -> dict[str, str]:
+    """Nodes and claims that cannot be read, and why: they take no pods."""
+    claims = {f"nodeclaims/{one.name}": one.unreadable for one in snapshot.nodeclaims}
+    nodes = {f"nodes/{one.name}": one.unreadable for one in snapshot.nodes}
+    return {key: why for key, why in sorted((claims | nodes).items()) if why}
+
+
+def _unheeded(snapshot: Snapshot) -> tuple[str, ...]:
+    """What else cannot be read, and what that means; volumes are named by the pods that need them."""
+    budgets = (
+        f"PodDisruptionBudget {one.metadata.key} cannot be read, so nothing in its namespace is evicted:"
+        f" {one.unreadable}"
+        for one in snapshot.budgets
+        if one.unreadable
+    )
+    daemonsets = (
+        f"DaemonSet {one.metadata.key} cannot be read, so nodes are sized without it: {one.template.problem}"
+        for one in snapshot.daemonsets
+        if one.template.problem
+    )
+    drivers = (
+        f"CSINode {one.metadata.name} cannot be read, so its volumes are not counted: {one.unreadable}"
+        for one in snapshot.storage.nodes
+        if one.unreadable
+    )
+    return tuple(sorted((*budgets, *daemonsets, *drivers)))
+
+
+def _told(unread: dict[str, str]) -> tuple[str, ...]:
+    words = {"nodes": "Node", "nodeclaims": "NodeClaim"}
+    return tuple(
+        f"{words[kind]} {name} takes no pods, for it cannot be read: {why}"
+        for kind, _, name, why in ((*key.partition("/"), why) for key, why in unread.items())
+    )
 
 
 def _notes(snapshot: Snapshot, closed: dict[str, str], verdicts: Iterable[Verdict]) -> tuple[str, ...]:

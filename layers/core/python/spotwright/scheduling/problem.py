@@ -55,20 +55,22 @@ class Allowance:
         """Choices of which at least one node is allowed."""
         mask = 0
         for left, ours in zip(self.left, market.of_template, strict=True):
-            mask |= ours if not left else self._open_of(market, ours)
+            mask |= ours if not left else self._open_of(market, ours, left)
         for choice in bits(mask & market.reserved):
             if not self.copies(market, choice, 1):
                 mask &= ~(1 << choice)
         return mask
 
-    def _open_of(self, market: Market, ours: int) -> int:
+    @staticmethod
+    def _open_of(market: Market, ours: int, left: Mapping[str, int]) -> int:
         """Choices of one pool within its limits, reservations aside."""
-        mask = 0
-        for goods in market.goods:
-            bought = goods.mask & ours & ~market.reserved
-            if goods.mask & ours and (not bought or self.copies(market, (bought & -bought).bit_length() - 1, 1)):
-                mask |= goods.mask
-        return mask
+        mask = ours
+        for name, amount in left.items():
+            if name != resources.NODES:
+                mask &= market.within(name, amount)
+            elif amount < 1:
+                mask = 0
+        return mask | ours & market.only_reserved
 
     def spend(self, market: Market, choice: int, copies: int) -> None:
         goods = market.goods_of[choice]

@@ -9,9 +9,10 @@ from spotwright.model.pod import Pod
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.snapshot import Snapshot
 from spotwright.model.taints import untolerated
+from spotwright.model.volumes import ENDLESS, driver_of, slot
 from spotwright.scheduling.classes import Demand
 from spotwright.scheduling.disks import Disks
-from spotwright.scheduling.market import Market
+from spotwright.scheduling.market import Goods, Market
 from spotwright.scheduling.plan import Refused
 from spotwright.scheduling.rooms import Room
 from spotwright.scheduling.rules import FixedRule, Rule
@@ -58,6 +59,16 @@ def refused(
     return found
 
 
+def barren(tiers: Iterable[Tier]) -> dict[str, str]:
+    """NodePools that sell nothing whatever is asked, and why."""
+    return {
+        template.pool.name: _empty(tier.market, number)
+        for tier in tiers
+        for number, template in enumerate(tier.market.templates)
+        if not tier.market.of_template[number]
+    }
+
+
 def _why(
     one: Waiting,
     tiers: Sequence[Tier],
@@ -67,6 +78,8 @@ def _why(
     closed: Mapping[str, str],
 ) -> tuple[str, ...]:
     if not one.cls.demands:
+        if one.cls.pod.node_affinity and not any(one.cls.pod.node_affinity):
+            return ("its node affinity matches no node: a term without matchExpressions matches nothing",)
         return ("its nodeSelector and node affinity contradict each other: no node could meet them",)
     demand = one.cls.demands[-1]
     rules = [rule for rule in topology.rules(one.cls, demand) if not isinstance(rule, FixedRule)]
@@ -101,19 +114,31 @@ def _of_pool(
     for requirement in sorted(demand.requirements, key=lambda each: (ours & market.meeting(each)).bit_count()):
         kept = left & market.meeting(requirement)
         if not kept:
-            return _conflict(requirement, market, left)
+            return _conflict(requirement, market, left, template)
         left = kept
     fitting = left & market.fitting(one.size)
     if not fitting:
-        return _too_large(one, market, left)
+        return _too_large(one, market, left, template)
     if not market.enough(fitting):
         return _too_alike(market, number, fitting)
     if volumes and not any(fitting & market.meeting_all(one) for one in volumes):
-        where = " or ".join(str(one) for one in volumes)
-        return f"its volumes can be attached only where {where}, which none of the instance types left offers"
+        return _out_of_reach(volumes, template)
     if not fitting & tier.without_ports(one.cls.host_ports):
         return "a DaemonSet takes its host port on every node"
-    return _rules(tier, fitting, rules) or _limit(tier, number, fitting)
+    return _rule(tier, fitting, rules) or _limit(tier, number, fitting) or _together(rules)
+
+
+def _out_of_reach(volumes: Sequence[Requirements], template: Template) -> str:
+    """Where its volumes are, and what keeps the pool from there."""
+    where = " or ".join(", ".join(map(str, one)) for one in volumes)
+    barred = {
+        str(ours)
+        for one in volumes
+        for asked in one
+        if (ours := template.requirements.by_key.get(asked.key)) is not None and not meets(ours, asked)
+    }
+    why = f"the pool allows only {', '.join(sorted(barred))}" if barred else "none of the instance types left is sold"
+    return f"its volumes can be attached only where {where}, but {why}{'' if barred else ' there'}"
 
 
 def _empty(market: Market, number: int) -> str:
@@ -121,12 +146,14 @@ def _empty(market: Market, number: int) -> str:
     template = market.templates[number]
     left: Sequence[InstanceType] = template.types
     for requirement in template.requirements:
-        kept = [one for one in left if meets(one.requirements.get(requirement.key), requirement)]
-        if not kept:
-            known = {value for one in left for value in one.requirements.get(requirement.key).values}
+        stated = {one.requirements.get(requirement.key) for one in left}
+        met = {one for one in stated if meets(one, requirement)}
+        if not met:
+            known = {value for one in stated for value in one.values}
             has = f"; they have {_listed(known)}" if known else ""
             return f"the pool's requirements filtered out all available instance types: none has {requirement}{has}"
-        left = kept
+        if len(met) < len(stated):
+            left = [one for one in left if one.requirements.get(requirement.key) in met]
     sold = [one for one in left if any(each.available and template.sells(each) for each in one.offerings)]
     if not sold:
         return _unsold(template, left)
@@ -167,7 +194,10 @@ def _undeclared(key: str, tier: Tier, number: int) -> str:
     return f"label {key} has no known values there{hint}: declare it in the pool's labels or requirements"
 
 
-def _conflict(requirement: Requirement, market: Market, left: int) -> str:
+def _conflict(requirement: Requirement, market: Market, left: int, template: Template) -> str:
+    allowed = template.requirements.by_key.get(requirement.key)
+    if allowed is not None and not meets(allowed, requirement):
+        return f"it asks for {requirement}, but the pool allows only {allowed}: one of the two would have to change"
     stated = market.statements(requirement.key).items()
     shown = _listed(value for value, mask in stated if isinstance(value, str) and mask & left)
     kinds = {goods.type.name: goods.type for goods in market.goods if goods.mask & left}
@@ -182,28 +212,69 @@ def _listed(values: Iterable[str]) -> str:
     return ", ".join(ordered[:5]) + (f" and {len(ordered) - 5} others" if len(ordered) > 5 else "")
 
 
-def _too_large(one: Waiting, market: Market, left: int) -> str:
-    """The first resource that alone rules everything out, or the best compromise."""
+def _too_large(one: Waiting, market: Market, left: int, template: Template) -> str:
+    """The first resource that alone rules everything out, or the best compromise; then what the pool keeps away."""
+    return _short_of(one, market, left) + _ruled_out(one, template)
+
+
+def _ruled_out(one: Waiting, template: Template) -> str:
+    """The smallest type with room for the pod that only the pool's own requirements rule out."""
+    asked = one.cls.requests
+    unlimited = {name: ENDLESS for name in asked if driver_of(name)}
+    fitting = [each for each in template.types if resources.fits(asked, unlimited | _offered(each))]
+    for each in sorted(fitting, key=lambda each: (each.allocatable.get(resources.CPU, 0), each.name)):
+        unmet = [
+            demand
+            for demand in template.requirements
+            if demand.key in each.requirements and not meets(each.requirements.get(demand.key), demand)
+        ]
+        if len(unmet) == 1:
+            return f"; {each.name} would hold it, but for the pool's {unmet[0]}"
+    return ""
+
+
+def _offered(one: InstanceType) -> dict[str, int]:
+    return one.allocatable | {slot(driver): count for driver, count in one.attachable.items()}
+
+
+def _short_of(one: Waiting, market: Market, left: int) -> str:
     goods = [each for each in market.goods if each.mask & left]
     for place, name in enumerate(market.dimensions):
         most = max(goods, key=lambda each: (each.room[place], each.type.name))
+        if one.size[place] > 0 and most.room[place] <= 0:
+            asked = quantity.text(name, one.size[place])
+            return f"it asks for {name} {asked}, none of {_types(goods)} has any"
+        if one.size[place] > most.room[place] and driver_of(name):
+            return (
+                f"it attaches {one.size[place]} volumes through {driver_of(name)}, the most is"
+                f" {most.room[place]} on {most.type.name} ({_types(goods)})"
+            )
         if one.size[place] > most.room[place]:
             return (
                 f"it asks for {name} {quantity.text(name, one.size[place])}, the most is"
-                f" {_amount(name, most.room[place])} on {most.type.name} ({len(goods)} instance types)"
+                f" {_amount(name, most.room[place])} on {most.type.name} ({_types(goods)})"
             )
     asked = ", ".join(
-        f"{name} {value}" for name, value in resources.text(one.cls.requests).items() if name != resources.PODS
+        f"{driver_of(name) or name} {value}"
+        for name, value in resources.text(one.cls.requests).items()
+        if name != resources.PODS
     )
-    return f"none of {len(goods)} instance types has {asked} together"
+    return f"none of {_types(goods)} has {asked} together"
+
+
+def _types(goods: Sequence[Goods]) -> str:
+    return f"{len(goods)} instance type{'' if len(goods) == 1 else 's'}"
 
 
 def _too_alike(market: Market, number: int, fitting: int) -> str:
     """Which minValues cannot be kept."""
     for key, least in market.least[number].items():
-        kept = market.distinct(key, fitting & market.of_template[number], at_most=least)
-        if kept < least:
-            return f"minValues asks for {least} different values of {key}, the instance types that fit have {kept}"
+        ours = fitting & market.of_template[number]
+        if market.distinct(key, ours, at_most=least) < least:
+            kept = _listed(
+                value for value, mask in market.statements(key).items() if mask & ours and isinstance(value, str)
+            )
+            return f"minValues asks for {least} different values of {key}, the instance types that fit have only {kept}"
     return "its minValues cannot be kept"
 
 
@@ -211,8 +282,8 @@ def _amount(name: str, size: int) -> str:
     return f"{size // 2**20}Mi" if name == resources.MEMORY and size % 2**20 else quantity.text(name, size)
 
 
-def _rules(tier: Tier, fitting: int, rules: Sequence[Rule]) -> str:
-    """The rule between pods that no domain keeps, or all of them if each alone could be kept."""
+def _rule(tier: Tier, fitting: int, rules: Sequence[Rule]) -> str:
+    """The rule between pods that no domain keeps."""
     for rule in rules:
         if rule.key == labels.HOSTNAME:
             possible = rule.allows("a new node")
@@ -221,12 +292,18 @@ def _rules(tier: Tier, fitting: int, rules: Sequence[Rule]) -> str:
             possible = any(rule.allows(value) for value in values)
         if not possible:
             return f"no node it could make satisfies its {rule}"
-    if not rules or any(not left for left in tier.allowance.left):
-        return ""
+    return ""
+
+
+def _together(rules: Sequence[Rule]) -> str:
+    """What is left to blame when each demand alone could be met."""
+    if not rules:
+        return "nodes it could make are needed for pods that come first"
     return "no node it could make satisfies all of: " + "; ".join(sorted({str(rule) for rule in rules}))
 
 
 def _limit(tier: Tier, number: int, fitting: int) -> str:
+    """The limit that leaves no room for even the smallest node that fits; "" if there is none."""
     left = tier.allowance.left[number]
     smallest = min(
         (goods for goods in tier.market.goods if goods.mask & fitting),
@@ -240,4 +317,4 @@ def _limit(tier: Tier, number: int, fitting: int) -> str:
                 f"its limit of {name} {quantity.text(name, limit)} leaves {quantity.text(name, max(amount, 0))}, the"
                 f" smallest instance type that fits ({smallest.type.name}) counts {quantity.text(name, size)}"
             )
-    return "its limits leave no room for a node that fits"
+    return ""

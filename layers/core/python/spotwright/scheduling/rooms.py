@@ -1,13 +1,15 @@
 """Filling the nodes there are before any is made."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 
 from spotwright.model.requirements import Requirements
 from spotwright.model.taints import Taint, untolerated
+from spotwright.model.volumes import ENDLESS, driver_of
 from spotwright.scheduling.classes import PodClass
 from spotwright.scheduling.disks import Attached, Disks, attached, together
 from spotwright.scheduling.hosts import Host
-from spotwright.scheduling.market import Vector
+from spotwright.scheduling.market import Vector, bits
 from spotwright.scheduling.packing import Items, Lanes, Node, fill
 from spotwright.scheduling.waiting import Waiting
 
@@ -21,7 +23,7 @@ class Room:
         self.host = host
         # An overdrawn node takes nothing, whatever else is free on it.
         overdrawn = any(amount < 0 for amount in host.free.values())
-        self.free = tuple(0 if overdrawn else host.free.get(name, 0) for name in names)
+        self.free = tuple(0 if overdrawn else _free(host, name) for name in names)
         self.given: list[str] = []
         self.members: list[tuple[PodClass, int]] = []
         self.counted: dict[str, int] = {}
@@ -39,7 +41,11 @@ class Room:
         return self.host.admits(requirements)
 
     def fits(self, size: Vector) -> bool:
-        return all(free >= amount for free, amount in zip(self.free, size, strict=True))
+        # A loop, since this is asked for every node and class.
+        for free, amount in zip(self.free, size, strict=True):  # noqa: SIM110
+            if free < amount:
+                return False
+        return True
 
     def seat(self, waiting: Waiting, disks: Disks) -> None:
         """Give the next pod of a class a place here."""
@@ -48,6 +54,41 @@ class Room:
         self.members.append((waiting.cls, 1))
         self.ports += waiting.cls.host_ports
         self.attached = together(self.attached, disks.attachments(waiting.cls.pod))
+
+
+def _free(host: Host, resource: str) -> int:
+    """Room for volumes is not counted here but by claim, see ``Disks.full``."""
+    return ENDLESS if driver_of(resource) else host.free.get(resource, 0)
+
+
+class Vacancies:
+    """Rooms by what is free on them when this is set up: it only gets less, so no room that fits is left out."""
+
+    def __init__(self, rooms: Sequence[Room]) -> None:
+        self._rooms = rooms
+        self._all = (1 << len(rooms)) - 1
+        self._ladders = [_ladder([room.free[d] for room in rooms]) for d in range(len(rooms[0].free) if rooms else 0)]
+
+    def fitting(self, size: Vector) -> Iterator[Room]:
+        """Those that still hold one pod of this size, in the order of the rooms."""
+        mask = self._all
+        for (steps, masks), amount in zip(self._ladders, size, strict=bool(self._rooms)):
+            if amount > 0:
+                place = bisect_left(steps, amount)
+                mask &= masks[place] if place < len(masks) else 0
+        return (room for room in map(self._rooms.__getitem__, bits(mask)) if room.fits(size))
+
+
+def _ladder(amounts: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Amounts, ascending, and for each the places with at least that much."""
+    steps: dict[int, list[int]] = {}
+    for place, amount in enumerate(amounts):
+        steps.setdefault(amount, []).append(place)
+    sizes, masks, above = sorted(steps), list[int](), 0
+    for size in reversed(sizes):
+        above |= sum(1 << place for place in steps[size])
+        masks.append(above)
+    return sizes, masks[::-1]
 
 
 def occupy(rooms: Sequence[Room], waiting: Sequence[Waiting]) -> int:

@@ -30,6 +30,7 @@ class SpreadRule:
         self._own = int(tally.selects(cls))
         self._domains = frozenset(domains)
         self._few = len(self._domains) < spread.min_domains
+        self._min_domains = spread.min_domains
 
     def allows(self, domain: str | None) -> bool:
         if domain is None:
@@ -47,7 +48,8 @@ class SpreadRule:
 
     def __str__(self) -> str:
         counts = ", ".join(f"{one}={self._tally.of(one)}" for one in sorted(self._domains))
-        return f"topology spread over {self.key} with maxSkew {self._max_skew} ({counts or 'no domain is known'})"
+        few = f", minDomains {self._min_domains} of which {len(self._domains)} can be had" if self._few else ""
+        return f"topology spread over {self.key} with maxSkew {self._max_skew}{few} ({counts or 'no domain is known'})"
 
 
 class NearRule:
@@ -111,4 +113,4 @@ class FixedRule:
 def _shown(circle: Circle) -> str:
     if circle.selector is None:
         return "no pod"
-    return ", ".join(f"{one.key} {one.operator} {list(one.values)}" for one in circle.selector) or "every pod"
+    return ", ".join(str(one.requirement()) for one in circle.selector) or "every pod"

@@ -5,17 +5,21 @@ from typing import Final
 
 from spotwright.scheduling.building import Build
 from spotwright.scheduling.improving import improve
+from spotwright.scheduling.packing import CPU
 from spotwright.scheduling.problem import Allowance, Answer, Problem, shapes
 
 # Bounds on node size in millicores. One node of 48 cpu is a loss most clusters bear; larger ones must be cheaper.
 SIZES: Final = (48_000, 96_000, 24_000, 12_000)
+# Nodes are so much larger than they would be if all were equal.
+_ROOMY: Final = 1.5
 
 
 def cheapest(problem: Problem, counts: Sequence[int], allowance: Allowance, budget: int) -> Answer:
     """The best answer over the bounds on node size, and what can be saved on it; both while the budget lasts."""
-    best = _built(problem, counts, allowance, SIZES[0])
+    first, *others = _ordered(problem, counts)
+    best = _built(problem, counts, allowance, first)
     units = best.units
-    for size in SIZES[1:]:
+    for size in others:
         if units + best.units > budget:
             break
         other = _built(problem, counts, allowance, size)
@@ -24,6 +28,20 @@ def cheapest(problem: Problem, counts: Sequence[int], allowance: Allowance, budg
             best = other
     best.units = units + improve(problem, best, budget - units)
     return best
+
+
+def _ordered(problem: Problem, counts: Sequence[int]) -> list[int]:
+    """The bounds on node size, the most promising first.
+
+    Where hosts may hold few pods of a class, there will be many nodes: then the pods decide how large they are.
+    """
+    hosts = max(
+        (count / bond.most for count, bond in zip(counts, problem.bonds, strict=True) if bond and bond.most),
+        default=0,
+    )
+    cores = sum(count * size[CPU] for count, size in zip(counts, problem.items.sizes, strict=True))
+    first = next((size for size in sorted(SIZES) if size * hosts >= _ROOMY * cores), SIZES[0])
+    return sorted(SIZES, key=lambda size: size != first) if first < SIZES[0] else list(SIZES)
 
 
 def _built(problem: Problem, counts: Sequence[int], allowance: Allowance, size: int) -> Answer:

@@ -5,12 +5,12 @@ adds least, or on one of its own. Pods that find no place are tried again as lon
 have waited for these.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from spotwright.model.requirements import Requirements
 from spotwright.scheduling.classes import Demand
 from spotwright.scheduling.disks import Disks
-from spotwright.scheduling.rooms import Room, Welcome
+from spotwright.scheduling.rooms import Room, Vacancies, Welcome
 from spotwright.scheduling.rules import Rule
 from spotwright.scheduling.sites import Option, Site, found, join
 from spotwright.scheduling.tiers import Tier
@@ -19,10 +19,16 @@ from spotwright.scheduling.waiting import Waiting
 
 
 class Seating:
-    """The places of one plan, as seats for pods with rules."""
+    """The places of one plan, as seats for pods with rules.
 
-    def __init__(self, rooms: Sequence[Room], tiers: Sequence[Tier], topology: Topology, disks: Disks) -> None:
-        self.rooms = rooms
+    ``wide``: pods that others want on their very host keep apart, so that there are hosts enough.
+    """
+
+    def __init__(
+        self, rooms: Sequence[Room], tiers: Sequence[Tier], topology: Topology, disks: Disks, *, wide: bool = False
+    ) -> None:
+        self.wide = wide
+        self.vacancies = Vacancies(rooms)
         self.tiers = tiers
         self.topology = topology
         self.disks = disks
@@ -41,9 +47,10 @@ class Seating:
         """Seat pods of a class on nodes there are; how many were."""
         rules = self.topology.rules(waiting.cls, demand)
         volumes = self.disks.reachable(waiting.cls.pod)
-        rooms = self._open_rooms(waiting)
         seated = 0
-        for room in rooms:
+        for room in self._open_rooms(waiting):
+            if not waiting.keys:
+                break
             self.units += 1
             while waiting.keys and self._takes(room, waiting, rules, volumes):
                 self._give(room, waiting)
@@ -52,11 +59,11 @@ class Seating:
 
     def has_rooms(self, waiting: Waiting) -> bool:
         """True when some node that exists could hold another pod of a class, rules aside."""
-        return bool(self._open_rooms(waiting))
+        return next(self._open_rooms(waiting), None) is not None
 
-    def _open_rooms(self, waiting: Waiting) -> list[Room]:
+    def _open_rooms(self, waiting: Waiting) -> Iterator[Room]:
         welcome = Welcome([waiting])
-        return [room for room in self.rooms if room.fits(waiting.size) and welcome.of(room.host)[0]]
+        return (room for room in self.vacancies.fitting(waiting.size) if welcome.of(room.host)[0])
 
     def _give(self, room: Room, waiting: Waiting) -> None:
         room.seat(waiting, self.disks)
@@ -66,7 +73,7 @@ class Seating:
         """How many pods of a class found a seat."""
         rules = self.topology.rules(waiting.cls, demand)
         volumes = self.disks.reachable(waiting.cls.pod)
-        rooms, seated = self._open_rooms(waiting), 0
+        rooms, seated = list(self._open_rooms(waiting)), 0
         while waiting.keys and self._seat_one(waiting, demand, rules, volumes, rooms):
             seated += 1
         return seated
@@ -102,7 +109,7 @@ class Seating:
             return False
         if any(ours.clashes(port) for ours in waiting.cls.host_ports for port in room.ports):
             return False
-        return not self.disks.full(room.host.name, room.attached, self.disks.attachments(waiting.cls.pod))
+        return not self.disks.full(room.host, room.attached, self.disks.attachments(waiting.cls.pod))
 
     def _best_site(
         self, waiting: Waiting, demand: Demand, rules: Sequence[Rule], volumes: Sequence[Requirements]
@@ -121,4 +128,11 @@ class Seating:
             if option is not None:
                 options.append(option)
                 break
+        if self.wide and self.topology.wanted_on_host(waiting.cls):
+            return min(options, key=lambda one: (_alike(one.site, waiting), one.cost), default=None)
         return min(options, key=lambda one: one.cost, default=None)
+
+
+def _alike(site: Site, waiting: Waiting) -> int:
+    """How many pods of a class a node has."""
+    return sum(count for cls, count in site.members if cls is waiting.cls)

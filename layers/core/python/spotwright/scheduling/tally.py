@@ -1,13 +1,13 @@
 """How many pods of a kind each domain of a label has."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
 
 from spotwright.model.company import LabelSelector, selects
 from spotwright.model.pod import Pod
-from spotwright.model.requirements import Requirements
+from spotwright.model.requirements import Operator, Requirements
 from spotwright.model.taints import Taint, Toleration, untolerated
 from spotwright.scheduling.classes import PodClass
 from spotwright.scheduling.hosts import Host
@@ -94,13 +94,28 @@ def repelled(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool
     return any(one.effect != "PreferNoSchedule" for one in untolerated(taints, tolerations))
 
 
-def residents(hosts: Iterable[Host], moving: frozenset[str]) -> dict[object, tuple[Pod, list[tuple[Host, int]]]]:
-    """Running pods that look alike to rules, with the hosts they are on and how many on each."""
-    counts: dict[object, tuple[Pod, dict[str, tuple[Host, int]]]] = {}
-    for host in hosts:
-        for pod in host.pods:
-            if pod.metadata.deleting is None and pod.key not in moving:
-                look = (pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items())), pod.apart)
-                on = counts.setdefault(look, (pod, {}))[1]
-                on[host.name] = (host, on.get(host.name, (host, 0))[1] + 1)
-    return {look: (pod, list(on.values())) for look, (pod, on) in counts.items()}
+class Residents:
+    """Running pods; those that look alike to rules together, with the hosts they are on and how many on each."""
+
+    def __init__(self, hosts: Iterable[Host], moving: frozenset[str]) -> None:
+        counts: dict[object, tuple[Pod, dict[str, tuple[Host, int]]]] = {}
+        for host in hosts:
+            for pod in host.pods:
+                if pod.metadata.deleting is None and pod.key not in moving:
+                    look = (pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items())), pod.apart)
+                    on = counts.setdefault(look, (pod, {}))[1]
+                    on[host.name] = (host, on.get(host.name, (host, 0))[1] + 1)
+        self.every = [(pod, list(on.values())) for pod, on in counts.values()]
+        self._by_label: dict[tuple[str, str], list[int]] = {}
+        for place, (pod, _) in enumerate(self.every):
+            for label in pod.metadata.labels.items():
+                self._by_label.setdefault(label, []).append(place)
+
+    def near(self, circle: Circle) -> Iterator[tuple[Pod, list[tuple[Host, int]]]]:
+        """Those among whom all that a circle holds are: they have the label that its selector lists first."""
+        listed = next((one for one in circle.selector or () if one.operator == Operator.IN), None)
+        if listed is None:
+            yield from self.every
+            return
+        for value in sorted(set(listed.values)):
+            yield from map(self.every.__getitem__, self._by_label.get((listed.key, value), ()))

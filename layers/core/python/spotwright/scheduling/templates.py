@@ -11,10 +11,11 @@ from spotwright.model.instancetype import Catalog, InstanceType, Offering
 from spotwright.model.nodeclass import EC2NodeClass
 from spotwright.model.nodepool import NodePool
 from spotwright.model.objects import condition
-from spotwright.model.pod import DaemonSet, Pod
+from spotwright.model.pod import DEVICE_CLAIMS, DaemonSet, Pod
 from spotwright.model.requirements import Requirement, RequirementError, Requirements, conjunction, from_labels
 from spotwright.model.snapshot import Snapshot
 from spotwright.model.taints import Effect, Taint, Toleration
+from spotwright.scheduling.classes import alternatives
 
 # What the DaemonSet controller adds to every pod it makes (Kubernetes "Taints and tolerations").
 _DAEMON_TOLERATIONS: Final = (
@@ -26,6 +27,8 @@ _DAEMON_TOLERATIONS: Final = (
     Toleration("node.kubernetes.io/unschedulable", "Exists", effect=Effect.NO_SCHEDULE),
     Toleration(operator="Exists", effect=Effect.PREFER_NO_SCHEDULE),
 )
+# The group and kind of node classes that are ours.
+_OURS: Final = ("karpenter.k8s.aws", "EC2NodeClass")
 # A DaemonSet may wait for these; a node has them in the end.
 _STARTED: Final = (
     Requirement(labels.REGISTERED, False, frozenset(("true",))),
@@ -42,9 +45,10 @@ class Daemon:
         template = daemonset.template
         self.key = daemonset.metadata.key
         # A live pod shows what admission changed; its node affinity names its own host, so terms are the template's.
-        self.requests = (live or template).requests
-        self.ports = template.host_ports
-        self.tolerations = (*template.tolerations, *_DAEMON_TOLERATIONS)
+        shown = live or template
+        self.requests = shown.requests
+        self.ports = shown.host_ports
+        self.tolerations = (*shown.tolerations, *_DAEMON_TOLERATIONS)
         self.terms = _terms(template)
 
     def tolerates(self, taints: Iterable[Taint]) -> bool:
@@ -54,7 +58,7 @@ class Daemon:
 def _terms(pod: Pod) -> tuple[Requirements, ...]:
     """nodeSelector with each alternative of the node affinity; those nothing can meet are left out."""
     found = []
-    for term in pod.node_affinity or ((),):
+    for term in alternatives(pod):
         try:
             wanted = conjunction((*from_labels(pod.node_selector), *(one.requirement() for one in term)))
         except RequirementError:
@@ -65,9 +69,11 @@ def _terms(pod: Pod) -> tuple[Requirements, ...]:
 
 
 def daemons(snapshot: Snapshot) -> tuple[Daemon, ...]:
-    """Every readable DaemonSet, by key."""
+    """Every readable DaemonSet, by key; one with device claims runs on no node of ours."""
     live = {daemonset_key(pod): pod for pod in snapshot.pods if pod.metadata.owners and not pod.terminal}
-    readable = (one for one in snapshot.daemonsets if not one.template.problem)
+    readable = (
+        one for one in snapshot.daemonsets if not one.template.problem and DEVICE_CLAIMS not in one.template.unhandled
+    )
     return tuple(sorted((Daemon(one, live.get(one.metadata.key)) for one in readable), key=lambda one: one.key))
 
 
@@ -228,6 +234,9 @@ def _closed(pool: NodePool, classes: Mapping[str, EC2NodeClass]) -> str:
         return "it is being deleted"
     if pool.unreadable:
         return pool.unreadable
+    ref = pool.node_class_ref
+    if (ref.group or _OURS[0], ref.kind or _OURS[1]) != _OURS:
+        return f"its nodeClassRef is {ref.kind} of {ref.group}: only EC2NodeClass of {_OURS[0]} is provisioned here"
     if pool.replicas is not None:
         return (
             f"it is static (spec.replicas: {pool.replicas}): it keeps that many nodes whatever pods wait, and is never"

@@ -5,7 +5,6 @@ from itertools import groupby
 
 from spotwright.model import resources
 from spotwright.model.company import HostPort
-from spotwright.model.labels import RESERVATION_ID
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.taints import untolerated
 from spotwright.scheduling.bonds import bonds
@@ -202,24 +201,11 @@ def tiers(
     names: Sequence[str],
     used: Mapping[str, Mapping[str, int]],
     asked: Sequence[Requirements],
+    reserved: dict[str, int],
 ) -> list[Tier]:
-    """One tier per weight, heaviest first."""
+    """One tier per weight, heaviest first. ``reserved``: instances left by capacity reservation."""
     by_weight = groupby(templates, key=lambda one: one.pool.weight)
-    reserved = _reserved(templates)
     return [Tier(list(alike), daemons, names, used, asked, reserved) for _, alike in by_weight]
-
-
-def _reserved(templates: Iterable[Template]) -> dict[str, int]:
-    """Instances by capacity reservation; where offerings disagree, the fewest."""
-    found: dict[str, int] = {}
-    for template in templates:
-        for offering in (one for type_ in template.types for one in type_.offerings if one.requirements.by_key):
-            reservation = offering.requirements.get(RESERVATION_ID).sole_value
-            if reservation:
-                found[reservation] = min(
-                    offering.reservation_capacity, found.get(reservation, offering.reservation_capacity)
-                )
-    return found
 
 
 def _left(template: Template, used: Mapping[str, int]) -> dict[str, int]:

@@ -14,7 +14,7 @@ from spotwright.scheduling.circles import Circles
 from spotwright.scheduling.classes import Demand, PodClass
 from spotwright.scheduling.hosts import Host
 from spotwright.scheduling.rules import ApartRule, FixedRule, NearRule, Rule, SpreadRule
-from spotwright.scheduling.tally import Circle, Place, Tally, repelled, residents
+from spotwright.scheduling.tally import Circle, Place, Residents, Tally, repelled
 from spotwright.scheduling.templates import Template
 
 
@@ -32,7 +32,7 @@ class Topology:
         self._hosts = hosts
         self._templates = templates
         self._namespaces = namespaces
-        self._residents = residents((*hosts, *leaving), frozenset(moving))
+        self._residents = Residents((*hosts, *leaving), frozenset(moving))
         self._tallies: dict[object, Tally] = {}
         self._apart: dict[Circle, Tally] = {}
         self._near: set[Circle] = set()
@@ -71,6 +71,10 @@ class Topology:
         """True when somebody must share a very host: the class with others, or others with it."""
         if any(one.key == labels.HOSTNAME for one in demand.near):
             return True
+        return self.wanted_on_host(cls)
+
+    def wanted_on_host(self, cls: PodClass) -> bool:
+        """True when others want to share a host with pods of this class."""
         return any(one.key == labels.HOSTNAME for one in self._attracting.holding(cls))
 
     def spread_circles(self, cls: PodClass, demand: Demand, key: str) -> list[tuple[Circle, int]]:
@@ -87,7 +91,9 @@ class Topology:
         found: list[Rule] = []
         for spread in demand.spreads:
             tally = self._spread_tally(spread, cls)
-            domains = (one for one in self.universe(spread.key, tally) if demand.strict.get(spread.key).has(one))
+            # Hosts are without number: one more can always be had, so nobody asks which there are.
+            universe = tally.counts if spread.key == labels.HOSTNAME else self.universe(spread.key, tally)
+            domains = (one for one in universe if demand.strict.get(spread.key).has(one))
             found.append(SpreadRule(spread, tally, cls, domains))
         found += [NearRule(self._tally(self._circle(one)), cls) for one in demand.near]
         found += [ApartRule(self._tally(self._circle(one)), inverse=False) for one in demand.apart]
@@ -130,7 +136,7 @@ class Topology:
 
     def universe(self, key: str, tally: Tally) -> frozenset[str]:
         """The domains there are: values that open NodePools can make, and labels of nodes that count."""
-        known = (key, id(tally))
+        known = (key, tuple(map(str, tally.honored)) if tally.honored is not None else None, tally.tolerations)
         if known not in self._universes:
             found: set[str] = set()
             for template in self._templates:
@@ -183,7 +189,7 @@ class Topology:
 
     def _filled(self, tally: Tally) -> Tally:
         """With the pods that run already."""
-        for pod, hosts in self._residents.values():
+        for pod, hosts in self._residents.near(tally.circle):
             if tally.circle.holds(pod):
                 for host, count in hosts:
                     domain = host.domain(tally.circle.key)
@@ -192,7 +198,7 @@ class Topology:
         return tally
 
     def _owners(self) -> Iterator[tuple[Host, Pod]]:
-        return ((host, pod) for pod, hosts in self._residents.values() if pod.apart for host, _ in hosts)
+        return ((host, pod) for pod, hosts in self._residents.every if pod.apart for host, _ in hosts)
 
     def _owned(self, circle: Circle, host: Host) -> None:
         tally = self._avoided(circle)

@@ -1,0 +1,56 @@
+"""Capacity reservations as a plan sees them: whether they count, and how many instances each of them has left.
+
+Source: Karpenter v1.14 ``scheduling/reservationmanager.go``. We count a node against the one reservation that it is
+planned into, not against every reservation that it could use.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from spotwright.model.instancetype import Catalog, unreserved
+from spotwright.model.labels import RESERVATION_ID
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.snapshot import RESERVED_CAPACITY, Snapshot
+from spotwright.scheduling.templates import Template
+
+
+def counted(catalog: Catalog, gates: Collection[str]) -> Catalog:
+    """The catalog; without the gate, without what is reserved. Types that have nothing reserved stay the same ones."""
+    if RESERVED_CAPACITY in gates:
+        return catalog
+    by_class = {name: unreserved(types) for name, types in catalog.by_class.items()}
+    by_pool = {name: unreserved(types) for name, types in catalog.by_pool.items()}
+    same = [types is by_class[name] for name, types in catalog.by_class.items()]
+    same += [types is by_pool[name] for name, types in catalog.by_pool.items()]
+    return catalog if all(same) else msgspec.structs.replace(catalog, by_class=by_class, by_pool=by_pool)
+
+
+def left(templates: Iterable[Template], snapshot: Snapshot) -> dict[str, int]:
+    """Instances by reservation: what offerings say (the fewest, where they disagree) without what is promised."""
+    found: dict[str, int] = {}
+    for template in templates:
+        for offering in (one for type_ in template.types for one in type_.offerings if one.reservation_capacity):
+            reservation = offering.requirements.get(RESERVATION_ID).sole_value
+            if reservation:
+                capacity = offering.reservation_capacity
+                found[reservation] = min(capacity, found.get(reservation, capacity))
+    if not found:
+        return found
+    promised = _promised(snapshot)
+    return {name: max(0, count - promised[name]) for name, count in found.items()}
+
+
+def _promised(snapshot: Snapshot) -> Counter[str]:
+    """Nodes that were decided for a reservation and that EC2 may not have counted yet."""
+    shown = {one.name for one in snapshot.nodeclaims}
+    coming = [one for one in snapshot.nodeclaims if not one.provider_id]
+    coming += [entry.claim for entry in snapshot.in_flight if entry.claim.name not in shown]
+    return Counter(name for one in coming if (name := reservation_of(one)))
+
+
+def reservation_of(claim: NodeClaim) -> str:
+    """The reservation that a claim asks to be launched into; "" = none, or one of several."""
+    stated = next((one for one in claim.requirements if one.key == RESERVATION_ID), None)
+    return stated.values[0] if stated and stated.operator == "In" and len(stated.values) == 1 else ""

@@ -1,0 +1,38 @@
+"""Random cases that nobody has looked at: their plans break no rule either.
+
+``python -m bench.cases`` does the same for many more seeds and for thousands of pods.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spotwright.cli import catalogs, documents, manifests_input, plan_text
+from spotwright.scheduling.planner import plan
+from tests.cases.generator.draft import PROFILES
+from tests.cases.generator.writing import case, small, text
+from tests.cases.judge.catalog import find_catalog
+from tests.cases.judge.cluster import load
+from tests.cases.judge.loader import read
+from tests.cases.judge.verdict import judge
+
+HERE = Path(__file__).parent
+SEEDS = (101, 102)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_plans_of_random_cases_break_no_rule(tmp_path: Path, profile: str, seed: int) -> None:
+    file = tmp_path / f"{profile}-{seed}.yaml"
+    file.write_text(text(case(seed, profile, 40)))
+    (tmp_path / "catalogs").symlink_to(HERE / "catalogs")
+    content = read(file)
+    known = catalogs.from_file(str(find_catalog(content["catalog"], file)))
+    made = plan(manifests_input.snapshot(documents.read([str(file)])), known)
+    assert not judge(json.loads(plan_text.as_json(made)), load(file)).violations
+
+
+def test_equal_seeds_make_equal_cases() -> None:
+    stored = HERE / "random" / "full-0003.yaml"
+    assert small(3, "full", 60, kilobytes=40) == stored.read_text()

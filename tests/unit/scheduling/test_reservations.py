@@ -1,0 +1,84 @@
+"""What is reserved counts with its gate alone, and only as often as EC2 has it left."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.model import labels
+from spotwright.model.instancetype import PICOUSD, Catalog, InstanceType, Offering
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodepool import NodeClassReference
+from spotwright.model.objects import Metadata
+from spotwright.model.requirements import Requirement, Requirements, Selector
+from spotwright.model.snapshot import InFlight, Settings, Snapshot
+from spotwright.model.taints import Taint
+from spotwright.scheduling import reservations
+from spotwright.scheduling.plan import Plan
+from spotwright.scheduling.planner import plan
+from tests.unit.scheduling.builders import MEDIUM, NOW, SMALL, pod, pods, pool
+
+WITH, WITHOUT = Settings(), Settings(feature_gates=())
+INTO = (Selector(labels.RESERVATION_ID, "In", ("cr-1",)),)
+
+
+def reserving(one: InstanceType, capacity: int) -> InstanceType:
+    """The type with a reservation ``cr-1`` of so many instances in z1."""
+    told = {labels.RESERVATION_ID: "cr-1", labels.RESERVATION_TYPE: "default"}
+    stated = Requirements({key: Requirement(key, False, frozenset((value,))) for key, value in told.items()})
+    offering = Offering("z1", labels.RESERVED, PICOUSD // 10**8, True, stated, capacity)
+    return msgspec.structs.replace(one, offerings=(*one.offerings, offering))
+
+
+def planned(capacity: int, settings: Settings = WITH, **seen: Any) -> Plan:
+    """Four pods that need a node each, with a reservation of so many instances."""
+    snapshot = Snapshot("test", NOW, pods(4, cpu="1500m"), nodepools=(pool(),), settings=settings, **seen)
+    return plan(snapshot, Catalog({"": (reserving(SMALL, capacity),)}))
+
+
+def bought(made: Plan) -> list[str]:
+    return sorted(node.capacity_type for node in made.new_nodes)
+
+
+def test_what_is_reserved_is_used_up_before_anything_is_bought() -> None:
+    made = planned(3)
+    assert bought(made) == ["reserved"] * 3 + ["spot"]
+    reserved = next(one for one in made.new_nodes if one.capacity_type == "reserved")
+    assert {one.key: one.values for one in reserved.requirements}[labels.RESERVATION_ID] == ("cr-1",)
+
+
+def test_without_the_gate_nothing_is_reserved() -> None:
+    assert bought(planned(3, WITHOUT)) == ["spot"] * 4
+
+
+def test_without_the_gate_a_pod_that_wants_reserved_capacity_waits() -> None:
+    wanting = pod(node_selector={labels.CAPACITY_TYPE: labels.RESERVED})
+    snapshot = Snapshot("test", NOW, (wanting,), nodepools=(pool(),), settings=WITHOUT)
+    assert not plan(snapshot, Catalog({"": (reserving(SMALL, 3),)})).new_nodes
+
+
+def test_without_the_gate_a_catalog_without_reservations_is_the_same_object() -> None:
+    catalog = Catalog({"": (SMALL, MEDIUM)})
+    assert reservations.counted(catalog, ()) is catalog
+    mixed = reservations.counted(Catalog({"": (SMALL, reserving(MEDIUM, 1))}), ())
+    assert mixed.of("")[0] is SMALL
+
+
+CLASS = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
+CLAIM = NodeClaim(Metadata("claim"), CLASS, requirements=INTO, taints=(Taint("full", "NoSchedule"),))
+
+
+@pytest.mark.parametrize(
+    ("seen", "left"),
+    [
+        ({"nodeclaims": (CLAIM,)}, 2),
+        ({"in_flight": (InFlight(CLAIM, ("small",)),)}, 2),
+        ({"in_flight": (InFlight(CLAIM, ("small",)),), "nodeclaims": (CLAIM,)}, 2),
+        ({"nodeclaims": (msgspec.structs.replace(CLAIM, provider_id="aws:///z1/i-1"),)}, 3),
+        ({"nodeclaims": (msgspec.structs.replace(CLAIM, requirements=()),)}, 3),
+    ],
+)
+def test_nodes_on_their_way_into_a_reservation_count_until_they_have_an_instance(
+    seen: dict[str, Any], left: int
+) -> None:
+    assert bought(planned(3, **seen)).count("reserved") == left
