@@ -83,7 +83,7 @@ class ClusterAccess(Construct):
         )
 
     def _node_entries(self) -> list[eks.CfnAccessEntry]:
-        """Without an entry of this type a node's kubelet is not let in."""
+        """Without an entry of its system's type a node's kubelet is not let in."""
         arns = dict(zip(self.cluster.node_roles, node_role_arns(Stack.of(self), self.cluster), strict=True))
         return [
             eks.CfnAccessEntry(
@@ -91,7 +91,7 @@ class ClusterAccess(Construct):
                 f"Node-{name}",
                 cluster_name=self.cluster.name,
                 principal_arn=arn,
-                type="EC2_LINUX",
+                type="EC2_WINDOWS" if name in self.cluster.windows_node_roles else "EC2_LINUX",
             )
             for name, arn in arns.items()
             if name not in self.cluster.node_roles_with_access_entry

@@ -22,6 +22,7 @@ SETTINGS = (
     *("PREFERENCE_POLICY", "MIN_VALUES_POLICY", "FEATURE_GATES"),
     *("FOLLOWER_SELECTORS", "WORK_UNITS", "FOLLOW_PLAN", "LARGEST_NODE_SHARE", "LARGEST_ZONE_SHARE", "BREAKER_PERCENT"),
     *("VM_MEMORY_OVERHEAD_PERCENT", "RESERVED_ENIS", "ISOLATED_VPC", "ENABLE_ZONAL_SHIFT", "AWS_FEATURE_GATES"),
+    "DISABLE_DRY_RUN",
 )
 
 #: Those that the forwarder obeys: how long it gathers unschedulable pods.
@@ -48,7 +49,8 @@ class Cluster:
     """One EKS cluster of the cell.
 
     `node_roles` are IAM role names (with their path, if any) that nodes may run as. For each the stack creates
-    an access entry, but for those in `node_roles_with_access_entry`, which have one already.
+    an access entry, but for those in `node_roles_with_access_entry`, which have one already. The entries of
+    `windows_node_roles` are for Windows nodes: an entry is for one system, so these need roles of their own.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Cluster:
     network: Network | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     node_roles_with_access_entry: tuple[str, ...] = ()
+    windows_node_roles: tuple[str, ...] = ()
 
     @property
     def environment(self) -> dict[str, object]:
@@ -161,6 +164,7 @@ def _clusters(fields: Fields) -> tuple[Cluster, ...]:
 
 def _cluster(fields: Fields) -> Cluster:
     known = fields.texts("nodeRolesWithAccessEntry", _ROLE, "names out of nodeRoles")
+    windows = fields.texts("windowsNodeRoles", _ROLE, "names out of nodeRoles")
     cluster = Cluster(
         name=fields.required_text("name", r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}", "an EKS cluster's name"),
         node_roles=fields.texts("nodeRoles", _ROLE, "IAM role names, at least one", at_least=1),
@@ -168,8 +172,11 @@ def _cluster(fields: Fields) -> Cluster:
         network=_network(fields.part("vpc")),
         settings=_settings(fields),
         node_roles_with_access_entry=known,
+        windows_node_roles=windows,
     )
     fields.refuse_the_rest()
+    if not set(windows) <= set(cluster.node_roles):
+        raise fields.refusal("windowsNodeRoles", list(windows), "names out of nodeRoles")
     if not set(known) <= set(cluster.node_roles):
         raise fields.refusal("nodeRolesWithAccessEntry", list(known), "names out of nodeRoles")
     return cluster

@@ -20,12 +20,13 @@ _PODS = ("PodsPending", "PodsUnschedulable", "NodesDecided")
 _LANDED = ("PodsPlanned", "PodsLandedAsPlanned")
 _NODES = ("NodesSpot", "NodesOnDemand", "NodesReserved")
 _COST = ("CostPerHour",)
-_LAUNCHES = ("NodeClaimsLaunched", "NodeClaimsInitialized", "NodeClaimLaunchesFailed")
+_LAUNCHES = ("NodeClaimsLaunched", "NodeClaimsInitialized", "NodeClaimLaunchesFailed", "OfferingsRefused")
+_CLASSES = ("ClassesNotReady", "ClassResolutionFailed", "FactsNotRefreshed")
 _HOPS = ("EventToDecisionSeconds", "DecisionToFleetSeconds", "FleetToReadySeconds")
 _CHANGES = ("Interruptions", "Disruptions", "NodesTerminated")
 
 #: Every metric of our own that the page shows.
-SHOWN = (*_PODS, *_LANDED, *_NODES, *_COST, *_LAUNCHES, *_HOPS, *_CHANGES)
+SHOWN = (*_PODS, *_LANDED, *_NODES, *_COST, *_LAUNCHES, *_CLASSES, *_HOPS, *_CHANGES)
 
 
 class Dashboard(Construct):
@@ -53,8 +54,8 @@ class Dashboard(Construct):
             ),
             _graph("Seconds per hop (p90)", [_ours(name, "p90") for name in _HOPS]),
             _graph(
-                "Launches, interruptions and disruptions",
-                [_ours(name, "Sum") for name in _LAUNCHES],
+                "Launches, classes that are not ready, interruptions and disruptions",
+                [*(_ours(name, "Sum") for name in _LAUNCHES), *(_ours(name, "Maximum") for name in _CLASSES)],
                 [_ours(name, "Sum") for name in _CHANGES],
             ),
             _graph(

@@ -1,7 +1,7 @@
 """What wakes the functions besides each other: EC2's and Health's events, and the clock."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aws_cdk import Duration, Stack
@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sqs as sqs
-from constructs import Construct
+from constructs import Construct, IDependable
 
 from infra.config import Config
 from infra.grants import Grant, grant
@@ -74,13 +74,14 @@ class _Tick:
     rate: str
 
 
+_REGION = "CatalogRegion"
 #: Sweep's gears and the evaluation of disruption; types and prices as often as Karpenter (12 h), the state of
 #: classes as often as its security groups (5 min).
 _TICKS = {
     "SweepPoll": _Tick("sweep", "poll", "rate(1 minute)"),
     "SweepFull": _Tick("sweep", "full", "rate(10 minutes)"),
     "DisruptEvaluate": _Tick("disrupt", "evaluate", "rate(1 minute)"),
-    "CatalogRegion": _Tick("catalog", "region", "rate(12 hours)"),
+    _REGION: _Tick("catalog", "region", "rate(12 hours)"),
     "CatalogNodeClasses": _Tick("catalog", "nodeclasses", "rate(5 minutes)"),
 }
 #: Only where a cluster of the cell follows zonal shifts.
@@ -113,8 +114,12 @@ class Schedules(Construct):
         ticks = _TICKS | (_SHIFTS if follows else {})
         rung = sorted({tick.queue for tick in ticks.values()})
         grant(self.role, *(queues[name].send for name in rung), *use_key)
-        for id, tick in ticks.items():
-            self._schedule(id, tick, queues[tick.queue])
+        self._schedules = {id: self._schedule(id, tick, queues[tick.queue]) for id, tick in ticks.items()}
+
+    def begin_after(self, open: Sequence[IDependable], *, early: Sequence[IDependable]) -> None:
+        """The clock starts when clusters are open to the functions; the region is read while they are opened."""
+        for id, schedule in self._schedules.items():
+            schedule.node.add_dependency(*(early if id == _REGION else open))
 
     def _own_schedules(self) -> dict[str, object]:
         """The schedules of this cell's group and no others may use the role.
@@ -124,7 +129,7 @@ class Schedules(Construct):
         own = {"aws:SourceAccount": Stack.of(self).account, "aws:SourceArn": self._group.attr_arn}
         return {"StringEquals": own}
 
-    def _schedule(self, id: str, tick: _Tick, queue: WorkQueue) -> None:
+    def _schedule(self, id: str, tick: _Tick, queue: WorkQueue) -> scheduler.CfnSchedule:
         schedule = scheduler.CfnSchedule(
             self,
             id,
@@ -144,6 +149,7 @@ class Schedules(Construct):
             ),
         )
         schedule.node.add_dependency(self.role)
+        return schedule
 
 
 def _doorbell(kind: str) -> str:

@@ -49,8 +49,9 @@ class SpotwrightStack(Stack):
         installed = self._install()
         Interruptions(self, self.queues["interrupt"])
         clock = Schedules(self, config, self.queues, key=self.key, use_key=self._use_key)
-        # A schedule ticks as soon as it is there; before `install` has been, a cluster lets no function in.
-        clock.node.add_dependency(*installed)
+        # A schedule ticks as soon as it is there; before `install` has been, a cluster lets no function in. Only what
+        # EC2 sells takes long to read and asks EC2 alone.
+        clock.begin_after(installed, early=[access.act for access in self.access])
         self.dashboard = Dashboard(self, config, queues=self.queues, functions=self.functions)
         told = [alarm for queue in self.queues.values() for alarm in queue.alarms]
         Alarms(self, config, (*told, *(function.failing() for function in self.functions.values())))
@@ -63,7 +64,7 @@ class SpotwrightStack(Stack):
         ring = {name: queue.send for name, queue in self.queues.items()}
         may: dict[str, tuple[Grant, ...]] = {
             "provision": (rows, *write, ring["lifecycle"]),
-            "lifecycle": (rows, *write, *(ring[name] for name in ("lifecycle", "provision", "disrupt"))),
+            "lifecycle": (rows, *write, *(ring[name] for name in ("lifecycle", "provision", "disrupt", "catalog"))),
             "interrupt": (rows, ring["lifecycle"]),
             "disrupt": (rows, *write, ring["lifecycle"], ring["disrupt"]),
             "catalog": (rows, *write, *(ring[name] for name in ("provision", "lifecycle", "catalog"))),

@@ -10,7 +10,7 @@ from infra.config import Config
 from infra.grants import Grant, acknowledge
 
 #: Rows are never deleted: what is finished expires.
-_ROW_ACTIONS = ("dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem")
+_ROW_ACTIONS = tuple(f"dynamodb:{call}" for call in ("BatchGetItem", "GetItem", "Query", "PutItem", "UpdateItem"))
 
 #: Content-addressed and named by a decision; decisions themselves expire with them.
 _EXPIRING_PREFIXES = ("decisions/", "snapshots/")

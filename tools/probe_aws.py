@@ -120,6 +120,24 @@ def fleet_refusals(probe: Probe) -> None:
     ec2.delete_launch_template(LaunchTemplateId=made["LaunchTemplateId"])
 
 
+def interface_subnet(probe: Probe) -> None:
+    """A template that states interfaces: the subnet stands in the request's interface, and nowhere else."""
+    ec2 = probe.client("ec2")
+    interface = {"DeviceIndex": 0, "DeleteOnTermination": True}
+    made = _template(probe, f"spotwright/probe/{probe.run}-interfaces", NetworkInterfaces=[interface])
+    request = {
+        "LaunchTemplate": {"LaunchTemplateId": made["LaunchTemplateId"], "Version": "1"},
+        "MinCount": 1,
+        "MaxCount": 1,
+        "DryRun": True,
+    }
+    with refused("DryRunOperation"):
+        ec2.run_instances(**request, NetworkInterfaces=[interface | {"SubnetId": probe.subnet}])
+    with refused("InvalidParameterCombination"):
+        ec2.run_instances(**request, SubnetId=probe.subnet)
+    ec2.delete_launch_template(LaunchTemplateId=made["LaunchTemplateId"])
+
+
 # EC2, with one instance
 
 
@@ -173,6 +191,7 @@ CHECKS: Final[Sequence[Check]] = (
         "template-versions", "a name is taken once, versions count up, what is deleted is NotFound", template_versions
     ),
     Check("fleet-refusals", "a dry run answers DryRunOperation; one pool twice is refused", fleet_refusals),
+    Check("interface-subnet", "a dry run takes a subnet beside stated interfaces inside them only", interface_subnet),
     Check(
         "fleet-token",
         f"one token buys once ({INSTANCE_TYPE}, terminated at once); tags; reads after the end",
@@ -188,11 +207,11 @@ CHECKS: Final[Sequence[Check]] = (
 )
 
 
-def _template(probe: Probe, name: str) -> Mapping[str, Any]:
+def _template(probe: Probe, name: str, **data: Any) -> Mapping[str, Any]:
     made: Mapping[str, Any] = probe.client("ec2").create_launch_template(
         LaunchTemplateName=name,
         VersionDescription="one",
-        LaunchTemplateData={"InstanceType": INSTANCE_TYPE, "ImageId": probe.image},
+        LaunchTemplateData={"InstanceType": INSTANCE_TYPE, "ImageId": probe.image} | data,
         TagSpecifications=probe.tags("launch-template"),
     )["LaunchTemplate"]
     return made

@@ -1,5 +1,7 @@
 """What can be bought and how: class statuses, and the catalog of instance types with prices."""
 
+from spotwright import start  # isort: split
+
 import os
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +15,7 @@ from spotwright.workflows.ports import Doorbell
 
 logger = Logger()
 metrics = Metrics()
+start.over()
 
 
 @logger.inject_lambda_context
@@ -58,6 +61,7 @@ def _tell(cluster: str, kind: str, made: catalog.Catalogued) -> None:
     for name, failure in made.failures.items():
         logger.error("ec2nodeclass not resolved", extra={"cluster": cluster, "EC2NodeClass": name, "error": failure})
     metrics.add_dimension(name="cluster", value=cluster)
+    metrics.add_metric(name="FactsNotRefreshed", unit=MetricUnit.Count, value=len(made.notes))
     metrics.add_metric(name="ClassesReady", unit=MetricUnit.Count, value=len(made.ready))
     metrics.add_metric(name="ClassesNotReady", unit=MetricUnit.Count, value=len(made.refused))
     metrics.add_metric(name="ClassResolutionFailed", unit=MetricUnit.Count, value=len(made.failures))

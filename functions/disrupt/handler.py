@@ -1,5 +1,7 @@
 """Nodes that may go: proposed every minute, validated fifteen seconds later, committed for lifecycle to carry out."""
 
+from spotwright import start  # isort: split
+
 import os
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +16,7 @@ from spotwright.workflows.ports import Doorbell
 
 logger = Logger()
 metrics = Metrics()
+start.over()
 
 
 @logger.inject_lambda_context

@@ -1,5 +1,7 @@
 """EventBridge's messages about instances, written down as notices; each message stands or falls alone."""
 
+from spotwright import start  # isort: split
+
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,6 +17,7 @@ from spotwright.workflows.interrupt import interrupt
 
 logger = Logger()
 metrics = Metrics()
+start.over()
 
 
 @logger.inject_lambda_context

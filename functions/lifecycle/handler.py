@@ -1,5 +1,7 @@
 """The one hand: launches, NodeClaims, nodes, drains, terminations; one step for each doorbell."""
 
+from spotwright import start  # isort: split
+
 import os
 from datetime import UTC, datetime
 from typing import Any
@@ -14,6 +16,7 @@ from spotwright.workflows.ports import Doorbell
 logger = Logger()
 metrics = Metrics()
 counter = counting(logger, "spotwright.lifecycle")
+start.over()
 
 
 @logger.inject_lambda_context

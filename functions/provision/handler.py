@@ -1,5 +1,7 @@
 """Unschedulable pods → a committed decision about new nodes."""
 
+from spotwright import start  # isort: split
+
 import os
 from datetime import UTC, datetime
 from typing import Any
@@ -13,6 +15,7 @@ from spotwright.workflows.provision import provision
 
 logger = Logger()
 metrics = Metrics()
+start.over()
 
 
 @logger.inject_lambda_context

@@ -1,10 +1,12 @@
 """The real parts that a contract is checked against: the local AWS and the local control plane, once per session."""
 
+import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
@@ -13,7 +15,7 @@ import urllib3
 from local.ports import Ports
 
 REGION = "ap-northeast-2"
-READY_SECONDS = 120
+READY_SECONDS = 300
 
 
 class LocalAws:
@@ -59,3 +61,15 @@ def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:
         except urllib3.exceptions.HTTPError:
             time.sleep(0.1)
     raise TimeoutError(url)
+
+
+@pytest.fixture
+def fault(local_aws: LocalAws) -> Any:
+    """Makes an action fail until the test ends."""
+
+    def put(service: str, action: str, code: str) -> None:
+        body = json.dumps({"service": service, "action": action, "kind": "error", "code": code, "times": 100})
+        assert urllib3.request("POST", f"{local_aws.endpoint}/_local/faults", body=body).status == 200
+
+    yield put
+    urllib3.request("DELETE", f"{local_aws.endpoint}/_local/faults")

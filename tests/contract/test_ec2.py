@@ -13,10 +13,10 @@ from spotwright.adapters.ec2 import Ec2
 from spotwright.aws import fleet_errors, launch
 from spotwright.aws.health import Health
 from spotwright.aws.launch import FleetPlan
-from spotwright.failures import InvalidRequest
+from spotwright.failures import InvalidRequest, NotFound
 from spotwright.model import labels
 from spotwright.model.fleet import FleetResult
-from spotwright.model.nodeclass import Ami, EC2NodeClass, SecurityGroup, Subnet
+from spotwright.model.nodeclass import Ami, CapacityReservation, EC2NodeClass, SecurityGroup, Subnet
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.ec2 import FakeEc2
 from spotwright.simulation.effects import Effects
@@ -37,6 +37,10 @@ class World(Protocol):
 
     def sold_out(self, *offerings: tuple[str, str, str]) -> None: ...
 
+    def reserve(self, instance_type: str, zone: str, count: int) -> str:
+        """The id of a new capacity reservation that only who targets it may use."""
+        ...
+
 
 class InMemory:
     def __init__(self, cluster: str) -> None:
@@ -48,12 +52,17 @@ class InMemory:
     def sold_out(self, *offerings: tuple[str, str, str]) -> None:
         self._fake.capacity = dict.fromkeys(offerings, 0)
 
+    def reserve(self, instance_type: str, zone: str, count: int) -> str:
+        self._fake.reserved["cr-1"] = count
+        return "cr-1"
+
 
 class Real:
     """The local AWS: its network and images in a class, its control API for capacity."""
 
     def __init__(self, aws: LocalAws, cluster: str) -> None:
         client: Any = aws.client("ec2")
+        self._client = client
         self._capacity = f"{aws.endpoint}/_local/capacity"
         self.ec2: Ec2Port = Ec2(client, cluster=cluster)
         self.cluster = cluster
@@ -63,6 +72,13 @@ class Real:
         rules = [{"capacityType": kind, "instanceType": name, "zone": zone} for kind, name, zone in offerings]
         body = json.dumps({"insufficient": rules})
         assert urllib3.request("POST", self._capacity, body=body).status == 200
+
+    def reserve(self, instance_type: str, zone: str, count: int) -> str:
+        made = self._client.create_capacity_reservation(
+            InstanceType=instance_type, InstancePlatform="Linux/UNIX", AvailabilityZone=zone,
+            InstanceCount=count, InstanceMatchCriteria="targeted",
+        )  # fmt: skip
+        return str(made["CapacityReservation"]["CapacityReservationId"])
 
 
 def _class_in(client: Any) -> EC2NodeClass:
@@ -92,7 +108,8 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         _with_profile(made, aws)
     yield made
     made.sold_out()
-    made.ec2.terminate([one.id for one in made.ec2.instances_of_cluster()])
+    if left := [one.id for one in made.ec2.instances_of_cluster()]:
+        made.ec2.terminate(left)
 
 
 def _with_profile(world: Any, aws: LocalAws) -> None:
@@ -194,6 +211,38 @@ def test_nothing_left_is_an_answer_and_not_a_failure(world: World) -> None:
     assert fleet_errors.marks(result.errors, now_ms=0)
 
 
+def into_reservation(world: World, count: int, reserved: int) -> tuple[str, FleetResult]:
+    """(reservation, answer) of a launch of so many into a reservation of so many, with all else sold out."""
+    name, zone = "c5a.large", world.node_class.subnets[0].zone
+    id = world.reserve(name, zone, reserved)
+    own = msgspec.structs.replace(
+        world.node_class, capacity_reservations=(CapacityReservation(id, name, zone, available=reserved),)
+    )
+    wanted = samples.new_node(name, requirements=(samples.capacity_types("reserved"),))
+    facts = msgspec.structs.replace(samples.FACTS, name=world.cluster)
+    fleet = launch.plan(wanted, own, samples.types(name, of=own), facts, Health())
+    assert isinstance(fleet, FleetPlan), fleet
+    world.sold_out(("on-demand", "*", "*"))
+    return id, world.ec2.create_fleet(request_of(world, fleet, id=f"into-{id}", count=count))
+
+
+def test_a_launch_into_a_reservation_runs_there_whatever_is_sold_out(world: World) -> None:
+    id, answer = into_reservation(world, 2, 2)
+    assert (len(answer.instances), answer.errors) == (2, ())
+    for one in answer.instances:
+        found = world.ec2.instance(one.id)
+        assert found is not None
+        assert (found.capacity_type, found.reservation_id) == ("reserved", id)
+
+
+def test_beyond_a_reservation_there_is_nothing_and_its_pool_says_why(world: World) -> None:
+    _, answer = into_reservation(world, 3, 1)
+    assert len(answer.instances) == 1
+    (error,) = answer.errors
+    assert (error.code, error.instance_type) == ("ReservationCapacityExceeded", "c5a.large")
+    assert fleet_errors.outcome(answer.errors).insufficient
+
+
 def test_a_template_is_made_once_for_its_content(world: World) -> None:
     (one,) = planned(world, "c5.large").templates
     first = world.ec2.ensure_launch_template(one.name, one.data, one.tags)
@@ -213,12 +262,21 @@ def test_other_content_under_the_same_name_is_another_version(world: World) -> N
 def test_a_terminated_instance_leaves_the_cluster_and_terminating_twice_is_fine(world: World) -> None:
     first, second = (bought(world, "c5.large", id=f"l{number}").instances[0].id for number in (1, 2))
     for _ in range(2):
-        world.ec2.terminate([first, NOBODY])
+        world.ec2.terminate([first])
     shown = {one.id: one.state for one in world.ec2.instances_of_cluster()}
     assert shown[second] in ("pending", "running")
     assert shown.get(first) in (None, "shutting-down")
     found = world.ec2.instance(first)
     assert found is None or found.state in ("shutting-down", "terminated")
+
+
+def test_one_unknown_id_keeps_all_of_a_call_from_being_terminated(world: World) -> None:
+    made = bought(world, "c5.large").instances[0].id
+    with pytest.raises(NotFound):
+        world.ec2.terminate([made, NOBODY])
+    found = world.ec2.instance(made)
+    assert found is not None
+    assert found.state in ("pending", "running")
 
 
 def test_an_instance_that_never_was_is_none(world: World) -> None:

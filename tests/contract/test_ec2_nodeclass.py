@@ -64,7 +64,9 @@ class World:
             region=stack.region,
             node_roles=("dev-eks-node-group-role", f"KarpenterNodeRole-{stack.cluster}"),
             overheads=Overheads(),
+            reserved_capacity=True,
             account_prices=AccountPrices(self.blobs, cluster=stack.cluster),
+            trials=self.ec2,
         )
 
     def _client(self, service: str, region: str = "") -> Any:

@@ -283,18 +283,6 @@ def test_half_a_price_list_is_none(local_aws: LocalAws) -> None:
         pricing.on_demand(prices(local_aws), "mars-north-1")
 
 
-@pytest.fixture
-def fault(local_aws: LocalAws) -> Any:
-    """Makes an action fail until the test ends."""
-
-    def put(service: str, action: str, code: str) -> None:
-        body = json.dumps({"service": service, "action": action, "kind": "error", "code": code, "times": 100})
-        assert urllib3.request("POST", f"{local_aws.endpoint}/_local/faults", body=body).status == 200
-
-    yield put
-    urllib3.request("DELETE", f"{local_aws.endpoint}/_local/faults")
-
-
 def test_prices_of_last_time_stand_where_nobody_answers(local_aws: LocalAws, fault: Any, market: Region) -> None:
     fault("pricing", "GetProducts", "AccessDeniedException")
     fault("ec2", "DescribeSpotPriceHistory", "UnauthorizedOperation")

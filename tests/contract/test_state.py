@@ -10,11 +10,14 @@ import pytest
 from spotwright.adapters.dynamodb import DynamoState
 from spotwright.aws import health
 from spotwright.aws.rate import CallRate
+from spotwright.disruption.breaker import Breaker
 from spotwright.failures import Conflict, Unavailable
+from spotwright.model.fleet import OfferingHealth
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
-from spotwright.workflows.ports import Breaker, LaunchRow, NominationRow, NoticeRow, OfferingHealth, StatePort
+from spotwright.workflows.ports import StatePort
+from spotwright.workflows.rows import LaunchRow, NominationRow, NoticeRow
 from tests.contract.conftest import LocalAws
 
 NAMES = (f"cluster-{number}" for number in itertools.count())
@@ -87,6 +90,14 @@ def test_requests_count_up_and_served_never_goes_back(state: StatePort) -> None:
     state.served(3)
     state.served(2)
     assert state.cluster().served == 3
+
+
+def test_one_reads_the_region_at_a_time_and_who_died_at_it_is_not_waited_for(state: StatePort) -> None:
+    assert state.begin_reading(100_000, since=70_000)
+    assert not state.begin_reading(110_000, since=80_000)
+    assert state.begin_reading(140_000, since=110_000)
+    state.end_reading()
+    assert state.begin_reading(141_000, since=111_000)
 
 
 def test_a_row_is_created_once_and_saved_only_on_its_version(state: StatePort) -> None:
@@ -172,6 +183,20 @@ def test_the_current_catalog_is_named(state: StatePort) -> None:
     assert state.catalog_key() == ""
     state.set_catalog_key("catalogs/x.json", at=1)
     assert state.catalog_key() == "catalogs/x.json"
+
+
+def test_a_catalog_says_when_it_was_described(state: StatePort) -> None:
+    assert state.catalog_at() == 0
+    state.set_catalog_key("catalogs/x.json", at=1_000)
+    state.set_catalog_key("catalogs/x.json", at=2_000)
+    assert state.catalog_at() == 2_000
+
+
+def test_what_was_taken_of_a_reservation_is_remembered(state: StatePort) -> None:
+    row = health.took(None, f"cr-{state.cluster().cluster}", 2, now_ms=10**12)
+    state.mark_offering(row)
+    (known,) = [one for one in state.offering_health(10**12) if one.key == row.key]
+    assert known.taken == ((10**12, 2),)
 
 
 def test_the_breaker_is_replaced_only_by_who_read_it(state: StatePort) -> None:

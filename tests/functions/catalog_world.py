@@ -15,7 +15,7 @@ from spotwright.aws.price_file import PriceFile
 from spotwright.aws.sizing import Overheads
 from spotwright.failures import Failure, NotFound
 from spotwright.model import labels
-from spotwright.model.fleet import ClusterFacts, InstanceProfile, LaunchTemplate
+from spotwright.model.fleet import ClusterFacts, FleetInstance, InstanceProfile, LaunchTemplate
 from spotwright.model.instancetype import Catalog
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import (
@@ -169,6 +169,10 @@ class Templates:
         self.templates: dict[str, str] = {}
         self.created: dict[str, datetime] = {}
         self.fails: Failure | None = None
+        self.instances: list[FleetInstance] = []
+
+    def instances_of_cluster(self) -> tuple[FleetInstance, ...]:
+        return tuple(self.instances)
 
     def launch_templates(self, node_class: str = "") -> tuple[LaunchTemplate, ...]:
         chosen = [id for id, of in sorted(self.templates.items()) if node_class in ("", of)]
@@ -180,6 +184,41 @@ class Templates:
         self.templates.pop(template_id, None)
 
 
+class Trials:
+    """EC2 as one asks it whether it would: ``says``: operation → its errors in turn, the last one for ever after."""
+
+    def __init__(self) -> None:
+        self.says: dict[str, list[Failure]] = {}
+        self.asked: list[tuple[str, str]] = []
+        self.templates: dict[str, Mapping[str, Any]] = {}
+
+    def launch_template(self, name: str, data: Mapping[str, Any]) -> tuple[str, str] | None:
+        return (name, "1") if name in self.templates else None
+
+    def ensure_launch_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[str, str]:
+        self._answer("CreateLaunchTemplate", data["ImageId"])
+        self.templates[name] = data
+        return name, "1"
+
+    def dry_run(self, operation: str, request: Mapping[str, Any]) -> None:
+        assert request["DryRun"]
+        if operation == "RunInstances":
+            self._answer(operation, request["NetworkInterfaces"][0]["SubnetId"])
+        else:
+            self._answer(operation, request["LaunchTemplateConfigs"][0]["Overrides"][0]["InstanceType"])
+
+    def _answer(self, operation: str, about: str) -> None:
+        self.asked.append((operation, about))
+        answers = self.says.get(operation, [])
+        if answers:
+            raise answers[0] if len(answers) == 1 else answers.pop(0)
+
+    def take(self) -> list[tuple[str, str]]:
+        """What was asked since the last time."""
+        asked, self.asked = self.asked, []
+        return asked
+
+
 @dataclass
 class World:
     """See workflows.catalog_ports.Cataloguing."""
@@ -189,8 +228,10 @@ class World:
     region: str = REGION
     node_roles: tuple[str, ...] = (NODE_ROLE,)
     overheads: Overheads = field(default_factory=Overheads)
+    reserved_capacity: bool = True
     account_prices: Prices = field(default_factory=Prices)
     shifts: Shifts | None = None
+    trials: Trials | None = None
 
     def __post_init__(self) -> None:
         self.effects = Effects(self.clock)

@@ -1,21 +1,18 @@
 """Doorbells of the catalog function → class statuses, catalogs, and doorbells for those who depend on them."""
 
 import json
-from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
 from spotwright.aws import hash
-from spotwright.aws.price_file import PriceFile, Rule
-from spotwright.failures import Denied, Unavailable
+from spotwright.failures import Denied, NotFound, Unavailable
 from spotwright.model import labels
-from spotwright.model.nodeclass import CapacityReservation, ReservationTerm, SelectorTerm
-from spotwright.simulation import given
-from spotwright.simulation.effects import Crash
+from spotwright.model.nodeclass import SelectorTerm
+from spotwright.simulation.effects import Crash, Fault
 from spotwright.workflows import catalog
-from tests.functions.catalog_world import NODE_ROLE, TYPES, Shifts, World
+from tests.functions.catalog_world import NODE_ROLE, TYPES, World
 from tests.unit.aws.samples import CLUSTER, FACTS, REGION, ZONES
 
 PODS, POOLS = ("provision", "pods", ""), ("lifecycle", "nodepools", "")
@@ -75,6 +72,45 @@ def test_the_region_is_read_once_and_again_when_it_is_asked_for(world: World) ->
     assert PODS in world.rung()
     world.run()
     assert world.market.reads == 2
+
+
+def test_the_first_reading_is_kept_before_the_cluster_is_open(world: World) -> None:
+    world.effects.fail(Fault("cluster", "nodeclaims", NotFound("no such definition", code="NotFound")))
+    put_off = world.refresh()
+    assert put_off.key
+    assert "does not let us in yet" in put_off.notes[0]
+    assert world.rung() == {("catalog", "nodeclasses", "")}
+    world.apply()
+    world.run("default")
+    assert world.market.reads == 1
+    assert [it.name for it in world.catalog().of("default")] == list(TYPES)
+
+
+def test_a_cluster_that_stops_letting_us_in_later_is_a_failure(world: World) -> None:
+    world.refresh()
+    world.effects.fail(Fault("cluster", "nodeclaims", Denied("no", code="Forbidden")))
+    with pytest.raises(Denied):
+        world.refresh()
+
+
+def test_while_one_run_reads_the_region_another_settles_classes_and_comes_back(world: World) -> None:
+    now = int(world.clock.now().timestamp() * 1000)
+    assert world.state.begin_reading(now, since=now - catalog.READING_MS)
+    world.apply()
+    put_off = world.run("default")
+    assert (put_off.ready, put_off.key, world.market.reads) == (("default",), "", 0)
+    assert ("catalog", "nodeclasses", "default") in world.rung()
+    assert catalog.READ_BY_ANOTHER in world.refresh().notes
+    assert world.market.reads == 0
+
+
+def test_a_reading_that_died_is_not_waited_for_longer_than_its_doorbells_ring(world: World) -> None:
+    assert catalog.READING_MS < 1000 * catalog.AGAIN_SECONDS * catalog.ATTEMPTS
+    now = int(world.clock.now().timestamp() * 1000)
+    assert world.state.begin_reading(now - catalog.READING_MS, since=0)
+    world.apply()
+    assert world.run("default").key
+    assert world.market.reads == 1
 
 
 def test_one_named_class_is_settled_and_the_others_stay_in_the_catalog(world: World) -> None:
@@ -237,12 +273,13 @@ def test_a_run_that_was_overtaken_does_not_bring_old_prices_back(world: World) -
 
 
 @pytest.mark.parametrize("after", range(1, 9))
-def test_a_crash_anywhere_is_made_good_by_the_next_run(world: World, after: int) -> None:
+def test_a_crash_anywhere_is_made_good_by_a_run_soon_after(world: World, after: int) -> None:
     world.apply()
     world.effects.crash_after(after)
     with pytest.raises(Crash):
         world.run()
     world.effects.crash_after(None)
+    world.clock.advance(catalog.AGAIN_SECONDS * catalog.ATTEMPTS)
     world.run()
     assert world.condition("Ready").status == "True"
     assert [it.name for it in world.catalog().of("default")] == list(TYPES)
@@ -294,16 +331,6 @@ def test_a_deleted_class_takes_its_profiles_and_templates_along(world: World) ->
     assert set(world.catalog().by_class) == {"other"}
 
 
-def test_old_templates_are_dropped_with_the_next_reading_of_the_region(world: World) -> None:
-    world.templates.templates = {"old": "default", "new": "default"}
-    now = world.clock.now()
-    world.templates.created = {"old": now - timedelta(days=8), "new": now - timedelta(days=6)}
-    world.run()
-    assert set(world.templates.templates) == {"old", "new"}
-    world.refresh()
-    assert set(world.templates.templates) == {"new"}
-
-
 def test_a_template_that_cannot_be_deleted_keeps_the_class(world: World) -> None:
     world.apply()
     world.run()
@@ -313,88 +340,3 @@ def test_a_template_that_cannot_be_deleted_keeps_the_class(world: World) -> None
     made = world.run()
     assert made.failures == {"default": "Denied: no"}
     assert labels.EC2NODECLASS_FINALIZER in world.node_class().metadata.finalizers
-
-
-def test_a_parameter_that_may_not_be_read_is_said_and_stops_no_other_class() -> None:
-    world = World()
-    world.selection.fails["/mine"] = Denied("GetParameters: not authorized on /mine", code="AccessDeniedException")
-    world.apply("other")
-    world.apply("mine", ami_family="AL2023", ami_selector_terms=(SelectorTerm(ssm_parameter="/mine"),))
-    world.run()
-    found = world.condition("AMIsReady", "mine")
-    assert (found.status, found.reason, "/mine" in found.message) == ("False", "AMINotFound", True)
-    assert world.condition("Ready", "other").status == "True"
-
-
-def test_a_reservation_that_fills_up_makes_another_catalog_whoever_is_asked_for() -> None:
-    world = World()
-    one = CapacityReservation("cr-1", "m5.large", ZONES[0], available=2)
-    world.selection.reservations = (one,)
-    world.apply("reserving", capacity_reservation_selector_terms=(ReservationTerm(id="cr-1"),))
-    world.apply("plain")
-    world.run()
-    before = world.state.catalog_key()
-    world.run("plain")
-    assert world.state.catalog_key() == before
-    world.selection.reservations = (msgspec.structs.replace(one, available=1),)
-    world.run("plain")
-    assert world.state.catalog_key() != before
-    assert [each.id for each in world.node_class("reserving").capacity_reservations] == ["cr-1"]
-
-
-def prices_of(world: World, name: str = "m5.large") -> dict[tuple[str, str], int]:
-    (one,) = (it for it in world.catalog().of("default") if it.name == name)
-    return {(it.capacity_type, it.zone): it.price_picousd_per_hour for it in one.offerings if it.available}
-
-
-def test_the_accounts_own_prices_are_those_of_the_catalog(world: World) -> None:
-    world.apply()
-    world.run()
-    listed = prices_of(world)["on-demand", ZONES[0]]
-    world.rung()
-    world.account_prices.file = PriceFile((Rule(instance_types=("m5.*",), factor=(3, 4)),))
-    assert world.run().changed
-    assert prices_of(world)["on-demand", ZONES[0]] == listed * 3 // 4
-    assert PODS in world.rung()
-    assert not world.run().changed
-    world.account_prices.file, world.account_prices.complaint = PriceFile(), "prices/c.yaml is not used: rules[0]"
-    assert world.run().notes == ("prices/c.yaml is not used: rules[0]",)
-    assert prices_of(world)["on-demand", ZONES[0]] == listed
-
-
-def test_a_shifted_zone_has_nothing_to_buy_until_the_shift_ends(world: World) -> None:
-    world.apply()
-    world.cluster.put("nodepools", given.node_pool())
-    world.run()
-    assert catalog.shifts(world, now=world.clock.now()) is None
-    world.shifts = Shifts("az-a")
-    made = catalog.shifts(world, now=world.clock.now())
-    assert made is not None
-    assert made.changed
-    assert {zone for _, zone in prices_of(world)} == set(ZONES[1:])
-    assert PODS in world.rung()
-    assert catalog.shifts(world, now=world.clock.now()) is None
-    world.shifts.away = frozenset()
-    assert catalog.shifts(world, now=world.clock.now()) is not None
-    assert {zone for _, zone in prices_of(world)} == set(ZONES)
-    assert [one.reason for one in world.cluster.events if one.kind == "nodepools"] == [
-        "ZonalShiftActive",
-        "ZonalShiftCleared",
-    ]
-
-
-def test_while_nobody_says_which_zones_are_shifted_those_of_last_time_are(world: World) -> None:
-    world.apply()
-    world.shifts = Shifts("az-a")
-    world.run()
-    world.shifts.fails = Unavailable("GetManagedResource: timed out")
-    made = world.run()
-    assert made.notes == ("zonal shifts are those of last time: GetManagedResource: timed out",)
-    assert {zone for _, zone in prices_of(world)} == set(ZONES[1:])
-
-
-def test_the_region_is_read_with_the_prices_of_last_time_at_hand(world: World) -> None:
-    world.apply()
-    world.run()
-    world.refresh()
-    assert world.market.before == world.market.sells

@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from spotwright.failures import Unavailable
@@ -55,6 +56,14 @@ def test_the_handler_settles_what_its_doorbells_name(world: World, handler: Any)
     assert world.condition("Ready").status == "True"
     assert world.state.catalog_key()
     assert world.market.reads == 2
+
+
+def test_what_could_not_be_read_anew_is_counted(world: World, handler: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    world.apply()
+    world.market.sells = msgspec.structs.replace(world.market.sells, notes=("on-demand prices are the shipped table",))
+    handler(bell("region"))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [line["FactsNotRefreshed"] for line in lines if "FactsNotRefreshed" in line] == [[1.0]]
 
 
 def test_a_message_that_is_not_ours_fails_alone(world: World, handler: Any) -> None:

@@ -1,9 +1,17 @@
 """Planning: nobody is planned for twice, and of two planners one decision becomes true."""
 
+import msgspec
+import pytest
+
+from spotwright.failures import InvalidRequest, Unavailable
+from spotwright.model import labels
+from spotwright.model.requirements import Operator, Selector
+from spotwright.model.snapshot import Snapshot
+from spotwright.settings import decision_settings
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 from spotwright.workflows import decisions
-from spotwright.workflows.provision import commit_plan, decide, gather, provision
+from spotwright.workflows.provision import commit_plan, decide, gather, observed, provision
 from spotwright.workflows.replay import replay
 
 
@@ -23,9 +31,7 @@ def test_a_repeated_doorbell_buys_nothing_again(world: World) -> None:
 def test_of_two_planners_on_one_version_the_second_plans_on_what_the_first_decided(world: World) -> None:
     world.deploy(given.pod("web"), 3)
     world.kubelets.look()
-    snapshot = gather(
-        cluster=world.cluster, state=world.state, blobs=world.blobs, settings=world.settings, now=world.clock.now()
-    )
+    snapshot = gather(world, world.state.cluster(), now=world.clock.now())
     version = world.state.cluster().version
     assert planned(world) >= 1
     late = commit_plan(
@@ -60,3 +66,77 @@ def test_a_stored_decision_is_replayed_bit_for_bit(world: World) -> None:
     assert replayed.agrees
     assert replayed.same_code
     assert decisions.encode(replayed.decision) == world.blobs.get(world.state.cluster().head)
+
+
+def test_a_replay_obeys_the_work_units_of_its_snapshot_whatever_is_set_now(world: World) -> None:
+    """The budget is part of the snapshot and the units done are part of the plan; no clock has a say."""
+    world.deploy(given.pod("web", cpu_millicores=700), 40)
+    world.deploy(given.pod("db", cpu_millicores=1100), 9)
+    world.kubelets.look()
+    snapshot = gather(world, world.state.cluster(), now=world.clock.now())
+    units = {budget: decide(_budgeted(snapshot, budget), world.catalogs.read("")).units for budget in (1, 100, 30_000)}
+    assert units[1] < units[100] < units[30_000]
+    world.settings = _budgeted(snapshot, 100).settings
+    planned(world)
+    world.settings = _budgeted(snapshot, 30_000).settings
+    replayed = replay(world.state.cluster().head, blobs=world.blobs, catalogs=world.catalogs)
+    assert replayed.agrees
+    assert replayed.plan.units == units[100]
+
+
+def _budgeted(snapshot: Snapshot, units: int) -> Snapshot:
+    return msgspec.structs.replace(snapshot, settings=msgspec.structs.replace(snapshot.settings, work_units=units))
+
+
+def test_a_pool_that_selects_nothing_is_told_so(world: World) -> None:
+    nothing = given.node_pool(requirements=(Selector(labels.ARCH, Operator.IN, ("s390x",)),))
+    world.cluster.put("nodepools", nothing)
+    world.deploy(given.pod("web"), 1)
+    world.kubelets.look()
+    planned(world)
+    (told,) = [event for event in world.cluster.events if event.reason == "NoCompatibleInstanceTypes"]
+    assert "none has kubernetes.io/arch In [s390x]" in told.message
+
+
+@pytest.mark.parametrize(("given_", "units"), [("700", 700), ("0.5s", 25_000), ("2s", 100_000)])
+def test_seconds_become_work_units_before_anything_is_decided(given_: str, units: int) -> None:
+    assert decision_settings({"WORK_UNITS": given_}).work_units == units
+
+
+@pytest.mark.parametrize("odd", ["0", "soon", "s", "0s", "1e3s", "601s", "-1s"])
+def test_a_budget_that_means_nothing_is_named(odd: str) -> None:
+    with pytest.raises(InvalidRequest, match="setting WORK_UNITS"):
+        decision_settings({"WORK_UNITS": odd})
+
+
+def test_what_is_promised_to_be_in_order_is_read_in_order(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Claims, nodes, pods: a slow list of anything else changes nothing about it."""
+    read: list[str] = []
+    for name in ("nodeclaims", "nodes", "pods"):
+        _noted(world, monkeypatch, name, read)
+    observed(world.cluster, world.settings, world.clock.now())
+    assert read == ["nodeclaims", "nodes", "pods"]
+
+
+def _noted(world: World, monkeypatch: pytest.MonkeyPatch, name: str, read: list[str]) -> None:
+    before = getattr(world.cluster, name)
+
+    def noted() -> object:
+        read.append(name)
+        return before()
+
+    monkeypatch.setattr(world.cluster, name, noted)
+
+
+@pytest.mark.parametrize("kind", ["nodepools", "nodeclasses", "daemonsets", "pod_disruption_budgets", "namespaces"])
+def test_nothing_is_decided_from_half_a_cluster(world: World, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    world.deploy(given.pod("web"), 1)
+    world.kubelets.look()
+
+    def unanswered() -> object:
+        raise Unavailable(f"list {kind}: no answer")
+
+    monkeypatch.setattr(world.cluster, kind, unanswered)
+    with pytest.raises(Unavailable, match=kind):
+        provision(world, clock=world.clock.now)
+    assert not world.state.cluster().unacted

@@ -86,9 +86,9 @@ def test_an_orphan_is_terminated_when_it_is_old_enough(world: World, old: timede
     lost, young = orphan(world, 1, old), orphan(world, 2, timedelta(seconds=5))
     assert sweep.full(world, now=world.clock.now()).orphans == 1
     assert [one.bell.key for one in world.bells.of("lifecycle", "instance")] == [lost]
-    assert orphans.collect(world, lost, world.clock.now())
-    assert not orphans.collect(world, young, world.clock.now())
-    assert not orphans.collect(world, "i-unknown", world.clock.now())
+    assert orphans.verified(world, lost, world.clock.now()) == world.ec2.instance(lost)
+    assert not orphans.verified(world, young, world.clock.now())
+    assert not orphans.verified(world, "i-unknown", world.clock.now())
 
 
 def test_many_orphans_at_once_are_taken_for_an_error_of_ours(world: World, old: timedelta) -> None:
@@ -104,7 +104,7 @@ def test_an_instance_that_a_claim_speaks_of_is_no_orphan(world: World) -> None:
     world.clock.advance(600)
     assert sweep.full(world, now=world.clock.now()).orphans == 0
     instance = world.ec2.live()[0].id
-    assert not orphans.collect(world, instance, world.clock.now())
+    assert not orphans.verified(world, instance, world.clock.now())
 
 
 @pytest.mark.parametrize(("left", "delay"), [(-5, 0), (0, 0), (37.2, 38), (60, 60), (61, None)])

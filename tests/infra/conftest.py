@@ -89,8 +89,9 @@ def full() -> Template:
                 cluster(
                     "two",
                     vpc=network,
-                    nodeRoles=["nodes/two-a", "two-b"],
+                    nodeRoles=["nodes/two-a", "two-b", "two-windows"],
                     nodeRolesWithAccessEntry=["two-b"],
+                    windowsNodeRoles=["two-windows"],
                 ),
             ],
             "architecture": "x86_64",

@@ -6,6 +6,9 @@ from forwarder.settings import settings
 from spotwright import manifests
 from tests.infra.template import Template
 
+# What the kubelet adds.
+IN_A_POD = {"KUBERNETES_SERVICE_HOST": "10.100.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
 
 def _entries(template: Template, cluster: str) -> set[tuple[str, str, tuple[str, ...]]]:
     return {
@@ -17,11 +20,13 @@ def _entries(template: Template, cluster: str) -> set[tuple[str, str, tuple[str,
 
 def test_roles_and_nodes_have_access_entries_unless_they_had_one(full: Template) -> None:
     role = "arn:<AWS::Partition>:iam::<AWS::AccountId>:role/"
-    for cluster, node_role in (("one", "KarpenterNodeRole-one"), ("two", "nodes/two-a")):
+    windows = (f"{role}two-windows", "EC2_WINDOWS", ())
+    for cluster, node_role, more in (("one", "KarpenterNodeRole-one", ()), ("two", "nodes/two-a", (windows,))):
         assert _entries(full, cluster) == {
             (f"<{full.cluster_role(cluster, 'Read')}.Arn>", "STANDARD", ("spotwright:read",)),
             (f"<{full.cluster_role(cluster, 'Act')}.Arn>", "STANDARD", ("spotwright:act",)),
             (f"{role}{node_role}", "EC2_LINUX", ()),
+            *more,
         }
 
 
@@ -69,7 +74,7 @@ def test_a_cluster_is_entered_when_all_is_there_to_serve_it(full: Template) -> N
 
 def test_the_forwarder_starts_with_what_it_is_told(full: Template) -> None:
     for install in full.of("Custom::SpotwrightInstall").values():
-        read = settings(install["ForwarderEnvironment"])
+        read = settings(install["ForwarderEnvironment"] | IN_A_POD)
         assert read.cluster == install["Cluster"]
         assert all(read.queues.values())
 
@@ -78,4 +83,17 @@ def test_the_clock_starts_when_clusters_let_the_functions_in(full: Template) -> 
     installed = set(full.of("Custom::SpotwrightInstall"))
     schedules = [each for each in full.resources.values() if each["Type"] == "AWS::Scheduler::Schedule"]
     assert schedules
-    assert all(installed <= set(schedule["DependsOn"]) for schedule in schedules)
+    region = [each for each in schedules if '"region"' in each["Properties"]["Target"]["Input"]]
+    assert len(region) == 1
+    assert all(installed <= set(each["DependsOn"]) for each in schedules if each not in region)
+
+
+def test_the_region_is_read_while_clusters_are_opened_and_not_before_it_may(full: Template) -> None:
+    (region,) = (
+        each for each in full.of("AWS::Scheduler::Schedule").items() if '"region"' in each[1]["Target"]["Input"]
+    )
+    needed = set(full.resources[region[0]]["DependsOn"])
+    assert not needed & set(full.of("Custom::SpotwrightInstall"))
+    acting = {name for name, each in full.resources.items() if each["Type"] == "AWS::IAM::Role" and "Act" in name}
+    assert acting
+    assert acting <= needed

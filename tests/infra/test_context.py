@@ -79,6 +79,12 @@ def one(**fields: Any) -> dict[str, Any]:
             "['other']",
             "names out of nodeRoles",
         ),
+        (
+            one(windowsNodeRoles=["other"]),
+            "spotwright.clusters[0].windowsNodeRoles",
+            "['other']",
+            "names out of nodeRoles",
+        ),
         (one(nodeRoles=[f"role-{n:050}" for n in range(50)]), "spotwright.clusters", "['one']", "4 KB"),
         ({"clusters": [cluster("a"), cluster("a")]}, "spotwright.clusters", "['a', 'a']", "each name once"),
         (

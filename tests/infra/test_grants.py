@@ -12,7 +12,7 @@ from tests.infra.template import Statement, Template
 LOGS = {"logs:CreateLogStream", "logs:PutLogEvents"}
 FEED = {"sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes"}
 RING = {"sqs:SendMessage"}
-ROWS = {"dynamodb:GetItem", "dynamodb:Query", "dynamodb:PutItem", "dynamodb:UpdateItem"}
+ROWS = {f"dynamodb:{call}" for call in ("BatchGetItem", "GetItem", "Query", "PutItem", "UpdateItem")}
 READ_BODIES = {"s3:GetObject", "s3:ListBucket"}
 BODIES = {*READ_BODIES, "s3:PutObject"}
 ASSUME = {"sts:AssumeRole"}
@@ -31,7 +31,7 @@ MAY = {
 }
 RINGS = {
     "provision": {"Lifecycle"},
-    "lifecycle": {"Lifecycle", "Provision", "Disrupt"},
+    "lifecycle": {"Lifecycle", "Provision", "Disrupt", "Catalog"},
     "interrupt": {"Lifecycle"},
     "disrupt": {"Lifecycle", "Disrupt"},
     "catalog": {"Provision", "Lifecycle", "Catalog"},
@@ -118,7 +118,7 @@ def test_only_the_clusters_node_roles_are_passed_and_only_to_ec2(full: Template)
     passing = granted["PassNodeRoles"]
     assert passing.actions == ("iam:PassRole",)
     role = "arn:<AWS::Partition>:iam::<AWS::AccountId>:role/"
-    assert set(passing.resources) == {f"{role}nodes/two-a", f"{role}two-b"}
+    assert set(passing.resources) == {f"{role}{name}" for name in ("nodes/two-a", "two-b", "two-windows")}
     assert passing.conditions == {
         "StringEquals": {"iam:PassedToService": ["ec2.amazonaws.com", "ec2.amazonaws.com.cn"]}
     }
@@ -205,8 +205,8 @@ def test_every_granted_action_is_one_that_aws_has(full: Template, service: str) 
 
 
 #: What AWS checks besides the call itself.
-IMPLIED = {
-    "ec2": {"RunInstances"},  # CreateFleet
+IMPLIED: dict[str, set[str]] = {
+    "ec2": set(),
     "iam": {"PassRole", "TagInstanceProfile"},  # AddRoleToInstanceProfile, CreateInstanceProfile
     "eks": {"TagResource"},  # CreateAccessEntry
     "dynamodb": set(),

@@ -20,7 +20,11 @@ from spotwright.adapters.ec2_network import Selection
 from spotwright.adapters.ec2_region import Ec2Region
 from spotwright.adapters.iam import InstanceProfiles
 from spotwright.adapters.zonal_shift import ZonalShifts
-from spotwright.aws.launchtemplate import tag_specifications
+from spotwright.aws import reserved
+from spotwright.aws.launch import FleetPlan, Override
+from spotwright.aws.launchtemplate import Template, tag_specifications
+from spotwright.aws.reserved import Reserved
+from spotwright.aws.trial import fleet_request, run_requests
 from spotwright.model import labels
 from spotwright.model.fleet import FleetResult
 from spotwright.model.nodeclass import PlacementGroupSelector, ReservationTerm, SelectorTerm
@@ -71,6 +75,14 @@ class World:
         chosen = [{"Name": "tag:karpenter.sh/discovery", "Values": [CLUSTER]}]
         return str(self.client("ec2").describe_security_groups(Filters=chosen)["SecurityGroups"][0]["GroupId"])
 
+    def reservation(self) -> str:
+        """A capacity reservation of the administrator's for one instance of the type that fleets here ask for."""
+        made = self.client("ec2").create_capacity_reservation(
+            InstanceType="m5.large", InstancePlatform="Linux/UNIX", InstanceCount=1,
+            AvailabilityZone=self.subnet["AvailabilityZone"], InstanceMatchCriteria="targeted",
+        )  # fmt: skip
+        return str(made["CapacityReservation"]["CapacityReservationId"])
+
     def profile(self, role: str = NODE_ROLE) -> str:
         """An instance profile of the administrator's that runs as ``role``."""
         name = f"profile-{next(self.numbers)}"
@@ -80,9 +92,12 @@ class World:
         return name
 
 
-def template(world: World, by: Ec2, *, profile: str, name: str = "", tags: Mapping[str, str] = TAGS) -> tuple[str, str]:
+def template(
+    world: World, by: Ec2, *, profile: str, name: str = "", tags: Mapping[str, str] = TAGS, reservation: str = ""
+) -> tuple[str, str]:
     """(id, version) of a template as a launch would make it."""
-    data = {
+    into = Reserved(reservation) if reservation else None
+    data = reserved.template_fields(into) | {
         "ImageId": world.image,
         "IamInstanceProfile": {"Name": profile},
         "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [world.group]}],
@@ -91,8 +106,10 @@ def template(world: World, by: Ec2, *, profile: str, name: str = "", tags: Mappi
     return by.ensure_launch_template(name or f"spotwright/{CLUSTER}/{next(world.numbers)}", data, tags)
 
 
-def fleet(world: World, by: Ec2, made: tuple[str, str], *, tags: Mapping[str, str] = TAGS) -> FleetResult:
-    """One spot instance."""
+def fleet(
+    world: World, by: Ec2, made: tuple[str, str], *, tags: Mapping[str, str] = TAGS, kind: str = "spot"
+) -> FleetResult:
+    """One instance, spot or on-demand."""
     launch = f"launch-{next(world.numbers)}"
     override = {
         "InstanceType": "m5.large", "SubnetId": world.subnet["SubnetId"], "ImageId": world.image,
@@ -108,7 +125,7 @@ def fleet(world: World, by: Ec2, made: tuple[str, str], *, tags: Mapping[str, st
                     "Overrides": [override],
                 }
             ],
-            "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": "spot"},
+            "TargetCapacitySpecification": {"TotalTargetCapacity": 1, "DefaultTargetCapacityType": kind},
             "TagSpecifications": tag_specifications(
                 ("fleet", "instance", "volume"), dict(tags) | {labels.LAUNCH_TAG: launch}
             ),
@@ -161,8 +178,23 @@ def follow_zonal_shifts(world: World) -> None:
 
 def launch(world: World) -> None:
     by = world.ec2("act")
-    result = fleet(world, by, template(world, by, profile=world.profile()))
+    made = template(world, by, profile=world.profile())
+    try_out(world, by, made)
+    result = fleet(world, by, made)
     assert result.instances, result.errors
+    made = template(world, by, profile=world.profile(), reservation=world.reservation())
+    result = fleet(world, by, made, kind="on-demand")
+    assert result.instances, result.errors
+
+
+def try_out(world: World, by: Ec2, made: tuple[str, str], *, tags: Mapping[str, str] = TAGS) -> None:
+    """As a class is validated: nothing starts, but every right of a launch is asked for."""
+    override = Override("t", "m5.large", world.subnet["AvailabilityZone"], world.subnet["SubnetId"], world.image, 0)
+    data = {"NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [world.group]}]}
+    plan = FleetPlan("on-demand", (Template("t", data, {}),), (override,), dict(tags))
+    by.dry_run("CreateFleet", fleet_request(plan, made))
+    for request in run_requests(plan, made, [world.subnet["SubnetId"]]):
+        by.dry_run("RunInstances", request)
 
 
 def change_a_template(world: World) -> None:

@@ -76,6 +76,8 @@ def test_a_zone_of_another_region_is_named_and_so_is_the_misspelt_field(
         "Notes:",
         "NodePool default: field spec.weight is empty: give it a value or leave it out",
         "NodePool default: unknown field spec.limit, did you mean limits?",
+        "NodePool default makes no nodes: the pool's requirements filtered out all available instance types: none has"
+        " topology.kubernetes.io/zone In [ap-northeast-2a]; they have us-east-1a, us-east-1b, us-east-1c",
     ]
 
 

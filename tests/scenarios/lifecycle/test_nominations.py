@@ -14,7 +14,8 @@ from spotwright.model.taints import Taint
 from spotwright.simulation import given
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
-from spotwright.workflows.ports import Doorbell, NominationRow
+from spotwright.workflows.ports import Doorbell
+from spotwright.workflows.rows import NominationRow
 from tests.scenarios.lifecycle.conftest import fresh_world
 
 BIG, SMALL = 3700, 900

@@ -46,6 +46,12 @@ def test_a_pod_being_resized_counts_the_larger_of_asked_and_allocated() -> None:
     assert decode.pod(pod({"containers": [container(cpu="1")]}, status)).requests["cpu"] == 3000
 
 
+def test_a_pod_being_shrunk_counts_what_it_still_has() -> None:
+    still = {"name": "app", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "4"}}}
+    found = decode.pod(pod({"containers": [container(cpu="1")]}, {"containerStatuses": [still]}))
+    assert found.requests["cpu"] == 4000
+
+
 def test_a_malformed_quantity_is_a_problem_of_that_pod_that_names_field_and_value() -> None:
     found = decode.pod(pod({"containers": [container(cpu="a lot")]}))
     assert "cpu" in found.problem
@@ -69,3 +75,12 @@ def test_a_hard_constraint_is_never_lost(spec: dict[str, Any], field: str) -> No
     found = decode.pod(pod(spec))
     plain = decode.pod(pod({}))
     assert found != plain, field
+
+
+def test_a_node_that_cannot_be_read_says_so_and_keeps_its_name() -> None:
+    found = decode.node(
+        {"metadata": {"name": "n"}, "spec": {"providerID": "x"}, "status": {"allocatable": {"cpu": "??"}}}
+    )
+    assert found.unreadable.startswith("status.allocatable.cpu: '??' is not a Kubernetes quantity")
+    assert (found.name, found.provider_id, found.unschedulable) == ("n", "x", True)
+    assert "malformed" in decode.node({"metadata": {"name": "n"}, "spec": {"taints": [1]}}).unreadable

@@ -71,6 +71,34 @@ def test_a_nodepool_that_cannot_be_read_says_so_and_makes_no_nodes() -> None:
     obj = yaml.safe_load(T4G)
     obj["spec"]["limits"] = {"cpu": "a lot"}
     found = decode_nodepool.readable_nodepool(obj)
-    assert "NodePool default: spec.limits: cpu: 'a lot'" in found.unreadable
+    assert "NodePool default: spec.limits.cpu: 'a lot'" in found.unreadable
     assert found.name == "default"
     assert decode_nodepool.readable_nodepool(yaml.safe_load(T4G)).unreadable == ""
+
+
+BROKEN = [
+    ({"spec": {"expireAfter": "soon"}}, "NodeClaim c: spec.expireAfter: 'soon' is not a duration"),
+    (
+        {"status": {"capacity": {"cpu": "many"}}},
+        "NodeClaim c: status.capacity.cpu: 'many' is not a Kubernetes quantity",
+    ),
+    ({"spec": {"taints": [{"effect": "NoSchedule"}]}}, "malformed"),
+    ({"spec": "text"}, "malformed"),
+]
+
+
+@pytest.mark.parametrize(("parts", "said"), BROKEN)
+def test_a_claim_that_cannot_be_read_says_so_and_is_nobodys(parts: dict[str, object], said: str) -> None:
+    whole = {"kind": "NodeClaim", "metadata": {"name": "c"}, "status": {"providerID": "aws:///z/i-1"}}
+    found = decode_nodepool.readable_nodeclaim(whole | parts)
+    assert said in found.unreadable
+    assert not found.managed
+    assert found.provider_id == ("" if "status" in parts else "aws:///z/i-1")
+
+
+def test_a_pool_that_cannot_be_read_keeps_its_class() -> None:
+    obj = yaml.safe_load(T4G)
+    obj["spec"]["template"]["spec"] |= {"taints": [{"effect": "NoSchedule"}], "nodeClassRef": {"name": "mine"}}
+    found = decode_nodepool.readable_nodepool(obj)
+    assert "malformed" in found.unreadable
+    assert found.node_class_ref.name == "mine"

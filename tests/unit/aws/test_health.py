@@ -7,7 +7,7 @@ from spotwright.aws import health
 from spotwright.model import labels
 from spotwright.model.fleet import OfferingHealth
 from spotwright.model.instancetype import Catalog, Offering
-from spotwright.model.nodeclass import Subnet
+from spotwright.model.nodeclass import PlacementGroup, Subnet
 from spotwright.model.requirements import from_labels
 from spotwright.simulation import given
 
@@ -145,3 +145,14 @@ def test_launches_into_a_reservation_are_counted_until_its_description_knows_the
     row = health.took(health.took(None, "cr-1", 2, now_ms=START), "cr-1", 1, now_ms=START + MINUTE)
     taken = {one.instance_type: one.taken for one in health.unavailable([row], now_ms=START + health.TAKEN_MS)}
     assert taken == {"cr-1": 1}
+
+
+def test_what_is_full_in_a_placement_group_is_full_for_its_classes_only() -> None:
+    full = msgspec.structs.replace(EMPTY, zone=given.ZONES[0], scope="pg-1")
+    grouped = given.node_class("grouped", placement_group=PlacementGroup("pg-1", "one", "cluster"))
+    found = health.sold_out(given.market(), [given.node_class(), grouped], health.of([full], now_ms=START))
+
+    def closed(name: str) -> int:
+        return sum(bool(offering.closed_for) for one in found.of(name) for offering in one.offerings)
+
+    assert (closed("default"), closed("grouped")) == (0, 1)

@@ -1,6 +1,5 @@
 """Which offerings a launch asks for, by which templates, in which request."""
 
-import base64
 import json
 from typing import Any
 
@@ -14,7 +13,7 @@ from spotwright.aws.refusal import Refusal
 from spotwright.model import labels
 from spotwright.model.fleet import OfferingHealth
 from spotwright.model.instancetype import InstanceType
-from spotwright.model.nodeclass import BlockDevice, MetadataOptions, Subnet
+from spotwright.model.nodeclass import PlacementGroup, Subnet
 from spotwright.model.requirements import Selector
 from spotwright.model.snapshot import UnavailableOffering
 from spotwright.scheduling.plan import NewNode
@@ -246,90 +245,6 @@ def test_a_class_that_is_not_resolved_launches_nothing() -> None:
     assert refused(new_node("c5.large"), types("c5.large"), subnets=()).reason == "InsufficientCapacity"
 
 
-def template_data(wanted: NewNode | None = None, **changes: Any) -> dict[str, Any]:
-    fleet = planned(wanted or new_node("c5.large"), types("c5.large"), **changes)
-    (template,) = fleet.templates
-    return template.data
-
-
-def test_a_template_says_how_an_instance_is_made() -> None:
-    data = template_data()
-    assert data["IamInstanceProfile"] == {"Name": f"{CLUSTER}_profile"}
-    assert data["NetworkInterfaces"] == [{"DeviceIndex": 0, "Groups": ["sg-1"]}]
-    assert data["Monitoring"] == {"Enabled": False}
-    assert data["MetadataOptions"] == {
-        "HttpEndpoint": "enabled",
-        "HttpProtocolIpv6": "disabled",
-        "HttpPutResponseHopLimit": 1,
-        "HttpTokens": "required",
-        "InstanceMetadataTags": "disabled",
-    }
-    assert data["BlockDeviceMappings"] == [
-        {
-            "DeviceName": "/dev/xvda",
-            "Ebs": {"DeleteOnTermination": True, "Encrypted": True, "VolumeSize": 20, "VolumeType": "gp3"},
-        }
-    ]
-    assert base64.b64decode(data["UserData"]).decode().startswith("MIME-Version")
-
-
-def test_the_class_decides_disks_metadata_and_addresses() -> None:
-    data = template_data(
-        block_devices=(BlockDevice("/dev/xvda", volume_size="100Gi"),),
-        metadata_options=MetadataOptions(http_tokens="optional", http_put_response_hop_limit=2),
-        associate_public_ip_address=False,
-        detailed_monitoring=True,
-    )
-    assert data["BlockDeviceMappings"] == [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 100}}]
-    options = data["MetadataOptions"]
-    assert (options["HttpTokens"], options["HttpPutResponseHopLimit"]) == ("optional", 2)
-    assert data["NetworkInterfaces"][0]["AssociatePublicIpAddress"] is False
-    assert data["Monitoring"] == {"Enabled": True}
-
-
-@pytest.mark.parametrize(("size", "gibibytes"), [("200G", 187), ("4G", 4), ("2G", 2), ("20Gi", 20), ("1Ti", 1024)])
-def test_volumes_are_rounded_up_to_gibibytes(size: str, gibibytes: int) -> None:
-    data = template_data(block_devices=(BlockDevice("/dev/xvda", volume_size=size),))
-    assert data["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == gibibytes
-
-
-def test_a_spot_request_is_tagged_only_for_spot() -> None:
-    def kinds(capacity_type: str) -> list[str]:
-        data = template_data(new_node("c5.large", requirements=(capacity_types(capacity_type),)))
-        return [one["ResourceType"] for one in data["TagSpecifications"]]
-
-    assert kinds("spot") == ["network-interface", "spot-instances-request"]
-    assert kinds("on-demand") == ["network-interface"]
-
-
-def name_of(wanted: NewNode, **changes: Any) -> str:
-    (template,) = planned(wanted, types("c5.large"), **changes).templates
-    return template.name
-
-
-def test_a_templates_name_is_its_content() -> None:
-    wanted = new_node("c5.large", requirements=(capacity_types("spot"),))
-    assert name_of(wanted) == name_of(wanted)
-    assert name_of(wanted).startswith(f"spotwright/{CLUSTER}/")
-    changed = {
-        name_of(wanted),
-        name_of(wanted, tags={"a": "b"}),
-        name_of(wanted, user_data="#!/bin/sh"),
-        name_of(wanted, kubelet={"podPidsLimit": 1}),
-        name_of(msgspec.structs.replace(wanted, labels={"x": "y"})),
-        name_of(msgspec.structs.replace(wanted, node_pool="other")),
-        name_of(wanted, metadata=msgspec.structs.replace(node_class().metadata, name="other")),
-    }
-    assert len(changed) == 7
-
-
-def test_the_longest_cluster_name_still_makes_a_name_that_ec2_takes() -> None:
-    long = msgspec.structs.replace(FACTS, name="c" * 100)
-    found = launch.plan(new_node("c5.large"), node_class(), types("c5.large"), long, PLENTY)
-    assert isinstance(found, FleetPlan)
-    assert len(found.templates[0].name) <= 128
-
-
 def test_nodes_say_which_pool_and_class_they_are_of() -> None:
     given = launch.boot_labels(new_node("c5.large", labels={"team": "a"}), node_class(), "AL2023", "spot")
     assert given == {
@@ -355,6 +270,29 @@ def test_a_claim_learns_what_its_instance_is() -> None:
     assert known.labels["team"] == "a"
     assert known.labels[labels.INSTANCE_TYPE] == "c5.large"
     assert known.allocatable == bought.allocatable
+
+
+@pytest.mark.parametrize(
+    ("allowed", "tenancy"), [((), "default"), (("default", "dedicated"), "default"), (("dedicated",), "dedicated")]
+)
+def test_a_node_says_on_whose_hardware_it_runs(allowed: tuple[str, ...], tenancy: str) -> None:
+    (bought,) = types("c5.large")
+    assert bought.requirements.get(labels.TENANCY).values == {"default", "dedicated"}
+    wanted = new_node("c5.large", requirements=(Selector(labels.TENANCY, "In", allowed),) if allowed else ())
+    (template,) = planned(wanted, (bought,)).templates
+    assert template.data["Placement"]["Tenancy"] == tenancy
+    known = launch.launched(instance_id="i-1", zone=ZONES[0], capacity_type="spot", instance_type=bought, wanted=wanted)
+    assert known.labels[labels.TENANCY] == tenancy
+
+
+def test_what_is_full_in_a_placement_group_is_had_elsewhere() -> None:
+    full = OfferingHealth("spot", "c5.large", "*", 10, "InsufficientInstanceCapacity", scope="pg-1")
+    known, wanted = of([full], now_ms=1), new_node("c5.large", requirements=(capacity_types("spot"),))
+    assert planned(wanted, types("c5.large"), known).group == ""
+    elsewhere = planned(wanted, types("c5.large"), known, placement_group=PlacementGroup("pg-2", "two", "cluster"))
+    assert elsewhere.group == "pg-2"
+    refusal = refused(wanted, types("c5.large"), known, placement_group=PlacementGroup("pg-1", "one", "cluster"))
+    assert refusal.reason == "InsufficientCapacity"
 
 
 def test_prices_that_are_not_known_are_not_asked_for() -> None:

@@ -6,12 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.aws import nodeclass
+from spotwright.aws import nodeclass, nodeclass_status, nodeclass_validation
 from spotwright.aws.nodeclass import Found, FoundGroup, FoundSubnet
-from spotwright.aws.refusal import Refusal
+from spotwright.aws.refusal import Refusal, Unanswered
+from spotwright.aws.sizing import Overheads
 from spotwright.model.nodeclass import BlockDevice, CapacityReservation, EC2NodeClass, PlacementGroup
 from spotwright.model.objects import Condition, Metadata, condition
-from tests.unit.aws.samples import CLUSTER, FACTS, NOW, ZONES, node_class
+from tests.unit.aws.samples import CLUSTER, FACTS, NOW, ZONES, node_class, type_of
 
 SUBNETS = tuple(FoundSubnet(f"subnet-{zone[-1]}", zone, "az", 100, "vpc-1") for zone in ZONES)
 GROUPS = (FoundGroup("sg-1", "nodes", "vpc-1"),)
@@ -126,14 +127,14 @@ def test_an_unknown_field_is_said_and_does_not_stop_the_class() -> None:
 
 def test_an_image_of_the_user_needs_no_service_range() -> None:
     unknown = msgspec.structs.replace(FACTS, service_cidr="")
-    assert nodeclass.validation(fresh(ami_family="Custom"), unknown) is None
-    refusal = nodeclass.validation(fresh(), unknown)
-    assert refusal is not None
+    assert nodeclass_validation.validation(fresh(ami_family="Custom"), unknown) is None
+    refusal = nodeclass_validation.validation(fresh(), unknown)
+    assert isinstance(refusal, Refusal)
     assert refusal.reason == "ClusterCIDRResolutionFailed"
 
 
 def test_status_as_the_api_server_takes_it() -> None:
-    status = nodeclass.status(resolved().node_class)
+    status = nodeclass_status.status(resolved().node_class)
     assert status["subnets"][0] == {"id": "subnet-a", "zone": ZONES[0], "zoneID": "az"}
     assert status["securityGroups"] == [{"id": "sg-1", "name": "nodes"}]
     assert status["instanceProfile"] == "profile-1"
@@ -143,7 +144,7 @@ def test_status_as_the_api_server_takes_it() -> None:
         "instance-gpu-count",
         "instance-accelerator-count",
     ]
-    assert nodeclass.status(fresh())["instanceProfile"] is None
+    assert nodeclass_status.status(fresh())["instanceProfile"] is None
 
 
 def profile(**changes: Any) -> nodeclass.Profile | Refusal:
@@ -223,5 +224,74 @@ def test_a_placement_group_that_is_not_there_stops_the_class() -> None:
 def test_kubelet_amounts_may_be_expressions_where_the_gate_is_on(
     kubelet: dict[str, object], on: bool, reason: str
 ) -> None:
-    refusal = nodeclass.validation(fresh(kubelet=kubelet), FACTS, expressions=on)
-    assert (refusal.reason if refusal else "") == reason
+    refusal = nodeclass_validation.validation(fresh(kubelet=kubelet), FACTS, Overheads(expressions=on))
+    assert (refusal.reason if isinstance(refusal, Refusal) else "") == reason
+
+
+LAST = {
+    "subnets": "subnets", "groups": "security_groups", "amis": "amis", "profile": "resolved_profile",
+    "placement_group": "placement_group", "reservations": "capacity_reservations",
+}  # fmt: skip
+KINDS = {
+    "subnets": "SubnetsReady", "groups": "SecurityGroupsReady", "amis": "AMIsReady",
+    "profile": "InstanceProfileReady", "placement_group": "PlacementGroupReady",
+    "reservations": "CapacityReservationsReady",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", sorted(KINDS))
+def test_what_nobody_can_say_now_stays_as_it_was(what: str) -> None:
+    before = resolved(placement_group=PlacementGroup("pg-1", "spread", "spread")).node_class
+    later = resolved(before, **{"placement_group": before.placement_group, what: Unanswered("EC2 is down")})
+    assert later.ready
+    assert getattr(later.node_class, LAST[what]) == getattr(before, LAST[what])
+
+
+@pytest.mark.parametrize("what", sorted(KINDS))
+def test_without_an_answer_a_new_class_and_a_changed_one_are_open_and_no_other_condition_is(what: str) -> None:
+    before = resolved(fresh(metadata=Metadata("default", uid="u", generation=1))).node_class
+    changed = msgspec.structs.replace(before, metadata=Metadata("default", uid="u", generation=2))
+    for one in (fresh(), changed):
+        found = resolved(one, **{what: Unanswered("EC2 is down")})
+        assert not found.ready
+        assert said(found, KINDS[what]) == ("Unknown", "AwaitingReconciliation", "EC2 is down")
+        assert said(found, "ValidationSucceeded") == ("Unknown", "DependenciesNotReady", f"{KINDS[what]}=Unknown")
+        failing = f"{KINDS[what]}=Unknown, ValidationSucceeded=Unknown"
+        assert said(found, "Ready") == ("Unknown", "ReconcilingDependents", failing)
+        assert sum(it.status == "Unknown" for it in found.node_class.conditions) == 3
+
+
+def test_a_no_beside_a_missing_answer_is_a_no() -> None:
+    found = resolved(subnets=(), amis=Unanswered("SSM is down"))
+    assert said(found, "ValidationSucceeded")[:2] == ("False", "DependenciesNotReady")
+    assert said(found, "Ready")[:2] == ("False", "UnhealthyDependents")
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "reason", "text"),
+    [
+        ({"maxPods": "vcpus * 10"}, "", ""),
+        ({"maxPods": "100 / (vcpus - 2)"}, "KubeletExpressionEvaluationFailed", "spec.kubelet.maxPods for m5.large"),
+        ({"maxPods": "vcpus - 3"}, "KubeletExpressionEvaluationFailed", "for m5.large: 'vcpus - 3' is -1"),
+        ({"maxPods": "vcpus * 1000000000"}, "KubeletExpressionEvaluationFailed", "for m5.xlarge"),
+        ({"kubeReserved": {"memory": "100 / (vcpus - 2)"}}, "KubeletExpressionEvaluationFailed",
+         "spec.kubelet.kubeReserved.memory for m5.large"),
+        ({"kubeReserved": {"cpu": "vcpus - 100"}}, "", ""),
+        ({"kubeReserved": {"cpu": "vcpus - 100", "memory": "max_pods * 11"}, "maxPods": 20}, "", ""),
+    ],
+)  # fmt: skip
+def test_an_expression_must_have_a_value_for_every_type_of_the_region(
+    kubelet: dict[str, object], reason: str, text: str
+) -> None:
+    checks = nodeclass.Checks(Overheads(expressions=True), tuple(type_of(name) for name in ("m5.large", "m5.xlarge")))
+    found = nodeclass.resolve(fresh(kubelet=kubelet), FOUND, FACTS, now=NOW, checks=checks)
+    status, why, message = said(found, "ValidationSucceeded")
+    assert (status, why) == (("False", reason) if reason else ("True", "ValidationSucceeded"))
+    assert text in message
+
+
+def test_expressions_are_open_while_the_types_are_not_known() -> None:
+    checks = nodeclass.Checks(Overheads(expressions=True), Unanswered("not known yet"))
+    one = fresh(kubelet={"maxPods": "vcpus"})
+    assert said(nodeclass.resolve(one, FOUND, FACTS, now=NOW, checks=checks), "ValidationSucceeded")[0] == "Unknown"
+    assert nodeclass.resolve(fresh(), FOUND, FACTS, now=NOW, checks=checks).ready

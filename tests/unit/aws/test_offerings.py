@@ -6,9 +6,11 @@ import msgspec
 import pytest
 
 from spotwright.aws import catalog_wire, families, health, offerings, sizing
+from spotwright.cli import builtin
 from spotwright.model import labels
 from spotwright.model.instancetype import Catalog, Offering
 from spotwright.model.nodeclass import CapacityReservation, Subnet
+from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.snapshot import UnavailableOffering
 from tests.unit.aws.samples import ZONES, node_class, region, types
 
@@ -140,6 +142,32 @@ def test_a_catalog_survives_being_written() -> None:
     assert catalog_wire.decode(body) == catalog()
     assert catalog_wire.header(body).source == "catalogs/x.json"
     assert catalog_wire.encode(catalog_wire.decode(body)) == body
+
+
+def test_every_built_in_type_survives_being_written() -> None:
+    whole = builtin.catalog()
+    assert catalog_wire.decode(catalog_wire.encode(whole)) == whole
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_whether_a_label_must_be_there_survives_being_written(present: bool) -> None:
+    (one,) = types("m5.large")
+    excluded = Requirement("example.com/rack", True, frozenset({"a"}), present=present)
+    other = msgspec.structs.replace(excluded, present=not present)
+    labelled = Requirements({one.key: one for one in (*one.requirements, excluded)})
+    offering = msgspec.structs.replace(one.offerings[0], requirements=Requirements({other.key: other}))
+    made = Catalog(
+        {"": (msgspec.structs.replace(one, requirements=labelled, offerings=(offering,)),)}, shifted=("az-1",)
+    )
+    assert catalog_wire.decode(catalog_wire.encode(made)) == made
+
+
+def test_a_catalog_written_before_volumes_were_counted_limits_none() -> None:
+    body = msgspec.json.decode(catalog_wire.encode(catalog()))
+    del body["attachable"]
+    read = catalog_wire.decode(msgspec.json.encode(body))
+    assert {one.name for one in read.of("default")} == set(MANY)
+    assert all(one.attachable == {} for one in read.of("default"))
 
 
 def test_equal_catalogs_are_equal_bytes() -> None:

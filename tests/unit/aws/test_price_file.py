@@ -77,6 +77,9 @@ class Bucket:
     def __init__(self, **bodies: str) -> None:
         self.bodies = bodies
 
+    def key(self, kind: str, body: bytes) -> str:
+        raise NotImplementedError
+
     def put(self, kind: str, body: bytes) -> str:
         raise NotImplementedError
 

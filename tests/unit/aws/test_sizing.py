@@ -10,7 +10,7 @@ import pytest
 
 from spotwright.aws import compatibility, families, offerings, sizing, typelabels
 from spotwright.aws.described import Described
-from spotwright.cli import builtin
+from spotwright.cli import builtin_region
 from spotwright.model import labels, resources
 from spotwright.model.nodeclass import (
     BlockDevice,
@@ -33,7 +33,7 @@ NOT_IN_REFERENCE = {
 @cache
 def published() -> dict[str, Described]:
     """Every type as the published reference has it, which is what comes with the command line."""
-    return {one.name: one for one in builtin.region().types}
+    return {one.name: one for one in builtin_region.region().types}
 
 
 def sized(name: str, family: str = "AL2023", overheads: sizing.Overheads | None = None, **changes: Any) -> sizing.Size:
@@ -202,9 +202,9 @@ def test_a_reserved_amount_may_be_an_expression(kubelet: dict[str, object], reso
 @pytest.mark.parametrize("expression", ["vcpus - 100", "vcpus * 10000000000", "vcpus +", "pods"])
 def test_a_max_pods_without_a_usable_value_says_so(expression: str) -> None:
     of = node_class(kubelet={"maxPods": expression})
-    told = sizing.problem(type_of("m5.large"), of, families.FAMILIES["AL2023"], CEL)
+    (told,) = sizing.faults(type_of("m5.large"), of, families.FAMILIES["AL2023"], CEL)
     assert told.startswith("spec.kubelet.maxPods for m5.large: ")
-    assert sizing.problem(type_of("m5.large"), node_class(), families.FAMILIES["AL2023"], CEL) == ""
+    assert sizing.faults(type_of("m5.large"), node_class(), families.FAMILIES["AL2023"], CEL) == ()
 
 
 def test_memory_that_nodes_were_seen_to_have_replaces_the_estimate() -> None:
@@ -320,3 +320,25 @@ def test_every_type_that_ec2_has_can_be_sized() -> None:
 def test_a_description_survives_being_stored() -> None:
     for name in ("p5.48xlarge", "t4g.small"):
         assert msgspec.json.decode(msgspec.json.encode(type_of(name)), type=Described) == type_of(name)
+
+
+class TestAttachable:
+    """Expected values: what the EBS driver reports on such nodes, from EC2's published limits."""
+
+    @pytest.mark.parametrize(
+        ("name", "volumes"),
+        [
+            ("m5.large", 25),
+            ("m5d.large", 24),
+            ("g4dn.xlarge", 23),
+            ("m7i.large", 31),
+            ("m7i.48xlarge", 127),
+            ("m4.large", 39),
+        ],
+    )
+    def test_volumes_beside_the_root_and_a_warm_interface(self, name: str, volumes: int) -> None:
+        assert sized(name).attachable == {"ebs.csi.aws.com": volumes}
+
+    def test_each_volume_of_the_class_takes_a_place(self) -> None:
+        devices = tuple(BlockDevice(f"/dev/xvd{letter}", volume_size="20Gi") for letter in "abc")
+        assert sized("m5.large", block_devices=devices).attachable == {"ebs.csi.aws.com": 23}

@@ -55,7 +55,6 @@ def test_a_good_pool_is_valid() -> None:
         (given.node_pool(requirements=(Selector("a" * 64, Operator.EXISTS),)), "qualified name"),
         (given.node_pool(requirements=(Selector(labels.NODEPOOL, Operator.IN, ("a",)),)), "restricted"),
         (given.node_pool(requirements=(Selector("x", Operator.IN, ("-",)),)), "label value"),
-        (given.node_pool(requirements=(Selector("x", Operator.EXISTS, (), 2),)), "minValues"),
         (given.node_pool(requirements=given.of_capacity("foo")), "capacity-type"),
         (given.node_pool(labels={"karpenter.sh/custom": "x"}), "spec.template.metadata.labels[karpenter.sh/custom]"),
         (
@@ -68,6 +67,10 @@ def test_what_means_nothing_is_named(pool: NodePool, named: str) -> None:
     status, reason, message = verdict(pool)
     assert (status, reason) == ("False", "NodePoolValidationFailed")
     assert named in message
+
+
+def test_min_values_are_no_fault() -> None:
+    assert verdict(given.node_pool(requirements=(Selector("x", Operator.EXISTS, (), 2),)))[0] == "True"
 
 
 def test_one_known_capacity_type_is_enough() -> None:

@@ -15,7 +15,7 @@ from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
 from spotwright.workflows import decisions, nominations
 from spotwright.workflows.decisions import Decision
-from spotwright.workflows.ports import NominationRow
+from spotwright.workflows.rows import NominationRow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MOMENT = int(NOW.timestamp() * 1000)

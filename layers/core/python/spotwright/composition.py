@@ -7,8 +7,7 @@ themselves, catalogs are content-addressed, facts about the cluster are read aga
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Final
 
 from spotwright import settings
@@ -21,30 +20,57 @@ from spotwright.adapters.kubernetes import KubernetesCluster
 from spotwright.adapters.kubernetes_transport import Transport
 from spotwright.adapters.s3 import S3Blobs
 from spotwright.adapters.sqs import SqsDoorbells
+from spotwright.model.fleet import ClusterFacts
 from spotwright.model.snapshot import Settings
 from spotwright.settings import Environment
-from spotwright.workflows.ports import ClusterFacts
 
 FACTS_SECONDS: Final = 600
 # The functions that change something in EC2 or on claims and nodes; the others only read the cluster.
 ACTING: Final = frozenset({"lifecycle", "catalog"})
 
 
-@dataclass(frozen=True)
 class Ports:
-    """Everything a workflow may reach of one cluster."""
+    """Everything a workflow may reach of one cluster, as the running function; each made when it is first asked for.
 
-    cluster: KubernetesCluster
-    ec2: Ec2
-    state: DynamoState
-    blobs: S3Blobs
-    bells: SqsDoorbells
-    catalogs: Catalogs
-    facts: ClusterFacts
-    settings: Settings
-    node_roles: tuple[str, ...]
-    region: str
-    role_arn: str
+    A client costs a start tens of milliseconds, and few functions need them all.
+    """
+
+    def __init__(self, cluster: str, deployed: Environment, role_arn: str) -> None:
+        self._name, self._deployed, self._own = cluster, deployed, deployed.clusters[cluster]
+        self.region, self.node_roles, self.role_arn = deployed.region, self._own.node_roles, role_arn
+
+    @cached_property
+    def settings(self) -> Settings:
+        return settings.decision_settings(self._own.settings)
+
+    @cached_property
+    def facts(self) -> ClusterFacts:
+        return eks.cluster_facts(aws_sessions.eks(self.role_arn), self._name)
+
+    @cached_property
+    def cluster(self) -> KubernetesCluster:
+        return KubernetesCluster(self._name, _transport(self.facts, self.role_arn))
+
+    @cached_property
+    def ec2(self) -> Ec2:
+        role = self.role_arn
+        return Ec2(aws_sessions.ec2(role), cluster=self._name, once=aws_sessions.ec2_once(role))
+
+    @cached_property
+    def state(self) -> DynamoState:
+        return DynamoState(aws_sessions.client("dynamodb"), table=self._deployed.table, cluster=self._name)
+
+    @cached_property
+    def blobs(self) -> S3Blobs:
+        return S3Blobs(aws_sessions.client("s3"), bucket=self._deployed.bucket, cluster=self._name)
+
+    @cached_property
+    def bells(self) -> SqsDoorbells:
+        return SqsDoorbells(aws_sessions.client("sqs"), urls=self._deployed.queues)
+
+    @cached_property
+    def catalogs(self) -> Catalogs:
+        return Catalogs(self.blobs)
 
 
 @cache
@@ -64,24 +90,10 @@ def ports(cluster: str) -> Ports:
 
 @cache
 def _ports(cluster: str, _period: int) -> Ports:
-    own, deployed = _environment().clusters[cluster], _environment()
+    deployed = _environment()
+    own = deployed.clusters[cluster]
     acting = os.environ.get("POWERTOOLS_SERVICE_NAME", "") in ACTING
-    role = own.act_role_arn if acting else own.read_role_arn
-    facts = eks.cluster_facts(aws_sessions.eks(role), cluster)
-    blobs = S3Blobs(aws_sessions.client("s3"), bucket=deployed.bucket, cluster=cluster)
-    return Ports(
-        cluster=KubernetesCluster(cluster, _transport(facts, role)),
-        ec2=Ec2(aws_sessions.ec2(role), cluster=cluster, once=aws_sessions.ec2_once(role)),
-        state=DynamoState(aws_sessions.client("dynamodb"), table=deployed.table, cluster=cluster),
-        blobs=blobs,
-        bells=SqsDoorbells(aws_sessions.client("sqs"), urls=deployed.queues),
-        catalogs=Catalogs(blobs),
-        facts=facts,
-        settings=settings.decision_settings(own.settings),
-        node_roles=own.node_roles,
-        region=deployed.region,
-        role_arn=role,
-    )
+    return Ports(cluster, deployed, own.act_role_arn if acting else own.read_role_arn)
 
 
 def _transport(facts: ClusterFacts, role: str) -> Transport:

@@ -32,8 +32,10 @@ class CatalogPorts:
     region: str
     node_roles: tuple[str, ...]
     overheads: Overheads
+    reserved_capacity: bool
     account_prices: AccountPrices
     shifts: ZonalShifts | None = None
+    trials: Ec2 | None = None
 
 
 def ports(cluster: str, environment: Environment) -> CatalogPorts:
@@ -56,8 +58,10 @@ def ports(cluster: str, environment: Environment) -> CatalogPorts:
         region=common.region,
         node_roles=common.node_roles,
         overheads=buying.overheads,
+        reserved_capacity=buying.reserved_capacity,
         account_prices=AccountPrices(common.blobs, cluster=cluster),
         shifts=_shifts(common.facts.arn, role) if buying.zonal_shift else None,
+        trials=common.ec2 if buying.dry_runs else None,
     )
 
 

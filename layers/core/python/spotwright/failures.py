@@ -9,10 +9,6 @@ class Failure(Exception):
         self.code = code
 
 
-class InsufficientCapacity(Failure):
-    """EC2 has none of what was asked for, now."""
-
-
 class NotFound(Failure):
     """The API itself says that the thing is not there."""
 

@@ -1,5 +1,6 @@
 """What the environment tells a function, read once and frozen."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -7,7 +8,7 @@ import msgspec
 
 from spotwright.aws.sizing import Overheads
 from spotwright.failures import InvalidRequest
-from spotwright.model.snapshot import Settings
+from spotwright.model.snapshot import RESERVED_CAPACITY, Settings
 
 type Given = Mapping[str, str | int | float | bool]
 
@@ -53,7 +54,10 @@ def environment(variables: Mapping[str, str]) -> Environment:
 
 
 # Karpenter's feature gates and their defaults; those that are not here are not handled.
-_GATES: Final = {"ReservedCapacity": True, "NodeOverlay": False}
+_GATES: Final = {RESERVED_CAPACITY: True, "NodeOverlay": False}
+
+# What one core searches in a second: plans of `make bench-cases` took 48,000 to 100,000 units a processor second.
+UNITS_PER_SECOND: Final = 50_000
 
 
 def _gates(given: str) -> tuple[str, ...]:
@@ -75,6 +79,17 @@ def _whole(given: Mapping[str, str | int | float | bool], name: str, default: in
     return int(value)
 
 
+def _work_units(given: Mapping[str, str | int | float | bool], default: int) -> int:
+    """The budget of the search; seconds become units here: a decision knows no clock, a replay needs none."""
+    value = str(given.get("WORK_UNITS", default))
+    if not value.endswith("s"):
+        return _whole(given, "WORK_UNITS", default, 1, 10**9)
+    seconds = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)s", value)
+    if seconds is None or not 0 < float(seconds[1]) <= 600:
+        raise InvalidRequest(f"setting WORK_UNITS: {value!r} is neither a whole number nor seconds from 0.001s to 600s")
+    return max(1, int(float(seconds[1]) * UNITS_PER_SECOND))
+
+
 def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings:
     """A cluster's settings as a decision needs them; names are Karpenter's. Raises InvalidRequest."""
     defaults = Settings()
@@ -92,7 +107,7 @@ def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings
         preference_policy=str(given.get("PREFERENCE_POLICY", defaults.preference_policy)),
         min_values_policy=str(given.get("MIN_VALUES_POLICY", defaults.min_values_policy)),
         follower_selectors=tuple(str(followers).split(",")) if followers else defaults.follower_selectors,
-        work_units=_whole(given, "WORK_UNITS", defaults.work_units, 1, 10**9),
+        work_units=_work_units(given, defaults.work_units),
         largest_node_share=_whole(given, "LARGEST_NODE_SHARE", defaults.largest_node_share, 1, 100),
         largest_zone_share=_whole(given, "LARGEST_ZONE_SHARE", defaults.largest_zone_share, 1, 100),
         follow_plan=str(given.get("FOLLOW_PLAN", defaults.follow_plan)),
@@ -105,7 +120,9 @@ class BuyingSettings(msgspec.Struct, frozen=True):
 
     overheads: Overheads = Overheads()
     isolated_vpc: bool = False
+    reserved_capacity: bool = True
     zonal_shift: bool = False
+    dry_runs: bool = True
 
 
 def buying_settings(given: Given) -> BuyingSettings:
@@ -123,7 +140,9 @@ def buying_settings(given: Given) -> BuyingSettings:
     return BuyingSettings(
         overheads=Overheads(share, int(enis), gate(given, "AWS_FEATURE_GATES", "NodeClassCEL")),
         isolated_vpc=_is_on(given, "ISOLATED_VPC"),
+        reserved_capacity=RESERVED_CAPACITY in _gates(str(given.get("FEATURE_GATES", ""))),
         zonal_shift=_is_on(given, "ENABLE_ZONAL_SHIFT"),
+        dry_runs=not _is_on(given, "DISABLE_DRY_RUN"),
     )
 
 

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-import yaml
-
 from spotwright.aws import price_file
 from spotwright.aws.price_file import PriceFile, PriceFileError
 from spotwright.failures import NotFound
@@ -32,6 +30,9 @@ class AccountPrices:
 
 def parsed(body: bytes) -> Any:
     """A YAML or JSON document with numbers as they are written; raises PriceFileError."""
+    # Few have such a file; loading YAML's reader is a tenth of a start.
+    import yaml
+
     try:
         return yaml.load(body, Loader=yaml.BaseLoader)
     except yaml.YAMLError as error:

@@ -3,7 +3,9 @@
 The endpoint is only ever the SDK's own (``AWS_ENDPOINT_URL``). Credentials of a role refresh themselves.
 """
 
+import copy
 from functools import cache
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 import botocore.session
@@ -24,6 +26,9 @@ READ_SECONDS: Final = 10
 ATTEMPTS: Final = 3
 ROLE_SECONDS: Final = 3600
 _SESSION_NAME: Final = "spotwright"
+# botocore's sessions are for one thread at a time, their clients for all. What has no order is read side by side,
+# and in a fresh process that is when clients are made.
+_MAKING: Final = RLock()
 
 CONFIG: Final = Config(
     connect_timeout=CONNECT_SECONDS,
@@ -49,9 +54,8 @@ def role_session(role_arn: str) -> botocore.session.Session:
         role_arn=role_arn,
         extra_args={"RoleSessionName": _SESSION_NAME, "DurationSeconds": ROLE_SECONDS},
     )
-    session = botocore.session.get_session()
-    # Service models are read and parsed once for all sessions of the process.
-    session.register_component("data_loader", own.get_component("data_loader"))
+    # The same session but for who calls: another one would register every handler and read every model anew.
+    session = copy.copy(own)
     session._credentials = DeferredRefreshableCredentials(  # type: ignore[attr-defined]
         refresh_using=fetcher.fetch_credentials, method="assume-role"
     )
@@ -60,7 +64,8 @@ def role_session(role_arn: str) -> botocore.session.Session:
 
 def _sts_creator(session: botocore.session.Session) -> Any:
     def create(service: str, **arguments: Any) -> Any:
-        return session.create_client(service, **(arguments | {"config": CONFIG}))
+        with _MAKING:
+            return session.create_client(service, **(arguments | {"config": CONFIG}))
 
     return create
 
@@ -68,9 +73,10 @@ def _sts_creator(session: botocore.session.Session) -> Any:
 @cache
 def client(service: str, role_arn: str = "", region: str | None = None, attempts: int = ATTEMPTS) -> Any:
     """A client of ``service`` as ``role_arn`` ("" = as ourselves); one per process and arguments."""
-    session = role_session(role_arn) if role_arn else own_session()
     config = CONFIG.merge(Config(retries={"mode": "standard", "total_max_attempts": attempts}))
-    return session.create_client(service, region_name=region, config=config)
+    with _MAKING:
+        session = role_session(role_arn) if role_arn else own_session()
+        return session.create_client(service, region_name=region, config=config)
 
 
 def ec2(role_arn: str = "") -> "EC2Client":

@@ -7,7 +7,8 @@ never imported, for they are left out of the Lambda layer.
 import json
 import ssl
 from collections.abc import Callable, Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import urllib3
 from kubernetes.client.configuration import Configuration
@@ -20,6 +21,8 @@ from spotwright.failures import Conflict, Denied, Failure, InvalidRequest, NotFo
 type Document = dict[str, Any]
 
 CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
+# Where the kubelet mounts a pod's token and the cluster's CA.
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 _FAILURES: Mapping[int, type[Failure]] = {
     400: InvalidRequest,
@@ -58,16 +61,15 @@ def kubeconfig_configuration(path: str | None, context: str | None = None) -> Co
     return configuration
 
 
-def pod_configuration() -> Configuration:
+def pod_configuration(server: str, folder: Path = SERVICE_ACCOUNT) -> Configuration:
     """Log in as the pod's service account; its token is read again as it is renewed. Raises InvalidRequest."""
-    from kubernetes.config import ConfigException, load_incluster_config
-
-    configuration = Configuration()
+    token = folder / "token"
     try:
-        load_incluster_config(configuration)  # type: ignore[no-untyped-call]
-    except (ConfigException, OSError) as error:
+        token.read_text()
+        authority = (folder / "ca.crt").read_text()
+    except OSError as error:
         raise InvalidRequest(f"service account: {error}") from error
-    return configuration
+    return token_configuration(server, authority, lambda: token.read_text().strip())
 
 
 class Connection:

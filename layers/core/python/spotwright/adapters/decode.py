@@ -6,7 +6,7 @@ for us is read by ``decode_nodepool`` and ``decode_nodeclass``.
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -14,14 +14,24 @@ from spotwright.adapters import pod_company, pod_requests
 from spotwright.model import quantity, resources
 from spotwright.model.node import Node
 from spotwright.model.objects import Condition, Metadata, Owner
-from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
+from spotwright.model.pod import DEVICE_CLAIMS, DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.requirements import Selector
 from spotwright.model.taints import Taint, Toleration
 
 type Json = Mapping[str, Any]
 
+# What reading an object raises whose fields are not of their type.
+MALFORMED: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
+
+
+def sound[Value](made: Value) -> Value:
+    """The value itself, if every field of it is of its type; raises one of MALFORMED, naming the field."""
+    msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=type(made))
+    return made
+
 
 def metadata(obj: Json) -> Metadata:
+    """What every object has; its fields are as the API server checks them, see ``sound``."""
     given = obj.get("metadata") or {}
     return Metadata(
         name=given.get("name") or "",
@@ -84,14 +94,13 @@ def pod(obj: Json) -> Pod:
     if not about.namespace:
         about = msgspec.structs.replace(about, namespace="default")
     try:
-        return _pod(obj, about)
-    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-        given = obj.get("spec")
-        node = given.get("nodeName") if isinstance(given, Mapping) else ""
+        return sound(_pod(obj, about))
+    except MALFORMED as error:
+        node = stated(obj, "spec", "nodeName")
         return Pod(
-            about,
+            sound(about),
             requests={resources.PODS: 1},
-            node_name=node if isinstance(node, str) else "",
+            node_name=node,
             unschedulable=not node,
             problem=f"its spec or status is malformed: {type(error).__name__}: {error}",
         )
@@ -152,18 +161,30 @@ def _unhandled(spec: Json, required: Json) -> Iterable[str]:
     if any(term.get("matchFields") for term in required.get("nodeSelectorTerms") or ()):
         yield "spec.affinity.nodeAffinity.matchFields"
     if spec.get("resourceClaims"):
-        yield "spec.resourceClaims"
+        yield DEVICE_CLAIMS
 
 
 def daemonset(obj: Json) -> DaemonSet:
-    """A DaemonSet; its template pod is named after it and tolerates what the controller adds."""
-    about = metadata(obj)
-    template = dict((obj.get("spec") or {}).get("template") or {})
-    template["metadata"] = dict(template.get("metadata") or {}) | {"name": about.name, "namespace": about.namespace}
-    return DaemonSet(metadata=about, template=pod(template))
+    """A DaemonSet; its template pod is named after it and says what of it cannot be read."""
+    about = sound(metadata(obj))
+    named = {"name": about.name, "namespace": about.namespace}
+    try:
+        template = dict((obj.get("spec") or {}).get("template") or {})
+        template["metadata"] = dict(template.get("metadata") or {}) | named
+        return DaemonSet(metadata=about, template=pod(template))
+    except MALFORMED as error:
+        return DaemonSet(about, Pod(sound(metadata({"metadata": named})), problem=unread(error)))
 
 
 def pod_disruption_budget(obj: Json) -> PodDisruptionBudget:
+    """A budget; one that cannot be read allows no disruption in its namespace, and says so in ``unreadable``."""
+    try:
+        return sound(_pod_disruption_budget(obj))
+    except MALFORMED as error:
+        return PodDisruptionBudget(sound(metadata(obj)), (), unreadable=unread(error))
+
+
+def _pod_disruption_budget(obj: Json) -> PodDisruptionBudget:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     selector = spec.get("selector")
     return PodDisruptionBudget(
@@ -177,16 +198,44 @@ def pod_disruption_budget(obj: Json) -> PodDisruptionBudget:
 
 
 def node(obj: Json) -> Node:
+    """A Node; what cannot be read is said in ``unreadable`` and stops no other."""
+    try:
+        return sound(_node(obj))
+    except MALFORMED as error:
+        about = sound(metadata(obj))
+        return Node(about, stated(obj, "spec", "providerID"), unschedulable=True, unreadable=unread(error))
+
+
+def stated(obj: Json, part: str, name: str) -> str:
+    """A text that an object which cannot be read states nevertheless; "" where it does not."""
+    given = obj.get(part)
+    value = given.get(name) if isinstance(given, Mapping) else None
+    return value if isinstance(value, str) else ""
+
+
+def unread(error: Exception) -> str:
+    """What is wrong with an object that cannot be read."""
+    return str(error) if isinstance(error, ValueError) else f"it is malformed: {type(error).__name__}: {error}"
+
+
+def _node(obj: Json) -> Node:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     return Node(
         metadata=metadata(obj),
         provider_id=spec.get("providerID") or "",
         taints=taints(spec.get("taints")),
         unschedulable=bool(spec.get("unschedulable")),
-        allocatable=resources.parse(status.get("allocatable") or {}),
-        capacity=resources.parse(status.get("capacity") or {}),
+        allocatable=_amounts("status.allocatable", status),
+        capacity=_amounts("status.capacity", status),
         conditions=conditions(obj),
     )
+
+
+def _amounts(where: str, status: Json) -> dict[str, int]:
+    try:
+        return resources.parse(status.get(where.partition(".")[2]) or {})
+    except quantity.QuantityError as error:
+        raise quantity.QuantityError(f"{where}.{error}") from None
 
 
 def _condition(status: Json, kind: str) -> Json:

@@ -14,10 +14,25 @@ from spotwright.model.nodeclass import (
     SelectorTerm,
     Subnet,
 )
+from spotwright.model.objects import Condition
+
+
+def readable_nodeclass(obj: Json) -> EC2NodeClass:
+    """A class that the API server let pass; one that cannot be read counts as not Ready, and stops no other."""
+    try:
+        return nodeclass(obj)
+    except decode.MALFORMED as error:
+        why = decode.unread(error)
+        broken = Condition("Ready", "False", "Unreadable", f"it cannot be read: {why}")
+        return EC2NodeClass(decode.sound(decode.metadata(obj)), conditions=(broken,), unreadable=why)
 
 
 def nodeclass(obj: Json) -> EC2NodeClass:
-    """An EC2NodeClass with the CRD's defaults."""
+    """An EC2NodeClass with the CRD's defaults; raises one of ``decode.MALFORMED``."""
+    return decode.sound(_nodeclass(obj))
+
+
+def _nodeclass(obj: Json) -> EC2NodeClass:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     options = spec.get("metadataOptions") or {}
     return EC2NodeClass(

@@ -12,6 +12,7 @@ from spotwright.adapters.decode import Json
 from spotwright.model import quantity, resources
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodepool import Budget, NodeClassReference, NodePool
+from spotwright.model.objects import Condition
 
 _DURATION: Final = re.compile(r"([0-9]+)(h|m|s)")
 _SECONDS: Final = {"h": 3600, "m": 60, "s": 1}
@@ -28,7 +29,7 @@ def nodepool(obj: Json) -> NodePool:
     template = spec.get("template") or {}
     given, about, disruption = template.get("spec") or {}, template.get("metadata") or {}, spec.get("disruption") or {}
     status = obj.get("status") or {}
-    return NodePool(
+    made = NodePool(
         metadata=decode.metadata(obj),
         node_class_ref=_class_reference(given),
         labels={key: str(value) for key, value in (about.get("labels") or {}).items()},
@@ -49,11 +50,12 @@ def nodepool(obj: Json) -> NodePool:
         ),
         budgets=_budgets(disruption.get("budgets")),
         conditions=decode.conditions(obj),
-        resources=resources.parse(status.get("resources") or {}),
+        resources=reader.amounts("status.resources", status.get("resources") or {}),
         nodes=int(status.get("nodes") or 0),
         problems=fields.problems(obj),
         stated_empty=_stated_empty(about, given),
     )
+    return reader.sound(made)
 
 
 def _stated_empty(template_metadata: Json, template_spec: Json) -> tuple[str, ...]:
@@ -71,11 +73,41 @@ def readable_nodepool(obj: Json) -> NodePool:
     """A NodePool that the API server let pass; what cannot be read is said in ``unreadable`` and stops no other."""
     try:
         return nodepool(obj)
-    except DecodeError as error:
-        spec = ((obj.get("spec") or {}).get("template") or {}).get("spec") or {}
+    except decode.MALFORMED as error:
         return NodePool(
-            decode.metadata(obj), _class_reference(spec), conditions=decode.conditions(obj), unreadable=str(error)
+            decode.sound(decode.metadata(obj)),
+            _stated_class(obj),
+            conditions=_conditions(obj),
+            unreadable=decode.unread(error),
         )
+
+
+def readable_nodeclaim(obj: Json) -> NodeClaim:
+    """A NodeClaim that the API server let pass; what cannot be read is said in ``unreadable`` and stops no other."""
+    try:
+        return nodeclaim(obj)
+    except decode.MALFORMED as error:
+        return NodeClaim(
+            decode.sound(decode.metadata(obj)),
+            NodeClassReference("", "", ""),
+            provider_id=decode.stated(obj, "status", "providerID"),
+            node_name=decode.stated(obj, "status", "nodeName"),
+            unreadable=decode.unread(error),
+        )
+
+
+def _stated_class(obj: Json) -> NodeClassReference:
+    try:
+        return decode.sound(_class_reference(obj["spec"]["template"]["spec"]))
+    except decode.MALFORMED:
+        return NodeClassReference("", "", "")
+
+
+def _conditions(obj: Json) -> tuple[Condition, ...]:
+    try:
+        return tuple(map(decode.sound, decode.conditions(obj)))
+    except decode.MALFORMED:
+        return ()
 
 
 def _budgets(items: list[Json] | None) -> tuple[Budget, ...]:
@@ -100,7 +132,7 @@ def _class_reference(spec: Json) -> NodeClassReference:
 def nodeclaim(obj: Json) -> NodeClaim:
     reader = _Reader(obj)
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    return NodeClaim(
+    made = NodeClaim(
         metadata=decode.metadata(obj),
         node_class_ref=_class_reference(spec),
         requirements=decode.selectors(spec.get("requirements")),
@@ -114,11 +146,12 @@ def nodeclaim(obj: Json) -> NodeClaim:
         provider_id=status.get("providerID") or "",
         node_name=status.get("nodeName") or "",
         image_id=status.get("imageID") or "",
-        capacity=resources.parse(status.get("capacity") or {}),
-        allocatable=resources.parse(status.get("allocatable") or {}),
+        capacity=reader.amounts("status.capacity", status.get("capacity") or {}),
+        allocatable=reader.amounts("status.allocatable", status.get("allocatable") or {}),
         last_pod_event=decode.moment(status.get("lastPodEventTime")),
         conditions=decode.conditions(obj),
     )
+    return reader.sound(made)
 
 
 class _Reader:
@@ -126,6 +159,13 @@ class _Reader:
 
     def __init__(self, obj: Json) -> None:
         self._who = f"{obj.get('kind') or 'object'} {(obj.get('metadata') or {}).get('name') or '(no name)'}"
+
+    def sound[Value](self, made: Value) -> Value:
+        """The object read, if every field of it is of its type."""
+        try:
+            return decode.sound(made)
+        except decode.MALFORMED as error:
+            raise DecodeError(f"{self._who}: {error}") from None
 
     def duration(self, field: str, text: str) -> int | None:
         try:
@@ -140,7 +180,7 @@ class _Reader:
         try:
             return resources.parse(given)
         except quantity.QuantityError as error:
-            raise DecodeError(f"{self._who}: {field}: {error}") from None
+            raise DecodeError(f"{self._who}: {field}.{error}") from None
 
 
 def duration_seconds(text: str) -> int | None:

@@ -5,41 +5,27 @@ One table, key ``pk``/``sk``; a row's value is the JSON of its Struct in ``body`
 Rows that are finished keep for a day as history (``expires``, epoch seconds).
 """
 
-from collections.abc import Iterator, Mapping
+import random
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from spotwright.adapters import aws_failures
-from spotwright.aws.health import MEMORY_SECONDS
+from spotwright.adapters.dynamodb_rows import HISTORY_SECONDS, Item, decoded, item_of, number, offering, text, waiting
 from spotwright.aws.rate import CallRate
-from spotwright.failures import Conflict, NotFound, Unavailable
-from spotwright.workflows.ports import (
-    Breaker,
-    ClusterRow,
-    CommandRow,
-    LaunchRow,
-    NominationRow,
-    NoticeRow,
-    OfferingHealth,
-    Row,
-)
+from spotwright.disruption.breaker import Breaker
+from spotwright.failures import Conflict, NotFound, Throttled, Unavailable
+from spotwright.model.fleet import OfferingHealth
+from spotwright.workflows.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
 
-HISTORY_SECONDS: Final = 24 * 3600
-FINAL_PHASES: Final = frozenset({"done", "failed", "aborted"})
-
-type Item = dict[str, Any]
-
-_TYPES: Final[Mapping[str, type[Row]]] = {
-    "launch": LaunchRow,
-    "command": CommandRow,
-    "notice": NoticeRow,
-    "nomination": NominationRow,
-}
+# What a batch leaves over is asked for again, after up to so long.
+_BATCH_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2)
 
 
 class DynamoState:
@@ -49,18 +35,16 @@ class DynamoState:
         self._client, self._table, self._cluster = client, table, cluster
 
     def cluster(self) -> ClusterRow:
-        item = self._get(self._cluster, "cluster")
-        pause = self._get(self._cluster, "pause")
-        if item is None:
-            return ClusterRow(self._cluster, paused=pause is not None)
+        found = self._get_both("cluster", "pause")
+        item, paused = found.get("cluster", {}), "pause" in found
         return ClusterRow(
             cluster=self._cluster,
-            version=_number(item, "version"),
-            head=_text(item, "head"),
-            unacted=tuple(one["S"] for one in item.get("unacted", {}).get("L", ())),
-            requested=_number(item, "requested"),
-            served=_number(item, "served"),
-            paused=pause is not None,
+            version=number(item, "version"),
+            head=text(item, "head"),
+            unacted=_unacted(item),
+            requested=number(item, "requested"),
+            served=number(item, "served"),
+            paused=paused,
         )
 
     def request(self) -> int:
@@ -92,9 +76,9 @@ class DynamoState:
         )
 
     def acted(self, key: str) -> None:
-        for _ in range(4):
-            unacted = self.cluster().unacted
-            position = next((n for n, one in enumerate(unacted) if one == key), None)
+        # Decisions are acted on in their order, so the first place is tried before any is looked for.
+        position: int | None = 0
+        for _ in range(5):
             if position is None:
                 return
             try:
@@ -104,6 +88,8 @@ class DynamoState:
                     condition=f"unacted[{position}] = :d",
                 )
             except Conflict:
+                unacted = _unacted(self._get(self._cluster, "cluster") or {})
+                position = next((n for n, one in enumerate(unacted) if one == key), None)
                 continue
             return
         raise Conflict(f"cluster row of {self._cluster}: too many writers at once", code="ConditionalCheckFailed")
@@ -150,7 +136,7 @@ class DynamoState:
             KeyConditionExpression="timer = :c AND due <= :t",
             ExpressionAttributeValues={":c": {"S": self._cluster}, ":t": {"N": str(before)}},
         )
-        return tuple(_waiting(item) for item in items)
+        return tuple(waiting(item) for item in items)
 
     def offering_health(self, now: int) -> tuple[OfferingHealth, ...]:
         items = self._query(
@@ -163,15 +149,7 @@ class DynamoState:
 
     def mark_offering(self, health: OfferingHealth) -> None:
         after = msgspec.structs.replace(health, version=health.version + 1)
-        item: Item = {
-            "pk": {"S": "offering"},
-            "sk": {"S": health.key},
-            "schema": {"N": "1"},
-            "version": {"N": str(after.version)},
-            "body": {"S": msgspec.json.encode(after).decode()},
-            "expires": {"N": str(max(after.until, after.at) // 1000 + MEMORY_SECONDS)},
-        }
-        self._put_versioned(item, health.version)
+        self._put_versioned(offering(after), health.version)
 
     def _put_versioned(self, item: Item, before: int) -> None:
         """Put over a row of that version; 0 also where there is no row, or one whose time is over."""
@@ -202,7 +180,7 @@ class DynamoState:
 
     def heartbeat(self) -> int:
         item = self._get(f"forwarder#{self._cluster}", "heartbeat")
-        return 0 if item is None else _number(item, "at")
+        return 0 if item is None else number(item, "at")
 
     def breaker(self) -> Breaker:
         item = self._get(self._cluster, "breaker")
@@ -228,7 +206,7 @@ class DynamoState:
 
     def catalog_key(self) -> str:
         item = self._get("catalog", self._cluster)
-        return "" if item is None else _text(item, "key")
+        return "" if item is None else text(item, "key")
 
     def set_catalog_key(self, key: str, at: int) -> None:
         item: Item = {
@@ -238,9 +216,33 @@ class DynamoState:
         with translated("PutItem catalog"):
             self._client.put_item(TableName=self._table, Item=item)
 
+    def catalog_at(self) -> int:
+        item = self._get("catalog", self._cluster)
+        return 0 if item is None else number(item, "at")
+
+    def begin_reading(self, now: int, *, since: int) -> bool:
+        try:
+            self._note_reading(
+                now,
+                ConditionExpression="attribute_not_exists(began) OR began <= :s",
+                ExpressionAttributeValues={":s": {"N": str(since)}},
+            )
+        except Conflict:
+            return False
+        return True
+
+    def end_reading(self) -> None:
+        self._note_reading(0)
+
+    def _note_reading(self, began: int, **condition: Any) -> None:
+        key = {"pk": {"S": "catalog"}, "sk": {"S": f"{self._cluster}#reading"}}
+        item: Item = key | {"schema": {"N": "1"}, "began": {"N": str(began)}}
+        with translated("PutItem catalog reading"):
+            self._client.put_item(TableName=self._table, Item=item, **condition)
+
     def _row[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, sort: str, kind: type[R]) -> R | None:
         item = self._get(self._cluster, sort)
-        return None if item is None else _decoded(item, kind)
+        return None if item is None else decoded(item, kind)
 
     def _open[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, prefix: str, kind: type[R]) -> Iterator[R]:
         """Rows that are not finished, ordered by id."""
@@ -250,7 +252,7 @@ class DynamoState:
             FilterExpression="attribute_not_exists(expires)",
             ExpressionAttributeValues={":p": {"S": self._cluster}, ":s": {"S": prefix}},
         )
-        return (_decoded(item, kind) for item in items)
+        return (decoded(item, kind) for item in items)
 
     def _get(self, pk: str, sk: str) -> Item | None:
         with translated(f"GetItem {pk} {sk}"):
@@ -258,6 +260,23 @@ class DynamoState:
                 TableName=self._table, Key={"pk": {"S": pk}, "sk": {"S": sk}}, ConsistentRead=True
             )
         return answer.get("Item")
+
+    def _get_both(self, *sorts: str) -> dict[str, Item]:
+        """Rows of this cluster that exist, by sort key, in one call."""
+        keys: Any = [{"pk": {"S": self._cluster}, "sk": {"S": sort}} for sort in sorts]
+        found: dict[str, Item] = {}
+        for pause_seconds in (*_BATCH_PAUSES_SECONDS, None):
+            with translated(f"BatchGetItem {self._cluster} {' '.join(sorts)}"):
+                asked: Any = {self._table: {"Keys": keys, "ConsistentRead": True}}
+                answer = self._client.batch_get_item(RequestItems=asked)
+            found |= {item["sk"]["S"]: item for item in answer["Responses"].get(self._table, ())}
+            left = answer.get("UnprocessedKeys", {}).get(self._table)
+            if not left:
+                return found
+            keys = left["Keys"]
+            if pause_seconds is not None:
+                time.sleep(random.uniform(0, pause_seconds))
+        raise Throttled(f"BatchGetItem {self._cluster}: keys were left over every time", code="UnprocessedKeys")
 
     def _query(self, **query: Any) -> Iterator[Item]:
         while True:
@@ -284,7 +303,7 @@ class DynamoState:
 
     def _put(self, row: Row, condition: str, values: Item) -> None:
         request: dict[str, Any] = {
-            "TableName": self._table, "Item": _item(row, self._cluster), "ConditionExpression": condition,
+            "TableName": self._table, "Item": item_of(row, self._cluster), "ConditionExpression": condition,
         }  # fmt: skip
         if values:
             request["ExpressionAttributeValues"] = values
@@ -302,46 +321,5 @@ def translated(what: str) -> Iterator[None]:
         raise Unavailable(str(missing), code=missing.code) from missing
 
 
-def _item(row: Row, cluster: str) -> Item:
-    item: Item = {
-        "pk": {"S": cluster},
-        "sk": {"S": sort_key(row)},
-        "schema": {"N": str(row.schema)},
-        "version": {"N": str(row.version)},
-        "phase": {"S": row.phase},
-        "body": {"S": msgspec.json.encode(row, order="deterministic").decode()},
-    }
-    if row.due:
-        item |= {"due": {"N": str(row.due)}, "timer": {"S": cluster}}
-    if row.phase in FINAL_PHASES:
-        item["expires"] = {"N": str(row.created // 1000 + HISTORY_SECONDS)}
-    return item
-
-
-def sort_key(row: Row) -> str:
-    match row:
-        case LaunchRow():
-            return f"launch#{row.id}"
-        case CommandRow():
-            return f"command#{row.id}"
-        case NoticeRow():
-            return f"notice#{row.instance_id}"
-        case NominationRow():
-            return f"nomination#{row.claim}"
-
-
-def _decoded[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](item: Item, kind: type[R]) -> R:
-    return msgspec.json.decode(item["body"]["S"], type=kind)
-
-
-def _waiting(item: Item) -> Row:
-    kind: type[Row] = _TYPES[item["sk"]["S"].partition("#")[0]]
-    return msgspec.json.decode(item["body"]["S"], type=kind)
-
-
-def _number(item: Item, name: str) -> int:
-    return int(item.get(name, {}).get("N", "0"))
-
-
-def _text(item: Item, name: str) -> str:
-    return str(item.get(name, {}).get("S", ""))
+def _unacted(item: Item) -> tuple[str, ...]:
+    return tuple(one["S"] for one in item.get("unacted", {}).get("L", ()))

@@ -4,15 +4,15 @@ Source: the EC2 API reference; NotFound is believed only from a call by id.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC
-from itertools import batched
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from spotwright.adapters.aws_failures import translated
-from spotwright.failures import Conflict, NotFound, Unavailable
+from spotwright.aws import reserved
+from spotwright.failures import Conflict, Failure, NotFound, Unavailable
 from spotwright.model import labels
 from spotwright.model.fleet import FleetError, FleetInstance, FleetResult, LaunchTemplate
 
@@ -21,14 +21,13 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef, RequestLaunchTemplateDataTypeDef, TagTypeDef
 
 PAGE: Final = 1000
-TERMINATED_AT_ONCE: Final = 100
 _LIVE_STATES: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
 
 
 class Ec2:
     """See Ec2Port. ``cluster`` is the tag that every instance and template of ours carries.
 
-    ``once``: a client that does not repeat a call by itself, for launches and terminations: their pace is ours.
+    ``once``: a client that does not repeat a call by itself, for launches, terminations and tags: their pace is ours.
     """
 
     def __init__(self, client: "EC2Client", *, cluster: str, once: "EC2Client | None" = None) -> None:
@@ -108,6 +107,19 @@ class Ec2:
         except NotFound:
             return
 
+    def dry_run(self, operation: str, request: Mapping[str, Any]) -> None:
+        """EC2 says "yes" by an error of its own."""
+        calls: dict[str, Callable[..., object]] = {
+            "CreateFleet": self._once.create_fleet,
+            "RunInstances": self._once.run_instances,
+        }
+        try:
+            with translated(operation):
+                calls[operation](**request)
+        except Failure as error:
+            if error.code != "DryRunOperation":
+                raise
+
     def instances_of_launch(self, launch: str) -> tuple[FleetInstance, ...]:
         """Every instance of a launch that EC2 still shows, terminated ones too (look at ``state``); by id."""
         return self._instances([self._cluster_filter(), {"Name": f"tag:{labels.LAUNCH_TAG}", "Values": [launch]}])
@@ -142,28 +154,12 @@ class Ec2:
         return found[0]
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
-        """Terminate; instances that are gone are no error and do not keep the others."""
-        for some in batched(sorted(set(instance_ids)), TERMINATED_AT_ONCE, strict=False):
-            try:
-                self._terminate(some)
-            except NotFound:
-                self._terminate_singly(some)
-
-    def _terminate(self, instance_ids: Iterable[str]) -> None:
         with translated("TerminateInstances"):
             self._once.terminate_instances(InstanceIds=list(instance_ids))
 
-    def _terminate_singly(self, instance_ids: Iterable[str]) -> None:
-        """EC2 refuses the whole call for one unknown id."""
-        for one in instance_ids:
-            try:
-                self._terminate((one,))
-            except NotFound:
-                continue
-
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
         with translated(f"CreateTags {instance_id}"):
-            self._client.create_tags(Resources=[instance_id], Tags=_tag_list(tags))
+            self._once.create_tags(Resources=[instance_id], Tags=_tag_list(tags))
 
     def _cluster_filter(self) -> "FilterTypeDef":
         return {"Name": f"tag:{labels.CLUSTER_NAME_TAG}", "Values": [self._cluster]}
@@ -206,11 +202,12 @@ def _fleet_error(one: Any) -> FleetError:
 
 def _instance(one: "InstanceTypeDef") -> FleetInstance:
     launched = one.get("LaunchTime")
+    reservation = _reservation(one)
     return FleetInstance(
         id=one["InstanceId"],
         instance_type=one["InstanceType"],
         zone=one.get("Placement", {}).get("AvailabilityZone", ""),
-        capacity_type=labels.SPOT if one.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND,
+        capacity_type=_capacity_type(one, reservation),
         state=one["State"]["Name"],
         image_id=one.get("ImageId", ""),
         subnet_id=one.get("SubnetId", ""),
@@ -218,4 +215,18 @@ def _instance(one: "InstanceTypeDef") -> FleetInstance:
         launched=launched.astimezone(UTC) if launched else None,
         tags={tag["Key"]: tag["Value"] for tag in one.get("Tags", ())},
         security_groups=tuple(sorted(group["GroupId"] for group in one.get("SecurityGroups", ()))),
+        reservation_id=reservation,
     )
+
+
+def _capacity_type(one: "InstanceTypeDef", reservation: str) -> str:
+    if one.get("InstanceLifecycle") == "spot":
+        return labels.SPOT
+    return labels.RESERVED if reservation else labels.ON_DEMAND
+
+
+def _reservation(one: "InstanceTypeDef") -> str:
+    """The capacity reservation that an instance was launched into; one that just fell into an open one is not."""
+    asked = one.get("CapacityReservationSpecification", {}).get("CapacityReservationPreference", "")
+    into = asked == reserved.PREFERENCE or one.get("InstanceLifecycle", "") in reserved.LIFECYCLES
+    return one.get("CapacityReservationId", "") if into else ""

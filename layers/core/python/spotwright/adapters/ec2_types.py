@@ -38,6 +38,8 @@ def described(
         branch_interfaces=branch_interfaces.get(name, 0),
         efa_interfaces=(network.get("EfaInfo") or {}).get("MaximumEfaInterfaces") or 0,
         cards=_cards(network),
+        ebs_attachments=ebs.get("MaximumEbsAttachments") or 0,
+        ebs_attachments_shared=ebs.get("AttachmentLimitType") == "shared" and raw.get("Hypervisor") != "xen",
         ena=network.get("EnaSupport") in ("supported", "required"),
         nested_virtualization="nested-virtualization" in (processor.get("SupportedFeatures") or ()),
         placement_strategies=tuple((raw.get("PlacementGroupInfo") or {}).get("SupportedStrategies") or ()),

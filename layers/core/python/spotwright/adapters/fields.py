@@ -4,9 +4,10 @@ The API server prunes unknown fields silently (or with a warning that nobody rea
 kubectl's last-applied annotation. Source: the CRDs in ``spotwright/manifests``.
 """
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from spotwright.model import labels
 
@@ -78,8 +79,8 @@ def problems(obj: Mapping[str, Any]) -> tuple[str, ...]:
 def _last_applied(obj: Mapping[str, Any]) -> Any:
     annotation = (obj["metadata"].get("annotations") or {}).get(labels.LAST_APPLIED, "")
     try:
-        applied = json.loads(annotation) if annotation else {}
-    except json.JSONDecodeError:
+        applied = msgspec.json.decode(annotation) if annotation else {}
+    except msgspec.DecodeError:
         return None
     return applied.get("spec") if isinstance(applied, dict) else None
 

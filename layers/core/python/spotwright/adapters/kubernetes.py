@@ -69,11 +69,12 @@ class KubernetesCluster:
 
     def nodeclasses(self) -> tuple[EC2NodeClass, ...]:
         listed = self._api.items(_PATHS["ec2nodeclasses"])
-        return tuple(decode_nodeclass.nodeclass(one | {"kind": "EC2NodeClass"}) for one in listed)
+        return tuple(decode_nodeclass.readable_nodeclass(one | {"kind": "EC2NodeClass"}) for one in listed)
 
     def nodeclaims(self) -> tuple[NodeClaim, ...]:
         return tuple(
-            decode_nodepool.nodeclaim(one | {"kind": "NodeClaim"}) for one in self._api.items(_PATHS["nodeclaims"])
+            decode_nodepool.readable_nodeclaim(one | {"kind": "NodeClaim"})
+            for one in self._api.items(_PATHS["nodeclaims"])
         )
 
     def nodeclass(self, name: str) -> EC2NodeClass | None:
@@ -82,7 +83,7 @@ class KubernetesCluster:
 
     def nodeclaim(self, name: str) -> NodeClaim | None:
         found = self._get(f"{_PATHS['nodeclaims']}/{name}")
-        return None if found is None else decode_nodepool.nodeclaim(found)
+        return None if found is None else decode_nodepool.readable_nodeclaim(found | {"kind": "NodeClaim"})
 
     def daemonsets(self) -> tuple[DaemonSet, ...]:
         return tuple(map(decode.daemonset, self._api.items("/apis/apps/v1/daemonsets")))

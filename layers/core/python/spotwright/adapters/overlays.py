@@ -13,7 +13,7 @@ type Json = Mapping[str, Any]
 def overlay(obj: Json) -> NodeOverlay:
     about, spec = decode.metadata(obj), obj.get("spec") or {}
     try:
-        return NodeOverlay(
+        made = NodeOverlay(
             metadata=about,
             requirements=decode.selectors(spec.get("requirements")),
             price=_text(spec.get("price")),
@@ -22,9 +22,10 @@ def overlay(obj: Json) -> NodeOverlay:
             weight=_weight(spec.get("weight")),
             conditions=decode.conditions(obj),
         )
+        return decode.sound(made)
     except quantity.QuantityError as error:
         return NodeOverlay(about, unreadable=f"spec.capacity: {error}")
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except decode.MALFORMED as error:
         return NodeOverlay(about, unreadable=f"spec: {error}")
 
 

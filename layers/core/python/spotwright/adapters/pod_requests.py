@@ -49,7 +49,8 @@ def _container(one: Json, allocated: Mapping[str, Json], infeasible: bool) -> di
     state = allocated.get(one.get("name", ""))
     if state is None:
         return wanted
-    actual = resources.parse(state.get("allocatedResources") or (state.get("resources") or {}).get("requests") or {})
+    has = (state.get("allocatedResources"), (state.get("resources") or {}).get("requests"))
+    actual = resources.maximum(resources.parse(one or {}) for one in has)
     return actual if infeasible and actual else resources.maximum([wanted, actual])
 
 

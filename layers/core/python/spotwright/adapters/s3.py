@@ -15,8 +15,11 @@ class S3Blobs:
     def __init__(self, client: "S3Client", *, bucket: str, cluster: str) -> None:
         self._client, self._bucket, self._cluster = client, bucket, cluster
 
+    def key(self, kind: str, body: bytes) -> str:
+        return f"{kind}/{self._cluster}/{hashlib.sha256(body).hexdigest()}.json"
+
     def put(self, kind: str, body: bytes) -> str:
-        key = f"{kind}/{self._cluster}/{hashlib.sha256(body).hexdigest()}.json"
+        key = self.key(kind, body)
         with translated(f"PutObject {key}"):
             self._client.put_object(Bucket=self._bucket, Key=key, Body=body, ContentType="application/json")
         return key

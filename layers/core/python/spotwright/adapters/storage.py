@@ -7,17 +7,45 @@ from spotwright.adapters import decode
 from spotwright.adapters.pod_company import expressions
 from spotwright.model import labels
 from spotwright.model.requirements import Operator, Selector
-from spotwright.model.volumes import Alternatives, CsiNode, StorageClass, Volume, VolumeClaim
+from spotwright.model.volumes import EBS, Alternatives, CsiNode, StorageClass, Volume, VolumeClaim
 
 type Json = Mapping[str, Any]
 
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-_EBS_DRIVER: Final = "ebs.csi.aws.com"
 # Volume plugins that moved out of Kubernetes: their volumes count against the CSI driver that took over.
-_MIGRATED: Final = {"kubernetes.io/aws-ebs": _EBS_DRIVER}
+_MIGRATED: Final = {"kubernetes.io/aws-ebs": EBS}
 
 
 def claim(obj: Json) -> VolumeClaim:
+    """A claim; what cannot be read is said in ``unreadable`` and stops no other. So with the other three."""
+    try:
+        return decode.sound(_claim(obj))
+    except decode.MALFORMED as error:
+        return VolumeClaim(decode.sound(decode.metadata(obj)), unreadable=decode.unread(error))
+
+
+def volume(obj: Json) -> Volume:
+    try:
+        return decode.sound(_volume(obj))
+    except decode.MALFORMED as error:
+        return Volume(decode.sound(decode.metadata(obj)), unreadable=decode.unread(error))
+
+
+def storage_class(obj: Json) -> StorageClass:
+    try:
+        return decode.sound(_storage_class(obj))
+    except decode.MALFORMED as error:
+        return StorageClass(decode.sound(decode.metadata(obj)), unreadable=decode.unread(error))
+
+
+def csi_node(obj: Json) -> CsiNode:
+    try:
+        return decode.sound(_csi_node(obj))
+    except decode.MALFORMED as error:
+        return CsiNode(decode.sound(decode.metadata(obj)), unreadable=decode.unread(error))
+
+
+def _claim(obj: Json) -> VolumeClaim:
     spec, about = obj.get("spec") or {}, decode.metadata(obj)
     return VolumeClaim(
         metadata=about,
@@ -28,12 +56,12 @@ def claim(obj: Json) -> VolumeClaim:
     )
 
 
-def volume(obj: Json) -> Volume:
+def _volume(obj: Json) -> Volume:
     """A volume that lives on one host (local, hostPath) may be reached from the node that replaces it."""
     spec = obj.get("spec") or {}
     terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
     local = bool(spec.get("local") or spec.get("hostPath"))
-    driver = (spec.get("csi") or {}).get("driver") or (_EBS_DRIVER if spec.get("awsElasticBlockStore") else "")
+    driver = (spec.get("csi") or {}).get("driver") or (EBS if spec.get("awsElasticBlockStore") else "")
     return Volume(decode.metadata(obj), _alternatives(terms, local=local), driver)
 
 
@@ -45,7 +73,7 @@ def _alternatives(terms: Iterable[Json], *, local: bool) -> Alternatives:
     return () if any(not term for term in elsewhere) else elsewhere
 
 
-def storage_class(obj: Json) -> StorageClass:
+def _storage_class(obj: Json) -> StorageClass:
     provisioner = obj.get("provisioner") or ""
     return StorageClass(
         metadata=decode.metadata(obj),
@@ -61,7 +89,7 @@ def storage_class(obj: Json) -> StorageClass:
     )
 
 
-def csi_node(obj: Json) -> CsiNode:
+def _csi_node(obj: Json) -> CsiNode:
     drivers = (obj.get("spec") or {}).get("drivers") or ()
     return CsiNode(
         decode.metadata(obj),

@@ -27,7 +27,11 @@ type _Type = tuple[str, int, int, int, int, int]
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """Tables; every number is a place in one of them. ``sets``: requirements that stand together."""
+    """Tables; every number is a place in one of them. ``sets``: requirements that stand together.
+
+    ``attachable``: amounts for each type in turn; ``needed``: requirements whose label must be there although values
+    are excluded. Both are missing in catalogs written before there were any.
+    """
 
     requirements: tuple[_Requirement, ...]
     sets: tuple[_Numbers, ...]
@@ -39,6 +43,9 @@ class _Body(msgspec.Struct, frozen=True):
     source: str
     signatures: dict[str, str]
     shifted: tuple[str, ...]
+    memory: dict[str, tuple[int, int]] = {}
+    attachable: _Numbers = ()
+    needed: _Numbers = ()
     schema: int = SCHEMA
 
 
@@ -60,9 +67,9 @@ class _Writer:
     """The tables of a catalog that is being written."""
 
     def __init__(self) -> None:
-        self.requirements, self.sets = _Table[_Requirement](), _Table[_Numbers]()
+        self.requirements, self.sets = _Table[tuple[_Requirement, bool]](), _Table[_Numbers]()
         self.amounts, self.kubelets = _Table[_Amounts](), _Table[_Kubelet]()
-        self.offerings, self.types = _Table[tuple[_Offering, ...]](), _Table[_Type]()
+        self.offerings, self.types = _Table[tuple[_Offering, ...]](), _Table[tuple[_Type, int]]()
         # By identity: classes that agree share their types, offerings of one zone their requirements.
         self._written: dict[int, _Numbers] = {}
         self._known_sets: dict[int, int] = {}
@@ -76,7 +83,8 @@ class _Writer:
         offerings = self.offerings.number(tuple(self._offering(each) for each in one.offerings))
         capacity, allocatable = self._amounts(one.capacity), self._amounts(one.allocatable)
         kubelet = self.kubelets.number(tuple((name, tuple(one.kubelet[name].items())) for name in one.kubelet))
-        return self.types.number((one.name, self._set(one.requirements), capacity, allocatable, offerings, kubelet))
+        row = (one.name, self._set(one.requirements), capacity, allocatable, offerings, kubelet)
+        return self.types.number((row, self._amounts(one.attachable)))
 
     def _offering(self, one: Offering) -> _Offering:
         price, extra = one.price_picousd_per_hour, self._set(one.requirements)
@@ -92,25 +100,29 @@ class _Writer:
         return self.amounts.number(tuple(sorted(one.items())))
 
 
-def _requirement(one: Requirement) -> _Requirement:
-    return (one.key, one.complement, tuple(sorted(one.values)), one.gte, one.lte, one.min_values)
+def _requirement(one: Requirement) -> tuple[_Requirement, bool]:
+    return (one.key, one.complement, tuple(sorted(one.values)), one.gte, one.lte, one.min_values), one.present
 
 
-def encode(catalog: Catalog, signatures: Mapping[str, str] | None = None, shifted: tuple[str, ...] = ()) -> bytes:
-    """Equal catalogs give equal bytes. ``signatures``, ``shifted``: see ``Header``."""
+def encode(catalog: Catalog, made_from: "Header | None" = None) -> bytes:
+    """Equal catalogs give equal bytes."""
+    told = made_from or Header(shifted=catalog.shifted)
     writer = _Writer()
     by_class = {name: writer.all(catalog.by_class[name]) for name in sorted(catalog.by_class)}
     body = _Body(
-        requirements=writer.requirements.rows,
+        requirements=tuple(row for row, _ in writer.requirements.rows),
         sets=writer.sets.rows,
         amounts=writer.amounts.rows,
         offerings=writer.offerings.rows,
         kubelets=writer.kubelets.rows,
-        types=writer.types.rows,
+        types=tuple(row for row, _ in writer.types.rows),
         by_class=by_class,
         source=catalog.source,
-        signatures=dict(sorted((signatures or {}).items())),
-        shifted=shifted,
+        signatures=dict(sorted(told.signatures.items())),
+        shifted=told.shifted,
+        memory=told.memory,
+        attachable=tuple(attachable for _, attachable in writer.types.rows),
+        needed=tuple(number for number, (_, present) in enumerate(writer.requirements.rows) if present),
     )
     return msgspec.json.encode(body)
 
@@ -119,12 +131,13 @@ class Header(msgspec.Struct, frozen=True):
     """What a catalog was made from. ``source``: where its region facts are kept.
 
     ``signatures``: class → digest of everything about the class and the settings that its types depend on.
-    ``shifted``: ids of the zones that were shifted away from, sorted.
+    ``shifted``: ids of the zones that were shifted away from, sorted. ``memory``: see ``memory.Memory``.
     """
 
     source: str = ""
     signatures: dict[str, str] = {}
     shifted: tuple[str, ...] = ()
+    memory: dict[str, tuple[int, int]] = {}
     schema: int = 0
 
 
@@ -136,9 +149,10 @@ def header(body: bytes) -> Header:
 def decode(body: bytes) -> Catalog:
     """The catalog; raises msgspec.DecodeError for bytes that are none."""
     read = msgspec.json.decode(body, type=_Body)
+    needed = frozenset(read.needed)
     requirements = [
-        Requirement(key, complement, frozenset(values), gte, lte, least)
-        for key, complement, values, gte, lte, least in read.requirements
+        Requirement(key, complement, frozenset(values), gte, lte, least, number in needed)
+        for number, (key, complement, values, gte, lte, least) in enumerate(read.requirements)
     ]
     sets = [
         Requirements({requirements[number].key: requirements[number] for number in numbers}) for numbers in read.sets
@@ -152,11 +166,18 @@ def decode(body: bytes) -> Catalog:
         )
         for some in read.offerings
     ]
+    attachable = [amounts[number] for number in read.attachable] or [{}] * len(read.types)
     types = [
         InstanceType(
-            name, sets[labels], amounts[capacity], amounts[allocatable], offerings[sold], kubelet=kubelets[kubelet]
+            name,
+            sets[labels],
+            amounts[capacity],
+            amounts[allocatable],
+            offerings[sold],
+            kubelet=kubelets[kubelet],
+            attachable=volumes,
         )
-        for name, labels, capacity, allocatable, sold, kubelet in read.types
+        for (name, labels, capacity, allocatable, sold, kubelet), volumes in zip(read.types, attachable, strict=True)
     ]
     by_class = {name: tuple(types[number] for number in numbers) for name, numbers in read.by_class.items()}
-    return Catalog(by_class, read.source)
+    return Catalog(by_class, read.source, shifted=read.shifted)

@@ -27,6 +27,8 @@ class Described(msgspec.Struct, frozen=True, omit_defaults=True):
 
     ``architectures``: as EC2 spells them, in its order. ``interfaces``: network interfaces of the default card;
     ``cards``: of each card, by its index. ``placement_strategies``: cluster, partition, spread.
+    ``ebs_attachments``: volumes that can be attached, the root volume among them, 0 = not known; local disks, devices
+    and the first network interface are off it already. ``ebs_attachments_shared``: further interfaces lower it.
     ``local_storage_gb``: decimal GB, 0 = no local disks; ``local_nvme``: whether they are NVMe.
     ``network_mbps`` and ``branch_interfaces`` come from published tables, 0 = not known, not trunking-compatible.
     """
@@ -53,6 +55,8 @@ class Described(msgspec.Struct, frozen=True, omit_defaults=True):
     branch_interfaces: int = 0
     efa_interfaces: int = 0
     cards: tuple[int, ...] = ()
+    ebs_attachments: int = 0
+    ebs_attachments_shared: bool = False
     ena: bool = False
     nested_virtualization: bool = False
     placement_strategies: tuple[str, ...] = ()

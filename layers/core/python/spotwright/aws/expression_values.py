@@ -4,7 +4,9 @@ Integers have 64 bits, division of integers cuts towards zero, and values of dif
 """
 
 import math
-from typing import Final
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 type Value = bool | int | float | str | tuple[Value, ...]
 
@@ -58,29 +60,24 @@ def _compared[Ordered: (str, float)](sign: str, left: Ordered, right: Ordered) -
     raise ExpressionError(f"{sign} of strings")
 
 
+_SIMPLE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
 def _calculated(sign: str, left: float, right: float) -> Value:
     if isinstance(left, int) and isinstance(right, int):
         return within(_of_integers(sign, left, right))
-    match sign:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
-        case "/":
-            return left / right if right else math.nan if left == 0 else math.copysign(math.inf, left)
+    if sign in _SIMPLE:
+        result: float = _SIMPLE[sign](left, right)
+        return result
+    if sign == "/":
+        return left / right if right else math.nan if left == 0 else math.copysign(math.inf, left)
     raise ExpressionError(f"{sign} of doubles")
 
 
 def _of_integers(sign: str, left: int, right: int) -> int:
-    match sign:
-        case "+":
-            return left + right
-        case "-":
-            return left - right
-        case "*":
-            return left * right
+    if sign in _SIMPLE:
+        result: int = _SIMPLE[sign](left, right)
+        return result
     if right == 0:
         raise ExpressionError("division by zero")
     cut = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)

@@ -98,11 +98,11 @@ def _marks(error: FleetError, until: int, sizes: Mapping[str, int], scope: str) 
     capacity_type = error.capacity_type or labels.ON_DEMAND
     if error.code == NO_SPOT_ROLE:
         yield OfferingHealth(labels.SPOT, ANY, ANY, until, error.code, failures=1)
-    elif error.code == RESERVATION_FULL and error.reservation_id:
-        yield OfferingHealth(labels.RESERVED, error.reservation_id, ANY, until, error.code, failures=1)
     elif error.code == NO_ADDRESSES and error.subnet_id:
         # The zone's other subnets may have some; the type is not at fault.
         yield OfferingHealth(SUBNET, error.subnet_id, error.zone, until, error.code, failures=1)
+    elif error.code in CAPACITY_CODES and error.reservation_id:
+        yield OfferingHealth(labels.RESERVED, error.reservation_id, ANY, until, error.code, failures=1)
     elif error.code in QUOTA_CODES and error.instance_type in sizes:
         family, size = QUOTA + quota_family(error.instance_type), sizes[error.instance_type]
         yield OfferingHealth(capacity_type, family, ANY, until, error.code, failures=1, cpu_millicores=size)

@@ -32,6 +32,8 @@ INTERRUPTION_FADES_MS: Final = 6 * 3600 * 1000
 MEMORY_SECONDS: Final = 2 * 24 * 3600
 # Launches into a reservation count until its description must have caught up.
 TAKEN_MS: Final = 10 * 60 * 1000
+# A description of a reservation may be that much behind the launches into it.
+DESCRIBED_LATE_MS: Final = 30_000
 # By how much dearer an offering counts for each failure and each interruption, percent, and at most.
 FAILURE_PERCENT: Final = 5
 INTERRUPTION_PERCENT: Final = 10
@@ -77,21 +79,24 @@ class Health(msgspec.Struct, frozen=True):
         return self.risks.get((capacity_type, instance_type, zone), 0)
 
 
-def of(rows: Iterable[OfferingHealth], *, now_ms: int) -> Health:
-    """What the memory says at ``now_ms`` (epoch milliseconds)."""
+def of(rows: Iterable[OfferingHealth], *, now_ms: int, described_ms: int = 0) -> Health:
+    """What the memory says at ``now_ms`` (epoch milliseconds). ``described_ms``: when reservations were described."""
     known = tuple(rows)
-    made = closing(unavailable(known, now_ms=now_ms))
+    made = closing(unavailable(known, now_ms=now_ms, described_ms=described_ms))
     risks = {(one.capacity_type, one.instance_type, one.zone): _risk(one, now_ms) for one in known}
     return msgspec.structs.replace(made, risks={key: risk for key, risk in risks.items() if risk})
 
 
-def unavailable(rows: Iterable[OfferingHealth], *, now_ms: int) -> tuple[UnavailableOffering, ...]:
-    """What a snapshot keeps of the memory, sorted."""
+def unavailable(
+    rows: Iterable[OfferingHealth], *, now_ms: int, described_ms: int = 0
+) -> tuple[UnavailableOffering, ...]:
+    """What a snapshot keeps of the memory, sorted. Launches that a description knows do not count against it again."""
+    since = max(now_ms - TAKEN_MS, described_ms - DESCRIBED_LATE_MS)
     found = []
     for one in rows:
         made = UnavailableOffering(one.capacity_type, one.instance_type, one.zone, one.code, one.scope,
                                    one.cpu_millicores)  # fmt: skip
-        taken = sum(count for at, count in one.taken if now_ms - at < TAKEN_MS)
+        taken = sum(count for at, count in one.taken if at > since)
         if one.until > now_ms:
             found.append(made)
         elif taken:
@@ -155,11 +160,15 @@ def sold_out(catalog: Catalog, node_classes: Iterable[EC2NodeClass], known: Heal
     """The catalog as it can be bought now: what is closed is unavailable and says why."""
     if not (known.closed or known.quotas or known.taken):
         return catalog
+    node_classes = tuple(node_classes)
     dry = {one.name: dry_zones(one, known) for one in node_classes}
-    names = {*catalog.by_class, *(name for name, zones in dry.items() if zones)}
-    return Catalog(
-        {name: _without(catalog.of(name), dry.get(name, frozenset()), known) for name in sorted(names)}, catalog.source
-    )
+    groups = {one.name: group_of(one) for one in node_classes}
+    names = {*catalog.by_class, *(name for name in dry if dry[name] or groups[name])}
+    by_class = {
+        name: _without(catalog.of(name), dry.get(name, frozenset()), known, groups.get(name, ""))
+        for name in sorted(names)
+    }
+    return msgspec.structs.replace(catalog, by_class=by_class)
 
 
 def dry_zones(node_class: EC2NodeClass, known: Health) -> frozenset[str]:
@@ -168,34 +177,46 @@ def dry_zones(node_class: EC2NodeClass, known: Health) -> frozenset[str]:
     return frozenset(one.zone for one in node_class.subnets) - left
 
 
-def _without(types: tuple[InstanceType, ...], dry: frozenset[str], known: Health) -> tuple[InstanceType, ...]:
+def group_of(node_class: EC2NodeClass) -> str:
+    """The placement group that nodes of a class start in, "" = none: what is full there may be had elsewhere."""
+    return node_class.placement_group.id if node_class.placement_group else ""
+
+
+def _without(
+    types: tuple[InstanceType, ...], dry: frozenset[str], known: Health, group: str
+) -> tuple[InstanceType, ...]:
     return tuple(
-        msgspec.structs.replace(one, offerings=tuple(_left(one, offering, dry, known) for offering in one.offerings))
+        msgspec.structs.replace(
+            one, offerings=tuple(left(one, offering, known, dry, group) for offering in one.offerings)
+        )
         for one in types
     )
 
 
-def _left(one: InstanceType, offering: Offering, dry: frozenset[str], known: Health) -> Offering:
+def left(
+    one: InstanceType, offering: Offering, known: Health, dry: frozenset[str] = frozenset(), group: str = ""
+) -> Offering:
+    """An offering of a type as it can be bought now, in a placement group. ``dry``: zones without free addresses."""
     if not offering.available:
         return offering
-    why = "InsufficientFreeAddressesInSubnet" if offering.zone in dry else offering_why_not(one, offering, known)
+    why = "InsufficientFreeAddressesInSubnet" if offering.zone in dry else offering_why_not(one, offering, known, group)
     if why:
         return msgspec.structs.replace(offering, available=False, closed_for=why)
     taken = known.taken.get(reservation_of(offering), 0)
     if not taken:
         return offering
-    left = max(0, offering.reservation_capacity - taken)
-    why = "" if left else "ReservationCapacityExceeded"
-    return msgspec.structs.replace(offering, available=left > 0, reservation_capacity=left, closed_for=why)
+    still = max(0, offering.reservation_capacity - taken)
+    why = "" if still else "ReservationCapacityExceeded"
+    return msgspec.structs.replace(offering, available=still > 0, reservation_capacity=still, closed_for=why)
 
 
-def offering_why_not(one: InstanceType, offering: Offering, known: Health) -> str:
+def offering_why_not(one: InstanceType, offering: Offering, known: Health, group: str = "") -> str:
     """EC2's word for why an offering of a type is left alone, "" = it may be asked for."""
     if offering.capacity_type == labels.RESERVED:
         return known.why_not(labels.RESERVED, reservation_of(offering), offering.zone)
     return known.why_not(
         offering.capacity_type, one.name, offering.zone,
-        cpu_millicores=one.capacity.get(resources.CPU, 0), scope=scope_of(offering),
+        cpu_millicores=one.capacity.get(resources.CPU, 0), scope=scope_of(offering) or group,
     )  # fmt: skip
 
 

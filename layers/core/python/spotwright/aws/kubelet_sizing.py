@@ -83,11 +83,28 @@ class Kubelet:
         text = f"{-(-result // step) * step}{unit}"
         return text if result >= 0 and _is_amount(resource, text) else None
 
+    def faults(self) -> tuple[str, ...]:
+        """Reserved amounts that cannot be worked out here, as sentences; one that comes out negative is left out."""
+        if self._variables is None:
+            return ()
+        found, name = [], self._variables.get("instance_type")
+        for field, resource, text in self._formulas():
+            try:
+                expressions.evaluate(text, self._variables)
+            except ExpressionError as error:
+                found.append(f"spec.kubelet.{field}.{resource} for {name}: {error}")
+        return tuple(found)
+
+    def _formulas(self) -> list[tuple[str, str, str]]:
+        """(map, resource, text) of reserved amounts that are not plain amounts."""
+        maps = [(name, given) for name in RESERVATIONS if isinstance(given := self._raw.get(name), Mapping)]
+        stated = ((name, str(key), str(text)) for name, given in maps for key, text in given.items())
+        return [(name, key, text) for name, key, text in stated if not _is_amount(key, text)]
+
     @property
     def has_expressions(self) -> bool:
         """Whether a reserved amount is not a plain amount."""
-        maps = [given for given in (self._raw.get(name) for name in RESERVATIONS) if isinstance(given, Mapping)]
-        return any(not _is_amount(str(resource), str(value)) for given in maps for resource, value in given.items())
+        return bool(self._formulas())
 
     def eviction(self, signal: str) -> str | None:
         given = self._raw.get("evictionHard")

@@ -2,26 +2,27 @@
 
 Pure: equal input gives byte-equal requests, so that a stored request can be replayed under its client token.
 Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateFleet.html; the filters are Karpenter's
-(``pkg/providers/instance/filter``), in our words in docs/concepts. Versions are numbered, never ``$Latest``.
+(``pkg/providers/instance/filter``), in our words. Versions are numbered, never ``$Latest``.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
 
-from spotwright.aws import amis, families, userdata
+from spotwright.aws import amis, families, placement, reserved, userdata
 from spotwright.aws.boot import Boot
-from spotwright.aws.health import Health
+from spotwright.aws.health import Health, group_of
 from spotwright.aws.launch_filters import Candidate, candidates
 from spotwright.aws.launchtemplate import Machine, Template, launch_tags, tag_specifications, template
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels
 from spotwright.model.fleet import ClusterFacts
-from spotwright.model.instancetype import PICOUSD, InstanceType
+from spotwright.model.instancetype import PICOUSD, InstanceType, unreserved
 from spotwright.model.nodeclass import Ami, EC2NodeClass
 from spotwright.model.requirements import Requirements, Selector, from_selectors
 from spotwright.model.resources import PODS
+from spotwright.model.snapshot import RESERVED_CAPACITY
 from spotwright.model.taints import Taint
 
 # Instant fleets take 300 overrides in all: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/fleet-quotas.html
@@ -52,7 +53,10 @@ class Wanted(Protocol):
 
 
 class Override(msgspec.Struct, frozen=True):
-    """One pool that EC2 may take: a type in a zone. ``template``: name of the template it starts from."""
+    """One pool that EC2 may take: a type in a zone. ``template``: name of the template it starts from.
+
+    ``reservation``: id of the capacity reservation it is taken out of, "" = it is bought.
+    """
 
     template: str
     instance_type: str
@@ -60,12 +64,15 @@ class Override(msgspec.Struct, frozen=True):
     subnet_id: str
     image_id: str
     price_picousd_per_hour: int
+    reservation: str = ""
 
 
 class FleetPlan(msgspec.Struct, frozen=True):
     """A launch worked out, before its templates have ids. ``overrides``: cheapest first.
 
     ``prioritized``: EC2 is to follow our order, since prices are not its own (a NodeOverlay states them).
+    ``reservations``: kind of the capacity reservations that it is launched into, "" = it is bought. ``group``: id of
+    the placement group, "" = none.
     """
 
     capacity_type: str
@@ -74,6 +81,8 @@ class FleetPlan(msgspec.Struct, frozen=True):
     tags: dict[str, str]
     context: str = ""
     prioritized: bool = False
+    reservations: str = ""
+    group: str = ""
 
 
 def plan(
@@ -82,18 +91,24 @@ def plan(
     types: Iterable[InstanceType],
     cluster: ClusterFacts,
     health: Health,
+    *,
+    gates: Collection[str] = (RESERVED_CAPACITY,),
 ) -> FleetPlan | Refusal:
-    """What to ask EC2 for so that ``wanted`` comes true, or why nothing can be asked for now."""
+    """What to ask EC2 for so that ``wanted`` comes true, or why nothing can be asked for now.
+
+    ``gates``: feature gates that are on; without ReservedCapacity nothing is said of capacity reservations.
+    """
     family = families.of(node_class)
     if isinstance(family, Refusal):
         return family
     if not node_class.resolved_profile:
         return Refusal("NodeClassNotReady", f"EC2NodeClass {node_class.name} has no instance profile yet")
-    found = candidates(wanted, node_class, types, health)
+    counted = RESERVED_CAPACITY in gates
+    found = candidates(wanted, node_class, types if counted else unreserved(tuple(types)), health)
     if isinstance(found, Refusal):
         return found
     capacity_type, chosen = found
-    return _assembled(wanted, node_class, cluster, family, capacity_type, chosen)
+    return _assembled(wanted, node_class, cluster, family, capacity_type, chosen, counted)
 
 
 def _assembled(
@@ -103,9 +118,10 @@ def _assembled(
     family: families.Family,
     capacity_type: str,
     chosen: Sequence[Candidate],
+    counted: bool,
 ) -> FleetPlan | Refusal:
     images = amis.demands(node_class.amis)
-    templates: dict[tuple[str, int, int, bytes], Template] = {}
+    templates: dict[tuple[str, int, int, bytes, str], Template] = {}
     overrides = []
     for one in chosen[:MAXIMUM_OVERRIDES]:
         ami = amis.for_type(images, one.instance_type)
@@ -113,12 +129,14 @@ def _assembled(
             continue
         efa = one.instance_type.capacity.get(EFA, 0) if wanted.requests.get(EFA) else 0
         kubelet = one.instance_type.kubelet
-        key = (ami.id, one.instance_type.capacity.get(PODS, 0), efa, msgspec.json.encode(kubelet, order="sorted"))
+        stated, into = msgspec.json.encode(kubelet, order="sorted"), one.reserved.id if one.reserved else ""
+        key = (ami.id, one.instance_type.capacity.get(PODS, 0), efa, stated, into)
         if key not in templates:
             if len(templates) == MAXIMUM_TEMPLATES:
                 continue
             resolved = msgspec.structs.replace(node_class, kubelet=node_class.kubelet | kubelet)
-            made = _template(wanted, resolved, cluster, family, capacity_type, ami, key[1], efa)
+            purchase = reserved.template_fields(one.reserved) if counted else {}
+            made = _template(wanted, resolved, cluster, family, capacity_type, ami, key[1], efa, purchase)
             if isinstance(made, Refusal):
                 return made
             templates[key] = made
@@ -126,7 +144,16 @@ def _assembled(
     if not overrides:
         return Refusal("AMINotFound", f"EC2NodeClass {node_class.name} has no image for any of the instance types")
     tags = launch_tags(cluster=cluster.name, node_pool=wanted.node_pool, node_class=node_class)
-    return FleetPlan(capacity_type, tuple(templates.values()), tuple(overrides), tags, node_class.context)
+    kind = next((one.reserved.kind for one in chosen if one.reserved), "")
+    return FleetPlan(
+        capacity_type,
+        tuple(templates.values()),
+        tuple(overrides),
+        tags,
+        node_class.context,
+        reservations=kind,
+        group=group_of(node_class),
+    )
 
 
 def _template(
@@ -138,6 +165,7 @@ def _template(
     ami: Ami,
     max_pods: int,
     efa: int,
+    purchase: Mapping[str, Any],
 ) -> Template | Refusal:
     boot = Boot(
         labels=boot_labels(wanted, node_class, family.name, capacity_type),
@@ -156,7 +184,7 @@ def _template(
         user_data=text,
         capacity_type=capacity_type,
         machine=Machine(
-            from_selectors(wanted.requirements), dict(wanted.requests), efa, ipv6=":" in cluster.service_cidr
+            from_selectors(wanted.requirements), dict(wanted.requests), efa, ":" in cluster.service_cidr, dict(purchase)
         ),
     )
 
@@ -172,7 +200,15 @@ def boot_labels(wanted: Wanted, node_class: EC2NodeClass, family: str, capacity_
 
 
 def _override(one: Candidate, template_name: str, ami: Ami) -> Override:
-    return Override(template_name, one.instance_type.name, one.zone, one.subnet_id, ami.id, one.price_picousd_per_hour)
+    return Override(
+        template_name,
+        one.instance_type.name,
+        one.zone,
+        one.subnet_id,
+        ami.id,
+        one.price_picousd_per_hour,
+        one.reserved.id if one.reserved else "",
+    )
 
 
 def token(launch: str, attempt: int) -> str:
@@ -184,24 +220,29 @@ def request(
     fleet: FleetPlan, versions: Mapping[str, tuple[str, str]], *, launch: str, count: int, client_token: str
 ) -> dict[str, Any]:
     """The CreateFleet request for ``count`` instances. ``versions``: template name → (id, version number as text)."""
-    spot = fleet.capacity_type == labels.SPOT
     tags = fleet.tags | {labels.LAUNCH_TAG: launch}
+    capacity, options = _purchase(fleet)
     body: dict[str, Any] = {
         "ClientToken": client_token,
         "LaunchTemplateConfigs": [_config(fleet, one.name, versions[one.name]) for one in fleet.templates],
         "TagSpecifications": tag_specifications(("fleet", "instance", "volume"), tags),
-        "TargetCapacitySpecification": {
-            "DefaultTargetCapacityType": labels.SPOT if spot else labels.ON_DEMAND,
-            "TotalTargetCapacity": count,
-        },
+        "TargetCapacitySpecification": {"DefaultTargetCapacityType": capacity, "TotalTargetCapacity": count},
         "Type": "instant",
     }
-    if spot:
+    return body | options | ({"Context": fleet.context} if fleet.context else {})
+
+
+def _purchase(fleet: FleetPlan) -> tuple[str, dict[str, Any]]:
+    """(DefaultTargetCapacityType, how EC2 chooses among the overrides)."""
+    if fleet.capacity_type == labels.SPOT:
         strategy = "capacity-optimized-prioritized" if fleet.prioritized else "price-capacity-optimized"
-        body["SpotOptions"] = {"AllocationStrategy": strategy}
-    else:
-        body["OnDemandOptions"] = {"AllocationStrategy": "prioritized" if fleet.prioritized else "lowest-price"}
-    return body | ({"Context": fleet.context} if fleet.context else {})
+        return labels.SPOT, {"SpotOptions": {"AllocationStrategy": strategy}}
+    return reserved.request_fields(fleet.reservations, "prioritized" if fleet.prioritized else "lowest-price")
+
+
+def reservations(fleet: FleetPlan) -> dict[str, str]:
+    """``<instance type>/<zone>`` → the reservation it is taken out of, as far as it is out of one."""
+    return {f"{one.instance_type}/{one.zone}": one.reservation for one in fleet.overrides if one.reservation}
 
 
 def _config(fleet: FleetPlan, name: str, version: tuple[str, str]) -> dict[str, Any]:
@@ -236,17 +277,26 @@ class Launched(msgspec.Struct, frozen=True):
 
 
 def launched(
-    *, instance_id: str, zone: str, capacity_type: str, instance_type: InstanceType, wanted: Wanted
+    *,
+    instance_id: str,
+    zone: str,
+    capacity_type: str,
+    instance_type: InstanceType,
+    wanted: Wanted,
+    reservation: str = "",
 ) -> Launched:
     """Labels, provider id and resources of the claim whose instance is of ``instance_type`` in ``zone``.
 
-    Labels are the type's certain ones, then the claim's own, then where and how it was bought.
+    Labels are the type's certain ones, then the claim's own, then where and how it was bought; ``reservation``: the
+    capacity reservation it runs in, "" = none.
     """
-    bought = {labels.ZONE: zone, labels.CAPACITY_TYPE: capacity_type}
-    certain = instance_type.requirements.labels() | _offering_labels(instance_type, zone, capacity_type)
+    tenancy = placement.tenancy(from_selectors(wanted.requirements))
+    bought = {labels.ZONE: zone, labels.CAPACITY_TYPE: capacity_type, labels.TENANCY: tenancy}
+    into = reserved.node_labels(instance_type.offerings, reservation)
+    certain = reserved.unreserved(instance_type.requirements) | _offering_labels(instance_type, zone, capacity_type)
     return Launched(
         provider_id=f"aws:///{zone}/{instance_id}",
-        labels=dict(sorted((certain | dict(wanted.labels) | bought).items())),
+        labels=dict(sorted((certain | dict(wanted.labels) | bought | into).items())),
         capacity=instance_type.capacity,
         allocatable=instance_type.allocatable,
     )
@@ -254,4 +304,4 @@ def launched(
 
 def _offering_labels(instance_type: InstanceType, zone: str, capacity_type: str) -> dict[str, str]:
     offerings = (one for one in instance_type.offerings if (one.zone, one.capacity_type) == (zone, capacity_type))
-    return next((one.requirements.labels() for one in offerings), Requirements().labels())
+    return reserved.unreserved(next((one.requirements for one in offerings), Requirements()))

@@ -1,6 +1,6 @@
 """Which offerings a launch may ask for: compatible, available, not exotic without need, not spot above on-demand.
 
-Source: the filters of Karpenter's AWS provider, in our words; reservations are not handled yet.
+What is reserved comes first (``aws.reserved``). Source: the filters of Karpenter's AWS provider, in our words.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,9 +8,10 @@ from typing import Final, Protocol
 
 import msgspec
 
-from spotwright.aws import health
+from spotwright.aws import health, reserved
 from spotwright.aws.health import Health
 from spotwright.aws.refusal import Refusal
+from spotwright.aws.reserved import Reserved
 from spotwright.model import labels, resources
 from spotwright.model.instancetype import InstanceType, Offering
 from spotwright.model.nodeclass import EC2NodeClass
@@ -38,6 +39,7 @@ class Candidate(msgspec.Struct, frozen=True):
     """An offering that can be asked for, and the subnet it would use.
 
     ``weight``: its price, and dearer by how often it failed or was taken back lately; orders the offerings.
+    ``reserved``: the reservation it comes out of, None = it is bought.
     """
 
     instance_type: InstanceType
@@ -46,14 +48,18 @@ class Candidate(msgspec.Struct, frozen=True):
     price_picousd_per_hour: int
     subnet_id: str
     weight: int = 0
+    reserved: Reserved | None = None
 
 
 def candidates(
     wanted: Demand, node_class: EC2NodeClass, types: Iterable[InstanceType], known: Health
 ) -> tuple[str, tuple[Candidate, ...]] | Refusal:
-    """(capacity type, candidates cheapest first) or why nothing is left. Spot is preferred where it is allowed."""
+    """(capacity type, candidates cheapest first) or why nothing is left.
+
+    What is reserved comes before spot, and spot before on-demand, where they are allowed.
+    """
     requirements = from_selectors(wanted.requirements)
-    found = _compatible(wanted, requirements, node_class, types, known)
+    found = _reserved_first(_compatible(wanted, requirements, node_class, types, known))
     if not found:
         return Refusal(_NONE_LEFT, "no compatible instance type has an available offering")
     if not any(one.min_values for one in requirements):
@@ -62,7 +68,8 @@ def candidates(
     unmet = _unmet_minimum(requirements, kept)
     if unmet is not None:
         return Refusal(_NONE_LEFT, f"minValues of {unmet.key} cannot be met with the {MAXIMUM_TYPES} cheapest types")
-    capacity_type = labels.SPOT if any(one.capacity_type == labels.SPOT for one in kept) else labels.ON_DEMAND
+    offered = {one.capacity_type for one in kept}
+    capacity_type = next(one for one in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND) if one in offered)
     return capacity_type, tuple(one for one in kept if one.capacity_type == capacity_type)
 
 
@@ -70,7 +77,7 @@ def _compatible(
     wanted: Demand, requirements: Requirements, node_class: EC2NodeClass, types: Iterable[InstanceType], known: Health
 ) -> list[Candidate]:
     names = frozenset(wanted.instance_types)
-    subnets = subnet_by_zone(node_class, known)
+    subnets, group = subnet_by_zone(node_class, known), health.group_of(node_class)
     return [
         _candidate(one, offering, subnets[offering.zone], known)
         for one in types
@@ -78,25 +85,26 @@ def _compatible(
         and one.requirements.intersects(requirements)
         and resources.fits(wanted.requests, one.allocatable)
         for offering in one.offerings
-        if _buyable(offering, one, wanted, requirements, known) and offering.zone in subnets
+        if _buyable(offering, wanted, requirements)
+        and offering.zone in subnets
+        and health.left(one, offering, known, group=group).available
     ]
 
 
 def _candidate(one: InstanceType, offering: Offering, subnet: str, known: Health) -> Candidate:
     price = offering.price_picousd_per_hour
     risk = known.risk_percent(offering.capacity_type, one.name, offering.zone)
-    return Candidate(one, offering.zone, offering.capacity_type, price, subnet, price * (100 + risk) // 100)
+    weight = price * (100 + risk) // 100
+    return Candidate(one, offering.zone, offering.capacity_type, price, subnet, weight, reserved.of(offering))
 
 
-def _buyable(offering: Offering, one: InstanceType, wanted: Demand, requirements: Requirements, known: Health) -> bool:
+def _buyable(offering: Offering, wanted: Demand, requirements: Requirements) -> bool:
     return (
         offering.available
-        and offering.capacity_type in (labels.SPOT, labels.ON_DEMAND)
         and (not wanted.zones or offering.zone in wanted.zones)
         and requirements.get(labels.ZONE).has(offering.zone)
         and requirements.get(labels.CAPACITY_TYPE).has(offering.capacity_type)
         and offering.requirements.intersects(requirements)
-        and not health.offering_why_not(one, offering, known)
     )
 
 
@@ -107,6 +115,17 @@ def subnet_by_zone(node_class: EC2NodeClass, known: Health) -> dict[str, str]:
         if known.allows_subnet(subnet.id, subnet.zone):
             chosen.setdefault(subnet.zone, subnet.id)
     return chosen
+
+
+def _reserved_first(found: list[Candidate]) -> list[Candidate]:
+    """Of what is reserved that which one request may name; everything else where nothing is reserved."""
+    offers = [
+        (one.instance_type.name, one.zone, one.price_picousd_per_hour, one.reserved) for one in found if one.reserved
+    ]
+    if not offers:
+        return found
+    named = reserved.chosen(offers)
+    return [one for one in found if one.reserved and one.reserved.id in named]
 
 
 def _no_exotic(found: list[Candidate]) -> list[Candidate]:

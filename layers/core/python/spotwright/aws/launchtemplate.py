@@ -27,12 +27,14 @@ class Machine(msgspec.Struct, frozen=True):
     """What of a template follows from the pods and the cluster rather than from the class.
 
     ``efa``: interfaces of that type, 0 = none asked for. ``ipv6``: the cluster's services have IPv6 addresses.
+    ``purchase``: fields that say which capacity reservation it starts in, or that it starts in none.
     """
 
     requirements: Requirements = Requirements()
     requests: dict[str, int] = {}
     efa: int = 0
     ipv6: bool = False
+    purchase: dict[str, Any] = {}
 
 
 _PLAIN: Final = Machine()
@@ -108,7 +110,7 @@ def template_data(
         "Placement": placement(node_class, machine.requirements),
         "TagSpecifications": tag_specifications(tagged, tags),
     }
-    data |= enclaves(machine.requests)
+    data |= enclaves(machine.requests) | machine.purchase
     if node_class.cpu_options and node_class.cpu_options.nested_virtualization:
         data["CpuOptions"] = {"NestedVirtualization": node_class.cpu_options.nested_virtualization}
     devices = node_class.block_devices or family.devices

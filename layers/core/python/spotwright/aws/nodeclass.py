@@ -5,19 +5,20 @@ ours are the ones about what a cluster may use (its own VPC, its own node roles)
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 
-from spotwright.aws import families, kubelet, kubelet_fields, kubelet_sizing, userdata
-from spotwright.aws.boot import Boot
-from spotwright.aws.refusal import Refusal
-from spotwright.model import labels, quantity
+from spotwright.aws.described import Described
+from spotwright.aws.nodeclass_validation import validation
+from spotwright.aws.refusal import Refusal, Unanswered
+from spotwright.aws.sizing import Overheads
+from spotwright.model import labels
 from spotwright.model.fleet import ClusterFacts
 from spotwright.model.nodeclass import Ami, CapacityReservation, EC2NodeClass, PlacementGroup, SecurityGroup, Subnet
-from spotwright.model.objects import Condition
+from spotwright.model.objects import Condition, condition
 
 AMIS: Final = "AMIsReady"
 SUBNETS: Final = "SubnetsReady"
@@ -32,11 +33,8 @@ DEPENDENTS: Final = (AMIS, RESERVATIONS, PLACEMENT, SUBNETS, GROUPS, PROFILE)
 _BLOCK_EXPIRES: Final = timedelta(minutes=40)
 # Does not stop the class: fields that mean nothing were pruned, and somebody should know.
 FIELDS: Final = "FieldsRecognized"
+UNSETTLED: Final = "AwaitingReconciliation"
 
-RESTRICTED_TAGS: Final = frozenset(
-    {labels.CLUSTER_NAME_TAG, labels.NODEPOOL, labels.NODECLAIM, labels.EC2NODECLASS, labels.LAUNCH_TAG}
-)
-_RESTRICTED_TAG_PREFIX: Final = "kubernetes.io/cluster"
 _PROFILE_HASH_DIGITS: Final = 20
 
 
@@ -55,14 +53,28 @@ class FoundGroup(msgspec.Struct, frozen=True):
 
 
 class Found(msgspec.Struct, frozen=True):
-    """Answers about one class; some may be refusals. ``placement_group`` None: the class names none."""
+    """Answers about one class; some may be refusals, or missing. ``placement_group`` None: the class names none."""
 
-    subnets: tuple[FoundSubnet, ...]
-    groups: tuple[FoundGroup, ...]
-    amis: tuple[Ami, ...] | Refusal
-    profile: str | Refusal
-    reservations: tuple[CapacityReservation, ...] = ()
-    placement_group: PlacementGroup | Refusal | None = None
+    subnets: tuple[FoundSubnet, ...] | Unanswered
+    groups: tuple[FoundGroup, ...] | Unanswered
+    amis: tuple[Ami, ...] | Refusal | Unanswered
+    profile: str | Refusal | Unanswered
+    reservations: tuple[CapacityReservation, ...] | Unanswered = ()
+    placement_group: PlacementGroup | Refusal | Unanswered | None = None
+
+
+class Checks(msgspec.Struct, frozen=True):
+    """What a class that found everything is held against.
+
+    ``types``: every instance type of the region, asked for only where the class states expressions.
+    ``reserved``: whether reserved capacity counts, so that readiness speaks of it.
+    ``trial``: what came of asking EC2 whether it would launch, None = it would, or nobody asked.
+    """
+
+    overheads: Overheads = Overheads()
+    types: tuple[Described, ...] | Unanswered = ()
+    trial: Refusal | Unanswered | None = None
+    reserved: bool = True
 
 
 class Resolution(msgspec.Struct, frozen=True):
@@ -72,27 +84,38 @@ class Resolution(msgspec.Struct, frozen=True):
     ready: bool
 
 
+_PLAIN: Final = Checks()
+
+
 def resolve(
-    node_class: EC2NodeClass, found: Found, facts: ClusterFacts, *, now: datetime, expressions: bool = False
+    node_class: EC2NodeClass, found: Found, facts: ClusterFacts, *, now: datetime, checks: Checks = _PLAIN
 ) -> Resolution:
-    """The class as its status should say it is. ``expressions``: whether kubelet amounts may be expressions."""
+    """The class as its status should say it is; what nobody answered stays as it was."""
     subnets, groups = _subnets(found.subnets, facts), _groups(found.groups, facts)
     amis = Refusal("AMINotFound", "AMISelector did not match any AMIs") if found.amis == () else found.amis
-    group = found.placement_group
-    outcomes = {AMIS: amis, SUBNETS: subnets, GROUPS: groups, PROFILE: found.profile, PLACEMENT: group}
-    refused = {kind: one for kind, one in outcomes.items() if isinstance(one, Refusal)}
+    group, held = found.placement_group, found.reservations
+    outcomes = {
+        AMIS: amis, RESERVATIONS: held, PLACEMENT: group, SUBNETS: subnets, GROUPS: groups, PROFILE: found.profile,
+    }  # fmt: skip
     resolved = msgspec.structs.replace(
         node_class,
-        subnets=() if isinstance(subnets, Refusal) else subnets,
-        security_groups=() if isinstance(groups, Refusal) else groups,
-        amis=() if isinstance(amis, Refusal) else amis,
-        capacity_reservations=reservations(found.reservations, now=now),
-        placement_group=None if isinstance(group, Refusal) else group,
-        resolved_profile="" if isinstance(found.profile, Refusal) else found.profile,
+        subnets=_value(subnets, node_class.subnets, ()),
+        security_groups=_value(groups, node_class.security_groups, ()),
+        amis=_value(amis, node_class.amis, ()),
+        capacity_reservations=reservations(_value(held, node_class.capacity_reservations, ()), now=now),
+        placement_group=_value(group, node_class.placement_group, None),
+        resolved_profile=_value(found.profile, node_class.resolved_profile, ""),
     )
-    conditions = tuple(_conditions(resolved, refused, facts, expressions))
+    conditions = tuple(_conditions(resolved, outcomes, facts, checks))
     ready = conditions[-1].status == "True"
     return Resolution(msgspec.structs.replace(resolved, conditions=_merged(node_class, conditions)), ready)
+
+
+def _value[T](found: T | Refusal | Unanswered, before: T, nothing: T) -> T:
+    """What the status says: the answer, nothing after a refusal, without an answer what it said before."""
+    if isinstance(found, Unanswered):
+        return before
+    return nothing if isinstance(found, Refusal) else found
 
 
 def reservations(found: Sequence[CapacityReservation], *, now: datetime) -> tuple[CapacityReservation, ...]:
@@ -105,11 +128,15 @@ def reservations(found: Sequence[CapacityReservation], *, now: datetime) -> tupl
 
 
 def _expires(one: CapacityReservation, now: datetime) -> bool:
-    return one.reservation_type == "capacity-block" and one.end is not None and one.end - now <= _BLOCK_EXPIRES
+    return one.reservation_type == labels.CAPACITY_BLOCK and one.end is not None and one.end - now <= _BLOCK_EXPIRES
 
 
-def _subnets(found: Sequence[FoundSubnet], facts: ClusterFacts) -> tuple[Subnet, ...] | Refusal:
+def _subnets(
+    found: Sequence[FoundSubnet] | Unanswered, facts: ClusterFacts
+) -> tuple[Subnet, ...] | Refusal | Unanswered:
     """Those with most free addresses first; a foreign one spoils all: nodes there could never join."""
+    if isinstance(found, Unanswered):
+        return found
     if not found:
         return Refusal("SubnetsNotFound", "SubnetSelector did not match any Subnets")
     foreign = _foreign("SubnetsNotInClusterVPC", "subnet", ((one.id, one.vpc_id) for one in found), facts)
@@ -117,7 +144,11 @@ def _subnets(found: Sequence[FoundSubnet], facts: ClusterFacts) -> tuple[Subnet,
     return foreign or tuple(Subnet(one.id, one.zone, one.zone_id, one.free_addresses) for one in ordered)
 
 
-def _groups(found: Sequence[FoundGroup], facts: ClusterFacts) -> tuple[SecurityGroup, ...] | Refusal:
+def _groups(
+    found: Sequence[FoundGroup] | Unanswered, facts: ClusterFacts
+) -> tuple[SecurityGroup, ...] | Refusal | Unanswered:
+    if isinstance(found, Unanswered):
+        return found
     if not found:
         return Refusal("SecurityGroupsNotFound", "SecurityGroupSelector did not match any SecurityGroups")
     owners = ((one.id, one.vpc_id) for one in found)
@@ -134,81 +165,54 @@ def _foreign(reason: str, what: str, owners: Iterable[tuple[str, str]], facts: C
 
 
 def _conditions(
-    node_class: EC2NodeClass, refused: dict[str, Refusal], facts: ClusterFacts, expressions: bool
+    node_class: EC2NodeClass, outcomes: Mapping[str, object], facts: ClusterFacts, checks: Checks
 ) -> Iterator[Condition]:
     """The dependents, validation, fields, and Ready last."""
-    dependents = [_condition(node_class, kind, refused.get(kind)) for kind in DEPENDENTS]
-    dependents.append(_condition(node_class, VALIDATION, _validated(node_class, refused, facts, expressions)))
+    kinds = [kind for kind in DEPENDENTS if checks.reserved or kind != RESERVATIONS]
+    dependents = [_condition(node_class, kind, outcomes[kind]) for kind in kinds]
+    dependents.append(_condition(node_class, VALIDATION, _validated(node_class, dependents, facts, checks)))
     yield from dependents
     unknown = "; ".join(node_class.problems)
     yield _condition(node_class, FIELDS, Refusal("UnrecognizedFields", unknown) if unknown else None)
-    failing = ", ".join(f"{one.type}={one.status}" for one in dependents if one.status != "True")
-    yield _condition(node_class, READY, Refusal("UnhealthyDependents", failing) if failing else None)
+    yield _dependent_on(node_class, READY, ("UnhealthyDependents", "ReconcilingDependents"), dependents) or _condition(
+        node_class, READY, None
+    )
 
 
 def _validated(
-    node_class: EC2NodeClass, refused: dict[str, Refusal], facts: ClusterFacts, expressions: bool
-) -> Refusal | None:
-    if refused:
-        return Refusal("DependenciesNotReady", ", ".join(f"{kind}=False" for kind in sorted(refused)))
-    return validation(node_class, facts, expressions=expressions)
+    node_class: EC2NodeClass, dependents: Sequence[Condition], facts: ClusterFacts, checks: Checks
+) -> Condition | Refusal | Unanswered | None:
+    waits = _dependent_on(node_class, VALIDATION, ("DependenciesNotReady", "DependenciesNotReady"), dependents)
+    return waits or validation(node_class, facts, checks.overheads, checks.types) or checks.trial
 
 
-def validation(node_class: EC2NodeClass, facts: ClusterFacts, *, expressions: bool = False) -> Refusal | None:
-    """The first thing about the class itself that stops it; None = fine."""
-    tags = [key for key in sorted(node_class.tags) if _is_restricted(key)]
-    if tags:
-        return Refusal("TagValidationFailed", f"spec.tags: {', '.join(tags)} are set by Spotwright, not by a class")
-    return _kubelet(node_class, expressions) or _devices(node_class) or _boots(node_class, facts)
-
-
-def _kubelet(node_class: EC2NodeClass, expressions: bool) -> Refusal | None:
-    formulas, plain = kubelet.expressions(node_class.kubelet), node_class.kubelet
-    if formulas and not expressions:
-        why = "; ".join(formulas)
-        return Refusal("KubeletExpressionsDisabled", f"{why}: give an amount, expressions are not enabled")
-    if formulas:
-        plain, faults = kubelet_sizing.plain(node_class.kubelet)
-        if faults:
-            return Refusal("KubeletExpressionInvalid", "; ".join(faults))
-    wrong = kubelet.problems(plain)
-    if wrong:
-        return Refusal("InvalidKubeletConfiguration", "; ".join(wrong))
-    family = families.of(node_class)
-    if isinstance(family, Refusal) or family.free_kubelet:
+def _dependent_on(
+    node_class: EC2NodeClass, kind: str, reasons: tuple[str, str], others: Sequence[Condition]
+) -> Condition | None:
+    """False when any other is, with the first reason, else Unknown when any other is, with the second; else None."""
+    failing = [one for one in others if one.status != "True"]
+    if not failing:
         return None
-    left = kubelet_fields.unsupported(node_class.kubelet, family.name, pods_per_core=family.pods_per_core)
-    return Refusal("UnsupportedKubeletConfiguration", "; ".join(left)) if left else None
+    message = ", ".join(f"{one.type}={one.status}" for one in failing)
+    false = any(one.status == "False" for one in failing)
+    status, reason = ("False", reasons[0]) if false else ("Unknown", reasons[1])
+    return Condition(kind, status, reason, message, observed_generation=node_class.metadata.generation)
 
 
-def _is_restricted(key: str) -> bool:
-    return key in RESTRICTED_TAGS or key.startswith(_RESTRICTED_TAG_PREFIX)
-
-
-def _devices(node_class: EC2NodeClass) -> Refusal | None:
-    for index, device in enumerate(node_class.block_devices):
-        try:
-            quantity.parse(device.volume_size or "1Gi")
-        except quantity.QuantityError as error:
-            field = f"spec.blockDeviceMappings[{index}].ebs.volumeSize"
-            return Refusal("InvalidBlockDeviceMapping", f"{field}: {error}")
-    return None
-
-
-def _boots(node_class: EC2NodeClass, facts: ClusterFacts) -> Refusal | None:
-    """Whether user data can be made for the smallest boot of this class; launches check theirs again."""
-    family = families.of(node_class)
-    if isinstance(family, Refusal):
-        return family
-    text = userdata.render(family.name, node_class, facts, Boot({}, (), 110))
-    return text if isinstance(text, Refusal) else None
-
-
-def _condition(node_class: EC2NodeClass, kind: str, refusal: Refusal | None) -> Condition:
+def _condition(node_class: EC2NodeClass, kind: str, outcome: object) -> Condition:
+    """A condition from what came out. Without an answer a True one about this generation stays; any other is open."""
     generation = node_class.metadata.generation
-    if refusal is None:
-        return Condition(kind, "True", kind, "", observed_generation=generation)
-    return Condition(kind, "False", refusal.reason, refusal.message, observed_generation=generation)
+    match outcome:
+        case Condition():
+            return outcome
+        case Refusal(reason, message):
+            return Condition(kind, "False", reason, message, observed_generation=generation)
+        case Unanswered(message):
+            before = condition(node_class.conditions, kind)
+            if before and before.status == "True" and before.observed_generation == generation:
+                return before
+            return Condition(kind, "Unknown", UNSETTLED, message, observed_generation=generation)
+    return Condition(kind, "True", kind, "", observed_generation=generation)
 
 
 def _merged(before: EC2NodeClass, after: Sequence[Condition]) -> tuple[Condition, ...]:
@@ -228,51 +232,6 @@ def complaint(node_class: EC2NodeClass) -> str:
     """Why a class is not ready, in one line: its False conditions with their messages."""
     failing = (one for one in node_class.conditions if one.status != "True" and one.type not in (READY, FIELDS))
     return "; ".join(f"{one.type} {one.reason}: {one.message}" for one in failing) or "not resolved yet"
-
-
-def status(node_class: EC2NodeClass) -> dict[str, Any]:
-    """The status fields of a class for a merge patch; conditions are written on their own."""
-    return {
-        "subnets": [{"id": one.id, "zone": one.zone} | _given("zoneID", one.zone_id) for one in node_class.subnets],
-        "securityGroups": [{"id": one.id} | _given("name", one.name) for one in node_class.security_groups],
-        "amis": [_ami(one) for one in node_class.amis],
-        "capacityReservations": [_reservation(one) for one in node_class.capacity_reservations] or None,
-        "placementGroup": _placement_group(node_class.placement_group),
-        "instanceProfile": node_class.resolved_profile or None,
-    }
-
-
-def _ami(ami: Ami) -> dict[str, Any]:
-    requirements = [
-        {"key": one.key, "operator": str(one.operator)} | ({"values": list(one.values)} if one.values else {})
-        for one in ami.requirements
-    ]
-    shown = {"id": ami.id, "requirements": requirements} | _given("name", ami.name)
-    return shown | ({"deprecated": True} if ami.deprecated else {})
-
-
-def _reservation(one: CapacityReservation) -> dict[str, Any]:
-    return {
-        "availabilityZone": one.zone,
-        "id": one.id,
-        "instanceMatchCriteria": one.instance_match_criteria,
-        "instanceType": one.instance_type,
-        "interruptible": one.interruptible,
-        "ownerID": one.owner_id,
-        "reservationType": one.reservation_type,
-        "state": one.state,
-    } | ({"endTime": one.end.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")} if one.end else {})
-
-
-def _placement_group(group: PlacementGroup | None) -> dict[str, Any] | None:
-    if group is None:
-        return None
-    shown = {"id": group.id, "name": group.name, "strategy": group.strategy}
-    return shown | ({"partitionCount": group.partitions} if group.partitions else {})
-
-
-def _given(key: str, text: str) -> dict[str, Any]:
-    return {key: text} if text else {}
 
 
 class Profile(msgspec.Struct, frozen=True):

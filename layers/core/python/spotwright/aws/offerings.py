@@ -118,6 +118,7 @@ def instance_type(described: Described, region: Region, who: Buyer, overheads: s
         allocatable=size.allocatable,
         offerings=offerings,
         kubelet=size.kubelet,
+        attachable=size.attachable,
     )
 
 
@@ -157,9 +158,7 @@ def _reserved(one: CapacityReservation, region: Region, who: Buyer, *, runs: boo
     )
 
 
-_UNRESERVED: Final = dict.fromkeys(
-    (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE), ""
-)
+_UNRESERVED: Final = dict.fromkeys(labels.RESERVATION_LABELS, "")
 
 
 def _with(zone: Requirements, told: Mapping[str, str]) -> Requirements:

@@ -10,7 +10,6 @@ from spotwright.model import labels
 from spotwright.model.nodeclass import EC2NodeClass
 from spotwright.model.requirements import Requirements
 
-TENANCY: Final = labels.INSTANCE_PREFIX + "tenancy"
 PARTITION: Final = "karpenter.k8s.aws/placement-group-partition"
 # Pods ask for Nitro Enclaves by this resource.
 NITRO_SANDBOX: Final = "eks.amazonaws.com/nitro-sandbox"
@@ -28,8 +27,9 @@ def placement(node_class: EC2NodeClass, wanted: Requirements) -> dict[str, Any]:
 
 
 def tenancy(wanted: Requirements) -> str:
-    asked = wanted.get(TENANCY)
-    return "dedicated" if asked.has("dedicated") and not asked.has("default") else "default"
+    """The first that is allowed: dedicated hardware costs more."""
+    asked = wanted.get(labels.TENANCY)
+    return next((one for one in labels.TENANCIES if asked.has(one)), labels.TENANCIES[0])
 
 
 def _partition(partitions: int, wanted: Requirements) -> int:

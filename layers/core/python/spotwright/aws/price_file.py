@@ -136,12 +136,6 @@ def applied(region: Region, file: PriceFile) -> Region:
     return msgspec.structs.replace(region, on_demand=on_demand, spot=spot)
 
 
-def changed(before: Region, after: Region) -> int:
-    """How many types cost something else than in the list."""
-    names = {name for name, price in after.on_demand.items() if before.on_demand.get(name) != price}
-    return len(names | {name for name, zones in (after.spot or {}).items() if (before.spot or {}).get(name) != zones})
-
-
 def _paid(file: PriceFile, name: str, kind: str, zone: str, price: int) -> int:
     about = [one for one in file.rules if one.is_about(name, kind, zone)]
     stated = [one.price_picousd_per_hour for one in about if one.price_picousd_per_hour is not None]

@@ -11,9 +11,16 @@ from typing import Final
 import msgspec
 
 CALL: Final = 1_000_000
+# No action, but a bucket of its own: the instances that are terminated, whatever the calls.
+TERMINATED_INSTANCES: Final = "instances terminated"
 # Published (size, calls per second); what is not listed is a mutating action like any other.
 _MUTATING: Final = (50, 5)
-_OF_ACTION: Final = {"TerminateInstances": (100, 5), "CreateTags": (100, 10), "CreateLaunchTemplateVersion": (100, 5)}
+_OF_ACTION: Final = {
+    "TerminateInstances": (100, 5),
+    TERMINATED_INSTANCES: (1000, 20),
+    "CreateTags": (100, 10),
+    "CreateLaunchTemplateVersion": (100, 5),
+}
 # What is left to whoever else uses the account.
 SHARE_PERCENT: Final = 80
 # However slow EC2 wants us to be, there is a call every five seconds.

@@ -17,6 +17,7 @@ from spotwright.aws.families import WINDOWS, Family
 from spotwright.aws.kubelet_sizing import RESERVATIONS, Kubelet, KubeletError
 from spotwright.model import quantity, resources
 from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.volumes import EBS
 
 MIB: Final = 2**20
 GIB: Final = 2**30
@@ -51,6 +52,7 @@ class Size(msgspec.Struct, frozen=True):
     """``allocatable`` is ``capacity`` without the three overheads, never negative.
 
     ``kubelet``: reserved amounts as the node's kubelet must state them, where the class states expressions.
+    ``attachable``: CSI driver → how many volumes of pods.
     """
 
     capacity: dict[str, int]
@@ -59,6 +61,7 @@ class Size(msgspec.Struct, frozen=True):
     system_reserved: dict[str, int]
     eviction_threshold: dict[str, int]
     kubelet: dict[str, dict[str, str]] = {}
+    attachable: dict[str, int] = {}
 
 
 def size(
@@ -81,16 +84,31 @@ def size(
     reserved = resources.add(kept, system, eviction)
     allocatable = {name: max(left - reserved.get(name, 0), 0) for name, left in capacity.items()}
     stated = {name: kubelet.reserved(name) for name in RESERVATIONS if raw.get(name) and kubelet.has_expressions}
-    return Size(capacity, allocatable, kept, system, eviction, stated)
+    return Size(capacity, allocatable, kept, system, eviction, stated, attachable(described, node_class, family))
 
 
-def problem(described: Described, node_class: EC2NodeClass, family: Family, overheads: Overheads) -> str:
-    """Why the class cannot be sized for a type; "" = it can. For the validation of a class, over every type."""
+def attachable(described: Described, node_class: EC2NodeClass, family: Family) -> dict[str, int]:
+    """Volumes of pods that the EBS driver will allow, as it counts when it starts: without those that the node starts
+    with and, where the limit is shared, without further interfaces: the class's, or the one that the CNI keeps warm.
+
+    Source: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/volume_limits.html.
+    """
+    if not described.ebs_attachments:
+        return {}
+    own = len(node_class.block_devices or family.devices) or 1
+    further = max(len(node_class.network_interfaces), 2 if described.interfaces > 1 else 1) - 1
+    shared = further if described.ebs_attachments_shared else 0
+    return {EBS: max(described.ebs_attachments - own - shared, 1)}
+
+
+def faults(described: Described, node_class: EC2NodeClass, family: Family, overheads: Overheads) -> tuple[str, ...]:
+    """Expressions of the class that have no usable value for a type, as sentences; () = all have one."""
+    kubelet = Kubelet(node_class.kubelet, _variables(described))
     try:
-        size(described, node_class, family, overheads)
-    except (quantity.QuantityError, KubeletError) as error:
-        return str(error)
-    return ""
+        count = pods(described, node_class, family, kubelet, overheads)
+    except KubeletError as error:
+        return (str(error),)
+    return kubelet.with_pods(count).faults()
 
 
 def _variables(described: Described) -> Variables:

@@ -32,6 +32,8 @@ def requirements(
     several = {
         labels.ZONE: frozenset(zones),
         labels.CAPACITY_TYPE: frozenset(capacity_types),
+        # The launch decides: dedicated hardware only where the default is not allowed.
+        labels.TENANCY: frozenset(labels.TENANCIES),
         labels.RESERVATION_ID: frozenset(one.id for one in reserved),
         labels.RESERVATION_TYPE: frozenset(one.reservation_type for one in reserved),
         labels.RESERVATION_INTERRUPTIBLE: frozenset(_spelled(one.interruptible) for one in reserved),
@@ -65,7 +67,6 @@ def _size(described: Described) -> Iterator[tuple[str, str]]:
     yield "family", family
     yield "size", size
     yield "capability-flex", _spelled("-flex" in family)
-    yield "tenancy", "default"
 
 
 def _figures(described: Described) -> Iterator[tuple[str, str]]:

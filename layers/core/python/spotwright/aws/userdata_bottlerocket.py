@@ -6,11 +6,8 @@ Source: https://bottlerocket.dev/en/os/latest/api/settings/kubernetes/.
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
-
-import tomli_w
 
 from spotwright.aws.boot import Boot, dns_addresses, kubelet_config, own_labels, register_taints
 from spotwright.model.fleet import ClusterFacts
@@ -62,11 +59,16 @@ def bottlerocket(node_class: EC2NodeClass, cluster: ClusterFacts, boot: Boot) ->
     if node_class.instance_store_policy == "RAID0":
         commands = _table(settings, "bootstrap-commands", "settings.bootstrap-commands")
         merged["bootstrap-commands"] = {**commands, _MOUNT: _mount(node_class)}
+    # What only Bottlerocket needs is loaded when there is one.
+    import tomli_w
+
     text: str = tomli_w.dumps({**document, "settings": merged})
     return text
 
 
 def _parsed(text: str) -> dict[str, Any]:
+    import tomllib
+
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -7,7 +7,6 @@ them in order). Source: https://awslabs.github.io/amazon-eks-ami/nodeadm/doc/api
 from typing import Any
 
 import msgspec
-import yaml
 
 from spotwright.aws import mime
 from spotwright.aws.boot import Boot, kubelet_config, node_labels, register_taints
@@ -35,6 +34,9 @@ def _is_yaml_map(text: str) -> bool:
     """A script whose first line names its interpreter is one, even where YAML would read it as a comment and a map."""
     if text.lstrip().startswith("#!"):
         return False
+    # Most classes have no user data of their own; loading YAML's reader is a tenth of a start.
+    import yaml
+
     try:
         return isinstance(yaml.safe_load(text), dict)
     except yaml.YAMLError:

@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from spotwright.model import labels
+from spotwright.model.fleet import FleetError, FleetInstance, FleetResult
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import EC2NodeClass
 from spotwright.model.nodepool import NodeClassReference, NodePool
@@ -99,6 +100,23 @@ def assign(names: Collection[str], taken: Mapping[str, str], ids: Iterable[str])
     free = sorted(set(names) - set(taken))
     fresh = sorted(set(ids) - set(taken.values()))
     return dict(taken) | dict(zip(free, fresh, strict=False))
+
+
+def attributed(result: FleetResult, reservations: Mapping[str, str]) -> FleetResult:
+    """An answer of CreateFleet that says which capacity reservation its instances and errors are about.
+
+    ``reservations``: ``<type>/<zone>`` → id, as the request asked; EC2 says the pool only, and calls it on-demand.
+    """
+    if not reservations:
+        return result
+    instances = tuple(into(one, reservations) for one in result.instances)
+    return FleetResult(instances, tuple(into(one, reservations) for one in result.errors))
+
+
+def into[T: (FleetInstance, FleetError)](one: T, reservations: Mapping[str, str]) -> T:
+    """It, in the reservation of its pool: a launch that targets one gives nothing else."""
+    id = reservations.get(f"{one.instance_type}/{one.zone}", "")
+    return msgspec.structs.replace(one, capacity_type=labels.RESERVED, reservation_id=id) if id else one
 
 
 class Readiness(msgspec.Struct, frozen=True):

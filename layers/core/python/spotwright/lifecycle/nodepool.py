@@ -112,8 +112,6 @@ def _requirement_faults(selector: Selector) -> Iterator[str]:
     except RequirementError as error:
         yield f"{where}: {error}"
         return
-    if selector.min_values:
-        yield f"{where}: minValues is not supported yet"
     numeric = selector.operator in (Operator.GT, Operator.LT, Operator.GTE, Operator.LTE)
     yield from _label_faults(where, selector.key, () if numeric else selector.values)
     if labels.normalize(selector.key) == labels.CAPACITY_TYPE and selector.operator == Operator.IN:

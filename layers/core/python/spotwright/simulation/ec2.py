@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.failures import Conflict, InvalidRequest
+from spotwright.failures import InvalidRequest, NotFound
 from spotwright.model import labels
 from spotwright.model.fleet import FleetError, FleetInstance, FleetResult
 from spotwright.simulation.clock import Clock
@@ -25,8 +25,9 @@ type Pool = tuple[str, str, str]
 class FakeEc2:
     """See Ec2Port. ``capacity``: instances left by (capacity type, type, zone), ``*`` for any; absent = plenty.
 
-    ``codes``: what a pool without capacity says in place of InsufficientInstanceCapacity. ``lag_seconds``: instances
-    younger than that are not shown to anybody. ``shown``: the ids that lists show, None = all; reads by id see all.
+    ``codes``: what a pool without capacity says in place of InsufficientInstanceCapacity. ``reserved``: instances left
+    by capacity reservation. ``lag_seconds``: instances younger than that are not shown to anybody. ``shown``: the ids
+    that lists show, None = all; reads by id see all.
     """
 
     def __init__(self, cluster: str, clock: Clock, effects: Effects) -> None:
@@ -38,6 +39,7 @@ class FakeEc2:
         self._ending: dict[str, float] = {}
         self.capacity: dict[Pool, int] = {}
         self.codes: dict[Pool, str] = {}
+        self.reserved: dict[str, int] = {}
         self.lag_seconds = 0.0
         self.shown: frozenset[str] | None = None
         self.instances: dict[str, FleetInstance] = {}
@@ -66,18 +68,24 @@ class FakeEc2:
             ),
             key=lambda one: one.get("Priority", 0),
         )
+        market = labels.SPOT if capacity_type == labels.SPOT else labels.ON_DEMAND
         made: list[FleetInstance] = []
         errors: dict[Pool, FleetError] = {}
         while len(made) < target["TotalTargetCapacity"]:
-            chosen = next((one for one in options if self._take(capacity_type, one, errors)), None)
+            chosen = next((one for one in options if self._take(market, one, errors)), None)
             if chosen is None:
                 break
-            made.append(self._start(capacity_type, chosen, tags))
-        return FleetResult(tuple(made), tuple(errors[pool] for pool in sorted(errors)))
+            made.append(self._start(market, chosen, tags))
+        # EC2 answers with pools, not with what of them was reserved.
+        bare = tuple(msgspec.structs.replace(one, capacity_type=market, reservation_id="") for one in made)
+        return FleetResult(bare, tuple(errors[pool] for pool in sorted(errors)))
 
     def _take(self, capacity_type: str, option: Mapping[str, Any], errors: dict[Pool, FleetError]) -> bool:
         instance_type, zone = option["InstanceType"], option["AvailabilityZone"]
         pool = (capacity_type, instance_type, zone)
+        reservation = _reservation(option)
+        if reservation:
+            return self._take_reserved(reservation, pool, option, errors)
         for key in itertools.product((capacity_type, "*"), (instance_type, "*"), (zone, "*")):
             left = self.capacity.get(key)
             if left is not None and left <= 0:
@@ -91,19 +99,31 @@ class FakeEc2:
             self.capacity[pool] -= 1
         return True
 
+    def _take_reserved(
+        self, reservation: str, pool: Pool, option: Mapping[str, Any], errors: dict[Pool, FleetError]
+    ) -> bool:
+        if self.reserved.get(reservation, 0) <= 0:
+            code, said = "ReservationCapacityExceeded", "The reservation has no instances left"
+            errors[pool] = FleetError(code, said, pool[1], pool[2], pool[0], option["SubnetId"])
+            return False
+        self.reserved[reservation] -= 1
+        return True
+
     def _start(self, capacity_type: str, option: Mapping[str, Any], tags: dict[str, str]) -> FleetInstance:
         number = next(self._numbers)
+        reservation = _reservation(option)
         instance = FleetInstance(
             id=f"i-{number:017x}",
             instance_type=option["InstanceType"],
             zone=option["AvailabilityZone"],
-            capacity_type=capacity_type,
+            capacity_type=labels.RESERVED if reservation else capacity_type,
             state="pending",
             image_id=option.get("ImageId", ""),
             subnet_id=option["SubnetId"],
             private_dns_name=f"ip-10-0-{number // 250}-{number % 250}.internal",
             launched=self._clock.seconds(),
             tags=tags,
+            reservation_id=reservation,
         )
         self.instances[instance.id] = instance
         self._started_from[instance.id] = option["template"]
@@ -155,6 +175,9 @@ class FakeEc2:
         return next((one for one in self._visible() if one.id == instance_id), None)
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
+        for one in instance_ids:
+            if one not in self.instances:
+                raise NotFound(f"The instance ID '{one}' does not exist", code="InvalidInstanceID.NotFound")
         with self._effects.making("ec2", "terminate", " ".join(instance_ids)):
             for one in instance_ids:
                 self.stop(one, after_seconds=0)
@@ -162,7 +185,7 @@ class FakeEc2:
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
         with self._effects.making("ec2", "tag", instance_id):
             if instance_id not in self.instances:
-                raise Conflict(f"{instance_id} is not there", code="InvalidInstanceID.NotFound")
+                raise NotFound(f"{instance_id} is not there", code="InvalidInstanceID.NotFound")
             before = self.instances[instance_id]
             self.instances[instance_id] = msgspec.structs.replace(before, tags=before.tags | dict(tags))
 
@@ -171,8 +194,18 @@ class FakeEc2:
     def stop(self, instance_id: str, *, after_seconds: float) -> None:
         """Shut an instance down from a time on; it is terminated half a minute later."""
         if instance_id in self.instances:
+            reservation = self.instances[instance_id].reservation_id
+            if instance_id not in self._ending and reservation in self.reserved:
+                self.reserved[reservation] += 1
             at = self._clock.now().timestamp() + after_seconds
             self._ending[instance_id] = min(at, self._ending.get(instance_id, at))
+
+    def end_reservation(self, id: str) -> None:
+        """It is cancelled, or its time is over: instances in it run on, as on-demand."""
+        self.reserved.pop(id)
+        for key, one in self.instances.items():
+            if one.reservation_id == id:
+                self.instances[key] = msgspec.structs.replace(one, capacity_type=labels.ON_DEMAND, reservation_id="")
 
     def adopt(self, instance: FleetInstance, *, like: str) -> None:
         """An instance that nobody here asked for, started from the same template as ``like``."""
@@ -218,6 +251,12 @@ class FakeEc2:
             return one
         state = "terminated" if now >= ends + SHUTDOWN_SECONDS else "shutting-down"
         return msgspec.structs.replace(one, state=state)
+
+
+def _reservation(option: Mapping[str, Any]) -> str:
+    """The capacity reservation that an override's template targets, "" = none."""
+    stated = json.loads(option["template"]).get("CapacityReservationSpecification", {})
+    return str(stated.get("CapacityReservationTarget", {}).get("CapacityReservationId", ""))
 
 
 def _tags(request: Mapping[str, Any], kind: str) -> dict[str, str]:

@@ -2,29 +2,28 @@
 
 import hashlib
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
 from spotwright.aws.health import MEMORY_SECONDS
 from spotwright.aws.rate import CallRate
+from spotwright.disruption.breaker import Breaker
 from spotwright.failures import Conflict, NotFound
 from spotwright.model.fleet import OfferingHealth
 from spotwright.model.instancetype import Catalog
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
-from spotwright.workflows.ports import (
-    Breaker,
+from spotwright.workflows.ports import Doorbell
+from spotwright.workflows.rows import (
+    FINAL_PHASES,
     ClusterRow,
     CommandRow,
-    Doorbell,
     LaunchRow,
     NominationRow,
     NoticeRow,
     Row,
+    sort_key,
 )
-
-FINAL_PHASES: Final = frozenset({"done", "failed", "aborted"})
 
 
 class FakeState:
@@ -42,6 +41,8 @@ class FakeState:
         self.beat = 0
         self.guard = Breaker()
         self.catalog = ""
+        self.catalogued = 0
+        self.reading = 0
 
     def cluster(self) -> ClusterRow:
         self._effects.reading("state", "cluster")
@@ -121,7 +122,9 @@ class FakeState:
     def offering_health(self, now: int) -> tuple[OfferingHealth, ...]:
         self._effects.reading("state", "offering_health")
         kept = (self.health[key] for key in sorted(self.health))
-        return tuple(one for one in kept if max(one.until, one.at) + MEMORY_SECONDS * 1000 > now)
+        return tuple(
+            one for one in kept if max(one.until, one.at, *(at for at, _ in one.taken)) + MEMORY_SECONDS * 1000 > now
+        )
 
     def mark_offering(self, health: OfferingHealth) -> None:
         with self._effects.making("state", "mark_offering", health.key):
@@ -159,22 +162,22 @@ class FakeState:
 
     def set_catalog_key(self, key: str, at: int) -> None:
         with self._effects.making("state", "set_catalog_key", key):
-            self.catalog = key
+            self.catalog, self.catalogued = key, at
+
+    def catalog_at(self) -> int:
+        return self.catalogued
+
+    def begin_reading(self, now: int, *, since: int) -> bool:
+        if self.reading > since:
+            return False
+        self.reading = now
+        return True
+
+    def end_reading(self) -> None:
+        self.reading = 0
 
     def _open(self) -> tuple[Row, ...]:
         return tuple(self.rows[key] for key in sorted(self.rows) if self.rows[key].phase not in FINAL_PHASES)
-
-
-def sort_key(row: Row) -> str:
-    match row:
-        case LaunchRow():
-            return f"launch#{row.id}"
-        case CommandRow():
-            return f"command#{row.id}"
-        case NoticeRow():
-            return f"notice#{row.instance_id}"
-        case NominationRow():
-            return f"nomination#{row.claim}"
 
 
 class FakeBlobs:
@@ -184,8 +187,11 @@ class FakeBlobs:
         self._cluster, self._effects = cluster, effects
         self.bodies: dict[str, bytes] = {}
 
+    def key(self, kind: str, body: bytes) -> str:
+        return f"{kind}/{self._cluster}/{hashlib.sha256(body).hexdigest()}.json"
+
     def put(self, kind: str, body: bytes) -> str:
-        key = f"{kind}/{self._cluster}/{hashlib.sha256(body).hexdigest()}.json"
+        key = self.key(kind, body)
         with self._effects.making("blobs", "put", key):
             self.bodies[key] = body
         return key

@@ -6,16 +6,17 @@ written, one content-addressed catalog, and whoever depends on either rung. Runn
 """
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from spotwright.aws import nodeclass
+from spotwright.aws import memory, nodeclass
 from spotwright.aws.offerings import Region
-from spotwright.failures import Failure
+from spotwright.failures import Denied, Failure, NotFound
+from spotwright.model.nodeclass import EC2NodeClass
 from spotwright.model.objects import is_true
-from spotwright.workflows import catalog_profiles, catalog_types
+from spotwright.workflows import catalog_profiles, catalog_templates, catalog_types
 from spotwright.workflows.catalog_classes import Outcome, settle
 from spotwright.workflows.catalog_ports import Cataloguing
 from spotwright.workflows.ports import Doorbell
@@ -24,8 +25,9 @@ from spotwright.workflows.ports import Doorbell
 # then the sweep, which rings every minute for such classes, has it.
 AGAIN_SECONDS: Final = 5
 ATTEMPTS: Final = 8
-# Templates are made again when a launch needs them, so age is enough of a reason: every new image leaves old ones.
-TEMPLATE_AGE: Final = timedelta(days=7)
+# The first reading of a region is waited for so long; a run of ours cannot be at it for much longer.
+READING_MS: Final = 30_000
+READ_BY_ANOTHER: Final = "another run reads the region"
 # How often a catalog is made anew because another run wrote one meanwhile.
 _RACES: Final = 3
 
@@ -42,13 +44,34 @@ class Catalogued(msgspec.Struct, frozen=True):
 
 
 def refresh(ports: Cataloguing, *, now: datetime) -> Catalogued:
-    """Read the region anew, settle every class against it, and drop templates that grew old."""
-    last = catalog_types.region_of(ports.blobs, catalog_types.stored(ports.blobs, ports.state.catalog_key()))
-    made = _run(ports, (), ports.market.read(now, last), now, 0)
-    for template in ports.templates.launch_templates():
-        if now - template.created > TEMPLATE_AGE:
-            ports.templates.delete_launch_template(template.id)
+    """Read the region anew, settle every class against it, and drop templates that nothing uses.
+
+    The first reading takes long, and a new deployment begins it before its cluster is open to us: it is kept whatever
+    the cluster says, for the classes that come.
+    """
+    key = ports.state.catalog_key()
+    last = catalog_types.region_of(ports.blobs, catalog_types.stored(ports.blobs, key))
+    region = _read(ports, now, last)
+    if region is None:
+        return _put_off(ports, key, READ_BY_ANOTHER)
+    if not key and not ports.state.catalog_key():
+        first = catalog_types.first(ports.blobs, region)
+        ports.state.set_catalog_key(first, int(now.timestamp() * 1000))
+        ports.state.end_reading()
+    try:
+        made = _run(ports, (), region, now, 0)
+    except (Denied, NotFound) as error:
+        if key:
+            raise
+        return _put_off(ports, ports.state.catalog_key(), f"the cluster does not let us in yet: {error}")
+    catalog_templates.collect(ports, now=now)
     return made
+
+
+def _put_off(ports: Cataloguing, key: str, why: str) -> Catalogued:
+    """Every class again soon; the region is there by then."""
+    _ring(ports, 0, news=False, again=("",))
+    return Catalogued(key, changed=False, notes=(why,))
 
 
 def nodeclasses(ports: Cataloguing, names: Sequence[str], *, now: datetime, attempt: int = 0) -> Catalogued:
@@ -104,37 +127,62 @@ def _run(ports: Cataloguing, names: Sequence[str], fresh: Region | None, now: da
     """Statuses first: people wait for them. A catalog that appears meanwhile came from a run that may have seen newer
     classes or a newer region, so ours is made anew on top of it."""
     turned: set[str] = set()
+    read: Region | None = None
     about, notes = _circumstances(ports, now)
     for _ in range(_RACES):
         before = catalog_types.stored(ports.blobs, ports.state.catalog_key())
         outcomes = _settled(ports, names, now)
         turned.update(one.node_class.name for one in outcomes if one.turned)
         try:
-            source, region = _region(ports, before, fresh, now)
+            known = None if fresh else catalog_types.region_of(ports.blobs, before)
+            read = fresh or (None if known else read or _read(ports, now))
         except Failure:
             # The classes are settled; only what can be bought has to wait.
             _ring(ports, attempt, news=bool(turned), again=names or ("",))
             raise
-        classes = [one.node_class for one in outcomes]
+        region = read or known
+        if region is None:
+            _ring(ports, attempt, news=bool(turned), again=names or ("",))
+            return _told(before.key, before.key, outcomes, (*notes, READ_BY_ANOTHER))
+        source = catalog_types.keep(ports.blobs, read) if read else before.header.source
+        classes, complaints = [one.node_class for one in outcomes], region.notes
+        about = msgspec.structs.replace(about, memory=_memory(ports, before, names, classes, now))
         key = catalog_types.make(ports.blobs, before, source=source, region=region, classes=classes, about=about)
         if ports.state.catalog_key() == before.key:
             break
-    if key != before.key:
+    if key != before.key or any(one.capacity_reservations for one in classes):
+        # What is left of a reservation is as old as this: launches since then count against it.
         ports.state.set_catalog_key(key, int(now.timestamp() * 1000))
+    if read:
+        ports.state.end_reading()
     again = [one.node_class.name for one in outcomes if one.again]
     _ring(ports, attempt, news=key != before.key or bool(turned), again=again)
-    return _told(key, before.key, outcomes, (*region.notes, *notes))
+    return _told(key, before.key, outcomes, (*complaints, *notes))
 
 
-def _region(
-    ports: Cataloguing, before: catalog_types.Stored, fresh: Region | None, now: datetime
-) -> tuple[str, Region]:
-    """(key, facts) of the region: those just read, else those of last time, else read now."""
-    known = None if fresh else catalog_types.region_of(ports.blobs, before)
-    if known is not None:
-        return before.header.source, known
-    region = fresh or ports.market.read(now)
-    return catalog_types.keep(ports.blobs, region), region
+def _memory(
+    ports: Cataloguing,
+    before: catalog_types.Stored,
+    names: Sequence[str],
+    classes: Sequence[EC2NodeClass],
+    now: datetime,
+) -> dict[str, tuple[int, int]]:
+    """What nodes really have; looked at again when all classes are."""
+    if names:
+        return before.header.memory
+    return memory.learned(before.header.memory, ports.cluster.nodes(), ports.cluster.nodeclaims(), classes, now=now)
+
+
+def _read(ports: Cataloguing, now: datetime, last: Region | None = None) -> Region | None:
+    """The region as it is now; None while another reads it for the first time too: both at once take twice as long."""
+    moment = int(now.timestamp() * 1000)
+    if last is None and not ports.state.begin_reading(moment, since=moment - READING_MS):
+        return None
+    try:
+        return ports.market.read(now, last)
+    except Failure:
+        ports.state.end_reading()
+        raise
 
 
 def _settled(ports: Cataloguing, names: Sequence[str], now: datetime) -> tuple[Outcome, ...]:
@@ -142,6 +190,9 @@ def _settled(ports: Cataloguing, names: Sequence[str], now: datetime) -> tuple[O
     claims = ports.cluster.nodeclaims()
     found = []
     for one in sorted(ports.cluster.nodeclasses(), key=lambda one: one.name):
+        if one.unreadable and one.metadata.deleting is None:
+            found.append(Outcome(one, False, failure=one.unreadable))
+            continue
         # How much of a reservation is left is in no status: it is asked for whenever a catalog may be made.
         if names and one.name not in names and not one.capacity_reservation_selector_terms:
             found.append(Outcome(one, is_true(one.conditions, nodeclass.READY)))

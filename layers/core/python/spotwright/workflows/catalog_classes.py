@@ -1,18 +1,21 @@
 """One EC2NodeClass: resolve its selectors, write its status, and clear up behind it when it goes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
-from spotwright.aws import amis, hash, nodeclass
-from spotwright.aws.refusal import Refusal
-from spotwright.failures import Denied, NotFound
+from spotwright.aws import amis, hash, nodeclass, nodeclass_status
+from spotwright.aws.described import Described
+from spotwright.aws.nodeclass_validation import states_expressions
+from spotwright.aws.refusal import Refusal, Unanswered
+from spotwright.failures import Denied, Failure, NotFound
 from spotwright.model import labels
 from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import Ami, EC2NodeClass, PlacementGroup
-from spotwright.model.objects import Condition, is_true
+from spotwright.model.nodeclass import Ami, CapacityReservation, EC2NodeClass, PlacementGroup
+from spotwright.model.objects import Condition, Metadata, is_true
+from spotwright.workflows import catalog_trials, catalog_types
 from spotwright.workflows.catalog_ports import Cataloguing
 
 KIND: Final = "ec2nodeclasses"
@@ -35,18 +38,64 @@ def settle(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeCl
     if node_class.metadata.deleting is not None:
         return _ended(ports, node_class, own, now)
     node_class = _stamped(ports, node_class, own)
-    found = nodeclass.Found(
-        subnets=ports.selection.subnets(node_class.subnet_selector_terms),
-        groups=ports.selection.security_groups(node_class.security_group_selector_terms),
-        amis=_amis(ports, node_class, now),
-        profile=_profile(ports, node_class),
-        reservations=ports.selection.capacity_reservations(node_class.capacity_reservation_selector_terms),
-        placement_group=_placement_group(ports, node_class),
-    )
-    resolution = nodeclass.resolve(node_class, found, ports.facts, now=now, expressions=ports.overheads.expressions)
+    found = _found(ports, node_class, now)
+    checks = nodeclass.Checks(ports.overheads, _types(ports, node_class), reserved=ports.reserved_capacity)
+    resolution = nodeclass.resolve(node_class, found, ports.facts, now=now, checks=checks)
+    tried = catalog_trials.Answer()
+    if is_true(resolution.node_class.conditions, nodeclass.VALIDATION):
+        tried = catalog_trials.answer(ports, node_class, resolution.node_class, now=now)
+        checks = msgspec.structs.replace(checks, trial=tried.said)
+        resolution = nodeclass.resolve(node_class, found, ports.facts, now=now, checks=checks)
     _write(ports, node_class, resolution.node_class, now)
+    if tried.remember:
+        ports.cluster.patch_metadata(KIND, _about(node_class), {"annotations": {labels.LAUNCH_TRIED: tried.remember}})
     was_ready = is_true(node_class.conditions, nodeclass.READY)
-    return Outcome(resolution.node_class, resolution.ready, turned=resolution.ready != was_ready)
+    unanswered = _unanswered(found, checks)
+    return Outcome(
+        resolution.node_class,
+        resolution.ready,
+        turned=resolution.ready != was_ready,
+        failure="; ".join(unanswered),
+        again=bool(unanswered),
+    )
+
+
+def _found(ports: Cataloguing, node_class: EC2NodeClass, now: datetime) -> nodeclass.Found:
+    """Every answer there is: one that cannot be had keeps none of the others."""
+    chosen, one = ports.selection, node_class
+    return nodeclass.Found(
+        subnets=_answer(lambda: chosen.subnets(one.subnet_selector_terms)),
+        groups=_answer(lambda: chosen.security_groups(one.security_group_selector_terms)),
+        amis=_answer(lambda: _amis(ports, one, now)),
+        profile=_answer(lambda: _profile(ports, one)),
+        reservations=_answer(lambda: _reservations(ports, one)),
+        placement_group=_answer(lambda: _placement_group(ports, one)),
+    )
+
+
+def _answer[T](ask: Callable[[], T]) -> T | Unanswered:
+    try:
+        return ask()
+    except Failure as error:
+        return Unanswered(f"{type(error).__name__}: {error}")
+
+
+def _types(ports: Cataloguing, node_class: EC2NodeClass) -> tuple[Described, ...] | Unanswered:
+    """The region's types, for a class whose amounts differ by type."""
+    if not (ports.overheads.expressions and states_expressions(node_class)):
+        return ()
+    region = catalog_types.region_of(ports.blobs, catalog_types.stored(ports.blobs, ports.state.catalog_key()))
+    return region.types if region else Unanswered("which instance types the region has is not known yet")
+
+
+def _unanswered(found: nodeclass.Found, checks: nodeclass.Checks) -> tuple[str, ...]:
+    answers = (*(getattr(found, name) for name in found.__struct_fields__), checks.types, checks.trial)
+    return tuple(one.message for one in answers if isinstance(one, Unanswered))
+
+
+def _about(node_class: EC2NodeClass) -> Metadata:
+    """For a change that goes through whatever else was changed meanwhile."""
+    return msgspec.structs.replace(node_class.metadata, resource_version="")
 
 
 def _stamped(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> EC2NodeClass:
@@ -95,6 +144,12 @@ def _amis(ports: Cataloguing, node_class: EC2NodeClass, now: datetime) -> tuple[
     return amis.resolved(asked, values, ports.selection.images(ids, asked.terms), now=now)
 
 
+def _reservations(ports: Cataloguing, node_class: EC2NodeClass) -> tuple[CapacityReservation, ...]:
+    if not ports.reserved_capacity:
+        return ()
+    return ports.selection.capacity_reservations(node_class.capacity_reservation_selector_terms)
+
+
 def _placement_group(ports: Cataloguing, node_class: EC2NodeClass) -> PlacementGroup | Refusal | None:
     selector = node_class.placement_group_selector
     if selector is None:
@@ -128,12 +183,12 @@ def _own_profile(ports: Cataloguing, name: str) -> str | Refusal:
 
 def _write(ports: Cataloguing, before: EC2NodeClass, after: EC2NodeClass, now: datetime) -> None:
     """Status and conditions where they differ, and an event for each condition that turned False."""
-    about = msgspec.structs.replace(before.metadata, resource_version="")
+    about = _about(before)
     if before.resolved_profile and after.resolved_profile not in ("", before.resolved_profile):
         # Instances that are just starting have the earlier profile: it is kept for a while from now.
         ports.cluster.patch_metadata(KIND, about, {"annotations": {labels.INSTANCE_PROFILE_SINCE: now.isoformat()}})
-    status = nodeclass.status(after)
-    if status != nodeclass.status(before):
+    status = nodeclass_status.status(after)
+    if status != nodeclass_status.status(before):
         ports.cluster.patch_status(KIND, about, status)
     old = {one.type: one for one in before.conditions}
     changed = [one for one in after.conditions if not _says_the_same(old.get(one.type), one)]

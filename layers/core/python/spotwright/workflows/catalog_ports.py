@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from spotwright.aws.amis import Image
 from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
 from spotwright.aws.offerings import Region
 from spotwright.aws.price_file import PriceFile
 from spotwright.aws.sizing import Overheads
-from spotwright.model.fleet import InstanceProfile, LaunchTemplate
+from spotwright.model.fleet import ClusterFacts, FleetInstance, InstanceProfile, LaunchTemplate
 from spotwright.model.nodeclass import (
     CapacityReservation,
     PlacementGroup,
@@ -17,7 +17,7 @@ from spotwright.model.nodeclass import (
     ReservationTerm,
     SelectorTerm,
 )
-from spotwright.workflows.ports import BlobPort, ClusterFacts, ClusterPort, DoorbellPort, StatePort
+from spotwright.workflows.ports import BlobPort, ClusterPort, DoorbellPort, StatePort
 
 
 class RegionPort(Protocol):
@@ -96,6 +96,23 @@ class TemplatePort(Protocol):
         ...
 
     def delete_launch_template(self, template_id: str) -> None: ...
+    def instances_of_cluster(self) -> tuple[FleetInstance, ...]:
+        """What may have been started from them; see Ec2Port."""
+        ...
+
+
+class TrialPort(Protocol):
+    """Calls that find out whether EC2 would do something."""
+
+    def launch_template(self, name: str, data: Mapping[str, Any]) -> tuple[str, str] | None: ...
+
+    def ensure_launch_template(
+        self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> tuple[str, str]: ...
+
+    def dry_run(self, operation: str, request: Mapping[str, Any]) -> None:
+        """CreateFleet or RunInstances with DryRun set; nothing is raised when EC2 would do it."""
+        ...
 
 
 class Cataloguing(Protocol):
@@ -126,8 +143,18 @@ class Cataloguing(Protocol):
     @property
     def overheads(self) -> Overheads: ...
     @property
+    def reserved_capacity(self) -> bool:
+        """The gate ReservedCapacity: without it no reservation is looked for."""
+        ...
+
+    @property
     def account_prices(self) -> AccountPricesPort: ...
     @property
     def shifts(self) -> ShiftsPort | None:
         """None where the cluster does not follow zonal shifts."""
+        ...
+
+    @property
+    def trials(self) -> TrialPort | None:
+        """None where classes are not tried (setting DISABLE_DRY_RUN)."""
         ...

@@ -31,7 +31,11 @@ def collect(ports: Cataloguing, *, now: datetime) -> tuple[str, ...]:
 def _collected(ports: Cataloguing, now: datetime) -> tuple[str, ...]:
     root = f"/karpenter/{ports.region}/{ports.cluster.name}/"
     listed = ports.profiles.listed(root)
-    found = profiles.unneeded(listed, ports.cluster.nodeclasses(), ports.cluster.nodeclaims(), now=now)
+    classes = ports.cluster.nodeclasses()
+    unread = sorted(one.name for one in classes if one.unreadable)
+    if unread:
+        return (f"no instance profile is deleted while EC2NodeClass {', '.join(unread)} cannot be read",)
+    found = profiles.unneeded(listed, classes, ports.cluster.nodeclaims(), now=now)
     gone = [one.name for one in found.profiles if _deleted(ports, one.name, now)]
     said = [f"instance profile {name} deleted: nothing uses it" for name in gone]
     return (*said, found.note) if found.note else tuple(said)

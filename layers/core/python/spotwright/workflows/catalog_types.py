@@ -7,7 +7,7 @@ from importlib import resources
 
 import msgspec
 
-from spotwright.aws import catalog_wire, families, offerings, price_file
+from spotwright.aws import catalog_wire, families, memory, offerings, price_file
 from spotwright.aws.kubelet_sizing import KubeletError
 from spotwright.aws.offerings import Region
 from spotwright.aws.price_file import PriceFile
@@ -23,13 +23,13 @@ from spotwright.workflows.ports import BlobPort
 class Circumstances(msgspec.Struct, frozen=True):
     """What the types of a class depend on besides the class and the region.
 
-    ``shifted``: ids of zones that are shifted away from. ``memory``: (type, image) → bytes that such nodes had.
+    ``shifted``: ids of zones that are shifted away from. ``memory``: see ``aws.memory.Memory``.
     """
 
     overheads: Overheads = Overheads()
     shifted: frozenset[str] = frozenset()
     prices: PriceFile = PriceFile()
-    memory: dict[tuple[str, str], int] = {}
+    memory: dict[str, tuple[int, int]] = {}
 
 
 class Stored(msgspec.Struct, frozen=True):
@@ -56,6 +56,13 @@ def keep(blobs: BlobPort, region: Region) -> str:
     return blobs.put("catalogs", msgspec.json.encode(region))
 
 
+def first(blobs: BlobPort, region: Region) -> str:
+    """The key of a catalog of no class, which says where the region is."""
+    source = keep(blobs, region)
+    header = catalog_wire.Header(source, {}, (), {}, schema=catalog_wire.SCHEMA)
+    return blobs.put("catalogs", catalog_wire.encode(Catalog({}, source), header))
+
+
 def region_of(blobs: BlobPort, before: Stored) -> Region | None:
     """The region that a catalog was made from; None when it cannot be had or is of another schema."""
     if not before.header.source:
@@ -65,6 +72,11 @@ def region_of(blobs: BlobPort, before: Stored) -> Region | None:
     except (NotFound, msgspec.DecodeError):
         return None
     return region if region.schema == offerings.REGION_SCHEMA else None
+
+
+def types_of(one: Stored, node_class: str) -> tuple[InstanceType, ...]:
+    """The types of a class in a stored catalog; () when it is not in it."""
+    return catalog_wire.decode(one.body).of(node_class) if node_class in one.header.signatures else ()
 
 
 def make(
@@ -82,7 +94,9 @@ def make(
     """
     buying = {one.name: one for one in classes if one.subnets and one.metadata.deleting is None}
     signatures = {name: signature(buying[name], about) for name in sorted(buying)}
-    header = catalog_wire.Header(source, signatures, tuple(sorted(about.shifted)), catalog_wire.SCHEMA)
+    header = catalog_wire.Header(
+        source, signatures, tuple(sorted(about.shifted)), about.memory, schema=catalog_wire.SCHEMA
+    )
     if before.body and before.header == header:
         return before.key
     made, priced = _reusable(before, source), price_file.applied(region, about.prices)
@@ -90,7 +104,7 @@ def make(
         if wanted not in made:
             made[wanted] = _types(priced, buying[name], about)
     by_class = {name: made[wanted] for name, wanted in signatures.items()}
-    return blobs.put("catalogs", catalog_wire.encode(Catalog(by_class, source), signatures, header.shifted))
+    return blobs.put("catalogs", catalog_wire.encode(Catalog(by_class, source, shifted=header.shifted), header))
 
 
 def _reusable(before: Stored, source: str) -> dict[str, tuple[InstanceType, ...]]:
@@ -106,7 +120,7 @@ def _types(region: Region, node_class: EC2NodeClass, about: Circumstances) -> tu
     if isinstance(family, Refusal):
         return ()
     try:
-        who = offerings.buyer(node_class, family, shifted=about.shifted, memory=about.memory)
+        who = offerings.buyer(node_class, family, shifted=about.shifted, memory=memory.sizes(about.memory))
         return offerings.instance_types(region, who, about.overheads)
     except (QuantityError, KubeletError):
         # A volume size or an expression without a value: the class says so in its conditions.
@@ -130,7 +144,7 @@ def signature(node_class: EC2NodeClass, about: Circumstances) -> str:
         sorted(about.shifted & {one.zone_id for one in node_class.subnets}),
         about.overheads,
         about.prices,
-        sorted((key, size) for key, size in about.memory.items() if key[1] in {one.id for one in node_class.amis}),
+        [one for one in sorted(memory.sizes(about.memory).items()) if one[0][1] in {ami.id for ami in node_class.amis}],
         sizing_code(),
     )
     return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:16]

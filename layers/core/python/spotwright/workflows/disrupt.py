@@ -19,8 +19,9 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows import decisions
 from spotwright.workflows.decisions import Disruption
-from spotwright.workflows.ports import CommandRow, Doorbell
+from spotwright.workflows.ports import Doorbell
 from spotwright.workflows.provision import Planning, commit_plan, decide, gather
+from spotwright.workflows.rows import CommandRow
 
 # Karpenter's validation delay: what looked empty must still be so.
 VALIDATION_SECONDS: Final = 15
@@ -121,7 +122,7 @@ def validate(ports: Planning, id: str, *, now: datetime) -> Looked:
 def _look(ports: Planning, now: datetime) -> tuple[Snapshot, Plan, str]:
     """Everything read from the API server, where pending pods would go, and why nothing may be disrupted."""
     state = ports.state.cluster()
-    snapshot = gather(cluster=ports.cluster, state=ports.state, blobs=ports.blobs, settings=ports.settings, now=now)
+    snapshot = gather(ports, state, now=now)
     if state.paused:
         return snapshot, Plan(), "the cluster is paused"
     if not snapshot.catalog_key:

@@ -12,7 +12,8 @@ import msgspec
 from spotwright.aws import interruption
 from spotwright.aws.interruption import Kind, Notice
 from spotwright.failures import Conflict
-from spotwright.workflows.ports import Doorbell, DoorbellPort, NoticeRow, StatePort
+from spotwright.workflows.ports import Doorbell, DoorbellPort, StatePort
+from spotwright.workflows.rows import NoticeRow
 
 # What outweighs what when several notices concern one instance.
 _WEIGHT: Final = {

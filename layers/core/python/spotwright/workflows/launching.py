@@ -21,7 +21,7 @@ from spotwright.scheduling.plan import NewNode
 from spotwright.workflows import decisions, launching_fleet, launching_handover, lifecycle_nominations
 from spotwright.workflows.decisions import Decision
 from spotwright.workflows.lifecycle_acting import Acting, log, milliseconds, request_planning, ring
-from spotwright.workflows.ports import CommandRow, LaunchRow
+from spotwright.workflows.rows import CommandRow, LaunchRow
 
 # A decision that nobody acted on for this long is not bought any more; its pods are planned again.
 STALE_AFTER: Final = timedelta(minutes=10)
@@ -32,25 +32,29 @@ REPLACEMENT_TIMEOUT: Final = timedelta(minutes=10)
 CLAIMS_AT_ONCE: Final = 100
 
 
-def act(ports: Acting, *, now: datetime) -> tuple[str, ...]:
-    """Turn every committed decision into rows, oldest first; the ids of their launches."""
-    keys: list[str] = []
+def act(ports: Acting, *, now: datetime) -> tuple[LaunchRow, ...]:
+    """Turn every committed decision into rows, oldest first; those of its launches as they are now."""
+    rows: list[LaunchRow] = []
     for key in ports.state.cluster().unacted:
         decision = _read(ports, key)
         if decision is not None:
-            keys += _become_rows(ports, decision, now)
+            rows += _become_rows(ports, decision, now)
         ports.state.acted(key)
-    return tuple(keys)
+    return tuple(rows)
 
 
-def _become_rows(ports: Acting, decision: Decision, now: datetime) -> list[str]:
-    for launch in decision.launches:
-        ports.state.create(_launch_row(decision, launch, now))
+def _become_rows(ports: Acting, decision: Decision, now: datetime) -> list[LaunchRow]:
+    made = [_created_row(ports, _launch_row(decision, launch, now)) for launch in decision.launches]
     lifecycle_nominations.promise(ports, decision)
     if decision.disruption is not None:
         _command(ports, decision, now)
         ring(ports, "command", [decision.disruption.id])
-    return [launch.id for launch in decision.launches]
+    return [row for row in made if row is not None]
+
+
+def _created_row(ports: Acting, row: LaunchRow) -> LaunchRow | None:
+    """The row, or the one that an earlier worker made of the same launch."""
+    return row if ports.state.create(row) else ports.state.launch(row.id)
 
 
 def _read(ports: Acting, key: str) -> Decision | None:
@@ -115,13 +119,21 @@ def _on_their_way(ports: Acting, decision: Decision) -> tuple[str, ...]:
 
 
 def advance(ports: Acting, launch: str, *, now: datetime) -> None:
-    """Take a launch as far as it goes now. A lost race ends quietly; an API in trouble sets the row's timer."""
+    """Take a launch as far as it goes now."""
     row = ports.state.launch(launch)
-    if row is None or row.not_before > milliseconds(now):
+    if row is not None:
+        proceed(ports, row, now=now)
+
+
+def proceed(ports: Acting, row: LaunchRow, *, now: datetime) -> None:
+    """The same from a row just read or made. A lost race ends quietly; an API in trouble sets the row's timer."""
+    if row.not_before > milliseconds(now):
         return
+    launch = row.id
+    after: LaunchRow | None = row
     try:
-        while row is not None:
-            row = _step(ports, row, now)
+        while after is not None:
+            after = _step(ports, after, now)
     except Conflict as conflict:
         log.info("launch is in other hands", extra={"launch": launch, "conflict": str(conflict)})
         ring(ports, "launch", [launch], delay_seconds=1)
@@ -151,7 +163,7 @@ def _step(ports: Acting, row: LaunchRow, now: datetime) -> LaunchRow | None:
         case "launched":
             return launching_handover.hand_over(ports, row, now)
     if row.due and row.due <= milliseconds(now):
-        launching_handover.collect_surplus(ports, row)
+        launching_handover.collect_surplus(ports, row, now)
     return None
 
 

@@ -1,31 +1,35 @@
 """Buying: the CreateFleet request of a launch, stored before it is sent, and what its answer means."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
-from spotwright.aws import fleet_errors, health
+from spotwright.aws import fleet_errors
 from spotwright.aws import launch as fleets
+from spotwright.aws.health import Health
+from spotwright.aws.launch import FleetPlan
 from spotwright.aws.launchtemplate import Template
 from spotwright.aws.refusal import Refusal
 from spotwright.failures import Failure, Throttled, Unavailable
 from spotwright.lifecycle import launch as launches
 from spotwright.lifecycle.retry import retry_seconds
 from spotwright.lifecycle.steps import unknown
-from spotwright.model import resources
+from spotwright.model import labels, resources
 from spotwright.model.fleet import FleetError, FleetInstance, FleetResult
 from spotwright.model.instancetype import InstanceType
 from spotwright.model.node import instance_id
 from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodeclass import EC2NodeClass
 from spotwright.scheduling.overlays import overlaid
 from spotwright.scheduling.plan import NewNode
 from spotwright.workflows import offering_memory, pacing
 from spotwright.workflows.launching_handover import give
 from spotwright.workflows.lifecycle_acting import Acting, log, milliseconds, record, ring
-from spotwright.workflows.ports import LaunchRow
+from spotwright.workflows.rows import LaunchRow
 
 # After an answer the instances are looked for once more, in case another worker's call made some too.
 SETTLING: Final = timedelta(seconds=60)
@@ -39,7 +43,9 @@ def buy(ports: Acting, row: LaunchRow, now: datetime) -> LaunchRow | None:
     launch's tag are adopted first when there may be any.
     """
     uncertain = bool(row.request) or row.attempt > 0
-    claims = {claim.name: claim for claim in ports.cluster.nodeclaims()}
+    with ThreadPoolExecutor(1) as meanwhile:
+        offered = None if row.request else meanwhile.submit(_offered, ports, row, now)
+        claims = {claim.name: claim for claim in ports.cluster.nodeclaims()}
     waiting = tuple(
         claims[name]
         for name in row.claims
@@ -53,30 +59,53 @@ def buy(ports: Acting, row: LaunchRow, now: datetime) -> LaunchRow | None:
             return _settled(ports, row, now)
         _wait(ports, row, row.attempt, now)
         return None
-    if not row.request:
+    if offered is not None:
         row = _dealt(row, waiting, found)
         waiting = tuple(claim for claim in waiting if claim.name not in row.instances)
         if not waiting:
             return _settled(ports, row, now)
-        prepared = _prepared(ports, row, waiting, now)
+        prepared = _prepared(ports, row, waiting, offered.result(), now)
         if prepared is None or prepared.phase != "claimed":
             return prepared
         row = prepared
     return _sent(ports, row, waiting, found, now)
 
 
-def _prepared(ports: Acting, row: LaunchRow, waiting: tuple[NodeClaim, ...], now: datetime) -> LaunchRow | None:
+class Offered(msgspec.Struct, frozen=True):
+    """What a launch chooses from: its class, if it is there; what is known to be empty; what the class can buy."""
+
+    node_class: EC2NodeClass | None
+    known: Health
+    types: tuple[InstanceType, ...]
+
+
+def _offered(ports: Acting, row: LaunchRow, now: datetime) -> Offered:
+    node = msgspec.json.decode(row.node, type=NewNode)
+    with ThreadPoolExecutor(2) as meanwhile:
+        classes = meanwhile.submit(ports.cluster.nodeclasses)
+        known = meanwhile.submit(offering_memory.recalled, ports.state, now_ms=milliseconds(now))
+        types = _types(ports, node)
+    found = next((one for one in classes.result() if one.name == node.node_class), None)
+    return Offered(found, known.result(), types)
+
+
+def _prepared(
+    ports: Acting, row: LaunchRow, waiting: tuple[NodeClaim, ...], offered: Offered, now: datetime
+) -> LaunchRow | None:
     """The row with a stored request for the claims that wait; None or another phase when there can be none."""
-    made = _request(ports, row, len(waiting), now)
+    made = _request(ports, row, waiting, offered, now)
     if isinstance(made, Refusal):
         return _refused(ports, row, waiting, made, now)
     if isinstance(made, int):
         _pause(ports, row, made, now)
         return None
+    request, fleet = made
     return ports.state.save(
         msgspec.structs.replace(
             row,
-            request=made,
+            request=request,
+            reservations=fleets.reservations(fleet),
+            group=fleet.group,
             token=fleets.token(row.id, row.attempt),
             failure="",
             asked=milliseconds(now),
@@ -90,23 +119,28 @@ def _is_answered(row: LaunchRow, now: datetime) -> bool:
     return not row.request or milliseconds(now) - row.asked >= SETTLING.total_seconds() * 1000
 
 
-def _request(ports: Acting, row: LaunchRow, count: int, now: datetime) -> str | int | Refusal:
+def _request(
+    ports: Acting, row: LaunchRow, waiting: Sequence[NodeClaim], offered: Offered, now: datetime
+) -> tuple[str, FleetPlan] | int | Refusal:
     """The request as text, or in how many seconds EC2 may be asked for its templates, or why there can be none."""
     node = msgspec.json.decode(row.node, type=NewNode)
-    found = next((one for one in ports.cluster.nodeclasses() if one.name == node.node_class), None)
-    readiness = launches.class_readiness(found, node.node_class)
-    if found is None or readiness.reason:
+    readiness = launches.class_readiness(offered.node_class, node.node_class)
+    if offered.node_class is None or readiness.reason:
         return Refusal(readiness.reason, readiness.message)
-    known = health.of(ports.state.offering_health(milliseconds(now)), now_ms=milliseconds(now))
-    planned = fleets.plan(node, found, _types(ports, node), ports.facts, known)
+    gates = ports.settings.feature_gates
+    planned = fleets.plan(node, offered.node_class, offered.types, ports.facts, offered.known, gates=gates)
     if isinstance(planned, Refusal):
         return planned
-    planned = msgspec.structs.replace(planned, prioritized=node.price_overlaid)
+    # With fewer kinds of instances than were asked for, the class's context would not mean what it was made for.
+    relaxed = any(one.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true" for one in waiting)
+    context = "" if relaxed else planned.context
+    planned = msgspec.structs.replace(planned, prioritized=node.price_overlaid, context=context)
     versions = _versions(ports, row, planned.templates, now)
     if isinstance(versions, int):
         return versions
     token = fleets.token(row.id, row.attempt)
-    return fleets.serialise(fleets.request(planned, versions, launch=row.id, count=count, client_token=token))
+    body = fleets.request(planned, versions, launch=row.id, count=len(waiting), client_token=token)
+    return fleets.serialise(body), planned
 
 
 def _types(ports: Acting, node: NewNode) -> tuple[InstanceType, ...]:
@@ -121,8 +155,11 @@ def _versions(
     ports: Acting, row: LaunchRow, templates: Iterable[Template], now: datetime
 ) -> dict[str, tuple[str, str]] | int:
     """Template name → (id, version); missing ones are made, or in how many seconds that may be."""
-    found = {one.name: ports.ec2.launch_template(one.name, one.data) for one in templates}
-    missing = [one for one in templates if found[one.name] is None]
+    wanted = tuple(templates)
+    with ThreadPoolExecutor(len(wanted) or 1) as beside:
+        versions = beside.map(lambda one: ports.ec2.launch_template(one.name, one.data), wanted)
+        found = dict(zip((one.name for one in wanted), versions, strict=True))
+    missing = [one for one in wanted if found[one.name] is None]
     if missing:
         wait = pacing.wait_seconds(ports.state, pacing.CREATE_TEMPLATE, key=row.id, now=now, calls=len(missing))
         if wait:
@@ -172,6 +209,7 @@ def _sent(
         return None
     except Failure as error:
         result = FleetResult(errors=(FleetError(error.code, str(error)),))
+    result = launches.attributed(result, row.reservations)
     return _answered(ports, _learnt(ports, row, result, now), waiting, (*found, *result.instances), result, now)
 
 
@@ -181,8 +219,9 @@ def _learnt(ports: Acting, row: LaunchRow, result: FleetResult, now: datetime) -
     types = ports.catalogs.read(ports.state.catalog_key()).of(node.node_class)
     sizes = {one.name: one.capacity.get(resources.CPU, 0) for one in types}
     marked = offering_memory.answered(
-        ports.state, result.instances, result.errors, now_ms=milliseconds(now), cpu_millicores=sizes
-    )
+        ports.state, result.instances, result.errors,
+        now_ms=milliseconds(now), cpu_millicores=sizes, scope=row.group,
+    )  # fmt: skip
     if any(error.code in fleet_errors.THROTTLING_CODES for error in result.errors):
         _throttled(ports, row, now)
     for failed in fleet_errors.failures(result.errors):

@@ -1,12 +1,13 @@
 """Handing instances over to their claims, ending the claims that got none, and collecting what is too much."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
 import msgspec
 
 from spotwright.aws import launch as fleets
+from spotwright.lifecycle import launch as launches
 from spotwright.lifecycle.steps import Delete, true, warning
 from spotwright.model import labels, resources
 from spotwright.model.fleet import FleetInstance
@@ -15,6 +16,7 @@ from spotwright.model.node import instance_id
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.requirements import Requirements
 from spotwright.scheduling.plan import NewNode
+from spotwright.workflows import terminations
 from spotwright.workflows.lifecycle_acting import (
     Acting,
     delete_claim,
@@ -27,7 +29,7 @@ from spotwright.workflows.lifecycle_acting import (
     tick,
     unlocked,
 )
-from spotwright.workflows.ports import LaunchRow
+from spotwright.workflows.rows import LaunchRow
 
 CLAIMS_AT_ONCE: Final = 100
 GONE: Final = ("shutting-down", "terminated")
@@ -49,9 +51,17 @@ def hand_over(ports: Acting, row: LaunchRow, now: datetime) -> LaunchRow | None:
 def give(ports: Acting, row: LaunchRow, now: datetime) -> bool:
     """Write to claims what their instances are; False when some are left for another pass.
 
-    A claim that is being deleted learns its instance too: its finalizer then takes it down. An instance whose claim
-    is gone is terminated here.
+    A claim that is being deleted learns its instance too: its finalizer then takes it down. Instances whose claims
+    are gone are terminated here; those that EC2 would not end now are surplus a minute later.
     """
+    unclaimed: list[FleetInstance] = []
+    complete = _given(ports, row, unclaimed, now)
+    _terminate(ports, unclaimed, "its NodeClaim is gone", now)
+    return complete
+
+
+def _given(ports: Acting, row: LaunchRow, unclaimed: list[FleetInstance], now: datetime) -> bool:
+    """False when claims are left for another pass. Instances whose claim is gone are put on ``unclaimed``."""
     known = {one.id: one for one in ports.ec2.instances_of_launch(row.id)}
     node = msgspec.json.decode(row.node, type=NewNode)
     work = 0
@@ -61,14 +71,17 @@ def give(ports: Acting, row: LaunchRow, now: datetime) -> bool:
             continue
         if work == CLAIMS_AT_ONCE:
             return False
-        work += 1
         instance = known.get(row.instances[name]) or ports.ec2.instance(row.instances[name])
         if instance is None:
             # EC2 answers an id it has just made with NotFound for a while.
             return False
         if claim is None or claim.metadata.uid != row.uids[name]:
-            _terminate(ports, instance, f"its NodeClaim {name} is gone")
+            if instance.state not in GONE:
+                unclaimed.append(instance)
         else:
+            work += 1
+            # EC2 may show the reservation of an instance that it has just made later than the instance.
+            instance = launches.into(instance, row.reservations)
             _launched(ports, claim, instance, node, now)
             _say_launched(row, claim, instance, now)
             tick(ports, claim.name, 1)
@@ -86,6 +99,7 @@ def _launched(ports: Acting, claim: NodeClaim, instance: FleetInstance, node: Ne
         capacity_type=instance.capacity_type,
         instance_type=instance_type,
         wanted=node,
+        reservation=instance.reservation_id,
     )
     given = learnt.labels | {labels.INSTANCE_TYPE: instance.instance_type} | claim.metadata.labels
     given |= {labels.ZONE: instance.zone, labels.CAPACITY_TYPE: instance.capacity_type}
@@ -145,16 +159,20 @@ def _end_the_rest(ports: Acting, row: LaunchRow, now: datetime) -> None:
         request_planning(ports, delay_seconds=0 if row.marked else REPLAN_SECONDS)
 
 
-def collect_surplus(ports: Acting, row: LaunchRow) -> None:
+def collect_surplus(ports: Acting, row: LaunchRow, now: datetime) -> None:
     """Terminate the launch's instances that no claim holds; a minute after it was answered nobody adopts them."""
     held = {instance_id(claim.provider_id) for claim in ports.cluster.nodeclaims()}
-    for instance in ports.ec2.instances_of_launch(row.id):
-        if instance.id not in held and instance.state not in GONE:
-            _terminate(ports, instance, "no NodeClaim holds it")
-    ports.state.save(msgspec.structs.replace(row, due=0))
+    launched = ports.ec2.instances_of_launch(row.id)
+    surplus = [one for one in launched if one.id not in held and one.state not in GONE]
+    wait = _terminate(ports, surplus, "no NodeClaim holds it", now)
+    ports.state.save(msgspec.structs.replace(row, due=milliseconds(now) + wait * 1000 if wait else 0))
+    if wait:
+        ring(ports, "launch", [row.id], delay_seconds=wait)
 
 
-def _terminate(ports: Acting, instance: FleetInstance, why: str) -> None:
-    if instance.state not in GONE:
-        ports.ec2.terminate([instance.id])
-        log.info("terminated surplus instance", extra={"instance": instance.id, "why": why})
+def _terminate(ports: Acting, surplus: Iterable[FleetInstance], why: str, now: datetime) -> int:
+    """In how many seconds to ask again for those that EC2 would not end now, 0 = there are none."""
+    ended = terminations.terminate(ports, surplus, now)
+    for id in sorted(ended.ids):
+        log.info("terminated surplus instance", extra={"instance": id, "why": why})
+    return ended.wait_seconds

@@ -14,42 +14,53 @@ from spotwright.workflows import (
     lifecycle_notices,
     lifecycle_overlays,
     orphans,
+    terminations,
 )
 from spotwright.workflows.lifecycle_acting import Acting, log, ring
 from spotwright.workflows.ports import Doorbell
+from spotwright.workflows.terminations import Ending
 
 KINDS: Final = ("decision", "launch", "claim", "node", "notice", "command", "nodepools", "instance", "nomination")
-# Launches of a decision beyond the first go to other invocations: they buy at the same time.
-_URGENCY: Final = {kind: place for place, kind in enumerate(("notice", "decision", "launch", "command"))}
+# Launches of a decision beyond the first go to other invocations: they buy at the same time. Instances that nobody
+# seems to know come last: little time passes between the look at them and their end.
+_URGENCY: Final = {"notice": 0, "decision": 1, "launch": 2, "command": 3, "instance": 10}
 
 
 def lifecycle(ports: Acting, bells: Iterable[Doorbell], *, now: datetime) -> None:
     """Answer several doorbells of one cluster, the urgent ones first, each thing once.
 
+    Instances whose time has come end together, last.
     One that fails does not keep the others; the first failure is raised at the end, so that its messages return.
     """
     failures: list[Failure] = []
+    endings: list[Ending] = []
     for bell in _distinct(bells):
         try:
-            answer(ports, bell, now=now)
+            answer(ports, bell, endings, now=now)
         except Failure as failure:
             log.warning("doorbell failed", extra={"kind": bell.kind, "key": bell.key, "code": failure.code})
             failures.append(failure)
+    try:
+        terminations.end(ports, endings, now)
+    except Failure as failure:
+        log.warning("doorbell failed", extra={"kind": "ending", "key": len(endings), "code": failure.code})
+        failures.append(failure)
     if failures:
         raise failures[0]
 
 
-def answer(ports: Acting, bell: Doorbell, *, now: datetime) -> None:
-    """One step for what one doorbell names; a kind that is none of KINDS raises ValueError."""
+def answer(ports: Acting, bell: Doorbell, endings: list[Ending], *, now: datetime) -> None:
+    """One step for what one doorbell names, instances to end put on ``endings``; a kind that is none of KINDS raises
+    ValueError."""
     match bell.kind:
         case "decision":
             _decision(ports, now)
         case "launch":
             launching.advance(ports, bell.key, now=now)
         case "claim":
-            lifecycle_claims.step(ports, bell.key, now=now, ticks=bell.epoch)
+            lifecycle_claims.step(ports, bell.key, endings, now=now, ticks=bell.epoch)
         case "node":
-            lifecycle_claims.step_of_node(ports, bell.key, now=now)
+            lifecycle_claims.step_of_node(ports, bell.key, endings, now=now)
         case "notice":
             lifecycle_notices.step(ports, bell.key, now=now)
         case "command":
@@ -61,16 +72,17 @@ def answer(ports: Acting, bell: Doorbell, *, now: datetime) -> None:
             if "NodeOverlay" in ports.settings.feature_gates:
                 lifecycle_overlays.step(ports, now=now)
         case "instance":
-            orphans.collect(ports, bell.key, now)
+            orphan = orphans.verified(ports, bell.key, now)
+            endings += [Ending(orphan)] if orphan else []
         case other:
             raise ValueError(f"doorbell kind {other!r} is not one of {', '.join(KINDS)}")
 
 
 def _decision(ports: Acting, now: datetime) -> None:
     launches = launching.act(ports, now=now)
-    ring(ports, "launch", launches[1:])
+    ring(ports, "launch", [one.id for one in launches[1:]])
     for launch in launches[:1]:
-        launching.advance(ports, launch, now=now)
+        launching.proceed(ports, launch, now=now)
 
 
 def _distinct(bells: Iterable[Doorbell]) -> list[Doorbell]:

@@ -8,6 +8,7 @@ import math
 from datetime import datetime, timedelta
 from typing import Final
 
+from spotwright.aws import memory
 from spotwright.failures import Conflict, Failure, NotFound
 from spotwright.lifecycle import liveness
 from spotwright.lifecycle.initialization import initialize
@@ -17,7 +18,7 @@ from spotwright.model import idleness, labels
 from spotwright.model.node import Node, instance_id
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.objects import condition
-from spotwright.workflows import launching, lifecycle_nominations
+from spotwright.workflows import launching, lifecycle_nominations, lifecycle_reservations
 from spotwright.workflows.lifecycle_acting import (
     Acting,
     delete_claim,
@@ -32,7 +33,10 @@ from spotwright.workflows.lifecycle_acting import (
     uncordon,
     unlocked,
 )
+from spotwright.workflows.lifecycle_tagging import tag
 from spotwright.workflows.lifecycle_termination import terminate
+from spotwright.workflows.ports import Doorbell
+from spotwright.workflows.terminations import Ending
 
 # A claim that is being deleted is seen for the first time when it does not say yet how far it is.
 _UNDERWAY: Final = ("Drained", "InstanceTerminating")
@@ -40,7 +44,7 @@ _UNDERWAY: Final = ("Drained", "InstanceTerminating")
 SOON: Final = timedelta(seconds=120)
 
 
-def step(ports: Acting, name: str, *, now: datetime, ticks: int = 0) -> None:
+def step(ports: Acting, name: str, endings: list[Ending], *, now: datetime, ticks: int = 0) -> None:
     """Take the claim ``name`` one step further. ``ticks``: number of this tick in its chain, 0 = no chain rang.
 
     A chain of ticks is carried on until the claim is settled; a lost race or an API in trouble only costs a tick.
@@ -50,7 +54,7 @@ def step(ports: Acting, name: str, *, now: datetime, ticks: int = 0) -> None:
         return
     starts = claim.metadata.deleting is not None and not any(condition(claim.conditions, one) for one in _UNDERWAY)
     try:
-        wait = terminate(ports, claim, now) if claim.metadata.deleting else _live(ports, claim, now)
+        wait = terminate(ports, claim, now, endings) if claim.metadata.deleting else _live(ports, claim, now)
     except (Conflict, NotFound) as lost:
         log.info("nodeclaim is in other hands", extra={"NodeClaim": name, "conflict": str(lost)})
         wait = 1.0
@@ -61,7 +65,7 @@ def step(ports: Acting, name: str, *, now: datetime, ticks: int = 0) -> None:
         tick(ports, name, ticks + 1, within_seconds=wait)
 
 
-def step_of_node(ports: Acting, name: str, *, now: datetime) -> None:
+def step_of_node(ports: Acting, name: str, endings: list[Ending], *, now: datetime) -> None:
     """A node changed: its claim takes a step. Deleting a Node deletes its claim."""
     node = ports.cluster.node(name)
     if node is None or not node.provider_id:
@@ -72,7 +76,7 @@ def step_of_node(ports: Acting, name: str, *, now: datetime) -> None:
             ports.cluster.delete("nodeclaims", claim.metadata)
             log.info("deleted nodeclaim of a deleted node", extra={"NodeClaim": claim.name, "Node": name})
             tick(ports, claim.name, 1, within_seconds=0)
-        step(ports, claim.name, now=now)
+        step(ports, claim.name, endings, now=now)
     if not claims and node.metadata.deleting is not None and labels.FINALIZER in node.metadata.finalizers:
         kept = [one for one in node.metadata.finalizers if one != labels.FINALIZER]
         ports.cluster.patch_metadata("nodes", node.metadata, {"finalizers": kept})
@@ -123,7 +127,7 @@ def _registering(ports: Acting, claim: NodeClaim, nodes: tuple[Node, ...], now: 
     _take_over(ports, lifecycle_nominations.held(ports, claim, registration.adoption, now))
     _write(ports, claim, registration.seen, now)
     note(ports, "nodes", registration.adoption.node.metadata, registration.seen.notes, now=now)
-    _tag(ports, claim, registration.adoption.node.name)
+    tag(ports, claim, registration.adoption.node.name, now)
     current = ports.cluster.nodeclaim(claim.name)
     node = ports.cluster.node(registration.adoption.node.name)
     return 1.0 if current is None or current.metadata.deleting else _initializing(ports, current, node, now)
@@ -145,17 +149,25 @@ def _initializing(ports: Acting, claim: NodeClaim, node: Node | None, now: datet
     _write(ports, claim, seen, now)
     if not seen.log:
         return float("inf")
-    _tag(ports, claim, claim.node_name)
+    tagging = tag(ports, claim, claim.node_name, now)
+    if node is not None and memory.is_less(node, claim):
+        # Plans count with what the catalog says until it knows better.
+        ports.bells.ring("catalog", [Doorbell(ports.cluster.name, "nodeclasses")])
     current = ports.cluster.nodeclaim(claim.name)
     if current is None:
         return None
-    return _sooner(lifecycle_nominations.follow(ports, current, node, now), _consolidatable(ports, current, now))
+    landing = lifecycle_nominations.follow(ports, current, node, now)
+    return _sooner(tagging, landing, _consolidatable(ports, current, now))
 
 
 def _keeping(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
     """An initialized claim: its pods, tags, pod events, Consolidatable; a taint that no command stands behind goes."""
+    ending = lifecycle_reservations.step(ports, claim, node)
+    if ending is not None:
+        delete_claim(ports, claim, ending)
+        return None
     landing = lifecycle_nominations.follow(ports, claim, node, now)
-    _tag(ports, claim, claim.node_name)
+    tagging = tag(ports, claim, claim.node_name, now)
     if node is not None:
         if is_tainted(node) and not _is_disrupted(ports, claim):
             uncordon(ports, node)
@@ -168,7 +180,7 @@ def _keeping(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) 
             seen = {labels.PODS_SEEN: idleness.pods_seen(pods)}
             ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": seen})
             claim = ports.cluster.nodeclaim(claim.name) or claim
-    return _sooner(landing, _consolidatable(ports, claim, now))
+    return _sooner(tagging, landing, _consolidatable(ports, claim, now))
 
 
 def _sooner(*waits: float | None) -> float | None:
@@ -229,18 +241,3 @@ def _same(claim: NodeClaim, change: Change) -> bool:
     return before is not None and (before.status, before.reason, before.message) == (
         change.status, change.reason, change.message,
     )  # fmt: skip
-
-
-def _tag(ports: Acting, claim: NodeClaim, node: str) -> None:
-    """Name the instance after its node and claim, once; only keys it does not carry yet."""
-    if claim.metadata.annotations.get(labels.INSTANCE_TAGGED) == "true" or not node:
-        return
-    found = ports.ec2.instance(instance_id(claim.provider_id))
-    if found is None:
-        return
-    wanted = {"Name": node, labels.NODECLAIM: claim.name, labels.CLUSTER_NAME_TAG: ports.cluster.name}
-    missing = {key: value for key, value in wanted.items() if key not in found.tags}
-    if missing:
-        ports.ec2.tag(found.id, missing)
-    done = {labels.INSTANCE_TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
-    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": done})

@@ -25,7 +25,7 @@ from spotwright.workflows.lifecycle_acting import (
     ring,
     uncordon,
 )
-from spotwright.workflows.ports import CommandRow
+from spotwright.workflows.rows import CommandRow
 
 INTERRUPTED: Final = "Interrupted"
 # A bell this much before the row's time counts as on time: clocks differ.

@@ -20,7 +20,7 @@ from spotwright.model.taints import Effect, Taint
 from spotwright.workflows import nominations
 from spotwright.workflows.decisions import Decision
 from spotwright.workflows.lifecycle_acting import Acting, log, milliseconds, request_planning
-from spotwright.workflows.ports import NominationRow
+from spotwright.workflows.rows import NominationRow
 
 HELD: Final = Taint(labels.HELD, Effect.NO_SCHEDULE)
 # kube-scheduler tries a pod again within 10 s of a change (its longest backoff); three times that is overdue.

@@ -30,8 +30,8 @@ from spotwright.workflows.lifecycle_acting import (
     ring,
 )
 from spotwright.workflows.lifecycle_commands import EARLY_MS, INTERRUPTED
-from spotwright.workflows.ports import NoticeRow
 from spotwright.workflows.provision import commit_plan, decide, gather
+from spotwright.workflows.rows import NoticeRow
 
 # An instance this young may be on its way into its claim; until then its notice waits.
 UNCLAIMED_MS: Final = 60_000
@@ -122,7 +122,7 @@ def _replace(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime) -> 
     launches = launching.act(ports, now=now)
     _save(ports, row, claim=claim.name, phase="replacing", replacement=command, due=_soon(now))
     for launch in launches:
-        launching.advance(ports, launch, now=now)
+        launching.proceed(ports, launch, now=now)
     ring(ports, "command", [command])
     ring(ports, "notice", [row.instance_id], delay_seconds=LOOK_SECONDS)
 
@@ -137,16 +137,14 @@ def _is_committed(ports: Acting, command: str) -> bool:
 def _commit(ports: Acting, row: NoticeRow, claim: NodeClaim, command: str, now: datetime) -> None:
     """Plan for the pods of the doomed node as if it were gone, and commit; a faster planner means planning again."""
     for _ in range(COMMIT_ATTEMPTS):
-        version = ports.state.cluster().version
-        snapshot = interruption.without(
-            gather(cluster=ports.cluster, state=ports.state, blobs=ports.blobs, settings=ports.settings, now=now), claim
-        )
+        before = ports.state.cluster()
+        snapshot = interruption.without(gather(ports, before, now=now), claim)
         plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
         decision = commit_plan(
             state=ports.state,
             blobs=ports.blobs,
             snapshot=snapshot,
-            based_on=version,
+            based_on=before.version,
             plan=plan,
             kind="interrupt",
             why=f"EC2 takes {row.instance_id} of NodeClaim {claim.name} back ({row.kind})",

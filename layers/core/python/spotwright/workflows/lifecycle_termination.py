@@ -22,24 +22,29 @@ from spotwright.model.objects import condition
 from spotwright.model.pod import Pod
 from spotwright.model.taints import Effect, untolerated
 from spotwright.scheduling.eligibility import is_follower
-from spotwright.workflows import launching
+from spotwright.workflows import launching, offering_memory, shifts
 from spotwright.workflows.lifecycle_acting import (
     Acting,
     cordon,
     log,
+    milliseconds,
     nodes_of,
     note,
     record,
     request_disruption,
 )
+from spotwright.workflows.terminations import Ending
 
 # Two reads this far apart must both say NotFound before an instance counts as gone.
 NOT_FOUND_TWICE: Final = timedelta(seconds=60)
 FORCEFUL: Final = "Forceful Termination"
 
 
-def terminate(ports: Acting, claim: NodeClaim, now: datetime) -> float | None:
-    """One step towards the claim's end. Seconds until something is due, inf for the next tick, None when it is gone."""
+def terminate(ports: Acting, claim: NodeClaim, now: datetime, endings: list[Ending]) -> float | None:
+    """One step towards the claim's end. Seconds until something is due, inf for the next tick, None when it is gone.
+
+    An instance whose time has come is put on ``endings``: those of one invocation are ended together.
+    """
     if labels.FINALIZER not in claim.metadata.finalizers:
         return None
     deadline = _deadline(ports, claim, now)
@@ -53,7 +58,7 @@ def terminate(ports: Acting, claim: NodeClaim, now: datetime) -> float | None:
         if wait is not None:
             return wait
     if not gone:
-        _terminate_instance(ports, claim, instance, now)
+        _end_instance(ports, claim, instance, now, endings)
         return float("inf")
     for node in nodes:
         _let_go_of_node(ports, node)
@@ -167,8 +172,13 @@ def _instance(ports: Acting, claim: NodeClaim, now: datetime) -> tuple[FleetInst
     if not claim.provider_id:
         return _unlearnt(ports, claim)
     found = ports.ec2.instance(instance_id(claim.provider_id))
+    if found is not None and found.state != "terminated":
+        return found, False
+    if claim.metadata.labels.get(labels.ZONE) in shifts.zones(ports):
+        # What EC2 says of a zone that is shifted away from proves nothing.
+        return None, False
     if found is not None:
-        return found, found.state == "terminated"
+        return found, True
     first = claim.metadata.annotations.get(labels.INSTANCE_NOT_FOUND)
     if first is None:
         stamp = {labels.INSTANCE_NOT_FOUND: now.strftime("%Y-%m-%dT%H:%M:%SZ")}
@@ -209,12 +219,15 @@ def _staying(claims: Iterable[NodeClaim], waiting: list[str]) -> list[str]:
     return [one.name for one in claims if one.name in waiting and one.metadata.deleting is None]
 
 
-def _terminate_instance(ports: Acting, claim: NodeClaim, instance: FleetInstance | None, now: datetime) -> None:
+def _end_instance(
+    ports: Acting, claim: NodeClaim, instance: FleetInstance | None, now: datetime, endings: list[Ending]
+) -> None:
     if instance is None:
         return
-    if instance.state != "shutting-down":
-        ports.ec2.terminate([instance.id])
-    record(ports, claim, [true("InstanceTerminating")], now=now)
+    if instance.state == "shutting-down":
+        record(ports, claim, [true("InstanceTerminating")], now=now)
+    else:
+        endings.append(Ending(instance, claim))
 
 
 def _let_go_of_node(ports: Acting, node: Node) -> None:
@@ -230,6 +243,9 @@ def _let_go(ports: Acting, claim: NodeClaim, now: datetime) -> None:
     current = ports.cluster.nodeclaim(claim.name)
     if current is None or current.metadata.uid != claim.metadata.uid:
         return
+    if claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED:
+        into = claim.metadata.labels.get(labels.RESERVATION_ID, "")
+        offering_memory.reservation_taken(ports.state, into, -1, now_ms=milliseconds(now))
     kept = [one for one in current.metadata.finalizers if one != labels.FINALIZER]
     ports.cluster.patch_metadata("nodeclaims", current.metadata, {"finalizers": kept})
     finalized = normal("Finalized", f"Finalized {labels.FINALIZER}")

@@ -12,7 +12,8 @@ import msgspec
 from spotwright.model.pod import Pod
 from spotwright.model.snapshot import Settings
 from spotwright.workflows.decisions import Decision
-from spotwright.workflows.ports import NominationRow, StatePort
+from spotwright.workflows.ports import StatePort
+from spotwright.workflows.rows import NominationRow
 
 # A promise lasts as long as a claim may take to register: afterwards the claim is gone (lifecycle.liveness).
 PROMISED_FOR: Final = timedelta(minutes=15)

@@ -3,13 +3,16 @@
 A row is written under its version; who loses reads again and learns on top of what the other wrote.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from spotwright.aws import fleet_errors, health
+from spotwright.aws.health import Health
 from spotwright.failures import Conflict
 from spotwright.model import labels
 from spotwright.model.fleet import FleetError, FleetInstance, OfferingHealth
+from spotwright.model.instancetype import ANY
 from spotwright.workflows.ports import StatePort
 
 ATTEMPTS: Final = 4
@@ -31,16 +34,36 @@ def answered(
 
     True when something failed, so that the next plan is another one.
     """
+    given = tuple(instances)
     marks = fleet_errors.marks(errors, now_ms=now_ms, cpu_millicores=cpu_millicores, scope=scope)
     failed = {mark.key for mark in marks}
-    gave = {OfferingHealth(one.capacity_type, one.instance_type, one.zone, 0, "", scope).key for one in instances}
+    gave = {_of(one, scope).key for one in given}
 
     def lesson(known: Known) -> Iterable[OfferingHealth | None]:
         yield from (health.learnt(known.get(mark.key), mark, now_ms=now_ms) for mark in marks)
         yield from (health.eased(known[key], now_ms=now_ms) for key in sorted(gave - failed) if key in known)
 
     _write(state, lesson, now_ms)
+    for reservation, count in sorted(Counter(one.reservation_id for one in given if one.reservation_id).items()):
+        reservation_taken(state, reservation, count, now_ms=now_ms)
     return bool(marks)
+
+
+def _of(one: FleetInstance, scope: str) -> OfferingHealth:
+    if one.reservation_id:
+        return OfferingHealth(labels.RESERVED, one.reservation_id, ANY, 0, "")
+    return OfferingHealth(one.capacity_type, one.instance_type, one.zone, 0, "", scope)
+
+
+def recalled(state: StatePort, *, now_ms: int) -> Health:
+    """What is known now."""
+    rows = state.offering_health(now_ms)
+    return health.of(rows, now_ms=now_ms, described_ms=described_ms(state, rows))
+
+
+def described_ms(state: StatePort, rows: Iterable[OfferingHealth]) -> int:
+    """When the cluster's catalog saw what is left of reservations; 0 where nobody took anything of one lately."""
+    return state.catalog_at() if any(one.taken for one in rows) else 0
 
 
 def interrupted(state: StatePort, instance_type: str, zone: str, *, now_ms: int) -> None:
@@ -60,7 +83,7 @@ def reservation_taken(state: StatePort, reservation: str, count: int, *, now_ms:
 def reservation_gone(state: StatePort, reservation: str, *, now_ms: int) -> None:
     """EC2 takes instances of an interruptible reservation back: it has none to give."""
     mark = OfferingHealth(
-        labels.RESERVED, reservation, "*", now_ms + health.FIRST_MS, fleet_errors.RESERVATION_FULL, interruptions=1
+        labels.RESERVED, reservation, ANY, now_ms + health.FIRST_MS, fleet_errors.RESERVATION_FULL, interruptions=1
     )
     _write(state, lambda known: [health.learnt(known.get(mark.key), mark, now_ms=now_ms)], now_ms)
 

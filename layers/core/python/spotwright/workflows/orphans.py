@@ -1,9 +1,10 @@
-"""An instance that carries our tags and that nobody knows: verified by direct reads, then terminated."""
+"""An instance that carries our tags and that nobody knows: verified by direct reads before it is ended."""
 
 from datetime import datetime
 from typing import Protocol
 
 from spotwright.model import labels
+from spotwright.model.fleet import FleetInstance
 from spotwright.model.node import instance_id
 from spotwright.workflows.ports import ClusterPort, Ec2Port, StatePort
 from spotwright.workflows.sweep import ORPHAN_AGE
@@ -20,20 +21,19 @@ class Collecting(Protocol):
     def state(self) -> StatePort: ...
 
 
-def collect(ports: Collecting, instance: str, now: datetime) -> bool:
-    """Terminate ``instance`` if it is ours, old enough and promised to nobody; True when it was terminated.
+def verified(ports: Collecting, instance: str, now: datetime) -> FleetInstance | None:
+    """``instance`` if it runs, is ours, old enough and promised to nobody.
 
     The instance is read before rows and claims: whoever adopts it in between is seen.
     """
     found = ports.ec2.instance(instance)
     if found is None or found.state in ("shutting-down", "terminated"):
-        return False
+        return None
     ours = found.tags.get(labels.cluster_tag(ports.cluster.name)) == "owned" and labels.NODEPOOL in found.tags
     young = found.launched is None or now - found.launched < ORPHAN_AGE
     if not ours or young or _promised(ports, instance, found.tags.get(labels.LAUNCH_TAG, "")):
-        return False
-    ports.ec2.terminate([instance])
-    return True
+        return None
+    return found
 
 
 def _promised(ports: Collecting, instance: str, launch: str) -> bool:

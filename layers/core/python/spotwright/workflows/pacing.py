@@ -15,6 +15,9 @@ SPREAD_SECONDS: Final = 4
 CREATE_FLEET: Final = "CreateFleet"
 CREATE_TEMPLATE: Final = "CreateLaunchTemplate"
 TERMINATE: Final = "TerminateInstances"
+# Besides its calls EC2 counts the instances in them.
+TERMINATED: Final = rate.TERMINATED_INSTANCES
+TAG: Final = "CreateTags"
 
 
 def wait_seconds(state: StatePort, action: str, *, key: str, now: datetime, calls: int = 1) -> int:

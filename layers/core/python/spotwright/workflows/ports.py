@@ -10,12 +10,8 @@ from typing import Any, Protocol
 import msgspec
 
 from spotwright.aws.rate import CallRate
-from spotwright.disruption.breaker import Breaker as Breaker
-from spotwright.model.fleet import ClusterFacts as ClusterFacts
-from spotwright.model.fleet import FleetError as FleetError
-from spotwright.model.fleet import FleetInstance as FleetInstance
-from spotwright.model.fleet import FleetResult as FleetResult
-from spotwright.model.fleet import OfferingHealth as OfferingHealth
+from spotwright.disruption.breaker import Breaker
+from spotwright.model.fleet import FleetInstance, FleetResult, OfferingHealth
 from spotwright.model.instancetype import Catalog
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
@@ -26,6 +22,7 @@ from spotwright.model.objects import Condition, Metadata
 from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.taints import Taint
 from spotwright.model.volumes import Storage
+from spotwright.workflows.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
 
 class Doorbell(msgspec.Struct, frozen=True):
@@ -139,139 +136,23 @@ class Ec2Port(Protocol):
         """A direct read by id; None only when EC2 itself says NotFound."""
         ...
 
-    def terminate(self, instance_ids: Sequence[str]) -> None: ...
+    def terminate(self, instance_ids: Sequence[str]) -> None:
+        """One call; ended ones may be among them. One that EC2 does not know (NotFound), or that we may not end, keeps
+        all of them."""
+        ...
+
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> None: ...
-
-
-class LaunchRow(msgspec.Struct, frozen=True):
-    """A launch: many equal nodes, one CreateFleet call; authority until its claims have a providerID.
-
-    ``claims``: names in order; ``uids``: name → uid once created, so that a deleted claim is never re-created.
-    ``request``: the exact serialised CreateFleet request, "" until it was made. ``instances``: claim → instance id.
-    ``phase``: planned → claimed → launched → done | failed. ``due``: epoch milliseconds, 0 = no timer.
-    ``node``: the NewNode it realises, as JSON of scheduling.plan.NewNode. ``version``: optimistic lock.
-    ``failure``: "<code>: <message>" of why claims got no instance, "" = none; ``insufficient``: it was for capacity.
-    ``marked``: offerings were marked empty for it, so that the next plan is another one.
-    ``remade``: its templates were gone when EC2 looked for them, and were made again once.
-    ``not_before``: epoch milliseconds before which nothing is tried again, whoever rings. ``asked``: when ``request``
-    was last sent or about to be, epoch milliseconds.
-    """
-
-    id: str
-    cluster: str
-    decision: str
-    claims: tuple[str, ...]
-    node: str
-    phase: str = "planned"
-    uids: dict[str, str] = {}
-    token: str = ""
-    attempt: int = 0
-    request: str = ""
-    instances: dict[str, str] = {}
-    replaces: tuple[str, ...] = ()
-    reason: str = "provisioned"
-    failure: str = ""
-    insufficient: bool = False
-    marked: bool = False
-    remade: bool = False
-    not_before: int = 0
-    asked: int = 0
-    created: int = 0
-    due: int = 0
-    version: int = 0
-    schema: int = 1
-
-
-class CommandRow(msgspec.Struct, frozen=True):
-    """A disruption under way. ``candidates``: NodeClaim names; ``replacements``: claim names that must be
-    Initialized before candidates go. ``phase``: proposed → planned → waiting → done | aborted (an interruption
-    starts at planned). ``deadline``: epoch milliseconds; then a ``forced`` command goes on without its replacements,
-    any other is aborted. ``initialized``: replacements that were Initialized once."""
-
-    id: str
-    cluster: str
-    decision: str
-    reason: str
-    candidates: tuple[str, ...]
-    candidate_uids: dict[str, str] = {}
-    replacements: tuple[str, ...] = ()
-    initialized: tuple[str, ...] = ()
-    forced: bool = False
-    phase: str = "planned"
-    deadline: int = 0
-    created: int = 0
-    due: int = 0
-    version: int = 0
-    schema: int = 1
-
-
-class NoticeRow(msgspec.Struct, frozen=True):
-    """A warning about one instance. ``deadline``/``due``: epoch milliseconds, 0 = none.
-
-    ``phase``: new → replacing → draining → done. ``replacement``: the id of the command that replaces it, "" = none.
-    ``attempt``: how many replacements failed before.
-    """
-
-    instance_id: str
-    cluster: str
-    kind: str
-    claim: str = ""
-    deadline: int = 0
-    phase: str = "new"
-    replacement: str = ""
-    attempt: int = 0
-    created: int = 0
-    due: int = 0
-    version: int = 0
-    schema: int = 1
-
-
-class NominationRow(msgspec.Struct, frozen=True):
-    """Pods that were planned for a claim, until they run there. ``pods``: key → uid; ``node``: "" until it is Ready.
-
-    ``phase``: promised → nominated (status.nominatedNodeName is written) → done | failed. ``due``: the deadline, epoch
-    milliseconds; from then on, and in the last two phases, its pods count as not nominated.
-    """
-
-    claim: str
-    cluster: str
-    pods: dict[str, str]
-    node: str = ""
-    phase: str = "promised"
-    created: int = 0
-    due: int = 0
-    version: int = 0
-    schema: int = 1
-
-
-class ClusterRow(msgspec.Struct, frozen=True):
-    """The commit point. ``head`` and ``unacted`` are S3 keys of decision bodies; ``unacted``: committed decisions that
-    lifecycle has not turned into rows yet, oldest first."""
-
-    cluster: str
-    version: int = 0
-    head: str = ""
-    unacted: tuple[str, ...] = ()
-    requested: int = 0
-    served: int = 0
-    paused: bool = False
-    schema: int = 1
-
-
-type Row = LaunchRow | CommandRow | NoticeRow | NominationRow
 
 
 class StatePort(Protocol):
     """Rows of one cluster in DynamoDB. Writes are conditional; a lost race raises Conflict and changes nothing."""
 
     def cluster(self) -> ClusterRow: ...
-
     def request(self) -> int:
         """Count one more request for planning; the new ``requested``."""
         ...
 
     def served(self, requested: int) -> None: ...
-
     def commit(self, *, expected_version: int, key: str) -> None:
         """version v → v+1, head = key, key appended to unacted; Conflict when the version moved on."""
         ...
@@ -324,10 +205,25 @@ class StatePort(Protocol):
 
     def catalog_key(self) -> str: ...
     def set_catalog_key(self, key: str, at: int) -> None: ...
+    def catalog_at(self) -> int: ...
+    def begin_reading(self, now: int, *, since: int) -> bool:
+        """Note that the region is read from now on; False while another does who began after ``since``.
+
+        Epoch milliseconds. It spares a second reading and no more: whoever dies at it is not waited for long.
+        """
+        ...
+
+    def end_reading(self) -> None:
+        """Nobody reads any more."""
+        ...
 
 
 class BlobPort(Protocol):
     """Content-addressed bodies in S3."""
+
+    def key(self, kind: str, body: bytes) -> str:
+        """Where a body would be stored."""
+        ...
 
     def put(self, kind: str, body: bytes) -> str:
         """Store under ``<kind>/<cluster>/<sha256>.json``; the key. kind: decisions | snapshots | catalogs."""

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import cache
 from importlib import resources
@@ -21,16 +22,17 @@ from spotwright.model.snapshot import InFlight, Settings, Snapshot
 from spotwright.model.volumes import Storage
 from spotwright.scheduling import planner
 from spotwright.scheduling.plan import NewNode, Plan
-from spotwright.workflows import decisions, nominations
+from spotwright.workflows import decisions, nominations, offering_memory
 from spotwright.workflows.decisions import Decision, Disruption
 from spotwright.workflows.ports import BlobPort, CatalogPort, ClusterPort, Doorbell, DoorbellPort, StatePort
+from spotwright.workflows.rows import ClusterRow
 
 # How often one invocation plans again after losing the commit to another planner.
 COMMIT_ATTEMPTS: Final = 5
 
 
-class Planning(Protocol):
-    """What a planner reaches."""
+class Gathering(Protocol):
+    """Where a snapshot comes from."""
 
     @property
     def cluster(self) -> ClusterPort: ...
@@ -39,11 +41,16 @@ class Planning(Protocol):
     @property
     def blobs(self) -> BlobPort: ...
     @property
+    def settings(self) -> Settings: ...
+
+
+class Planning(Gathering, Protocol):
+    """What a planner reaches."""
+
+    @property
     def catalogs(self) -> CatalogPort: ...
     @property
     def bells(self) -> DoorbellPort: ...
-    @property
-    def settings(self) -> Settings: ...
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -66,13 +73,11 @@ def provision(ports: Planning, *, clock: Callable[[], datetime]) -> Served:
     plans: list[Plan] = []
     made: list[Decision] = []
     waited: list[float] = []
+    row = ports.state.cluster()
     for _ in range(COMMIT_ATTEMPTS):
-        row = ports.state.cluster()
         if row.served >= wanted or row.paused:
             break
-        snapshot = gather(
-            cluster=ports.cluster, state=ports.state, blobs=ports.blobs, settings=ports.settings, now=clock()
-        )
+        snapshot = gather(ports, row, now=clock())
         plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
         plans.append(plan)
         if plan.new_nodes:
@@ -81,13 +86,15 @@ def provision(ports: Planning, *, clock: Callable[[], datetime]) -> Served:
                 kind="provision", why=_why(plan),
             )  # fmt: skip
             if decision is None:
+                row = ports.state.cluster()
                 continue
             made.append(decision)
             waited.append(_waited(snapshot, plan))
             ports.bells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
         tell(ports.cluster, snapshot, plan, made[-1] if plan.new_nodes else None)
         ports.state.served(row.requested)
-        wanted = ports.state.cluster().requested
+        row = ports.state.cluster()
+        wanted = row.requested
     return Served(tuple(plans), tuple(made), tuple(waited))
 
 
@@ -97,49 +104,62 @@ def decide(snapshot: Snapshot, catalog: Catalog) -> Plan:
     return planner.plan(snapshot, offering_health.sold_out(catalog, snapshot.nodeclasses, known))
 
 
-def gather(*, cluster: ClusterPort, state: StatePort, blobs: BlobPort, settings: Settings, now: datetime) -> Snapshot:
-    """Everything the planner looks at, directly from the API server.
+def gather(ports: Gathering, row: ClusterRow, *, now: datetime) -> Snapshot:
+    """Everything the planner looks at, directly from the API server. ``row``: the cluster's, read just before.
 
     Decisions are read before launches, launches before claims and nodes before pods, so that what happens in between
     shows up twice (as a launch and as its claim) or as capacity, never as a pod without the node that was bought for
-    it. Storage is read after the pods that may ask for it, and only where one does.
+    it. Storage is read after the pods that may ask for it, and only where one does. What has no order is read
+    meanwhile.
     """
-    waiting = tuple(decisions.decode(blobs.get(key)) for key in state.cluster().unacted)
-    committed = tuple(_committed(state, waiting))
-    promised = nominations.promised(state, waiting, settings)
-    seen = observed(cluster, settings, now)
+    state, settings, now_ms = ports.state, ports.settings, int(now.timestamp() * 1000)
+    with ThreadPoolExecutor(3) as meanwhile:
+        remembered = meanwhile.submit(state.offering_health, now_ms)
+        catalog_key = meanwhile.submit(state.catalog_key)
+        waiting = tuple(decisions.decode(ports.blobs.get(key)) for key in row.unacted)
+        promises = meanwhile.submit(nominations.promised, state, waiting, settings)
+        committed = tuple(_committed(state, waiting))
+        promised = promises.result()
+        seen = observed(ports.cluster, settings, now)
     known = {claim.name for claim in seen.nodeclaims}
     in_flight = tuple(one for one in committed if one.claim.name not in known)
-    now_ms = int(now.timestamp() * 1000)
+    health = remembered.result()
+    described_ms = offering_memory.described_ms(state, health)
     hosts = _hosts(seen.nodeclaims, seen.nodes, in_flight)
     return msgspec.structs.replace(
         seen,
         in_flight=in_flight,
         pods=nominations.seated(seen.pods, promised, hosts=hosts, now=now),
-        unavailable=offering_health.unavailable(state.offering_health(now_ms), now_ms=now_ms),
-        catalog_key=state.catalog_key(),
+        unavailable=offering_health.unavailable(health, now_ms=now_ms, described_ms=described_ms),
+        catalog_key=catalog_key.result(),
     )
 
 
 def observed(cluster: ClusterPort, settings: Settings, now: datetime) -> Snapshot:
-    """What the API server alone knows, nodes before pods, and storage, where a pod asks for it, after them."""
-    nodepools, nodeclasses = cluster.nodepools(), cluster.nodeclasses()
-    claims = cluster.nodeclaims()
-    nodes = cluster.nodes()
-    pods = tuple(pod for pod in cluster.pods() if not pod.terminal)
+    """What the API server alone knows: claims before nodes before pods, and storage, where a pod asks for it, after
+    them. What has no order is read meanwhile."""
+    with ThreadPoolExecutor(6) as meanwhile:
+        nodepools, nodeclasses = meanwhile.submit(cluster.nodepools), meanwhile.submit(cluster.nodeclasses)
+        daemonsets, budgets = meanwhile.submit(cluster.daemonsets), meanwhile.submit(cluster.pod_disruption_budgets)
+        namespaces = meanwhile.submit(cluster.namespaces)
+        overlays = meanwhile.submit(cluster.nodeoverlays) if "NodeOverlay" in settings.feature_gates else None
+        claims = cluster.nodeclaims()
+        nodes = cluster.nodes()
+        pods = tuple(pod for pod in cluster.pods() if not pod.terminal)
+        storage = cluster.storage() if any(pod.volume_claims for pod in pods) else Storage()
     return Snapshot(
         cluster=cluster.name,
         now=now,
-        nodepools=nodepools,
-        nodeclasses=nodeclasses,
+        nodepools=nodepools.result(),
+        nodeclasses=nodeclasses.result(),
         nodeclaims=claims,
         nodes=nodes,
-        daemonsets=cluster.daemonsets(),
-        budgets=cluster.pod_disruption_budgets(),
+        daemonsets=daemonsets.result(),
+        budgets=budgets.result(),
         pods=pods,
-        namespaces=cluster.namespaces(),
-        storage=cluster.storage() if any(pod.volume_claims for pod in pods) else Storage(),
-        overlays=cluster.nodeoverlays() if "NodeOverlay" in settings.feature_gates else (),
+        namespaces=namespaces.result(),
+        storage=storage,
+        overlays=overlays.result() if overlays else (),
         settings=settings,
     )
 
@@ -187,7 +207,8 @@ def commit_plan(
     disruption: Disruption | None = None,
 ) -> Decision | None:  # fmt: skip
     """Store snapshot and decision, then make it true at one point; None when another decision was first."""
-    snapshot_key = blobs.put("snapshots", msgspec.json.encode(snapshot, order="deterministic"))
+    body = msgspec.json.encode(snapshot, order="deterministic")
+    snapshot_key = blobs.key("snapshots", body)
     number = decisions.identifier(snapshot.cluster, str(based_on), kind, snapshot_key)
     pending = {pod.key: pod.metadata.uid for pod in snapshot.pods if not pod.node_name}
     launches = decisions.launches(number, plan, pending)
@@ -209,7 +230,10 @@ def commit_plan(
         disruption=disruption,
         why=why,
     )
-    key = blobs.put("decisions", decisions.encode(decision))
+    with ThreadPoolExecutor(1) as beside:
+        storing = beside.submit(blobs.put, "snapshots", body)
+        key = blobs.put("decisions", decisions.encode(decision))
+        storing.result()
     try:
         state.commit(expected_version=based_on, key=key)
     except Conflict:
@@ -231,6 +255,7 @@ def code_digest() -> str:
 
 def tell(cluster: ClusterPort, snapshot: Snapshot, plan: Plan, decision: Decision | None) -> None:
     """Events on pods, with Karpenter's reasons: where each should schedule, or why it cannot. Never raises."""
+    _tell_others(cluster, snapshot, plan)
     pods = {pod.key: pod for pod in snapshot.pods}
     for key, reason, kind, message in _messages(plan, decision):
         if key in pods and _asks(pods[key]):
@@ -238,6 +263,20 @@ def tell(cluster: ClusterPort, snapshot: Snapshot, plan: Plan, decision: Decisio
                 cluster.event("pods", pods[key].metadata, type=kind, reason=reason, message=message, now=snapshot.now)
             except Failure:
                 continue
+
+
+def _tell_others(cluster: ClusterPort, snapshot: Snapshot, plan: Plan) -> None:
+    """Events on NodePools that select nothing, and on nodes and claims that cannot be read."""
+    about = {f"nodepools/{one.name}": one.metadata for one in snapshot.nodepools}
+    about |= {f"nodeclaims/{one.name}": one.metadata for one in snapshot.nodeclaims}
+    about |= {f"nodes/{one.name}": one.metadata for one in snapshot.nodes}
+    said = [(f"nodepools/{name}", "NoCompatibleInstanceTypes", why) for name, why in plan.barren.items()]
+    for key, reason, why in (*said, *((key, "Unreadable", why) for key, why in plan.unread.items())):
+        try:
+            kind = key.partition("/")[0]
+            cluster.event(kind, about[key], type="Warning", reason=reason, message=why, now=snapshot.now)
+        except Failure:
+            continue
 
 
 def _asks(pod: Pod) -> bool:

@@ -11,28 +11,18 @@ from typing import Final, Protocol
 
 import msgspec
 
-from spotwright.lifecycle import liveness
+from spotwright.lifecycle import liveness, reservation
 from spotwright.model import labels
 from spotwright.model.instancetype import Catalog
 from spotwright.model.node import instance_id
 from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodeclass import EC2NodeClass
 from spotwright.model.objects import Condition, condition
 from spotwright.model.pod import Pod
-from spotwright.model.snapshot import Settings
+from spotwright.model.snapshot import RESERVED_CAPACITY, Settings
 from spotwright.scheduling.eligibility import is_follower, why_not
-from spotwright.workflows.ports import (
-    CatalogPort,
-    ClusterPort,
-    CommandRow,
-    Doorbell,
-    DoorbellPort,
-    Ec2Port,
-    LaunchRow,
-    NominationRow,
-    NoticeRow,
-    Row,
-    StatePort,
-)
+from spotwright.workflows.ports import CatalogPort, ClusterPort, Doorbell, DoorbellPort, Ec2Port, StatePort
+from spotwright.workflows.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
 # The forwarder signs every 10 s, and says when it leaves; after two missed signs it counts as gone.
 HEARTBEAT_SECONDS: Final = 25
@@ -97,13 +87,16 @@ def poll(ports: Sweeping, *, now: datetime, again: bool) -> Found:
         _ring_due(ports.bells, row, moment)
     if ports.state.cluster().unacted:
         ports.bells.ring("lifecycle", [Doorbell(name, "decision")])
-    _classes_and_pools(ports)
+    classes = ports.cluster.nodeclasses()
+    _classes_and_pools(ports, classes)
     claims = ports.cluster.nodeclaims()
     unsettled = [Doorbell(name, "claim", claim.name) for claim in claims if _unsettled(claim)]
     if unsettled:
         ports.bells.ring("lifecycle", unsettled)
     if again:
         _ring_expiring(ports.bells, name, claims, now)
+        if RESERVED_CAPACITY in ports.settings.feature_gates:
+            _ring_reserved(ports.bells, name, claims, classes)
     pending = _pending(ports.cluster.pods(pending=True), ports.settings, bool(claims))
     if pending:
         ports.bells.ring("provision", [Doorbell(name, "pods")])
@@ -186,12 +179,25 @@ def _ring_expiring(bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, .
                 bells.ring("lifecycle", [Doorbell(cluster, "claim", claim.name)], delay_seconds=max(0, left))
 
 
-def _classes_and_pools(ports: Sweeping) -> None:
+def _ring_reserved(
+    bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, ...], classes: tuple[EC2NodeClass, ...]
+) -> None:
+    """What is left of reservations is described anew; claims whose reservation no longer goes on take a step."""
+    selecting = [one.name for one in classes if one.capacity_reservation_selector_terms]
+    if selecting:
+        bells.ring("catalog", [Doorbell(cluster, "nodeclasses", name) for name in selecting])
+    by_name = {one.name: one for one in classes}
+    ending = [one for one in claims if reservation.needs_a_look(one, by_name.get(one.node_class_ref.name))]
+    if ending:
+        bells.ring("lifecycle", [Doorbell(cluster, "claim", one.name) for one in ending])
+
+
+def _classes_and_pools(ports: Sweeping, classes: tuple[EC2NodeClass, ...]) -> None:
     """Ring for classes and pools whose status does not speak of their present generation."""
     name = ports.cluster.name
     stale = [
         Doorbell(name, "nodeclasses", one.name)
-        for one in ports.cluster.nodeclasses()
+        for one in classes
         if one.metadata.deleting is not None or _unready(one.conditions, one.metadata.generation)
     ]
     if stale:

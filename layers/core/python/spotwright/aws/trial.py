@@ -1,0 +1,171 @@
+"""Whether AWS would let a class' nodes be launched, found out by calls that only say so (DryRun).
+
+Source: Karpenter's validation of EC2NodeClasses (condition ValidationSucceeded) and the EC2 API reference, DryRun.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.aws import amis, families, launch, userdata
+from spotwright.aws.boot import Boot
+from spotwright.aws.families import Family
+from spotwright.aws.launch import FleetPlan, Override
+from spotwright.aws.launchtemplate import Machine, launch_tags, tag_specifications, template
+from spotwright.aws.refusal import Refusal, Unanswered
+from spotwright.failures import Failure
+from spotwright.model import labels
+from spotwright.model.fleet import ClusterFacts
+from spotwright.model.instancetype import InstanceType
+from spotwright.model.nodeclass import Ami, EC2NodeClass
+from spotwright.model.nodepool import NodePool
+from spotwright.model.requirements import Operator, Requirements, Selector, from_selectors
+
+# An answer holds so long for a class that stays as it is.
+HOLDS: Final = timedelta(minutes=30)
+# Sold nearly everywhere; taken when nothing else is known.
+_USUAL: Final = {"amd64": "m5.large", "arm64": "m6g.large"}
+_PODS: Final = 110
+PROFILE_MISSING: Final = "InstanceProfileNotFound"
+REASONS: Final = frozenset(
+    {
+        "CreateLaunchTemplateAuthCheckFailed", "CreateFleetAuthCheckFailed", "RunInstancesAuthCheckFailed",
+        "UserDataSizeLimitExceeded",
+    }
+)  # fmt: skip
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """What is tried: a type that the class' pools may buy, and the image it would start from."""
+
+    instance_type: str
+    ami: Ami
+    dedicated: bool = False
+
+
+def subject(node_class: EC2NodeClass, pools: Iterable[NodePool], types: Iterable[InstanceType]) -> Subject:
+    """The cheapest type that a pool of the class may buy, with an ordinary image before one for accelerators.
+
+    ``types``: those of the class, () when they are not known yet; then a usual one. The class has images.
+    """
+    wanted = [from_selectors(pool.requirements) for pool in pools if pool.node_class_ref.name == node_class.name]
+    dedicated = any(labels.TENANCY in one and one.get(labels.TENANCY).has("dedicated") for one in wanted)
+    ordered = sorted(node_class.amis, key=lambda one: (not _is_standard(one), _arch(one) != "amd64"))
+    images, windows = amis.demands(ordered), families.name_of(node_class) in families.WINDOWS
+    fitting = [] if windows else [one for one in types if any(one.requirements.intersects(asked) for asked in wanted)]
+    found = [(one, ami) for one in fitting if (ami := amis.for_type(images, one))]
+    if not found:
+        return Subject(_usual(ordered[0]), ordered[0], dedicated)
+    best, ami = min(found, key=lambda it: (not _is_standard(it[1]), _price(it[0]), it[0].name))
+    return Subject(best.name, ami, dedicated)
+
+
+def _is_standard(ami: Ami) -> bool:
+    return all(one.operator != Operator.EXISTS for one in ami.requirements)
+
+
+def _usual(ami: Ami) -> str:
+    return _USUAL.get(_arch(ami), _USUAL["amd64"])
+
+
+def _arch(ami: Ami) -> str:
+    return from_selectors(ami.requirements).get(labels.ARCH).sole_value or "amd64"
+
+
+def _price(one: InstanceType) -> int:
+    prices = (it.price_picousd_per_hour for it in one.offerings if it.capacity_type == labels.ON_DEMAND)
+    return min((price for price in prices if price), default=2**63)
+
+
+def fleet(node_class: EC2NodeClass, chosen: Subject, cluster: ClusterFacts, family: Family) -> FleetPlan | Refusal:
+    """The launch that is tried: one template, and one subnet of each zone; its nodepool tag is empty."""
+    text = userdata.render(family.name, node_class, cluster, Boot({labels.EC2NODECLASS: node_class.name}, (), _PODS))
+    if isinstance(text, Refusal):
+        return text
+    tenancy = Selector(labels.TENANCY, Operator.IN, ("dedicated",))
+    made = template(
+        cluster=cluster.name,
+        node_pool="",
+        node_class=node_class,
+        family=family,
+        ami=chosen.ami,
+        user_data=text,
+        capacity_type=labels.ON_DEMAND,
+        machine=Machine(
+            from_selectors((tenancy,)) if chosen.dedicated else Requirements(), ipv6=":" in cluster.service_cidr
+        ),
+    )
+    first = {one.zone: one for one in reversed(node_class.subnets)}
+    overrides = tuple(
+        Override(made.name, chosen.instance_type, zone, first[zone].id, chosen.ami.id, 0) for zone in sorted(first)
+    )
+    tags = launch_tags(cluster=cluster.name, node_pool="", node_class=node_class)
+    return FleetPlan(labels.ON_DEMAND, (made,), overrides, tags, node_class.context)
+
+
+def fleet_request(plan: FleetPlan, version: tuple[str, str]) -> dict[str, Any]:
+    versions = {plan.templates[0].name: version}
+    body = launch.request(plan, versions, launch=_TRIAL, count=1, client_token=_TRIAL)
+    return {key: value for key, value in body.items() if key != "ClientToken"} | {"DryRun": True}
+
+
+_TRIAL: Final = "dry-run"
+
+
+def run_requests(plan: FleetPlan, version: tuple[str, str], subnets: Sequence[str]) -> list[dict[str, Any]]:
+    """RunInstances of one instance in each subnet. Subnets stand in the interfaces, since the template states some."""
+    chosen, interfaces = plan.overrides[0], plan.templates[0].data["NetworkInterfaces"]
+    return [
+        {
+            "DryRun": True,
+            "InstanceType": chosen.instance_type,
+            "LaunchTemplate": {"LaunchTemplateId": version[0], "Version": version[1]},
+            "MaxCount": 1,
+            "MinCount": 1,
+            "NetworkInterfaces": [one | {"SubnetId": subnet} for one in interfaces],
+            "TagSpecifications": tag_specifications(("instance", "volume"), plan.tags | {labels.LAUNCH_TAG: _TRIAL}),
+        }
+        for subnet in subnets
+    ]
+
+
+def outcome(operation: str, error: Failure, node_class: EC2NodeClass) -> Refusal | Unanswered:
+    """What an error to a call that only asks means: a lasting no, or that nobody knows yet."""
+    said = str(error)
+    if error.code == "UnauthorizedOperation":
+        why = f"not authorized to call ec2:{operation}: {_explained(said)}"
+        return Refusal(f"{operation}AuthCheckFailed", why)
+    if "User data is limited to" in said:
+        return Refusal("UserDataSizeLimitExceeded", f"spec.userData: {said}")
+    if "Invalid IAM Instance Profile" in said and node_class.instance_profile:
+        return Refusal(PROFILE_MISSING, f"spec.instanceProfile: EC2 knows no {node_class.instance_profile}")
+    return Unanswered(f"ec2:{operation} could not be tried: {said}")
+
+
+def _explained(said: str) -> str:
+    """EC2's own words, without the part that only ``aws sts decode-authorization-message`` can read."""
+    plain = said.partition("Encoded authorization failure message")[0].strip()
+    if "permissions boundary" in plain:
+        return f"a permissions boundary does not allow it ({plain})"
+    if "service control policy" in plain:
+        return f"a service control policy of the organization denies it ({plain})"
+    return plain
+
+
+def digest(node_class: EC2NodeClass, cluster: ClusterFacts) -> str:
+    """Of everything an answer depends on: another digest, another question."""
+    content = (
+        {key: value for key, value in node_class.metadata.annotations.items() if key == labels.EC2NODECLASS_HASH},
+        sorted(one.id for one in node_class.subnets),
+        sorted(one.id for one in node_class.security_groups),
+        sorted(one.id for one in node_class.amis),
+        node_class.placement_group,
+        node_class.resolved_profile,
+        node_class.ip_prefix_count,
+        sorted(node_class.tags.items()),
+        cluster,
+    )
+    return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:16]

@@ -1,0 +1,77 @@
+"""The Price List does not answer: classes become ready and nodes are bought, at the prices we bring along."""
+
+from collections.abc import Callable
+
+import pytest
+import urllib3
+
+from spotwright import data
+from spotwright.adapters.ec2_region import Ec2Region
+from spotwright.model import labels
+from spotwright.model.nodeclass import SelectorTerm
+from spotwright.simulation import given
+from spotwright.simulation import world as simulated
+from tests.contract.conftest import REGION, LocalAws
+from tests.contract.test_ec2_selection import prices
+from tests.functions import catalog_world
+
+LISTED = 96_000_000_000
+
+
+class World(catalog_world.World):
+    """Classes whose market is that of the local AWS."""
+
+    def __init__(self, aws: LocalAws) -> None:
+        super().__init__()
+        self.aws = aws
+        self.market = Ec2Region(aws.client("ec2"), prices(aws), region=REGION)  # type: ignore[assignment,arg-type]
+
+    def price(self, node_class: str) -> int:
+        (one,) = (each for each in self.catalog().of(node_class) if each.name == "m5.large")
+        return next(it.price_picousd_per_hour for it in one.offerings if it.capacity_type == labels.ON_DEMAND)
+
+
+@pytest.fixture
+def world(local_aws: LocalAws, fault: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> World:
+    """Two classes, and no answer from the Price List; what we bring along is dearer by a tenth than the list."""
+    dearer = {name: price * 11 // 10 for name, price in data.on_demand_picousd(REGION).items()}
+    monkeypatch.setattr(data, "on_demand_picousd", lambda _: dearer)
+    made = World(local_aws)
+    made.apply()
+    made.apply("other", ami_selector_terms=(SelectorTerm(id="ami-standard-x86_64"),), ami_family="AL2023")
+    fault("pricing", "GetProducts", "InternalErrorException")
+    return made
+
+
+def test_classes_are_ready_and_pods_run(world: World) -> None:
+    made = world.refresh()
+    assert set(made.ready) == {"default", "other"}
+    (note,) = made.notes
+    assert note.startswith("on-demand prices are the shipped table")
+    assert world.price("default") == world.price("other") == LISTED * 11 // 10
+    cluster = simulated.World(world.catalog())
+    cluster.cluster.put("ec2nodeclasses", given.node_class())
+    cluster.cluster.put("nodepools", given.node_pool(requirements=given.of_capacity("on-demand")))
+    cluster.deploy(given.pod("web", cpu_millicores=1800), 3)
+    assert cluster.run(60, until=lambda: len(cluster.running()) == 3)
+    overrides = cluster.ec2.requests[0]["LaunchTemplateConfigs"][0]["Overrides"]
+    known = {one["InstanceType"]: one["Priority"] for one in overrides}
+    assert known == dict(sorted(known.items(), key=lambda one: one[1]))
+
+
+def test_the_list_is_used_again_when_it_answers(world: World) -> None:
+    world.refresh()
+    urllib3.request("DELETE", f"{world.aws.endpoint}/_local/faults")
+    made = world.refresh()
+    assert made.changed
+    assert made.notes == ()
+    assert world.price("default") == world.price("other") == LISTED
+
+
+def test_prices_of_last_time_stand_when_the_list_falls_silent(world: World, fault: Callable[..., None]) -> None:
+    urllib3.request("DELETE", f"{world.aws.endpoint}/_local/faults")
+    world.refresh()
+    fault("pricing", "GetProducts", "InternalErrorException")
+    made = world.refresh()
+    assert made.notes[0].startswith("on-demand prices are those of last time")
+    assert world.price("default") == LISTED

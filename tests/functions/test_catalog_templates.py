@@ -1,0 +1,58 @@
+"""Launch templates go when nothing has started from them for a day, and not before."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from spotwright.model.fleet import FleetInstance
+from spotwright.workflows.catalog_templates import STARTED_FROM
+from spotwright.workflows.rows import LaunchRow
+from tests.functions.catalog_world import World
+
+HOURS = timedelta(hours=1)
+
+
+@pytest.fixture
+def world() -> World:
+    """A template from thirty hours ago, and one from today."""
+    made = World()
+    made.templates.templates = {"lt-1": "default", "lt-11": "default"}
+    now = made.clock.now()
+    made.templates.created = {"lt-1": now - 30 * HOURS, "lt-11": now - HOURS}
+    return made
+
+
+def kept(world: World) -> set[str]:
+    world.refresh()
+    return set(world.templates.templates)
+
+
+def started(world: World, template: str, hours: int) -> FleetInstance:
+    at = world.clock.now() - hours * HOURS
+    return FleetInstance("i-1", "m5.large", "z", "spot", "running", launched=at, tags={STARTED_FROM: template})
+
+
+def launching(template: str, phase: str = "claimed") -> LaunchRow:
+    request = msgspec.json.encode({"LaunchTemplateSpecification": {"LaunchTemplateId": template}}).decode()
+    return LaunchRow("l1", "dev-eks-cluster", "d1", ("claim",), "{}", request=request, phase=phase)
+
+
+def test_what_nothing_uses_goes_with_the_next_reading_of_the_region(world: World) -> None:
+    world.run()
+    assert set(world.templates.templates) == {"lt-1", "lt-11"}
+    assert kept(world) == {"lt-11"}
+
+
+@pytest.mark.parametrize(("template", "hours", "stays"), [("lt-1", 20, True), ("lt-1", 25, False), ("lt-11", 1, False)])
+def test_what_an_instance_was_started_from_lately_stays(world: World, template: str, hours: int, stays: bool) -> None:
+    world.templates.instances = [started(world, template, hours)]
+    assert ("lt-1" in kept(world)) == stays
+
+
+@pytest.mark.parametrize(
+    ("template", "phase", "stays"), [("lt-1", "claimed", True), ("lt-1", "done", False), ("lt-11", "claimed", False)]
+)
+def test_what_a_launch_on_its_way_names_stays(world: World, template: str, phase: str, stays: bool) -> None:
+    assert world.state.create(launching(template, phase))
+    assert ("lt-1" in kept(world)) == stays

@@ -1,0 +1,169 @@
+"""Launching into capacity reservations: what is asked for, and how template and request say it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.aws import launch
+from spotwright.aws.health import Health, closing
+from spotwright.aws.launch import FleetPlan
+from spotwright.aws.refusal import Refusal
+from spotwright.model import labels
+from spotwright.model.instancetype import InstanceType
+from spotwright.model.nodeclass import CapacityReservation
+from spotwright.model.requirements import Selector
+from spotwright.model.snapshot import UnavailableOffering
+from tests.unit.aws.samples import FACTS, ZONES, capacity_types, new_node, node_class, region, types
+
+PLENTY = Health()
+ANY_KIND = capacity_types("reserved", "spot", "on-demand")
+
+
+def reservation(
+    id: str = "cr-1", type_: str = "c5a.large", zone: str = ZONES[0], **changes: Any
+) -> CapacityReservation:
+    return msgspec.structs.replace(CapacityReservation(id, type_, zone, available=3), **changes)
+
+
+def asked(
+    *reservations: CapacityReservation, requirement: Selector = ANY_KIND, health: Health = PLENTY, **more: Any
+) -> tuple[FleetPlan | Refusal, tuple[InstanceType, ...]]:
+    own = node_class(capacity_reservations=reservations)
+    catalog = types("c5a.large", "m5a.large", of=own)
+    wanted = new_node("c5a.large", "m5a.large", requirements=(requirement,))
+    return launch.plan(wanted, own, catalog, FACTS, health, **more), catalog
+
+
+def planned(*reservations: CapacityReservation, **more: Any) -> FleetPlan:
+    found, _ = asked(*reservations, **more)
+    assert isinstance(found, FleetPlan), found
+    return found
+
+
+def request(fleet: FleetPlan) -> dict[str, Any]:
+    versions = {one.name: (f"lt-{number}", "1") for number, one in enumerate(fleet.templates)}
+    return launch.request(fleet, versions, launch="l1", count=2, client_token="l1-0")
+
+
+def test_what_is_reserved_comes_first_and_its_template_names_it() -> None:
+    fleet = planned(reservation())
+    assert (fleet.capacity_type, fleet.reservations) == ("reserved", "default")
+    assert [(one.instance_type, one.zone, one.reservation) for one in fleet.overrides] == [
+        ("c5a.large", ZONES[0], "cr-1")
+    ]
+    (template,) = fleet.templates
+    assert template.data["CapacityReservationSpecification"] == {
+        "CapacityReservationPreference": "capacity-reservations-only",
+        "CapacityReservationTarget": {"CapacityReservationId": "cr-1"},
+    }
+    assert "InstanceMarketOptions" not in template.data
+    body = request(fleet)
+    assert body["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "on-demand"
+    assert body["OnDemandOptions"] == {"AllocationStrategy": "lowest-price"}
+    assert launch.reservations(fleet) == {f"c5a.large/{ZONES[0]}": "cr-1"}
+
+
+def test_what_is_bought_opts_out_of_open_reservations() -> None:
+    for requirement in (capacity_types("spot"), capacity_types("on-demand")):
+        for template in planned(reservation(), requirement=requirement).templates:
+            assert template.data["CapacityReservationSpecification"] == {"CapacityReservationPreference": "none"}
+
+
+def test_without_the_gate_nothing_is_said_of_reservations() -> None:
+    fleet = planned(reservation(), gates=())
+    assert fleet.capacity_type == "spot"
+    assert all("CapacityReservationSpecification" not in one.data for one in fleet.templates)
+    found, _ = asked(reservation(), requirement=capacity_types("reserved"), gates=())
+    assert isinstance(found, Refusal)
+
+
+def test_each_reservation_has_a_template_of_its_own() -> None:
+    fleet = planned(reservation(), reservation("cr-2", "m5a.large", ZONES[1]))
+    named = {one.name: one.data["CapacityReservationSpecification"] for one in fleet.templates}
+    targets = {
+        one.reservation: named[one.template]["CapacityReservationTarget"]["CapacityReservationId"]
+        for one in fleet.overrides
+    }
+    assert targets == {"cr-1": "cr-1", "cr-2": "cr-2"}
+
+
+def test_of_two_reservations_of_one_pool_the_one_with_more_left_is_named() -> None:
+    fleet = planned(reservation("cr-5", available=5), reservation("cr-6", available=6))
+    assert [one.reservation for one in fleet.overrides] == ["cr-6"]
+
+
+def test_a_reservation_without_instances_is_not_named() -> None:
+    assert planned(reservation(available=0)).capacity_type == "spot"
+
+
+@pytest.mark.parametrize("taken", [3, 4])
+def test_a_reservation_that_was_used_up_since_it_was_described_is_not_named(taken: int) -> None:
+    known = closing([UnavailableOffering("reserved", "cr-1", "*", taken=taken)])
+    assert planned(reservation(), health=known).capacity_type == "spot"
+
+
+def test_a_capacity_block_is_asked_for_alone_in_its_own_market() -> None:
+    blocks = (
+        reservation("cr-1", reservation_type="capacity-block"),
+        reservation("cr-2", "m5a.large", reservation_type="capacity-block"),
+    )
+    fleet = planned(*blocks)
+    assert [(one.instance_type, one.reservation) for one in fleet.overrides] == [("c5a.large", "cr-1")]
+    (template,) = fleet.templates
+    assert template.data["InstanceMarketOptions"] == {"MarketType": "capacity-block"}
+    body = request(fleet)
+    assert body["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "capacity-block"
+    assert not {"OnDemandOptions", "SpotOptions", "ReservedCapacityOptions"} & set(body)
+
+
+def test_an_interruptible_reservation_is_reserved_capacity_of_its_type() -> None:
+    fleet = planned(reservation(interruptible=True))
+    (template,) = fleet.templates
+    assert template.data["InstanceMarketOptions"] == {"MarketType": "interruptible-capacity-reservation"}
+    body = request(fleet)
+    assert body["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "reserved-capacity"
+    assert body["ReservedCapacityOptions"] == {"ReservationTypes": ["interruptible-capacity-reservation"]}
+
+
+@pytest.mark.parametrize(
+    ("prices", "chosen"),
+    [
+        ({"c5a.large": 1, "m5a.large": 2}, "cr-block"),
+        ({"c5a.large": 2, "m5a.large": 1}, "cr-plain"),
+        ({"c5a.large": 1, "m5a.large": 1}, "cr-plain"),
+    ],
+)
+def test_one_kind_only_the_cheapest_and_the_usual_one_in_a_tie(prices: dict[str, int], chosen: str) -> None:
+    own = node_class(
+        capacity_reservations=(
+            reservation("cr-block", "c5a.large", reservation_type="capacity-block"),
+            reservation("cr-plain", "m5a.large"),
+        )
+    )
+    priced = {name: price * 10**12 for name, price in prices.items()}
+    sells = msgspec.structs.replace(region("c5a.large", "m5a.large"), on_demand=priced)
+    wanted = new_node("c5a.large", "m5a.large", requirements=(ANY_KIND,))
+    fleet = launch.plan(wanted, own, types("c5a.large", "m5a.large", of=own, sells=sells), FACTS, PLENTY)
+    assert isinstance(fleet, FleetPlan)
+    assert [one.reservation for one in fleet.overrides] == [chosen]
+
+
+def test_only_a_node_in_a_reservation_has_its_labels() -> None:
+    _, catalog = asked(reservation())
+    one = next(it for it in catalog if it.name == "c5a.large")
+
+    def learnt(kind: str, into: str) -> dict[str, str]:
+        made = launch.launched(
+            instance_id="i-1", zone=ZONES[0], capacity_type=kind, instance_type=one, wanted=new_node("c5a.large"),
+            reservation=into,
+        )  # fmt: skip
+        return {key: value for key, value in made.labels.items() if "reservation" in key or "capacity-type" in key}
+
+    assert learnt("on-demand", "") == {labels.CAPACITY_TYPE: "on-demand"}
+    assert learnt("reserved", "cr-1") == {
+        labels.CAPACITY_TYPE: "reserved",
+        labels.RESERVATION_ID: "cr-1",
+        labels.RESERVATION_TYPE: "default",
+        labels.RESERVATION_INTERRUPTIBLE: "false",
+    }
