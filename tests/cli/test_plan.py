@@ -9,6 +9,7 @@ import pytest
 from kubernetes.client.configuration import Configuration
 
 from spotwright.cli import builtin, documents, live, main, manifests_input
+from spotwright.failures import NotFound
 from spotwright.simulation import given
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster import FakeCluster
@@ -160,7 +161,7 @@ def test_text_says_who_has_no_place_and_why(capsys: pytest.CaptureFixture[str], 
         ("kind: NodePool\n", "NodePool without metadata"),
         ("metadata: {name: x}\n", "an object without kind"),
         ("", "no Kubernetes object"),
-        ("kind: NodePool\nmetadata: {name: x}\nspec: {limits: {cpu: many}}\n", "spec.limits: cpu"),
+        ("kind: NodePool\nmetadata: {name: x}\nspec: {limits: {cpu: many}}\n", "spec.limits.cpu"),
         ("kind: NodePool\nmetadata: {name: x}\nspec: [1]\n", "malformed"),
         ("objects: []\nsettings: {speed: fast}\n", "no Kubernetes object"),
         ("objects: [{kind: Pod, metadata: {name: p}}]\nsettings: {speed: fast}\n", "settings: speed is unknown"),
@@ -214,6 +215,21 @@ def test_manifests_are_planned_within_a_running_cluster(
 def test_a_cluster_that_does_not_answer_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["plan", "--kubeconfig", str(tmp_path / "none")]) == 2
     assert "the cluster cannot be read: kubeconfig:" in capsys.readouterr().err
+
+
+def test_a_cluster_without_our_definitions_is_told_how_to_get_them(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise NotFound("GET /apis/karpenter.sh/v1/nodepools?limit=500: 404 404 page not found")
+
+    cluster = FakeCluster("live", Clock(), Effects(Clock()))
+    monkeypatch.setattr(cluster, "nodepools", missing)
+    monkeypatch.setattr(live, "KubernetesCluster", lambda *_: cluster)
+    monkeypatch.setattr("spotwright.cli.live.Transport.of", lambda _: None)
+    monkeypatch.setattr(live, "kubeconfig_configuration", lambda *_: Configuration(host="https://api.example"))
+    assert main(["plan", "--context", "any"]) == 2
+    assert "the cluster knows no NodePools yet: install their definitions" in capsys.readouterr().err
 
 
 def test_pods_have_the_priority_of_their_class(write: Any) -> None:

@@ -52,7 +52,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[boto3.Session]:
     }.items():
         monkeypatch.setenv(name, value)
     _forget()
-    urllib3.request("POST", f"http://127.0.0.1:{port}/moto-api/reset")
+    urllib3.request("POST", f"http://127.0.0.1:{port}/moto-api/reset", timeout=60)
     session = boto3.Session()
     session.client("cloudformation").create_stack(StackName="Spotwright-main", TemplateBody=TEMPLATE)
     yield session

@@ -66,14 +66,14 @@ def _made(options: argparse.Namespace) -> "tuple[str, list[Row]]":
     from spotwright.aws import families, offerings, sizing
     from spotwright.aws.kubelet_sizing import KubeletError
     from spotwright.aws.refusal import Refusal
-    from spotwright.cli import builtin
+    from spotwright.cli import builtin, builtin_region
     from spotwright.cli.catalog_text import Row
     from spotwright.failures import InvalidRequest
     from spotwright.model.quantity import QuantityError
     from spotwright.settings import buying_settings
 
-    region = _asked(options.region) if options.region else builtin.region()
-    chosen = builtin.plain_class(region, _class_of(options.nodeclass) if options.nodeclass else None)
+    region = _asked(options.region) if options.region else builtin_region.region()
+    chosen = builtin_region.plain_class(region, _class_of(options.nodeclass) if options.nodeclass else None)
     family = families.of(chosen)
     if isinstance(family, Refusal):
         raise InputError(f"{options.nodeclass}: EC2NodeClass {chosen.name}: {family.message}")

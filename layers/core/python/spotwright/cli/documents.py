@@ -6,14 +6,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import yaml
 
-from spotwright.cli import InputError
+from spotwright.cli import InputError, start
 
 type Json = dict[str, Any]
 
 _ENDINGS: Final = (".yaml", ".yml", ".json")
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -68,12 +66,26 @@ def _files(place: Path) -> Iterable[Path]:
 
 
 def _parsed(source: str, text: str) -> Iterator[Json]:
+    for content in _contents(source, text):
+        if isinstance(content, dict):
+            yield content
+        elif content is not None:
+            raise InputError(f"{source}: expected Kubernetes objects, found {_kind(content)}")
+
+
+def _contents(source: str, text: str) -> Iterator[object]:
+    """What is in a text, as JSON if it is that."""
+    if source.endswith(".json"):
+        try:
+            yield msgspec.json.decode(text)
+            return
+        except msgspec.DecodeError:
+            # YAML says where it goes wrong.
+            pass
+    with start.PatternsLater():
+        import yaml
     try:
-        for content in yaml.load_all(text, _LOADER):
-            if isinstance(content, dict):
-                yield content
-            elif content is not None:
-                raise InputError(f"{source}: expected Kubernetes objects, found {_kind(content)}")
+        yield from yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{source}:{mark.line + 1}" if mark else source

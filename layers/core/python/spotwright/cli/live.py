@@ -1,16 +1,18 @@
 """A running cluster as ``spotwright plan`` sees it: what the functions would gather, and the catalog they would use."""
 
 import argparse
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from spotwright.adapters.connection import kubeconfig_configuration
 from spotwright.adapters.kubernetes import KubernetesCluster
 from spotwright.adapters.kubernetes_transport import Transport
 from spotwright.cli import InputError
-from spotwright.failures import Failure
+from spotwright.failures import Failure, NotFound
 from spotwright.model.instancetype import Catalog
 from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.workflows import provision
+from spotwright.workflows.ports import BlobPort, ClusterPort, StatePort
 
 
 def observed(options: argparse.Namespace) -> tuple[Snapshot, Catalog | None]:
@@ -26,8 +28,25 @@ def observed(options: argparse.Namespace) -> tuple[Snapshot, Catalog | None]:
         if options.cluster:
             return _deployed(options, cluster, now)
         return provision.observed(cluster, _settings(options), now), None
+    except NotFound as missing:
+        if "/apis/karpenter" not in str(missing):
+            raise InputError(f"the cluster cannot be read: {missing}") from missing
+        raise InputError(
+            "the cluster knows no NodePools yet: install their definitions (`spotwright manifests` prints them),"
+            " or name manifests to plan for"
+        ) from missing
     except Failure as failure:
         raise InputError(f"the cluster cannot be read: {failure}") from failure
+
+
+@dataclass(frozen=True)
+class _Live:
+    """See workflows.provision.Gathering."""
+
+    cluster: ClusterPort
+    state: StatePort
+    blobs: BlobPort
+    settings: Settings
 
 
 def _settings(options: argparse.Namespace) -> Settings:
@@ -48,5 +67,5 @@ def _deployed(
     outputs = stack_outputs(aws_sessions.client("cloudformation"), options.stack)
     state = DynamoState(aws_sessions.client("dynamodb"), table=outputs["TableName"], cluster=options.cluster)
     blobs = S3Blobs(aws_sessions.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
-    seen = provision.gather(cluster=cluster, state=state, blobs=blobs, settings=_settings(options), now=now)
+    seen = provision.gather(_Live(cluster, state, blobs, _settings(options)), state.cluster(), now=now)
     return seen, Catalogs(blobs).read(seen.catalog_key) if seen.catalog_key else None

@@ -23,10 +23,10 @@ _READERS: Final[dict[str, tuple[str, Callable[[Json], Any]]]] = {
     "NodePool": ("nodepools", decode_nodepool.nodepool),
     "EC2NodeClass": ("nodeclasses", decode_nodeclass.nodeclass),
     "NodeOverlay": ("overlays", overlays.overlay),
-    "NodeClaim": ("nodeclaims", decode_nodepool.nodeclaim),
+    "NodeClaim": ("nodeclaims", decode_nodepool.readable_nodeclaim),
     "DaemonSet": ("daemonsets", decode.daemonset),
     "PodDisruptionBudget": ("budgets", decode.pod_disruption_budget),
-    "Namespace": ("namespaces", decode.metadata),
+    "Namespace": ("namespaces", lambda obj: decode.sound(decode.metadata(obj))),
     "PersistentVolumeClaim": ("claims", storage.claim),
     "PersistentVolume": ("volumes", storage.volume),
     "StorageClass": ("classes", storage.storage_class),
@@ -101,8 +101,10 @@ def _decoded(document: Document, read: Callable[[Json], Any]) -> Any:
     try:
         return read(content)
     except (ValueError, QuantityError) as error:
-        raise InputError(f"{document.source}: {error}") from None
-    except (AttributeError, KeyError, TypeError) as error:
+        who = f"{content['kind']} {content['metadata'].get('name') or '(no name)'}"
+        told = str(error) if who in str(error) else f"{who}: {error}"
+        raise InputError(f"{document.source}: {told}") from None
+    except (ArithmeticError, AttributeError, KeyError, TypeError) as error:
         name = content["metadata"].get("name") or "(no name)"
         raise InputError(f"{document.source}: {content['kind']} {name} is malformed: {error!r}") from None
 
@@ -130,7 +132,7 @@ def _rank(obj: Json) -> _Rank:
     value = obj.get("value")
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"PriorityClass {obj['metadata'].get('name')}: value: {value!r} is not a whole number")
-    return _Rank(decode.metadata(obj), value, bool(obj.get("globalDefault")))
+    return _Rank(decode.sound(decode.metadata(obj)), value, bool(obj.get("globalDefault")))
 
 
 # Those that every cluster has.

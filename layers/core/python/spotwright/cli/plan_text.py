@@ -47,6 +47,18 @@ def _new_node(node: NewNode) -> Json:
         "capacityType": node.capacity_type,
         "zones": list(node.zones),
         "reason": node.reason,
+        "bindingResource": node.binding_resource,
+        "alternatives": [_priced(one) for one in node.alternatives],
+        "preferencesGivenUp": list(node.given_up),
+    }
+
+
+def _priced(one: Alternative) -> Json:
+    return {
+        "instanceType": one.instance_type,
+        "capacityType": one.capacity_type,
+        "zone": one.zone,
+        "pricePerHour": one.price_picousd_per_hour / PICOUSD,
     }
 
 
@@ -115,7 +127,14 @@ def _alike(nodes: Iterable[NewNode]) -> list[list[NewNode]]:
     """Nodes that differ in nothing but the names of their pods, in the order of the first."""
     groups: dict[object, list[NewNode]] = {}
     for node in nodes:
-        key = (node.node_pool, node.instance_types, node.reason, node.price_picousd_per_hour, len(node.pods))
+        key = (
+            node.node_pool,
+            node.instance_types,
+            node.reason,
+            node.price_picousd_per_hour,
+            len(node.pods),
+            node.given_up,
+        )
         groups.setdefault(key, []).append(node)
     return list(groups.values())
 
@@ -133,6 +152,8 @@ def _nodes(alike: list[NewNode]) -> Iterator[str]:
     if node.taints:
         yield f"    taints: {', '.join(map(str, node.taints))}"
     yield f"    why: {node.reason}"
+    if node.given_up:
+        yield f"    given up: {'; '.join(node.given_up)}"
     if len(node.instance_types) > 1:
         yield f"    EC2 may also launch: {_few(node.instance_types[1:])}"
     if node.alternatives:

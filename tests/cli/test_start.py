@@ -1,0 +1,81 @@
+"""A command starts with what it uses, and ends as it should."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+CASE = Path(__file__).parents[1] / "cases" / "scheduling" / "a04-zone-in.yaml"
+SLOW = {"boto3", "botocore", "kubernetes", "urllib3", "inspect", "dataclasses", "typing_extensions", "asyncio", "ssl"}
+
+
+def ran(
+    *arguments: str, code: str = "from spotwright.cli.__main__ import once; once()"
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", f"import sys; sys.argv[1:] = {list(arguments)!r}\n{code}"]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def as_json(tmp_path: Path) -> Path:
+    path = tmp_path / "case.json"
+    path.write_text(json.dumps(yaml.safe_load(CASE.read_text())))
+    return path
+
+
+def modules_of(path: Path) -> set[str]:
+    code = """
+from spotwright.cli import main, start
+start.begin()
+main()
+print(*sorted(sys.modules), file=sys.stderr)
+"""
+    done = ran("plan", str(path), code=code)
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.split())
+
+
+def test_a_plan_of_a_file_imports_no_client_and_no_inspection() -> None:
+    assert not SLOW & modules_of(CASE)
+
+
+def test_yaml_is_read_only_where_there_is_some(as_json: Path) -> None:
+    assert "yaml" not in modules_of(as_json)
+
+
+def test_json_and_yaml_say_the_same(as_json: Path) -> None:
+    assert ran("plan", str(as_json)).stdout == ran("plan", str(CASE)).stdout
+
+
+def test_the_whole_answer_comes_through_a_pipe() -> None:
+    done = ran("plan", str(CASE), "--output", "json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout)
+
+
+def test_broken_json_is_told_by_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "broken.json"
+    path.write_text('{"kind": "Pod",\n "metadata": {"name": "a"\n')
+    done = ran("plan", str(path))
+    assert done.returncode == 2
+    assert f"{path}:3: not YAML" in done.stderr
+
+
+@pytest.mark.parametrize(("arguments", "code"), [(["plan", "nowhere.yaml"], 2), (["--help"], 0), (["nonsense"], 2)])
+def test_the_exit_code_arrives(arguments: list[str], code: int) -> None:
+    assert ran(*arguments).returncode == code
+
+
+def test_patterns_that_were_put_off_work_when_they_are_used() -> None:
+    code = """
+import re
+from spotwright.cli import start
+with start.PatternsLater():
+    import yaml
+assert re.compile("a") is re.compile("a"), "compiled as before"
+print(yaml.load("[1.5, 2026-01-01, yes, 0x1F]", yaml.SafeLoader))
+"""
+    assert ran(code=code).stdout == f"{yaml.safe_load('[1.5, 2026-01-01, yes, 0x1F]')}\n"
