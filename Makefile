@@ -1,10 +1,12 @@
 # make demo    the whole thing on a local stack of real parts: pods pending → nodes → spot interruption → zero and back
 # make test    everything CI runs: check, then all tests
 # make check   formatting, lint, types, dependency direction
-# make bench   speed and size; make bench-launch: a burst under EC2's limits
+# make bench   speed and size; make bench-launch: a burst under EC2's limits; make bench-catalog: refresh and read one
 # make probe-aws   what we believe about AWS, asked of your account (dry unless CONFIRM=yes)
 # make bench-following   where a real kube-scheduler puts pods, by how it is told the plan (about a quarter of an hour)
+# make bench-cases   random cases: are the plans legal; ARGS="--seed 1 --count 200" or "--profile full --pods 5000"
 # make bench-planner   the planner beside the real Karpenter scheduler: hours; ARGS="--only mix --sizes 1000" for a part
+# make forwarder-image IMAGE=…   build the forwarder's image for both architectures with docker, and push it
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = true
@@ -14,7 +16,7 @@ BIN := .venv/bin
 # Beside the control plane's binary, so that a new checkout need not learn its dependencies' types again.
 MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spotwright/mypy
 
-.PHONY: demo test check setup controlplane bench bench-following bench-planner bench-launch probe-aws format clean
+.PHONY: demo test check setup controlplane forwarder-image bench bench-cases bench-following bench-planner bench-launch bench-catalog probe-aws format clean
 
 setup:
 	@tools/setup
@@ -41,14 +43,23 @@ bench: setup
 bench-following: controlplane
 	@$(BIN)/python -m bench.following
 
+bench-cases: setup
+	@$(BIN)/python -m bench.cases $(ARGS)
+
 bench-planner: setup
 	@$(BIN)/python -m bench.planner $(ARGS)
 
 bench-launch: setup
 	@$(BIN)/python -m bench.launch
 
+bench-catalog: setup
+	@$(BIN)/python -m bench.catalog
+
 probe-aws: setup
 	@$(BIN)/python -m tools.probe_aws $(if $(filter yes,$(CONFIRM)),--confirm)
+
+forwarder-image:
+	docker buildx build --platform linux/amd64,linux/arm64 -f forwarder/Dockerfile -t $(or $(IMAGE),$(error IMAGE=<registry>/spotwright-forwarder:<tag> is missing)) --push .
 
 format: setup
 	$(BIN)/ruff format .

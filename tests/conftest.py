@@ -1,6 +1,37 @@
-"""For all tests: a property may take its time, since a busy machine is no bug."""
+"""For all tests: a property may take its time, since a busy machine is no bug; who shares a server shares a process."""
 
+from pathlib import PurePosixPath
+from typing import Any
+
+import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 settings.register_profile("spotwright", deadline=None)
 settings.load_profile("spotwright")
+
+# Folders and files whose tests share what is slow to make: a local AWS, a control plane, templates, the layer.
+# Each of these goes to one process; everything else goes by file.
+SHARED = {
+    "tests/contract": "contract",
+    "tests/infra": "infra",
+    "tests/layer": "layer",
+    "tests/local/aws": "local/aws",
+    "tests/local/aws_serverless": "local/aws_serverless",
+    "tests/rights": "rights",
+    "tests/manifests": "control plane",
+    "tests/forwarder/test_process.py": "control plane",
+    "tests/functions/test_install_cluster.py": "control plane",
+}
+
+
+class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """pytest-xdist's own, by what tests share. (Its marks for groups do nothing since pytest 9.2.)"""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return SHARED.get(path) or SHARED.get(str(PurePosixPath(path).parent)) or path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
+    return Scheduling(config, log)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from local.demo.deploy import ROOT, Deployment
+from local.demo.deploy import Deployment, forwarder_process
 from local.stack import Stack
 
 
@@ -13,8 +13,7 @@ from local.stack import Stack
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Deployment]]:
     """The local stack after `cdk bootstrap` and `cdk deploy`, with tags on everything that takes them."""
     directory: Path = tmp_path_factory.mktemp("deployed")
-    forwarder = [str(ROOT / ".venv/bin/python"), "-m", "forwarder"]
-    with Stack.start(directory, forwarder=forwarder, report=lambda _: None) as stack:
+    with Stack.start(directory, forwarder=forwarder_process(directory), report=lambda _: None) as stack:
         roles = (
             "dev-eks-node-group-role",
             f"KarpenterNodeRole-{stack.cluster}",

@@ -50,8 +50,10 @@ class World:
         return {c.get("status", {}).get("providerID", "").rsplit("/", 1)[-1] for c in self.objects("nodeclaims")} - {""}
 
     def calls(self, action: str, since: float) -> list[dict[str, Any]]:
+        """Those that meant it: a class is tried by calls that only ask."""
         made: list[dict[str, Any]] = self.stack.control("GET", "/_local/calls?since=0")["calls"]
-        return [c for c in made if c["action"] == action and _seconds(c["time"]) >= since]
+        meant = (c for c in made if c["action"] == action and not c["request"].get("DryRun"))
+        return [c for c in meant if _seconds(c["time"]) >= since]
 
     def until(self, what: str, holds: Callable[[], bool], *, seconds: float) -> None:
         deadline = time.monotonic() + seconds
