@@ -57,8 +57,9 @@ def _arguments() -> argparse.Namespace:
 
 def _up(arguments: argparse.Namespace) -> int:
     """Run in the foreground until SIGINT or SIGTERM, or until a part ends by itself."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
+    # A script's background job is born ignoring SIGINT, so that one too is set.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     options = Options(cluster=arguments.cluster, boot_seconds=arguments.boot_seconds, pods=arguments.pods)
     try:
         with Stack.start(arguments.directory, options=options) as stack:

@@ -271,8 +271,10 @@ def test_stacks_run_side_by_side_but_one_to_a_directory(stack: Stack, tmp_path: 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_is_left_of_a_stack_whose_owner_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
+    """Also where it is the background job of a script, which has its jobs ignore SIGINT."""
     command = [sys.executable, "-m", "local", "up", "--directory", str(tmp_path)]
-    owner = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
+    in_background = ["bash", "-c", 'trap "" INT; exec "$@"', "job", *command]
+    owner = subprocess.Popen(in_background, stdout=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
     until((tmp_path / "stack.json").exists)
     group = children(owner.pid)
     assert len(group) >= 9
