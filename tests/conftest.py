@@ -1,5 +1,6 @@
 """For all tests: a property may take its time, since a busy machine is no bug; who shares a server shares a process."""
 
+import signal
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -9,6 +10,9 @@ from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 settings.register_profile("spotwright", deadline=None)
 settings.load_profile("spotwright")
+
+# A script has its background jobs ignore SIGINT, and so would what they start, which tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Folders and files whose tests share what is slow to make: a local AWS, a control plane, templates, the layer.
 # Each of these goes to one process; everything else goes by file.

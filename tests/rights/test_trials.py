@@ -28,9 +28,9 @@ def without(world: World, recorded: Recorded, sid: str) -> str:
 def test_a_trial_starts_nothing(recorded: Recorded) -> None:
     world = recorded.world
     by = world.ec2("act")
-    before = by.instances_of_cluster()
+    before = {instance.id for instance in by.instances_of_cluster()}
     try_out(world, by, template(world, by, profile=world.profile(), tags=NAMELESS), tags=NAMELESS)
-    assert by.instances_of_cluster() == before
+    assert {instance.id for instance in by.instances_of_cluster()} <= before  # what is ending may end
 
 
 @pytest.mark.parametrize(
