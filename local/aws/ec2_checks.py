@@ -24,7 +24,7 @@ def check(world: World, description: Mapping[str, Any], data: Mapping[str, Any])
     _check_interfaces(description, data.get("NetworkInterfaces") or [])
     for mapping in data.get("BlockDeviceMappings") or []:
         _check_volume(str(mapping.get("DeviceName")), mapping.get("Ebs") or {})
-    _check_placement(world, data.get("Placement") or {})
+    _check_placement(world, description, data.get("Placement") or {})
     _check_processor(description, data.get("CpuOptions") or {})
     hops = (data.get("MetadataOptions") or {}).get("HttpPutResponseHopLimit")
     if hops is not None and not 1 <= int(hops) <= 64:
@@ -103,7 +103,7 @@ def _check_volume(device: str, ebs: Mapping[str, Any]) -> None:
         )
 
 
-def _check_placement(world: World, placement: Mapping[str, Any]) -> None:
+def _check_placement(world: World, description: Mapping[str, Any], placement: Mapping[str, Any]) -> None:
     wanted = placement.get("GroupId") or placement.get("GroupName")
     if not wanted:
         return
@@ -111,6 +111,12 @@ def _check_placement(world: World, placement: Mapping[str, Any]) -> None:
     group = next((one for one in groups if wanted in (one.id, one.name)), None)
     if group is None:
         raise AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{wanted}' is unknown.")
+    if group.strategy not in (description.get("PlacementGroupInfo") or {}).get("SupportedStrategies", ()):
+        raise AwsError(
+            "InvalidParameterCombination",
+            f"{group.strategy.capitalize()} placement groups are not supported by the '{description['InstanceType']}'"
+            " instance type. Specify a supported instance type or change the placement group strategy, and try again.",
+        )
     number = int(placement.get("PartitionNumber") or 0)
     if number and number > group.partitions:
         raise _invalid(number, "PartitionNumber")

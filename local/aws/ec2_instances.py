@@ -35,7 +35,8 @@ SPOT_TERMINATION = (
 class Launch:
     """Everything an instance is launched with, template and request merged. `user_data` is base64.
 
-    `reservation` is the capacity reservation it uses, `reservation_target` the one it asked for; "" = none.
+    `reservation` is the capacity reservation it uses, `reservation_target` the one it asked for; "" = none. `group` is
+    the id of the placement group, `partition` the one of it that was asked for, 0 = any.
     """
 
     instance_type: str
@@ -60,6 +61,8 @@ class Launch:
     reservation_target: str = ""
     reservation_preference: str = "open"
     tenancy: str = "default"
+    group: str = ""
+    partition: int = 0
 
 
 @dataclass
@@ -72,6 +75,7 @@ class Instance:
     launched: datetime
     reservation_id: str
     spot_request_id: str | None
+    partition: int = 0
     state: str = "pending"
     reason: tuple[str, str] = ("", "")
     changed: datetime = field(default_factory=lambda: datetime.now(UTC))

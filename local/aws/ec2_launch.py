@@ -7,7 +7,7 @@ from typing import Any
 from moto.ec2.models import ec2_backends
 from moto.iam.models import iam_backends
 
-from local.aws import ec2_checks, reserved_launches
+from local.aws import ec2_checks, placement_groups, reserved_launches
 from local.aws.ec2_instances import Launch
 from local.aws.offerings import Offerings
 from local.aws.request import AwsError
@@ -59,6 +59,8 @@ def build(
         reservation_target=reserved_launches.targeted(data),
         reservation_preference=reserved_launches.preference(data),
         tenancy=str((data.get("Placement") or {}).get("Tenancy") or "default"),
+        group=placement_groups.asked(world, data.get("Placement") or {}),
+        partition=int((data.get("Placement") or {}).get("PartitionNumber") or 0),
     )
 
 

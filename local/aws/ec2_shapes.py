@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from local.aws import reserved_launches
+from local.aws import placement_groups, reserved_launches
 from local.aws.ec2_instances import STATE_CODES, Instance, Instances
 from local.aws.world import World
 
@@ -28,7 +28,8 @@ def described(world: World, instance: Instance) -> dict[str, Any]:
         "Platform": None,
         "PlatformDetails": "Linux/UNIX",
         "Monitoring": {"State": "enabled" if launch.detailed_monitoring else "disabled"},
-        "Placement": {"AvailabilityZone": launch.zone, "GroupName": "", "Tenancy": launch.tenancy},
+        "Placement": {"AvailabilityZone": launch.zone, "Tenancy": launch.tenancy}
+        | placement_groups.shown(world, instance),
         "MetadataOptions": dict(launch.metadata_options),
         "PrivateDnsName": private_dns_name(world, instance) if alive else "",
         "PublicDnsName": "",

@@ -15,7 +15,7 @@ from typing import Any
 
 from moto.ec2.models import ec2_backends
 
-from local.aws import ec2_launch, ec2_templates, reserved_launches
+from local.aws import ec2_launch, ec2_templates, placement_groups, reserved_launches
 from local.aws.capacity import Capacity
 from local.aws.ec2_instances import Instance, Instances, Launch
 from local.aws.fleet_pools import Pool, ordered, shares
@@ -148,10 +148,13 @@ class Fleets:
                 check(request, launch)
             backend = ec2_backends[self._world.account][self._world.region]
             free = backend.get_subnet(launch.subnet_id).available_ip_address_count
-            fitting = min(wanted, max(free, 0))
+            together, refusal = placement_groups.room(self._world, launch, wanted)
+            fitting = min(together, max(free, 0))
             started, code = started_from(self._world, launch, fitting)
         except AwsError as error:
             return [], error
+        if refusal is not None and len(started) == together:
+            return started, refusal
         code = code or ("InsufficientFreeAddressesInSubnet" if fitting < wanted else None)
         return started, AwsError(code, _capacity_message(code, launch)) if code else None
 
@@ -185,6 +188,12 @@ def started_from(world: World, launch: Launch, wanted: int) -> tuple[list[Instan
 
     With them the error code for those that are missing.
     """
+    started, code = _started(world, launch, wanted)
+    placement_groups.seat(world, started)
+    return started, code
+
+
+def _started(world: World, launch: Launch, wanted: int) -> tuple[list[Instance], str | None]:
     instances, capacity = world.part(Instances), world.part(Capacity)
     if launch.reservation_target:
         given = min(wanted, reserved_launches.room(world, launch.reservation_target))

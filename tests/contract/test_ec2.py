@@ -16,7 +16,8 @@ from spotwright.aws.launch import FleetPlan
 from spotwright.failures import InvalidRequest, NotFound
 from spotwright.model import labels
 from spotwright.model.fleet import FleetResult
-from spotwright.model.nodeclass import Ami, CapacityReservation, EC2NodeClass, SecurityGroup, Subnet
+from spotwright.model.nodeclass import Ami, CapacityReservation, EC2NodeClass, PlacementGroup, SecurityGroup, Subnet
+from spotwright.model.requirements import Selector
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.ec2 import FakeEc2
 from spotwright.simulation.effects import Effects
@@ -41,6 +42,10 @@ class World(Protocol):
         """The id of a new capacity reservation that only who targets it may use."""
         ...
 
+    def group(self, partitions: int) -> PlacementGroup:
+        """A new placement group with partitions."""
+        ...
+
 
 class InMemory:
     def __init__(self, cluster: str) -> None:
@@ -55,6 +60,10 @@ class InMemory:
     def reserve(self, instance_type: str, zone: str, count: int) -> str:
         self._fake.reserved["cr-1"] = count
         return "cr-1"
+
+    def group(self, partitions: int) -> PlacementGroup:
+        self._fake.partitions["pg-1"] = partitions
+        return PlacementGroup("pg-1", "kafka", "partition", partitions)
 
 
 class Real:
@@ -79,6 +88,12 @@ class Real:
             InstanceCount=count, InstanceMatchCriteria="targeted",
         )  # fmt: skip
         return str(made["CapacityReservation"]["CapacityReservationId"])
+
+    def group(self, partitions: int) -> PlacementGroup:
+        made = self._client.create_placement_group(
+            GroupName=self.cluster, Strategy="partition", PartitionCount=partitions
+        )
+        return PlacementGroup(made["PlacementGroup"]["GroupId"], self.cluster, "partition", partitions)
 
 
 def _class_in(client: Any) -> EC2NodeClass:
@@ -121,8 +136,8 @@ def _with_profile(world: Any, aws: LocalAws) -> None:
     world.node_class = msgspec.structs.replace(world.node_class, resolved_profile=f"{world.cluster}-profile")
 
 
-def planned(world: World, *names: str, capacity_type: str = "spot") -> FleetPlan:
-    wanted = samples.new_node(*names, requirements=(samples.capacity_types(capacity_type),))
+def planned(world: World, *names: str, capacity_type: str = "spot", further: tuple[Selector, ...] = ()) -> FleetPlan:
+    wanted = samples.new_node(*names, requirements=(samples.capacity_types(capacity_type), *further))
     facts = msgspec.structs.replace(samples.FACTS, name=world.cluster)
     found = launch.plan(wanted, world.node_class, samples.types(*names, of=world.node_class), facts, Health())
     assert isinstance(found, FleetPlan), found
@@ -307,3 +322,15 @@ def test_templates_are_found_by_cluster_and_class_and_go_once(local_aws: LocalAw
     for _ in range(2):
         ec2.delete_launch_template(id)
     assert ec2.launch_templates() == ()
+
+
+@pytest.mark.parametrize("asked", ["", "2"])
+def test_an_instance_says_in_which_partition_of_its_group_it_is(world: World, asked: str) -> None:
+    group = world.group(3)
+    world.node_class = msgspec.structs.replace(world.node_class, placement_group=group)
+    pinned = (Selector(labels.PLACEMENT_GROUP_PARTITION, "In", (asked,)),) if asked else ()
+    fleet = planned(world, "c5.large", further=pinned)
+    world.ec2.create_fleet(request_of(world, fleet, id="l1", count=3))
+    found = world.ec2.instances_of_launch("l1")
+    assert sorted(one.partition for one in found) == ([2, 2, 2] if asked else [1, 2, 3])
+    assert {one.placement_group for one in found} == {group.id}

@@ -122,3 +122,25 @@ def test_failures_are_counted_as_karpenter_counts_them() -> None:
         ("LaunchFailed", "Strange", "z2", 1),
         ("RequestLimitExceeded", "RequestLimitExceeded", "z1", 2),
     ]
+
+
+SPREAD_FULL = (
+    "You've reached the limit of instances in this spread placement group."
+    " A spread placement group can have up to seven instances per Availability Zone."
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [("UnfulfillableCapacity", SPREAD_FULL), ("InsufficientInstanceCapacity", SPREAD_FULL),
+     ("InvalidPlacementGroup.InUse", "The placement group 'one' is in use in another availability zone: z2")],
+)  # fmt: skip
+def test_a_zone_that_is_no_place_for_a_group_is_left_alone_for_the_group(code: str, message: str) -> None:
+    refused = [error(code, message)]
+    known = health.of(fleet_errors.marks(refused, now_ms=NOW, scope="pg-1"), now_ms=NOW)
+    for kind in ("spot", "on-demand"):
+        assert not known.allows(kind, "m5.large", "z1", scope="pg-1")
+        assert known.allows(kind, "m5.large", "z2", scope="pg-1")
+        assert known.allows(kind, "t3.large", "z1", scope="pg-2")
+        assert known.allows(kind, "t3.large", "z1")
+    assert fleet_errors.outcome(refused).insufficient

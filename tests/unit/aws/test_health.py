@@ -156,3 +156,13 @@ def test_what_is_full_in_a_placement_group_is_full_for_its_classes_only() -> Non
         return sum(bool(offering.closed_for) for one in found.of(name) for offering in one.offerings)
 
     assert (closed("default"), closed("grouped")) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("scope", "closed"),
+    [("", {"", "pg-1", "pg-1/1", "pg-1/2"}), ("pg-1", {"pg-1", "pg-1/1", "pg-1/2"}), ("pg-1/2", {"pg-1/2"})],
+)
+def test_a_partition_is_closed_with_its_group_and_not_the_other_way_round(scope: str, closed: set[str]) -> None:
+    known = health.of([msgspec.structs.replace(EMPTY, scope=scope)], now_ms=START)
+    every = ("", "pg-1", "pg-1/1", "pg-1/2")
+    assert {one for one in every if not known.allows("spot", "m5.large", "z1", scope=one)} == closed

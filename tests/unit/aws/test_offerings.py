@@ -9,7 +9,7 @@ from spotwright.aws import catalog_wire, families, health, offerings, sizing
 from spotwright.cli import builtin
 from spotwright.model import labels
 from spotwright.model.instancetype import Catalog, Offering
-from spotwright.model.nodeclass import CapacityReservation, Subnet
+from spotwright.model.nodeclass import CapacityReservation, PlacementGroup, Subnet
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.snapshot import UnavailableOffering
 from tests.unit.aws.samples import ZONES, node_class, region, types
@@ -200,3 +200,42 @@ def test_what_is_sold_out_everywhere_is_taken_out_of_a_catalog() -> None:
 def test_a_region_survives_being_stored() -> None:
     one = region(*MANY)
     assert msgspec.json.decode(msgspec.json.encode(one), type=offerings.Region) == one
+
+
+IN_PARTITIONS = PlacementGroup("pg-1", "kafka", "partition", 3)
+
+
+def test_in_a_partition_group_each_offering_is_had_in_every_partition() -> None:
+    (one,) = types("m5.large", of=node_class(placement_group=IN_PARTITIONS))
+    key = labels.PLACEMENT_GROUP_PARTITION
+    found = [(it.capacity_type, it.zone, it.requirements.get(key).sole_value) for it in one.offerings]
+    assert len(found) == 2 * len(ZONES) * 3
+    assert set(found) == {
+        (kind, zone, name) for kind in ("on-demand", "spot") for zone in ZONES for name in ("1", "2", "3")
+    }
+    assert one.requirements.get(labels.PLACEMENT_GROUP_ID).sole_value == "pg-1"
+    assert one.requirements.get(key).values == {"1", "2", "3"}
+
+
+@pytest.mark.parametrize("strategy", ["cluster", "spread"])
+def test_other_placement_groups_have_no_partitions(strategy: str) -> None:
+    (one,) = types("m5.large", of=node_class(placement_group=PlacementGroup("pg-1", "one", strategy)))
+    assert len(one.offerings) == 2 * len(ZONES)
+    assert one.requirements.get(labels.PLACEMENT_GROUP_ID).sole_value == "pg-1"
+    assert one.requirements.get(labels.PLACEMENT_GROUP_PARTITION).allows_absence
+
+
+def test_a_class_without_a_placement_group_is_in_none() -> None:
+    (one,) = types("m5.large")
+    for key in (labels.PLACEMENT_GROUP_ID, labels.PLACEMENT_GROUP_PARTITION):
+        assert one.requirements.get(key).allows_absence
+        assert not one.requirements.get(key).has("1")
+
+
+def test_a_type_that_does_not_go_into_the_group_has_nothing_available() -> None:
+    """Burstable types go into no cluster group."""
+    cluster, spread = (PlacementGroup("pg-1", "one", kind) for kind in ("cluster", "spread"))
+    (burstable,) = types("t3.large", of=node_class(placement_group=cluster))
+    assert not any(it.available for it in burstable.offerings)
+    (burstable,) = types("t3.large", of=node_class(placement_group=spread))
+    assert all(it.available for it in burstable.offerings)

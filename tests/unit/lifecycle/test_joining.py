@@ -122,3 +122,16 @@ def test_the_timer_runs_from_the_conditions_own_time() -> None:
 def test_expiration_counts_from_creation(after: int | None, seconds: int, goes: bool) -> None:
     claim = msgspec.structs.replace(CLAIM, expire_after_seconds=after)
     assert (expired(claim, BORN + timedelta(seconds=seconds)) is not None) is goes
+
+
+def test_a_node_in_a_partition_waits_until_it_is_known_in_which() -> None:
+    def labelled(partition: str) -> NodeClaim:
+        told = CLAIM.metadata.labels | {labels.PLACEMENT_GROUP_PARTITION: partition}
+        return msgspec.structs.replace(CLAIM, metadata=msgspec.structs.replace(CLAIM.metadata, labels=told))
+
+    waiting = register(labelled(""), (NODE,))
+    assert waiting.adoption is None
+    assert (waiting.seen.changes[0].status, waiting.seen.changes[0].reason) == ("Unknown", "PartitionUnknown")
+    known = register(labelled("3"), (NODE,))
+    assert known.adoption is not None
+    assert known.adoption.metadata["labels"][labels.PLACEMENT_GROUP_PARTITION] == "3"

@@ -202,11 +202,11 @@ def _fleet_error(one: Any) -> FleetError:
 
 def _instance(one: "InstanceTypeDef") -> FleetInstance:
     launched = one.get("LaunchTime")
-    reservation = _reservation(one)
+    reservation, placement = _reservation(one), one.get("Placement", {})
     return FleetInstance(
         id=one["InstanceId"],
         instance_type=one["InstanceType"],
-        zone=one.get("Placement", {}).get("AvailabilityZone", ""),
+        zone=placement.get("AvailabilityZone", ""),
         capacity_type=_capacity_type(one, reservation),
         state=one["State"]["Name"],
         image_id=one.get("ImageId", ""),
@@ -216,6 +216,8 @@ def _instance(one: "InstanceTypeDef") -> FleetInstance:
         tags={tag["Key"]: tag["Value"] for tag in one.get("Tags", ())},
         security_groups=tuple(sorted(group["GroupId"] for group in one.get("SecurityGroups", ()))),
         reservation_id=reservation,
+        placement_group=placement.get("GroupId") or "",
+        partition=placement.get("PartitionNumber") or 0,
     )
 
 

@@ -19,6 +19,10 @@ from spotwright.model.instancetype import ANY
 NO_ADDRESSES: Final = "InsufficientFreeAddressesInSubnet"
 NO_SPOT_ROLE: Final = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 RESERVATION_FULL: Final = "ReservationCapacityExceeded"
+# A cluster placement group is in one zone: that of the instances it has.
+GROUP_ELSEWHERE: Final = "InvalidPlacementGroup.InUse"
+# How EC2 says that a spread placement group has its seven instances in a zone; the code is one of capacity.
+GROUP_FULL: Final = "limit of instances in this spread placement group"
 # A quota of the account is reached: types of the same family and at least this size would be refused as well.
 QUOTA_CODES: Final = frozenset({"MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"})
 CAPACITY_CODES: Final = frozenset(
@@ -31,6 +35,7 @@ CAPACITY_CODES: Final = frozenset(
         NO_ADDRESSES,
         "MaxFleetCountExceeded",
         RESERVATION_FULL,
+        GROUP_ELSEWHERE,
     }
 )
 # Codes after which the same launch template would have to be made again.
@@ -103,6 +108,10 @@ def _marks(error: FleetError, until: int, sizes: Mapping[str, int], scope: str) 
         yield OfferingHealth(SUBNET, error.subnet_id, error.zone, until, error.code, failures=1)
     elif error.code in CAPACITY_CODES and error.reservation_id:
         yield OfferingHealth(labels.RESERVED, error.reservation_id, ANY, until, error.code, failures=1)
+    elif scope and error.zone and (error.code == GROUP_ELSEWHERE or GROUP_FULL in error.message):
+        # True of every type, however it is bought; other groups may still start nodes there.
+        for kind in (labels.ON_DEMAND, labels.SPOT):
+            yield OfferingHealth(kind, ANY, error.zone, until, error.code, scope, failures=1)
     elif error.code in QUOTA_CODES and error.instance_type in sizes:
         family, size = QUOTA + quota_family(error.instance_type), sizes[error.instance_type]
         yield OfferingHealth(capacity_type, family, ANY, until, error.code, failures=1, cpu_millicores=size)

@@ -60,7 +60,7 @@ class Health(msgspec.Struct, frozen=True):
         """EC2's word for why this offering, or what it belongs to, is left alone; "" = it may be asked for."""
         for name in (instance_type, ANY):
             for place in (zone, ANY):
-                for where in ("", scope) if scope else ("",):
+                for where in _wider(scope):
                     if found := self.closed.get((capacity_type, name, place, where)):
                         return found
         least, code = self.quotas.get((capacity_type, quota_family(instance_type)), (0, ""))
@@ -216,7 +216,7 @@ def offering_why_not(one: InstanceType, offering: Offering, known: Health, group
         return known.why_not(labels.RESERVED, reservation_of(offering), offering.zone)
     return known.why_not(
         offering.capacity_type, one.name, offering.zone,
-        cpu_millicores=one.capacity.get(resources.CPU, 0), scope=scope_of(offering) or group,
+        cpu_millicores=one.capacity.get(resources.CPU, 0), scope=scope_of(offering, group),
     )  # fmt: skip
 
 
@@ -225,14 +225,17 @@ def reservation_of(offering: Offering) -> str:
     return offering.requirements.labels().get(labels.RESERVATION_ID, "") if offering.reservation_capacity else ""
 
 
-def scope_of(offering: Offering) -> str:
-    """The placement group (and partition) or tenancy that an offering is tied to; "" = none."""
-    if not (labels.PLACEMENT_GROUP_ID in offering.requirements or labels.TENANCY in offering.requirements):
-        return ""
-    told = offering.requirements.labels()
-    group, partition = told.get(labels.PLACEMENT_GROUP_ID, ""), told.get(labels.PLACEMENT_GROUP_PARTITION, "")
-    tenancy = told.get(labels.TENANCY, "")
-    return (f"{group}/{partition}" if partition else group) or (tenancy if tenancy == "dedicated" else "")
+def scope_of(offering: Offering, group: str) -> str:
+    """What an offering of a class is had in: ``group``, or its partition of it; "" = no placement group."""
+    key = labels.PLACEMENT_GROUP_PARTITION
+    partition = offering.requirements.get(key).sole_value if key in offering.requirements else None
+    return f"{group}/{partition}" if group and partition else group
+
+
+def _wider(scope: str) -> tuple[str, ...]:
+    """Where something may be closed for it: anywhere, in its placement group, in its partition."""
+    group = scope.partition("/")[0]
+    return ("", *dict.fromkeys((group, scope))) if scope else ("",)
 
 
 def quota_family(instance_type: str) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from spotwright.aws import amis, families, placement, reserved, userdata
 from spotwright.aws.boot import Boot
-from spotwright.aws.health import Health, group_of
+from spotwright.aws.health import Health
 from spotwright.aws.launch_filters import Candidate, candidates
 from spotwright.aws.launchtemplate import Machine, Template, launch_tags, tag_specifications, template
 from spotwright.aws.refusal import Refusal
@@ -72,7 +72,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
 
     ``prioritized``: EC2 is to follow our order, since prices are not its own (a NodeOverlay states them).
     ``reservations``: kind of the capacity reservations that it is launched into, "" = it is bought. ``group``: id of
-    the placement group, "" = none.
+    the placement group, with ``/<number>`` if it is for one partition of it, "" = none.
     """
 
     capacity_type: str
@@ -152,7 +152,7 @@ def _assembled(
         tags,
         node_class.context,
         reservations=kind,
-        group=group_of(node_class),
+        group=placement.scope(node_class, from_selectors(wanted.requirements)),
     )
 
 
@@ -284,15 +284,18 @@ def launched(
     instance_type: InstanceType,
     wanted: Wanted,
     reservation: str = "",
+    partition: int = 0,
 ) -> Launched:
     """Labels, provider id and resources of the claim whose instance is of ``instance_type`` in ``zone``.
 
     Labels are the type's certain ones, then the claim's own, then where and how it was bought; ``reservation``: the
-    capacity reservation it runs in, "" = none.
+    capacity reservation it runs in, "" = none; ``partition``: of its placement group, 0 = EC2 has not said.
     """
-    tenancy = placement.tenancy(from_selectors(wanted.requirements))
+    asked = from_selectors(wanted.requirements)
+    tenancy = placement.tenancy(asked)
     bought = {labels.ZONE: zone, labels.CAPACITY_TYPE: capacity_type, labels.TENANCY: tenancy}
     into = reserved.node_labels(instance_type.offerings, reservation)
+    into |= placement.partition_label(instance_type.requirements, asked, partition)
     certain = reserved.unreserved(instance_type.requirements) | _offering_labels(instance_type, zone, capacity_type)
     return Launched(
         provider_id=f"aws:///{zone}/{instance_id}",

@@ -78,7 +78,7 @@ def _compatible(
 ) -> list[Candidate]:
     names = frozenset(wanted.instance_types)
     subnets, group = subnet_by_zone(node_class, known), health.group_of(node_class)
-    return [
+    return _once(
         _candidate(one, offering, subnets[offering.zone], known)
         for one in types
         if one.name in names
@@ -88,7 +88,16 @@ def _compatible(
         if _buyable(offering, wanted, requirements)
         and offering.zone in subnets
         and health.left(one, offering, known, group=group).available
-    ]
+    )
+
+
+def _once(found: Iterable[Candidate]) -> list[Candidate]:
+    """Each pool once, for a fleet may not name it twice: partitions of a placement group are all of one pool."""
+    pools: dict[tuple[str, str, str, str], Candidate] = {}
+    for one in found:
+        into = one.reserved.id if one.reserved else ""
+        pools.setdefault((one.instance_type.name, one.zone, one.capacity_type, into), one)
+    return list(pools.values())
 
 
 def _candidate(one: InstanceType, offering: Offering, subnet: str, known: Health) -> Candidate:

@@ -5,7 +5,7 @@ processor and placement), EC2 offers it in a zone where the class has a subnet a
 its price is known. Offerings that are known to be empty are taken out when a decision is made.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,7 +14,7 @@ from spotwright.aws import amis, compatibility, families, sizing, typelabels
 from spotwright.aws.described import Described
 from spotwright.model import labels
 from spotwright.model.instancetype import InstanceType, Offering
-from spotwright.model.nodeclass import Ami, CapacityReservation, EC2NodeClass
+from spotwright.model.nodeclass import Ami, CapacityReservation, EC2NodeClass, PlacementGroup
 from spotwright.model.requirements import Requirement, Requirements
 
 # A region read by older code is read again.
@@ -101,6 +101,7 @@ def instance_type(described: Described, region: Region, who: Buyer, overheads: s
             capacity_types=[*kinds, labels.RESERVED] if reserved else kinds,
             windows_build=families.WINDOWS.get(who.family.name, ""),
             reservations=reserved,
+            group=who.node_class.placement_group,
         ),
         capacity={},
         allocatable={},
@@ -111,7 +112,8 @@ def instance_type(described: Described, region: Region, who: Buyer, overheads: s
     size = sizing.size(described, who.node_class, who.family, overheads, seen)
     runs = image is not None and not compatibility.problems(described, who.node_class, who.family)
     bought = _bought(described.name, region, who, here, kinds, runs=runs, told_apart=bool(reserved))
-    offerings = (*bought, *(_reserved(one, region, who, runs=runs) for one in reserved))
+    taken = (_reserved(one, region, who, runs=runs) for one in reserved)
+    offerings = tuple(_partitioned((*bought, *taken), who.node_class.placement_group))
     return msgspec.structs.replace(
         made,
         capacity=size.capacity,
@@ -156,6 +158,17 @@ def _reserved(one: CapacityReservation, region: Region, who: Buyer, *, runs: boo
         requirements=_with(who.zones[one.zone], told),
         reservation_capacity=one.available,
     )
+
+
+def _partitioned(offerings: Iterable[Offering], group: PlacementGroup | None) -> Iterator[Offering]:
+    """In a partition group each offering once for each partition, so that pods can be spread over them."""
+    names = group.partition_names if group else ()
+    for one in offerings:
+        for name in names:
+            told = _with(one.requirements, {labels.PLACEMENT_GROUP_PARTITION: name})
+            yield msgspec.structs.replace(one, requirements=told)
+        if not names:
+            yield one
 
 
 _UNRESERVED: Final = dict.fromkeys(labels.RESERVATION_LABELS, "")

@@ -9,7 +9,7 @@ from typing import Final
 
 from spotwright.aws.described import Accelerator, Described
 from spotwright.model import labels
-from spotwright.model.nodeclass import CapacityReservation
+from spotwright.model.nodeclass import CapacityReservation, PlacementGroup
 from spotwright.model.requirements import Requirement, Requirements
 
 NITRO_SANDBOX: Final = "karpenter.k8s.aws/nitro-sandbox"
@@ -26,8 +26,12 @@ def requirements(
     capacity_types: Iterable[str],
     windows_build: str = "",
     reservations: Iterable[CapacityReservation] = (),
+    group: PlacementGroup | None = None,
 ) -> Requirements:
-    """All labels of the type where it can be bought. ``windows_build``: of the class's images, "" = Linux."""
+    """All labels of the type where it can be bought. ``windows_build``: of the class's images, "" = Linux.
+
+    ``group``: the placement group that the class's nodes start in; in which partition is open until EC2 says it.
+    """
     reserved = tuple(reservations)
     several = {
         labels.ZONE: frozenset(zones),
@@ -37,6 +41,8 @@ def requirements(
         labels.RESERVATION_ID: frozenset(one.id for one in reserved),
         labels.RESERVATION_TYPE: frozenset(one.reservation_type for one in reserved),
         labels.RESERVATION_INTERRUPTIBLE: frozenset(_spelled(one.interruptible) for one in reserved),
+        labels.PLACEMENT_GROUP_ID: frozenset((group.id,) if group else ()),
+        labels.PLACEMENT_GROUP_PARTITION: frozenset(group.partition_names if group else ()),
     }
     single = {labels.REGION: region} | dict(_kubernetes(described, windows_build)) | dict(_aws(described))
     found = {key: Requirement(key, False, values) for key, values in several.items()}

@@ -31,13 +31,22 @@ class Registration(msgspec.Struct, frozen=True):
     adoption: Adoption | None = None
 
 
+def lacks_partition(claim: NodeClaim) -> bool:
+    """True when its instance is in a partition of a placement group and nobody knows in which."""
+    return claim.metadata.labels.get(labels.PLACEMENT_GROUP_PARTITION) == ""
+
+
 def register(claim: NodeClaim, nodes: tuple[Node, ...]) -> Registration:
-    """``nodes``: those with the claim's provider id."""
+    """``nodes``: those with the claim's provider id. Pods may be spread over partitions, so that a node without its
+    partition is not let in."""
     if not nodes:
         return Registration(Seen((unknown("Registered", "NodeNotFound", "Node not registered with cluster"),)))
     if len(nodes) > 1:
         message = "Invariant violated, matched multiple nodes: " + ", ".join(sorted(node.name for node in nodes))
         return Registration(Seen((false("Registered", "MultipleNodesFound", message),)))
+    if lacks_partition(claim):
+        message = "EC2 has not said yet in which partition of the placement group the instance is"
+        return Registration(Seen((unknown("Registered", "PartitionUnknown", message),)))
     node = nodes[0]
     seen = Seen((true("Registered"),), _missing_taint(node), {"nodeName": node.name}, "registered nodeclaim")
     return Registration(seen, Adoption(node, _metadata(claim, node), _taints(claim, node)))

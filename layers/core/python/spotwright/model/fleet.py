@@ -9,7 +9,8 @@ class FleetInstance(msgspec.Struct, frozen=True):
     """An instance that EC2 says it has. ``state``: pending, running, shutting-down, terminated, stopping, stopped.
 
     ``reservation_id``: the capacity reservation it runs in because it was launched into it; its capacity type is
-    ``reserved`` then.
+    ``reserved`` then. ``placement_group``: id of the group it is in, "" = none; ``partition``: its number in a
+    partition group, 0 = not known, or another kind of group.
     """
 
     id: str
@@ -24,6 +25,8 @@ class FleetInstance(msgspec.Struct, frozen=True):
     tags: dict[str, str] = {}
     security_groups: tuple[str, ...] = ()
     reservation_id: str = ""
+    placement_group: str = ""
+    partition: int = 0
 
 
 class FleetError(msgspec.Struct, frozen=True):

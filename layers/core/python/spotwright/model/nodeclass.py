@@ -127,6 +127,11 @@ class PlacementGroup(msgspec.Struct, frozen=True):
     strategy: str
     partitions: int = 0
 
+    @property
+    def partition_names(self) -> tuple[str, ...]:
+        """Partitions as labels name them, from 1; empty where the group has none."""
+        return tuple(str(number) for number in range(1, self.partitions + 1))
+
 
 class EC2NodeClass(msgspec.Struct, frozen=True):
     """An EC2NodeClass: spec as the user wrote it (defaults applied), and the status that was resolved for it.

@@ -26,8 +26,9 @@ class FakeEc2:
     """See Ec2Port. ``capacity``: instances left by (capacity type, type, zone), ``*`` for any; absent = plenty.
 
     ``codes``: what a pool without capacity says in place of InsufficientInstanceCapacity. ``reserved``: instances left
-    by capacity reservation. ``lag_seconds``: instances younger than that are not shown to anybody. ``shown``: the ids
-    that lists show, None = all; reads by id see all.
+    by capacity reservation. ``partitions``: how many a placement group has, by its id; of instances younger than
+    ``partition_lag_seconds`` nobody is told in which they are. ``lag_seconds``: instances younger than that are not
+    shown to anybody. ``shown``: the ids that lists show, None = all; reads by id see all.
     """
 
     def __init__(self, cluster: str, clock: Clock, effects: Effects) -> None:
@@ -40,6 +41,8 @@ class FakeEc2:
         self.capacity: dict[Pool, int] = {}
         self.codes: dict[Pool, str] = {}
         self.reserved: dict[str, int] = {}
+        self.partitions: dict[str, int] = {}
+        self.partition_lag_seconds = 0.0
         self.lag_seconds = 0.0
         self.shown: frozenset[str] | None = None
         self.instances: dict[str, FleetInstance] = {}
@@ -111,7 +114,8 @@ class FakeEc2:
 
     def _start(self, capacity_type: str, option: Mapping[str, Any], tags: dict[str, str]) -> FleetInstance:
         number = next(self._numbers)
-        reservation = _reservation(option)
+        reservation, placement = _reservation(option), json.loads(option["template"]).get("Placement", {})
+        group = placement.get("GroupId", "")
         instance = FleetInstance(
             id=f"i-{number:017x}",
             instance_type=option["InstanceType"],
@@ -124,10 +128,17 @@ class FakeEc2:
             launched=self._clock.seconds(),
             tags=tags,
             reservation_id=reservation,
+            placement_group=group,
+            partition=placement.get("PartitionNumber") or (self._evenly(group) if self.partitions.get(group) else 0),
         )
         self.instances[instance.id] = instance
         self._started_from[instance.id] = option["template"]
         return instance
+
+    def _evenly(self, group: str) -> int:
+        """The partition of a group that has the fewest instances."""
+        taken = [one.partition for one in self.live() if one.placement_group == group]
+        return min(range(1, self.partitions[group] + 1), key=taken.count)
 
     def _template(self, named: Mapping[str, Any]) -> str:
         """The body of a template's version; InvalidRequest when there is none."""
@@ -247,6 +258,8 @@ class FakeEc2:
 
     def _with_state(self, one: FleetInstance) -> FleetInstance:
         ends, now = self._ending.get(one.id), self._clock.now().timestamp()
+        if one.partition and one.launched and now - one.launched.timestamp() < self.partition_lag_seconds:
+            one = msgspec.structs.replace(one, partition=0)
         if ends is None or now < ends:
             return one
         state = "terminated" if now >= ends + SHUTDOWN_SECONDS else "shutting-down"

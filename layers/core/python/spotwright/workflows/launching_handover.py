@@ -100,6 +100,7 @@ def _launched(ports: Acting, claim: NodeClaim, instance: FleetInstance, node: Ne
         instance_type=instance_type,
         wanted=node,
         reservation=instance.reservation_id,
+        partition=instance.partition,
     )
     given = learnt.labels | {labels.INSTANCE_TYPE: instance.instance_type} | claim.metadata.labels
     given |= {labels.ZONE: instance.zone, labels.CAPACITY_TYPE: instance.capacity_type}

@@ -12,7 +12,7 @@ from spotwright.aws import memory
 from spotwright.failures import Conflict, Failure, NotFound
 from spotwright.lifecycle import liveness
 from spotwright.lifecycle.initialization import initialize
-from spotwright.lifecycle.registration import Adoption, register
+from spotwright.lifecycle.registration import Adoption, lacks_partition, register
 from spotwright.lifecycle.steps import Change, Seen, false, true
 from spotwright.model import idleness, labels
 from spotwright.model.node import Node, instance_id
@@ -120,6 +120,8 @@ def _launching(ports: Acting, claim: NodeClaim, now: datetime) -> float:
 
 
 def _registering(ports: Acting, claim: NodeClaim, nodes: tuple[Node, ...], now: datetime) -> float | None:
+    if nodes and lacks_partition(claim):
+        claim = _with_partition(ports, claim)
     registration = register(claim, nodes)
     if registration.adoption is None:
         _write(ports, claim, registration.seen, now)
@@ -131,6 +133,16 @@ def _registering(ports: Acting, claim: NodeClaim, nodes: tuple[Node, ...], now: 
     current = ports.cluster.nodeclaim(claim.name)
     node = ports.cluster.node(registration.adoption.node.name)
     return 1.0 if current is None or current.metadata.deleting else _initializing(ports, current, node, now)
+
+
+def _with_partition(ports: Acting, claim: NodeClaim) -> NodeClaim:
+    """The claim with the partition of its placement group, as soon as EC2 shows it; written on it as well."""
+    instance = ports.ec2.instance(instance_id(claim.provider_id))
+    if instance is None or not instance.partition:
+        return claim
+    told = {labels.PLACEMENT_GROUP_PARTITION: str(instance.partition)}
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": told})
+    return ports.cluster.nodeclaim(claim.name) or claim
 
 
 def _take_over(ports: Acting, adoption: Adoption) -> None:

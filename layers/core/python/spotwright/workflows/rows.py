@@ -19,7 +19,8 @@ class LaunchRow(msgspec.Struct, frozen=True):
     ``marked``: offerings were marked empty for it: the next plan is another one. ``remade``: its templates were gone
     when EC2 looked, and were made again once. ``not_before``: before that nothing is tried again, whoever rings;
     ``asked``: when ``request`` was last sent or about to be; both epoch milliseconds. ``group``: the placement group it
-    starts in; ``reservations``: ``<type>/<zone>`` → the capacity reservation it is taken out of.
+    starts in, with the partition if it asks for one; ``reservations``: ``<type>/<zone>`` → the capacity reservation it
+    is taken out of.
     """
 
     id: str

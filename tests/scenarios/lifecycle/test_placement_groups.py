@@ -1,0 +1,88 @@
+"""Nodes in placement groups: they say in which partition they are, and a full group does not stop other classes."""
+
+import msgspec
+
+from spotwright.model import labels
+from spotwright.model.company import Spread
+from spotwright.model.instancetype import Catalog, InstanceType
+from spotwright.model.nodeclass import PlacementGroup
+from spotwright.model.objects import condition
+from spotwright.model.requirements import Operator, Requirement, Requirements, Selector
+from spotwright.simulation import given
+from spotwright.simulation.world import World
+
+KEY = labels.PLACEMENT_GROUP_PARTITION
+GROUP = PlacementGroup("pg-1", "kafka", "partition", 3)
+
+
+def partitioned() -> World:
+    """The one class starts its nodes in a group with three partitions."""
+    world = World(Catalog({"": tuple(_in_partitions(one) for one in given.market().of(""))}))
+    world.cluster.put("ec2nodeclasses", given.node_class(placement_group=GROUP))
+    world.cluster.put("nodepools", given.node_pool())
+    world.ec2.partitions["pg-1"] = 3
+    return world
+
+
+def _in_partitions(one: InstanceType) -> InstanceType:
+    told = {
+        labels.PLACEMENT_GROUP_ID: Requirement(labels.PLACEMENT_GROUP_ID, False, frozenset(("pg-1",))),
+        KEY: Requirement(KEY, False, frozenset(GROUP.partition_names)),
+    }
+    offerings = tuple(
+        msgspec.structs.replace(
+            offering,
+            requirements=Requirements(
+                offering.requirements.by_key | {KEY: Requirement(KEY, False, frozenset((name,)))}
+            ),
+        )
+        for offering in one.offerings
+        for name in GROUP.partition_names
+    )
+    stated = Requirements(one.requirements.by_key | told)
+    return msgspec.structs.replace(one, requirements=stated, offerings=offerings)
+
+
+def test_pods_are_spread_over_partitions_on_nodes_that_are_in_them() -> None:
+    world = partitioned()
+    every = (Selector("app", Operator.IN, ("kafka",)),)
+    broker = given.pod("kafka", cpu_millicores=1500, labels={"app": "kafka"}, spreads=(Spread(KEY, 1, every),))
+    world.deploy(broker, 6)
+    assert world.run(200, until=lambda: len(world.running()) == 6)
+    nodes = {node.name: node.metadata.labels for node in world.cluster.nodes()}
+    per_partition = sorted(nodes[pod.node_name][KEY] for pod in world.running())
+    assert per_partition == ["1", "1", "2", "2", "3", "3"]
+    for claim in world.claims():
+        asked = next(one for one in claim.requirements if one.key == KEY)
+        (instance,) = (one for one in world.ec2.live() if claim.provider_id.endswith(one.id))
+        assert asked.values == (str(instance.partition),)
+        assert claim.metadata.labels[labels.PLACEMENT_GROUP_ID] == "pg-1"
+
+
+def test_a_node_is_let_in_when_ec2_says_in_which_partition_it_is() -> None:
+    world = partitioned()
+    world.ec2.partition_lag_seconds = 90
+    world.deploy(given.pod("inflate"), 1)
+    world.run(80)
+    (claim,), (node,) = world.claims(), world.cluster.nodes()
+    registered = condition(claim.conditions, "Registered")
+    assert claim.metadata.labels[KEY] == ""
+    assert registered is not None
+    assert (registered.status, registered.reason) == ("Unknown", "PartitionUnknown")
+    assert not node.registered
+    assert world.run(60, until=lambda: len(world.running()) == 1)
+    (claim,), (node,) = world.claims(), world.cluster.nodes()
+    (instance,) = world.ec2.live()
+    assert instance.partition
+    assert claim.metadata.labels[KEY] == node.metadata.labels[KEY] == str(instance.partition)
+
+
+def test_a_partition_without_capacity_is_left_alone_and_the_others_are_not() -> None:
+    world = partitioned()
+    world.ec2.capacity[("*", "*", "*")] = 0
+    world.deploy(given.pod("two", node_selector={KEY: "2"}), 1)
+    world.run(20)
+    assert {row.scope for row in world.state.health.values()} == {"pg-1/2"}
+    world.ec2.capacity.clear()
+    world.deploy(given.pod("three", node_selector={KEY: "3"}), 1)
+    assert world.run(60, until=lambda: len(world.running()) == 1)
