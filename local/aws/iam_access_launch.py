@@ -6,6 +6,7 @@ is a list of alternatives of which one must be allowed.
 
 from moto.ec2.models import ec2_backends
 
+from local.aws import placement_groups
 from local.aws.ec2_instances import Launch
 from local.aws.iam_policy import Access
 from local.aws.iam_tags import arn, request_tags, resource_tags
@@ -26,7 +27,7 @@ def of(world: World, launch: Launch) -> list[list[Access]]:
 
 
 def _used(world: World, launch: Launch) -> list[list[Access]]:
-    """What exists already: image, subnet, security groups, template."""
+    """What exists already: image, subnet, security groups, template, reservation, placement group."""
     image = f"arn:aws:ec2:{world.region}::image/{launch.image_id}"
     existing = [(image, launch.image_id), (arn(world, "subnet", launch.subnet_id), launch.subnet_id)]
     existing += [(arn(world, "security-group", group), group) for group in launch.security_groups]
@@ -36,6 +37,9 @@ def _used(world: World, launch: Launch) -> list[list[Access]]:
     if launch.reservation_target:
         id = launch.reservation_target
         existing.append((arn(world, "capacity-reservation", id), id))
+    group = placement_groups.named(world, launch.group)
+    if group:
+        existing.append((arn(world, "placement-group", group), launch.group))
     tags = ec2_backends[world.account][world.region].tags
     return [
         [Access("ec2:RunInstances", resource, resource_tags(tags.get(resource_id, {})))]

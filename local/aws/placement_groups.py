@@ -26,6 +26,12 @@ def asked(world: World, placement: Mapping[str, Any]) -> str:
     return next((one.id for one in world.part(Reserved).groups.values() if wanted in (one.id, one.name)), "")
 
 
+def named(world: World, id: str) -> str:
+    """The name of a group, by which its ARN is made; "" = there is none."""
+    group = _group(world, id)
+    return group.name if group else ""
+
+
 def room(world: World, launch: Launch, wanted: int) -> tuple[int, AwsError | None]:
     """How many of `wanted` the group has room for, and why not for all. Raises AwsError where it has room for none."""
     group = _group(world, launch.group)

@@ -83,6 +83,13 @@ class World:
         )  # fmt: skip
         return str(made["CapacityReservation"]["CapacityReservationId"])
 
+    def placement_group(self) -> str:
+        """A placement group of the administrator's."""
+        name = f"group-{next(self.numbers)}"
+        return str(
+            self.client("ec2").create_placement_group(GroupName=name, Strategy="spread")["PlacementGroup"]["GroupId"]
+        )
+
     def profile(self, role: str = NODE_ROLE) -> str:
         """An instance profile of the administrator's that runs as ``role``."""
         name = f"profile-{next(self.numbers)}"
@@ -93,11 +100,19 @@ class World:
 
 
 def template(
-    world: World, by: Ec2, *, profile: str, name: str = "", tags: Mapping[str, str] = TAGS, reservation: str = ""
+    world: World,
+    by: Ec2,
+    *,
+    profile: str,
+    name: str = "",
+    tags: Mapping[str, str] = TAGS,
+    reservation: str = "",
+    group: str = "",
 ) -> tuple[str, str]:
     """(id, version) of a template as a launch would make it."""
     into = Reserved(reservation) if reservation else None
     data = reserved.template_fields(into) | {
+        "Placement": {"GroupId": group} if group else {},
         "ImageId": world.image,
         "IamInstanceProfile": {"Name": profile},
         "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [world.group]}],
@@ -182,9 +197,10 @@ def launch(world: World) -> None:
     try_out(world, by, made)
     result = fleet(world, by, made)
     assert result.instances, result.errors
-    made = template(world, by, profile=world.profile(), reservation=world.reservation())
-    result = fleet(world, by, made, kind="on-demand")
-    assert result.instances, result.errors
+    for chosen in ({"reservation": world.reservation()}, {"group": world.placement_group()}):
+        made = template(world, by, profile=world.profile(), **chosen)
+        result = fleet(world, by, made, kind="on-demand")
+        assert result.instances, result.errors
 
 
 def try_out(world: World, by: Ec2, made: tuple[str, str], *, tags: Mapping[str, str] = TAGS) -> None:

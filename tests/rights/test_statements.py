@@ -43,3 +43,13 @@ def test_without_an_action_something_fails(recorded: Recorded, role: str, sid: s
     kept = [type(statement)(sid, less, statement.resources, statement.conditions)] if less else []
     every = [one for questions in recorded.asked.values() for one in questions if role_of(one) == role]
     assert refused([*rest, *kept], every), f"nothing calls {action} under {sid}"
+
+
+@pytest.mark.parametrize("kind", ["image", "security-group", "subnet", "capacity-reservation", "placement-group"])
+def test_a_launch_needs_each_kind_of_thing_that_a_class_may_choose(recorded: Recorded, kind: str) -> None:
+    (statement,) = [one for one in recorded.grants["act"] if one.sid == "LaunchInto"]
+    rest = [one for one in recorded.grants["act"] if one.sid != "LaunchInto"]
+    fewer = tuple(one for one in statement.resources if not one.endswith(f"{kind}/*"))
+    kept = type(statement)(statement.sid, statement.actions, fewer, statement.conditions)
+    questions = [one for one in recorded.asked["launch"] if role_of(one) == "act"]
+    assert refused([*rest, kept], questions)
