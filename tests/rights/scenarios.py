@@ -197,8 +197,10 @@ def launch(world: World) -> None:
     try_out(world, by, made)
     result = fleet(world, by, made)
     assert result.instances, result.errors
-    for chosen in ({"reservation": world.reservation()}, {"group": world.placement_group()}):
-        made = template(world, by, profile=world.profile(), **chosen)
+    for made in (
+        template(world, by, profile=world.profile(), reservation=world.reservation()),
+        template(world, by, profile=world.profile(), group=world.placement_group()),
+    ):
         result = fleet(world, by, made, kind="on-demand")
         assert result.instances, result.errors
 

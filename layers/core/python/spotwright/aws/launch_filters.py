@@ -3,7 +3,7 @@
 What is reserved comes first (``aws.reserved``). Source: the filters of Karpenter's AWS provider, in our words.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -64,10 +64,10 @@ def candidates(
         return Refusal(_NONE_LEFT, "no compatible instance type has an available offering")
     if not any(one.min_values for one in requirements):
         found = _no_dear_spot(_no_exotic(found))
-    kept = _cheapest_types(found)
+    kept = _cheapest_types(found, requirements)
     unmet = _unmet_minimum(requirements, kept)
     if unmet is not None:
-        return Refusal(_NONE_LEFT, f"minValues of {unmet.key} cannot be met with the {MAXIMUM_TYPES} cheapest types")
+        return Refusal(_NONE_LEFT, f"minValues of {unmet.key} cannot be met with {MAXIMUM_TYPES} types")
     offered = {one.capacity_type for one in kept}
     capacity_type = next(one for one in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND) if one in offered)
     return capacity_type, tuple(one for one in kept if one.capacity_type == capacity_type)
@@ -158,19 +158,37 @@ def _no_dear_spot(found: list[Candidate]) -> list[Candidate]:
     return [one for one in found if one.capacity_type != labels.SPOT or one.price_picousd_per_hour <= ceiling]
 
 
-def _cheapest_types(found: Iterable[Candidate]) -> tuple[Candidate, ...]:
-    """The offerings of the cheapest types, cheapest offering first, by weight; ties by name and zone."""
+def _cheapest_types(found: Iterable[Candidate], requirements: Requirements) -> tuple[Candidate, ...]:
+    """The offerings of the cheapest types, cheapest offering first, by weight; ties by name and zone.
+
+    Types that ``minValues`` needs come before cheaper ones that add nothing to it.
+    """
     ordered = sorted(found, key=lambda one: (one.weight, one.instance_type.name, one.zone))
-    names = list(dict.fromkeys(one.instance_type.name for one in ordered))[:MAXIMUM_TYPES]
-    allowed = frozenset(names)
+    types = {one.instance_type.name: one.instance_type for one in ordered}
+    allowed = frozenset([*dict.fromkeys((*_needed(types.values(), requirements), *types))][:MAXIMUM_TYPES])
     return tuple(one for one in ordered if one.instance_type.name in allowed)
+
+
+def _needed(types: Iterable[InstanceType], requirements: Requirements) -> Iterator[str]:
+    """Names of types, in their order, that bring a value which some ``minValues`` still lacks."""
+    lacking: dict[Requirement, set[str]] = {one: set() for one in requirements if one.min_values}
+    for each in types:
+        news = {one: _values(each, one) - seen for one, seen in lacking.items() if len(seen) < (one.min_values or 0)}
+        if any(news.values()):
+            yield each.name
+            for one, values in news.items():
+                lacking[one] |= values
+
+
+def _values(one: InstanceType, requirement: Requirement) -> set[str]:
+    """The values of a label that a type can have and that are allowed."""
+    return {value for value in one.requirements.get(requirement.key).values if requirement.has(value)}
 
 
 def _unmet_minimum(requirements: Requirements, kept: Sequence[Candidate]) -> Requirement | None:
     """The first requirement whose ``min_values`` the remaining types do not reach."""
     for one in requirements:
-        if one.min_values:
-            values = {value for each in kept for value in each.instance_type.requirements.get(one.key).values}
-            if len({value for value in values if one.has(value)}) < one.min_values:
-                return one
+        found = {value for each in kept for value in _values(each.instance_type, one)} if one.min_values else ()
+        if len(found) < (one.min_values or 0):
+            return one
     return None

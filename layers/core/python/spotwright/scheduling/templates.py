@@ -246,6 +246,8 @@ def _closed(pool: NodePool, classes: Mapping[str, EC2NodeClass]) -> str:
     if ready is not None and ready.status != "True":
         return f"it is not Ready{': ' + ready.message if ready.message else ''}"
     found = classes.get(pool.node_class_ref.name)
+    if found is not None and found.metadata.deleting is not None:
+        return f"EC2NodeClass {found.name} is being deleted"
     ready = condition(found.conditions, "Ready") if found else None
     if ready is not None and ready.status != "True":
         return f"EC2NodeClass {pool.node_class_ref.name} is not Ready{': ' + ready.message if ready.message else ''}"

@@ -17,18 +17,18 @@ from spotwright.aws.refusal import Refusal
 from spotwright.failures import Failure, Throttled, Unavailable
 from spotwright.lifecycle import launch as launches
 from spotwright.lifecycle.retry import retry_seconds
-from spotwright.lifecycle.steps import unknown
+from spotwright.lifecycle.steps import unknown, warning
 from spotwright.model import labels, resources
 from spotwright.model.fleet import FleetError, FleetInstance, FleetResult
 from spotwright.model.instancetype import InstanceType
 from spotwright.model.node import instance_id
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.scheduling.overlays import overlaid
 from spotwright.scheduling.plan import NewNode
 from spotwright.workflows import offering_memory, pacing
 from spotwright.workflows.launching_handover import give
-from spotwright.workflows.lifecycle_acting import Acting, log, milliseconds, record, ring
+from spotwright.workflows.lifecycle_acting import Acting, log, milliseconds, note, record, ring
+from spotwright.workflows.lifecycle_overlays import types_for
 from spotwright.workflows.rows import LaunchRow
 
 # After an answer the instances are looked for once more, in case another worker's call made some too.
@@ -84,7 +84,7 @@ def _offered(ports: Acting, row: LaunchRow, now: datetime) -> Offered:
     with ThreadPoolExecutor(2) as meanwhile:
         classes = meanwhile.submit(ports.cluster.nodeclasses)
         known = meanwhile.submit(offering_memory.recalled, ports.state, now_ms=milliseconds(now))
-        types = _types(ports, node)
+        types = types_for(ports, node)
     found = next((one for one in classes.result() if one.name == node.node_class), None)
     return Offered(found, known.result(), types)
 
@@ -95,7 +95,7 @@ def _prepared(
     """The row with a stored request for the claims that wait; None or another phase when there can be none."""
     made = _request(ports, row, waiting, offered, now)
     if isinstance(made, Refusal):
-        return _refused(ports, row, waiting, made, now)
+        return _refused(ports, row, waiting, made, offered, now)
     if isinstance(made, int):
         _pause(ports, row, made, now)
         return None
@@ -143,14 +143,6 @@ def _request(
     return fleets.serialise(body), planned
 
 
-def _types(ports: Acting, node: NewNode) -> tuple[InstanceType, ...]:
-    """What can be bought for a node, at the prices it was decided by."""
-    catalog = ports.catalogs.read(ports.state.catalog_key())
-    if node.price_overlaid:
-        catalog = overlaid(catalog, ports.cluster.nodeoverlays(), ports.cluster.nodepools()).catalog
-    return catalog.of(node.node_class, node.node_pool)
-
-
 def _versions(
     ports: Acting, row: LaunchRow, templates: Iterable[Template], now: datetime
 ) -> dict[str, tuple[str, str]] | int:
@@ -177,10 +169,23 @@ def _made(ports: Acting, one: Template, now: datetime) -> tuple[str, str]:
 
 
 def _refused(
-    ports: Acting, row: LaunchRow, waiting: tuple[NodeClaim, ...], refusal: Refusal, now: datetime
+    ports: Acting,
+    row: LaunchRow,
+    waiting: tuple[NodeClaim, ...],
+    refusal: Refusal,
+    offered: Offered,
+    now: datetime,
 ) -> LaunchRow | None:
-    """Nothing was asked of EC2. Without capacity, or from a class that is not ready, the claims end; else we wait."""
-    if refusal.reason in (INSUFFICIENT, "NodeClassNotReady"):
+    """Nothing was asked of EC2. Without capacity, or from a class that is not ready, the claims end; else we wait.
+
+    What no memory of offerings explains, the next plan would decide again: then the claims stay until liveness ends
+    them, so that the same nodes are not made and refused every few seconds.
+    """
+    if refusal.reason == INSUFFICIENT and row.decision and _is_lasting(ports, row, offered):
+        for claim in waiting:
+            message = f"NodeClaim {claim.name} event: {refusal.message}, whatever has capacity; trying again"
+            note(ports, "nodeclaims", claim.metadata, [warning("InsufficientCapacityError", message)], now=now)
+    elif refusal.reason in (INSUFFICIENT, "NodeClassNotReady"):
         return ports.state.save(
             msgspec.structs.replace(
                 row, phase="launched", failure=f"{refusal.reason}: {refusal.message}",
@@ -189,6 +194,14 @@ def _refused(
         )  # fmt: skip
     _again(ports, row, waiting, refusal.reason, refusal.message, now)
     return None
+
+
+def _is_lasting(ports: Acting, row: LaunchRow, offered: Offered) -> bool:
+    """Whether a launch that was refused would be even if nothing were known to be empty."""
+    if offered.node_class is None or offered.node_class.metadata.deleting is not None:
+        return False
+    node, gates = msgspec.json.decode(row.node, type=NewNode), ports.settings.feature_gates
+    return isinstance(fleets.plan(node, offered.node_class, offered.types, ports.facts, Health(), gates=gates), Refusal)
 
 
 def _sent(

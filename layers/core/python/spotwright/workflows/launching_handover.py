@@ -29,6 +29,7 @@ from spotwright.workflows.lifecycle_acting import (
     tick,
     unlocked,
 )
+from spotwright.workflows.lifecycle_overlays import types_for
 from spotwright.workflows.rows import LaunchRow
 
 CLAIMS_AT_ONCE: Final = 100
@@ -64,6 +65,7 @@ def _given(ports: Acting, row: LaunchRow, unclaimed: list[FleetInstance], now: d
     """False when claims are left for another pass. Instances whose claim is gone are put on ``unclaimed``."""
     known = {one.id: one for one in ports.ec2.instances_of_launch(row.id)}
     node = msgspec.json.decode(row.node, type=NewNode)
+    types = {one.name: one for one in types_for(ports, node)} if row.instances else {}
     work = 0
     for name in sorted(row.instances):
         claim = ports.cluster.nodeclaim(name)
@@ -82,17 +84,22 @@ def _given(ports: Acting, row: LaunchRow, unclaimed: list[FleetInstance], now: d
             work += 1
             # EC2 may show the reservation of an instance that it has just made later than the instance.
             instance = launches.into(instance, row.reservations)
-            _launched(ports, claim, instance, node, now)
+            _launched(ports, claim, instance, node, types.get(instance.instance_type), now)
             _say_launched(row, claim, instance, now)
             tick(ports, claim.name, 1)
     return True
 
 
-def _launched(ports: Acting, claim: NodeClaim, instance: FleetInstance, node: NewNode, now: datetime) -> None:
+def _launched(
+    ports: Acting,
+    claim: NodeClaim,
+    instance: FleetInstance,
+    node: NewNode,
+    known: InstanceType | None,
+    now: datetime,
+) -> None:
     """Labels and annotations first, the conditions last: Launched=True says that all of it is written."""
-    types = ports.catalogs.read(ports.state.catalog_key()).of(node.node_class)
-    found = next((one for one in types if one.name == instance.instance_type), None)
-    instance_type = found or InstanceType(instance.instance_type, Requirements(), {}, {}, ())
+    instance_type = known or InstanceType(instance.instance_type, Requirements(), {}, {}, ())
     learnt = fleets.launched(
         instance_id=instance.id,
         zone=instance.zone,

@@ -1,4 +1,4 @@
-"""Status of every NodeOverlay: whether it counts, and what keeps it from counting."""
+"""NodeOverlays: whether each counts, and what keeps it from counting; what a node is bought out of under them."""
 
 from datetime import datetime
 from typing import Final
@@ -6,11 +6,21 @@ from typing import Final
 from spotwright.failures import Conflict, NotFound
 from spotwright.lifecycle import conditions, nodepool
 from spotwright.lifecycle.steps import Change, false, transitions, true
+from spotwright.model.instancetype import InstanceType
 from spotwright.model.nodeoverlay import NodeOverlay
 from spotwright.scheduling.overlays import Verdict, overlaid
+from spotwright.scheduling.plan import NewNode
 from spotwright.workflows.lifecycle_acting import Acting, log, note
 
 VALID: Final = "ValidationSucceeded"
+
+
+def types_for(ports: Acting, node: NewNode) -> tuple[InstanceType, ...]:
+    """What can be bought for a node, with the prices and resources that it was decided by."""
+    catalog = ports.catalogs.read(ports.state.catalog_key())
+    if node.price_overlaid or node.capacity_overlaid:
+        catalog = overlaid(catalog, ports.cluster.nodeoverlays(), ports.cluster.nodepools()).catalog
+    return catalog.of(node.node_class, node.node_pool)
 
 
 def step(ports: Acting, *, now: datetime) -> None:

@@ -1,0 +1,83 @@
+"""Launches that our own filters refuse: what the planner decides can be bought, and what cannot is not made every
+few seconds."""
+
+import msgspec
+
+from spotwright.model import labels
+from spotwright.model.instancetype import Catalog
+from spotwright.model.nodeoverlay import NodeOverlay
+from spotwright.model.objects import Metadata, condition
+from spotwright.model.requirements import Selector
+from spotwright.simulation import given
+from spotwright.simulation.world import World
+
+FUSE = "example.com/fuse"
+
+
+def made(world: World) -> set[str]:
+    """Every NodeClaim that there was."""
+    return {one.name for one in world.cluster.events if one.kind == "nodeclaims"}
+
+
+def families(least: int) -> World:
+    """Eighty types: forty-one of one family, the cheapest, and one of each of the others."""
+    names = [f"m5.{number}xlarge" if number <= 40 else f"m{number}.large" for number in range(80)]
+    types = [
+        given.instance_type(name, 2, 8, on_demand=0.1 + place / 1000, spot=0.04 + place / 1000)
+        for place, name in enumerate(names)
+    ]
+    world = World(Catalog({"": tuple(types)}))
+    world.cluster.put("ec2nodeclasses", given.node_class())
+    wanted = Selector(labels.INSTANCE_PREFIX + "family", "Exists", (), least)
+    world.cluster.put("nodepools", given.node_pool(requirements=(wanted,)))
+    return world
+
+
+def test_types_that_min_values_needs_are_asked_for_before_cheaper_ones() -> None:
+    world = families(25)
+    world.deploy(given.pod("a"), 1)
+    assert world.run(60, until=lambda: len(world.running()) == 1)
+    (request,) = world.ec2.requests
+    asked = {one["InstanceType"] for config in request["LaunchTemplateConfigs"] for one in config["Overrides"]}
+    assert len(asked) == 60
+    assert len({name.partition(".")[0] for name in asked}) >= 25
+    assert "m5.0xlarge" in asked
+
+
+def test_what_an_overlay_adds_to_a_type_can_be_launched_for(world: World) -> None:
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=("NodeOverlay", "ReservedCapacity"))
+    world.cluster.put("nodeoverlays", NodeOverlay(Metadata("fuse"), (), capacity={FUSE: 5}))
+    pod = given.pod("fuse")
+    world.deploy(msgspec.structs.replace(pod, requests=dict(pod.requests) | {FUSE: 1}), 1)
+    world.run(60)
+    (claim,) = world.claims()
+    assert len(world.ec2.live()) == 1
+    assert claim.allocatable[FUSE] == 5
+
+
+def test_nothing_is_planned_for_a_class_that_is_being_deleted(world: World) -> None:
+    about = msgspec.structs.replace(given.node_class().metadata, deleting=world.clock.now())
+    world.cluster.put("ec2nodeclasses", given.node_class(metadata=about))
+    world.deploy(given.pod("a"), 1)
+    world.run(100)
+    assert not made(world)
+
+
+def test_what_would_be_refused_again_waits_and_says_why() -> None:
+    """Sixty types cannot have more than sixty families, which no plan knows of."""
+    world = families(35)
+    least = Selector(labels.INSTANCE_TYPE, "Exists", (), 65)
+    world.cluster.put("nodepools", given.node_pool(requirements=(least,)))
+    world.deploy(given.pod("a"), 1)
+    world.run(280)
+    (claim,) = world.claims()
+    assert made(world) == {claim.name}
+    assert not world.ec2.requests
+    launched = condition(claim.conditions, "Launched")
+    assert launched is not None
+    assert (launched.status, launched.reason) == ("Unknown", "InsufficientCapacity")
+    said = [one.message for one in world.cluster.events if one.reason == "InsufficientCapacityError"]
+    assert said
+    assert "minValues of node.kubernetes.io/instance-type cannot be met with 60 types" in said[0]
+    assert world.run(400, until=lambda: claim.name not in {one.name for one in world.claims()})
+    assert len(made(world)) <= 3
