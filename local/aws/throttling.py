@@ -87,15 +87,17 @@ class Buckets:
             name, limits = _request_bucket(request)
             self._take(request, name, limits, 1)
             for name, limits, count in _resource_buckets(request):
-                self._take(request, name, limits, count)
+                self._take(request, name, limits, count, counted="resource")
 
-    def _take(self, request: AwsRequest, name: str, limits: tuple[int, int], count: int) -> None:
+    def _take(
+        self, request: AwsRequest, name: str, limits: tuple[int, int], count: int, *, counted: str = "request"
+    ) -> None:
         bucket = self._buckets.setdefault(name, Bucket(*limits, clock=lambda: self.clock()))
         if not bucket.take(count):
             raise AwsError(
                 "RequestLimitExceeded",
                 f"Request limit exceeded. Account has been throttled on ec2:{request.action} because it exceeded"
-                " its request rate limit.",
+                f" its {counted} rate limit.",
                 503,
             )
 

@@ -116,7 +116,8 @@ def test_a_claim_deleted_while_another_worker_is_inside_the_call_outlives_it() -
         assert world.claims(), "it may still be given an instance"
 
     template = _changes_until(world, "ec2", "ensure_launch_template")
-    world.effects.interject(template + 1, delete_and_work)
+    # After the template its instances are counted, then the request is stored.
+    world.effects.interject(template + 2, delete_and_work)
     world.run(1)
     assert len(world.ec2.every()) == 1, "the call was made all the same"
     for _ in range(150):

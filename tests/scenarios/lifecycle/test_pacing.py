@@ -193,3 +193,30 @@ def test_an_unknown_id_alone_counts_as_ended(world: World) -> None:
     refusing(world, unknown)
     gone = FleetInstance("i-gone", "m5.large", given.ZONES[0], "spot", "running")
     assert terminations.terminate(world, [gone], world.clock.now()) == terminations.Ended(frozenset({"i-gone"}))
+
+
+def test_the_instances_in_launches_are_counted_too(world: World) -> None:
+    in_debt(world, rate.STARTED_INSTANCES, 32)
+    world.deploy(given.pod("inflate", cpu_millicores=1800), NODES)
+    world.run(15)
+    assert not world.ec2.requests
+    assert len(world.claims()) == NODES
+    assert world.run(600, until=lambda: len(world.running()) == NODES)
+
+
+def test_a_launch_that_is_sent_twice_is_counted_once(world: World) -> None:
+    world.effects.fail(Fault("ec2", "create_fleet", Unavailable("no answer"), times=1))
+    world.deploy(given.pod("inflate", cpu_millicores=1800), NODES)
+    assert world.run(60, until=lambda: len(world.running()) == NODES)
+    full = rate.fresh(rate.STARTED_INSTANCES, now_ms=0).tokens
+    assert full - world.state.rates[rate.STARTED_INSTANCES].tokens == NODES * rate.CALL
+
+
+@pytest.mark.parametrize("counted", ["request", "resource"])
+def test_ec2_says_whether_calls_or_instances_were_too_many(world: World, counted: str) -> None:
+    said = f"Account 1 has been throttled on ec2:CreateFleet because it exceeded its {counted} rate limit."
+    world.effects.fail(Fault("ec2", "create_fleet", Throttled(said, code="RequestLimitExceeded"), times=1))
+    world.deploy(given.pod("inflate", cpu_millicores=1800), NODES)
+    assert world.run(120, until=lambda: len(world.running()) == NODES)
+    slowed = {name for name, one in world.state.rates.items() if one.slowed_at}
+    assert slowed == {"CreateFleet" if counted == "request" else rate.STARTED_INSTANCES}

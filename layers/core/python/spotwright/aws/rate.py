@@ -11,11 +11,15 @@ from typing import Final
 import msgspec
 
 CALL: Final = 1_000_000
-# No action, but a bucket of its own: the instances that are terminated, whatever the calls.
+# No actions, but buckets of their own: the instances that are started and terminated, whatever the calls.
+STARTED_INSTANCES: Final = "instances started"
 TERMINATED_INSTANCES: Final = "instances terminated"
+# What EC2 says when it was one of those, and not the calls, that was used up.
+OF_INSTANCES: Final = "resource rate limit"
 # Published (size, calls per second); what is not listed is a mutating action like any other.
 _MUTATING: Final = (50, 5)
 _OF_ACTION: Final = {
+    STARTED_INSTANCES: (1000, 2),
     "TerminateInstances": (100, 5),
     TERMINATED_INSTANCES: (1000, 20),
     "CreateTags": (100, 10),

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws import fleet_errors
+from spotwright.aws import fleet_errors, rate
 from spotwright.aws import launch as fleets
 from spotwright.aws.health import Health
 from spotwright.aws.launch import FleetPlan
@@ -98,6 +98,11 @@ def _prepared(
         return _refused(ports, row, waiting, made, offered, now)
     if isinstance(made, int):
         _pause(ports, row, made, now)
+        return None
+    wait = pacing.wait_seconds(ports.state, pacing.STARTED, key=row.id, now=now, calls=len(waiting))
+    if wait:
+        # Asked once for a request, which may be sent several times: EC2 starts its instances once.
+        _pause(ports, row, wait, now)
         return None
     request, fleet = made
     return ports.state.save(
@@ -217,7 +222,7 @@ def _sent(
         # No definite answer: the same request under the same token, later.
         log.warning("CreateFleet had no answer", extra={"launch": row.id, "code": error.code, "error": str(error)})
         if isinstance(error, Throttled):
-            _throttled(ports, row, now)
+            _throttled(ports, row, str(error), now)
         _wait(ports, msgspec.structs.replace(row, asked=milliseconds(now)), row.attempt, now)
         return None
     except Failure as error:
@@ -235,8 +240,8 @@ def _learnt(ports: Acting, row: LaunchRow, result: FleetResult, now: datetime) -
         ports.state, result.instances, result.errors,
         now_ms=milliseconds(now), cpu_millicores=sizes, scope=row.group,
     )  # fmt: skip
-    if any(error.code in fleet_errors.THROTTLING_CODES for error in result.errors):
-        _throttled(ports, row, now)
+    for error in (one for one in result.errors if one.code in fleet_errors.THROTTLING_CODES):
+        _throttled(ports, row, error.message, now)
     for failed in fleet_errors.failures(result.errors):
         known = failed.reason != fleet_errors.UNKNOWN
         said = "CreateFleet refused offerings" if known else "CreateFleet answered an unknown error"
@@ -244,9 +249,11 @@ def _learnt(ports: Acting, row: LaunchRow, result: FleetResult, now: datetime) -
     return msgspec.structs.replace(row, marked=marked)
 
 
-def _throttled(ports: Acting, row: LaunchRow, now: datetime) -> None:
-    log.warning("CreateFleet was throttled", extra={"launch": row.id})
-    pacing.slow_down(ports.state, pacing.CREATE_FLEET, now=now)
+def _throttled(ports: Acting, row: LaunchRow, said: str, now: datetime) -> None:
+    """EC2 says whether it counted calls or the instances in them."""
+    log.warning("CreateFleet was throttled", extra={"launch": row.id, "error": said})
+    action = pacing.STARTED if rate.OF_INSTANCES in said else pacing.CREATE_FLEET
+    pacing.slow_down(ports.state, action, now=now)
 
 
 def _answered(

@@ -16,6 +16,7 @@ CREATE_FLEET: Final = "CreateFleet"
 CREATE_TEMPLATE: Final = "CreateLaunchTemplate"
 TERMINATE: Final = "TerminateInstances"
 # Besides its calls EC2 counts the instances in them.
+STARTED: Final = rate.STARTED_INSTANCES
 TERMINATED: Final = rate.TERMINATED_INSTANCES
 TAG: Final = "CreateTags"
 
