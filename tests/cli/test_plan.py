@@ -86,6 +86,26 @@ def test_five_inflate_pods_get_one_node_of_the_built_in_catalog(capsys: pytest.C
     assert "otherwise: c5a.2xlarge on-demand $0.3080/h" in text
 
 
+STATIC = POOL.replace("name: default}\nspec:", "name: fixed}\nspec:\n  replicas: 2")
+
+
+def test_nodes_of_static_pools_are_shown_with_their_price_behind_their_gate(
+    capsys: pytest.CaptureFixture[str], write: Any
+) -> None:
+    file = write("m.yaml", STATIC)
+    gate = ("--feature-gates", "StaticCapacity=true")
+    made = planned(capsys, *gate, file)
+    assert [(one["nodePool"], one["pods"]) for one in made["newNodes"]] == [("fixed", [])] * 2
+    assert made["pricePerHour"] == made["boundPerHour"] > 0
+    assert main(["plan", *gate, file]) == 0
+    text = capsys.readouterr().out
+    assert "2 new nodes, $" in text
+    assert "why: NodePool fixed keeps 2 nodes and has 0; " in text
+    without = planned(capsys, file)
+    assert without["newNodes"] == []
+    assert any("the feature gate StaticCapacity" in note for note in without["notes"])
+
+
 def test_folders_and_stdin_are_read(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, write: Any
 ) -> None:

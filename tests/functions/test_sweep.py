@@ -7,6 +7,7 @@ import pytest
 
 from spotwright.model import labels
 from spotwright.model.fleet import FleetInstance
+from spotwright.settings import decision_settings
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 from spotwright.workflows import orphans, sweep
@@ -131,3 +132,15 @@ def test_a_claim_goes_in_the_second_it_expires(world: World) -> None:
     assert claim.metadata.created is not None
     assert world.run(400, until=lambda: claim.name not in {c.name for c in world.claims() if not c.metadata.deleting})
     assert 333 <= (world.clock.now() - claim.metadata.created).total_seconds() <= 334
+
+
+def test_a_static_pool_with_too_few_or_too_many_nodes_is_rung_for_behind_its_gate(world: World) -> None:
+    world.cluster.put("nodepools", given.node_pool("fixed", replicas=1))
+    poll(world)
+    assert not world.bells.of("provision", "pods")
+    world.settings = decision_settings({"FEATURE_GATES": "StaticCapacity=true"})
+    poll(world)
+    assert len(world.bells.of("provision", "pods")) == 1
+    world.cluster.change("nodepools", "fixed", replicas=0)
+    poll(world)
+    assert len(world.bells.of("provision", "pods")) == 1

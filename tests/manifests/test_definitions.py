@@ -109,7 +109,8 @@ def test_defaults_of_a_claim_and_of_a_class(cluster: Cluster) -> None:
 
 GOOD: list[tuple[str, str, Any]] = [
     ("NodePool", "spec.limits", {"cpu": 1000, "memory": "1.5Gi", "nvidia.com/gpu": "2", "nodes": 3}),
-    ("NodePool", "spec.replicas", 2),
+    ("NodePool", "spec.replicas", 0),
+    ("NodePool", "spec.replicas", 1000),
     ("NodePool", "spec.disruption.consolidateAfter", "Never"),
     ("NodePool", "spec.disruption.consolidationPolicy", "Balanced"),
     ("NodePool", "spec.disruption.budgets", [{"nodes": "0", "schedule": "0 9 * * mon-fri", "duration": "8h"}]),
@@ -157,6 +158,11 @@ def test_what_karpenter_takes_is_taken(cluster: Cluster, kind: str, path: str, v
     for step in path.split("."):
         kept = kept[step]
     assert kept == value
+
+
+def test_a_static_pool_may_limit_its_nodes(cluster: Cluster) -> None:
+    spec = SAMPLES["NodePool"]()["spec"] | {"replicas": 1000, "limits": {"nodes": "7"}}
+    assert stored(cluster, "NodePool", "spec", spec)["spec"]["limits"] == {"nodes": "7"}
 
 
 @pytest.mark.parametrize("size", ["1Gi", "59000Gi", "64000G", "58Ti", "19Ti", "64T", "100G"])

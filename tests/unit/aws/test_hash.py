@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from spotwright.adapters import decode, decode_nodeclass, decode_nodepool
@@ -196,3 +197,9 @@ def test_an_empty_list_in_a_manifest_is_not_an_absent_one() -> None:
 def test_requirements_do_not_drift_by_hash() -> None:
     selector = decode.selectors([{"key": "a", "operator": "Exists"}])
     assert hash.of_pool(pool(requirements=selector)) == hash.of_pool(pool())
+
+
+def test_how_many_nodes_a_pool_keeps_and_may_have_is_no_drift() -> None:
+    plain = pool()
+    grown = msgspec.structs.replace(plain, replicas=3, limits={"nodes": 5}, weight=7, consolidation_policy="WhenEmpty")
+    assert hash.of_pool(grown) == hash.of_pool(plain)

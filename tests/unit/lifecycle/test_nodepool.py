@@ -23,8 +23,8 @@ def claim(name: str, pool: str = "default", **fields: object) -> NodeClaim:
     )
 
 
-def verdict(pool: NodePool, kind: str = "ValidationSucceeded") -> tuple[str, str, str]:
-    (found,) = [one for one in judge(pool, CLASS) if one.type == kind]
+def verdict(pool: NodePool, kind: str = "ValidationSucceeded", gates: tuple[str, ...] = ()) -> tuple[str, str, str]:
+    (found,) = [one for one in judge(pool, CLASS, gates=gates) if one.type == kind]
     return found.status, found.reason, found.message
 
 
@@ -83,7 +83,7 @@ def test_an_unknown_field_is_said_but_stops_nothing() -> None:
     status, reason, message = verdict(pool, "FieldsRecognized")
     assert (status, reason) == ("False", "UnrecognizedFields")
     assert "did you mean limits?" in message
-    (told,) = complaints(judge(pool, CLASS))
+    (told,) = complaints(judge(pool, CLASS, gates=()))
     assert (told.type, told.message) == ("Warning", message)
 
 
@@ -95,9 +95,9 @@ def test_an_unknown_field_is_said_but_stops_nothing() -> None:
     ],
 )
 def test_a_class_that_is_not_ready_says_why(conditions: tuple[Condition, ...], reason: str) -> None:
-    changes = judge(given.node_pool(), given.node_class(conditions=conditions))
+    changes = judge(given.node_pool(), given.node_class(conditions=conditions), gates=())
     assert [one.reason for one in changes if one.type == "NodeClassReady"] == [reason]
 
 
 def test_a_missing_class_is_named() -> None:
-    assert "NodeClassNotFound" in [one.reason for one in judge(given.node_pool(), None)]
+    assert "NodeClassNotFound" in [one.reason for one in judge(given.node_pool(), None, gates=())]

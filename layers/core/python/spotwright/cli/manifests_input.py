@@ -39,7 +39,7 @@ _NAMESPACED: Final = ("Pod", "DaemonSet", "PodDisruptionBudget", "PersistentVolu
 _NOW: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def snapshot(documents: Documents) -> Snapshot:
+def snapshot(documents: Documents, feature_gates: str = "") -> Snapshot:
     """What the planner sees; raises InputError naming file, object and field."""
     fields: dict[str, list[Any]] = {}
     for document in _expanded(documents.objects):
@@ -49,7 +49,9 @@ def snapshot(documents: Documents) -> Snapshot:
     kept = {name: tuple(fields.pop(name, ())) for name in ("claims", "volumes", "classes", "csi_nodes")}
     disks = Storage(kept["claims"], kept["volumes"], kept["classes"], kept["csi_nodes"])
     namespaces = {one.name: one.labels for one in fields.pop("namespaces", ())}
-    empty = Snapshot(cluster="manifests", now=_moment(documents.now), settings=_settings(documents.settings))
+    empty = Snapshot(
+        cluster="manifests", now=_moment(documents.now), settings=_settings(documents.settings, feature_gates)
+    )
     ranks = {one.metadata.name: one for one in fields.pop("ranks", ())}
     read = {name: tuple(values) for name, values in fields.items()}
     read["pods"] = tuple(_ranked(pod, ranks) for pod in read.get("pods", ()))
@@ -157,7 +159,7 @@ _SETTINGS: Final = {
 }
 
 
-def _settings(given: Json) -> Settings:
+def _settings(given: Json, feature_gates: str) -> Settings:
     from spotwright.failures import InvalidRequest
     from spotwright.settings import decision_settings
 
@@ -165,7 +167,8 @@ def _settings(given: Json) -> Settings:
     if unknown:
         raise InputError(f"settings: {unknown[0]} is unknown; known are {', '.join(_SETTINGS)}")
     try:
-        return decision_settings({_SETTINGS[name]: value for name, value in given.items()})
+        named = {_SETTINGS[name]: value for name, value in given.items()}
+        return decision_settings(named | {"FEATURE_GATES": feature_gates})
     except InvalidRequest as error:
         raise InputError(f"settings: {error}") from None
 

@@ -22,13 +22,13 @@ def add(subparsers: Any) -> None:
         "--catalog", metavar="FILE", help="instance types as JSON (default: the cluster's, else us-east-1, built in)"
     )
     parser.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument("--feature-gates", default="", metavar="GATES", help="such as StaticCapacity=true")
     live = parser.add_argument_group("a running cluster")
     live.add_argument("--kubeconfig", help="default: KUBECONFIG, or ~/.kube/config")
     live.add_argument("--context", help="a context of the kubeconfig (default: its current one)")
     live.add_argument("--cluster", metavar="NAME", help="the cluster's name in the deployment: its catalog is used")
     stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
     live.add_argument("--stack", default=stack, help="the cell's stack (default: SPOTWRIGHT_STACK, %(default)s)")
-    live.add_argument("--feature-gates", default="", metavar="GATES", help="such as NodeOverlay=true")
     parser.set_defaults(run=run)
 
 
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     import msgspec
 
     from spotwright.cli import builtin, catalogs, plan_text
-    from spotwright.scheduling.planner import plan
+    from spotwright.scheduling.static import plan
 
     snapshot, own, notes = _seen(options)
     if options.catalog:
@@ -72,7 +72,7 @@ def _seen(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, tuple
     from spotwright.cli import documents, manifests_input
 
     read = documents.read(options.files)
-    snapshot = manifests_input.snapshot(read)
+    snapshot = manifests_input.snapshot(read, options.feature_gates)
     if found is not None:
         snapshot = manifests_input.within(found, snapshot)
     return snapshot, own, manifests_input.notes(read)

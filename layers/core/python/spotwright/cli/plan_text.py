@@ -108,10 +108,8 @@ def _total(plan: Plan) -> str:
         return "No new nodes." if waiting else "No new nodes: no pod is waiting."
     hourly = plan.price_picousd_per_hour
     monthly = hourly * _HOURS_A_MONTH / PICOUSD
-    return (
-        f"{_count(len(plan.new_nodes), 'new node')} for {_count(placed, 'pod')},"
-        f" {dollars(hourly)} (${monthly:,.2f} a month)"
-    )
+    served = f" for {_count(placed, 'pod')}" if placed else ""
+    return f"{_count(len(plan.new_nodes), 'new node')}{served}, {dollars(hourly)} (${monthly:,.2f} a month)"
 
 
 def _bound(plan: Plan) -> Iterator[str]:
@@ -147,8 +145,10 @@ def _nodes(alike: list[NewNode]) -> Iterator[str]:
         f"  {each}{node.instance_types[0]} {node.capacity_type} of NodePool {node.node_pool},"
         f" {dollars(node.price_picousd_per_hour)}{' each' if each else ''}, {_zones(node.zones)}"
     )
-    yield f"    pods: {_few(pods)}"
-    yield f"    requests: {_amounts(node.requests)}"
+    if pods:
+        yield f"    pods: {_few(pods)}"
+    if node.requests:
+        yield f"    requests: {_amounts(node.requests)}"
     if node.taints:
         yield f"    taints: {', '.join(map(str, node.taints))}"
     yield f"    why: {node.reason}"

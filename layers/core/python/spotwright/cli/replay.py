@@ -62,7 +62,7 @@ def _lines(replayed: "Replayed") -> list[str]:
     ]
     if replayed.kept:
         return [*lines, f"another answer: {', '.join(replayed.kept)} would stay"]
-    if replayed.agrees and decision.kind == "disrupt":
+    if replayed.agrees and decision.kind in ("disrupt", "scale-down"):
         gone = decision.disruption.candidates if decision.disruption else ()
         return [*lines, f"the same answer: {', '.join(gone)} may go"]
     if replayed.agrees:

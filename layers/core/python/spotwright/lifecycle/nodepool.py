@@ -5,7 +5,7 @@ We add ``FieldsRecognized``: fields that mean nothing do not stop a pool, but ar
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from spotwright.lifecycle.steps import Change, Note, false, true, warning
@@ -16,6 +16,7 @@ from spotwright.model.nodeclass import EC2NodeClass
 from spotwright.model.nodepool import NodePool
 from spotwright.model.objects import condition
 from spotwright.model.requirements import Operator, RequirementError, Selector
+from spotwright.model.snapshot import STATIC_CAPACITY
 
 FAILED: Final = "NodePoolValidationFailed"
 UNRECOGNIZED: Final = "UnrecognizedFields"
@@ -44,12 +45,14 @@ def usage(pool: NodePool, claims: Iterable[NodeClaim], nodes: Iterable[Node]) ->
     return total
 
 
-def judge(pool: NodePool, node_class: EC2NodeClass | None, budget_faults: tuple[str, ...] = ()) -> tuple[Change, ...]:
+def judge(
+    pool: NodePool, node_class: EC2NodeClass | None, budget_faults: tuple[str, ...] = (), *, gates: Collection[str]
+) -> tuple[Change, ...]:
     """ValidationSucceeded, NodeClassReady and FieldsRecognized as they should be.
 
-    ``budget_faults``: what is wrong with the pool's budgets.
+    ``budget_faults``: what is wrong with the pool's budgets. ``gates``: the feature gates that are on.
     """
-    faults = (*_faults(pool), *budget_faults)
+    faults = (*_faults(pool, gates), *budget_faults)
     valid = false("ValidationSucceeded", FAILED, "; ".join(faults)) if faults else true("ValidationSucceeded")
     known = (
         false("FieldsRecognized", UNRECOGNIZED, "; ".join(pool.problems)) if pool.problems else true("FieldsRecognized")
@@ -79,12 +82,12 @@ def _class_ready(pool: NodePool, node_class: EC2NodeClass | None) -> Change:
     return true("NodeClassReady")
 
 
-def _faults(pool: NodePool) -> Iterator[str]:
+def _faults(pool: NodePool, gates: Collection[str]) -> Iterator[str]:
     """Everything that the API server lets pass and that means nothing, each with its field."""
     if pool.unreadable:
         yield pool.unreadable
-    if pool.replicas is not None:
-        yield "field spec.replicas (a static pool) is not supported yet"
+    if pool.replicas is not None and STATIC_CAPACITY not in gates:
+        yield f"field spec.replicas (a static pool) needs the feature gate {STATIC_CAPACITY}, which is off"
     if pool.consolidation_policy == "Balanced":
         yield "field spec.disruption.consolidationPolicy: Balanced is not supported yet"
     for key, value in sorted(pool.labels.items()):

@@ -15,6 +15,8 @@ from spotwright.model.volumes import Storage
 
 # Feature gate: capacity that is reserved is known, and launched into.
 RESERVED_CAPACITY: Final = "ReservedCapacity"
+# Feature gate: NodePools with replicas keep that many nodes.
+STATIC_CAPACITY: Final = "StaticCapacity"
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -75,6 +77,8 @@ class Snapshot(msgspec.Struct, frozen=True):
 
     ``in_flight``: committed launches whose NodeClaims the API server did not show. ``namespaces``: name → labels.
     ``now``: aware UTC. ``overlays``: empty unless the feature gate NodeOverlay is on.
+    ``leaving``: NodeClaims that a committed decision takes away whatever happens; ``disrupting``: those that go once
+    their replacements are there. Both empty unless the gate StaticCapacity is on.
     """
 
     cluster: str
@@ -91,6 +95,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     namespaces: dict[str, dict[str, str]] = {}
     storage: Storage = Storage()
     overlays: tuple[NodeOverlay, ...] = ()
+    leaving: tuple[str, ...] = ()
+    disrupting: tuple[str, ...] = ()
     settings: Settings = Settings()
     catalog_key: str = ""
     schema: int = 1

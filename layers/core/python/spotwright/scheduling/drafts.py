@@ -197,11 +197,11 @@ def _resolved(draft: Draft, requirements: Requirements) -> dict[str, str]:
         open_key = draft.keys.get(one.key)
         absent = open_key.absent(left) if open_key else one.allows_absence
         if one.key not in known and not absent:
-            found[one.key] = one.sole_value or (open_key.named(left) if open_key else None) or _some(one)
+            found[one.key] = one.sole_value or (open_key.named(left) if open_key else None) or some_value(one)
     return found
 
 
-def _some(requirement: Requirement) -> str:
+def some_value(requirement: Requirement) -> str:
     """A value that the requirement allows: the first it lists, or the smallest number."""
     if not requirement.complement:
         return min(requirement.values)

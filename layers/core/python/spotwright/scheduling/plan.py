@@ -2,7 +2,11 @@
 
 import msgspec
 
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodepool import NodeClassReference
+from spotwright.model.objects import Metadata
 from spotwright.model.requirements import Selector
+from spotwright.model.snapshot import InFlight
 from spotwright.model.taints import Taint
 
 
@@ -67,7 +71,7 @@ class Plan(msgspec.Struct, frozen=True):
     demands leave nothing to buy, by name, and why. ``unread``: nodes (``nodes/name``) and claims (``nodeclaims/name``)
     that cannot be read, and why. ``units``: work done.
     ``bound_picousd_per_hour``: no nodes of these NodePools hold the pods of the new nodes, in the domains they were
-    given, for less; 0 where nothing is known.
+    given, for less; 0 where nothing is known. ``surplus``: NodeClaims that static NodePools have beyond their replicas.
     """
 
     new_nodes: tuple[NewNode, ...] = ()
@@ -79,7 +83,23 @@ class Plan(msgspec.Struct, frozen=True):
     bound_picousd_per_hour: int = 0
     barren: dict[str, str] = {}
     unread: dict[str, str] = {}
+    surplus: tuple[str, ...] = ()
 
     @property
     def price_picousd_per_hour(self) -> int:
         return sum(node.price_picousd_per_hour for node in self.new_nodes)
+
+
+def on_its_way(node: NewNode, claim: str) -> InFlight:
+    """A decided node as capacity for the next plan."""
+    return InFlight(
+        claim=NodeClaim(
+            metadata=Metadata(claim, labels=dict(node.labels)),
+            node_class_ref=NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", node.node_class),
+            requirements=node.requirements,
+            requests=dict(node.requests),
+            taints=node.taints,
+            startup_taints=node.startup_taints,
+        ),
+        instance_types=node.instance_types,
+    )

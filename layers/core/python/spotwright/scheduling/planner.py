@@ -170,7 +170,8 @@ def _notes(snapshot: Snapshot, closed: dict[str, str], verdicts: Iterable[Verdic
     for pool in sorted(snapshot.nodepools, key=lambda one: one.name):
         notes += [f"NodePool {pool.name}: {problem}" for problem in pool.problems]
         if pool.name in closed:
-            notes.append(f"NodePool {pool.name} makes no nodes: {closed[pool.name]}")
+            none = "no nodes" if pool.replicas is None else "no nodes for pods"
+            notes.append(f"NodePool {pool.name} makes {none}: {closed[pool.name]}")
     for nodeclass in sorted(snapshot.nodeclasses, key=lambda one: one.name):
         notes += [f"EC2NodeClass {nodeclass.name}: {problem}" for problem in nodeclass.problems]
     notes += [f"NodeOverlay {one.name} is not applied ({one.reason}): {one.message}" for one in verdicts if one.reason]

@@ -13,7 +13,7 @@ from spotwright.model.nodepool import NodePool
 from spotwright.model.objects import condition
 from spotwright.model.pod import DEVICE_CLAIMS, DaemonSet, Pod
 from spotwright.model.requirements import Requirement, RequirementError, Requirements, conjunction, from_labels
-from spotwright.model.snapshot import Snapshot
+from spotwright.model.snapshot import STATIC_CAPACITY, Snapshot
 from spotwright.model.taints import Effect, Taint, Toleration
 from spotwright.scheduling.classes import alternatives
 
@@ -200,23 +200,43 @@ def template_labels(pool: NodePool) -> dict[str, str]:
 
 
 def open_pools(snapshot: Snapshot, catalog: Catalog) -> tuple[list[Template], dict[str, str]]:
-    """Pools that may make nodes, heaviest first, then by name; and why each of the others may not."""
-    classes = {one.name: one for one in snapshot.nodeclasses}
+    """Pools that may make nodes for pods, heaviest first, then by name; and why each of the others may not."""
     templates, closed = [], {}
     for pool in sorted(snapshot.nodepools, key=lambda one: (-one.weight, one.name)):
-        try:
-            requirements = _requirements(pool)
-        except RequirementError as error:
-            closed[pool.name] = f"its requirements are invalid: {error}"
-            continue
-        types = catalog.of(pool.node_class_ref.name, pool.name)
-        if why := _closed(pool, classes) or _nothing(requirements, types):
-            closed[pool.name] = why
+        made = template(pool, snapshot, catalog)
+        if isinstance(made, str):
+            closed[pool.name] = made
+        elif pool.replicas is not None:
+            closed[pool.name] = _static(pool, snapshot)
         else:
-            assert requirements is not None
-            strict = snapshot.settings.min_values_policy != "BestEffort"
-            templates.append(Template(pool, requirements, types, strict=strict))
+            templates.append(made)
     return templates, closed
+
+
+def template(pool: NodePool, snapshot: Snapshot, catalog: Catalog) -> Template | str:
+    """What a pool may make now, static or not; or why it may make nothing."""
+    try:
+        requirements = _requirements(pool)
+    except RequirementError as error:
+        return f"its requirements are invalid: {error}"
+    types = catalog.of(pool.node_class_ref.name, pool.name)
+    if why := _closed(pool, snapshot.nodeclasses) or _nothing(requirements, types):
+        return why
+    assert requirements is not None
+    return Template(pool, requirements, types, strict=snapshot.settings.min_values_policy != "BestEffort")
+
+
+def _static(pool: NodePool, snapshot: Snapshot) -> str:
+    """Why a static pool makes no nodes for pods."""
+    keeps = (
+        "it keeps that many nodes whatever pods wait"
+        if STATIC_CAPACITY in snapshot.settings.feature_gates
+        else f"the feature gate {STATIC_CAPACITY}, which would let it keep that many nodes, is off"
+    )
+    return (
+        f"it is static (spec.replicas: {pool.replicas}): {keeps}, and it is never chosen for them; leave spec.replicas"
+        " out for a pool that grows with its pods"
+    )
 
 
 def _requirements(pool: NodePool) -> Requirements | None:
@@ -229,7 +249,7 @@ def _nothing(requirements: Requirements | None, types: tuple[InstanceType, ...])
     return "" if types else "its EC2NodeClass has no instance types"
 
 
-def _closed(pool: NodePool, classes: Mapping[str, EC2NodeClass]) -> str:
+def _closed(pool: NodePool, classes: Iterable[EC2NodeClass]) -> str:
     if pool.metadata.deleting is not None:
         return "it is being deleted"
     if pool.unreadable:
@@ -237,15 +257,10 @@ def _closed(pool: NodePool, classes: Mapping[str, EC2NodeClass]) -> str:
     ref = pool.node_class_ref
     if (ref.group or _OURS[0], ref.kind or _OURS[1]) != _OURS:
         return f"its nodeClassRef is {ref.kind} of {ref.group}: only EC2NodeClass of {_OURS[0]} is provisioned here"
-    if pool.replicas is not None:
-        return (
-            f"it is static (spec.replicas: {pool.replicas}): it keeps that many nodes whatever pods wait, and is never"
-            " chosen for them; leave spec.replicas out for a pool that grows with its pods"
-        )
     ready = condition(pool.conditions, "Ready")
     if ready is not None and ready.status != "True":
         return f"it is not Ready{': ' + ready.message if ready.message else ''}"
-    found = classes.get(pool.node_class_ref.name)
+    found = next((one for one in classes if one.name == pool.node_class_ref.name), None)
     if found is not None and found.metadata.deleting is not None:
         return f"EC2NodeClass {found.name} is being deleted"
     ready = condition(found.conditions, "Ready") if found else None

@@ -4,17 +4,20 @@ A decision's body lies in S3 under its content's hash; it is true once ``cluster
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from spotwright.scheduling.plan import NewNode, Plan
+from spotwright.workflows.rows import CommandRow
 
 # Lower-case letters and digits without vowels and look-alikes, as Kubernetes' own generated names use.
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH: Final = 5
+# Why nodes of a static NodePool go that are more than its replicas.
+SCALED_DOWN: Final = "ScaledDown"
 
 
 class Launch(msgspec.Struct, frozen=True):
@@ -50,8 +53,9 @@ class Disruption(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """What was decided. ``kind``: provision | disrupt | interrupt. ``based_on``: the cluster version it was made on.
+    """What was decided. ``kind``: provision | disrupt | interrupt | scale-down.
 
+    ``based_on``: the cluster version it was made on.
     ``code``: digest of the deciding code; a replay under another digest says so. ``why``: one sentence.
     """
 
@@ -76,6 +80,18 @@ def encode(decision: Decision) -> bytes:
 
 def decode(body: bytes) -> Decision:
     return msgspec.json.decode(body, type=Decision)
+
+
+def on_their_way_out(
+    waiting: Iterable[Decision], commands: Iterable[CommandRow]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """NodeClaims that committed decisions take away: those that go whatever happens, and those that go once their
+    replacements are there. ``waiting``: decisions that were read before the rows are."""
+    held = [(one.candidates, one.reason, one.deadline > 0) for each in waiting if (one := each.disruption) is not None]
+    held += [(row.candidates, row.reason, row.forced) for row in commands if row.phase != "proposed"]
+    certain = {name for names, reason, forced in held if forced or reason == SCALED_DOWN for name in names}
+    others = {name for names, _, _ in held for name in names} - certain
+    return tuple(sorted(certain)), tuple(sorted(others))
 
 
 def identifier(*parts: str) -> str:

@@ -36,7 +36,7 @@ def _count(ports: Acting, pool: NodePool, usage: dict[str, int]) -> None:
 def _judge(ports: Acting, pool: NodePool, node_class: EC2NodeClass | None, now: datetime) -> None:
     faults = ((index, budgets.problem(budget)) for index, budget in enumerate(pool.budgets))
     named = tuple(f"spec.disruption.budgets[{index}]: {fault}" for index, fault in faults if fault)
-    changes = nodepool.judge(pool, node_class, named)
+    changes = nodepool.judge(pool, node_class, named, gates=ports.settings.feature_gates)
     written = conditions.settle(pool.metadata, pool.conditions, changes, dependents=conditions.OF_NODEPOOL, now=now)
     if written:
         ports.cluster.set_conditions("nodepools", pool.metadata, written)

@@ -15,15 +15,13 @@ from spotwright.failures import Conflict, Failure
 from spotwright.model.instancetype import Catalog
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodepool import NodeClassReference
-from spotwright.model.objects import Metadata
 from spotwright.model.pod import Pod
-from spotwright.model.snapshot import InFlight, Settings, Snapshot
+from spotwright.model.snapshot import STATIC_CAPACITY, InFlight, Settings, Snapshot
 from spotwright.model.volumes import Storage
-from spotwright.scheduling import planner
-from spotwright.scheduling.plan import NewNode, Plan
+from spotwright.scheduling import static
+from spotwright.scheduling.plan import NewNode, Plan, on_its_way
 from spotwright.workflows import decisions, nominations, offering_memory
-from spotwright.workflows.decisions import Decision, Disruption
+from spotwright.workflows.decisions import SCALED_DOWN, Decision, Disruption
 from spotwright.workflows.ports import BlobPort, CatalogPort, ClusterPort, Doorbell, DoorbellPort, StatePort
 from spotwright.workflows.rows import ClusterRow
 
@@ -79,6 +77,10 @@ def provision(ports: Planning, *, clock: Callable[[], datetime]) -> Served:
             break
         snapshot = gather(ports, row, now=clock())
         plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+        if plan.surplus:
+            _scale_down(ports, snapshot, row, plan)
+            row = ports.state.cluster()
+            continue
         plans.append(plan)
         if plan.new_nodes:
             decision = commit_plan(
@@ -98,10 +100,23 @@ def provision(ports: Planning, *, clock: Callable[[], datetime]) -> Served:
     return Served(tuple(plans), tuple(made), tuple(waited))
 
 
+def _scale_down(ports: Planning, snapshot: Snapshot, row: ClusterRow, plan: Plan) -> None:
+    """Commit that static pools lose what they have beyond their replicas, and ring lifecycle for it."""
+    uids = {one.name: one.metadata.uid for one in snapshot.nodeclaims if one.name in plan.surplus}
+    id = decisions.identifier(snapshot.cluster, SCALED_DOWN, str(row.version), *sorted(uids.values()))
+    decision = commit_plan(
+        state=ports.state, blobs=ports.blobs, snapshot=snapshot, based_on=row.version, plan=Plan(surplus=plan.surplus),
+        kind="scale-down", why=f"static NodePools have {len(uids)} nodes more than their replicas",
+        disruption=Disruption(id, SCALED_DOWN, plan.surplus, uids),
+    )  # fmt: skip
+    if decision is not None:
+        ports.bells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
+
+
 def decide(snapshot: Snapshot, catalog: Catalog) -> Plan:
     """The plan for a snapshot: a pure function of it and its catalog."""
     known = offering_health.closing(snapshot.unavailable)
-    return planner.plan(snapshot, offering_health.sold_out(catalog, snapshot.nodeclasses, known))
+    return static.plan(snapshot, offering_health.sold_out(catalog, snapshot.nodeclasses, known))
 
 
 def gather(ports: Gathering, row: ClusterRow, *, now: datetime) -> Snapshot:
@@ -119,6 +134,8 @@ def gather(ports: Gathering, row: ClusterRow, *, now: datetime) -> Snapshot:
         waiting = tuple(decisions.decode(ports.blobs.get(key)) for key in row.unacted)
         promises = meanwhile.submit(nominations.promised, state, waiting, settings)
         committed = tuple(_committed(state, waiting))
+        gated = STATIC_CAPACITY in settings.feature_gates
+        leaving, disrupting = decisions.on_their_way_out(waiting, state.commands()) if gated else ((), ())
         promised = promises.result()
         seen = observed(ports.cluster, settings, now)
     known = {claim.name for claim in seen.nodeclaims}
@@ -129,6 +146,8 @@ def gather(ports: Gathering, row: ClusterRow, *, now: datetime) -> Snapshot:
     return msgspec.structs.replace(
         seen,
         in_flight=in_flight,
+        leaving=leaving,
+        disrupting=disrupting,
         pods=nominations.seated(seen.pods, promised, hosts=hosts, now=now),
         unavailable=offering_health.unavailable(health, now_ms=now_ms, described_ms=described_ms),
         catalog_key=catalog_key.result(),
@@ -185,21 +204,6 @@ def _committed(state: StatePort, waiting: tuple[Decision, ...]) -> Iterator[InFl
         for launch in decision.launches:
             if launch.id not in seen:
                 yield from (on_its_way(launch.node, name) for name in launch.claims)
-
-
-def on_its_way(node: NewNode, claim: str) -> InFlight:
-    """A decided node as capacity for the next plan."""
-    return InFlight(
-        claim=NodeClaim(
-            metadata=Metadata(claim, labels=dict(node.labels)),
-            node_class_ref=NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", node.node_class),
-            requirements=node.requirements,
-            requests=dict(node.requests),
-            taints=node.taints,
-            startup_taints=node.startup_taints,
-        ),
-        instance_types=node.instance_types,
-    )
 
 
 def commit_plan(
@@ -305,4 +309,5 @@ def _waited(snapshot: Snapshot, plan: Plan) -> float:
 def _why(plan: Plan) -> str:
     pods = sum(len(node.pods) for node in plan.new_nodes)
     price = plan.price_picousd_per_hour / 10**12
-    return f"{pods} pending pods need {len(plan.new_nodes)} new nodes for ${price:.4f} per hour"
+    need = f"{pods} pending pods need" if pods else "static NodePools lack"
+    return f"{need} {len(plan.new_nodes)} new nodes for ${price:.4f} per hour"

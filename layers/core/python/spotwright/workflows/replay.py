@@ -39,8 +39,11 @@ def replay(key: str, *, blobs: BlobPort, catalogs: CatalogPort) -> Replayed:
             return Replayed(decision, plan, same)
         case "disrupt":
             return Replayed(decision, Plan(), same, _kept(decision, snapshot, plan))
+        case "scale-down":
+            return Replayed(decision, Plan(surplus=plan.surplus), same)
         case other:
-            raise InvalidRequest(f"decision {decision.id}: kind {other!r} is not one of provision, interrupt, disrupt")
+            known = "provision, interrupt, disrupt, scale-down"
+            raise InvalidRequest(f"decision {decision.id}: kind {other!r} is not one of {known}")
 
 
 def _kept(decision: Decision, snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:

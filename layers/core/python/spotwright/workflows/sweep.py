@@ -17,9 +17,10 @@ from spotwright.model.instancetype import Catalog
 from spotwright.model.node import instance_id
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodepool import NodePool
 from spotwright.model.objects import Condition, condition
 from spotwright.model.pod import Pod
-from spotwright.model.snapshot import RESERVED_CAPACITY, Settings
+from spotwright.model.snapshot import RESERVED_CAPACITY, STATIC_CAPACITY, Settings
 from spotwright.scheduling.eligibility import is_follower, why_not
 from spotwright.workflows.ports import CatalogPort, ClusterPort, Doorbell, DoorbellPort, Ec2Port, StatePort
 from spotwright.workflows.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, Row
@@ -88,7 +89,8 @@ def poll(ports: Sweeping, *, now: datetime, again: bool) -> Found:
     if ports.state.cluster().unacted:
         ports.bells.ring("lifecycle", [Doorbell(name, "decision")])
     classes = ports.cluster.nodeclasses()
-    _classes_and_pools(ports, classes)
+    pools = ports.cluster.nodepools()
+    _classes_and_pools(ports, classes, pools)
     claims = ports.cluster.nodeclaims()
     unsettled = [Doorbell(name, "claim", claim.name) for claim in claims if _unsettled(claim)]
     if unsettled:
@@ -98,7 +100,7 @@ def poll(ports: Sweeping, *, now: datetime, again: bool) -> Found:
         if RESERVED_CAPACITY in ports.settings.feature_gates:
             _ring_reserved(ports.bells, name, claims, classes)
     pending = _pending(ports.cluster.pods(pending=True), ports.settings, bool(claims))
-    if pending:
+    if pending or (STATIC_CAPACITY in ports.settings.feature_gates and _off_target(pools, claims)):
         ports.bells.ring("provision", [Doorbell(name, "pods")])
     found = Found(pending=len(pending), nodes=len(claims), due=len(due), forwarder_alive=alive)
     return _priced(found, claims, ports.catalogs.read(ports.state.catalog_key())) if again else found
@@ -192,7 +194,13 @@ def _ring_reserved(
         bells.ring("lifecycle", [Doorbell(cluster, "claim", one.name) for one in ending])
 
 
-def _classes_and_pools(ports: Sweeping, classes: tuple[EC2NodeClass, ...]) -> None:
+def _off_target(pools: tuple[NodePool, ...], claims: tuple[NodeClaim, ...]) -> bool:
+    """True when a static pool has more or fewer nodes than its replicas, those that leave not counted."""
+    there = Counter(claim.nodepool for claim in claims if claim.metadata.deleting is None)
+    return any(pool.replicas not in (None, there[pool.name]) for pool in pools)
+
+
+def _classes_and_pools(ports: Sweeping, classes: tuple[EC2NodeClass, ...], pools: tuple[NodePool, ...]) -> None:
     """Ring for classes and pools whose status does not speak of their present generation."""
     name = ports.cluster.name
     stale = [
@@ -202,7 +210,7 @@ def _classes_and_pools(ports: Sweeping, classes: tuple[EC2NodeClass, ...]) -> No
     ]
     if stale:
         ports.bells.ring("catalog", stale)
-    if any(_unready(pool.conditions, pool.metadata.generation) for pool in ports.cluster.nodepools()):
+    if any(_unready(pool.conditions, pool.metadata.generation) for pool in pools):
         ports.bells.ring("lifecycle", [Doorbell(name, "nodepools")])
 
 
