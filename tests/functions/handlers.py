@@ -24,6 +24,12 @@ class Context:
     invoked_function_arn = "arn:aws:lambda:ap-northeast-2:123456789012:function:test"
     aws_request_id = "00000000-0000-0000-0000-000000000000"
 
+    def __init__(self, left_seconds: float = 60) -> None:
+        self._left_seconds = left_seconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int(self._left_seconds * 1000)
+
 
 class VirtualTime:
     """In the place of ``datetime`` in a handler: the world's clock."""

@@ -13,6 +13,7 @@ from spotwright.simulation.world import World
 from spotwright.workflows import decisions
 from spotwright.workflows.provision import commit_plan, decide, gather, observed, provision
 from spotwright.workflows.replay import replay
+from tests.functions.handlers import Context, doorbell, failed, load, records
 
 
 def planned(world: World) -> int:
@@ -140,3 +141,59 @@ def test_nothing_is_decided_from_half_a_cluster(world: World, monkeypatch: pytes
     with pytest.raises(Unavailable, match=kind):
         provision(world, clock=world.clock.now)
     assert not world.state.cluster().unacted
+
+
+def stored(world: World) -> list[Snapshot]:
+    """The snapshots of the committed decisions, oldest first."""
+    made = (decisions.decode(world.blobs.get(key)) for key in world.state.cluster().unacted)
+    return [msgspec.json.decode(world.blobs.get(one.snapshot), type=Snapshot) for one in made]
+
+
+def crowd(world: World) -> None:
+    """More pods than are planned when next to no time is left, the younger half of them important."""
+    world.deploy(given.pod("old", cpu_millicores=200), 150)
+    world.kubelets.look()
+    world.clock.advance(60)
+    world.deploy(given.pod("urgent", cpu_millicores=200, priority=100), 150)
+    world.kubelets.look()
+
+
+def test_with_little_time_left_a_smaller_decision_is_made_and_the_rest_follows(world: World) -> None:
+    crowd(world)
+    handler = load("provision", world).handler
+    event = records([doorbell(world, "pods")])
+    assert failed(handler(event, Context(left_seconds=1))) == []
+    (first,) = stored(world)
+    kept = [pod for pod in first.pods if not pod.node_name]
+    assert len(kept) == 200
+    assert sum(pod.priority == 100 for pod in kept) == 150
+    assert first.settings.work_units == 1
+    key = world.state.cluster().head
+    replayed = replay(key, blobs=world.blobs, catalogs=world.catalogs)
+    assert replayed.agrees
+    assert not replayed.plan.unschedulable
+    assert len(world.bells.of("provision", "pods")) == 1
+    assert failed(handler(event, Context())) == []
+    second = stored(world)[-1]
+    assert second.settings.work_units == world.settings.work_units
+    assert sum(not pod.node_name for pod in second.pods) == 100
+    assert not world.bells.of("provision", "pods")[1:]
+
+
+def test_with_enough_time_everything_is_planned_at_once(world: World) -> None:
+    crowd(world)
+    handler = load("provision", world).handler
+    assert failed(handler(records([doorbell(world, "pods")]), Context())) == []
+    (only,) = stored(world)
+    assert only.settings == world.settings
+    assert sum(not pod.node_name for pod in only.pods) == 300
+    assert not world.bells.of("provision", "pods")
+
+
+def test_where_nothing_could_be_placed_the_others_are_tried_a_little_later(world: World) -> None:
+    world.deploy(given.pod("huge", cpu_millicores=10_000_000, priority=1), 250)
+    world.kubelets.look()
+    served = provision(world, clock=world.clock.now, deadline=world.clock.now())
+    assert (served.decisions, served.postponed) == ((), 50)
+    (rung,) = world.bells.of("provision", "pods")
+    assert rung.at == world.clock.milliseconds() + 10_000

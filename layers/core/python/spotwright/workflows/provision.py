@@ -20,13 +20,15 @@ from spotwright.model.snapshot import STATIC_CAPACITY, InFlight, Settings, Snaps
 from spotwright.model.volumes import Storage
 from spotwright.scheduling import static
 from spotwright.scheduling.plan import NewNode, Plan, on_its_way
-from spotwright.workflows import decisions, nominations, offering_memory
+from spotwright.workflows import decisions, nominations, offering_memory, provision_time
 from spotwright.workflows.decisions import SCALED_DOWN, Decision, Disruption
 from spotwright.workflows.ports import BlobPort, CatalogPort, ClusterPort, Doorbell, DoorbellPort, StatePort
 from spotwright.workflows.rows import ClusterRow
 
 # How often one invocation plans again after losing the commit to another planner.
 COMMIT_ATTEMPTS: Final = 5
+# Until pods are tried for which there was no time, where the others got no node either.
+AGAIN_SECONDS: Final = 10
 
 
 class Gathering(Protocol):
@@ -54,28 +56,34 @@ class Planning(Gathering, Protocol):
 class Served(msgspec.Struct, frozen=True):
     """What one invocation decided. ``plans`` and the ``decisions`` committed for them, in order.
 
-    ``waited_seconds``: for each decision, from the newest of its pods to the decision.
+    ``waited_seconds``: for each decision, from the newest of its pods to the decision. ``postponed``: pods for which
+    there was no time; they follow in the next round.
     """
 
     plans: tuple[Plan, ...] = ()
     decisions: tuple[Decision, ...] = ()
     waited_seconds: tuple[float, ...] = ()
+    postponed: int = 0
 
 
-def provision(ports: Planning, *, clock: Callable[[], datetime]) -> Served:
+def provision(ports: Planning, *, clock: Callable[[], datetime], deadline: datetime | None = None) -> Served:
     """Plan until every request made before the last gathering is served; then ring lifecycle.
 
-    Several invocations may run at once: the loser of a commit plans again on what the winner decided.
+    Several invocations may run at once: the loser of a commit plans again on what the winner decided. ``deadline``:
+    when the invocation ends; pods that cannot be planned until then are left to the next one, which is rung for.
     """
     wanted = ports.state.request()
     plans: list[Plan] = []
     made: list[Decision] = []
     waited: list[float] = []
+    postponed = 0
     row = ports.state.cluster()
     for _ in range(COMMIT_ATTEMPTS):
         if row.served >= wanted or row.paused:
             break
         snapshot = gather(ports, row, now=clock())
+        if deadline is not None:
+            snapshot, postponed = provision_time.fitted(snapshot, (deadline - clock()).total_seconds())
         plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
         if plan.surplus:
             _scale_down(ports, snapshot, row, plan)
@@ -95,9 +103,14 @@ def provision(ports: Planning, *, clock: Callable[[], datetime]) -> Served:
             ports.bells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
         tell(ports.cluster, snapshot, plan, made[-1] if plan.new_nodes else None)
         ports.state.served(row.requested)
+        if postponed:
+            ports.bells.ring(
+                "provision", [Doorbell(ports.cluster.name, "pods")], delay_seconds=0 if made else AGAIN_SECONDS
+            )
+            break
         row = ports.state.cluster()
         wanted = row.requested
-    return Served(tuple(plans), tuple(made), tuple(waited))
+    return Served(tuple(plans), tuple(made), tuple(waited), postponed)
 
 
 def _scale_down(ports: Planning, snapshot: Snapshot, row: ClusterRow, plan: Plan) -> None:

@@ -1,0 +1,38 @@
+"""How much of a plan fits into what an invocation has left.
+
+Seconds end here: they become a budget of work units and a number of pods, both stated by the snapshot that is stored,
+so that a replay needs no clock and does exactly the same.
+"""
+
+from typing import Final
+
+import msgspec
+
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.eligibility import why_not
+from spotwright.scheduling.ranking import rank
+from spotwright.settings import UNITS_PER_SECOND
+
+# For storing snapshot and decision, the commit and the doorbell, each with its retries.
+COMMIT_SECONDS: Final = 10
+# docs/planner-figures.md: 1,100 (1,000 pods of a mix) to 17,000 (5,000 equal ones) in a processor second, with search.
+PODS_PER_SECOND: Final = 1000
+# However little is left, so many are planned: that takes less than the reserve for the commit.
+LEAST_PODS: Final = 200
+# A plan may search several times with its whole budget: other orders, and a bound on node size.
+_SEARCHES: Final = 4
+
+
+def fitted(snapshot: Snapshot, left_seconds: float) -> tuple[Snapshot, int]:
+    """The snapshot with the search and the waiting pods for which there is time, and how many pods were left out.
+
+    Pods of higher priority stay, then older ones.
+    """
+    seconds = max(0.0, left_seconds - COMMIT_SECONDS)
+    units = min(snapshot.settings.work_units, max(1, int(seconds * UNITS_PER_SECOND / _SEARCHES)))
+    settings = msgspec.structs.replace(snapshot.settings, work_units=units)
+    waiting = [pod for pod in snapshot.pods if not pod.node_name and not why_not(pod)]
+    most = max(LEAST_PODS, int(seconds * PODS_PER_SECOND))
+    later = {pod.key for pod in sorted(waiting, key=lambda one: (rank(one), one.key))[most:]}
+    pods = tuple(pod for pod in snapshot.pods if pod.key not in later) if later else snapshot.pods
+    return msgspec.structs.replace(snapshot, pods=pods, settings=settings), len(later)
