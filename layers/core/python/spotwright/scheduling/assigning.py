@@ -3,7 +3,7 @@
 Once every pod knows its domains, only rules on hosts are left, and those can be kept while nodes are packed by price.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import product
 
 import msgspec
@@ -98,33 +98,41 @@ def _options(
     """Every combination of domains and volumes' places that a NodePool can serve, the heaviest that can."""
     keys = sorted({rule.key for rule in rules})
     found: dict[tuple[str | None, ...], Option] = {}
-    for reachable in volumes or (Requirements(),):
-        wanted = conjunction((*demand.requirements, *reachable))
-        for turn, tier in enumerate(tiers if wanted is not None else ()):
-            narrowed = msgspec.structs.replace(demand, requirements=wanted)
-            mask, fields = _open(tier, narrowed, waiting)
+    for narrowed in _reaching(demand, volumes):
+        for turn, tier in enumerate(tiers):
+            labelled = (
+                tier.mask(narrowed) & tier.market.fitting(waiting.size) & tier.without_ports(waiting.cls.host_ports)
+            )
+            fields = tier.keys.asked(narrowed.requirements)
+            mask = tier.open(labelled, fields)
             for several in product(*(list(tier.values(key, mask, fields)) for key in keys)) if mask else ():
-                option = _option(tier, turn, narrowed, waiting, dict(zip(keys, several, strict=True)))
-                if option is not None and several not in found:
-                    found[several] = option
+                if several not in found:
+                    option = _option(tier, turn, narrowed, labelled, dict(zip(keys, several, strict=True)))
+                    if option is not None:
+                        found[several] = option
     return [found[several] for several in sorted(found, key=lambda one: tuple(value or "" for value in one))]
 
 
-def _option(tier: Tier, turn: int, demand: Demand, waiting: Waiting, domains: dict[str, str | None]) -> Option | None:
-    fixed = Requirements(
-        {key: Requirement(key, False, frozenset((value,))) for key, value in domains.items() if value is not None}
-    )
-    pinned = msgspec.structs.replace(demand, requirements=demand.requirements.intersection(fixed))
-    mask, _ = _open(tier, pinned, waiting)
+def _reaching(demand: Demand, volumes: Sequence[Requirements]) -> Iterator[Demand]:
+    """The demand in each of the volumes' places that it can meet; itself if they can be anywhere."""
+    if not volumes:
+        yield demand
+    for reachable in volumes:
+        wanted = conjunction((*demand.requirements, *reachable))
+        if wanted is not None:
+            yield msgspec.structs.replace(demand, requirements=wanted)
+
+
+def _option(tier: Tier, turn: int, demand: Demand, labelled: int, domains: dict[str, str | None]) -> Option | None:
+    """``labelled``: the choices with room for a pod whose labels meet the demand, open keys aside."""
+    fixed = [Requirement(key, False, frozenset((value,))) for key, value in domains.items() if value is not None]
+    pinned = demand
+    if fixed:
+        pinned = msgspec.structs.replace(demand, requirements=demand.requirements.intersection(fixed))
+        labelled &= tier.market.meeting_all(pinned.requirements.by_key[one.key] for one in fixed)
+    mask = tier.open(labelled, tier.keys.asked(pinned.requirements))
     choice = tier.cheapest(mask & tier.market.plain or mask, instead_of=-1) if mask else -1
     return Option(domains, pinned, tier.price(choice), tier, mask, turn) if choice >= 0 else None
-
-
-def _open(tier: Tier, demand: Demand, waiting: Waiting) -> tuple[int, int]:
-    """Choices with room for one pod of a demand, and what it leaves of open keys."""
-    fields = tier.keys.asked(demand.requirements)
-    mask = tier.mask(demand) & tier.market.fitting(waiting.size) & tier.without_ports(waiting.cls.host_ports)
-    return tier.market.enough(tier.keys.narrow(mask, fields)), fields
 
 
 def _best(options: Sequence[Option], rules: Sequence[Rule]) -> int:

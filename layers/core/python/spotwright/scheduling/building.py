@@ -17,6 +17,8 @@ _REPRICE_EVERY: Final = 4
 _SHORT_LIST: Final = 6
 # What setting up a shape costs in units, beside one for each class.
 _NEW_LANES: Final = 8
+# Lanes are cleared when one in so many of their classes has run out.
+_STALE: Final = 8
 # Pods with a bound per host go first when they need this share of the nodes that resources alone would need.
 _URGENT: Final = 0.5
 
@@ -34,12 +36,14 @@ class Build:
     ) -> None:
         self.problem = problem
         self.market = problem.market
+        self.items = problem.items
         self.left = list(counts)
         self.enough = _GOOD_ENOUGH_FOR_MANY if sum(counts) > _MANY_PODS else _GOOD_ENOUGH
         self.allowance = allowance.copy()
         self.lanes: dict[int, Lanes] = {}
-        # Whose lanes were set up, or cleared of empty classes, since resources were last priced.
-        self.fresh: set[int] = set()
+        # How many classes have run out, and how many had when a shape's lanes were last cleared of them.
+        self.empty = 0
+        self.cleared: dict[int, int] = {}
         self.open = allowance.open(problem.market)
         self.units = 0
         self.demand = self._demanded()
@@ -60,7 +64,6 @@ class Build:
     def _round(self) -> list[Batch]:
         """A few nodes at the same resource prices; none when nothing fits any more."""
         self._forget_empty()
-        self.fresh.clear()
         self.widest, self.most = self._widest()
         worth = self._worth()
         ranked = sorted(((self._bound(i, worth), -i) for i in self.shapes), reverse=True)
@@ -93,20 +96,18 @@ class Build:
 
     def _forget_empty(self) -> None:
         """Once half of the classes are placed, lanes without them are quicker."""
-        alive = sum(1 for count in self.left if count)
-        if alive * 2 < self.alive:
+        if sum(map(bool, self.left)) * 2 < self.alive:
             self._look_again()
 
     def _look_again(self) -> None:
         """Which classes are in play, and which of them may go where; those that go to the same places together."""
         self.lanes.clear()
-        self.items = self.problem.items.among(self.left)
         alike: dict[int, list[int]] = {}
         for j, mask in enumerate(self.problem.masks):
             if self.left[j]:
                 alike.setdefault(mask, []).append(j)
         self.alike = sorted(alike.items())
-        self.alive = len(self.items.by_cpu)
+        self.alive = sum(map(bool, self.left))
 
     def _widest(self) -> tuple[int, int]:
         """The class that needs most hosts, and how many of it one may hold; (-1, 1) if hosts hold any number."""
@@ -171,14 +172,14 @@ class Build:
     def _filled(self, choice: int) -> Node:
         lanes = self.lanes.get(choice)
         goods = self.market.goods_of[choice]
-        if lanes is not None and choice not in self.fresh:
-            lanes.forget(self.items, self.left)
-            self.fresh.add(choice)
+        if lanes is not None and (self.empty - self.cleared[choice]) * _STALE > self.alive:
+            lanes.forget(self.left)
+            self.cleared[choice] = self.empty
         if lanes is None:
             takes = {j for mask, ours in self.alike if mask >> choice & 1 for j in ours if self.left[j]}
             lanes = self.lanes[choice] = Lanes(self.items, goods.room, takes, self._first(goods.room))
             self.units += _NEW_LANES + self.alive
-            self.fresh.add(choice)
+            self.cleared[choice] = self.empty
         node = Node(goods.room, self.problem.rules(choice))
         self.units += fill(node, lanes, self.items, self.left)
         return node
@@ -201,6 +202,7 @@ class Build:
             self.allowance.spend(self.market, batch.choice, times)
             for j, count in batch.pods.items():
                 self.left[j] -= count * times
+                self.empty += not self.left[j]
                 for d, amount in self.problem.items.needs[j]:
                     self.demand[d] -= amount * count * times
         return times > 0

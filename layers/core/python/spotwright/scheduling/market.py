@@ -15,7 +15,7 @@ from typing import Final
 
 from spotwright.model import labels, resources
 from spotwright.model.instancetype import InstanceType, Offering
-from spotwright.model.requirements import Requirement, Requirements
+from spotwright.model.requirements import Requirement
 from spotwright.model.volumes import ENDLESS, driver_of
 from spotwright.scheduling.templates import Daemon, Template
 
@@ -204,7 +204,7 @@ class Market:
             mask = self._masks[requirement] = self._meeting(requirement)
         return mask
 
-    def meeting_all(self, requirements: Requirements) -> int:
+    def meeting_all(self, requirements: Iterable[Requirement]) -> int:
         mask = self.all
         for requirement in requirements:
             mask &= self.meeting(requirement)

@@ -7,8 +7,7 @@ the "permutation pack" kind: Leinberger, Karypis and Kumar, "Multi-capacity bin 
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from copy import copy
-from itertools import accumulate
+from itertools import accumulate, compress
 from typing import Protocol
 
 from spotwright.scheduling.market import Vector
@@ -20,52 +19,59 @@ CPU, MEMORY, PODS = 0, 1, 2
 class Items:
     """The classes of one packing problem, by number. ``needs[j]``: (dimension, amount) pairs of one pod.
 
-    ``by_cpu``, ``by_memory``, ``scarce``: the classes in play, largest first.
+    ``cpu``, ``memory``: what one pod of each class asks for; ``cpu_rank``, ``memory_rank``: the places of the classes
+    when they stand largest first; ``scarce``: those that ask for devices, largest first.
     """
 
-    __slots__ = ("by_cpu", "by_memory", "needs", "scarce", "sizes")
+    __slots__ = ("cpu", "cpu_rank", "memory", "memory_rank", "needs", "scarce", "sizes")
 
     def __init__(self, sizes: Sequence[Vector]) -> None:
         self.sizes = sizes
-        self.needs = [tuple((d, amount) for d, amount in enumerate(size) if amount > 0) for size in sizes]
-        numbers = range(len(sizes))
-        self.by_cpu = sorted(numbers, key=lambda j: (-sizes[j][CPU], -sizes[j][MEMORY], j))
-        self.by_memory = sorted(numbers, key=lambda j: (-sizes[j][MEMORY], -sizes[j][CPU], j))
+        self.needs = [tuple([(d, amount) for d, amount in enumerate(size) if amount > 0]) for size in sizes]
+        self.cpu = [size[CPU] for size in sizes]
+        self.memory = [size[MEMORY] for size in sizes]
+        self.cpu_rank = _ranks(zip(self.cpu, self.memory, strict=True))
+        self.memory_rank = _ranks(zip(self.memory, self.cpu, strict=True))
         self.scarce = sorted(
-            (j for j in numbers if any(sizes[j][PODS + 1 :])),
+            (j for j, size in enumerate(sizes) if any(size[PODS + 1 :])),
             key=lambda j: (tuple(-amount for amount in sizes[j][PODS + 1 :]), -sizes[j][CPU], j),
         )
 
-    def among(self, kept: Sequence[object]) -> "Items":
-        """The same problem with only those classes in play for which ``kept`` is true."""
-        fewer = copy(self)
-        fewer.by_cpu = [j for j in self.by_cpu if kept[j]]
-        fewer.by_memory = [j for j in self.by_memory if kept[j]]
-        fewer.scarce = [j for j in self.scarce if kept[j]]
-        return fewer
+
+def _ranks(sizes: Iterable[tuple[int, int]]) -> list[int]:
+    """The place of each in descending order; of equal ones the first comes first."""
+    ordered = sorted((-one, -other, j) for j, (one, other) in enumerate(sizes))
+    ranks = [0] * len(ordered)
+    for rank, (_, _, j) in enumerate(ordered):
+        ranks[j] = rank
+    return ranks
 
 
 class Lane:
     """Classes largest first. ``sizes``: of the resource they lean on, negated; ``leans``: how much further one pod
-    tips the node towards it; ``others``: the least that this class or a later one asks of the other resource."""
+    tips the node towards it; ``other``: what each asks of the other resource; ``others``: the least that this class or
+    a later one asks of it."""
 
-    __slots__ = ("classes", "leans", "others", "sizes")
+    __slots__ = ("classes", "leans", "other", "others", "sizes")
 
-    def __init__(
-        self, classes: Sequence[int], leans: Sequence[float], sizes: Sequence[Vector], leaning: int, other: int
-    ) -> None:
+    def __init__(self, classes: list[int], leans: list[float], sizes: list[int], other: list[int]) -> None:
         self.classes = classes
         self.leans = leans
-        self.sizes = [-sizes[j][leaning] for j in classes]
-        self.others = list(accumulate((sizes[j][other] for j in reversed(classes)), min))[::-1]
+        self.sizes = sizes
+        self.other = other
+        self.others = list(accumulate(reversed(other), min))[::-1]
 
-    def among(self, counts: Sequence[int], sizes: Sequence[Vector], leaning: int, other: int) -> "Lane":
+    def among(self, counts: Sequence[int]) -> "Lane":
         """The same lane without the classes that have no pod left."""
-        kept = [place for place, j in enumerate(self.classes) if counts[j]]
-        if len(kept) == len(self.classes):
+        kept = [counts[j] for j in self.classes]
+        if all(kept):
             return self
-        classes, leans = [self.classes[at] for at in kept], [self.leans[at] for at in kept]
-        return Lane(classes, leans, sizes, leaning, other)
+        return Lane(
+            list(compress(self.classes, kept)),
+            list(compress(self.leans, kept)),
+            list(compress(self.sizes, kept)),
+            list(compress(self.other, kept)),
+        )
 
 
 class Lanes:
@@ -80,26 +86,21 @@ class Lanes:
         """``takes``: the classes of which at least one pod fits and may come; changed."""
         self.per_cpu = per_cpu = 1.0 / max(room[CPU], 1)
         self.per_memory = per_memory = 1.0 / max(room[MEMORY], 1)
-        sizes = items.sizes
         self.scarce = [j for j in dict.fromkeys((*items.scarce, *first)) if j in takes]
         takes.difference_update(self.scarce)
-        cpu, leans, lean_on_memory = list[int](), list[float](), dict[int, float]()
-        for j in items.by_cpu:
-            if j in takes:
-                lean = sizes[j][CPU] * per_cpu - sizes[j][MEMORY] * per_memory
-                if lean < 0:
-                    lean_on_memory[j] = -lean
-                else:
-                    cpu.append(j)
-                    leans.append(lean)
-        memory = [j for j in items.by_memory if j in lean_on_memory]
-        self.cpu = Lane(cpu, leans, sizes, CPU, MEMORY)
-        self.memory = Lane(memory, [lean_on_memory[j] for j in memory], sizes, MEMORY, CPU)
+        cores, memories = items.cpu, items.memory
+        tips = {j: cores[j] * per_cpu - memories[j] * per_memory for j in takes}
+        cpu = sorted((j for j, lean in tips.items() if lean >= 0), key=items.cpu_rank.__getitem__)
+        memory = sorted((j for j, lean in tips.items() if lean < 0), key=items.memory_rank.__getitem__)
+        self.cpu = Lane(cpu, [tips[j] for j in cpu], [-cores[j] for j in cpu], [memories[j] for j in cpu])
+        self.memory = Lane(
+            memory, [-tips[j] for j in memory], [-memories[j] for j in memory], [cores[j] for j in memory]
+        )
 
-    def forget(self, items: Items, counts: Sequence[int]) -> None:
+    def forget(self, counts: Sequence[int]) -> None:
         """Leave out the classes that have no pod left."""
-        self.cpu = self.cpu.among(counts, items.sizes, CPU, MEMORY)
-        self.memory = self.memory.among(counts, items.sizes, MEMORY, CPU)
+        self.cpu = self.cpu.among(counts)
+        self.memory = self.memory.among(counts)
 
     def __bool__(self) -> bool:
         return bool(self.scarce or self.cpu.classes or self.memory.classes)

@@ -1,12 +1,12 @@
 """Filling the nodes there are before any is made."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from spotwright.model.requirements import Requirements
 from spotwright.model.taints import Taint, untolerated
 from spotwright.model.volumes import ENDLESS, driver_of
-from spotwright.scheduling.classes import PodClass
+from spotwright.scheduling.classes import Demand, PodClass
 from spotwright.scheduling.disks import Attached, Disks, attached, together
 from spotwright.scheduling.hosts import Host
 from spotwright.scheduling.market import Vector, bits
@@ -62,21 +62,33 @@ def _free(host: Host, resource: str) -> int:
 
 
 class Vacancies:
-    """Rooms by what is free on them when this is set up: it only gets less, so no room that fits is left out."""
+    """Rooms by what is free on them: it only gets less, so no room that fits is left out."""
 
     def __init__(self, rooms: Sequence[Room]) -> None:
         self._rooms = rooms
         self._all = (1 << len(rooms)) - 1
-        self._ladders = [_ladder([room.free[d] for room in rooms]) for d in range(len(rooms[0].free) if rooms else 0)]
+        self._rank()
+
+    def _rank(self) -> None:
+        dimensions = len(self._rooms[0].free) if self._rooms else 0
+        self._ladders = [_ladder([room.free[d] for room in self._rooms]) for d in range(dimensions)]
+        self._missed = 0
 
     def fitting(self, size: Vector) -> Iterator[Room]:
         """Those that still hold one pod of this size, in the order of the rooms."""
+        # Once as many were looked at for nothing as there are, another look at all of them pays.
+        if self._missed > len(self._rooms):
+            self._rank()
         mask = self._all
         for (steps, masks), amount in zip(self._ladders, size, strict=bool(self._rooms)):
             if amount > 0:
                 place = bisect_left(steps, amount)
                 mask &= masks[place] if place < len(masks) else 0
-        return (room for room in map(self._rooms.__getitem__, bits(mask)) if room.fits(size))
+        for room in map(self._rooms.__getitem__, bits(mask)):
+            if room.fits(size):
+                yield room
+            else:
+                self._missed += 1
 
 
 def _ladder(amounts: Sequence[int]) -> tuple[list[int], list[int]]:
@@ -98,22 +110,19 @@ def occupy(rooms: Sequence[Room], waiting: Sequence[Waiting]) -> int:
         return 0
     items = Items([one.size for one in ours])
     counts = [len(one.keys) for one in ours]
-    least = [min(sizes) for sizes in zip(*(one.size for one in ours), strict=True)]
+    least = tuple([min(sizes) for sizes in zip(*items.sizes, strict=True)])
+    asking = Asking(items.sizes)
     welcome = Welcome(ours)
     units = 0
     for room in rooms:
-        if all(free >= size for free, size in zip(room.free, least, strict=True)):
-            units += _occupy(room, ours, items, counts, welcome.of(room.host))
+        if room.fits(least):
+            takes = asking.within(room.free) & welcome.of(room.host)
+            units += _occupy(room, ours, items, counts, takes)
     return units
 
 
-def _occupy(room: Room, ours: Sequence[Waiting], items: Items, counts: list[int], welcome: Sequence[bool]) -> int:
-    takes = {
-        j
-        for j, wanted in enumerate(counts)
-        if wanted and welcome[j] and all(room.free[d] >= n for d, n in items.needs[j])
-    }
-    lanes = Lanes(items, room.free, takes)
+def _occupy(room: Room, ours: Sequence[Waiting], items: Items, counts: list[int], takes: int) -> int:
+    lanes = Lanes(items, room.free, {j for j in bits(takes) if counts[j]})
     if not lanes:
         return len(ours)
     node = Node(room.free)
@@ -125,20 +134,38 @@ def _occupy(room: Room, ours: Sequence[Waiting], items: Items, counts: list[int]
     return units
 
 
+class Asking:
+    """Classes by what one pod of them asks for."""
+
+    def __init__(self, sizes: Sequence[Vector]) -> None:
+        self._all = (1 << len(sizes)) - 1
+        self._ladders = [_ladder(amounts) for amounts in zip(*sizes, strict=True)]
+
+    def within(self, free: Vector) -> int:
+        """Those of which one pod fits into this much, as bits."""
+        mask = self._all
+        for (steps, masks), amount in zip(self._ladders, free, strict=True):
+            place = bisect_right(steps, amount)
+            mask &= ~masks[place] if place < len(masks) else mask
+        return mask
+
+
 class Welcome:
     """Which classes a node's labels and taints let in; nodes that look alike are asked once."""
 
     def __init__(self, waiting: Sequence[Waiting]) -> None:
         self._demands = [one.demand for one in waiting]
         self._keys = sorted({key for one in self._demands if one for key in one.requirements.by_key})
-        self._known: dict[object, list[bool]] = {}
+        self._known: dict[object, int] = {}
 
-    def of(self, host: Host) -> list[bool]:
-        look = (host.taints, tuple(host.labels.get(key) for key in self._keys))
+    def of(self, host: Host) -> int:
+        """The classes, as bits."""
+        look = (host.taints, tuple([host.labels.get(key) for key in self._keys]))
         known = self._known.get(look)
         if known is None:
-            known = self._known[look] = [
-                one is not None and not untolerated(host.taints, one.tolerations) and host.admits(one.requirements)
-                for one in self._demands
-            ]
+            known = self._known[look] = sum(1 << j for j, one in enumerate(self._demands) if one and _lets(host, one))
         return known
+
+
+def _lets(host: Host, demand: Demand) -> bool:
+    return not untolerated(host.taints, demand.tolerations) and host.admits(demand.requirements)

@@ -63,7 +63,7 @@ class Seating:
 
     def _open_rooms(self, waiting: Waiting) -> Iterator[Room]:
         welcome = Welcome([waiting])
-        return (room for room in self.vacancies.fitting(waiting.size) if welcome.of(room.host)[0])
+        return (room for room in self.vacancies.fitting(waiting.size) if welcome.of(room.host))
 
     def _give(self, room: Room, waiting: Waiting) -> None:
         room.seat(waiting, self.disks)

@@ -95,14 +95,14 @@ def repelled(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool
 
 
 class Residents:
-    """Running pods; those that look alike to rules together, with the hosts they are on and how many on each."""
+    """Running pods; those that look alike to rules mostly together, with the hosts they are on and how many on each."""
 
     def __init__(self, hosts: Iterable[Host], moving: frozenset[str]) -> None:
         counts: dict[object, tuple[Pod, dict[str, tuple[Host, int]]]] = {}
         for host in hosts:
             for pod in host.pods:
                 if pod.metadata.deleting is None and pod.key not in moving:
-                    look = (pod.metadata.namespace, tuple(sorted(pod.metadata.labels.items())), pod.apart)
+                    look = (pod.metadata.namespace, tuple(pod.metadata.labels.items()), pod.apart)
                     on = counts.setdefault(look, (pod, {}))[1]
                     on[host.name] = (host, on.get(host.name, (host, 0))[1] + 1)
         self.every = [(pod, list(on.values())) for pod, on in counts.values()]

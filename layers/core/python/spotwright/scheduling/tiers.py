@@ -53,6 +53,10 @@ class Tier:
             known = self._masks[id(demand)] = (demand, self._mask(demand))
         return known[1]
 
+    def open(self, mask: int, fields: int) -> int:
+        """Choices of a mask that can have what is left of open keys, without pools that keep too few kinds."""
+        return self.market.enough(self.keys.narrow(mask, fields))
+
     def _mask(self, demand: Demand) -> int:
         mask = self.market.meeting_all(demand.requirements)
         for template, ours in zip(self.market.templates, self.market.of_template, strict=True):
@@ -63,7 +67,7 @@ class Tier:
     def without_ports(self, ports: Sequence[HostPort]) -> int:
         """Choices whose DaemonSets leave these host ports free."""
         mask = self.market.all
-        for daemon in self.daemons:
+        for daemon in self.daemons if ports else ():
             if any(one.clashes(other) for one in daemon.ports for other in ports):
                 for goods in self.market.goods:
                     if self.market.templates[goods.template].runs(daemon, (goods.type,)):
@@ -135,7 +139,7 @@ class Tier:
         """Choices with room for a pod, whose daemons leave its host ports free."""
         assert waiting.demand is not None
         mask = self.mask(waiting.demand) & self.market.fitting(waiting.size)
-        return mask & self.without_ports(waiting.cls.host_ports) if waiting.cls.host_ports else mask
+        return mask & self.without_ports(waiting.cls.host_ports)
 
     def _serve(self, ours: Sequence[Waiting], masks: Sequence[int], topology: Topology, budget: int) -> int:
         asked = [self.keys.asked(one.demand.requirements) for one in ours if one.demand is not None]
