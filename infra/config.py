@@ -28,7 +28,7 @@ SETTINGS = (
 #: Those that the forwarder obeys: how long it gathers unschedulable pods.
 FORWARDER_SETTINGS = ("BATCH_IDLE_DURATION", "BATCH_MAX_DURATION")
 
-#: One cell shares one call rate, and Lambda gives a function's environment 4,096 bytes, of which this much is left
+#: Lambda gives a function's environment 4,096 bytes, of which this much is left
 #: for the clusters. https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
 MOST_CLUSTERS = 10
 _CLUSTERS_BYTES = 3096
@@ -79,6 +79,8 @@ class Config:
 
     The policy of `kms_key_arn` must let EventBridge (events.amazonaws.com) and CloudWatch Logs
     (logs.<region>.amazonaws.com) use the key; roles of the stack are granted its use here.
+    `memory_table`: another cell's table, in which this cell learns with all of the account what EC2 can give and how
+    fast it may be asked; without one it learns in its own.
     `remove_data_on_destroy`: the bucket with the record of decisions goes with the stack instead of staying.
     """
 
@@ -93,6 +95,7 @@ class Config:
     decision_retention_days: int = 30
     kms_key_arn: str | None = None
     alarm_topic_arn: str | None = None
+    memory_table: str | None = None
     remove_data_on_destroy: bool = False
 
     @property
@@ -105,6 +108,7 @@ _ROLE = r"([\x21-\x7e]+/)?[\w+=,.@-]{1,64}"
 _POLICY = r"(arn:aws[a-z-]*:iam::(\d{12}|aws):policy/)?[\w+=,.@/-]+"
 _KEY = r"arn:aws[a-z-]*:kms:[a-z0-9-]+:\d{12}:key/[\w-]+"
 _DURATION = r"\d+(\.\d+)?(ms|s|m)"
+_TABLE = r"[\w.-]{3,255}"
 _TOPIC = r"arn:aws[a-z-]*:sns:[a-z0-9-]+:\d{12}:[\w-]+"
 
 
@@ -127,6 +131,7 @@ def parse_config(context: object, architecture: object = None) -> Config:
         decision_retention_days=fields.whole("decisionRetentionDays", range(1, 3651), 30),
         kms_key_arn=fields.optional_text("kmsKeyArn", _KEY, "a KMS key's ARN, not an alias"),
         alarm_topic_arn=fields.optional_text("alarmTopicArn", _TOPIC, "an SNS topic's ARN"),
+        memory_table=fields.optional_text("memoryTable", _TABLE, "the TableName of another cell's stack"),
         remove_data_on_destroy=fields.flag("removeDataOnDestroy", False),
     )
     fields.refuse_the_rest()

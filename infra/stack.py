@@ -22,6 +22,14 @@ from infra.state import State
 #: Doorbells that a function or the forwarder may ring are told to it by URL.
 _RUNG = ("provision", "lifecycle", "catalog", "disrupt", "sweep")
 
+#: Who reads what EC2 can give, who asks EC2 at the account's pace, and who writes down what came of it.
+_LEARNING = {
+    "provision": ("Query",),
+    "disrupt": ("Query",),
+    "lifecycle": ("GetItem", "Query", "PutItem"),
+    "catalog": ("GetItem", "PutItem"),
+}
+
 
 class SpotwrightStack(Stack):
     """The stack `Spotwright-<cell>`. Nothing is looked up: account, region and partition are the deployment's."""
@@ -73,6 +81,9 @@ class SpotwrightStack(Stack):
         }
         for name, grants in may.items():
             self.functions[name].grant(*grants, *self._use_key)
+        if self.config.memory_table:
+            for name, calls in _LEARNING.items():
+                self.functions[name].grant(self.state.memory(*calls))
 
     def _open_clusters(self) -> tuple[ClusterAccess, ...]:
         """Both sides of assuming a role: the cluster's role trusts the function, the function's role may ask."""
@@ -138,6 +149,7 @@ class SpotwrightStack(Stack):
             "SPOTWRIGHT_CELL": self.config.cell,
             "SPOTWRIGHT_TABLE": self.state.table.table_name,
             "SPOTWRIGHT_BUCKET": self.state.bucket.bucket_name,
+            **({"SPOTWRIGHT_MEMORY_TABLE": self.config.memory_table} if self.config.memory_table else {}),
             **self._doorbell_urls(_RUNG),
             "POWERTOOLS_METRICS_NAMESPACE": "Spotwright",
             "POWERTOOLS_LOG_LEVEL": self.config.log_level,
@@ -174,6 +186,7 @@ class SpotwrightStack(Stack):
         outputs: Mapping[str, str] = {
             "TableName": self.state.table.table_name,
             "BucketName": self.state.bucket.bucket_name,
+            **({"MemoryTableName": self.config.memory_table} if self.config.memory_table else {}),
             "DashboardName": self.dashboard.page.dashboard_name,
             **{f"{name.capitalize()}QueueUrl": each.queue.queue_url for name, each in self.queues.items()},
             **{f"FunctionName{name.capitalize()}": f.function.function_name for name, f in self.functions.items()},

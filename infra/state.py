@@ -1,6 +1,6 @@
 """What a cell remembers: one table of rows that move, one bucket of bodies that never change."""
 
-from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy, Stack
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
@@ -25,6 +25,7 @@ class State(Construct):
 
     def __init__(self, scope: Construct, config: Config, key: kms.IKey | None) -> None:
         super().__init__(scope, "State")
+        self._memory_table = config.memory_table
         self.table = _table(self, key)
         self.bucket = _bucket(self, config, key)
 
@@ -43,6 +44,12 @@ class State(Construct):
             (self.table.table_arn,),
             own,
         )
+
+    def memory(self, *calls: str) -> Grant:
+        """What a function may ask of the account's memory in another cell's table: those partitions only."""
+        shared = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["offering", "rate"]}}
+        table = Stack.of(self).format_arn(service="dynamodb", resource="table", resource_name=self._memory_table)
+        return Grant("Memory", tuple(f"dynamodb:{call}" for call in calls), (table,), shared)
 
     @property
     def read_bodies(self) -> tuple[Grant, ...]:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -12,15 +13,18 @@ from spotwright.aws import health
 from spotwright.aws.rate import CallRate
 from spotwright.disruption.breaker import Breaker
 from spotwright.failures import Conflict, Unavailable
-from spotwright.model.fleet import OfferingHealth
+from spotwright.model.fleet import FleetError, FleetInstance, OfferingHealth
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
+from spotwright.workflows import offering_memory, pacing
 from spotwright.workflows.ports import StatePort
 from spotwright.workflows.rows import LaunchRow, NominationRow, NoticeRow
 from tests.contract.conftest import LocalAws
 
 NAMES = (f"cluster-{number}" for number in itertools.count())
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NOW_MS = int(NOW.timestamp() * 1000)
 
 
 @pytest.fixture(params=["fake", "dynamodb"])
@@ -36,10 +40,14 @@ def state(request: pytest.FixtureRequest) -> Iterator[StatePort]:
 
 @pytest.fixture(scope="session")
 def table(local_aws: LocalAws) -> str:
-    client: Any = local_aws.client("dynamodb")
+    return made(local_aws.client("dynamodb"), "contract")
+
+
+def made(client: Any, name: str) -> str:
+    """A table as the stack makes it."""
     kinds = {"pk": "S", "sk": "S", "timer": "S", "due": "N"}
     client.create_table(
-        TableName="contract",
+        TableName=name,
         KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
         AttributeDefinitions=[{"AttributeName": n, "AttributeType": t} for n, t in kinds.items()],
         BillingMode="PAY_PER_REQUEST",
@@ -54,7 +62,7 @@ def table(local_aws: LocalAws) -> str:
             }
         ],
     )
-    return "contract"
+    return name
 
 
 def launch(state: StatePort, id: str = "one", **changes: Any) -> LaunchRow:
@@ -222,3 +230,81 @@ def test_a_missing_table_proves_nothing_about_a_row(local_aws: LocalAws) -> None
     ):  # fmt: skip
         with pytest.raises(Unavailable, match="ResourceNotFoundException"):
             ask()
+
+
+FULL = FleetError("InsufficientInstanceCapacity", "none left", "m7i.large", "z1", "spot", "subnet-1")
+
+
+def cells(aws: LocalAws) -> tuple[DynamoState, DynamoState, str]:
+    """Two cells of one account: the second learns in the table of the first, whose name is the third."""
+    client: Any = aws.client("dynamodb")
+    first, second = (made(client, f"{next(NAMES)}-cell") for _ in range(2))
+    return (
+        DynamoState(client, table=first, cluster="one"),
+        DynamoState(client, table=second, cluster="two", memory_table=first),
+        first,
+    )
+
+
+def test_what_one_cell_learnt_the_other_knows(local_aws: LocalAws) -> None:
+    one, two, _ = cells(local_aws)
+    for here, there in ((one, two), (two, one)):
+        name = f"m{next(NAMES)}.large"
+        refused = msgspec.structs.replace(FULL, instance_type=name)
+        offering_memory.answered(here, (), [refused], now_ms=NOW_MS, cpu_millicores={})
+        assert not offering_memory.recalled(there, now_ms=NOW_MS).allows("spot", name, "z1")
+        given = FleetInstance("i-1", name, "z1", "spot", "pending")
+        offering_memory.answered(there, [given], (), now_ms=NOW_MS + 1, cpu_millicores={})
+        assert offering_memory.recalled(here, now_ms=NOW_MS + 1).allows("spot", name, "z1")
+
+
+def test_cells_ask_ec2_at_one_pace(local_aws: LocalAws) -> None:
+    one, two, _ = cells(local_aws)
+    asked = [
+        pacing.wait_seconds(cell, pacing.CREATE_FLEET, key="k", now=NOW) == 0 for _ in range(30) for cell in (one, two)
+    ]
+    assert sum(asked) == 40
+    pacing.slow_down(two, pacing.CREATE_FLEET, now=NOW)
+    slowed = one.call_rate(pacing.CREATE_FLEET)
+    assert slowed is not None
+    assert slowed.slowed_at == NOW_MS
+
+
+def test_cells_share_nothing_else(local_aws: LocalAws) -> None:
+    _, two, shared = cells(local_aws)
+    two.commit(expected_version=0, key="k")
+    two.set_catalog_key("catalog", 1)
+    two.create(launch(two))
+    two.mark_offering(OfferingHealth("spot", "m5.large", "z1", NOW_MS, "X"))
+    client: Any = local_aws.client("dynamodb")
+    assert {row["pk"]["S"] for row in client.scan(TableName=shared)["Items"]} == {"offering"}
+
+
+@pytest.mark.parametrize("gone", ["never-made", "no-table-of-ours"])
+def test_a_cell_learns_alone_when_the_shared_table_is_of_no_use(
+    local_aws: LocalAws, caplog: pytest.LogCaptureFixture, gone: str
+) -> None:
+    client: Any = local_aws.client("dynamodb")
+    if gone != "never-made":
+        key = {"AttributeName": "id", "KeyType": "HASH"}
+        client.create_table(
+            TableName=gone, KeySchema=[key], BillingMode="PAY_PER_REQUEST",
+            AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
+        )  # fmt: skip
+    own = made(client, f"{next(NAMES)}-cell")
+    state = DynamoState(client, table=own, cluster="one", memory_table=gone)
+    offering_memory.answered(state, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
+    assert not offering_memory.recalled(state, now_ms=NOW_MS).allows("spot", "m7i.large", "z1")
+    assert pacing.wait_seconds(state, pacing.CREATE_FLEET, key="k", now=NOW) == 0
+    (said,) = [one for one in caplog.records if one.name == "spotwright.memory"]
+    assert said.getMessage() == "memoryTable cannot be used: this cell learns alone"
+
+
+def test_a_shared_table_that_goes_takes_only_what_was_learnt(local_aws: LocalAws) -> None:
+    _, two, shared = cells(local_aws)
+    offering_memory.answered(two, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
+    client: Any = local_aws.client("dynamodb")
+    client.delete_table(TableName=shared)
+    assert offering_memory.recalled(two, now_ms=NOW_MS).allows("spot", "m7i.large", "z1")
+    offering_memory.answered(two, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
+    assert not offering_memory.recalled(two, now_ms=NOW_MS).allows("spot", "m7i.large", "z1")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 KEY = "arn:aws:kms:eu-central-1:111122223333:key/0a1b2c3d-0000-4000-8000-0123456789ab"
 BOUNDARY = "arn:aws:iam::111122223333:policy/limits/Boundary"
+MEMORY = "Spotwright-main-StateTable01234567-ABCDEFGHIJKL"
 TOPIC = "arn:aws:sns:eu-central-1:111122223333:alarms"
 
 
@@ -103,6 +104,7 @@ def full() -> Template:
             "decisionRetentionDays": 90,
             "kmsKeyArn": KEY,
             "alarmTopicArn": TOPIC,
+            "memoryTable": MEMORY,
             "removeDataOnDestroy": True,
         }
     )

@@ -7,6 +7,7 @@ import botocore.session
 import pytest
 
 from layers.core.contents import CALLS
+from tests.infra.conftest import MEMORY
 from tests.infra.template import Statement, Template
 
 LOGS = {"logs:CreateLogStream", "logs:PutLogEvents"}
@@ -131,6 +132,30 @@ def test_one_clusters_role_says_nothing_about_another(full: Template) -> None:
             assert f"cluster/{other}" not in said
             assert f"-{other}" not in said
             assert f"#{other}" not in said
+
+
+def test_another_cells_table_is_open_for_what_all_learn_together_and_nothing_else(full: Template) -> None:
+    asks = {
+        "provision": {"Query"}, "disrupt": {"Query"}, "catalog": {"GetItem", "PutItem"},
+        "lifecycle": {"GetItem", "Query", "PutItem"},
+    }  # fmt: skip
+    arn = f"arn:<AWS::Partition>:dynamodb:<AWS::Region>:<AWS::AccountId>:table/{MEMORY}"
+    for role in full.of("AWS::IAM::Role"):
+        granted = [each for each in full.statements(role) if any(MEMORY in one for one in each.resources)]
+        name = next((one for one in asks if full.role_id(one) == role), "")
+        assert {call for each in granted for call in each.actions} == {f"dynamodb:{one}" for one in asks.get(name, ())}
+        for each in granted:
+            assert each.resources == (arn,)
+            assert each.conditions == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["offering", "rate"]}}
+
+
+def test_cells_hold_no_import_of_each_other(full: Template, plain: Template) -> None:
+    """A stack that another imports from cannot be deleted."""
+    assert "Fn::ImportValue" not in json.dumps(full.body)
+    assert not any("Export" in each for each in plain.body["Outputs"].values())
+    told = [each["Environment"]["Variables"] for each in full.of("AWS::Lambda::Function").values()]
+    assert {each["SPOTWRIGHT_MEMORY_TABLE"] for each in told if "SPOTWRIGHT_TABLE" in each} == {MEMORY}
+    assert "SPOTWRIGHT_MEMORY_TABLE" not in json.dumps(plain.body)
 
 
 def test_the_forwarder_rings_and_writes_its_own_rows_only(plain: Template) -> None:

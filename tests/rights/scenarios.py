@@ -266,11 +266,11 @@ def grants() -> dict[str, tuple[Grant, ...]]:
     """The statements of the two roles, for this account, region and cluster."""
     stack = cdk.Stack(cdk.App(), "rights", env=cdk.Environment(account=ACCOUNT, region=REGION))
     cluster = Cluster(CLUSTER, (NODE_ROLE,), "forwarder:1")
-    reading = tuple(map(_plain, read_grants(stack, cluster)))
-    return {"read": reading, "act": (*reading, *map(_plain, act_grants(stack, cluster)))}
+    reading = tuple(map(plain_grant, read_grants(stack, cluster)))
+    return {"read": reading, "act": (*reading, *map(plain_grant, act_grants(stack, cluster)))}
 
 
-def _plain(one: Grant) -> Grant:
+def plain_grant(one: Grant) -> Grant:
     partition = str(cdk.Aws.PARTITION)
     resources = tuple(resource.replace(partition, "aws") for resource in one.resources)
     conditions = one.conditions and json.loads(json.dumps(one.conditions).replace(partition, "aws"))
@@ -291,19 +291,25 @@ def document(*statements: Grant) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def entered(world: World, role: str, policy: Mapping[str, Any]) -> str:
+    """Its name, after the world has credentials of a new role with this policy."""
+    trust = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
+    iam, sts = world.client("iam"), world.client("sts")
+    trusted = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
+    arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument=trusted)["Role"]["Arn"]
+    iam.put_role_policy(RoleName=role, PolicyName=role, PolicyDocument=json.dumps(policy))
+    world.credentials[role] = dict(sts.assume_role(RoleArn=arn, RoleSessionName="rights")["Credentials"])
+    return role
+
+
 @contextmanager
 def world_on(directory: Path) -> Iterator[World]:
     """An account in which a cluster and its two roles exist."""
     with running(directory, region=REGION, cluster=CLUSTER) as account:
         account.buckets.configure({"enabled": False})
         world = World(account)
-        trust = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
-        trusted = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-        iam, sts = world.client("iam"), world.client("sts")
         for role, statements in grants().items():
-            arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument=trusted)["Role"]["Arn"]
-            iam.put_role_policy(RoleName=role, PolicyName=role, PolicyDocument=json.dumps(document(*statements)))
-            world.credentials[role] = dict(sts.assume_role(RoleArn=arn, RoleSessionName="rights")["Credentials"])
+            entered(world, role, document(*statements))
         _cluster(world)
         yield world
 

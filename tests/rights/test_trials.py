@@ -1,13 +1,11 @@
 """What a class is told before anything is launched: each right that a launch needs is missed when it is tried."""
 
-import json
-
 import pytest
 
 from spotwright.failures import Denied
 from spotwright.model import labels
 from tests.rights.recorded import Recorded
-from tests.rights.scenarios import ACCOUNT, TAGS, World, document, template, try_out
+from tests.rights.scenarios import TAGS, World, document, entered, template, try_out
 
 NAMELESS = TAGS | {labels.NODEPOOL: ""}
 
@@ -15,14 +13,7 @@ NAMELESS = TAGS | {labels.NODEPOOL: ""}
 def without(world: World, recorded: Recorded, sid: str) -> str:
     """A role with the rights of *act* but one statement."""
     role = f"without-{sid}-{next(world.numbers)}"
-    trust = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
-    iam, sts = world.client("iam"), world.client("sts")
-    trusted = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
-    arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument=trusted)["Role"]["Arn"]
-    rest = document(*(one for one in recorded.grants["act"] if one.sid != sid))
-    iam.put_role_policy(RoleName=role, PolicyName=role, PolicyDocument=json.dumps(rest))
-    world.credentials[role] = dict(sts.assume_role(RoleArn=arn, RoleSessionName="rights")["Credentials"])
-    return role
+    return entered(world, role, document(*(one for one in recorded.grants["act"] if one.sid != sid)))
 
 
 def test_a_trial_starts_nothing(recorded: Recorded) -> None:

@@ -58,7 +58,8 @@ class Ports:
 
     @cached_property
     def state(self) -> DynamoState:
-        return DynamoState(aws_sessions.client("dynamodb"), table=self._deployed.table, cluster=self._name)
+        deployed, client = self._deployed, aws_sessions.client("dynamodb")
+        return DynamoState(client, table=deployed.table, cluster=self._name, memory_table=deployed.memory_table)
 
     @cached_property
     def blobs(self) -> S3Blobs:

@@ -25,7 +25,10 @@ class ClusterSettings(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """The deployment: cell, table, bucket, queue URLs by name, clusters by name."""
+    """The deployment: cell, table, bucket, queue URLs by name, clusters by name.
+
+    ``memory_table``: the table of another cell, in which all cells of the account learn together; "" = the own one.
+    """
 
     cell: str
     table: str
@@ -33,6 +36,7 @@ class Environment(msgspec.Struct, frozen=True):
     queues: dict[str, str]
     clusters: dict[str, ClusterSettings]
     region: str
+    memory_table: str = ""
 
 
 def environment(variables: Mapping[str, str]) -> Environment:
@@ -46,6 +50,7 @@ def environment(variables: Mapping[str, str]) -> Environment:
             queues={name: variables.get(f"SPOTWRIGHT_{name.upper()}_QUEUE_URL", "") for name in QUEUES},
             clusters=clusters,
             region=variables.get("AWS_REGION", ""),
+            memory_table=variables.get("SPOTWRIGHT_MEMORY_TABLE", ""),
         )
     except KeyError as missing:
         raise InvalidRequest(f"environment variable {missing} is not set") from None

@@ -8,16 +8,16 @@ Rows that are finished keep for a day as history (``expires``, epoch seconds).
 import random
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from spotwright.adapters import aws_failures
-from spotwright.adapters.dynamodb_rows import HISTORY_SECONDS, Item, decoded, item_of, number, offering, text, waiting
+from spotwright.adapters.account_memory import AccountMemory
+from spotwright.adapters.dynamodb_rows import Item, decoded, item_of, number, text, waiting
+from spotwright.adapters.dynamodb_table import Table, translated
 from spotwright.aws.rate import CallRate
 from spotwright.disruption.breaker import Breaker
-from spotwright.failures import Conflict, NotFound, Throttled, Unavailable
+from spotwright.failures import Conflict, Throttled
 from spotwright.model.fleet import OfferingHealth
 from spotwright.workflows.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
@@ -29,10 +29,11 @@ _BATCH_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2)
 
 
 class DynamoState:
-    """See StatePort for what each method promises."""
+    """See StatePort for what each method promises. ``memory_table``: see ``account_memory``; "" = the own table."""
 
-    def __init__(self, client: "DynamoDBClient", *, table: str, cluster: str) -> None:
-        self._client, self._table, self._cluster = client, table, cluster
+    def __init__(self, client: "DynamoDBClient", *, table: str, cluster: str, memory_table: str = "") -> None:
+        self._client, self._table, self._cluster = client, Table(client, table), cluster
+        self._memory = AccountMemory(self._table, Table(client, memory_table) if memory_table else None)
 
     def cluster(self) -> ClusterRow:
         found = self._get_both("cluster", "pause")
@@ -88,7 +89,7 @@ class DynamoState:
                     condition=f"unacted[{position}] = :d",
                 )
             except Conflict:
-                unacted = _unacted(self._get(self._cluster, "cluster") or {})
+                unacted = _unacted(self._table.get(self._cluster, "cluster") or {})
                 position = next((n for n, one in enumerate(unacted) if one == key), None)
                 continue
             return
@@ -131,7 +132,7 @@ class DynamoState:
         return tuple(self._open("nomination#", NominationRow))
 
     def due(self, before: int) -> tuple[Row, ...]:
-        items = self._query(
+        items = self._table.query(
             IndexName="due",
             KeyConditionExpression="timer = :c AND due <= :t",
             ExpressionAttributeValues={":c": {"S": self._cluster}, ":t": {"N": str(before)}},
@@ -139,57 +140,29 @@ class DynamoState:
         return tuple(waiting(item) for item in items)
 
     def offering_health(self, now: int) -> tuple[OfferingHealth, ...]:
-        items = self._query(
-            ConsistentRead=True,
-            KeyConditionExpression="pk = :p",
-            FilterExpression="expires > :t",
-            ExpressionAttributeValues={":p": {"S": "offering"}, ":t": {"N": str(now // 1000)}},
-        )
-        return tuple(msgspec.json.decode(item["body"]["S"], type=OfferingHealth) for item in items)
+        return self._memory.offering_health(now)
 
     def mark_offering(self, health: OfferingHealth) -> None:
-        after = msgspec.structs.replace(health, version=health.version + 1)
-        self._put_versioned(offering(after), health.version)
-
-    def _put_versioned(self, item: Item, before: int) -> None:
-        """Put over a row of that version; 0 also where there is no row, or one whose time is over."""
-        first = "attribute_not_exists(version) OR " if before == 0 else ""
-        with translated(f"PutItem {item['pk']['S']} {item['sk']['S']}"):
-            self._client.put_item(
-                TableName=self._table,
-                Item=item,
-                ConditionExpression=f"{first}version = :v",
-                ExpressionAttributeValues={":v": {"N": str(before)}},
-            )
+        self._memory.mark_offering(health)
 
     def call_rate(self, action: str) -> CallRate | None:
-        item = self._get("rate", action)
-        return None if item is None else msgspec.json.decode(item["body"]["S"], type=CallRate)
+        return self._memory.call_rate(action)
 
     def save_call_rate(self, rate: CallRate) -> None:
-        after = msgspec.structs.replace(rate, version=rate.version + 1)
-        item: Item = {
-            "pk": {"S": "rate"},
-            "sk": {"S": rate.action},
-            "schema": {"N": "1"},
-            "version": {"N": str(after.version)},
-            "body": {"S": msgspec.json.encode(after).decode()},
-            "expires": {"N": str(rate.at // 1000 + HISTORY_SECONDS)},
-        }
-        self._put_versioned(item, rate.version)
+        self._memory.save_call_rate(rate)
 
     def heartbeat(self) -> int:
-        item = self._get(f"forwarder#{self._cluster}", "heartbeat")
+        item = self._table.get(f"forwarder#{self._cluster}", "heartbeat")
         return 0 if item is None else number(item, "at")
 
     def breaker(self) -> Breaker:
-        item = self._get(self._cluster, "breaker")
+        item = self._table.get(self._cluster, "breaker")
         return Breaker() if item is None else msgspec.json.decode(item["body"]["S"], type=Breaker)
 
     def save_breaker(self, breaker: Breaker) -> None:
         after = msgspec.structs.replace(breaker, version=breaker.version + 1)
         request: dict[str, Any] = {
-            "TableName": self._table,
+            "TableName": self._table.name,
             "Item": {
                 "pk": {"S": self._cluster}, "sk": {"S": "breaker"}, "schema": {"N": str(after.schema)},
                 "version": {"N": str(after.version)}, "body": {"S": msgspec.json.encode(after).decode()},
@@ -205,7 +178,7 @@ class DynamoState:
             self._client.put_item(**request)
 
     def catalog_key(self) -> str:
-        item = self._get("catalog", self._cluster)
+        item = self._table.get("catalog", self._cluster)
         return "" if item is None else text(item, "key")
 
     def set_catalog_key(self, key: str, at: int) -> None:
@@ -214,10 +187,10 @@ class DynamoState:
             "key": {"S": key}, "at": {"N": str(at)},
         }  # fmt: skip
         with translated("PutItem catalog"):
-            self._client.put_item(TableName=self._table, Item=item)
+            self._client.put_item(TableName=self._table.name, Item=item)
 
     def catalog_at(self) -> int:
-        item = self._get("catalog", self._cluster)
+        item = self._table.get("catalog", self._cluster)
         return 0 if item is None else number(item, "at")
 
     def begin_reading(self, now: int, *, since: int) -> bool:
@@ -238,15 +211,15 @@ class DynamoState:
         key = {"pk": {"S": "catalog"}, "sk": {"S": f"{self._cluster}#reading"}}
         item: Item = key | {"schema": {"N": "1"}, "began": {"N": str(began)}}
         with translated("PutItem catalog reading"):
-            self._client.put_item(TableName=self._table, Item=item, **condition)
+            self._client.put_item(TableName=self._table.name, Item=item, **condition)
 
     def _row[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, sort: str, kind: type[R]) -> R | None:
-        item = self._get(self._cluster, sort)
+        item = self._table.get(self._cluster, sort)
         return None if item is None else decoded(item, kind)
 
     def _open[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, prefix: str, kind: type[R]) -> Iterator[R]:
         """Rows that are not finished, ordered by id."""
-        items = self._query(
+        items = self._table.query(
             ConsistentRead=True,
             KeyConditionExpression="pk = :p AND begins_with(sk, :s)",
             FilterExpression="attribute_not_exists(expires)",
@@ -254,23 +227,16 @@ class DynamoState:
         )
         return (decoded(item, kind) for item in items)
 
-    def _get(self, pk: str, sk: str) -> Item | None:
-        with translated(f"GetItem {pk} {sk}"):
-            answer = self._client.get_item(
-                TableName=self._table, Key={"pk": {"S": pk}, "sk": {"S": sk}}, ConsistentRead=True
-            )
-        return answer.get("Item")
-
     def _get_both(self, *sorts: str) -> dict[str, Item]:
         """Rows of this cluster that exist, by sort key, in one call."""
         keys: Any = [{"pk": {"S": self._cluster}, "sk": {"S": sort}} for sort in sorts]
         found: dict[str, Item] = {}
         for pause_seconds in (*_BATCH_PAUSES_SECONDS, None):
             with translated(f"BatchGetItem {self._cluster} {' '.join(sorts)}"):
-                asked: Any = {self._table: {"Keys": keys, "ConsistentRead": True}}
+                asked: Any = {self._table.name: {"Keys": keys, "ConsistentRead": True}}
                 answer = self._client.batch_get_item(RequestItems=asked)
-            found |= {item["sk"]["S"]: item for item in answer["Responses"].get(self._table, ())}
-            left = answer.get("UnprocessedKeys", {}).get(self._table)
+            found |= {item["sk"]["S"]: item for item in answer["Responses"].get(self._table.name, ())}
+            left = answer.get("UnprocessedKeys", {}).get(self._table.name)
             if not left:
                 return found
             keys = left["Keys"]
@@ -278,19 +244,10 @@ class DynamoState:
                 time.sleep(random.uniform(0, pause_seconds))
         raise Throttled(f"BatchGetItem {self._cluster}: keys were left over every time", code="UnprocessedKeys")
 
-    def _query(self, **query: Any) -> Iterator[Item]:
-        while True:
-            with translated("Query"):
-                page = self._client.query(TableName=self._table, **query)
-            yield from page["Items"]
-            if not page.get("LastEvaluatedKey"):
-                return
-            query["ExclusiveStartKey"] = page["LastEvaluatedKey"]
-
     def _update(self, expression: str, values: Item, *, condition: str = "", returns: str = "NONE") -> Any:
         """Update this cluster's row; Conflict when ``condition`` does not hold."""
         request: dict[str, Any] = {
-            "TableName": self._table,
+            "TableName": self._table.name,
             "Key": {"pk": {"S": self._cluster}, "sk": {"S": "cluster"}},
             "UpdateExpression": expression,
             "ExpressionAttributeValues": values,
@@ -303,22 +260,12 @@ class DynamoState:
 
     def _put(self, row: Row, condition: str, values: Item) -> None:
         request: dict[str, Any] = {
-            "TableName": self._table, "Item": item_of(row, self._cluster), "ConditionExpression": condition,
+            "TableName": self._table.name, "Item": item_of(row, self._cluster), "ConditionExpression": condition,
         }  # fmt: skip
         if values:
             request["ExpressionAttributeValues"] = values
         with translated(f"PutItem {request['Item']['sk']['S']}"):
             self._client.put_item(**request)
-
-
-@contextmanager
-def translated(what: str) -> Iterator[None]:
-    """As everywhere; but what DynamoDB does not find is the table, which says nothing about a row."""
-    try:
-        with aws_failures.translated(what):
-            yield
-    except NotFound as missing:
-        raise Unavailable(str(missing), code=missing.code) from missing
 
 
 def _unacted(item: Item) -> tuple[str, ...]:

@@ -65,7 +65,8 @@ def _deployed(
     from spotwright.adapters.stacks import stack_outputs
 
     outputs = stack_outputs(aws_sessions.client("cloudformation"), options.stack)
-    state = DynamoState(aws_sessions.client("dynamodb"), table=outputs["TableName"], cluster=options.cluster)
+    client, learnt = aws_sessions.client("dynamodb"), outputs.get("MemoryTableName", "")
+    state = DynamoState(client, table=outputs["TableName"], cluster=options.cluster, memory_table=learnt)
     blobs = S3Blobs(aws_sessions.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
     seen = provision.gather(_Live(cluster, state, blobs, _settings(options)), state.cluster(), now=now)
     return seen, Catalogs(blobs).read(seen.catalog_key) if seen.catalog_key else None
