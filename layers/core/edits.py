@@ -24,6 +24,42 @@ ClientMethodDocstring = PaginatorDocstring = WaiterDocstring = _Docstring
 """,
     # The switch to HTTP/2, which nobody turns; it reads the metadata of distributions.
     "urllib3/http2/__init__.py": "",
+    # A reader of dates in any wording, for which it needs calendars, locales and relative times. AWS writes ISO 8601;
+    # whatever else comes is read as before. Who asks for the local zone asks for an instant, which UTC says as well.
+    "dateutil/parser/__init__.py": """\
+from datetime import datetime
+
+
+def parse(timestr, *args, **kwargs):
+    if isinstance(timestr, str) and timestr[10:11] == "T":
+        try:
+            return datetime.fromisoformat(timestr)
+        except ValueError:
+            pass
+    return __getattr__("parse")(timestr, *args, **kwargs)
+
+
+def __getattr__(name):
+    import dateutil.parser._parser as real
+
+    return getattr(real, name)
+""",
+    "dateutil/tz/__init__.py": """\
+from datetime import UTC
+
+
+def tzutc():
+    return UTC
+
+
+tzlocal = tzutc
+
+
+def __getattr__(name):
+    import dateutil.tz.tz as real
+
+    return getattr(real, name)
+""",
     # What later Pythons have; ours is later.
     "typing_extensions.py": """\
 from collections.abc import Buffer
@@ -32,6 +68,56 @@ from typing import LiteralString, Never, NotRequired, ParamSpec, Required, Self,
 from warnings import deprecated
 """,
 }
+
+# Python's own look for proxies comes with a client for HTTP and FTP, temporary files and three ways to compress.
+_PROXIES = """
+def _is_proxied():
+    return any(name.lower().endswith("_proxy") for name in os.environ)
+
+
+def getproxies():
+    if not _is_proxied():
+        return {}
+    import urllib.request
+
+    return urllib.request.getproxies()
+
+
+def proxy_bypass(host):
+    if not _is_proxied():
+        return False
+    import urllib.request
+
+    return urllib.request.proxy_bypass(host)
+
+
+"""
+
+# Names of months and days in every language, imported to count seconds.
+_CALENDAR = """
+class calendar:
+    @staticmethod
+    def timegm(parts):
+        import calendar
+
+        return calendar.timegm(parts)
+
+
+"""
+
+# For credentials that another program prints.
+_SUBPROCESS = """
+class subprocess:
+    PIPE = -1
+
+    @staticmethod
+    def Popen(*args, **kwargs):
+        import subprocess
+
+        return subprocess.Popen(*args, **kwargs)
+
+
+"""
 
 # Nine spellings of an IPv6 address make up most of what both libraries compile at a start, five times. What these
 # letters let through beyond them is no address either, and says so when it is connected to.
@@ -45,8 +131,24 @@ CHANGED = {
     "botocore/compat.py": (
         ('IPV6_PAT = "(?:" + "|".join([x % _subs for x in _variations]) + ")"', f"IPV6_PAT = {_IPV6}"),
     ),
-    # Only to count processors.
-    "kubernetes/client/configuration.py": (("import multiprocessing\n", "import os as multiprocessing\n"),),
+    "botocore/utils.py": (
+        ("from urllib.request import getproxies, proxy_bypass\n", _PROXIES),
+        ("import tempfile\n", ""),
+        ("        temp_fd, temp_path = tempfile", "        import tempfile\n\n        temp_fd, temp_path = tempfile"),
+    ),
+    "botocore/auth.py": (("import calendar\n", _CALENDAR),),
+    "botocore/serialize.py": (("import calendar\n", _CALENDAR),),
+    "botocore/credentials.py": (("import subprocess\n", _SUBPROCESS),),
+    # A file in somebody's home.
+    "botocore/configloader.py": (
+        ("import configparser\n", ""),
+        ("        cp = configparser", "        import configparser\n\n        cp = configparser"),
+    ),
+    "kubernetes/client/configuration.py": (
+        # Only to count processors.
+        ("import multiprocessing\n", "import os as multiprocessing\n"),
+        ("from urllib.request import getproxies\n", "from botocore.utils import getproxies\n"),
+    ),
 }
 
 

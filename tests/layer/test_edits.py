@@ -47,6 +47,76 @@ for url in {URLS!r}:
     assert python(code) == _here(code)
 
 
+TIMES = (
+    "2026-11-22T05:06:04Z",
+    "2026-11-22T05:06:04.123456Z",
+    "2026-11-22T05:06:04.123Z",
+    "2026-11-22T05:06:04+09:00",
+    "2026-11-22T05:06:04",
+    "Sun, 22 Nov 2026 05:06:04 GMT",
+    "2026-11-22 05:06:04 UTC",
+    "20261122T050604Z",
+    "2026-11-22",
+    "1795323964",
+    "1795323964.5",
+    "nonsense",
+    "2026-13-01T00:00:00Z",
+)
+
+
+def test_times_are_read_and_written_as_before(python: Python) -> None:
+    """As instants: which zone a time is told in is nobody's matter."""
+    code = f"""
+from datetime import datetime, UTC
+from botocore.utils import parse_timestamp, parse_to_aware_datetime
+from botocore.serialize import Serializer
+for text in (*{TIMES!r}, 1795323964):
+    try: print(parse_to_aware_datetime(parse_timestamp(text)).astimezone(UTC).isoformat())
+    except ValueError: print('no time')
+for form in ('iso8601', 'unixtimestamp', 'rfc822'):
+    write = getattr(Serializer(), '_timestamp_' + form)
+    print(write(datetime(2026, 11, 22, 5, 6, 4, tzinfo=UTC)))
+from botocore.credentials import _local_now
+print(abs(_local_now().timestamp() - datetime.now(UTC).timestamp()) < 60)
+"""
+    assert python(code) == _here(code)
+
+
+@pytest.mark.parametrize(
+    "variables",
+    [{}, {"HTTPS_PROXY": "http://proxy:3128"}, {"https_proxy": "http://proxy:3128", "no_proxy": "amazonaws.com"}],
+)
+def test_proxies_are_those_of_the_environment(python: Python, variables: dict[str, str]) -> None:
+    code = f"""
+import os
+os.environ |= {variables!r}
+from botocore.utils import get_environ_proxies
+from kubernetes.client import configuration
+for url in ('https://ec2.eu-central-1.amazonaws.com/', 'https://10.0.0.1/', 'http://127.0.0.1:1/'):
+    print(sorted(get_environ_proxies(url).items()))
+print(configuration.Configuration(host='https://api').proxy)
+"""
+    assert python(code) == _here(code)
+
+
+def test_profiles_and_what_other_programs_print_are_read_as_before(python: Python, tmp_path: Path) -> None:
+    printed = {"Version": 1, "AccessKeyId": "a", "SecretAccessKey": "b", "Expiration": "2999-01-01T00:00:00Z"}
+    (tmp_path / "keys.json").write_text(json.dumps(printed))
+    profiles = f"[default]\nregion = eu-west-3\ncredential_process = cat {tmp_path}/keys.json\n[profile other]\n"
+    (tmp_path / "config").write_text(profiles)
+    code = f"""
+import os
+os.environ['AWS_CONFIG_FILE'] = {str(tmp_path / "config")!r}
+import botocore.session
+session = botocore.session.get_session()
+credentials = session.get_credentials()
+print(session.available_profiles, session.full_config['profiles'])
+print(credentials.method, credentials.get_frozen_credentials()[:2])
+"""
+    assert python(code) == _here(code)
+    assert "custom-process" in python(code)
+
+
 @pytest.mark.parametrize("service", CALLS)
 def test_clients_know_the_same_endpoints_and_hooks(python: Python, service: str) -> None:
     """Every handler that a call of ours meets is still there, in its order."""

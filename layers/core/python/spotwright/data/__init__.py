@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 from spotwright.model.instancetype import PICOUSD
@@ -40,7 +40,7 @@ def on_demand_picousd(region: str) -> Mapping[str, int]:
 
 
 def _read(name: str) -> Mapping[str, Any]:
-    text = files(__package__).joinpath(name).read_text(encoding="utf-8")
+    text = Path(__file__).with_name(name).read_text(encoding="utf-8")
     content: Mapping[str, Any] = json.loads(text, parse_float=Decimal, parse_constant=Decimal)
     return content
 

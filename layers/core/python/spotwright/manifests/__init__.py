@@ -7,7 +7,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Mapping
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -51,7 +51,7 @@ def digest() -> str:
 
 
 def _read(name: str) -> tuple[Document, ...]:
-    content = resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+    content = Path(__file__).with_name(name).read_text(encoding="utf-8")
     return tuple(_labelled(document) for document in yaml.safe_load_all(content))
 
 

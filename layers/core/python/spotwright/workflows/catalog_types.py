@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 import msgspec
 
@@ -155,7 +155,6 @@ def sizing_code() -> str:
     """A digest of the code that makes types: a new release makes its catalogs anew."""
     digest = hashlib.sha256()
     for package in ("model", "aws"):
-        for file in sorted(resources.files(f"spotwright.{package}").iterdir(), key=lambda one: one.name):
-            if file.name.endswith(".py"):
-                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+        for file in sorted((Path(__file__).parents[1] / package).glob("*.py")):
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]

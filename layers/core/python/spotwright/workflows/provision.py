@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
@@ -263,10 +263,8 @@ def code_digest() -> str:
     """A digest of the deciding code: model, scheduling and disruption, file by file."""
     digest = hashlib.sha256()
     for package in ("model", "scheduling", "disruption"):
-        folder = resources.files(f"spotwright.{package}")
-        for file in sorted(folder.iterdir(), key=lambda one: one.name):
-            if file.name.endswith(".py"):
-                digest.update(file.name.encode() + b"\0" + file.read_bytes())
+        for file in sorted((Path(__file__).parents[1] / package).glob("*.py")):
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
 
 
