@@ -66,9 +66,7 @@ class Build:
         self._forget_empty()
         self.widest, self.most = self._widest()
         worth = self._worth()
-        ranked = sorted(((self._bound(i, worth), -i) for i in self.shapes), reverse=True)
-        if self.tilt is not None:
-            ranked = sorted(((bound * self.tilt(), shape) for bound, shape in ranked), reverse=True)
+        ranked = self._ranked(worth)
         enough = ranked[0][0] * self.enough
         short: list[tuple[float, int]] = []
         made: list[Batch] = []
@@ -85,7 +83,7 @@ class Build:
             # A few good shapes serve for the next nodes too; if the very first was good, all stay in play.
             if not short and len(tried) > _SHORT_LIST:
                 short = sorted(
-                    ((bound, shape) for _, bound, shape in sorted(tried, reverse=True)[:_SHORT_LIST]), reverse=True
+                    ((bound, kind) for _, bound, kind in sorted(tried, reverse=True)[:_SHORT_LIST]), reverse=True
                 )
             if self._commit(batch):
                 made.append(batch)
@@ -93,6 +91,42 @@ class Build:
                 self.shapes = [i for i in self.shapes if self.allowance.copies(self.market, i, 1)]
                 return made if made or not self.shapes else self._round()
         return made
+
+    def _ranked(self, worth: Sequence[float]) -> list[tuple[float, int]]:
+        """Kinds of nodes by what they could pack for their price, with the place of each."""
+        self._sort_out(worth)
+        ranked = sorted(((self._bound(one[0], worth), -place) for place, one in enumerate(self.kinds)), reverse=True)
+        if self.tilt is not None:
+            ranked = sorted(((bound * self.tilt(), place) for bound, place in ranked), reverse=True)
+        return [(bound, -place) for bound, place in ranked]
+
+    def _sort_out(self, worth: Sequence[float]) -> None:
+        """Shapes that differ in their zone alone are one kind: of these, the one is tried that most waits for.
+
+        ``awaits``: per class, what one pod is worth if it may go to some shapes only, and which these are.
+        """
+        kinds: dict[tuple[int, int], list[int]] = {}
+        for i in self.shapes:
+            kinds.setdefault((id(self.market.goods_of[i]), self.market.prices[i]), []).append(i)
+        self.kinds = list(kinds.values())
+        self.awaited = dict.fromkeys(self.shapes, 0.0)
+        self.awaits: dict[int, tuple[float, list[int]]] = {}
+        if len(self.kinds) == len(self.shapes):
+            return
+        for mask, ours in self.alike:
+            open_to = [i for i in self.shapes if mask >> i & 1]
+            if 0 < len(open_to) < len(self.shapes):
+                self._await(ours, open_to, worth)
+
+    def _await(self, ours: Sequence[int], open_to: list[int], worth: Sequence[float]) -> None:
+        total = 0.0
+        for j in ours:
+            if self.left[j]:
+                each = sum(map(mul, worth, self.problem.items.sizes[j]))
+                self.awaits[j] = each, open_to
+                total += each * self.left[j]
+        for i in open_to:
+            self.awaited[i] += total
 
     def _forget_empty(self) -> None:
         """Once half of the classes are placed, lanes without them are quicker."""
@@ -141,19 +175,20 @@ class Build:
     def _best(
         self, ranked: Sequence[tuple[float, int]], worth: Sequence[float], enough: float
     ) -> tuple[list[tuple[float, float, int]], Batch] | None:
-        """The shape that packs most for its price; with value, bound and shape of those tried."""
+        """The shape that packs most for its price; with value, bound and kind of those tried."""
         best, found = 0.0, None
         tried = []
-        for bound, negative in ranked:
+        for bound, kind in ranked:
             if bound <= best or best >= enough:
                 break
-            node = self._filled(-negative)
-            if not node.taken or not self._keeps_enough(node, -negative):
+            shape = max(self.kinds[kind], key=self.awaited.__getitem__)
+            node = self._filled(shape)
+            if not node.taken or not self._keeps_enough(node, shape):
                 continue
-            value = self._packed(node, -negative, worth)
-            tried.append((value, bound, negative))
+            value = self._packed(node, shape, worth)
+            tried.append((value, bound, kind))
             if value > best:
-                best, found = value, Batch(-negative, 1, node.taken)
+                best, found = value, Batch(shape, 1, node.taken)
         return (tried, found) if found is not None else None
 
     def _keeps_enough(self, node: Node, choice: int) -> bool:
@@ -205,6 +240,9 @@ class Build:
                 self.empty += not self.left[j]
                 for d, amount in self.problem.items.needs[j]:
                     self.demand[d] -= amount * count * times
+                each, open_to = self.awaits.get(j, (0.0, ()))
+                for i in open_to:
+                    self.awaited[i] -= each * count * times
         return times > 0
 
     def _smallest(self, batch: Batch) -> int:

@@ -1,0 +1,37 @@
+"""A burst of pods into an empty cluster never costs more than with Karpenter, whose prices are those of its best run.
+
+Measured by ``python -m bench.planner``, which also runs the larger ones.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from bench.planner import problems
+from bench.planner.ours import load
+from spotwright.model.instancetype import PICOUSD
+from spotwright.scheduling.planner import plan
+
+# Karpenter v1.14.1 on nodes of at most 64 vCPU: USD per hour for the seeds 0, 1, 2.
+PRICES: Final = {
+    ("micro", 100): (1.224, 4.520, 2.064),
+    ("memheavy", 100): (5.424, 5.424, 4.520),
+    ("inflate", 100): (4.284, 4.284, 4.284),
+    ("spread30", 100): (11.300, 2.064, 3.184),
+    ("anti10", 100): (0.994, 1.224, 6.328),
+    ("mixed", 100): (1.184, 2.560, 2.631),
+    ("memheavy", 1000): (60.568, 59.664, 56.952),
+    ("inflate", 1000): (39.168,),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "count", "seed", "most"),
+    [(kind, count, seed, most) for (kind, count), several in PRICES.items() for seed, most in enumerate(several)],
+)
+def test_a_burst_costs_no_more_than_karpenters(tmp_path: Path, kind: str, count: int, seed: int, most: float) -> None:
+    snapshot, catalog = load(str(problems.burst(tmp_path, kind, count, seed, 64)))
+    made = plan(snapshot, catalog)
+    assert not made.unschedulable
+    assert round(made.price_picousd_per_hour / PICOUSD, 3) <= most
