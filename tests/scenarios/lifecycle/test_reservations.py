@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from datetime import timedelta
 
 import msgspec
 
@@ -162,21 +161,3 @@ def test_an_instance_that_is_gone_is_to_be_had_again() -> None:
     assert world.run(300, until=lambda: not world.claims())
     one_to_a_node(world, 1)
     assert kinds(world) == {labels.RESERVED: 1}
-
-
-def test_a_cluster_survives_the_end_of_its_capacity_block() -> None:
-    """EC2 ends a block's instances half an hour before the block; its nodes are left ten minutes before that."""
-    world = reserving(2)
-    end = world.clock.now() + timedelta(minutes=41)
-    block = CapacityReservation("cr-1", "m5.large", ZONE, reservation_type="capacity-block", end=end)
-    selecting(world, block)
-    one_to_a_node(world, 2)
-    assert kinds(world) == {labels.RESERVED: 2}
-    ours = {one.id for one in world.ec2.live()}
-    world.run(int((end - timedelta(minutes=40) - world.clock.now()).total_seconds()))
-    selecting(world, msgspec.structs.replace(block, state="expiring"))
-    world.run(int((end - timedelta(minutes=30) - world.clock.now()).total_seconds()))
-    # Nothing is left for EC2 to end, and nobody waits.
-    assert not ours & {one.id for one in world.ec2.live()}
-    assert len(world.running()) == 2
-    assert kinds(world) == {labels.SPOT: 2}

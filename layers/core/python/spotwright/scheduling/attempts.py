@@ -2,13 +2,14 @@
 
 All pods at once is quick and usually cheapest. Few pods are also placed in other orders: those with rules one by one,
 on the nodes to which they add least; those of lighter NodePools first, so that others join the nodes these need
-anyway; and, where pods lack hosts of others they must be with, these spread over more.
+anyway; and, where pods lack hosts of others they must be with, these spread over more. Where pods are left that could
+have had a place if they had come first, they do.
 """
 
 from collections.abc import Sequence
 
 from spotwright.model.pod import Pod
-from spotwright.scheduling import ranking
+from spotwright.scheduling import precedence, ranking
 from spotwright.scheduling.placement import Placement, World
 from spotwright.scheduling.templates import Template
 
@@ -19,6 +20,8 @@ _UNITS_PER_POD = 30
 _UNITS_OVER_PODS = 1_000_000
 # Up to so many pods are placed in other orders too.
 _FEW_PODS = 64
+# So often others are served first for the sake of those who were left.
+_TURNS = 3
 
 
 def placed(world: World, pods: Sequence[Pod], templates: Sequence[Template]) -> Placement:
@@ -26,11 +29,40 @@ def placed(world: World, pods: Sequence[Pod], templates: Sequence[Template]) -> 
     placement = _attempt(world, [pods], templates)
     held = set(placement.held_by_limits())
     if held:
-        left = {key for one in placement.waiting for key in one.keys}
+        left = placement.left()
         ahead = [pod for pod in pods if pod.key in held]
         if ranking.overtaken(ahead, (pod for pod in pods if pod.key not in left)):
             return _attempt(world, ranking.bands(pods), templates)
+    return _with_others_first(world, pods, templates, placement)
+
+
+def _with_others_first(
+    world: World, pods: Sequence[Pod], templates: Sequence[Template], placement: Placement
+) -> Placement:
+    """As long as fewer pods are left when some of them, or those they follow, are served first: that."""
+    for _ in range(_TURNS):
+        ahead = precedence.first(placement, pods)
+        if not ahead:
+            break
+        keys, known = {pod.key for pod in ahead}, {id(pod) for pod in pods}
+        told = {pod.key for pod in ahead if id(pod) not in known}
+        pods = [*ahead, *(pod for pod in pods if pod.key not in keys)]
+        other = _attempt(world, [ahead, pods[len(ahead) :]], templates)
+        units = placement.units + other.units
+        fewer = _leaves_fewer(other, placement, pods) and other.obeys(told)
+        placement = other if fewer else placement
+        placement.units = units
+        if not fewer:
+            break
     return placement
+
+
+def _leaves_fewer(other: Placement, placement: Placement, pods: Sequence[Pod]) -> bool:
+    """True when another attempt leaves fewer pods, and nobody instead of one who comes later."""
+    now, before = other.left(), placement.left()
+    return len(now) < len(before) and not ranking.overtaken(
+        [pod for pod in pods if pod.key in now - before], (pod for pod in pods if pod.key in before - now)
+    )
 
 
 def _attempt(world: World, bands: Sequence[Sequence[Pod]], templates: Sequence[Template]) -> Placement:

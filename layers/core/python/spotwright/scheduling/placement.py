@@ -1,6 +1,6 @@
 """The working state of one plan: rooms, markets, rules, and who still waits."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 import msgspec
 
@@ -17,7 +17,7 @@ from spotwright.scheduling.classes import Demand, PodClass, Taste, group
 from spotwright.scheduling.disks import Disks, shared_claims
 from spotwright.scheduling.hosts import Fleet
 from spotwright.scheduling.leftover import top_up
-from spotwright.scheduling.rooms import Room, occupy
+from spotwright.scheduling.rooms import Room, Welcome, occupy
 from spotwright.scheduling.seating import Seating
 from spotwright.scheduling.sites import Site
 from spotwright.scheduling.templates import Daemon, Template
@@ -106,6 +106,8 @@ class Placement:
         ``at_once``: pods with rules get their domains first and are packed by price with all others. False when a pod
         then found no node in the domain that others already counted on; then all must be placed one by one.
         """
+        for one in self.waiting:
+            self._lower(one)
         # Who comes first may have waited for somebody who came later.
         again = [self.waiting] if len(self.bands) > 1 else []
         for number, waiting in enumerate([*self.bands, *again]):
@@ -132,15 +134,28 @@ class Placement:
                 self.units += tier.serve([*free, *shares], self.topology, budget - self.units)
             if any(one.keys and one.pinned for one in shares):
                 return False
-            for one in shares:
-                one.give_back()
+            for share in shares:
+                share.give_back()
             # Who has rules may have waited for somebody who gives in only now.
             left = [one for one in trying if one.keys]
             gave_in = {id(one) for one in left if one.give_in()}
+            for one in left:
+                self._lower(one)
             trying = [one for one in left if id(one) in gave_in or id(one) in bound] if gave_in else []
             if trying:
                 self._reopen()
         return True
+
+    def _lower(self, waiting: Waiting) -> None:
+        """Give up what no node has, whoever is on it: so the class is packed with all others, not after them."""
+        while waiting.demand is not None and not self._possible(waiting, waiting.demand) and waiting.give_in():
+            pass
+
+    def _possible(self, waiting: Waiting, demand: Demand) -> bool:
+        if any(tier.mask(demand) & tier.market.fitting(waiting.size) for tier in self.tiers):
+            return True
+        welcome = Welcome([waiting])
+        return any(welcome.of(room.host) for room in self.rooms)
 
     def _reopen(self) -> None:
         """Let nodes that were packed take more, now that some pods have given in."""
@@ -191,6 +206,14 @@ class Placement:
             if any(tier.allowance.left) and tier.mask(one.demand) & tier.market.fitting(one.size)
             for key in one.keys
         ]
+
+    def left(self) -> set[str]:
+        """Pods without a place, by key."""
+        return {key for one in self.waiting for key in one.keys}
+
+    def obeys(self, told: Set[str]) -> bool:
+        """True when these pods have a place and gave up nothing for it."""
+        return not any((one.keys or one.step) and not told.isdisjoint(one.cls.keys) for one in self.waiting)
 
     def price(self) -> int:
         """What the nodes to make cost, in picodollars per hour."""

@@ -48,7 +48,7 @@ class Seating:
         rules = self.topology.rules(waiting.cls, demand)
         volumes = self.disks.reachable(waiting.cls.pod)
         seated = 0
-        for room in self._open_rooms(waiting):
+        for room in self.open_rooms(waiting):
             if not waiting.keys:
                 break
             self.units += 1
@@ -59,9 +59,10 @@ class Seating:
 
     def has_rooms(self, waiting: Waiting) -> bool:
         """True when some node that exists could hold another pod of a class, rules aside."""
-        return next(self._open_rooms(waiting), None) is not None
+        return next(self.open_rooms(waiting), None) is not None
 
-    def _open_rooms(self, waiting: Waiting) -> Iterator[Room]:
+    def open_rooms(self, waiting: Waiting) -> Iterator[Room]:
+        """Nodes that exist and could hold another pod of a class, rules aside."""
         welcome = Welcome([waiting])
         return (room for room in self.vacancies.fitting(waiting.size) if welcome.of(room.host))
 
@@ -73,7 +74,7 @@ class Seating:
         """How many pods of a class found a seat."""
         rules = self.topology.rules(waiting.cls, demand)
         volumes = self.disks.reachable(waiting.cls.pod)
-        rooms, seated = list(self._open_rooms(waiting)), 0
+        rooms, seated = list(self.open_rooms(waiting)), 0
         while waiting.keys and self._seat_one(waiting, demand, rules, volumes, rooms):
             seated += 1
         return seated

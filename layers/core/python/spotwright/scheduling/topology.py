@@ -67,6 +67,20 @@ class Topology:
             return True
         return bool(self._avoiding.holding(cls) or self._attracting.holding(cls))
 
+    def parts(self, cls: PodClass, demand: Demand) -> bool:
+        """True when pods keep others out of a zone or other domain that holds many: the class others, or they it."""
+        if any(one.key != labels.HOSTNAME for one in demand.apart):
+            return True
+        return any(one.circle.key != labels.HOSTNAME for one in self._avoiding.holding(cls))
+
+    def joined(self, company: Company) -> frozenset[str]:
+        """The domains with a pod of the company."""
+        return frozenset(one for one, count in self._tally(self._circle(company)).counts.items() if count)
+
+    def invites(self, company: Company, pod: Pod) -> bool:
+        """True when the pod is one of those that the company is about."""
+        return self._circle(company).holds(pod)
+
     def tight(self, cls: PodClass, demand: Demand) -> bool:
         """True when somebody must share a very host: the class with others, or others with it."""
         if any(one.key == labels.HOSTNAME for one in demand.near):
