@@ -65,7 +65,7 @@ def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
 def test_a_case_file_gives_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     case = CASES / "scheduling" / "a01-selector-picks-the-zone.yaml"
     made = planned(capsys, "--catalog", str(FAKE), str(case))
-    lists = {"existingNodes", "ignored", "newNodes", "notes", "unschedulable"}
+    lists = {"buffers", "existingNodes", "ignored", "newNodes", "notes", "unschedulable"}
     assert set(made) == lists | {"pricePerHour", "boundPerHour", "workUnits"}
     assert 0 < made["boundPerHour"] <= made["pricePerHour"]
     (node,) = made["newNodes"]
@@ -104,6 +104,30 @@ def test_nodes_of_static_pools_are_shown_with_their_price_behind_their_gate(
     without = planned(capsys, file)
     assert without["newNodes"] == []
     assert any("the feature gate StaticCapacity" in note for note in without["notes"])
+
+
+BUFFER = """
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: {name: spare}
+spec:
+  scalableRef: {apiGroup: apps, kind: Deployment, name: inflate}
+  percentage: 40
+"""
+
+
+def test_buffers_among_the_manifests_are_planned_for(capsys: pytest.CaptureFixture[str], write: Any) -> None:
+    file = write("m.yaml", POOL, WORKLOAD, BUFFER)
+    made = planned(capsys, file)
+    told = {"name": "default/spare", "pods": 2, "reason": "RequiresNewCapacity", "message": ""}
+    assert made["buffers"] == [told]
+    virtual = [pod for one in made["newNodes"] for pod in one["pods"] if "capacity-buffer" in pod]
+    assert len(virtual) <= 2
+    assert main(["plan", file]) == 0
+    assert "default/spare keeps room for 2 pods, RequiresNewCapacity" in capsys.readouterr().out
+    lost = planned(capsys, write("lost.yaml", POOL, BUFFER))
+    assert lost["newNodes"] == []
+    assert "Deployment default/inflate does not exist" in lost["buffers"][0]["message"]
 
 
 def test_folders_and_stdin_are_read(

@@ -16,6 +16,7 @@ from spotwright.adapters.kubernetes_transport import Transport
 from spotwright.failures import Conflict
 from spotwright.manifests import definitions
 from spotwright.model import labels
+from spotwright.model.capacitybuffer import BufferStatus, CapacityBuffer
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodepool import NodeClassReference
@@ -68,8 +69,10 @@ class World:
         add_node: Callable[[str], None],
         add_pod: Callable[[str, str], None],
         add_storage: Callable[[], None],
+        add_buffers: Callable[[], None],
     ) -> None:
         self.port, self.add_node, self.add_pod, self.add_storage = port, add_node, add_pod, add_storage
+        self.add_buffers = add_buffers
 
     def pod(self, node: str = "") -> Pod:
         """A pod that no scheduler cares about, on ``node`` or waiting."""
@@ -91,6 +94,7 @@ def world(request: pytest.FixtureRequest) -> World:
             lambda name: _put_node(fake, name),
             lambda name, node: _put_pod(fake, name, node),
             lambda: _put_storage(fake),
+            lambda: _put_buffers(fake),
         )
     stack, port = request.getfixturevalue("real")
     return World(
@@ -98,6 +102,7 @@ def world(request: pytest.FixtureRequest) -> World:
         lambda name: _create_node(stack, name),
         lambda name, node: _create_pod(stack, name, node),
         lambda: _create_storage(stack),
+        lambda: _create_buffers(stack),
     )
 
 
@@ -151,6 +156,49 @@ def _create_storage(stack: Stack) -> None:
         },
     ]  # fmt: skip
     stack.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+
+
+def _put_buffers(fake: FakeCluster) -> None:
+    template = Pod(Metadata("spare", "default", labels={"app": "web"}), requests={"cpu": 3000, "pods": 1})
+    spare = CapacityBuffer(
+        Metadata("spare", "default"), template=template, replicas=2, pod_template="web", pod_template_generation=1
+    )
+    shared = CapacityBuffer(Metadata("shared", "default"), template=template, scale=10, percentage=20)
+    lost = CapacityBuffer(Metadata("lost", "default"), fault="PodTemplateNotFound", problem="PodTemplate default/no")
+    for one in (spare, shared, lost):
+        fake.put("capacitybuffers", one)
+
+
+def _create_buffers(stack: Stack) -> None:
+    """Their definition is not ours: this one has what Karpenter's has, without its rules."""
+    preserved = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": "v1beta1", "served": True, "storage": True, "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": preserved, "status": preserved}}},
+    }  # fmt: skip
+    names = {"kind": "CapacityBuffer", "plural": "capacitybuffers", "singular": "capacitybuffer"}
+    definition = {
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "capacitybuffers.autoscaling.x-k8s.io"},
+        "spec": {"group": "autoscaling.x-k8s.io", "names": names, "scope": "Namespaced", "versions": [version]},
+    }  # fmt: skip
+    container = {"name": "web", "image": "web", "resources": {"requests": {"cpu": "3"}}}
+    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+    workload = {"replicas": 10, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+    buffer = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"}
+    share = {"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}, "percentage": 20}
+    objects = [
+        {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "web"}, "template": template},
+        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": workload},
+        buffer | {"metadata": {"name": "spare"}, "spec": {"podTemplateRef": {"name": "web"}, "replicas": 2}},
+        buffer | {"metadata": {"name": "shared"}, "spec": share},
+        buffer | {"metadata": {"name": "lost"}, "spec": {"podTemplateRef": {"name": "no"}, "replicas": 2}},
+    ]
+    stack.kubectl("apply", "-f", "-", input=json.dumps(definition))
+    stack.kubectl("wait", "--for=condition=Established", f"crd/{definition['metadata']['name']}", "--timeout=30s")  # type: ignore[index]
+    stack.kubectl(
+        "apply", "-n", "default", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+    )
 
 
 def _put_pod(fake: FakeCluster, name: str, node: str) -> None:
@@ -307,6 +355,31 @@ def test_storage_and_namespaces_are_read_as_they_were_written(world: World) -> N
     assert (zonal.provisioner, zonal.waits, zonal.topologies) == (ZONAL.provisioner, True, ZONAL.topologies)
     assert {one.metadata.name: one.attachable for one in found.nodes}["attaching"] == {"ebs.csi.aws.com": 25}
     assert world.port.namespaces()["shop"]["team"] == "a"
+
+
+def test_buffers_are_read_with_what_they_refer_to_and_told_how_they_stand(world: World) -> None:
+    assert world.port.capacity_buffers() == ()
+    world.add_buffers()
+    found = {one.metadata.name: one for one in world.port.capacity_buffers()}
+    spare, shared, lost = (found[name] for name in ("spare", "shared", "lost"))
+    assert spare.template is not None
+    assert (spare.template.requests["cpu"], spare.template.metadata.labels) == (3000, {"app": "web"})
+    assert (spare.replicas, spare.scale, spare.pod_template) == (2, None, "web")
+    assert (shared.replicas, shared.scale, shared.percentage) == (None, 10, 20)
+    assert (lost.template, lost.fault) == (None, "PodTemplateNotFound")
+    status = {
+        "replicas": 2, "provisioningStrategy": spare.strategy, "podTemplateRef": {"name": "web"},
+        "podTemplateGeneration": 1,
+    }  # fmt: skip
+    about = msgspec.structs.replace(spare.metadata, resource_version="")
+    world.port.patch_status("capacitybuffers", about, status)
+    world.port.set_conditions("capacitybuffers", about, [Condition("Provisioning", "False", "RequiresNewCapacity")])
+    world.port.patch_status("capacitybuffers", about, status | {"podTemplateRef": None})
+    (after,) = [one for one in world.port.capacity_buffers() if one.metadata.name == "spare"]
+    assert after.status == BufferStatus(2, "", 1, spare.strategy)
+    told = condition(after.conditions, "Provisioning")
+    assert told is not None
+    assert (told.status, told.reason) == ("False", "RequiresNewCapacity")
 
 
 def test_a_waiting_pod_is_nominated_once_and_stays_so(world: World) -> None:

@@ -134,6 +134,16 @@ def test_a_claim_goes_in_the_second_it_expires(world: World) -> None:
     assert 333 <= (world.clock.now() - claim.metadata.created).total_seconds() <= 334
 
 
+def test_buffers_are_looked_after_every_minute_behind_their_gate(world: World) -> None:
+    poll(world)
+    assert not world.bells.of("provision", "pods")
+    world.settings = decision_settings({"FEATURE_GATES": "CapacityBuffer=true"})
+    poll(world, again=False)
+    assert not world.bells.of("provision", "pods")
+    poll(world)
+    assert len(world.bells.of("provision", "pods")) == 1
+
+
 def test_a_static_pool_with_too_few_or_too_many_nodes_is_rung_for_behind_its_gate(world: World) -> None:
     world.cluster.put("nodepools", given.node_pool("fixed", replicas=1))
     poll(world)

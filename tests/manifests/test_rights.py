@@ -14,7 +14,8 @@ READ = [
     "csinodes.storage.k8s.io", "volumeattachments.storage.k8s.io", "daemonsets.apps", "deployments.apps",
     "replicasets.apps", "statefulsets.apps", "poddisruptionbudgets.policy", "priorityclasses.scheduling.k8s.io",
     "validatingwebhookconfigurations.admissionregistration.k8s.io", "nodepools.karpenter.sh",
-    "nodeclaims.karpenter.sh", "nodeoverlays.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws",
+    "nodeclaims.karpenter.sh", "nodeoverlays.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws", "podtemplates",
+    "capacitybuffers.autoscaling.x-k8s.io",
 ]  # fmt: skip
 ACT = [
     ("create", "nodeclaims.karpenter.sh", ""),
@@ -32,7 +33,13 @@ ACT = [
     ("delete", "pods", ""),
     ("patch", "pods", "status"),
 ]
-TELL = [("create", "events"), ("get", "events"), ("patch", "events"), ("patch", "events.events.k8s.io")]
+TELL = [
+    ("create", "events", ""),
+    ("get", "events", ""),
+    ("patch", "events", ""),
+    ("patch", "events.events.k8s.io", ""),
+    ("patch", "capacitybuffers.autoscaling.x-k8s.io", "status"),
+]
 NOBODY = [
     ("get", "secrets", ""),
     ("get", "configmaps", ""),
@@ -44,6 +51,7 @@ NOBODY = [
     ("delete", "ec2nodeclasses.karpenter.k8s.aws", ""),
     ("delete", "customresourcedefinitions.apiextensions.k8s.io", ""),
     ("patch", "deployments.apps", ""),
+    ("patch", "capacitybuffers.autoscaling.x-k8s.io", ""),
     ("escalate", "clusterroles.rbac.authorization.k8s.io", ""),
     ("impersonate", "users", ""),
 ]
@@ -78,9 +86,9 @@ def test_both_groups_see_what_decides_about_nodes(granted: Cluster, group: str, 
 
 
 @pytest.mark.parametrize("group", ["spotwright:read", "spotwright:act"])
-@pytest.mark.parametrize(("verb", "what"), TELL)
-def test_whoever_decides_may_say_so(granted: Cluster, group: str, verb: str, what: str) -> None:
-    assert may(granted, group, verb, what)
+@pytest.mark.parametrize(("verb", "what", "subresource"), TELL)
+def test_whoever_decides_may_say_so(granted: Cluster, group: str, verb: str, what: str, subresource: str) -> None:
+    assert may(granted, group, verb, what, subresource)
 
 
 @pytest.mark.parametrize(("verb", "what", "subresource"), ACT)

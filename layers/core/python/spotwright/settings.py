@@ -8,7 +8,7 @@ import msgspec
 
 from spotwright.aws.sizing import Overheads
 from spotwright.failures import InvalidRequest
-from spotwright.model.snapshot import RESERVED_CAPACITY, STATIC_CAPACITY, Settings
+from spotwright.model.snapshot import CAPACITY_BUFFER, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
 
 type Given = Mapping[str, str | int | float | bool]
 
@@ -59,7 +59,7 @@ def environment(variables: Mapping[str, str]) -> Environment:
 
 
 # Karpenter's feature gates and their defaults; those that are not here are not handled.
-_GATES: Final = {RESERVED_CAPACITY: True, "NodeOverlay": False, STATIC_CAPACITY: False}
+_GATES: Final = {RESERVED_CAPACITY: True, "NodeOverlay": False, STATIC_CAPACITY: False, CAPACITY_BUFFER: False}
 
 # What one core searches in a second: plans of `make bench-cases` took 48,000 to 100,000 units a processor second.
 UNITS_PER_SECOND: Final = 50_000

@@ -6,10 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from spotwright.adapters import decode, decode_nodeclass, decode_nodepool, encode, overlays, storage
+from spotwright.adapters import capacity_buffers, decode, decode_nodeclass, decode_nodepool, encode, overlays, storage
 from spotwright.adapters.kubernetes_transport import JSON_PATCH, MERGE_PATCH, Json, Transport
 from spotwright.failures import Conflict, Failure, InvalidRequest, NotFound, Throttled
 from spotwright.lifecycle.telling import quiet
+from spotwright.model.capacitybuffer import CapacityBuffer
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import EC2NodeClass
@@ -26,6 +27,14 @@ _PATHS: Final = {
     "nodepools": "/apis/karpenter.sh/v1/nodepools",
     "nodeoverlays": "/apis/karpenter.sh/v1alpha1/nodeoverlays",
     "ec2nodeclasses": "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
+    "capacitybuffers": "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers",
+}
+# What a CapacityBuffer may refer to.
+_REFERRED: Final = {
+    "PodTemplate": "/api/v1/podtemplates",
+    "Deployment": "/apis/apps/v1/deployments",
+    "StatefulSet": "/apis/apps/v1/statefulsets",
+    "ReplicaSet": "/apis/apps/v1/replicasets",
 }
 _KINDS: Final = {
     "nodes": ("v1", "Node"),
@@ -97,6 +106,16 @@ class KubernetesCluster:
         except NotFound:
             return ()
 
+    def capacity_buffers(self) -> tuple[CapacityBuffer, ...]:
+        def lookup(kind: str, namespace: str, name: str) -> Json | None:
+            return self._get(_address(_REFERRED[kind], Metadata(name, namespace)))
+
+        try:
+            listed = tuple(self._api.items(_PATHS["capacitybuffers"]))
+        except NotFound:
+            return ()
+        return tuple(capacity_buffers.capacity_buffer(one, lookup) for one in listed)
+
     def volume_attachments(self, node: str) -> tuple[str, ...]:
         listed = self._api.items("/apis/storage.k8s.io/v1/volumeattachments")
         return tuple(
@@ -132,7 +151,7 @@ class KubernetesCluster:
         about: Json = {"uid": metadata.uid}
         if metadata.resource_version:
             about["resourceVersion"] = metadata.resource_version
-        self._patch(f"{_PATHS[kind]}/{metadata.name}/status", {"metadata": about, "status": dict(status)})
+        self._patch(f"{_address(_PATHS[kind], metadata)}/status", {"metadata": about, "status": dict(status)})
 
     def set_conditions(self, kind: str, metadata: Metadata, conditions: Sequence[Condition]) -> None:
         for attempt in range(1, CONDITION_ATTEMPTS + 1):
@@ -144,14 +163,15 @@ class KubernetesCluster:
                     raise
 
     def _set_conditions(self, kind: str, metadata: Metadata, conditions: Sequence[Condition]) -> None:
-        current = self._api.call("GET", f"{_PATHS[kind]}/{metadata.name}")
+        path = _address(_PATHS[kind], metadata)
+        current = self._api.call("GET", path)
         if metadata.uid and current["metadata"]["uid"] != metadata.uid:
             raise NotFound(f"{kind} {metadata.name} with uid {metadata.uid} is gone", code="NotFound")
         before = (current.get("status") or {}).get("conditions") or []
         after = merged(before, conditions, now=datetime.now(UTC))
         if after != before:
             about = {"uid": current["metadata"]["uid"], "resourceVersion": current["metadata"]["resourceVersion"]}
-            self._patch(f"{_PATHS[kind]}/{metadata.name}/status", {"metadata": about, "status": {"conditions": after}})
+            self._patch(f"{path}/status", {"metadata": about, "status": {"conditions": after}})
 
     def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:
         current = self._api.call("GET", f"{_PATHS['nodes']}/{node.name}")
@@ -279,6 +299,12 @@ class KubernetesCluster:
 
     def _patch(self, path: str, body: Json) -> None:
         self._api.call("PATCH", path, body=body, content=MERGE_PATCH)
+
+
+def _address(listed: str, about: Metadata) -> str:
+    """Where an object is; ``listed``: where all of its kind are."""
+    root, _, plural = listed.rpartition("/")
+    return f"{root}/namespaces/{about.namespace}/{plural}/{about.name}" if about.namespace else f"{listed}/{about.name}"
 
 
 def _pod_path(key: str) -> str:

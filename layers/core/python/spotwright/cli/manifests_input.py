@@ -6,9 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.adapters import decode, decode_nodeclass, decode_nodepool, overlays, storage
+from spotwright.adapters import capacity_buffers, decode, decode_nodeclass, decode_nodepool, overlays, storage
 from spotwright.cli import InputError, workloads
 from spotwright.cli.documents import Document, Documents
+from spotwright.model.capacitybuffer import CapacityBuffer
 from spotwright.model.objects import Metadata
 from spotwright.model.pod import Pod
 from spotwright.model.quantity import QuantityError
@@ -34,7 +35,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[Json], Any]]]] = {
     "PriorityClass": ("ranks", lambda obj: _rank(obj)),
 }
 _OLD_KINDS: Final = ("Provisioner", "AWSNodeTemplate", "Machine")
-_NAMESPACED: Final = ("Pod", "DaemonSet", "PodDisruptionBudget", "PersistentVolumeClaim")
+_NAMESPACED: Final = ("Pod", "CapacityBuffer", "DaemonSet", "PodDisruptionBudget", "PersistentVolumeClaim")
 # A plan of manifests does not depend on when it is made.
 _NOW: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -54,6 +55,7 @@ def snapshot(documents: Documents, feature_gates: str = "") -> Snapshot:
     )
     ranks = {one.metadata.name: one for one in fields.pop("ranks", ())}
     read = {name: tuple(values) for name, values in fields.items()}
+    read["buffers"] = _buffers(documents)
     read["pods"] = tuple(_ranked(pod, ranks) for pod in read.get("pods", ()))
     return msgspec.structs.replace(empty, storage=disks, namespaces=namespaces, **read)
 
@@ -65,7 +67,7 @@ def within(cluster: Snapshot, manifests: Snapshot) -> Snapshot:
         names = {one.metadata.key for one in given}
         return (*(one for one in there if one.metadata.key not in names), *given)
 
-    listed = ("pods", "nodes", "nodepools", "nodeclasses", "nodeclaims", "daemonsets", "budgets", "overlays")
+    listed = ("pods", "nodes", "nodepools", "nodeclasses", "nodeclaims", "daemonsets", "budgets", "overlays", "buffers")
     stored = ("claims", "volumes", "classes", "nodes")
     return msgspec.structs.replace(
         cluster,
@@ -94,6 +96,20 @@ def _expanded(documents: tuple[Document, ...]) -> Iterator[Document]:
                 yield Document(document.source, pod)
         else:
             yield document
+
+
+def _buffers(documents: Documents) -> tuple[CapacityBuffer, ...]:
+    """CapacityBuffers; what they refer to is looked for among the manifests."""
+    named = {
+        (kind, content["metadata"].get("namespace") or "default", content["metadata"].get("name")): content
+        for content in (one.content for one in documents.objects)
+        if (kind := content["kind"]) == "PodTemplate" or kind in capacity_buffers.SCALABLE
+    }
+    return tuple(
+        _decoded(one, lambda content: capacity_buffers.capacity_buffer(content, lambda *key: named.get(key)))
+        for one in documents.objects
+        if one.content["kind"] == "CapacityBuffer"
+    )
 
 
 def _decoded(document: Document, read: Callable[[Json], Any]) -> Any:

@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     import msgspec
 
     from spotwright.cli import builtin, catalogs, plan_text
-    from spotwright.scheduling.static import plan
+    from spotwright.scheduling.buffers import plan
 
     snapshot, own, notes = _seen(options)
     if options.catalog:

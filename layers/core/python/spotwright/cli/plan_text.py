@@ -10,7 +10,7 @@ from spotwright.model.instancetype import PICOUSD
 from spotwright.model.requirements import Selector
 from spotwright.model.taints import Taint
 from spotwright.scheduling.drafts import dollars
-from spotwright.scheduling.plan import Alternative, NewNode, Plan, Refused
+from spotwright.scheduling.plan import Alternative, BufferVerdict, NewNode, Plan, Refused
 
 type Json = dict[str, Any]
 
@@ -25,6 +25,7 @@ def as_json(plan: Plan) -> str:
         "existingNodes": [{"name": one.name, "pods": list(one.pods)} for one in plan.existing_nodes],
         "unschedulable": [_refused(one) for one in plan.unschedulable],
         "ignored": [_refused(one) for one in plan.ignored],
+        "buffers": [_buffer(one) for one in plan.buffers],
         "notes": list(plan.notes),
         "pricePerHour": plan.price_picousd_per_hour / PICOUSD,
         "boundPerHour": plan.bound_picousd_per_hour / PICOUSD,
@@ -75,6 +76,10 @@ def _taint(taint: Taint) -> Json:
     return {"key": taint.key} | ({"value": taint.value} if taint.value else {}) | {"effect": taint.effect}
 
 
+def _buffer(one: BufferVerdict) -> Json:
+    return {"name": f"{one.namespace}/{one.name}", "pods": one.pods, "reason": one.reason, "message": one.message}
+
+
 def _refused(refused: Refused) -> Json:
     return {"pod": refused.pod, "reasons": list(refused.reasons)}
 
@@ -93,6 +98,7 @@ def as_text(plan: Plan, heading: str) -> Iterator[str]:
         yield "Nodes there are:"
         for node in plan.existing_nodes:
             yield f"  {node.name} takes {_few(node.pods)}"
+    yield from _buffers(plan)
     yield from _refusals("Without a place", plan.unschedulable)
     yield from _refusals("Ignored", plan.ignored)
     if plan.notes:
@@ -176,6 +182,18 @@ def _few(names: Sequence[str]) -> str:
     """The first names and how many more there are."""
     shown = ", ".join(names[:_SHOWN])
     return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _buffers(plan: Plan) -> Iterator[str]:
+    if not plan.buffers:
+        return
+    yield ""
+    yield "Capacity buffers:"
+    for one in plan.buffers:
+        told = f": {one.message}" if one.message else ""
+        yield f"  {one.namespace}/{one.name} keeps room for {_count(one.pods, 'pod')}, {one.reason}{told}"
+    for node in plan.buffered:
+        yield f"  {node.name} has room for {_few(node.pods)}"
 
 
 def _refusals(heading: str, refused: Sequence[Refused]) -> Iterator[str]:

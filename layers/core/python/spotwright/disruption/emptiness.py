@@ -42,6 +42,7 @@ class Emptiness(msgspec.Struct, frozen=True):
 def emptiness(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str]) -> Emptiness:
     """``plan``: where the snapshot's pending pods would go. ``locked``: claims that a command or notice holds."""
     nominated = frozenset(node.name for node in plan.existing_nodes)
+    buffered = frozenset(node.name for node in plan.buffered)
     pools = {pool.name: pool for pool in snapshot.nodepools}
     nodes = gates.by_provider(snapshot.nodes)
     pods = gates.by_node(snapshot.pods)
@@ -54,7 +55,10 @@ def emptiness(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str]) -> Empt
         if not claim.managed or claim.name in locked or not _is_empty(mine, snapshot, alone):
             continue
         pool = pools.get(claim.nodepool)
-        why = gates.why_not(claim, node, mine, pool, snapshot, nominated) or _too_early(claim, pool, mine, snapshot.now)
+        why = gates.why_not(claim, node, mine, pool, snapshot, nominated)
+        if not why and node is not None and not buffered.isdisjoint((node.name, claim.name)):
+            why = "node has buffer pods"
+        why = why or _too_early(claim, pool, mine, snapshot.now)
         if why:
             blocked.append(Blocked(claim.name, why))
         else:

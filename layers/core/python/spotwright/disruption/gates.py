@@ -86,6 +86,7 @@ def obstacles(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], reason:
     pools = {pool.name: pool for pool in snapshot.nodepools}
     nodes, pods = by_provider(snapshot.nodes), by_node(snapshot.pods)
     nominated = frozenset(node.name for node in plan.existing_nodes)
+    buffered = frozenset(node.name for node in plan.buffered)
     found: list[Obstacle] = []
     for claim in sorted(snapshot.nodeclaims, key=lambda one: one.name):
         node, pool = nodes.get(claim.provider_id), pools.get(claim.nodepool)
@@ -94,6 +95,8 @@ def obstacles(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], reason:
         why = why_not(claim, node, pods.get(node.name, []), pool, snapshot, nominated)
         if why:
             found += _on_both(claim, node, "DisruptionBlocked", why[0].upper() + why[1:])
+        elif node.name in buffered and all(map(eviction.of_daemonset, pods.get(node.name, []))):
+            found += _on_both(claim, node, "DisruptionBlocked", f"Node {node.name} has buffer pods")
         elif pool is not None and pool.consolidate_after_seconds is None:
             found += _on_both(claim, node, "Unconsolidatable", f"NodePool {pool.name!r} has consolidation disabled")
     return (*found, *_closed_budgets(snapshot, reason))

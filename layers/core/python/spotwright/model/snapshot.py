@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from spotwright.model.capacitybuffer import CapacityBuffer
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import EC2NodeClass
@@ -17,6 +18,8 @@ from spotwright.model.volumes import Storage
 RESERVED_CAPACITY: Final = "ReservedCapacity"
 # Feature gate: NodePools with replicas keep that many nodes.
 STATIC_CAPACITY: Final = "StaticCapacity"
+# Feature gate: CapacityBuffers keep room free.
+CAPACITY_BUFFER: Final = "CapacityBuffer"
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -76,7 +79,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """What a decision is a function of, together with the catalog named by ``catalog_key``.
 
     ``in_flight``: committed launches whose NodeClaims the API server did not show. ``namespaces``: name → labels.
-    ``now``: aware UTC. ``overlays``: empty unless the feature gate NodeOverlay is on.
+    ``now``: aware UTC. ``overlays`` and ``buffers``: empty unless their feature gates, NodeOverlay and
+    CapacityBuffer, are on.
     ``leaving``: NodeClaims that a committed decision takes away whatever happens; ``disrupting``: those that go once
     their replacements are there. Both empty unless the gate StaticCapacity is on.
     """
@@ -95,6 +99,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     namespaces: dict[str, dict[str, str]] = {}
     storage: Storage = Storage()
     overlays: tuple[NodeOverlay, ...] = ()
+    buffers: tuple[CapacityBuffer, ...] = ()
     leaving: tuple[str, ...] = ()
     disrupting: tuple[str, ...] = ()
     settings: Settings = Settings()

@@ -64,6 +64,20 @@ class Refused(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...]
 
 
+class BufferVerdict(msgspec.Struct, frozen=True):
+    """A CapacityBuffer: how many pods it keeps room for, and how that stands.
+
+    ``reason``: of its condition Provisioning: FitsExistingCapacity, RequiresNewCapacity, NotReadyForProvisioning or
+    BufferEmpty. ``message``: what keeps some of its pods from any node, or what the buffer says that means nothing.
+    """
+
+    namespace: str
+    name: str
+    pods: int
+    reason: str
+    message: str = ""
+
+
 class Plan(msgspec.Struct, frozen=True):
     """A complete answer: every candidate pod is in exactly one of the four.
 
@@ -72,6 +86,8 @@ class Plan(msgspec.Struct, frozen=True):
     that cannot be read, and why. ``units``: work done.
     ``bound_picousd_per_hour``: no nodes of these NodePools hold the pods of the new nodes, in the domains they were
     given, for less; 0 where nothing is known. ``surplus``: NodeClaims that static NodePools have beyond their replicas.
+    ``buffers``: every CapacityBuffer, by namespace and name; ``buffered``: nodes on which their pods find room. The
+    nodes that are bought for them are among the new ones, with pods that nobody runs.
     """
 
     new_nodes: tuple[NewNode, ...] = ()
@@ -84,6 +100,8 @@ class Plan(msgspec.Struct, frozen=True):
     barren: dict[str, str] = {}
     unread: dict[str, str] = {}
     surplus: tuple[str, ...] = ()
+    buffers: tuple[BufferVerdict, ...] = ()
+    buffered: tuple[ExistingNode, ...] = ()
 
     @property
     def price_picousd_per_hour(self) -> int:

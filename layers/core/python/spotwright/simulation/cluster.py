@@ -10,6 +10,7 @@ import msgspec
 from spotwright.failures import Conflict, NotFound
 from spotwright.lifecycle.telling import quiet
 from spotwright.model import eviction
+from spotwright.model.capacitybuffer import CapacityBuffer
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import EC2NodeClass
@@ -34,7 +35,7 @@ KINDS: Final[Mapping[str, type]] = {
     "pods": Pod, "nodes": Node, "nodepools": NodePool, "ec2nodeclasses": EC2NodeClass, "nodeclaims": NodeClaim,
     "daemonsets": DaemonSet, "poddisruptionbudgets": PodDisruptionBudget, "nodeoverlays": NodeOverlay,
     "namespaces": Namespace, "persistentvolumeclaims": VolumeClaim, "persistentvolumes": Volume,
-    "storageclasses": StorageClass, "csinodes": CsiNode,
+    "storageclasses": StorageClass, "csinodes": CsiNode, "capacitybuffers": CapacityBuffer,
 }  # fmt: skip
 
 
@@ -143,6 +144,9 @@ class FakeCluster:
 
     def nodeoverlays(self) -> tuple[NodeOverlay, ...]:
         return self.all("nodeoverlays")
+
+    def capacity_buffers(self) -> tuple[CapacityBuffer, ...]:
+        return self.all("capacitybuffers")
 
     def volume_attachments(self, node: str) -> tuple[str, ...]:
         return self.attachments.get(node, ())

@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.model import resources
+from spotwright.model.capacitybuffer import BufferStatus, CapacityBuffer
 from spotwright.model.objects import Condition, Metadata, Owner
 
 # Status fields on the wire → fields of the model, and how their value is read.
@@ -35,6 +36,11 @@ def merged_metadata(about: Metadata, change: Mapping[str, Any]) -> Metadata:
 
 def merged_status[T: Any](obj: T, status: Mapping[str, Any]) -> T:
     """Raises KeyError for a field the model does not have: a fake must not swallow what it cannot show."""
+    if isinstance(obj, CapacityBuffer):
+        template = (status["podTemplateRef"] or {}).get("name", "")
+        generation = status["podTemplateGeneration"] or 0
+        told = BufferStatus(status["replicas"], template, generation, status["provisioningStrategy"])
+        return msgspec.structs.replace(obj, status=told)
     fields: dict[str, Any] = {}
     for name, value in status.items():
         fields[_STATUS[name]] = _read(name, value)

@@ -11,6 +11,7 @@ import msgspec
 
 from spotwright.aws.rate import CallRate
 from spotwright.disruption.breaker import Breaker
+from spotwright.model.capacitybuffer import CapacityBuffer
 from spotwright.model.fleet import FleetInstance, FleetResult, OfferingHealth
 from spotwright.model.instancetype import Catalog
 from spotwright.model.node import Node
@@ -53,6 +54,10 @@ class ClusterPort(Protocol):
     def pod_disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]: ...
     def nodeoverlays(self) -> tuple[NodeOverlay, ...]:
         """Empty, too, where the definition is not installed."""
+        ...
+
+    def capacity_buffers(self) -> tuple[CapacityBuffer, ...]:
+        """With what they refer to. Empty, too, where the definition, which is not ours, is not installed."""
         ...
 
     def volume_attachments(self, node: str) -> tuple[str, ...]: ...

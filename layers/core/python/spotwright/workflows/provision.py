@@ -16,11 +16,11 @@ from spotwright.model.instancetype import Catalog
 from spotwright.model.node import Node
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.pod import Pod
-from spotwright.model.snapshot import STATIC_CAPACITY, InFlight, Settings, Snapshot
+from spotwright.model.snapshot import CAPACITY_BUFFER, STATIC_CAPACITY, InFlight, Settings, Snapshot
 from spotwright.model.volumes import Storage
-from spotwright.scheduling import static
+from spotwright.scheduling import buffers
 from spotwright.scheduling.plan import NewNode, Plan, on_its_way
-from spotwright.workflows import decisions, nominations, offering_memory, provision_time
+from spotwright.workflows import decisions, nominations, offering_memory, provision_buffers, provision_time
 from spotwright.workflows.decisions import SCALED_DOWN, Decision, Disruption
 from spotwright.workflows.ports import BlobPort, CatalogPort, ClusterPort, Doorbell, DoorbellPort, StatePort
 from spotwright.workflows.rows import ClusterRow
@@ -93,7 +93,7 @@ def provision(ports: Planning, *, clock: Callable[[], datetime], deadline: datet
         if plan.new_nodes:
             decision = commit_plan(
                 state=ports.state, blobs=ports.blobs, snapshot=snapshot, based_on=row.version, plan=plan,
-                kind="provision", why=_why(plan),
+                kind="provision", why=_why(snapshot, plan),
             )  # fmt: skip
             if decision is None:
                 row = ports.state.cluster()
@@ -129,7 +129,7 @@ def _scale_down(ports: Planning, snapshot: Snapshot, row: ClusterRow, plan: Plan
 def decide(snapshot: Snapshot, catalog: Catalog) -> Plan:
     """The plan for a snapshot: a pure function of it and its catalog."""
     known = offering_health.closing(snapshot.unavailable)
-    return static.plan(snapshot, offering_health.sold_out(catalog, snapshot.nodeclasses, known))
+    return buffers.plan(snapshot, offering_health.sold_out(catalog, snapshot.nodeclasses, known))
 
 
 def gather(ports: Gathering, row: ClusterRow, *, now: datetime) -> Snapshot:
@@ -175,6 +175,7 @@ def observed(cluster: ClusterPort, settings: Settings, now: datetime) -> Snapsho
         daemonsets, budgets = meanwhile.submit(cluster.daemonsets), meanwhile.submit(cluster.pod_disruption_budgets)
         namespaces = meanwhile.submit(cluster.namespaces)
         overlays = meanwhile.submit(cluster.nodeoverlays) if "NodeOverlay" in settings.feature_gates else None
+        spare = meanwhile.submit(cluster.capacity_buffers) if CAPACITY_BUFFER in settings.feature_gates else None
         claims = cluster.nodeclaims()
         nodes = cluster.nodes()
         pods = tuple(pod for pod in cluster.pods() if not pod.terminal)
@@ -192,6 +193,7 @@ def observed(cluster: ClusterPort, settings: Settings, now: datetime) -> Snapsho
         namespaces=namespaces.result(),
         storage=storage,
         overlays=overlays.result() if overlays else (),
+        buffers=spare.result() if spare else (),
         settings=settings,
     )
 
@@ -271,6 +273,7 @@ def code_digest() -> str:
 def tell(cluster: ClusterPort, snapshot: Snapshot, plan: Plan, decision: Decision | None) -> None:
     """Events on pods, with Karpenter's reasons: where each should schedule, or why it cannot. Never raises."""
     _tell_others(cluster, snapshot, plan)
+    provision_buffers.tell(cluster, snapshot, plan)
     pods = {pod.key: pod for pod in snapshot.pods}
     for key, reason, kind, message in _messages(plan, decision):
         if key in pods and _asks(pods[key]):
@@ -317,8 +320,9 @@ def _waited(snapshot: Snapshot, plan: Plan) -> float:
     return (snapshot.now - max(born)).total_seconds() if born else 0.0
 
 
-def _why(plan: Plan) -> str:
-    pods = sum(len(node.pods) for node in plan.new_nodes)
+def _why(snapshot: Snapshot, plan: Plan) -> str:
+    waiting = {pod.key for pod in snapshot.pods}
+    pods = sum(key in waiting for node in plan.new_nodes for key in node.pods)
     price = plan.price_picousd_per_hour / 10**12
-    need = f"{pods} pending pods need" if pods else "static NodePools lack"
+    need = f"{pods} pending pods need" if pods else "static NodePools and CapacityBuffers need"
     return f"{need} {len(plan.new_nodes)} new nodes for ${price:.4f} per hour"

@@ -35,4 +35,6 @@ def fitted(snapshot: Snapshot, left_seconds: float) -> tuple[Snapshot, int]:
     most = max(LEAST_PODS, int(seconds * PODS_PER_SECOND))
     later = {pod.key for pod in sorted(waiting, key=lambda one: (rank(one), one.key))[most:]}
     pods = tuple(pod for pod in snapshot.pods if pod.key not in later) if later else snapshot.pods
-    return msgspec.structs.replace(snapshot, pods=pods, settings=settings), len(later)
+    # Room that is only kept free may not be bought before that of pods that wait.
+    buffers = () if later else snapshot.buffers
+    return msgspec.structs.replace(snapshot, pods=pods, buffers=buffers, settings=settings), len(later)

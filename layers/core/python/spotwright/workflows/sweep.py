@@ -20,7 +20,7 @@ from spotwright.model.nodeclass import EC2NodeClass
 from spotwright.model.nodepool import NodePool
 from spotwright.model.objects import Condition, condition
 from spotwright.model.pod import Pod
-from spotwright.model.snapshot import RESERVED_CAPACITY, STATIC_CAPACITY, Settings
+from spotwright.model.snapshot import CAPACITY_BUFFER, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
 from spotwright.scheduling.eligibility import is_follower, why_not
 from spotwright.workflows.ports import CatalogPort, ClusterPort, Doorbell, DoorbellPort, Ec2Port, StatePort
 from spotwright.workflows.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, Row
@@ -100,7 +100,10 @@ def poll(ports: Sweeping, *, now: datetime, again: bool) -> Found:
         if RESERVED_CAPACITY in ports.settings.feature_gates:
             _ring_reserved(ports.bells, name, claims, classes)
     pending = _pending(ports.cluster.pods(pending=True), ports.settings, bool(claims))
-    if pending or (STATIC_CAPACITY in ports.settings.feature_gates and _off_target(pools, claims)):
+    gates = ports.settings.feature_gates
+    short = STATIC_CAPACITY in gates and _off_target(pools, claims)
+    # What is left of the room that buffers keep free shows only in a plan.
+    if pending or short or (again and CAPACITY_BUFFER in gates):
         ports.bells.ring("provision", [Doorbell(name, "pods")])
     found = Found(pending=len(pending), nodes=len(claims), due=len(due), forwarder_alive=alive)
     return _priced(found, claims, ports.catalogs.read(ports.state.catalog_key())) if again else found

@@ -1,0 +1,94 @@
+"""CapacityBuffers with what they refer to; what means nothing is named, by reason, field and value."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from spotwright.adapters.capacity_buffers import capacity_buffer
+from spotwright.model.capacitybuffer import BufferStatus, CapacityBuffer
+
+POD = {"metadata": {"labels": {"app": "web"}, "annotations": {"a": "b"}, "name": "ignored"}, "spec": {
+    "nodeName": "n1", "priorityClassName": "high",
+    "containers": [{"name": "web", "resources": {"requests": {"cpu": "3"}}}],
+    "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}],
+}}  # fmt: skip
+THERE: dict[tuple[str, str, str], Any] = {
+    ("PodTemplate", "shop", "web"): {"metadata": {"name": "web", "generation": 4}, "template": POD},
+    ("Deployment", "shop", "web"): {"spec": {"replicas": 10, "template": POD}},
+    ("StatefulSet", "shop", "one"): {"spec": {"template": POD}},
+    ("PodTemplate", "shop", "odd"): {"template": {"spec": {"containers": [{"resources": {"requests": {"cpu": "x"}}}]}}},
+}
+
+
+def read(status: Mapping[str, Any] | None = None, **spec: Any) -> CapacityBuffer:
+    obj = {"metadata": {"name": "spare", "namespace": "shop", "uid": "u"}, "spec": spec, "status": status or {}}
+    return capacity_buffer(obj, lambda *key: THERE.get(key))
+
+
+def scalable(kind: str = "Deployment", name: str = "web", group: str = "apps") -> dict[str, str]:
+    return {"apiGroup": group, "kind": kind, "name": name}
+
+
+def test_a_pod_template_gives_the_pod() -> None:
+    made = read(podTemplateRef={"name": "web"}, replicas=2)
+    assert (made.fault, made.replicas, made.scale) == ("", 2, None)
+    assert (made.pod_template, made.pod_template_generation) == ("web", 4)
+    assert made.template is not None
+    assert made.template.key == "shop/spare"
+    assert made.template.requests["cpu"] == 3000
+    assert (made.template.node_name, made.template.metadata.labels) == ("", {"app": "web"})
+
+
+def test_a_pod_template_and_limits_are_enough() -> None:
+    made = read(podTemplateRef={"name": "web"}, limits={"cpu": "10"})
+    assert (made.fault, made.limits) == ("", {"cpu": 10_000})
+
+
+@pytest.mark.parametrize(("ref", "scale"), [(scalable(), 10), (scalable("StatefulSet", "one"), 1)])
+def test_a_workload_gives_pod_and_scale(ref: dict[str, str], scale: int) -> None:
+    made = read(scalableRef=ref, percentage=20)
+    assert (made.fault, made.scale, made.percentage, made.pod_template) == ("", scale, 20, "")
+
+
+@pytest.mark.parametrize(
+    ("spec", "fault", "named"),
+    [
+        ({"podTemplateRef": {"name": "web"}, "scalableRef": scalable()}, "ResolutionFailed", "exactly one of"),
+        ({}, "ResolutionFailed", "exactly one of"),
+        ({"podTemplateRef": {"name": "web"}}, "ResolutionFailed", "needs replicas or limits"),
+        ({"podTemplateRef": {"name": "gone"}, "replicas": 1}, "PodTemplateNotFound", "shop/gone does not exist"),
+        ({"podTemplateRef": {"name": "odd"}, "replicas": 1}, "ResolutionFailed", "cpu"),
+        ({"podTemplateRef": {}, "scalableRef": {}}, "ResolutionFailed", "exactly one of"),
+        ({"podTemplateRef": {"x": 1}, "replicas": 1}, "ResolutionFailed", "name"),
+        ({"podTemplateRef": "web", "replicas": 1}, "ResolutionFailed", "malformed"),
+        ({"scalableRef": scalable(name="gone")}, "ScalableRefNotFound", "Deployment shop/gone does not exist"),
+        ({"scalableRef": scalable("Rollout", group="argoproj.io")}, "ResolutionFailed", "Rollout of argoproj.io"),
+        ({"scalableRef": scalable(), "replicas": -1}, "ResolutionFailed", "spec.replicas: -1"),
+        ({"scalableRef": scalable(), "percentage": "20%"}, "ResolutionFailed", "spec.percentage: '20%'"),
+        ({"scalableRef": scalable(), "replicas": True}, "ResolutionFailed", "spec.replicas: True"),
+        ({"scalableRef": scalable(), "limits": {"cpu": "lots"}}, "ResolutionFailed", "spec.limits: cpu"),
+        ({"scalableRef": scalable(), "limits": ["cpu"]}, "ResolutionFailed", "spec"),
+    ],
+)
+def test_what_means_nothing_is_named(spec: dict[str, Any], fault: str, named: str) -> None:
+    made = read(**spec)
+    assert (made.template, made.fault) == (None, fault)
+    assert named in made.problem
+
+
+def test_another_strategy_is_somebody_elses() -> None:
+    made = read(provisioningStrategy="example.com/other", replicas=-5)
+    assert (made.strategy, made.fault, made.template) == ("example.com/other", "", None)
+
+
+def test_the_status_is_read() -> None:
+    status = {
+        "replicas": 3, "podTemplateRef": {"name": "web"}, "podTemplateGeneration": 4,
+        "provisioningStrategy": "buffer.x-k8s.io/active-capacity",
+        "conditions": [{"type": "Provisioning", "status": "True", "reason": "FitsExistingCapacity"}],
+    }  # fmt: skip
+    made = read(status, podTemplateRef={"name": "gone"}, replicas=1)
+    assert made.status == BufferStatus(3, "web", 4, "buffer.x-k8s.io/active-capacity")
+    assert [one.type for one in made.conditions] == ["Provisioning"]
+    assert read({"replicas": "many"}, scalableRef=scalable(), replicas=1).fault == "ResolutionFailed"
