@@ -186,6 +186,13 @@ class TestVolumes:
         assert [len(one.pods) for one in made.existing_nodes] == [2]
         assert len(made.new_nodes) == 1
 
+    def test_a_volume_that_a_running_pod_shares_is_attached_already(self) -> None:
+        limit = CsiNode(Metadata("n1"), {"ebs.csi.aws.com": 1})
+        storage = Storage((self.CLAIM,), classes=(self.CLASS,), nodes=(limit,))
+        there = pod("there", volume_claims=("data",), node_name="n1")
+        made = planned(there, pod("joins", volume_claims=("data",)), storage=storage, nodes=(node("n1"),))
+        assert [one.pods for one in made.existing_nodes] == [("default/joins",)]
+
     @staticmethod
     def limited(volumes: int) -> InstanceType:
         return msgspec.structs.replace(instance("big", 64, 256, 1.0), attachable={"ebs.csi.aws.com": volumes})

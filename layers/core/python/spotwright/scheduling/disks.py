@@ -7,11 +7,17 @@ volumes until its CSINode appears; here, until then, what its instance type can 
 from collections import Counter
 from collections.abc import Container, Iterable
 from itertools import product
+from typing import Final
+
+import msgspec
 
 from spotwright.model.pod import Pod
 from spotwright.model.requirements import RequirementError, Requirements, conjunction
 from spotwright.model.volumes import Alternatives, Storage, StorageClass, Volume, VolumeClaim, slot
 from spotwright.scheduling.hosts import Host
+
+# Begins the name of a stand-in; no object's name may.
+_STAND_IN: Final = "~"
 
 type Attached = dict[str, frozenset[str]]
 """Driver → claims (``namespace/name``) attached through it."""
@@ -25,6 +31,38 @@ class Disks:
         self._volumes = {one.metadata.name: one for one in storage.volumes}
         self._classes = {one.metadata.name: one for one in storage.classes}
         self._limits = {one.metadata.name: one.attachable for one in storage.nodes if not one.unreadable}
+
+    def alike(self, pods: Iterable[Pod], every: Iterable[Pod]) -> list[Pod]:
+        """The pods, those that alone use their claims with stand-ins for them: equal where the volumes may be attached
+        in the same places, through the same driver. So the pods of a StatefulSet can be one class.
+
+        ``every``: all pods that may use a claim. A claim of several pods stays: where they meet it is attached once.
+        """
+        shared = shared_claims(every)
+        return [self._anonymous(pod, shared) if pod.volume_claims else pod for pod in pods]
+
+    def _anonymous(self, pod: Pod, shared: Container[str]) -> Pod:
+        names = list(dict.fromkeys(pod.volume_claims))
+        if any(f"{pod.metadata.namespace}/{name}" in shared for name in names):
+            return pod
+        stand_ins: list[str] = []
+        for name in names:
+            claim = self._claims.get(f"{pod.metadata.namespace}/{name}")
+            if claim is None:
+                return pod
+            stand_in = f"{_STAND_IN}{self._likeness(claim)}"
+            numbered = f"{stand_in}/{sum(one.startswith(f'{stand_in}/') for one in stand_ins)}"
+            stand_ins.append(numbered)
+            self._claims[f"{pod.metadata.namespace}/{numbered}"] = claim
+        return msgspec.structs.replace(pod, volume_claims=tuple(stand_ins))
+
+    def _likeness(self, claim: VolumeClaim) -> str:
+        """What decides where a claim's volume may be attached, and what it takes up there."""
+        if not claim.volume:
+            return f"class {claim.storage_class}"
+        volume = self._volumes.get(claim.volume)
+        told = (volume.driver, volume.reachable) if volume else claim.volume
+        return "volume " + msgspec.json.encode(told).decode()
 
     def fault(self, pod: Pod) -> str:
         """Why no node could give the pod its volumes; "" if nothing is wrong with them."""
@@ -89,14 +127,17 @@ class Disks:
     def _class_of(self, claim: VolumeClaim) -> StorageClass | None:
         return self._classes.get(claim.storage_class or "")
 
-    def attachments(self, pod: Pod) -> Attached:
-        """What the pod attaches, by driver; volumes that need no attachment are left out."""
+    def attachments(self, pod: Pod, key: str = "") -> Attached:
+        """What the pod attaches, by driver; volumes that need no attachment are left out.
+
+        ``key``: of the pod among its equals, when it has got its place: from then on its stand-ins are its own.
+        """
         found: dict[str, set[str]] = {}
         for name in pod.volume_claims:
-            key = f"{pod.metadata.namespace}/{name}"
-            driver = self._driver(self._claims.get(key))
+            claim = f"{pod.metadata.namespace}/{name}"
+            driver = self._driver(self._claims.get(claim))
             if driver:
-                found.setdefault(driver, set()).add(key)
+                found.setdefault(driver, set()).add(claim + key if name.startswith(_STAND_IN) else claim)
         return {driver: frozenset(claims) for driver, claims in found.items()}
 
     def _driver(self, claim: VolumeClaim | None) -> str:
@@ -128,8 +169,13 @@ class Disks:
 
 
 def shared_claims(pods: Iterable[Pod]) -> frozenset[str]:
-    """Claims (``namespace/name``) of more than one pod."""
-    users = Counter(f"{pod.metadata.namespace}/{name}" for pod in pods for name in set(pod.volume_claims))
+    """Claims (``namespace/name``) of more than one pod; a stand-in is for another claim in every pod."""
+    users = Counter(
+        f"{pod.metadata.namespace}/{name}"
+        for pod in pods
+        for name in set(pod.volume_claims)
+        if not name.startswith(_STAND_IN)
+    )
     return frozenset(claim for claim, count in users.items() if count > 1)
 
 

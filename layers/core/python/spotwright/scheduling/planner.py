@@ -38,7 +38,8 @@ def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
     world = World(snapshot, standing, templates, every_daemon, disks, frozenset(pod.key for pod in intake.candidates))
     refused = [why for pod in intake.candidates if (why := reasons.beyond(pod, snapshot)) is not None]
     told = {one.pod for one in refused}
-    placement, bounds = _within_bounds(world, [pod for pod in intake.candidates if not told or pod.key not in told])
+    planned = [pod for pod in intake.candidates if not told or pod.key not in told]
+    placement, bounds = _within_bounds(world, disks.alike(planned, snapshot.pods))
     refused += reasons.refused(placement.waiting, placement.tiers, placement.rooms, placement.topology, disks, closed)
     refused += [reasons.following(pod) for pod in placement.held_back]
     made = [node for tier in placement.tiers for draft in tier.settle() for node in finished(draft)]

@@ -50,10 +50,11 @@ class Room:
     def seat(self, waiting: Waiting, disks: Disks) -> None:
         """Give the next pod of a class a place here."""
         self.free = tuple(free - size for free, size in zip(self.free, waiting.size, strict=True))
-        self.given += waiting.take(1)
+        taken = waiting.take(1)
+        self.given += taken
         self.members.append((waiting.cls, 1))
         self.ports += waiting.cls.host_ports
-        self.attached = together(self.attached, disks.attachments(waiting.cls.pod))
+        self.attached = together(self.attached, disks.attachments(waiting.cls.pod, *taken))
 
 
 def _free(host: Host, resource: str) -> int:

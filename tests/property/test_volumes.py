@@ -1,0 +1,122 @@
+"""Pods of StatefulSets, each with claims of its own, planned as groups: as legal, and as good, as one by one."""
+
+from random import Random
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from spotwright.model.objects import Metadata
+from spotwright.model.pod import Pod
+from spotwright.model.snapshot import Snapshot
+from spotwright.model.volumes import CsiNode, Storage, StorageClass, Volume, VolumeClaim
+from spotwright.scheduling.disks import Disks
+from spotwright.scheduling.plan import Plan
+from tests.property.test_classes import left, unlimited
+from tests.property.test_planner import clusters, planned
+from tests.unit.scheduling.builders import TYPES, ZONES, pod, snapshot, zone_is
+
+EBS = "ebs.csi.aws.com"
+CLASSES = (
+    StorageClass(Metadata("waits"), EBS, waits=True),
+    StorageClass(Metadata("zonal"), EBS, waits=True, topologies=((zone_is("z1", "z2"),),)),
+)
+VOLUMES = tuple(Volume(Metadata(f"pv-{zone}"), ((zone_is(zone),),), EBS) for zone in ZONES)
+KINDS = ("none", "waits", "zonal", "bound", "two", "shared")
+LAWS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+def claims_of(one: Pod, number: int, kind: str) -> tuple[VolumeClaim, ...]:
+    """What a pod of a StatefulSet of this kind uses."""
+    name = one.metadata.name
+    match kind:
+        case "waits" | "zonal":
+            return (VolumeClaim(Metadata(f"data-{name}", "default"), storage_class=kind),)
+        case "bound":
+            volume = VOLUMES[number % len(VOLUMES)].metadata.name
+            return (VolumeClaim(Metadata(f"data-{name}", "default"), volume, bound=True, phase="Bound"),)
+        case "two":
+            return tuple(VolumeClaim(Metadata(f"{of}-{name}", "default"), storage_class="waits") for of in ("a", "b"))
+        case "shared":
+            return (VolumeClaim(Metadata(f"data-{one.metadata.labels['app']}", "default"), storage_class="zonal"),)
+    return ()
+
+
+@st.composite
+def stateful(draw: st.DrawFn) -> Snapshot:
+    """A cluster whose deployments have volumes, of one kind each, and whose nodes can attach a few."""
+    cluster = unlimited(draw(clusters))
+    kinds: dict[str, str] = {}
+    pods: list[Pod] = []
+    claims: dict[str, VolumeClaim] = {}
+    for number, one in enumerate(cluster.pods):
+        app = one.metadata.labels["app"]
+        if app not in kinds:
+            kinds[app] = draw(st.sampled_from(KINDS))
+        mine = claims_of(one, number, kinds[app])
+        claims |= {each.metadata.key: each for each in mine}
+        pods.append(msgspec.structs.replace(one, volume_claims=tuple(each.metadata.name for each in mine)))
+    nodes = tuple(CsiNode(one.metadata, {EBS: draw(st.integers(0, 3))}) for one in cluster.nodes)
+    storage = Storage(tuple(claims.values()), VOLUMES, CLASSES, nodes)
+    return msgspec.structs.replace(cluster, pods=tuple(pods), storage=storage)
+
+
+def one_by_one(cluster: Snapshot) -> Plan:
+    """The plan in which every claim tells its pod from all others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Disks, "alike", lambda self, pods, every: list(pods))
+        return planned(cluster)
+
+
+@LAWS
+@given(stateful())
+def test_a_group_leaves_as_many_pods_as_its_pods_alone_would(cluster: Snapshot) -> None:
+    assert left(planned(cluster)) == left(one_by_one(cluster))
+
+
+@LAWS
+@given(stateful())
+def test_groups_cost_at_most_one_small_node_more_than_single_pods(cluster: Snapshot) -> None:
+    grouped, single = planned(cluster), one_by_one(cluster)
+    assume(left(grouped) == left(single))
+    dearest = max(one.price_picousd_per_hour for type_ in TYPES for one in type_.offerings)
+    assert grouped.price_picousd_per_hour <= single.price_picousd_per_hour + dearest
+
+
+@LAWS
+@given(stateful())
+def test_volumes_are_attached_where_they_are_and_no_more_than_a_node_takes(cluster: Snapshot) -> None:
+    made = planned(cluster)
+    pods = {one.key: one for one in cluster.pods}
+    claims = {one.metadata.name: one for one in cluster.storage.claims}
+    zones = {f"pv-{zone}": {zone} for zone in ZONES}
+
+    def allowed(key: str) -> list[set[str]]:
+        found = (claims[name] for name in pods[key].volume_claims)
+        return [zones.get(one.volume, {"z1", "z2"} if one.storage_class == "zonal" else set(ZONES)) for one in found]
+
+    for new in made.new_nodes:
+        assert all(set(new.zones) <= each for key in new.pods for each in allowed(key))
+    limits = {one.metadata.name: one.attachable[EBS] for one in cluster.storage.nodes}
+    for existing in made.existing_nodes:
+        assert all("z1" in each for key in existing.pods for each in allowed(key))
+        assert len({name for key in existing.pods for name in pods[key].volume_claims}) <= limits[existing.name]
+
+
+@LAWS
+@given(stateful(), st.randoms(use_true_random=False))
+def test_the_order_of_pods_and_claims_means_nothing(cluster: Snapshot, random: Random) -> None:
+    pods, claims = list(cluster.pods), list(cluster.storage.claims)
+    random.shuffle(pods)
+    random.shuffle(claims)
+    storage = msgspec.structs.replace(cluster.storage, claims=tuple(claims))
+    assert planned(msgspec.structs.replace(cluster, pods=tuple(pods), storage=storage)) == planned(cluster)
+
+
+def test_thousands_of_pods_with_claims_of_their_own_are_one_class() -> None:
+    claims = tuple(VolumeClaim(Metadata(f"data-{n}", "default"), storage_class="waits") for n in range(2000))
+    pods = tuple(pod(f"db-{n}", cpu=1, volume_claims=(f"data-{n}",)) for n in range(2000))
+    made = planned(snapshot(*pods, storage=Storage(claims, classes=CLASSES)))
+    assert not made.unschedulable
+    assert made.units < 100_000
