@@ -310,7 +310,9 @@ def test_a_deleted_class_waits_for_its_claims(world: World) -> None:
     world.rung()
     world.run()
     assert world.node_class().metadata.deleting is not None
-    assert [one.message for one in world.cluster.events] == ["Waiting on NodeClaim termination for default-abcde"]
+    assert [(one.type, one.reason, one.message) for one in world.cluster.events] == [
+        ("Normal", "WaitingOnNodeClaimTermination", "Waiting on NodeClaim termination for default-abcde")
+    ]
     assert ("catalog", "nodeclasses", "default") in world.rung()
     assert world.profiles.profiles
 

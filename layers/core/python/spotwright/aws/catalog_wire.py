@@ -13,13 +13,14 @@ from spotwright.model.instancetype import Catalog, InstanceType, Offering
 from spotwright.model.requirements import Requirement, Requirements
 
 SCHEMA: Final = 2
+_UNPRICED: Final = 2
 
 type _Numbers = tuple[int, ...]
 type _Amounts = tuple[tuple[str, int], ...]
 # key, complement, values, gte, lte, min_values
 type _Requirement = tuple[str, bool, tuple[str, ...], int | None, int | None, int | None]
-# zone, capacity type, price, available, requirements, reservation capacity
-type _Offering = tuple[str, str, int, bool, int, int]
+# zone, capacity type, price, whether it is available (_UNPRICED: but for its price), requirements, reservation capacity
+type _Offering = tuple[str, str, int, bool | int, int, int]
 # name of a map, its entries
 type _Kubelet = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
 # name, requirements, capacity, allocatable, offerings, kubelet
@@ -88,7 +89,8 @@ class _Writer:
 
     def _offering(self, one: Offering) -> _Offering:
         price, extra = one.price_picousd_per_hour, self._set(one.requirements)
-        return (one.zone, one.capacity_type, price, one.available, extra, one.reservation_capacity)
+        available = _UNPRICED if one.unpriced else one.available
+        return (one.zone, one.capacity_type, price, available, extra, one.reservation_capacity)
 
     def _set(self, all_of: Requirements) -> int:
         if id(all_of) not in self._known_sets:
@@ -161,7 +163,7 @@ def decode(body: bytes) -> Catalog:
     kubelets = [{name: dict(entries) for name, entries in one} for one in read.kubelets]
     offerings = [
         tuple(
-            Offering(zone, kind, price, available, sets[extra], reserved)
+            Offering(zone, kind, price, available is True, sets[extra], reserved, unpriced=available == _UNPRICED)
             for zone, kind, price, available, extra, reserved in some
         )
         for some in read.offerings

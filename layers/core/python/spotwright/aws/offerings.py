@@ -139,7 +139,8 @@ def _bought(
         for zone in zones:
             price = price_of(region, name, kind, zone)
             stated = _with(who.zones[zone], _UNRESERVED) if told_apart else who.zones[zone]
-            yield Offering(zone, kind, price, runs and price > 0 and _served(who, zone), stated)
+            usable = runs and _served(who, zone)
+            yield Offering(zone, kind, price, usable and price > 0, stated, unpriced=usable and price == 0)
 
 
 def _reserved(one: CapacityReservation, region: Region, who: Buyer, *, runs: bool) -> Offering:

@@ -18,7 +18,8 @@ ANY: Final = "*"
 class Offering(msgspec.Struct, frozen=True):
     """One way to buy a type. ``reservation_capacity``: instances left of a reservation; 0 = not reserved.
 
-    ``closed_for``: what EC2 said when it was tried lately, "" = nothing.
+    ``closed_for``: what EC2 said when it was tried lately, "" = nothing. ``unpriced``: it is not available for want of
+    a price alone.
     """
 
     zone: str
@@ -28,6 +29,7 @@ class Offering(msgspec.Struct, frozen=True):
     requirements: Requirements = Requirements()
     reservation_capacity: int = 0
     closed_for: str = ""
+    unpriced: bool = False
 
 
 class InstanceType(msgspec.Struct, frozen=True):

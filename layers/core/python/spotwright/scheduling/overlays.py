@@ -222,14 +222,19 @@ def _faults(overlay: NodeOverlay) -> Iterator[str]:
 
 
 def _priced(offering: Offering, overlay: NodeOverlay) -> Offering:
-    """The offering at the overlay's price: never below nothing, to the nearest picodollar."""
+    """The offering at the overlay's price: never below nothing, to the nearest picodollar.
+
+    An overlay that names instance types and nothing else also makes buyable what only had no price.
+    """
     price = Fraction(offering.price_picousd_per_hour)
     if overlay.price:
         price = Fraction(overlay.price) * PICOUSD
     elif found := _ADJUSTMENT.match(overlay.price_adjustment):
         change = Fraction(found["number"])
         price = price * (1 + change / 100) if found["percent"] else price + change * PICOUSD
-    return msgspec.structs.replace(offering, price_picousd_per_hour=max(0, round(price)))
+    named = [(one.key, one.operator) for one in overlay.requirements] == [(labels.INSTANCE_TYPE, "In")]
+    available = offering.available or (offering.unpriced and named and bool(overlay.price))
+    return msgspec.structs.replace(offering, price_picousd_per_hour=max(0, round(price)), available=available)
 
 
 def _allocatable(one: InstanceType, extra: Mapping[str, int]) -> dict[str, int]:
