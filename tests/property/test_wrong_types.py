@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from spotwright.cli import InputError, manifests_input
 from spotwright.cli.documents import Document, Documents
 from spotwright.model.instancetype import Catalog
+from spotwright.scheduling.buffers import plan
 from spotwright.scheduling.plan import Plan
-from spotwright.scheduling.planner import plan
 from tests.unit.scheduling.builders import TYPES
 
 OBJECTS: Final[list[dict[str, Any]]] = yaml.safe_load(Path(__file__).with_name("every_field.yaml").read_text())
@@ -50,7 +50,8 @@ def with_wrong(place: tuple[int, Place], wrong: Any) -> list[dict[str, Any]]:
 
 
 def planned(objects: list[dict[str, Any]]) -> Plan:
-    snapshot = manifests_input.snapshot(Documents(tuple(Document("m.yaml", one) for one in objects)))
+    documents = Documents(tuple(Document("m.yaml", one) for one in objects))
+    snapshot = manifests_input.snapshot(documents, "StaticCapacity=true")
     return plan(snapshot, Catalog({"": TYPES}))
 
 
@@ -58,6 +59,8 @@ def test_the_whole_of_it_is_planned() -> None:
     found = planned([*OBJECTS, FINE])
     assert not found.ignored
     assert not found.unschedulable
+    assert sum(one.node_pool == "static" for one in found.new_nodes) == 2
+    assert {one.name: one.pods for one in found.buffers} == {"share": 2, "spare": 3}
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -71,6 +71,16 @@ def test_without_the_gate_nothing_is_made_and_the_pool_says_why(world: World) ->
     assert "needs the feature gate StaticCapacity" in found.message
 
 
+def test_a_pool_whose_requirements_leave_nothing_is_told_so(world: World) -> None:
+    wanted = static(world, 2)
+    nothing = (Selector(labels.INSTANCE_TYPE, Operator.IN, ("x9.large",)),)
+    world.cluster.put("nodepools", msgspec.structs.replace(wanted, requirements=nothing))
+    world.run(61)
+    told = [one for one in world.cluster.events if one.reason == "NoCompatibleInstanceTypes"]
+    assert [one.name for one in told[:1]] == ["fixed"]
+    assert "keeps 2 nodes and has 0" in told[0].message
+
+
 def test_a_node_that_somebody_deletes_comes_back(three: World) -> None:
     victim = three.claims()[0]
     three.cluster.delete("nodeclaims", victim.metadata)

@@ -4,7 +4,7 @@ Source: Karpenter v1.14 ``pkg/controllers/static/{provisioning,deprovisioning}``
 room on the nodes that are made for a static pool in the same decision; a NodeClaim names the types it may become.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from fractions import Fraction
 from typing import Final
@@ -47,12 +47,13 @@ def plan(snapshot: Snapshot, catalog: Catalog) -> Plan:
     pools = _pools(snapshot)
     if not pools:
         return planner.plan(snapshot, catalog)
-    made, notes = _made(pools, snapshot, catalog)
+    made, notes, barren = _made(pools, snapshot, catalog)
     coming = {f"static:{one.node_pool}/{number:06d}": one for number, one in enumerate(made)}
     promised = tuple(on_its_way(node, name) for name, node in coming.items())
     rest = planner.plan(msgspec.structs.replace(snapshot, in_flight=(*snapshot.in_flight, *promised)), catalog)
     surplus = tuple(name for pool in pools for name in superfluous(pool, snapshot))
-    return _together(coming, msgspec.structs.replace(rest, notes=(*rest.notes, *notes), surplus=surplus))
+    told = msgspec.structs.replace(rest, notes=(*rest.notes, *notes), barren=rest.barren | barren, surplus=surplus)
+    return _together(coming, told)
 
 
 def _pools(snapshot: Snapshot) -> list[NodePool]:
@@ -147,38 +148,46 @@ def _lifetime_left(claim: NodeClaim, now: datetime) -> Fraction:
     return max(Fraction(0), min(Fraction(1), 1 - age))
 
 
-def _made(pools: Iterable[NodePool], snapshot: Snapshot, catalog: Catalog) -> tuple[list[NewNode], list[str]]:
-    """The nodes that pools lack, pool by pool, and what is to be said about pools."""
+def _made(
+    pools: Iterable[NodePool], snapshot: Snapshot, catalog: Catalog
+) -> tuple[list[NewNode], list[str], dict[str, str]]:
+    """The nodes that pools lack, pool by pool, what is to be said about pools, and which of them select nothing."""
     catalog = reservations.counted(catalog, snapshot.settings.feature_gates)
     catalog = overlaid(catalog, snapshot.overlays, snapshot.nodepools).catalog
-    made, notes = list[NewNode](), list[str]()
+    made, notes, barren = list[NewNode](), list[str](), dict[str, str]()
     for pool in pools:
         there = count(pool, snapshot)
-        lacking = missing(pool, there)
-        said = f"NodePool {pool.name} keeps {pool.replicas} nodes and has {there.running}"
-        if lacking:
-            node = _node(pool, snapshot, catalog)
-            now = min(lacking, MOST_AT_ONCE - len(made))
-            if isinstance(node, str):
-                notes.append(f"{said}; none can be made: {node}")
-            else:
-                made += [msgspec.structs.replace(node, reason=f"{said}; {node.reason}")] * now
-                if now < lacking:
-                    notes.append(f"{said}; {now} are made now, the others follow")
-        short = (pool.replicas or 0) - there.running - there.disrupting
-        if lacking < short:
-            notes.append(f"{said}; spec.limits.nodes ({pool.limits[resources.NODES]}) lets it make {lacking}")
-        if names := superfluous(pool, snapshot):
-            notes.append(f"{said}; {', '.join(names)} will go")
-    return made, notes
+        lacking, said = (
+            missing(pool, there),
+            f"NodePool {pool.name} keeps {pool.replicas} nodes and has {there.running}",
+        )
+        now = min(lacking, MOST_AT_ONCE - len(made))
+        found = template(pool, snapshot, catalog) if lacking else ""
+        node = found if isinstance(found, str) else _node(found)
+        if isinstance(node, NewNode):
+            made += [msgspec.structs.replace(node, reason=f"{said}; {node.reason}")] * now
+        elif lacking and not isinstance(found, str):
+            barren[pool.name] = f"{said}; {node}"
+        why = node if isinstance(node, str) else ""
+        notes += [f"{said}; {one}" for one in _remarks(pool, snapshot, there, lacking, now, why)]
+    return made, notes, barren
 
 
-def _node(pool: NodePool, snapshot: Snapshot, catalog: Catalog) -> NewNode | str:
+def _remarks(pool: NodePool, snapshot: Snapshot, there: Count, lacking: int, now: int, why: str) -> Iterator[str]:
+    """What keeps a pool from its number of nodes. ``now``: how many it makes of those it lacks; ``why`` none."""
+    if why:
+        yield f"none can be made: {why}"
+    elif now < lacking:
+        yield f"{now} are made now, the others follow"
+    if lacking < (pool.replicas or 0) - there.running - there.disrupting:
+        yield f"spec.limits.nodes ({pool.limits[resources.NODES]}) lets it make {lacking}"
+    if names := superfluous(pool, snapshot):
+        yield f"{', '.join(names)} will go"
+
+
+def _node(found: Template) -> NewNode | str:
     """A node of a static pool; or why it can have none."""
-    found = template(pool, snapshot, catalog)
-    if isinstance(found, str):
-        return found
-    priced = _priced(found)
+    pool, priced = found.pool, _priced(found)
     if not priced:
         return "no instance type that its requirements allow can be bought"
     kept = [one for one, _ in priced[:MOST_TYPES]]
