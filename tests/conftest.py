@@ -22,6 +22,7 @@ SHARED = {
     "tests/layer": "layer",
     "tests/local/aws": "local/aws",
     "tests/local/aws_serverless": "local/aws_serverless",
+    "tests/local/kubernetes": "local/kubernetes",
     "tests/rights": "rights",
     "tests/manifests": "control plane",
     "tests/forwarder/test_process.py": "control plane",
@@ -37,5 +38,6 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
         return SHARED.get(path) or SHARED.get(str(PurePosixPath(path).parent)) or path
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
     return Scheduling(config, log)

@@ -40,3 +40,18 @@ def _read_models_once() -> None:
     reader = loader()
     kept = functools.cache(lambda path: read(reader, path))
     loader.load_file = lambda _self, path: kept(path)
+    _list_services_once(botocore.loaders.Loader)
+
+
+def _list_services_once(loader: Any) -> None:
+    """To find one model, botocore looks into the folders of all 400 services."""
+    look = loader.list_available_services
+    found: dict[object, list[str]] = {}
+
+    def listed(self: Any, type_name: str) -> list[str]:
+        key = (*self.search_paths, type_name)
+        if key not in found:
+            found[key] = look(self, type_name)
+        return found[key]
+
+    loader.list_available_services = listed

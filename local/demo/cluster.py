@@ -1,9 +1,11 @@
-"""Lists from the API server, raw."""
+"""What the API server has, followed by watches: a cluster that rests costs nothing, and a change is seen at once."""
 
-import json
+import threading
+from pathlib import Path
 from typing import Any
 
-from kubernetes.client import ApiClient
+from local.kubernetes.api import Api
+from local.kubernetes.follow import Followed
 
 PATHS = {
     "pods": "/api/v1/pods",
@@ -15,21 +17,21 @@ PATHS = {
 }
 
 
-class Api:
-    """A small reader; kinds whose CRD is not installed (yet) list as empty."""
+class Cluster:
+    """Copies of all objects of the kinds above. `changed` is set whenever one of them changes."""
 
-    def __init__(self, client: ApiClient) -> None:
-        self._client = client
+    def __init__(self, kubeconfig: Path, changed: threading.Event) -> None:
+        self._api = Api(kubeconfig)
+        self._changed = changed
+        self._followed: dict[str, Followed] = {}
 
     def everything(self) -> dict[str, list[dict[str, Any]]]:
-        return {kind: self._list(path) for kind, path in PATHS.items()}
+        """By kind; a kind whose CRD is not installed yet has no objects."""
+        for kind, path in PATHS.items():
+            if kind not in self._followed and self._api.find(path) is not None:
+                self._followed[kind] = Followed(self._api, path, self._changed)
+        return {kind: [dict(one) for one in followed.objects()] for kind, followed in self._followed.items()}
 
-    def _list(self, path: str) -> list[dict[str, Any]]:
-        url = self._client.configuration.host + path
-        answer = self._client.rest_client.request("GET", url, _request_timeout=5)  # type: ignore[no-untyped-call]
-        if answer.status == 404:
-            return []
-        body = json.loads(answer.read())
-        if answer.status != 200:
-            raise OSError(f"GET {path}: {body.get('message')}")
-        return list(body["items"])
+    def close(self) -> None:
+        for followed in self._followed.values():
+            followed.close()

@@ -12,9 +12,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from botocore.exceptions import ClientError
-from kubernetes import config
 
-from local.demo.cluster import Api
+from local.demo.cluster import Cluster
 from local.demo.deploy import session
 from local.demo.tell import Printer
 from local.stack import Stack
@@ -24,7 +23,10 @@ type Json = dict[str, Any]
 # EC2 calls that change something, and those that show where time goes.
 TOLD_CALLS = frozenset({"CreateFleet", "TerminateInstances", "RunInstances", "CreateLaunchTemplate"})
 CLAIM_CONDITIONS = ("Launched", "Registered", "Initialized", "Drained", "InstanceTerminating", "DisruptionReason")
-POLL_SECONDS = 0.4
+# How soon after a change the sources are read again, so that what happens together is read together, and how long
+# they are left alone while the cluster does not change.
+SETTLE_SECONDS = 0.4
+REST_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,12 @@ class Entry:
 
 
 class Watch:
-    """Polls every source in a thread, remembers every entry, and hands new ones to the printer."""
+    """Reads every source in a thread, remembers every entry, and hands new ones to the printer."""
 
     def __init__(self, stack: Stack, printer: Printer, *, outputs: Callable[[], dict[str, str]]) -> None:
         self._stack, self._printer, self._outputs = stack, printer, outputs
-        client = config.new_client_from_config(str(stack.kubeconfig))  # type: ignore[no-untyped-call]
-        self._api = Api(client)
+        self._changed = threading.Event()
+        self._api = Cluster(stack.kubeconfig, self._changed)
         account = session(stack)
         self._s3 = account.client("s3", endpoint_url=stack.aws_endpoint)
         self._table = account.client("dynamodb", endpoint_url=stack.aws_endpoint)
@@ -66,7 +68,9 @@ class Watch:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
+        self._changed.set()
         self._thread.join(timeout=5)
+        self._api.close()
 
     def until(self, holds: Callable[["Watch"], bool], *, seconds: float) -> bool:
         """Wait for something to be seen; False when it was not within ``seconds``."""
@@ -80,7 +84,7 @@ class Watch:
         return True
 
     def all(self, kind: str) -> list[Json]:
-        """Objects of a kind as the API server last listed them."""
+        """Objects of a kind as the API server had them when the sources were last read."""
         return list(self.objects.get(kind, {}).values())
 
     def since(self, at: float, source: str = "", what: str = "") -> list[Entry]:
@@ -89,7 +93,9 @@ class Watch:
         return sorted(chosen, key=lambda entry: entry.at)
 
     def _run(self) -> None:
-        while not self._stop.wait(POLL_SECONDS):
+        while not self._stop.wait(SETTLE_SECONDS):
+            self._changed.wait(REST_SECONDS)
+            self._changed.clear()
             try:
                 new = [*self._calls(), *self._decisions(), *self._cluster()]
             except Exception as error:  # noqa: BLE001 a source that is away for a moment is looked at again

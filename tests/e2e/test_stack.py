@@ -18,6 +18,7 @@ import pytest
 import yaml
 from botocore.signers import RequestSigner
 
+from local.kubernetes.api import Api
 from local.stack import Options, Stack, StackInUse
 
 pytestmark = pytest.mark.stack
@@ -119,7 +120,7 @@ def launched(stack: Stack, profile: str, data: str) -> Iterator[str]:
 
 
 def nodes(stack: Stack) -> list[dict[str, Any]]:
-    return list(json.loads(stack.kubectl("get", "nodes", "-o", "json").stdout)["items"])
+    return list(Api(stack.kubeconfig).get("/api/v1/nodes")["items"])
 
 
 def is_ready(node: dict[str, Any]) -> bool:
@@ -128,7 +129,7 @@ def is_ready(node: dict[str, Any]) -> bool:
 
 def running(stack: Stack) -> list[str]:
     """Names of the pods that run, without what the controllers append."""
-    pods = json.loads(stack.kubectl("get", "pods", "-A", "-o", "json").stdout)["items"]
+    pods = Api(stack.kubeconfig).get("/api/v1/pods")["items"]
     alive = [pod for pod in pods if pod["status"]["phase"] == "Running"]
     return sorted(pod["metadata"].get("generateName", pod["metadata"]["name"]) for pod in alive)
 

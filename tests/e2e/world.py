@@ -7,7 +7,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from local.demo.cluster import PATHS
 from local.demo.deploy import ROOT, Deployment, session
+from local.kubernetes.api import Api
 from local.stack import Stack
 
 POLL_SECONDS = 0.5
@@ -20,6 +22,8 @@ class World:
     def __init__(self, stack: Stack, deployment: Deployment) -> None:
         self.stack, self.deployment = stack, deployment
         self.outputs = deployment.outputs()
+        # A kubectl for every look would be most of what these tests compute.
+        self.api = Api(stack.kubeconfig)
         account = session(stack)
         self.sqs = account.client("sqs", endpoint_url=stack.aws_endpoint)
         self.dynamodb = account.client("dynamodb", endpoint_url=stack.aws_endpoint)
@@ -33,7 +37,7 @@ class World:
         self.stack.kubectl("apply", "-f", "-", input=INFLATE.replace("replicas: 5", f"replicas: {replicas}"))
 
     def objects(self, kind: str) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = json.loads(self.stack.kubectl("get", kind, "-A", "-o", "json").stdout)["items"]
+        items: list[dict[str, Any]] = self.api.get(PATHS[kind])["items"]
         return items
 
     def running(self, app: str) -> int:

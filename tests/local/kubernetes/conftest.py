@@ -117,7 +117,7 @@ def gone_afterwards(boots: Boots, value: Instance) -> Iterator[None]:
     boots.until(lambda: boots.node(value) is None)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def aws() -> Iterator[Answers]:
     server = Answers()
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -127,19 +127,19 @@ def aws() -> Iterator[Answers]:
     server.server_close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def environment() -> dict[str, str]:
     """Of processes that a test starts from the project's modules."""
     return {**os.environ, "PYTHONPATH": str(ROOT)}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     with Processes(tmp_path_factory.mktemp("logs")) as running:
         yield running
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def plane(
     aws: Answers,
     processes: Processes,
