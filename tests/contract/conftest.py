@@ -12,7 +12,10 @@ import boto3
 import pytest
 import urllib3
 
+from local.kubernetes.api import Api
 from local.ports import Ports
+from local.stack import Stack
+from spotwright import manifests
 
 REGION = "ap-northeast-2"
 READY_SECONDS = 300
@@ -48,6 +51,20 @@ def local_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalAws]:
             process.terminate()
             process.wait(timeout=10)
             ports.close()
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A local stack in whose cluster our definitions are served; names keep its tests apart."""
+    with Stack.start(tmp_path_factory.mktemp("stack"), report=lambda _: None) as running:
+        items = manifests.definitions()
+        running.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+        served = ("karpenter.sh/v1/nodepools", "karpenter.sh/v1/nodeclaims", "karpenter.k8s.aws/v1/ec2nodeclasses")
+        deadline = time.monotonic() + 30
+        while not all(Api(running.kubeconfig).find(f"/apis/{path}") for path in served):
+            assert time.monotonic() < deadline, "a definition is not served"
+            time.sleep(0.1)
+        yield running
 
 
 def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:

@@ -3,9 +3,8 @@
 import itertools
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,7 +13,6 @@ from local.stack import Stack
 from spotwright.adapters.kubernetes import KubernetesCluster
 from spotwright.adapters.kubernetes_transport import Transport
 from spotwright.failures import Conflict
-from spotwright.manifests import definitions
 from spotwright.model import labels
 from spotwright.model.capacitybuffer import BufferStatus, CapacityBuffer
 from spotwright.model.node import Node
@@ -37,27 +35,16 @@ CLASS = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
 
 
 @pytest.fixture(scope="session")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, KubernetesCluster]]:
-    directory: Path = tmp_path_factory.mktemp("stack")
-    with Stack.start(directory, report=lambda _: None) as stack:
-        stack.kubectl(
-            "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": definitions()})
-        )
-        stack.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-        stack.kubectl("create", "serviceaccount", "contract", "-n", "default")
-        stack.kubectl(
-            "create",
-            "clusterrolebinding",
-            "contract",
-            "--clusterrole=cluster-admin",
-            "--serviceaccount=default:contract",
-        )
-        token = stack.kubectl("create", "token", "contract", "-n", "default").stdout.strip()
-        config = json.loads(stack.kubectl("config", "view", "--raw", "-o", "json").stdout)["clusters"][0]["cluster"]
-        transport = Transport(
-            endpoint=config["server"], certificate_authority=config["certificate-authority-data"], token=lambda: token
-        )
-        yield stack, KubernetesCluster("contract", transport)
+def real(stack: Stack) -> tuple[Stack, KubernetesCluster]:
+    stack.kubectl("create", "serviceaccount", "contract", "-n", "default")
+    account = "--serviceaccount=default:contract"
+    stack.kubectl("create", "clusterrolebinding", "contract", "--clusterrole=cluster-admin", account)
+    token = stack.kubectl("create", "token", "contract", "-n", "default").stdout.strip()
+    config = json.loads(stack.kubectl("config", "view", "--raw", "-o", "json").stdout)["clusters"][0]["cluster"]
+    transport = Transport(
+        endpoint=config["server"], certificate_authority=config["certificate-authority-data"], token=lambda: token
+    )
+    return stack, KubernetesCluster("contract", transport)
 
 
 class World:

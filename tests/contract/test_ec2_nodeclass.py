@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import pytest
 import yaml
 
 from local.stack import Stack
-from spotwright import manifests
 from spotwright.adapters import eks, pricing
 from spotwright.adapters.account_prices import AccountPrices
 from spotwright.adapters.ec2 import Ec2
@@ -108,12 +107,8 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with Stack.start(tmp_path_factory.mktemp("stack"), report=lambda _: None) as stack:
-        items = [*manifests.definitions()]
-        stack.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-        stack.kubectl("wait", "--for=condition=Established", "crd", "--all", "--timeout=30s")
-        yield World(stack)
+def world(stack: Stack) -> World:
+    return World(stack)
 
 
 def published(file: str, name: str, **fields: Any) -> dict[str, Any]:
