@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from spotwright.scheduling.building import Build
+from spotwright.scheduling.exact import exact
 from spotwright.scheduling.improving import improve
 from spotwright.scheduling.packing import CPU
 from spotwright.scheduling.problem import Allowance, Answer, Problem, shapes
@@ -15,7 +16,13 @@ _ROOMY: Final = 1.5
 
 
 def cheapest(problem: Problem, counts: Sequence[int], allowance: Allowance, budget: int) -> Answer:
-    """The best answer over the bounds on node size, and what can be saved on it; both while the budget lasts."""
+    """The best answer of all, for few pods; else the best over the bounds on node size, and what can be saved on it.
+
+    The search goes on while the budget lasts.
+    """
+    answer = exact(problem, counts, allowance, max(SIZES))
+    if answer is not None:
+        return answer
     first, *others = _ordered(problem, counts)
     best = _built(problem, counts, allowance, first)
     units = best.units
