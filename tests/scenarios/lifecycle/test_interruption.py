@@ -208,3 +208,32 @@ def test_pods_that_were_promised_a_node_on_its_way_wait_for_it() -> None:
     current = world.cluster.nodeclaim(coming.name)
     assert current is not None
     assert current.has("Initialized")
+
+
+def test_notices_of_every_kind_at_once_replace_every_node_once() -> None:
+    """Two dozen nodes of which each gets one notice, two of them twice, and a message that means nothing."""
+    count = 24
+    world, _ = running(count)
+    claims = world.claims()
+    for number, claim in enumerate(claims):
+        instance = claim.provider_id.rpartition("/")[2]
+        match number % 3:
+            case 0:
+                world.interrupt_spot(instance)
+            case 1:
+                world.ec2.stop(instance, after_seconds=0)
+                world.announce("EC2 Instance State-change Notification", {"instance-id": instance, "state": "stopping"})
+            case _:
+                change = {
+                    "service": "EC2", "eventTypeCategory": "scheduledChange", "eventTypeCode": "AWS_EC2_RETIREMENT",
+                    "startTime": "Mon, 12 Jan 2026 00:00:00 GMT", "affectedEntities": [{"entityValue": instance}],
+                }  # fmt: skip
+                world.announce("AWS Health Event", change, source="aws.health")
+    world.interrupt_spot(claims[0].provider_id.rpartition("/")[2])
+    world.announce("EC2 Fleet State Change", {"instance-id": "i-1"})
+    assert world.run(900, until=lambda: settled(world, count) and not _named(world) & {one.name for one in claims})
+    assert len(world.ec2.every()) == 2 * count
+
+
+def _named(world: World) -> set[str]:
+    return {one.name for one in world.claims()}

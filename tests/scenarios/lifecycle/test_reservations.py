@@ -161,3 +161,22 @@ def test_an_instance_that_is_gone_is_to_be_had_again() -> None:
     assert world.run(300, until=lambda: not world.claims())
     one_to_a_node(world, 1)
     assert kinds(world) == {labels.RESERVED: 1}
+
+
+def test_a_reservation_that_takes_an_instance_back_is_left_alone() -> None:
+    world = reserving(2)
+    one_to_a_node(world, 1)
+    (before,) = world.claims()
+    instance = before.provider_id.rpartition("/")[2]
+    world.announce(
+        "EC2 Capacity Reservation Instance Interruption Warning",
+        {"instance-id": instance, "instance-action": "terminate"},
+    )
+    world.ec2.stop(instance, after_seconds=120)
+    assert world.run(300, until=lambda: {one.name for one in world.claims()}.isdisjoint({before.name}))
+    assert world.run(60, until=lambda: len(world.running()) == 1)
+    # One instance is left of it, but nobody is launched into what is being taken back.
+    assert kinds(world) == {labels.SPOT: 1}
+    assert "CapacityReservationInstanceInterrupted" in {one.reason for one in world.cluster.events}
+    (row,) = (one for one in world.state.health.values() if one.instance_type == "cr-1")
+    assert row.interruptions == 1
