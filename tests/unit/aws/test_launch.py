@@ -160,6 +160,22 @@ def test_spot_dearer_than_the_cheapest_on_demand_is_left_out() -> None:
     assert asked_types(spot_only) == set(names)
 
 
+def test_exotic_types_stay_where_a_pool_asks_for_many_values() -> None:
+    names = ("c5.large", "c5.metal")
+    several = Selector(labels.INSTANCE_TYPE, "Exists", (), 2)
+    assert asked_types(planned(new_node(*names, requirements=(several,)), types(*names))) == set(names)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("spot", ("SpotOptions", "capacity-optimized-prioritized")), ("on-demand", ("OnDemandOptions", "prioritized"))],
+)
+def test_prices_of_an_overlay_are_followed_in_their_order(kind: str, options: tuple[str, str]) -> None:
+    fleet = planned(new_node("c5.large", requirements=(capacity_types(kind),)), types("c5.large"))
+    found = asked(msgspec.structs.replace(fleet, prioritized=True))
+    assert found[options[0]] == {"AllocationStrategy": options[1]}
+
+
 def test_minimum_values_that_cannot_be_met_are_no_capacity() -> None:
     minimum = Selector("karpenter.k8s.aws/instance-family", "Exists", (), 2)
     found = refused(new_node("c5.large", "c5.xlarge", requirements=(minimum,)), types("c5.large", "c5.xlarge"))

@@ -13,9 +13,12 @@ from spotwright.workflows.lifecycle_acting import Acting, log
 
 def tag(ports: Acting, claim: NodeClaim, node: str, now: datetime) -> float | None:
     """Once for each claim, only keys its instance does not carry yet. Seconds until EC2 may be asked; None: done."""
-    if claim.metadata.annotations.get(labels.INSTANCE_TAGGED) == "true" or not node:
+    done = {labels.INSTANCE_TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
+    if done.items() <= claim.metadata.annotations.items() or not node:
         return None
-    found = ports.ec2.instance(instance_id(claim.provider_id))
+    id = instance_id(claim.provider_id)
+    # A claim made by hand may say anything.
+    found = ports.ec2.instance(id) if id else None
     if found is None:
         return None
     wanted = {"Name": node, labels.NODECLAIM: claim.name, labels.CLUSTER_NAME_TAG: ports.cluster.name}
@@ -32,6 +35,5 @@ def tag(ports: Acting, claim: NodeClaim, node: str, now: datetime) -> float | No
             log.warning("CreateTags was throttled", extra={"NodeClaim": claim.name})
             pacing.slow_down(ports.state, pacing.TAG, now=now)
             return retry_seconds(1)
-    done = {labels.INSTANCE_TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
     ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": done})
     return None
