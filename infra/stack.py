@@ -71,7 +71,7 @@ class SpotwrightStack(Stack):
         rows, read, write = self.state.rows, self.state.read_bodies, self.state.bodies
         ring = {name: queue.send for name, queue in self.queues.items()}
         may: dict[str, tuple[Grant, ...]] = {
-            "provision": (rows, *write, ring["lifecycle"]),
+            "provision": (rows, *write, ring["lifecycle"], ring["provision"]),
             "lifecycle": (rows, *write, *(ring[name] for name in ("lifecycle", "provision", "disrupt", "catalog"))),
             "interrupt": (rows, ring["lifecycle"]),
             "disrupt": (rows, *write, ring["lifecycle"], ring["disrupt"]),

@@ -2,11 +2,13 @@
 
 import json
 import re
+from pathlib import Path
 
 import botocore.session
 import pytest
 
 from layers.core.contents import CALLS
+from spotwright import workflows
 from tests.infra.conftest import MEMORY
 from tests.infra.template import Statement, Template
 
@@ -31,7 +33,7 @@ MAY = {
     "install": LOGS | ENTER,
 }
 RINGS = {
-    "provision": {"Lifecycle"},
+    "provision": {"Lifecycle", "Provision"},
     "lifecycle": {"Lifecycle", "Provision", "Disrupt", "Catalog"},
     "interrupt": {"Lifecycle"},
     "disrupt": {"Lifecycle", "Disrupt"},
@@ -62,6 +64,14 @@ def test_a_function_rings_just_these_doorbells(plain: Template, name: str) -> No
     sends = [each for each in plain.statements(plain.role_id(name)) if "sqs:SendMessage" in each.actions]
     rung = {resource.strip("<").split("Queue")[0] for each in sends for resource in each.resources}
     assert rung == RINGS[name]
+
+
+@pytest.mark.parametrize("name", ["provision", "interrupt", "disrupt", "catalog", "sweep"])
+def test_a_function_may_ring_what_its_workflow_rings(name: str) -> None:
+    modules = Path(workflows.__file__).parent.glob(f"{name}*.py")
+    rung = {queue for one in modules for queue in re.findall(r'ring\(\s*"(\w+)"', one.read_text())}
+    assert rung
+    assert {queue.capitalize() for queue in rung} <= RINGS[name]
 
 
 @pytest.mark.parametrize(("role", "functions"), [("Read", READERS), ("Act", ACTORS)])

@@ -19,7 +19,7 @@ from spotwright.scheduling.problem import Allowance
 # A launch sends at most 60 types to EC2 after its own filters; more only make claims and decisions long.
 MOST_TYPES: Final = 100
 # Where a pool asks for a number of different values, as many as Karpenter keeps.
-_MOST_WITH_MINIMUM: Final = 600
+MOST_WITH_MINIMUM: Final = 600
 _ALTERNATIVES: Final = 4
 
 
@@ -148,7 +148,7 @@ def _types(draft: Draft) -> tuple[list[Goods], int]:
     found: list[Goods] = []
     names: set[str] = set()
     left, kept = draft.mask, 0
-    most = _MOST_WITH_MINIMUM if draft.market.least[draft.template] else MOST_TYPES
+    most = MOST_WITH_MINIMUM if draft.market.least[draft.template] else MOST_TYPES
     while left and len(names) < most:
         goods = draft.market.goods_of[(left & -left).bit_length() - 1]
         left &= ~goods.mask

@@ -19,7 +19,7 @@ from spotwright.model.pod import Pod
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.snapshot import STATIC_CAPACITY, InFlight, Snapshot
 from spotwright.scheduling import planner, reservations
-from spotwright.scheduling.drafts import MOST_TYPES, dollars, some_value
+from spotwright.scheduling.drafts import MOST_TYPES, MOST_WITH_MINIMUM, dollars, some_value
 from spotwright.scheduling.overlays import overlaid
 from spotwright.scheduling.plan import NewNode, Plan, on_its_way
 from spotwright.scheduling.templates import Template, template
@@ -190,7 +190,8 @@ def _node(found: Template) -> NewNode | str:
     pool, priced = found.pool, _priced(found)
     if not priced:
         return "no instance type that its requirements allow can be bought"
-    kept = [one for one, _ in priced[:MOST_TYPES]]
+    most = MOST_WITH_MINIMUM if any(one.min_values for one in found.requirements) else MOST_TYPES
+    kept = [one for one, _ in priced[:most]]
     demands = _with_minimum(found, kept)
     if isinstance(demands, str):
         return demands
