@@ -77,3 +77,9 @@ def test_a_wish_that_no_node_meets_is_given_up_before_anything_is_packed() -> No
     made = planned(pod("dreamer", 3, node_preferences=nowhere), pod("other", 1), types=(SMALL, MEDIUM))
     assert shown(made) == ["medium x 2"]
     assert made.new_nodes[0].given_up == ("node preference example.com/none In [x] (1 pod)",)
+
+
+def test_small_pods_do_not_keep_a_large_one_from_the_room_there_is() -> None:
+    """With one large and one small the node is full; the other two fit on one small node."""
+    made = planned(*pods(2, "large", 1, "3Gi"), *pods(2, "small", 0.5, "1Gi"), nodes=(node("n1", 2, "4Gi"),))
+    assert shown(made) == ["small x 2"]

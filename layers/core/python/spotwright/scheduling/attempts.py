@@ -1,9 +1,9 @@
 """Several attempts at placing the same pods, of which the best counts.
 
 All pods at once is quick and usually cheapest. Few pods are also placed in other orders: those with rules one by one,
-on the nodes to which they add least; those of lighter NodePools first, so that others join the nodes these need
-anyway; and, where pods lack hosts of others they must be with, these spread over more. Where pods are left that could
-have had a place if they had come first, they do.
+on the nodes to which they add least; the largest first onto the nodes there are; those of lighter NodePools first, so
+that others join the nodes these need anyway; and, where pods lack hosts of others they must be with, these spread over
+more. Where pods are left that could have had a place if they had come first, they do.
 """
 
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from spotwright.model.pod import Pod
 from spotwright.scheduling import precedence, ranking
 from spotwright.scheduling.placement import Placement, World
+from spotwright.scheduling.rooms import occupy_largest_first
 from spotwright.scheduling.templates import Template
 
 # The search may cost more the more there is to save: so many units, and so many for every pod.
@@ -76,6 +77,9 @@ def _attempt(world: World, bands: Sequence[Sequence[Pod]], templates: Sequence[T
         return best
     if not complete or best.has_rules:
         best = _better(best if complete else None, Placement(world, bands, templates, wide=wide), budget, at_once=False)
+    if pods <= _FEW_PODS and best.fills_rooms and best.price():
+        largest_first = Placement(world, bands, templates, wide=wide, occupy=occupy_largest_first)
+        best = _better(best, largest_first, budget, at_once=True)
     if pods <= _FEW_PODS and len(bands) == 1 and len(by_pool := best.by_tier(bands[0])) > 1:
         best = _better(best, Placement(world, by_pool, templates), budget, at_once=True)
     return best

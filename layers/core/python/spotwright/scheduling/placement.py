@@ -1,6 +1,6 @@
 """The working state of one plan: rooms, markets, rules, and who still waits."""
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
 import msgspec
 
@@ -75,10 +75,17 @@ class Placement:
     """Who is placed where so far. ``held_back``: followers that may not cause a node.
 
     ``bands``: pods in the order in which they are served; what is left to one band is what those before it left.
+    ``occupy``: how pods without rules fill the nodes there are.
     """
 
     def __init__(
-        self, world: World, bands: Sequence[Sequence[Pod]], templates: Sequence[Template], *, wide: bool = False
+        self,
+        world: World,
+        bands: Sequence[Sequence[Pod]],
+        templates: Sequence[Template],
+        *,
+        wide: bool = False,
+        occupy: Callable[[Sequence[Room], Sequence[Waiting]], int] = occupy,
     ) -> None:
         together = [group(pods, world.taste()) for pods in bands]
         classes = [one for several in together for one in several]
@@ -96,6 +103,7 @@ class Placement:
         )
         self.seating = Seating(self.rooms, self.tiers, self.topology, world.disks, wide=wide)
         self.bands = [queue(several, names) for several in together]
+        self._occupy = occupy
         self.waiting: list[Waiting] = [one for several in self.bands for one in several]
         self.held_back: list[Pod] = []
         self.units = 0
@@ -128,7 +136,7 @@ class Placement:
             shares = self._settle(ruled) if at_once else []
             if not at_once:
                 self.seating.seat(ruled)
-            self.units += occupy(self.rooms, free)
+            self.units += self._occupy(self.rooms, free)
             self.units += top_up(self.seating.sites, [*free, *shares], self.topology)
             for tier in self.tiers:
                 self.units += tier.serve([*free, *shares], self.topology, budget - self.units)
@@ -266,8 +274,12 @@ class Placement:
         return any(company.key == HOSTNAME for demand in left for company in demand.near)
 
     @property
+    def fills_rooms(self) -> bool:
+        return any(room.given for room in self.rooms)
+
+    @property
     def places_any(self) -> bool:
-        return any(tier.drafts for tier in self.tiers) or any(room.given for room in self.rooms)
+        return any(tier.drafts for tier in self.tiers) or self.fills_rooms
 
 
 def _count_volumes(

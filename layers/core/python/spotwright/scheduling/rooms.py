@@ -135,6 +135,23 @@ def _occupy(room: Room, ours: Sequence[Waiting], items: Items, counts: list[int]
     return units
 
 
+def occupy_largest_first(rooms: Sequence[Room], waiting: Sequence[Waiting]) -> int:
+    """Give the largest pods to the first nodes that can take them, then smaller ones; how many pairs were looked at.
+
+    A node's resources run out less evenly than with ``occupy``, but small pods do not keep a large one out.
+    """
+    ours = [one for one in waiting if one.keys and one.demand is not None]
+    welcome = Welcome(ours)
+    for j, one in enumerate(ours):
+        for room in rooms:
+            if one.keys and room.fits(one.size) and welcome.of(room.host) >> j & 1:
+                most = min(have // size for have, size in zip(room.free, one.size, strict=True) if size)
+                taken = one.take(most)
+                room.given += taken
+                room.free = tuple([have - len(taken) * size for have, size in zip(room.free, one.size, strict=True)])
+    return len(ours) * len(rooms)
+
+
 class Asking:
     """Classes by what one pod of them asks for."""
 
