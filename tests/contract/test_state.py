@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from spotwright import composition
+from spotwright.adapters import aws_sessions
 from spotwright.adapters.dynamodb import DynamoState
 from spotwright.aws import health
 from spotwright.aws.rate import CallRate
@@ -308,3 +310,21 @@ def test_a_shared_table_that_goes_takes_only_what_was_learnt(local_aws: LocalAws
     assert offering_memory.recalled(two, now_ms=NOW_MS).allows("spot", "m7i.large", "z1")
     offering_memory.answered(two, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
     assert not offering_memory.recalled(two, now_ms=NOW_MS).allows("spot", "m7i.large", "z1")
+
+
+def test_a_function_that_is_told_of_another_cells_table_learns_there(
+    local_aws: LocalAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client: Any = local_aws.client("dynamodb")
+    first, own = (made(client, f"{next(NAMES)}-cell") for _ in range(2))
+    told = {
+        "SPOTWRIGHT_CELL": "second", "SPOTWRIGHT_TABLE": own, "SPOTWRIGHT_BUCKET": "b",
+        "SPOTWRIGHT_MEMORY_TABLE": first,
+        "SPOTWRIGHT_CLUSTERS": '{"two": {"readRoleArn": "arn:read", "actRoleArn": "arn:act"}}',
+    }  # fmt: skip
+    monkeypatch.setattr(aws_sessions, "client", lambda service: client)
+    ports = composition.Ports("two", composition.environment(told), "arn:act")
+    offering_memory.answered(ports.state, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
+    ports.state.commit(expected_version=0, key="k")
+    assert {row["pk"]["S"] for row in client.scan(TableName=first)["Items"]} == {"offering"}
+    assert {row["pk"]["S"] for row in client.scan(TableName=own)["Items"]} == {"two"}

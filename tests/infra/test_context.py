@@ -49,6 +49,7 @@ def one(**fields: Any) -> dict[str, Any]:
         (context(kmsKeyArn="alias/x"), "spotwright.kmsKeyArn", "'alias/x'", "not an alias"),
         (context(permissionsBoundary="a b"), "spotwright.permissionsBoundary", "'a b'", "ARN or name"),
         (context(alarmTopicArn="me"), "spotwright.alarmTopicArn", "'me'", "an SNS topic's ARN"),
+        (context(memoryTable="arn:x"), "spotwright.memoryTable", "'arn:x'", "TableName of another cell's stack"),
         (context(tags={"aws:x": "y"}), "spotwright.tags", "'aws:x'", "do not start with aws:"),
         (context(tags={"x": 1}), "spotwright.tags.x", "1", "a text"),
         (context(removeDataOnDestroy="yes"), "spotwright.removeDataOnDestroy", "'yes'", "true or false"),

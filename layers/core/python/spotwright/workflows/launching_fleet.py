@@ -188,7 +188,7 @@ def _refused(
     """
     if refusal.reason == INSUFFICIENT and row.decision and _is_lasting(ports, row, offered):
         for claim in waiting:
-            message = f"NodeClaim {claim.name} event: {refusal.message}, whatever has capacity; trying again"
+            message = f"NodeClaim {claim.name} event: {refusal.message}; nothing that is sold out explains it"
             note(ports, "nodeclaims", claim.metadata, [warning("InsufficientCapacityError", message)], now=now)
     elif refusal.reason in (INSUFFICIENT, "NodeClassNotReady"):
         return ports.state.save(
