@@ -234,8 +234,8 @@ def _static(pool: NodePool, snapshot: Snapshot) -> str:
         else f"the feature gate {STATIC_CAPACITY}, which would let it keep that many nodes, is off"
     )
     return (
-        f"it is static (spec.replicas: {pool.replicas}): {keeps}, and it is never chosen for them; leave spec.replicas"
-        " out for a pool that grows with its pods"
+        f"it is static (spec.replicas: {pool.replicas}): {keeps}, and pods are never a reason for more; leave"
+        " spec.replicas out for a pool that grows with its pods"
     )
 
 
