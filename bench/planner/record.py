@@ -33,7 +33,7 @@ class Record:
 
     def outcome(self, program: Iterable[Path], problem: Path, settings: str, measure: Callable[[], Outcome]) -> Outcome:
         """What these sources do with a problem; measured unless that is known. ``settings``: what else decides."""
-        key = _digest((*program, problem), settings)
+        key = _digest(program, problem, settings)
         if key not in self._known:
             self._known[key] = measure()
             entry = Entry(key, f"{problem.stem} {settings}", self._known[key])
@@ -42,10 +42,19 @@ class Record:
         return self._known[key]
 
 
-def _digest(paths: Iterable[Path], settings: str) -> str:
+class _Problem(msgspec.Struct):
+    catalog: str
+
+
+def _digest(program: Iterable[Path], problem: Path, settings: str) -> str:
+    """The same in every checkout: of a problem's catalog counts what is in it, not where it lies."""
     digest = hashlib.sha256(settings.encode())
-    for path in paths:
+    for path in program:
         for file in sorted(path.rglob("*.*")) if path.is_dir() else (path,):
             if file.is_file() and file.suffix != ".pyc":
                 digest.update(file.name.encode() + file.read_bytes())
+    content = problem.read_bytes()
+    catalog = msgspec.json.decode(content, type=_Problem).catalog
+    digest.update(problem.name.encode() + content.replace(msgspec.json.encode(catalog), b"", 1))
+    digest.update(Path(catalog).read_bytes())
     return digest.hexdigest()[:24]

@@ -49,13 +49,9 @@ def bonds(classes: Sequence[tuple[PodClass, Demand]], topology: Topology) -> lis
     found: list[Bond | None] = []
     for (cls, _, circles), several in zip(spreads, avoided, strict=True):
         counted = holders.holding(cls)
-        bond = Bond(
-            counted,
-            [(numbers[circle], cap) for circle, cap in circles],
-            [numbers[circle] for circle in several],
-            cls.host_ports,
-        )
-        found.append(bond if bond.counted or bond.caps or bond.avoids or bond.ports else None)
+        caps, avoids = [(numbers[circle], cap) for circle, cap in circles], [numbers[circle] for circle in several]
+        bonded = counted or caps or avoids or cls.host_ports
+        found.append(Bond(counted, caps, avoids, cls.host_ports) if bonded else None)
     return found
 
 

@@ -136,7 +136,9 @@ def finished(draft: Draft) -> tuple[NewNode, ...]:
         reason=_reason(draft, cheapest, names, binding, others),
         binding_resource=binding,
         alternatives=others,
-        given_up=given_up((one.cls, one.demand, one.count) for one in draft.members),
+        given_up=given_up(
+            (one.cls, one.demand, one.count) for one in draft.members if one.demand is not one.cls.demands[0]
+        ),
         price_overlaid=any(one.type.price_overlaid for one in goods),
         capacity_overlaid=any(one.type.capacity_overlaid for one in goods),
     )
@@ -165,9 +167,8 @@ def _values(market: Market, key: str, mask: int) -> tuple[str, ...]:
 
 def _requirements(draft: Draft, names: Iterable[str], capacity_types: Iterable[str]) -> Requirements:
     together = draft.market.templates[draft.template].requirements.intersection(draft.pins)
-    for requirements in {id(one.demand): one.demand.requirements for one in draft.members}.values():
-        if requirements:
-            together = together.intersection(requirements)
+    asked = dict.fromkeys(one for member in draft.members for one in member.demand.requirements.by_key.values())
+    together = together.intersection(asked)
     narrowed = [
         Requirement(labels.INSTANCE_TYPE, False, frozenset(names)),
         Requirement(labels.CAPACITY_TYPE, False, frozenset(capacity_types)),
@@ -216,8 +217,8 @@ def _requests(draft: Draft, kept: Sequence[Goods]) -> dict[str, int]:
     overheads = {id(goods.overhead): goods.overhead for goods in kept}
     names = {name for one in overheads.values() for name in one}
     least = {name: min(one.get(name, 0) for one in overheads.values()) for name in names}
-    pods = (resources.scale(member.cls.requests, member.count) for member in draft.members)
-    return {name: size for name, size in sorted(resources.add(*pods, least).items()) if size and not driver_of(name)}
+    pods = dict(zip(draft.market.dimensions, draft.used, strict=True))
+    return {name: size for name, size in sorted(resources.add(pods, least).items()) if size and not driver_of(name)}
 
 
 def _binding(draft: Draft) -> str:

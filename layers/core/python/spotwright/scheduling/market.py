@@ -262,7 +262,8 @@ class Market:
 
 
 def _reservation(offering: Offering) -> str:
-    return offering.requirements.get(labels.RESERVATION_ID).sole_value or ""
+    stated = offering.requirements.by_key.get(labels.RESERVATION_ID)
+    return (stated.sole_value or "") if stated is not None else ""
 
 
 def _is_exotic(type_: InstanceType) -> bool:

@@ -1,6 +1,7 @@
 """The working state of one plan: rooms, markets, rules, and who still waits."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from functools import cached_property
 
 import msgspec
 
@@ -20,15 +21,16 @@ from spotwright.scheduling.leftover import top_up
 from spotwright.scheduling.rooms import Room, Welcome, occupy
 from spotwright.scheduling.seating import Seating
 from spotwright.scheduling.sites import Site
+from spotwright.scheduling.tally import Residents
 from spotwright.scheduling.templates import Daemon, Template
-from spotwright.scheduling.tiers import Tier, tiers
+from spotwright.scheduling.tiers import Markets, Tier, tiers
 from spotwright.scheduling.topology import Topology
 from spotwright.scheduling.waiting import Share, Waiting, dimensions, queue
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
 
 
-class World(msgspec.Struct, frozen=True):
+class World(msgspec.Struct, frozen=True, dict=True):
     """What every attempt at a plan shares. ``moving``: pods to place, by key."""
 
     snapshot: Snapshot
@@ -42,12 +44,23 @@ class World(msgspec.Struct, frozen=True):
     def settings(self) -> Settings:
         return self.snapshot.settings
 
+    @cached_property
     def namespaces(self) -> dict[str, dict[str, str]]:
         """Labels of every namespace that is known or has a pod."""
         seen = {pod.metadata.namespace for pod in self.snapshot.pods}
         known = self.snapshot.namespaces
         return {name: {_NAME_LABEL: name} | known.get(name, {}) for name in sorted(seen.union(known))}
 
+    @cached_property
+    def residents(self) -> Residents:
+        """The pods that stay where they are."""
+        return Residents((*self.standing.hosts, *self.standing.leaving), self.moving)
+
+    @cached_property
+    def markets(self) -> Markets:
+        return Markets(self.daemons)
+
+    @cached_property
     def taste(self) -> Taste:
         taints = [*(one.taints for one in self.standing.hosts), *(one.taints for one in self.templates)]
         return Taste(
@@ -87,20 +100,19 @@ class Placement:
         wide: bool = False,
         occupy: Callable[[Sequence[Room], Sequence[Waiting]], int] = occupy,
     ) -> None:
-        together = [group(pods, world.taste()) for pods in bands]
+        together = [group(pods, world.taste) for pods in bands]
         classes = [one for several in together for one in several]
         for number, one in enumerate(classes):
             one.index = number
         _count_volumes(classes, [pod for several in bands for pod in several], templates, world.disks)
         names = dimensions(classes)
         standing = world.standing
-        self.topology = Topology(standing.hosts, standing.leaving, templates, world.namespaces(), world.moving)
+        self.topology = Topology(standing.hosts, templates, world.namespaces, world.residents)
         self.topology.learn(classes)
         self.rooms = [Room(host, names, world.disks) for host in standing.hosts]
         asked = list(_asked(classes, self.topology, world.disks))
-        self.tiers: list[Tier] = tiers(
-            templates, world.daemons, names, standing.used, asked, reservations.left(templates, world.snapshot)
-        )
+        reserved = reservations.left(templates, world.snapshot)
+        self.tiers: list[Tier] = tiers(templates, world.markets, names, standing.used, asked, reserved)
         self.seating = Seating(self.rooms, self.tiers, self.topology, world.disks, wide=wide)
         self.bands = [queue(several, names) for several in together]
         self._occupy = occupy

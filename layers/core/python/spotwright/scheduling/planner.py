@@ -92,11 +92,13 @@ def _left(placement: Placement) -> int:
 
 def _placed(world: World, pods: Sequence[Pod]) -> Placement:
     """Everybody's placement; followers are left out of it where they would cause the first node."""
-    pods = [_modest(pod) if eligibility.is_follower(pod, world.settings) else pod for pod in pods]
-    followers = [pod for pod in pods if eligibility.is_follower(pod, world.settings)]
-    if not followers or _busy(world.standing, world.snapshot):
+    following = {pod.key for pod in pods if eligibility.is_follower(pod, world.settings)}
+    if not following:
         return placed(world, pods, world.templates)
-    following = {pod.key for pod in followers}
+    pods = [_modest(pod) if pod.key in following else pod for pod in pods]
+    if _busy(world.standing, world.snapshot):
+        return placed(world, pods, world.templates)
+    followers = [pod for pod in pods if pod.key in following]
     leaders = [pod for pod in pods if pod.key not in following]
     led = placed(world, leaders, world.templates)
     if led.places_any:

@@ -114,38 +114,30 @@ class Template:
 
     def legal_types(self) -> list[InstanceType]:
         """Types that meet the pool's requirements, as far as the type itself decides."""
-        verdicts: dict[tuple[str, str], bool] = {}
-        demands = [(one.key, one) for one in self.requirements]
-        return [one for one in self.types if self._is_legal(one.requirements.by_key, demands, verdicts)]
+        verdicts: dict[Requirement, bool] = {}
+        return [one for one in self.types if self._is_legal(one.requirements.by_key, verdicts)]
 
-    @staticmethod
-    def _is_legal(
-        stated: Mapping[str, Requirement],
-        demands: Iterable[tuple[str, Requirement]],
-        verdicts: dict[tuple[str, str], bool],
-    ) -> bool:
-        for key, demand in demands:
+    def _is_legal(self, stated: Mapping[str, Requirement], verdicts: dict[Requirement, bool]) -> bool:
+        for key, demand in self.requirements.by_key.items():
             label = stated.get(key)
-            if label is None:
-                continue
-            value = label.sole_value
-            if value is None:
-                verdict = meets(label, demand)
-            elif (key, value) in verdicts:
-                verdict = verdicts[key, value]
-            else:
-                verdict = verdicts[key, value] = demand.has(value)
-            if not verdict:
-                return False
+            if label is not None:
+                verdict = verdicts.get(label)
+                if verdict is None:
+                    verdict = verdicts[label] = meets(label, demand)
+                if not verdict:
+                    return False
         return True
 
     def sells(self, offering: Offering) -> bool:
         """True when the pool's requirements allow this zone, capacity type and reservation."""
         place = (offering.zone, offering.capacity_type)
-        if place not in self._places:
+        allowed = self._places.get(place)
+        if allowed is None:
             zone, capacity_type = self.requirements.get(labels.ZONE), self.requirements.get(labels.CAPACITY_TYPE)
-            self._places[place] = zone.has(offering.zone) and capacity_type.has(offering.capacity_type)
-        return self._places[place] and all(meets(one, self.requirements.get(one.key)) for one in offering.requirements)
+            allowed = self._places[place] = zone.has(offering.zone) and capacity_type.has(offering.capacity_type)
+        if not allowed or not offering.requirements.by_key:
+            return allowed
+        return all(meets(one, self.requirements.get(one.key)) for one in offering.requirements)
 
     def domains(self, key: str) -> frozenset[str]:
         """Values of a label that the pool's nodes can have, whether or not they can be bought now."""

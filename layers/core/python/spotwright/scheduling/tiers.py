@@ -9,7 +9,7 @@ from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.taints import untolerated
 from spotwright.scheduling.bonds import bonds
 from spotwright.scheduling.bounding import HOST, Lot, bound
-from spotwright.scheduling.classes import Demand
+from spotwright.scheduling.classes import Demand, PodClass
 from spotwright.scheduling.drafts import Draft, Member, keep_limits
 from spotwright.scheduling.market import Market, Vector, bits
 from spotwright.scheduling.openkeys import OpenKeys
@@ -30,17 +30,16 @@ class Tier:
 
     def __init__(
         self,
-        templates: Sequence[Template],
+        market: Market,
         daemons: Sequence[Daemon],
-        names: Sequence[str],
         used: Mapping[str, Mapping[str, int]],
         asked: Iterable[Requirements],
         reserved: dict[str, int],
     ) -> None:
-        self.market = Market(templates, daemons, names)
+        self.market = market
         self.daemons = daemons
-        self.keys = OpenKeys(self.market, asked)
-        self.before = Allowance([_left(one, used.get(one.pool.name, {})) for one in templates], reserved)
+        self.keys = OpenKeys(market, asked)
+        self.before = Allowance([_left(one, used.get(one.pool.name, {})) for one in market.templates], reserved)
         self.allowance = self.before.copy()
         self.allowance.reserved = reserved
         self.drafts: list[Draft] = []
@@ -169,28 +168,37 @@ class Tier:
 
     def bound(self, topology: Topology) -> int:
         """What the pods of its nodes cost at least in these pools, in picodollars per hour."""
-        members = [(one, len(draft.copies)) for draft in self.drafts for one in draft.members]
-        pairs = {(one.cls.index, id(one.demand)): (one.cls, one.demand) for one, _ in members}
-        known = dict(zip(pairs, bonds(list(pairs.values()), topology), strict=True))
-        most = {index: bond.most for (index, _), bond in known.items() if bond is not None and bond.most}
+        counts: dict[tuple[int, int], int] = {}
+        pairs: dict[tuple[int, int], tuple[PodClass, Demand]] = {}
+        for draft in self.drafts:
+            for one in draft.members:
+                look = one.cls.index, id(one.demand)
+                pairs[look] = one.cls, one.demand
+                counts[look] = counts.get(look, 0) + one.count * len(draft.copies)
+        most = _most(list(pairs.values()), topology)
         hosts: dict[int, int] = {}
-        for one, copies in members:
-            if one.cls.index in most:
-                hosts[one.cls.index] = hosts.get(one.cls.index, 0) + one.count * copies * HOST // most[one.cls.index]
+        for (index, _), count in counts.items():
+            if index in most:
+                hosts[index] = hosts.get(index, 0) + count * HOST // most[index]
         widest = max(hosts, key=lambda index: (hosts[index], -index), default=-1)
         lots: dict[tuple[Vector, int, int], int] = {}
-        for one, copies in members:
-            size = tuple(one.cls.requests.get(name, 0) for name in self.market.dimensions)
-            part = HOST // most[widest] if one.cls.index == widest else 0
-            lots[size, self.mask(one.demand), part] = (
-                lots.get((size, self.mask(one.demand), part), 0) + one.count * copies
-            )
-        return bound(self.market, [Lot(count, *look) for look, count in sorted(lots.items())])
+        for look, (cls, demand) in pairs.items():
+            size = tuple([cls.requests.get(name, 0) for name in self.market.dimensions])
+            lot = size, self.mask(demand), HOST // most[widest] if cls.index == widest else 0
+            lots[lot] = lots.get(lot, 0) + counts[look]
+        return bound(self.market, [Lot(count, *lot) for lot, count in sorted(lots.items())])
 
     def settle(self) -> list[Draft]:
         """All nodes, with the limits kept whatever is launched."""
         keep_limits(self.drafts, self.before)
         return self.drafts
+
+
+def _most(classes: Sequence[tuple[PodClass, Demand]], topology: Topology) -> dict[int, int]:
+    """How many pods of a class one host may hold, by class; those without a bound are left out."""
+    ruled = [one for one in classes if one[1].spreads or one[1].apart or one[0].host_ports]
+    known = zip(ruled, bonds(ruled, topology), strict=True)
+    return {cls.index: bond.most for (cls, _), bond in known if bond is not None and bond.most}
 
 
 def _member(waiting: Waiting, count: int) -> Member:
@@ -199,9 +207,24 @@ def _member(waiting: Waiting, count: int) -> Member:
     return Member(waiting.cls, demand, count)
 
 
+class Markets:
+    """Markets by their pools and resources: attempts at one plan share them."""
+
+    def __init__(self, daemons: Sequence[Daemon]) -> None:
+        self.daemons = daemons
+        self._known: dict[object, Market] = {}
+
+    def of(self, templates: Sequence[Template], names: Sequence[str]) -> Market:
+        look = (tuple(map(id, templates)), tuple(names))
+        if look not in self._known:
+            # The market keeps its templates, so nobody else gets their ids.
+            self._known[look] = Market(templates, self.daemons, names)
+        return self._known[look]
+
+
 def tiers(
     templates: Sequence[Template],
-    daemons: Sequence[Daemon],
+    markets: Markets,
     names: Sequence[str],
     used: Mapping[str, Mapping[str, int]],
     asked: Sequence[Requirements],
@@ -209,7 +232,8 @@ def tiers(
 ) -> list[Tier]:
     """One tier per weight, heaviest first. ``reserved``: instances left by capacity reservation."""
     by_weight = groupby(templates, key=lambda one: one.pool.weight)
-    return [Tier(list(alike), daemons, names, used, asked, reserved) for _, alike in by_weight]
+    sold = (markets.of(list(alike), names) for _, alike in by_weight)
+    return [Tier(market, markets.daemons, used, asked, reserved) for market in sold]
 
 
 def _left(template: Template, used: Mapping[str, int]) -> dict[str, int]:

@@ -24,15 +24,14 @@ class Topology:
     def __init__(
         self,
         hosts: Sequence[Host],
-        leaving: Sequence[Host],
         templates: Sequence[Template],
         namespaces: Mapping[str, Mapping[str, str]],
-        moving: Iterable[str],
+        residents: Residents,
     ) -> None:
         self._hosts = hosts
         self._templates = templates
         self._namespaces = namespaces
-        self._residents = Residents((*hosts, *leaving), frozenset(moving))
+        self._residents = residents
         self._tallies: dict[object, Tally] = {}
         self._apart: dict[Circle, Tally] = {}
         self._near: set[Circle] = set()
