@@ -1,6 +1,6 @@
 """One greedy construction: node after node, each the shape that packs most for its price."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import mul
 from typing import Final
 
@@ -46,7 +46,7 @@ class Build:
         self.cleared: dict[int, int] = {}
         self.open = allowance.open(problem.market)
         self.units = 0
-        self.demand = self._demanded()
+        self.demand = self._demanded(range(len(self.left)))
         self.caps = [(j, bond.most) for j, bond in enumerate(problem.bonds) if bond is not None and bond.most]
         self._look_again()
         self.shapes = list(shapes)
@@ -103,30 +103,29 @@ class Build:
     def _sort_out(self, worth: Sequence[float]) -> None:
         """Shapes that differ in their zone alone are one kind: of these, the one is tried that most waits for.
 
-        ``awaits``: per class, what one pod is worth if it may go to some shapes only, and which these are.
+        ``awaited``: what the pods are worth that may go to some shapes only, by the choices open to them.
         """
         kinds: dict[tuple[int, int], list[int]] = {}
+        every = 0
         for i in self.shapes:
             kinds.setdefault((id(self.market.goods_of[i]), self.market.prices[i]), []).append(i)
+            every |= 1 << i
         self.kinds = list(kinds.values())
-        self.awaited = dict.fromkeys(self.shapes, 0.0)
-        self.awaits: dict[int, tuple[float, list[int]]] = {}
-        if len(self.kinds) == len(self.shapes):
-            return
-        for mask, ours in self.alike:
-            open_to = [i for i in self.shapes if mask >> i & 1]
-            if 0 < len(open_to) < len(self.shapes):
-                self._await(ours, open_to, worth)
+        alike = len(kinds) < len(self.shapes)
+        self.rates = worth
+        partly = (mask for mask in self.asked if alike and mask & every and every & ~mask)
+        self.awaited = {mask: self._worth_of(mask) for mask in partly}
 
-    def _await(self, ours: Sequence[int], open_to: list[int], worth: Sequence[float]) -> None:
-        total = 0.0
-        for j in ours:
-            if self.left[j]:
-                each = sum(map(mul, worth, self.problem.items.sizes[j]))
-                self.awaits[j] = each, open_to
-                total += each * self.left[j]
-        for i in open_to:
-            self.awaited[i] += total
+    def _worth_of(self, mask: int) -> float:
+        """What the pods are worth that may go to these choices."""
+        worth: float = sum(map(mul, self.rates, self.asked[mask]))
+        return worth
+
+    def _most_awaited(self, shapes: Sequence[int]) -> int:
+        """Of the shapes of one kind, the one that most waits for; the first of several."""
+        if len(shapes) == 1 or not self.awaited:
+            return shapes[0]
+        return max(shapes, key=lambda i: sum([worth for mask, worth in self.awaited.items() if mask >> i & 1]))
 
     def _forget_empty(self) -> None:
         """Once half of the classes are placed, lanes without them are quicker."""
@@ -141,6 +140,7 @@ class Build:
             if self.left[j]:
                 alike.setdefault(mask, []).append(j)
         self.alike = sorted(alike.items())
+        self.asked = {mask: self._demanded(ours) for mask, ours in self.alike}
         self.alive = sum(map(bool, self.left))
 
     def _widest(self) -> tuple[int, int]:
@@ -155,13 +155,12 @@ class Build:
         offered = dict.fromkeys((self.market.goods_of[i].room, self._price(i)) for i in self.shapes)
         return prices.worth([*self.demand, hosts], [(*room, 1) for room, _ in offered], [price for _, price in offered])
 
-    def _demanded(self) -> list[int]:
-        """What all pods that are left ask for together."""
+    def _demanded(self, classes: Iterable[int]) -> list[int]:
+        """What the pods of these classes that are left ask for together."""
         demand = [0] * len(self.market.dimensions)
-        for j, count in enumerate(self.left):
-            if count:
-                for d, amount in self.problem.items.needs[j]:
-                    demand[d] += amount * count
+        for j in classes:
+            for d, amount in self.problem.items.needs[j]:
+                demand[d] += amount * self.left[j]
         return demand
 
     def _price(self, choice: int) -> float:
@@ -181,7 +180,7 @@ class Build:
         for bound, kind in ranked:
             if bound <= best or best >= enough:
                 break
-            shape = max(self.kinds[kind], key=self.awaited.__getitem__)
+            shape = self._most_awaited(self.kinds[kind])
             node = self._filled(shape)
             if not node.taken or not self._keeps_enough(node, shape):
                 continue
@@ -238,11 +237,12 @@ class Build:
             for j, count in batch.pods.items():
                 self.left[j] -= count * times
                 self.empty += not self.left[j]
+                asked = self.asked[self.problem.masks[j]]
                 for d, amount in self.problem.items.needs[j]:
                     self.demand[d] -= amount * count * times
-                each, open_to = self.awaits.get(j, (0.0, ()))
-                for i in open_to:
-                    self.awaited[i] -= each * count * times
+                    asked[d] -= amount * count * times
+            for mask in {self.problem.masks[j] for j in batch.pods}.intersection(self.awaited):
+                self.awaited[mask] = self._worth_of(mask)
         return times > 0
 
     def _smallest(self, batch: Batch) -> int:
