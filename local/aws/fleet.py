@@ -15,7 +15,7 @@ from typing import Any
 
 from moto.ec2.models import ec2_backends
 
-from local.aws import ec2_launch, ec2_templates, placement_groups, reserved_launches
+from local.aws import ec2_launch, ec2_templates, placement_groups, reservations, reserved_launches
 from local.aws.capacity import Capacity
 from local.aws.ec2_instances import Instance, Instances, Launch
 from local.aws.fleet_pools import Pool, ordered, shares
@@ -270,7 +270,7 @@ def _targets(params: Mapping[str, Any]) -> list[tuple[str, int]]:
 def _default_type(params: Mapping[str, Any]) -> str:
     """What instances of the fleet have for their lifecycle."""
     default = str(params["TargetCapacitySpecification"].get("DefaultTargetCapacityType") or "on-demand")
-    if default in ("on-demand", "spot", reserved_launches.BLOCK):
+    if default in ("on-demand", "spot", reservations.BLOCK):
         return default
     if default != "reserved-capacity":
         raise AwsError("InvalidParameterValue", f"Value ({default}) for DefaultTargetCapacityType is invalid.")

@@ -2,12 +2,14 @@
 
 What runs in a reservation counts against it, and `used` besides, which the control API sets: what others have of it.
 One past its end date is expired. A capacity block is one whose `ReservationType` the control API sets, since EC2 sells
-them by another call.
+them by another call; its instances are ended half an hour before it is
+(https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-using.html).
 """
 
 import secrets
+import threading
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -17,6 +19,11 @@ from local.aws.offerings import Offerings
 from local.aws.paging import page
 from local.aws.request import AwsError, AwsRequest, AwsResponse
 from local.aws.world import World
+
+BLOCK = "capacity-block"
+TAKEN_BACK = timedelta(minutes=30)
+# AWS documents no code for it; the text is ours.
+BLOCK_ENDING = ("Server.CapacityBlockEnding", "Server.CapacityBlockEnding: Instance terminated as its block ends")
 
 
 @dataclass
@@ -41,6 +48,11 @@ class Reservation:
         if self.cancelled:
             return "cancelled"
         return "expired" if self.end and self.end <= datetime.now(UTC) else "active"
+
+    @property
+    def takes_back(self) -> bool:
+        """Whether its instances are ended: those of a block in its last half hour."""
+        return self.kind == BLOCK and self.end is not None and datetime.now(UTC) >= self.end - TAKEN_BACK
 
 
 @dataclass
@@ -79,14 +91,25 @@ def add(world: World) -> None:
     }.items():
         world.front("ec2", action, partial(answer, world))
     world.route("POST", "/_local/reservations/<id>", lambda body, names: _changed(world, names["id"], body))
+    world.background("capacity blocks", partial(_end_blocks, world))
+
+
+def _end_blocks(world: World, stop: threading.Event) -> None:
+    while not stop.wait(0.5):
+        ending = {one.id for one in list(world.part(Reserved).reservations.values()) if one.takes_back}
+        for instance in world.part(Instances).all() if ending else ():
+            if instance.launch.reservation in ending:
+                world.part(Instances).terminate(instance.id, BLOCK_ENDING)
 
 
 def _changed(world: World, id: str, body: Any) -> dict[str, Any]:
-    """`{"type": "capacity-block", "interruptible": true, "used": 3}`: what EC2 alone decides."""
+    """`{"type": "capacity-block", "interruptible": true, "used": 3, "endsInSeconds": 2400}`: what EC2 alone decides."""
     one = world.part(Reserved).reservations[id]
     one.kind = body.get("type", one.kind)
     one.interruptible = bool(body.get("interruptible", one.interruptible))
     one.used = int(body.get("used", one.used))
+    if "endsInSeconds" in body:
+        one.end = datetime.now(UTC) + timedelta(seconds=float(body["endsInSeconds"]))
     return {"id": id, "type": one.kind}
 
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from local.aws.ec2_instances import Instance
 from local.aws.request import AwsError
-from local.aws.reservations import Reservation, Reserved, left
+from local.aws.reservations import BLOCK, Reservation, Reserved, left
 from local.aws.world import World
 
 PREFERENCES = ("open", "none", "capacity-reservations-only")
-BLOCK, INTERRUPTIBLE = "capacity-block", "interruptible-capacity-reservation"
+INTERRUPTIBLE = "interruptible-capacity-reservation"
 
 
 def targeted(data: Mapping[str, Any]) -> str:

@@ -128,3 +128,39 @@ def test_when_iam_does_not_answer_classes_are_settled_all_the_same(
     monkeypatch.setattr(world.profiles, "listed", denied)
     (note,) = collect(world)
     assert "not authorized" in note
+
+
+def isolated(world: World, **changes: Any) -> World:
+    """The same cluster with ISOLATED_VPC."""
+    world.profiles = None  # type: ignore[assignment]
+    world.edit("default", **changes)
+    world.run()
+    return world
+
+
+def test_in_an_isolated_vpc_the_users_profile_is_taken_as_it_is(world: World) -> None:
+    isolated(world, role="", instance_profile="theirs")
+    assert world.node_class().resolved_profile == "theirs"
+    assert world.condition("InstanceProfileReady").status == "True"
+    assert collect(world) == ()
+
+
+def test_in_an_isolated_vpc_a_profile_that_was_made_before_is_kept(world: World) -> None:
+    before = world.node_class().resolved_profile
+    isolated(world)
+    assert before
+    assert world.node_class().resolved_profile == before
+
+
+def test_in_an_isolated_vpc_a_role_without_a_profile_says_what_to_do(world: World) -> None:
+    isolated(world, role=OTHER_ROLE)
+    told = world.condition("InstanceProfileReady")
+    assert (told.status, told.reason) == ("False", "IsolatedVPC")
+    assert "spec.instanceProfile" in told.message
+
+
+def test_in_an_isolated_vpc_a_class_goes_without_iam(world: World) -> None:
+    world.profiles = None  # type: ignore[assignment]
+    world.delete("default")
+    world.run()
+    assert world.cluster.nodeclass("default") is None

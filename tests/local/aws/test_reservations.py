@@ -1,5 +1,6 @@
 """Capacity reservations as launches meet them: who may use one, how often, and what EC2 says otherwise."""
 
+import time
 from typing import Any
 
 import pytest
@@ -130,3 +131,23 @@ def test_a_single_launch_heeds_its_reservation_too(ec2: Any) -> None:
     again = lambda: ec2.run_instances(**asked, InstanceType=TYPE, MinCount=1, MaxCount=1)  # noqa: E731
     assert refused(again) == "ReservationCapacityExceeded"
     ec2.terminate_instances(InstanceIds=[made["Instances"][0]["InstanceId"]])
+
+
+def states(ec2: Any, answer: Any) -> set[str]:
+    groups = ec2.describe_instances(InstanceIds=ids(answer))["Reservations"]
+    return {one["State"]["Name"] for group in groups for one in group["Instances"]}
+
+
+def test_instances_of_a_block_are_ended_half_an_hour_before_it_is(aws: Aws, ec2: Any) -> None:
+    block, usual = reserve(ec2, 1), reserve(ec2, 1)
+    aws.control("POST", f"/_local/reservations/{block}", {"type": "capacity-block", "endsInSeconds": 1803})
+    aws.control("POST", f"/_local/reservations/{usual}", {"endsInSeconds": 1})
+    bought = fleet(ec2, into(ec2, usual), 1)
+    named = into(ec2, block, InstanceMarketOptions={"MarketType": "capacity-block"})
+    taken = fleet(ec2, named, 1, "capacity-block")
+    assert states(ec2, taken) <= {"pending", "running"}
+    deadline = time.monotonic() + 15
+    while states(ec2, taken) <= {"pending", "running"} and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert states(ec2, taken) <= {"shutting-down", "terminated"}
+    assert states(ec2, bought) <= {"pending", "running"}

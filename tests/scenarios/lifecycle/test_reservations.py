@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from datetime import timedelta
 
 import msgspec
 
@@ -180,3 +181,21 @@ def test_a_reservation_that_takes_an_instance_back_is_left_alone() -> None:
     assert "CapacityReservationInstanceInterrupted" in {one.reason for one in world.cluster.events}
     (row,) = (one for one in world.state.health.values() if one.instance_type == "cr-1")
     assert row.interruptions == 1
+
+
+def test_a_cluster_survives_the_end_of_its_capacity_block() -> None:
+    """EC2 ends a block's instances half an hour before the block; its nodes are left ten minutes before that."""
+    world = reserving(2)
+    end = world.clock.now() + timedelta(minutes=41)
+    block = CapacityReservation("cr-1", "m5.large", ZONE, reservation_type="capacity-block", end=end)
+    selecting(world, block)
+    one_to_a_node(world, 2)
+    assert kinds(world) == {labels.RESERVED: 2}
+    ours = {one.id for one in world.ec2.live()}
+    world.run(int((end - timedelta(minutes=40) - world.clock.now()).total_seconds()))
+    selecting(world, msgspec.structs.replace(block, state="expiring"))
+    world.run(int((end - timedelta(minutes=30) - world.clock.now()).total_seconds()))
+    # Nothing is left for EC2 to end, and nobody waits.
+    assert not ours & {one.id for one in world.ec2.live()}
+    assert len(world.running()) == 2
+    assert kinds(world) == {labels.SPOT: 2}

@@ -26,7 +26,7 @@ class CatalogPorts:
     bells: DoorbellPort
     market: Ec2Region
     selection: Selection
-    profiles: InstanceProfiles
+    profiles: InstanceProfiles | None
     templates: Ec2
     facts: ClusterFacts
     region: str
@@ -52,7 +52,7 @@ def ports(cluster: str, environment: Environment) -> CatalogPorts:
         bells=common.bells,
         market=Ec2Region(aws_sessions.ec2(role), prices, region=common.region),
         selection=Selection(aws_sessions.ec2(role), aws_sessions.ssm(role)),
-        profiles=InstanceProfiles(aws_sessions.iam(role)),
+        profiles=None if buying.isolated_vpc else InstanceProfiles(aws_sessions.iam(role)),
         templates=common.ec2,
         facts=common.facts,
         region=common.region,

@@ -16,7 +16,7 @@ from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import Ami, CapacityReservation, EC2NodeClass, PlacementGroup
 from spotwright.model.objects import Condition, Metadata, is_true
 from spotwright.workflows import catalog_trials, catalog_types
-from spotwright.workflows.catalog_ports import Cataloguing
+from spotwright.workflows.catalog_ports import Cataloguing, ProfilePort
 
 KIND: Final = "ec2nodeclasses"
 _NAMED_CLAIMS: Final = 5
@@ -160,12 +160,19 @@ def _placement_group(ports: Cataloguing, node_class: EC2NodeClass) -> PlacementG
 
 
 def _profile(ports: Cataloguing, node_class: EC2NodeClass) -> str | Refusal:
-    """The name of the instance profile: the user's, or ours for the role, made now if it is missing."""
+    """The name of the instance profile: the user's, or ours for the role, made now if it is missing.
+
+    Where IAM is out of reach the user's is believed, and ours must have been there before.
+    """
     if node_class.instance_profile:
-        return _own_profile(ports, node_class.instance_profile)
+        return _own_profile(ports.profiles, ports.node_roles, node_class.instance_profile)
     wanted = nodeclass.profile(node_class, region=ports.region, cluster=ports.cluster.name, node_roles=ports.node_roles)
     if isinstance(wanted, Refusal):
         return wanted
+    if ports.profiles is None:
+        message = "spec.role: its instance profile cannot be made, since ISOLATED_VPC keeps IAM out of reach;"
+        known = node_class.resolved_profile == wanted.name
+        return wanted.name if known else Refusal("IsolatedVPC", f"{message} name spec.instanceProfile instead")
     try:
         ports.profiles.ensure(name=wanted.name, path=wanted.path, role=wanted.role, tags=wanted.tags)
     except NotFound:
@@ -173,11 +180,13 @@ def _profile(ports: Cataloguing, node_class: EC2NodeClass) -> str | Refusal:
     return wanted.name
 
 
-def _own_profile(ports: Cataloguing, name: str) -> str | Refusal:
-    role = ports.profiles.role_of(name)
+def _own_profile(iam: ProfilePort | None, node_roles: Sequence[str], name: str) -> str | Refusal:
+    if iam is None:
+        return name
+    role = iam.role_of(name)
     if role is None:
         return Refusal("InstanceProfileNotFound", f"spec.instanceProfile: there is no instance profile {name}")
-    refusal = nodeclass.role_refusal(role, ports.node_roles, f"spec.instanceProfile: the role of {name}")
+    refusal = nodeclass.role_refusal(role, node_roles, f"spec.instanceProfile: the role of {name}")
     return refusal or name
 
 
@@ -216,8 +225,10 @@ def _ended(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeCl
         ports.cluster.event(KIND, about, type="Normal", reason=reason, message=message, now=now)
         return Outcome(node_class, False, again=True)
     path = nodeclass.profile_path(region=ports.region, cluster=ports.cluster.name, uid=about.uid)
-    for name in ports.profiles.under(path):
-        ports.profiles.delete(name)
+    iam = ports.profiles
+    if iam is not None:
+        for name in iam.under(path):
+            iam.delete(name)
     for template in ports.templates.launch_templates(node_class.name):
         ports.templates.delete_launch_template(template.id)
     kept = [one for one in about.finalizers if one != labels.EC2NODECLASS_FINALIZER]

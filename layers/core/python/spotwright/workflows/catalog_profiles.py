@@ -6,7 +6,7 @@ from typing import Final
 from spotwright.aws import profiles
 from spotwright.failures import Failure
 from spotwright.model import labels
-from spotwright.workflows.catalog_ports import Cataloguing
+from spotwright.workflows.catalog_ports import Cataloguing, ProfilePort
 
 # The tick that settles all classes comes every five minutes; every sixth one looks for profiles.
 _EVERY_MINUTES: Final = 30
@@ -22,28 +22,30 @@ def collect(ports: Cataloguing, *, now: datetime) -> tuple[str, ...]:
 
     What cannot be had from IAM is a note as well: classes are settled all the same, and the next round comes.
     """
+    if ports.profiles is None:
+        return ()
     try:
-        return _collected(ports, now)
+        return _collected(ports, ports.profiles, now)
     except Failure as error:
         return (f"instance profiles were not looked through: {error}",)
 
 
-def _collected(ports: Cataloguing, now: datetime) -> tuple[str, ...]:
+def _collected(ports: Cataloguing, iam: ProfilePort, now: datetime) -> tuple[str, ...]:
     root = f"/karpenter/{ports.region}/{ports.cluster.name}/"
-    listed = ports.profiles.listed(root)
+    listed = iam.listed(root)
     classes = ports.cluster.nodeclasses()
     unread = sorted(one.name for one in classes if one.unreadable)
     if unread:
         return (f"no instance profile is deleted while EC2NodeClass {', '.join(unread)} cannot be read",)
     found = profiles.unneeded(listed, classes, ports.cluster.nodeclaims(), now=now)
-    gone = [one.name for one in found.profiles if _deleted(ports, one.name, now)]
+    gone = [one.name for one in found.profiles if _deleted(ports, iam, one.name, now)]
     said = [f"instance profile {name} deleted: nothing uses it" for name in gone]
     return (*said, found.note) if found.note else tuple(said)
 
 
-def _deleted(ports: Cataloguing, name: str, now: datetime) -> bool:
+def _deleted(ports: Cataloguing, iam: ProfilePort, name: str, now: datetime) -> bool:
     """Read the profile itself, and classes and claims once more, then delete it."""
-    one = ports.profiles.read(name)
+    one = iam.read(name)
     if one is None or one.tags.get(labels.cluster_tag(ports.cluster.name)) != "owned":
         return False
     owner = one.tags.get(labels.EC2NODECLASS, "")
@@ -51,5 +53,5 @@ def _deleted(ports: Cataloguing, name: str, now: datetime) -> bool:
     classes = (current,) if current is not None else ()
     if not profiles.is_unneeded(one, classes, ports.cluster.nodeclaims(), now=now):
         return False
-    ports.profiles.delete(name)
+    iam.delete(name)
     return True
