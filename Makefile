@@ -1,7 +1,7 @@
 # make demo    the whole thing on a local stack of real parts: pods pending → nodes → spot interruption → zero and back
 # make test    everything CI runs: check, then all tests
 # make check   formatting, lint, types, dependency direction
-# make bench   speed and size; make bench-launch: a burst under EC2's limits; make bench-catalog: refresh and read one
+# make bench   speed and size; make bench-launch: a burst under EC2's limits (ARGS="--pods 7000"); make bench-catalog: refresh and read one
 # make probe-aws   what we believe about AWS, asked of your account (dry unless CONFIRM=yes)
 # make bench-following   where a real kube-scheduler puts pods, by how it is told the plan (about a quarter of an hour)
 # make bench-cases   random cases: are the plans legal; ARGS="--seed 1 --count 200" or "--profile full --pods 5000"
@@ -50,7 +50,7 @@ bench-planner: setup
 	@$(BIN)/python -m bench.planner $(ARGS)
 
 bench-launch: setup
-	@$(BIN)/python -m bench.launch
+	@$(BIN)/python -m bench.launch $(ARGS)
 
 bench-catalog: setup
 	@$(BIN)/python -m bench.catalog
