@@ -127,11 +127,17 @@ class NewNode(Host):
         for r in requirements:
             self.by_key.setdefault(r.key, []).append(r)
         self._possible: dict[str, Values] = {}
+        self._allowed: dict[tuple[str, Values], Values] = {}
+        self._sold: dict[tuple[tuple[str, str | None], ...], bool] = {}
 
     def allowed(self, key: str, values: Values) -> Values:
         """Those of a type's or offering's values that the node's requirements leave."""
         found = self.by_key.get(key)
-        return frozenset(v for v in values if all(r.allows(v) for r in found)) if found else values
+        if not found:
+            return values
+        if (key, values) not in self._allowed:
+            self._allowed[key, values] = frozenset(v for v in values if all(r.allows(v) for r in found))
+        return self._allowed[key, values]
 
     def type_clash(self, instance_type: InstanceType) -> str:
         """The requirement of this node that the type cannot meet; '' if it meets all it has an opinion on."""
@@ -145,13 +151,20 @@ class NewNode(Host):
         return [o for o in instance_type.offerings if o.available and self._offered(o)]
 
     def _offered(self, offering: Offering) -> bool:
-        return all(r.allows(v) for k, v in offering.labels.items() for r in self.by_key.get(k, ()))
+        labels = tuple(offering.labels.items())
+        if labels not in self._sold:
+            self._sold[labels] = all(r.allows(v) for k, v in labels for r in self.by_key.get(k, ()))
+        return self._sold[labels]
+
+    @cached_property
+    def tried(self) -> list[tuple[InstanceType, str, list[Offering]]]:
+        """Each listed type, the requirement it cannot meet, and the offerings it can be launched in."""
+        return [(t, self.type_clash(t), self.offerings_of(t)) for t in self.types]
 
     @cached_property
     def launchable(self) -> list[tuple[InstanceType, list[Offering]]]:
         """Listed types with the offerings they can be launched in; types without any are left out."""
-        pairs = [(t, self.offerings_of(t)) for t in self.types if not self.type_clash(t)]
-        return [(t, offerings) for t, offerings in pairs if offerings]
+        return [(t, offerings) for t, clash, offerings in self.tried if offerings and not clash]
 
     def possible(self, key: str) -> Values:
         if key not in self._possible:

@@ -123,11 +123,10 @@ def _listed_types(node: NewNode, cluster: Cluster) -> Found:
     for name, count in Counter(names).items():
         if count > 1:
             yield "instance-types", f"{node}: {name} is listed {count} times"
-    for t in node.types:
-        clash = node.type_clash(t)
+    for t, clash, offerings in node.tried:
         if clash:
             yield "instance-types", f"{node}: {t.name} does not meet the node's own requirement {clash}"
-        elif not node.offerings_of(t):
+        elif not offerings:
             yield "instance-types", f"{node}: {t.name} has no available offering the node's requirements allow"
 
 
