@@ -35,3 +35,12 @@ def test_a_burst_costs_no_more_than_karpenters(tmp_path: Path, kind: str, count:
     made = plan(snapshot, catalog)
     assert not made.unschedulable
     assert round(made.price_picousd_per_hour / PICOUSD, 3) <= most
+
+
+@pytest.mark.parametrize(
+    ("kind", "percent"),
+    [("micro", 2.2), ("memheavy", 0.3), ("inflate", 1.2), ("spread30", 0.6), ("anti10", 1.4), ("mixed", 2.0)],
+)
+def test_a_thousand_pods_cost_little_more_than_any_plan_must(tmp_path: Path, kind: str, percent: float) -> None:
+    made = plan(*load(str(problems.burst(tmp_path, kind, 1000, 0, 64))))
+    assert made.price_picousd_per_hour <= made.bound_picousd_per_hour * (1 + percent / 100)

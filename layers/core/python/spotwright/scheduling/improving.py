@@ -6,13 +6,13 @@ results using the ruin and recreate principle", 2000). The order is drawn from t
 problems end equally.
 """
 
-from collections.abc import Sequence
-from itertools import combinations
+from collections.abc import Iterator, Sequence
+from operator import mul
 from typing import Final
 
+from spotwright.scheduling import prices
 from spotwright.scheduling.building import Build
-from spotwright.scheduling.market import bits
-from spotwright.scheduling.packing import CPU, MEMORY
+from spotwright.scheduling.market import Vector, bits
 from spotwright.scheduling.problem import NODE_FEE, Allowance, Answer, Batch, Problem, holding, shapes
 
 # A group is rebuilt from nodes of up to this many millicores; a merged node is no larger either.
@@ -23,6 +23,8 @@ _DRAWS: Final = 4
 # Trials in a row without a saving after which there is little left to save.
 _PATIENCE: Final = 60
 _TRIAL: Final = 20
+# Of the budget, pairs may take one part of so many.
+_MERGING: Final = 2
 
 
 class Dice:
@@ -47,7 +49,10 @@ def improve(problem: Problem, answer: Answer, budget: int) -> int:
     if sum(one.copies for one in answer.batches) < 2:
         return 0
     work = _Work(problem, answer)
-    work.merge(budget)
+    # What is reserved may all be used.
+    if not work.shapes:
+        return 0
+    work.merge(budget // _MERGING)
     work.rebuild(budget)
     answer.batches[:] = [one for one in work.batches if one.copies]
     answer.allowance = work.allowance
@@ -68,6 +73,16 @@ class _Work:
 
         rooms = [self.market.goods_of[choice].room for choice in self.shapes]
         self.largest = [max(sizes) for sizes in zip(*rooms, strict=True)]
+        self.worth = self._worth(rooms) if rooms else []
+
+    def _worth(self, rooms: Sequence[Vector]) -> list[float]:
+        """What a unit of each resource is worth while all pods are packed."""
+        demand = [0] * len(self.market.dimensions)
+        for one in self.batches:
+            for d, amount in enumerate(self._used(one)):
+                demand[d] += amount * one.copies
+        offered = dict.fromkeys(zip(rooms, map(self._price, self.shapes), strict=True))
+        return prices.worth(demand, [room for room, _ in offered], [float(price) for _, price in offered])
 
     def _price(self, choice: int) -> int:
         return self.market.prices[choice] + NODE_FEE
@@ -81,22 +96,30 @@ class _Work:
             self._apply(*found)
 
     def _merged(self, budget: int) -> tuple[list[Batch], list[Batch], int] | None:
-        """The pair whose merger saves most, what it becomes, and how often."""
-        best, found = 0, None
-        ordered = [(one, self._used(one)) for one in self._sorted()]
-        for (one, used), (other, more) in combinations(ordered, 2):
+        """The pair whose merger saves most, what it becomes, and how often.
+
+        Nodes that cost much more than their pods are worth come first: a merger saves no more than both waste.
+        """
+        best, found = 0.0, None
+        wasting = [(self._waste(one), one, self._used(one)) for one in self._sorted()]
+        wasting.sort(key=lambda each: -each[0])
+        for (waste, one, used), (more_waste, other, more) in _pairs(wasting):
             self.units += 1
-            if self.units > budget:
+            if waste + more_waste <= best or self.units > budget:
                 break
             if any(size + extra > most for size, extra, most in zip(used, more, self.largest, strict=True)):
                 continue
             self.units += _TRIAL
             before = self._price(one.choice) + self._price(other.choice)
-            choice = self._cheapest_holding(_together(one, other), before - best, (one, other))
+            choice = self._cheapest_holding(_together(one, other), before - int(best), (one, other))
             if choice >= 0:
                 best = before - self._price(choice)
                 found = ([one, other], [Batch(choice, 1, _together(one, other))], min(one.copies, other.copies))
         return found
+
+    def _waste(self, batch: Batch) -> float:
+        """What a node costs above what its pods are worth."""
+        return self._price(batch.choice) * (1 - self._use(batch))
 
     def _used(self, batch: Batch) -> list[int]:
         """What the pods of one node ask for, per dimension."""
@@ -176,9 +199,9 @@ class _Work:
         return [group[place] for place in sorted(group)]
 
     def _use(self, batch: Batch) -> float:
-        """How much of cpu and memory is taken, as the sum of two shares."""
-        room, used = self.market.goods_of[batch.choice].room, self._used(batch)
-        return sum(used[d] / room[d] for d in (CPU, MEMORY) if room[d])
+        """What its pods are worth for its price."""
+        worth: float = sum(map(mul, self.worth, self._used(batch)))
+        return worth / self._price(batch.choice)
 
     def _packed(self, pods: dict[int, int], group: Sequence[Batch], dice: Dice) -> Answer:
         numbers = sorted(pods)
@@ -188,6 +211,11 @@ class _Work:
         answer = build.answer()
         self.units += answer.units + _TRIAL
         return answer
+
+
+def _pairs[Item](items: Sequence[Item]) -> Iterator[tuple[Item, Item]]:
+    """All pairs, those of the first items before those with later ones."""
+    return ((one, other) for place, other in enumerate(items) for one in items[:place])
 
 
 def _together(one: Batch, other: Batch) -> dict[int, int]:
