@@ -83,3 +83,9 @@ def test_small_pods_do_not_keep_a_large_one_from_the_room_there_is() -> None:
     """With one large and one small the node is full; the other two fit on one small node."""
     made = planned(*pods(2, "large", 1, "3Gi"), *pods(2, "small", 0.5, "1Gi"), nodes=(node("n1", 2, "4Gi"),))
     assert shown(made) == ["small x 2"]
+
+
+def test_of_equal_pods_the_last_by_name_are_left() -> None:
+    few = pool("few", limits={"nodes": "2"})
+    waiting = (*pods(1, "a", 0.05), *pods(2, "b", 0.05), *pods(5, "c", 3, "64Mi"))
+    assert list(why(planned(*waiting, pools=(few,)))) == ["default/c-4"]

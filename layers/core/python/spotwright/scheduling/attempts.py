@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from spotwright.model.pod import Pod
 from spotwright.scheduling import precedence, ranking
+from spotwright.scheduling.classes import group
 from spotwright.scheduling.placement import Placement, World
 from spotwright.scheduling.rooms import occupy_largest_first
 from spotwright.scheduling.templates import Template
@@ -41,6 +42,7 @@ def _with_others_first(
     world: World, pods: Sequence[Pod], templates: Sequence[Template], placement: Placement
 ) -> Placement:
     """As long as fewer pods are left when some of them, or those they follow, are served first: that."""
+    original = pods
     for _ in range(_TURNS):
         ahead = precedence.first(placement, pods)
         if not ahead:
@@ -55,7 +57,22 @@ def _with_others_first(
         placement.units = units
         if not fewer:
             break
+    if pods is not original:
+        _exchange_equals(world, original, placement)
     return placement
+
+
+def _exchange_equals(world: World, pods: Sequence[Pod], placement: Placement) -> None:
+    """Of equal pods those are left that come last, whoever was served first: so the same ones are left in any case."""
+    ranks = {pod.key: ranking.rank(pod) for pod in pods}
+    left, names = placement.left(), dict[str, str]()
+    for cls in group(pods, world.taste):
+        ordered = sorted(cls.keys, key=lambda key: (ranks[key], key))
+        last = set(ordered[len(ordered) - sum(1 for key in ordered if key in left) :])
+        waits = [key for key in ordered if key in left and key not in last]
+        takes = [key for key in ordered if key in last and key not in left]
+        names |= dict(zip((*waits, *takes), (*takes, *waits), strict=True))
+    placement.exchange(names)
 
 
 def _leaves_fewer(other: Placement, placement: Placement, pods: Sequence[Pod]) -> bool:

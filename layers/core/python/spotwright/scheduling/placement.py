@@ -1,6 +1,6 @@
 """The working state of one plan: rooms, markets, rules, and who still waits."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 
 import msgspec
@@ -230,6 +230,15 @@ class Placement:
     def left(self) -> set[str]:
         """Pods without a place, by key."""
         return {key for one in self.waiting for key in one.keys}
+
+    def exchange(self, names: Mapping[str, str]) -> None:
+        """Let pods take each other's places."""
+        for draft in (draft for tier in self.tiers for draft in tier.drafts):
+            draft.copies = [tuple([names.get(key, key) for key in keys]) for keys in draft.copies]
+        for room in self.rooms:
+            room.given = [names.get(key, key) for key in room.given]
+        for one in self.waiting:
+            one.keys = sorted(names.get(key, key) for key in one.keys)
 
     def obeys(self, told: Set[str]) -> bool:
         """True when these pods have a place and gave up nothing for it."""
