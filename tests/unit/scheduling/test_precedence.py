@@ -89,3 +89,10 @@ def test_of_equal_pods_the_last_by_name_are_left() -> None:
     few = pool("few", limits={"nodes": "2"})
     waiting = (*pods(1, "a", 0.05), *pods(2, "b", 0.05), *pods(5, "c", 3, "64Mi"))
     assert list(why(planned(*waiting, pools=(few,)))) == ["default/c-4"]
+
+
+def test_where_nodes_are_counted_few_large_ones_hold_everybody() -> None:
+    """A medium and a small one are cheaper, and full before the last pod."""
+    few = pool("few", limits={"nodes": "2"})
+    made = planned(*pods(6, "p", 1, "64Mi"), pod("last", 0.05, "64Mi"), pools=(few,), types=(SMALL, MEDIUM, LARGE))
+    assert not why(made)

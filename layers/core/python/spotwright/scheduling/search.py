@@ -1,11 +1,14 @@
 """Which nodes to make for some classes of pods: the cheapest complete set that a bounded search finds."""
 
+import sys
 from collections.abc import Sequence
 from typing import Final
 
+from spotwright.model import resources
 from spotwright.scheduling.building import Build
 from spotwright.scheduling.exact import exact
 from spotwright.scheduling.improving import improve
+from spotwright.scheduling.market import Vector
 from spotwright.scheduling.packing import CPU
 from spotwright.scheduling.problem import Allowance, Answer, Problem, shapes
 
@@ -33,8 +36,25 @@ def cheapest(problem: Problem, counts: Sequence[int], allowance: Allowance, budg
         units += other.units
         if _better(other, best, problem):
             best = other
+    if any(best.left) and any(resources.NODES in left for left in allowance.left):
+        other = Build(problem, counts, allowance, _roomiest(problem, counts, allowance)).answer()
+        units += other.units
+        if _better(other, best, problem):
+            best = other
     best.units = units + improve(problem, best, budget - units)
     return best
+
+
+def _roomiest(problem: Problem, counts: Sequence[int], allowance: Allowance) -> list[int]:
+    """Shapes than which none has more room: where nodes are counted, a few large ones hold more pods."""
+    every = shapes(problem, counts, allowance, sys.maxsize)
+    rooms = {problem.market.goods_of[choice].room for choice in every}
+    most = {room for room in rooms if not any(one != room and _covers(one, room) for one in rooms)}
+    return [choice for choice in every if problem.market.goods_of[choice].room in most]
+
+
+def _covers(one: Vector, other: Vector) -> bool:
+    return all(more >= less for more, less in zip(one, other, strict=True))
 
 
 def _ordered(problem: Problem, counts: Sequence[int]) -> list[int]:
