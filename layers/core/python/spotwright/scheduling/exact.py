@@ -23,14 +23,20 @@ type Pods = tuple[int, ...]
 """Pods per class that has any, in the order of the classes."""
 
 
-def exact(problem: Problem, counts: Sequence[int], allowance: Allowance, size: int) -> Answer | None:
+def exact(problem: Problem, counts: Sequence[int], allowance: Allowance, size: int, budget: int) -> Answer | None:
     """The best answer with nodes of up to ``size`` millicores where possible; None where that takes too long.
+
+    ``budget``: units of work that it may take at most.
 
     Limits and reservations are left to the search, which counts nodes against them one by one.
     """
     classes = [j for j, count in enumerate(counts) if count]
     most = [counts[j] for j in classes]
-    if not _is_small(most) or any(allowance.left) or any(problem.masks[j] & problem.market.reserved for j in classes):
+    if (
+        not _is_small(most, budget)
+        or any(allowance.left)
+        or any(problem.masks[j] & problem.market.reserved for j in classes)
+    ):
         return None
     every = list(product(*(range(count + 1) for count in most)))
     choices = _choices(problem, classes, every, _allowed(problem, classes, size))
@@ -44,10 +50,11 @@ def exact(problem: Problem, counts: Sequence[int], allowance: Allowance, size: i
     return Answer(batches, [0] * len(counts), allowance.copy(), units) if batches else None
 
 
-def _is_small(most: Sequence[int]) -> bool:
-    if not most or prod(count + 1 for count in most) > _MOST_SETS:
-        return False
-    return len(most) == 1 or prod((count + 1) * (count + 2) // 2 for count in most) <= _MOST_WAYS
+def _is_small(most: Sequence[int], budget: int) -> bool:
+    """Of one class few of all ways are looked at: a node that could take one pod more for its cost is passed over."""
+    sets = prod(count + 1 for count in most)
+    ways = prod((count + 1) * (count + 2) // 2 for count in most) if len(most) > 1 else 0
+    return bool(most) and sets <= _MOST_SETS and ways <= _MOST_WAYS and _PRICED * sets + ways // _WAYS_A_UNIT <= budget
 
 
 def _allowed(problem: Problem, classes: Sequence[int], size: int) -> int:

@@ -21,9 +21,9 @@ _ROOMY: Final = 1.5
 def cheapest(problem: Problem, counts: Sequence[int], allowance: Allowance, budget: int) -> Answer:
     """The best answer of all, for few pods; else the best over the bounds on node size, and what can be saved on it.
 
-    The search goes on while the budget lasts.
+    All but the first answer is searched for only while the budget lasts.
     """
-    answer = exact(problem, counts, allowance, max(SIZES))
+    answer = exact(problem, counts, allowance, max(SIZES), budget)
     if answer is not None:
         return answer
     first, *others = _ordered(problem, counts)
