@@ -59,12 +59,17 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     with Stack.start(tmp_path_factory.mktemp("stack"), report=lambda _: None) as running:
         items = manifests.definitions()
         running.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-        served = ("karpenter.sh/v1/nodepools", "karpenter.sh/v1/nodeclaims", "karpenter.k8s.aws/v1/ec2nodeclasses")
-        deadline = time.monotonic() + 30
-        while not all(Api(running.kubeconfig).find(f"/apis/{path}") for path in served):
-            assert time.monotonic() < deadline, "a definition is not served"
-            time.sleep(0.1)
+        wait_served(running, *(f"karpenter.sh/v1/{plural}" for plural in ("nodepools", "nodeclaims")))
+        wait_served(running, "karpenter.k8s.aws/v1/ec2nodeclasses")
         yield running
+
+
+def wait_served(stack: Stack, *paths: str) -> None:
+    """Until the API server answers for each; ``kubectl wait`` fails where a definition has no status yet."""
+    deadline = time.monotonic() + 30
+    while missing := [path for path in paths if not Api(stack.kubeconfig).find(f"/apis/{path}")]:
+        assert time.monotonic() < deadline, f"not served: {missing}"
+        time.sleep(0.1)
 
 
 def _wait(url: str, process: "subprocess.Popen[bytes]") -> None:

@@ -1,9 +1,7 @@
 """ClusterPort: the fake and the real API server obey one suite."""
 
-import itertools
 import json
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -14,23 +12,18 @@ from spotwright.adapters.kubernetes import KubernetesCluster
 from spotwright.adapters.kubernetes_transport import Transport
 from spotwright.failures import Conflict
 from spotwright.model import labels
-from spotwright.model.capacitybuffer import BufferStatus, CapacityBuffer
-from spotwright.model.node import Node
+from spotwright.model.capacitybuffer import BufferStatus
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodepool import NodeClassReference
 from spotwright.model.objects import Condition, Metadata, condition
-from spotwright.model.pod import Pod
 from spotwright.model.requirements import Selector
 from spotwright.model.taints import Taint
-from spotwright.model.volumes import CsiNode, StorageClass, Volume, VolumeClaim
 from spotwright.simulation.clock import Clock
-from spotwright.simulation.cluster import FakeCluster, Namespace
+from spotwright.simulation.cluster import FakeCluster
 from spotwright.simulation.effects import Effects
 from spotwright.workflows.ports import ClusterPort
+from tests.contract.cluster_world import IN_A, NUMBERS, ZONAL, FakeWorld, RealWorld, World
 
-NUMBERS = itertools.count(1)
-IN_A = Selector(labels.ZONE, "In", ("ap-northeast-2a",))
-ZONAL = StorageClass(Metadata("zonal"), "ebs.csi.aws.com", waits=True, topologies=((IN_A,),))
 CLASS = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
 
 
@@ -47,155 +40,12 @@ def real(stack: Stack) -> tuple[Stack, KubernetesCluster]:
     return stack, KubernetesCluster("contract", transport)
 
 
-class World:
-    """A cluster, and what users and kubelets do to it."""
-
-    def __init__(
-        self,
-        port: ClusterPort,
-        add_node: Callable[[str], None],
-        add_pod: Callable[[str, str], None],
-        add_storage: Callable[[], None],
-        add_buffers: Callable[[], None],
-    ) -> None:
-        self.port, self.add_node, self.add_pod, self.add_storage = port, add_node, add_pod, add_storage
-        self.add_buffers = add_buffers
-
-    def pod(self, node: str = "") -> Pod:
-        """A pod that no scheduler cares about, on ``node`` or waiting."""
-        name = f"pod-{next(NUMBERS)}"
-        self.add_pod(name, node)
-        return self.seen(name)
-
-    def seen(self, name: str) -> Pod:
-        return next(pod for pod in self.port.pods() if pod.metadata.name == name)
-
-
 @pytest.fixture(params=["fake", "real"])
 def world(request: pytest.FixtureRequest) -> World:
     if request.param == "fake":
         clock = Clock()
-        fake = FakeCluster("contract", clock, Effects(clock))
-        return World(
-            fake,
-            lambda name: _put_node(fake, name),
-            lambda name, node: _put_pod(fake, name, node),
-            lambda: _put_storage(fake),
-            lambda: _put_buffers(fake),
-        )
-    stack, port = request.getfixturevalue("real")
-    return World(
-        port,
-        lambda name: _create_node(stack, name),
-        lambda name, node: _create_pod(stack, name, node),
-        lambda: _create_storage(stack),
-        lambda: _create_buffers(stack),
-    )
-
-
-def _put_node(fake: FakeCluster, name: str) -> None:
-    fake.put("nodes", Node(Metadata(name), taints=(Taint("karpenter.sh/unregistered", "NoExecute"),)))
-
-
-def _create_node(stack: Stack, name: str) -> None:
-    node = {
-        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
-        "spec": {"taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]},
-    }  # fmt: skip
-    stack.kubectl("create", "-f", "-", input=json.dumps(node))
-
-
-def _put_storage(fake: FakeCluster) -> None:
-    fake.put("namespaces", Namespace(Metadata("shop", labels={"team": "a"})))
-    fake.put("storageclasses", ZONAL)
-    fake.put("persistentvolumes", Volume(Metadata("pv-1"), ((IN_A,),), "ebs.csi.aws.com"))
-    fake.put("persistentvolumeclaims", VolumeClaim(Metadata("data", namespace="shop"), "", "zonal", phase="Pending"))
-    fake.put("csinodes", CsiNode(Metadata("attaching"), {"ebs.csi.aws.com": 25}))
-
-
-def _create_storage(stack: Stack) -> None:
-    term = {"matchExpressions": [{"key": labels.ZONE, "operator": "In", "values": list(IN_A.values)}]}
-    objects = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": "a"}}},
-        {
-            "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "zonal"},
-            "provisioner": "ebs.csi.aws.com", "volumeBindingMode": "WaitForFirstConsumer",
-            "allowedTopologies": [{"matchLabelExpressions": [{"key": labels.ZONE, "values": list(IN_A.values)}]}],
-        },
-        {
-            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv-1"},
-            "spec": {
-                "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
-                "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
-                "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
-            },
-        },
-        {
-            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "shop"},
-            "spec": {
-                "accessModes": ["ReadWriteOnce"], "storageClassName": "zonal",
-                "resources": {"requests": {"storage": "1Gi"}},
-            },
-        },
-        {
-            "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "attaching"},
-            "spec": {"drivers": [{"name": "ebs.csi.aws.com", "nodeID": "i-1", "allocatable": {"count": 25}}]},
-        },
-    ]  # fmt: skip
-    stack.kubectl("apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-
-
-def _put_buffers(fake: FakeCluster) -> None:
-    template = Pod(Metadata("spare", "default", labels={"app": "web"}), requests={"cpu": 3000, "pods": 1})
-    spare = CapacityBuffer(
-        Metadata("spare", "default"), template=template, replicas=2, pod_template="web", pod_template_generation=1
-    )
-    shared = CapacityBuffer(Metadata("shared", "default"), template=template, scale=10, percentage=20)
-    lost = CapacityBuffer(Metadata("lost", "default"), fault="PodTemplateNotFound", problem="PodTemplate default/no")
-    for one in (spare, shared, lost):
-        fake.put("capacitybuffers", one)
-
-
-def _create_buffers(stack: Stack) -> None:
-    """Their definition is not ours: this one has what Karpenter's has, without its rules."""
-    preserved = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    version = {
-        "name": "v1beta1", "served": True, "storage": True, "subresources": {"status": {}},
-        "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": preserved, "status": preserved}}},
-    }  # fmt: skip
-    names = {"kind": "CapacityBuffer", "plural": "capacitybuffers", "singular": "capacitybuffer"}
-    definition = {
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": "capacitybuffers.autoscaling.x-k8s.io"},
-        "spec": {"group": "autoscaling.x-k8s.io", "names": names, "scope": "Namespaced", "versions": [version]},
-    }  # fmt: skip
-    container = {"name": "web", "image": "web", "resources": {"requests": {"cpu": "3"}}}
-    template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
-    workload = {"replicas": 10, "selector": {"matchLabels": {"app": "web"}}, "template": template}
-    buffer = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"}
-    share = {"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}, "percentage": 20}
-    objects = [
-        {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "web"}, "template": template},
-        {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": workload},
-        buffer | {"metadata": {"name": "spare"}, "spec": {"podTemplateRef": {"name": "web"}, "replicas": 2}},
-        buffer | {"metadata": {"name": "shared"}, "spec": share},
-        buffer | {"metadata": {"name": "lost"}, "spec": {"podTemplateRef": {"name": "no"}, "replicas": 2}},
-    ]
-    stack.kubectl("apply", "-f", "-", input=json.dumps(definition))
-    stack.kubectl("wait", "--for=condition=Established", f"crd/{definition['metadata']['name']}", "--timeout=30s")  # type: ignore[index]
-    stack.kubectl(
-        "apply", "-n", "default", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-    )
-
-
-def _put_pod(fake: FakeCluster, name: str, node: str) -> None:
-    fake.put("pods", Pod(Metadata(name, namespace="default"), node_name=node))
-
-
-def _create_pod(stack: Stack, name: str, node: str) -> None:
-    spec = {"schedulerName": "nobody", "containers": [{"name": "app", "image": "pause"}]}
-    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
-    stack.kubectl("create", "-f", "-", input=json.dumps(pod | {"spec": spec | ({"nodeName": node} if node else {})}))
+        return FakeWorld(FakeCluster("contract", clock, Effects(clock)))
+    return RealWorld(*request.getfixturevalue("real"))
 
 
 def claim(**changes: object) -> NodeClaim:

@@ -1,0 +1,171 @@
+"""A cluster as a contract needs it, fake or real: what users, kubelets and schedulers do to it."""
+
+import itertools
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from local.stack import Stack
+from spotwright.model import labels
+from spotwright.model.capacitybuffer import CapacityBuffer
+from spotwright.model.node import Node
+from spotwright.model.objects import Metadata
+from spotwright.model.pod import Pod
+from spotwright.model.requirements import Selector
+from spotwright.model.taints import Taint
+from spotwright.model.volumes import CsiNode, StorageClass, Volume, VolumeClaim
+from spotwright.simulation.cluster import FakeCluster, Namespace
+from spotwright.workflows.ports import ClusterPort
+from tests.contract.conftest import wait_served
+
+NUMBERS = itertools.count(1)
+IN_A = Selector(labels.ZONE, "In", ("ap-northeast-2a",))
+ZONAL = StorageClass(Metadata("zonal"), "ebs.csi.aws.com", waits=True, topologies=((IN_A,),))
+
+
+class World(ABC):
+    """``port``: what is tried on it."""
+
+    port: ClusterPort
+
+    @abstractmethod
+    def add_node(self, name: str) -> None:
+        """One that has just registered."""
+
+    @abstractmethod
+    def add_pod(self, name: str, node: str) -> None:
+        """In namespace default; ``node``: "" = it waits."""
+
+    @abstractmethod
+    def add_storage(self) -> None:
+        """Namespace shop with claim data, class ZONAL, volume pv-1, and node attaching that takes 25 volumes."""
+
+    @abstractmethod
+    def add_buffers(self) -> None:
+        """Buffers spare (two pods), shared (a fifth of a Deployment of ten) and lost (of a template that is not)."""
+
+    def pod(self, node: str = "") -> Pod:
+        """A pod that no scheduler cares about, on ``node`` or waiting."""
+        name = f"pod-{next(NUMBERS)}"
+        self.add_pod(name, node)
+        return self.seen(name)
+
+    def seen(self, name: str) -> Pod:
+        return next(pod for pod in self.port.pods() if pod.metadata.name == name)
+
+
+class FakeWorld(World):
+    def __init__(self, fake: FakeCluster) -> None:
+        self.port = self._fake = fake
+
+    def add_node(self, name: str) -> None:
+        self._fake.put("nodes", Node(Metadata(name), taints=(Taint("karpenter.sh/unregistered", "NoExecute"),)))
+
+    def add_pod(self, name: str, node: str) -> None:
+        self._fake.put("pods", Pod(Metadata(name, namespace="default"), node_name=node))
+
+    def add_storage(self) -> None:
+        self._fake.put("namespaces", Namespace(Metadata("shop", labels={"team": "a"})))
+        self._fake.put("storageclasses", ZONAL)
+        self._fake.put("persistentvolumes", Volume(Metadata("pv-1"), ((IN_A,),), "ebs.csi.aws.com"))
+        self._fake.put(
+            "persistentvolumeclaims", VolumeClaim(Metadata("data", namespace="shop"), "", "zonal", phase="Pending")
+        )
+        self._fake.put("csinodes", CsiNode(Metadata("attaching"), {"ebs.csi.aws.com": 25}))
+
+    def add_buffers(self) -> None:
+        template = Pod(Metadata("spare", "default", labels={"app": "web"}), requests={"cpu": 3000, "pods": 1})
+        spare = CapacityBuffer(
+            Metadata("spare", "default"), template=template, replicas=2, pod_template="web", pod_template_generation=1
+        )
+        shared = CapacityBuffer(Metadata("shared", "default"), template=template, scale=10, percentage=20)
+        lost = CapacityBuffer(
+            Metadata("lost", "default"), fault="PodTemplateNotFound", problem="PodTemplate default/no"
+        )
+        for one in (spare, shared, lost):
+            self._fake.put("capacitybuffers", one)
+
+
+class RealWorld(World):
+    def __init__(self, stack: Stack, port: ClusterPort) -> None:
+        self._stack, self.port = stack, port
+
+    def add_node(self, name: str) -> None:
+        node = {
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "spec": {"taints": [{"key": "karpenter.sh/unregistered", "effect": "NoExecute"}]},
+        }  # fmt: skip
+        self._stack.kubectl("create", "-f", "-", input=json.dumps(node))
+
+    def add_pod(self, name: str, node: str) -> None:
+        spec = {"schedulerName": "nobody", "containers": [{"name": "app", "image": "pause"}]}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+        self._stack.kubectl(
+            "create", "-f", "-", input=json.dumps(pod | {"spec": spec | ({"nodeName": node} if node else {})})
+        )
+
+    def add_storage(self) -> None:
+        term = {"matchExpressions": [{"key": labels.ZONE, "operator": "In", "values": list(IN_A.values)}]}
+        objects = [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": "a"}}},
+            {
+                "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": "zonal"},
+                "provisioner": "ebs.csi.aws.com", "volumeBindingMode": "WaitForFirstConsumer",
+                "allowedTopologies": [{"matchLabelExpressions": [{"key": labels.ZONE, "values": list(IN_A.values)}]}],
+            },
+            {
+                "apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv-1"},
+                "spec": {
+                    "capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"],
+                    "csi": {"driver": "ebs.csi.aws.com", "volumeHandle": "vol-1"},
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
+                },
+            },
+            {
+                "apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "shop"},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "storageClassName": "zonal",
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            },
+            {
+                "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": {"name": "attaching"},
+                "spec": {"drivers": [{"name": "ebs.csi.aws.com", "nodeID": "i-1", "allocatable": {"count": 25}}]},
+            },
+        ]  # fmt: skip
+        self._apply(objects)
+
+    def add_buffers(self) -> None:
+        """Their definition is not ours: this one has what Karpenter's has, without its rules."""
+        preserved = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        version = {
+            "name": "v1beta1", "served": True, "storage": True, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": preserved, "status": preserved}}},
+        }  # fmt: skip
+        names = {"kind": "CapacityBuffer", "plural": "capacitybuffers", "singular": "capacitybuffer"}
+        definition = {
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "capacitybuffers.autoscaling.x-k8s.io"},
+            "spec": {"group": "autoscaling.x-k8s.io", "names": names, "scope": "Namespaced", "versions": [version]},
+        }  # fmt: skip
+        container = {"name": "web", "image": "web", "resources": {"requests": {"cpu": "3"}}}
+        template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
+        workload = {"replicas": 10, "selector": {"matchLabels": {"app": "web"}}, "template": template}
+        buffer = {"apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer"}
+        share = {"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}, "percentage": 20}
+        objects = [
+            {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "web"}, "template": template},
+            {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": workload},
+            buffer | {"metadata": {"name": "spare"}, "spec": {"podTemplateRef": {"name": "web"}, "replicas": 2}},
+            buffer | {"metadata": {"name": "shared"}, "spec": share},
+            buffer | {"metadata": {"name": "lost"}, "spec": {"podTemplateRef": {"name": "no"}, "replicas": 2}},
+        ]
+        self._apply([definition])
+        wait_served(self._stack, "autoscaling.x-k8s.io/v1beta1/capacitybuffers")
+        self._apply(objects)
+
+    def _apply(self, objects: Sequence[object]) -> None:
+        """In namespace default where they do not say another."""
+        self._stack.kubectl(
+            "apply", "-f", "-", input=json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        )
