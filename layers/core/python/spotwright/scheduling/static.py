@@ -157,10 +157,8 @@ def _made(
     made, notes, barren = list[NewNode](), list[str](), dict[str, str]()
     for pool in pools:
         there = count(pool, snapshot)
-        lacking, said = (
-            missing(pool, there),
-            f"NodePool {pool.name} keeps {pool.replicas} nodes and has {there.running}",
-        )
+        lacking = missing(pool, there)
+        said = f"NodePool {pool.name} keeps {pool.replicas} nodes and has {there.running}"
         now = min(lacking, MOST_AT_ONCE - len(made))
         found = template(pool, snapshot, catalog) if lacking else ""
         node = found if isinstance(found, str) else _node(found)
