@@ -17,7 +17,7 @@ from spotwright.scheduling.templates import Template
 
 # The search may cost more the more there is to save: so many units, and so many for every pod.
 _LEAST_UNITS = 2000
-_UNITS_PER_POD = 30
+_UNITS_PER_POD = 60
 # Few pods are decided so quickly that a longer search goes unnoticed: it may cost this, divided by their number.
 _UNITS_OVER_PODS = 1_000_000
 # Up to so many pods are placed in other orders too.

@@ -18,10 +18,10 @@ from spotwright.scheduling.problem import NODE_FEE, Allowance, Answer, Batch, Pr
 # A group is rebuilt from nodes of up to this many millicores; a merged node is no larger either.
 _SIZE: Final = 48_000
 _TILT: Final = 0.08
-_GROUP: Final = (2, 3, 4, 5)
-_DRAWS: Final = 4
+_GROUP: Final = (2, 3, 5, 8)
+_DRAWS: Final = 3
 # Trials in a row without a saving after which there is little left to save.
-_PATIENCE: Final = 60
+_PATIENCE: Final = 100
 _TRIAL: Final = 20
 # Of the budget, pairs may take one part of so many.
 _MERGING: Final = 2
