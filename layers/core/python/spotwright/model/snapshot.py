@@ -45,7 +45,7 @@ class Settings(msgspec.Struct, frozen=True):
         "app.kubernetes.io/name=aws-efs-csi-driver",
         "app.kubernetes.io/name=eks-pod-identity-agent",
     )
-    work_units: int = 100_000
+    work_units: int = 150_000
     follow_plan: str = "Nominate"
     breaker_percent: int = 50
     largest_node_share: int = 100
