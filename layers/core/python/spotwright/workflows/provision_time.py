@@ -15,7 +15,8 @@ from spotwright.settings import UNITS_PER_SECOND
 
 # For storing snapshot and decision, the commit and the doorbell, each with its retries.
 COMMIT_SECONDS: Final = 10
-# docs/planner-figures.md: 1,100 (1,000 pods of a mix) to 17,000 (5,000 equal ones) in a processor second, with search.
+# docs/planner-figures.md: 5,000 (1,000 pods of a mix) to 50,000 (5,000 equal ones) in a processor second, with search;
+# a function may have a fifth of such a processor.
 PODS_PER_SECOND: Final = 1000
 # However little is left, so many are planned: that takes less than the reserve for the commit.
 LEAST_PODS: Final = 200
