@@ -10,8 +10,8 @@ from spotwright.aws import launch
 from spotwright.aws.launch import FleetPlan
 from spotwright.model.nodeclass import BlockDevice, MetadataOptions
 from spotwright.scheduling.plan import NewNode
+from tests.unit.aws.launches import PLENTY, planned
 from tests.unit.aws.samples import CLUSTER, FACTS, capacity_types, new_node, node_class, types
-from tests.unit.aws.test_launch import PLENTY, planned
 
 
 def template_data(wanted: NewNode | None = None, **changes: Any) -> dict[str, Any]:

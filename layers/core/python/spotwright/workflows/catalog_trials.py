@@ -38,7 +38,7 @@ def answer(ports: Cataloguing, before: EC2NodeClass, resolved: EC2NodeClass, *, 
     digest = trial.digest(resolved, ports.facts)
     if known := _remembered(before, digest, now):
         return known
-    said = _tried(ports, ports.trials, resolved, now)
+    said = _Trial(ports, ports.trials, resolved, now).said()
     lasting = said is None or (isinstance(said, Refusal) and said.reason in trial.REASONS)
     return Answer(said, f"{digest}@{(now + trial.HOLDS).isoformat()}" if lasting else "")
 
@@ -63,84 +63,68 @@ def _is_ahead(text: str, now: datetime) -> bool:
         return False
 
 
-def _tried(
-    ports: Cataloguing, trials: TrialPort, node_class: EC2NodeClass, now: datetime
-) -> Refusal | Unanswered | None:
-    family = families.of(node_class)
-    if isinstance(family, Refusal):
-        return family
-    stored = catalog_types.stored(ports.blobs, ports.state.catalog_key())
-    chosen = trial.subject(node_class, ports.cluster.nodepools(), catalog_types.types_of(stored, node_class.name))
-    plan = trial.fleet(node_class, chosen, ports.facts, family)
-    if isinstance(plan, Refusal):
-        return plan
-    made = _template(ports, trials, node_class, plan, now)
-    if not isinstance(made, tuple):
-        return made
-    fleet = _asked(ports, trials, _FLEET, node_class, trial.fleet_request(plan, made), now)
-    return fleet or _runs(ports, trials, node_class, plan, made, now)
+class _Trial(msgspec.Struct, frozen=True):
+    """Asking for one class, at EC2's pace."""
 
+    ports: Cataloguing
+    trials: TrialPort
+    node_class: EC2NodeClass
+    now: datetime
 
-def _template(
-    ports: Cataloguing, trials: TrialPort, node_class: EC2NodeClass, plan: FleetPlan, now: datetime
-) -> tuple[str, str] | Refusal | Unanswered:
-    """A template is really made, since nothing can be tried without one; it goes like any other that grew old."""
-    made = plan.templates[0]
-    try:
-        if found := trials.launch_template(made.name, made.data):
-            return found
-        if waits := _waits(ports, _CREATE_TEMPLATE, node_class, now):
+    def said(self) -> Refusal | Unanswered | None:
+        """What EC2 refuses, or could not be asked; None: it would launch."""
+        family = families.of(self.node_class)
+        if isinstance(family, Refusal):
+            return family
+        stored = catalog_types.stored(self.ports.blobs, self.ports.state.catalog_key())
+        types = catalog_types.types_of(stored, self.node_class.name)
+        chosen = trial.subject(self.node_class, self.ports.cluster.nodepools(), types)
+        plan = trial.fleet(self.node_class, chosen, self.ports.facts, family)
+        if isinstance(plan, Refusal):
+            return plan
+        made = self._template(plan)
+        if not isinstance(made, tuple):
+            return made
+        return self._asked(_FLEET, trial.fleet_request(plan, made)) or self._runs(plan, made)
+
+    def _template(self, plan: FleetPlan) -> tuple[str, str] | Refusal | Unanswered:
+        """A template is really made, since nothing can be tried without one; it goes like any other that grew old."""
+        made = plan.templates[0]
+        try:
+            if found := self.trials.launch_template(made.name, made.data):
+                return found
+            if waits := self._waits(_CREATE_TEMPLATE):
+                return waits
+            return self.trials.ensure_launch_template(made.name, made.data, made.tags)
+        except Failure as error:
+            return self._understood(_CREATE_TEMPLATE, error)
+
+    def _runs(self, plan: FleetPlan, made: tuple[str, str]) -> Refusal | Unanswered | None:
+        """One subnet that works is enough; else the first one's answer counts."""
+        first: Refusal | Unanswered | None = None
+        for request in trial.run_requests(plan, made, [one.id for one in self.node_class.subnets]):
+            said = self._asked(_RUN, request)
+            if said is None:
+                return None
+            first = first or said
+        return first
+
+    def _asked(self, operation: str, request: dict[str, object]) -> Refusal | Unanswered | None:
+        if waits := self._waits(operation):
             return waits
-        return trials.ensure_launch_template(made.name, made.data, made.tags)
-    except Failure as error:
-        return _understood(ports, _CREATE_TEMPLATE, error, node_class, now)
+        try:
+            self.trials.dry_run(operation, request)
+        except Failure as error:
+            return self._understood(operation, error)
+        return None
 
+    def _waits(self, operation: str) -> Unanswered | None:
+        """EC2 counts calls that only ask like those that act: launches go first."""
+        if pacing.wait_seconds(self.ports.state, operation, key=self.node_class.name, now=self.now):
+            return Unanswered(f"ec2:{operation} is called as often as EC2 allows: tried again soon")
+        return None
 
-def _runs(
-    ports: Cataloguing,
-    trials: TrialPort,
-    node_class: EC2NodeClass,
-    plan: FleetPlan,
-    made: tuple[str, str],
-    now: datetime,
-) -> Refusal | Unanswered | None:
-    """One subnet that works is enough; else the first one's answer counts."""
-    first: Refusal | Unanswered | None = None
-    for request in trial.run_requests(plan, made, [one.id for one in node_class.subnets]):
-        said = _asked(ports, trials, _RUN, node_class, request, now)
-        if said is None:
-            return None
-        first = first or said
-    return first
-
-
-def _asked(
-    ports: Cataloguing,
-    trials: TrialPort,
-    operation: str,
-    node_class: EC2NodeClass,
-    request: dict[str, object],
-    now: datetime,
-) -> Refusal | Unanswered | None:
-    if waits := _waits(ports, operation, node_class, now):
-        return waits
-    try:
-        trials.dry_run(operation, request)
-    except Failure as error:
-        return _understood(ports, operation, error, node_class, now)
-    return None
-
-
-def _waits(ports: Cataloguing, operation: str, node_class: EC2NodeClass, now: datetime) -> Unanswered | None:
-    """EC2 counts calls that only ask like those that act: launches go first."""
-    if pacing.wait_seconds(ports.state, operation, key=node_class.name, now=now):
-        return Unanswered(f"ec2:{operation} is called as often as EC2 allows: tried again soon")
-    return None
-
-
-def _understood(
-    ports: Cataloguing, operation: str, error: Failure, node_class: EC2NodeClass, now: datetime
-) -> Refusal | Unanswered:
-    if isinstance(error, Throttled):
-        pacing.slow_down(ports.state, operation, now=now)
-    return trial.outcome(operation, error, node_class)
+    def _understood(self, operation: str, error: Failure) -> Refusal | Unanswered:
+        if isinstance(error, Throttled):
+            pacing.slow_down(self.ports.state, operation, now=self.now)
+        return trial.outcome(operation, error, self.node_class)

@@ -1,0 +1,42 @@
+"""Launches of new nodes: what is asked of EC2 for them, or why nothing is."""
+
+from typing import Any
+
+from spotwright.aws import launch
+from spotwright.aws.health import Health, closing
+from spotwright.aws.launch import FleetPlan
+from spotwright.aws.refusal import Refusal
+from spotwright.model.instancetype import InstanceType
+from spotwright.model.snapshot import UnavailableOffering
+from spotwright.scheduling.plan import NewNode
+from tests.unit.aws.samples import FACTS, capacity_types, node_class
+
+PLENTY = Health()
+
+
+FREE_CHOICE = (capacity_types("spot", "on-demand"),)
+
+
+def closed(*offerings: tuple[str, str, str]) -> Health:
+    return closing(UnavailableOffering(*one) for one in offerings)
+
+
+def planned(wanted: NewNode, catalog: tuple[InstanceType, ...], health: Health = PLENTY, **changes: Any) -> FleetPlan:
+    found = launch.plan(wanted, node_class(**changes), catalog, FACTS, health)
+    assert isinstance(found, FleetPlan), found
+    return found
+
+
+def refused(wanted: NewNode, catalog: tuple[InstanceType, ...], health: Health = PLENTY, **changes: Any) -> Refusal:
+    found = launch.plan(wanted, node_class(**changes), catalog, FACTS, health)
+    assert isinstance(found, Refusal), found
+    return found
+
+
+def asked_types(fleet: FleetPlan) -> set[str]:
+    return {one.instance_type for one in fleet.overrides}
+
+
+def asked(fleet: FleetPlan, count: int = 1) -> dict[str, Any]:
+    versions = {one.name: (f"lt-{number}", "3") for number, one in enumerate(fleet.templates)}
+    return launch.request(fleet, versions, launch="l1", count=count, client_token=launch.token("l1", 0))
