@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from forwarder.batching import EMPTY, NEVER, Batch, Pace, Window, due_at, next_at, paced, rung, taken
@@ -32,14 +32,12 @@ def played(rings: list[tuple[float, frozenset[Bell]]], window: Window) -> list[t
     return [*sent, (due_at(batch, window), batch)]
 
 
-@settings(deadline=None)
 @given(RINGS, WINDOWS)
 def test_every_bell_is_sent_and_none_is_invented(rings: list[tuple[float, frozenset[Bell]]], window: Window) -> None:
     sent: frozenset[Bell] = frozenset().union(*(batch.bells for _, batch in played(rings, window)))
     assert sent == frozenset().union(*(bells for _, bells in rings))
 
 
-@settings(deadline=None)
 @given(RINGS, WINDOWS)
 def test_no_bell_waits_longer_than_the_window(rings: list[tuple[float, frozenset[Bell]]], window: Window) -> None:
     for at, batch in played(rings, window):
@@ -47,7 +45,6 @@ def test_no_bell_waits_longer_than_the_window(rings: list[tuple[float, frozenset
         assert at <= batch.last + window.idle_seconds
 
 
-@settings(deadline=None)
 @given(RINGS, WINDOWS)
 def test_a_batch_is_not_sent_while_it_still_rings(rings: list[tuple[float, frozenset[Bell]]], window: Window) -> None:
     """Only the longest wait cuts a burst short."""
@@ -68,7 +65,6 @@ def test_nothing_is_never_due() -> None:
     assert next_at(Pace(10)) == NEVER
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(GAPS, st.sampled_from(["x", "y"])), min_size=1, max_size=40))
 def test_one_bell_per_key_and_period_and_none_lost(asked: list[tuple[float, str]]) -> None:
     pace, now = Pace(10.0), 0.0

@@ -151,7 +151,7 @@ SPECS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(SPECS, max_size=4))
 def test_every_pod_is_answered(specs: list[Any]) -> None:
     objects = [pod(spec, f"p{number}", labels={"app": "a"}) for number, spec in enumerate(specs)]
@@ -162,7 +162,7 @@ def test_every_pod_is_answered(specs: list[Any]) -> None:
     assert all(refused.values())
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.sampled_from(["spec", "status"]), JUNK | st.dictionaries(
     st.sampled_from(["containers", "affinity", "tolerations", "nodeSelector", "nodeName", "conditions", "volumes",
                      "topologySpreadConstraints", "priority", "overhead"]), JUNK)))  # fmt: skip
@@ -170,7 +170,7 @@ def test_reading_a_pod_never_raises(parts: Any) -> None:
     assert decode.pod({"metadata": {"name": "p"}, **parts}).key == "default/p"
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(KINDS), JUNK, JUNK)
 def test_any_object_is_planned_or_named(kind: str, spec: Any, status: Any) -> None:
     with contextlib.suppress(InputError):

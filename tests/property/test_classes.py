@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from spotwright.model.snapshot import Snapshot
 from spotwright.model.taints import Toleration
 from spotwright.scheduling.plan import Plan
-from tests.property.test_planner import clusters, planned
+from tests.property.plans import clusters, left, planned, unlimited
 from tests.unit.scheduling.builders import TYPES
 
-ONE_BY_ONE = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+ONE_BY_ONE = settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 
 
 def singly(cluster: Snapshot) -> Snapshot:
@@ -28,17 +28,6 @@ def singly(cluster: Snapshot) -> Snapshot:
             for number, one in enumerate(cluster.pods)
         ),
     )
-
-
-def left(made: Plan) -> Counter[str]:
-    """Pods without a place by their deployment; which of equal pods they are means nothing."""
-    return Counter(one.pod.rpartition("-")[0] for one in made.unschedulable)
-
-
-def unlimited(cluster: Snapshot) -> Snapshot:
-    """Without limits: where pods compete for the last node of a pool, whoever is packed first gets it."""
-    pools = tuple(msgspec.structs.replace(one, limits={}) for one in cluster.nodepools)
-    return msgspec.structs.replace(cluster, nodepools=pools)
 
 
 @ONE_BY_ONE

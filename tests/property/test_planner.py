@@ -1,91 +1,23 @@
 """Laws of every plan: nobody is lost, everything fits, limits hold, and order means nothing."""
 
 from collections import Counter
-from typing import Any
 
 import msgspec
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spotwright.model import labels, resources
-from spotwright.model.company import Company, Spread
 from spotwright.model.instancetype import Catalog, InstanceType
 from spotwright.model.pod import Pod
-from spotwright.model.requirements import Selector
 from spotwright.model.snapshot import Snapshot
-from spotwright.model.taints import Taint, Toleration
 from spotwright.scheduling.plan import Plan
 from spotwright.scheduling.planner import plan
 from spotwright.scheduling.problem import NODE_FEE
-from tests.unit.scheduling.builders import TYPES, ZONES, daemonset, node, pod, pool, snapshot, zone_is
-
-CATALOG = Catalog({"": TYPES})
-BATCH = Taint("dedicated", "NoSchedule", "batch")
-
-settings.register_profile("plans", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("plans")
+from tests.property.plans import LAWS, clusters, planned
+from tests.unit.scheduling.builders import TYPES, ZONES, pod, pool, snapshot
 
 
-@st.composite
-def deployments(draw: st.DrawFn) -> tuple[Pod, ...]:
-    """Equal pods of one deployment, some with demands, some with rules about each other."""
-    app = f"app-{draw(st.integers(0, 10**9))}"
-    mine = (Selector("app", "In", (app,)),)
-    fields: dict[str, Any] = draw(
-        st.sampled_from(
-            (
-                {},
-                {},
-                {"node_selector": {labels.ZONE: "z2"}},
-                {"node_selector": {labels.CAPACITY_TYPE: labels.ON_DEMAND}},
-                {"tolerations": (Toleration("dedicated", "Exists"),)},
-                {"node_affinity": ((zone_is("z1", "z3"),),)},
-                {"spreads": (Spread(labels.ZONE, 1, mine),)},
-                {"spreads": (Spread(labels.HOSTNAME, 1, mine),)},
-                {"apart": (Company(labels.HOSTNAME, mine, ("default",)),)},
-                {"near": (Company(labels.ZONE, mine, ("default",)),)},
-            )
-        )
-    )
-    cpu = draw(st.sampled_from(("50m", "250m", "1", "1900m", "3", "7", "9")))
-    memory = draw(st.sampled_from(("64Mi", "500Mi", "1Gi", "3Gi", "14Gi")))
-    count = draw(st.integers(1, 6))
-    return tuple(pod(f"{app}-{n}", cpu, memory, labels={"app": app}, **fields) for n in range(count))
-
-
-pools = st.lists(
-    st.sampled_from(
-        (
-            pool("plain"),
-            pool("heavy", weight=10),
-            pool("limited", weight=5, limits={"cpu": "12"}),
-            pool("few", limits={"nodes": "2"}),
-            pool("tainted", taints=(BATCH,), weight=20),
-            pool("on-demand", Selector(labels.CAPACITY_TYPE, "In", (labels.ON_DEMAND,))),
-        )
-    ),
-    min_size=1,
-    max_size=3,
-    unique_by=lambda one: one.name,
-)
-clusters: st.SearchStrategy[Snapshot] = st.builds(
-    lambda groups, pools_, nodes, daemons: snapshot(
-        *(one for group in groups for one in group),
-        pools=pools_,
-        nodes=tuple(node(f"n{number}", cpu) for number, cpu in enumerate(nodes)),
-        daemonsets=tuple(daemonset(f"d{number}") for number in range(daemons)),
-    ),
-    st.lists(deployments(), min_size=1, max_size=5, unique_by=lambda group: group[0].metadata.labels["app"]),
-    pools,
-    st.lists(st.sampled_from((1, 2, 4)), max_size=3),
-    st.integers(0, 2),
-)
-
-
-def planned(cluster: Snapshot) -> Plan:
-    return plan(cluster, CATALOG)
-
-
+@LAWS
 @given(clusters)
 def test_every_pod_is_answered_for_exactly_once(cluster: Snapshot) -> None:
     made = planned(cluster)
@@ -96,6 +28,7 @@ def test_every_pod_is_answered_for_exactly_once(cluster: Snapshot) -> None:
     assert all(one.reasons and all(one.reasons) for one in made.unschedulable)
 
 
+@LAWS
 @given(clusters)
 def test_every_listed_type_holds_all_pods_and_daemons(cluster: Snapshot) -> None:
     by_key, types = {one.key: one for one in cluster.pods}, {one.name: one for one in TYPES}
@@ -107,6 +40,7 @@ def test_every_listed_type_holds_all_pods_and_daemons(cluster: Snapshot) -> None
         assert all(resources.fits(total, types[name].allocatable) for name in made.instance_types)
 
 
+@LAWS
 @given(clusters)
 def test_limits_hold_whichever_type_is_launched(cluster: Snapshot) -> None:
     types, made = {one.name: one for one in TYPES}, planned(cluster)
@@ -117,6 +51,7 @@ def test_limits_hold_whichever_type_is_launched(cluster: Snapshot) -> None:
         assert len(ours) <= one.limits.get("nodes", len(ours))
 
 
+@LAWS
 @given(clusters)
 def test_taints_and_selectors_are_respected(cluster: Snapshot) -> None:
     by_key = {one.key: one for one in cluster.pods}
@@ -128,6 +63,7 @@ def test_taints_and_selectors_are_respected(cluster: Snapshot) -> None:
                 assert set(kept) == {value}
 
 
+@LAWS
 @given(clusters)
 def test_rules_between_pods_hold(cluster: Snapshot) -> None:
     by_key, made = {one.key: one for one in cluster.pods}, planned(cluster)
@@ -155,6 +91,7 @@ def _assert_even(counts: Counter[str], places: list[tuple[tuple[str, ...], tuple
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
+@LAWS
 @given(clusters, st.randoms(use_true_random=False))
 def test_the_order_in_which_things_are_listed_means_nothing(cluster: Snapshot, random: object) -> None:
     mixed = {name: _shuffled(getattr(cluster, name), random) for name in ("pods", "nodes", "nodepools", "daemonsets")}
@@ -167,11 +104,13 @@ def _shuffled[Item](items: tuple[Item, ...], random: object) -> tuple[Item, ...]
     return tuple(mixed)
 
 
+@LAWS
 @given(clusters)
 def test_the_same_snapshot_gives_the_same_plan(cluster: Snapshot) -> None:
     assert planned(cluster) == planned(cluster)
 
 
+@LAWS
 @given(clusters, st.sampled_from((0, 5, 50)), st.sampled_from(({}, {"cpu": "2"})))
 def test_another_pool_strands_nobody(cluster: Snapshot, weight: int, limits: dict[str, str]) -> None:
     """Of the others' weight or before them all; with room for everybody, or for few.
@@ -190,6 +129,7 @@ _MISSED_PERCENT = 10
 _SIZES = ("250m", "1", "3")
 
 
+@LAWS
 @given(
     st.lists(st.tuples(st.sampled_from(_SIZES), st.integers(1, 6)), min_size=1, max_size=4),
     st.sets(st.sampled_from(TYPES).map(lambda one: one.name), min_size=1),
@@ -208,6 +148,7 @@ few = st.lists(
 )
 
 
+@LAWS
 @given(few, st.dictionaries(st.sampled_from([one.name for one in TYPES]), st.integers(10, 100)))
 @example([("250m", 4), ("1", 3)], {"small": 70})
 def test_cheaper_prices_never_make_a_plan_of_few_pods_dearer(
@@ -218,6 +159,7 @@ def test_cheaper_prices_never_make_a_plan_of_few_pods_dearer(
     assert _cost(plan(cluster, _at(percent))) <= _cost(planned(cluster))
 
 
+@LAWS
 @given(few, st.sets(st.sampled_from([one.name for one in TYPES])))
 def test_more_types_never_make_a_plan_of_few_pods_dearer(groups: list[tuple[str, int]], names: set[str]) -> None:
     cluster = snapshot(*_pods(groups), pools=(pool("plain"),))

@@ -4,7 +4,7 @@ from random import Random
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spotwright.model.objects import Metadata
@@ -13,8 +13,7 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.model.volumes import CsiNode, Storage, StorageClass, Volume, VolumeClaim
 from spotwright.scheduling.disks import Disks
 from spotwright.scheduling.plan import Plan
-from tests.property.test_classes import left, unlimited
-from tests.property.test_planner import clusters, planned
+from tests.property.plans import LAWS, clusters, left, planned, unlimited
 from tests.unit.scheduling.builders import TYPES, ZONES, pod, snapshot, zone_is
 
 EBS = "ebs.csi.aws.com"
@@ -24,7 +23,6 @@ CLASSES = (
 )
 VOLUMES = tuple(Volume(Metadata(f"pv-{zone}"), ((zone_is(zone),),), EBS) for zone in ZONES)
 KINDS = ("none", "waits", "zonal", "bound", "two", "shared")
-LAWS = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def claims_of(one: Pod, number: int, kind: str) -> tuple[VolumeClaim, ...]:

@@ -63,7 +63,7 @@ def test_the_whole_of_it_is_planned() -> None:
     assert {one.name: one.pods for one in found.buffers} == {"share": 2, "spare": 3}
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(PLACES), st.sampled_from(WRONG))
 def test_a_wrong_value_is_named_or_does_no_harm(place: tuple[int, Place], wrong: Any) -> None:
     objects = with_wrong(place, wrong)

@@ -12,7 +12,7 @@ CATALOG = Catalog({"": TYPES})
 sizes = st.tuples(st.sampled_from(("100m", "700m", "1900m", "3")), st.sampled_from(("64Mi", "900Mi", "3Gi", "9Gi")))
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(sizes, st.integers(1, 9)), min_size=1, max_size=6))
 def test_no_plan_costs_less_than_its_bound(groups: list[tuple[tuple[str, str], int]]) -> None:
     pods = [
