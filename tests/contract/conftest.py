@@ -16,6 +16,7 @@ from local.kubernetes.api import Api
 from local.ports import Ports
 from local.stack import Stack
 from spotwright import manifests
+from spotwright.adapters import pricing
 
 REGION = "ap-northeast-2"
 READY_SECONDS = 300
@@ -35,6 +36,13 @@ class LocalAws:
             aws_access_key_id="local-admin",
             aws_secret_access_key="local-admin",
         )
+
+    def prices(self) -> Any:
+        """A client of the Price List, which answers in few regions."""
+        return boto3.client(
+            "pricing", endpoint_url=self.endpoint, region_name=pricing.endpoint_region(REGION),
+            aws_access_key_id="local-admin", aws_secret_access_key="local-admin",
+        )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import boto3
 import msgspec
 import pytest
 import urllib3
@@ -29,17 +28,10 @@ DISCOVERY = (SelectorTerm(tags={"karpenter.sh/discovery": CLUSTER}),)
 NOW = datetime.now(UTC)
 
 
-def prices(aws: LocalAws) -> Any:
-    return boto3.client(
-        "pricing", endpoint_url=aws.endpoint, region_name=pricing.endpoint_region(REGION),
-        aws_access_key_id="local-admin", aws_secret_access_key="local-admin",
-    )  # fmt: skip
-
-
 @pytest.fixture(scope="session")
 def market(local_aws: LocalAws) -> Region:
     client: Any = local_aws.client("ec2")
-    return Ec2Region(client, prices(local_aws), region=REGION).read(NOW)
+    return Ec2Region(client, local_aws.prices(), region=REGION).read(NOW)
 
 
 @pytest.fixture
@@ -292,7 +284,7 @@ def test_the_price_list_is_asked_where_it_answers(region: str, endpoint: str) ->
 
 def test_half_a_price_list_is_none(local_aws: LocalAws) -> None:
     with pytest.raises((Unavailable, InvalidRequest)):
-        pricing.on_demand(prices(local_aws), "mars-north-1")
+        pricing.on_demand(local_aws.prices(), "mars-north-1")
 
 
 def test_prices_of_last_time_stand_where_nobody_answers(local_aws: LocalAws, fault: Any, market: Region) -> None:
@@ -304,7 +296,7 @@ def test_prices_of_last_time_stand_where_nobody_answers(local_aws: LocalAws, fau
         spot={"m5.large": {ZONES[0]: 5}},
     )
     client: Any = local_aws.client("ec2")
-    found = Ec2Region(client, prices(local_aws), region=REGION).read(NOW, before)
+    found = Ec2Region(client, local_aws.prices(), region=REGION).read(NOW, before)
     assert (found.on_demand["m5.large"], found.on_demand["x99.large"]) == (7, 9)
     assert found.spot == before.spot
     assert [note.partition(":")[0] for note in found.notes] == [
@@ -316,7 +308,7 @@ def test_prices_of_last_time_stand_where_nobody_answers(local_aws: LocalAws, fau
 def test_a_newer_answer_replaces_only_the_prices_that_it_states(local_aws: LocalAws, market: Region) -> None:
     before = msgspec.structs.replace(market, on_demand={"m5.large": 7, "x99.large": 9}, spot={"gone": {ZONES[0]: 5}})
     client: Any = local_aws.client("ec2")
-    found = Ec2Region(client, prices(local_aws), region=REGION).read(NOW, before)
+    found = Ec2Region(client, local_aws.prices(), region=REGION).read(NOW, before)
     assert found.on_demand["m5.large"] == market.on_demand["m5.large"]
     assert found.on_demand["x99.large"] == 9
     assert found.spot == market.spot

@@ -12,7 +12,6 @@ from spotwright.model.nodeclass import SelectorTerm
 from spotwright.simulation import given
 from spotwright.simulation import world as simulated
 from tests.contract.conftest import REGION, LocalAws
-from tests.contract.test_ec2_selection import prices
 from tests.functions import catalog_world
 
 LISTED = 96_000_000_000
@@ -24,7 +23,7 @@ class World(catalog_world.World):
     def __init__(self, aws: LocalAws) -> None:
         super().__init__()
         self.aws = aws
-        self.market = Ec2Region(aws.client("ec2"), prices(aws), region=REGION)  # type: ignore[assignment,arg-type]
+        self.market = Ec2Region(aws.client("ec2"), aws.prices(), region=REGION)  # type: ignore[assignment,arg-type]
 
     def price(self, node_class: str) -> int:
         (one,) = (each for each in self.catalog().of(node_class) if each.name == "m5.large")

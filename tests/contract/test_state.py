@@ -22,6 +22,7 @@ from spotwright.simulation.state import FakeState
 from spotwright.workflows import offering_memory, pacing
 from spotwright.workflows.ports import StatePort
 from spotwright.workflows.rows import LaunchRow, NominationRow, NoticeRow
+from tests.contract import tables
 from tests.contract.conftest import LocalAws
 
 NAMES = (f"cluster-{number}" for number in itertools.count())
@@ -42,29 +43,7 @@ def state(request: pytest.FixtureRequest) -> Iterator[StatePort]:
 
 @pytest.fixture(scope="session")
 def table(local_aws: LocalAws) -> str:
-    return made(local_aws.client("dynamodb"), "contract")
-
-
-def made(client: Any, name: str) -> str:
-    """A table as the stack makes it."""
-    kinds = {"pk": "S", "sk": "S", "timer": "S", "due": "N"}
-    client.create_table(
-        TableName=name,
-        KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}, {"AttributeName": "sk", "KeyType": "RANGE"}],
-        AttributeDefinitions=[{"AttributeName": n, "AttributeType": t} for n, t in kinds.items()],
-        BillingMode="PAY_PER_REQUEST",
-        GlobalSecondaryIndexes=[
-            {
-                "IndexName": "due",
-                "KeySchema": [
-                    {"AttributeName": "timer", "KeyType": "HASH"},
-                    {"AttributeName": "due", "KeyType": "RANGE"},
-                ],
-                "Projection": {"ProjectionType": "ALL"},
-            }
-        ],
-    )
-    return name
+    return tables.made(local_aws.client("dynamodb"), "contract")
 
 
 def launch(state: StatePort, id: str = "one", **changes: Any) -> LaunchRow:
@@ -240,7 +219,7 @@ FULL = FleetError("InsufficientInstanceCapacity", "none left", "m7i.large", "z1"
 def cells(aws: LocalAws) -> tuple[DynamoState, DynamoState, str]:
     """Two cells of one account: the second learns in the table of the first, whose name is the third."""
     client: Any = aws.client("dynamodb")
-    first, second = (made(client, f"{next(NAMES)}-cell") for _ in range(2))
+    first, second = (tables.made(client, f"{next(NAMES)}-cell") for _ in range(2))
     return (
         DynamoState(client, table=first, cluster="one"),
         DynamoState(client, table=second, cluster="two", memory_table=first),
@@ -293,7 +272,7 @@ def test_a_cell_learns_alone_when_the_shared_table_is_of_no_use(
             TableName=gone, KeySchema=[key], BillingMode="PAY_PER_REQUEST",
             AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
         )  # fmt: skip
-    own = made(client, f"{next(NAMES)}-cell")
+    own = tables.made(client, f"{next(NAMES)}-cell")
     state = DynamoState(client, table=own, cluster="one", memory_table=gone)
     offering_memory.answered(state, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
     assert not offering_memory.recalled(state, now_ms=NOW_MS).allows("spot", "m7i.large", "z1")
@@ -316,7 +295,7 @@ def test_a_function_that_is_told_of_another_cells_table_learns_there(
     local_aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client: Any = local_aws.client("dynamodb")
-    first, own = (made(client, f"{next(NAMES)}-cell") for _ in range(2))
+    first, own = (tables.made(client, f"{next(NAMES)}-cell") for _ in range(2))
     told = {
         "SPOTWRIGHT_CELL": "second", "SPOTWRIGHT_TABLE": own, "SPOTWRIGHT_BUCKET": "b",
         "SPOTWRIGHT_MEMORY_TABLE": first,

@@ -1,5 +1,6 @@
 """What a cell may do in the table of another: learn with it, and read or write nothing else."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import aws_cdk as cdk
@@ -13,10 +14,12 @@ from spotwright.adapters.dynamodb_table import Table
 from spotwright.failures import Denied
 from spotwright.model.fleet import OfferingHealth
 from spotwright.workflows import pacing
-from tests.contract.test_state import NOW, NOW_MS, made
+from tests.contract import tables
 from tests.rights.recorded import Recorded
 from tests.rights.scenarios import ACCOUNT, CLUSTER, NODE_ROLE, REGION, document, entered, plain_grant
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NOW_MS = int(NOW.timestamp() * 1000)
 MARK = OfferingHealth("spot", "m5.large", "z1", NOW_MS, "InsufficientInstanceCapacity", failures=1)
 
 
@@ -25,7 +28,7 @@ def client(recorded: Recorded) -> Any:
     """DynamoDB under the rights that ``lifecycle`` of another cell has in the table ``first``."""
     world = recorded.world
     for name in ("first", "second"):
-        made(world.client("dynamodb"), name)
+        tables.made(world.client("dynamodb"), name)
     stack = cdk.Stack(cdk.App(), "memory", env=cdk.Environment(account=ACCOUNT, region=REGION))
     config = Config((Cluster(CLUSTER, (NODE_ROLE,), "forwarder:1"),), memory_table="first")
     grant = plain_grant(State(stack, config, None).memory("GetItem", "Query", "PutItem"))

@@ -2,8 +2,10 @@
 
 import base64
 import itertools
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from botocore.exceptions import ClientError
 
 from local.aws.images import AL2023_RELEASES, published
@@ -81,3 +83,10 @@ def error_codes(answer: dict[str, Any]) -> list[str]:
 
 def code_of(error: ClientError) -> str:
     return str(error.response["Error"]["Code"])
+
+
+def refused(call: Callable[[], object]) -> str:
+    """The code of the error that a call must end with."""
+    with pytest.raises(ClientError) as caught:
+        call()
+    return code_of(caught.value)

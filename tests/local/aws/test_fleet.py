@@ -5,17 +5,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
 
 from tests.local.aws.conftest import Aws
 from tests.local.aws.fleets import (
     USER_DATA,
-    code_of,
     error_codes,
     ids,
     image,
     launched,
     override,
+    refused,
     request,
     security_group,
     subnets,
@@ -33,12 +32,6 @@ def scarce(aws: Aws) -> Iterator[Any]:
     """Sets the insufficient-capacity rules; clears them afterwards."""
     yield lambda *rules: aws.control("POST", "/_local/capacity", {"insufficient": list(rules)})
     aws.control("POST", "/_local/capacity", {"insufficient": []})
-
-
-def refused(call: Any) -> str:
-    with pytest.raises(ClientError) as caught:
-        call()
-    return code_of(caught.value)
 
 
 def test_lowest_price_starts_the_cheapest_of_the_overrides(ec2: Any) -> None:

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from tests.local.aws.conftest import Aws
-from tests.local.aws.fleets import error_codes, ids, launched, override, request, template
-from tests.local.aws.test_fleet import refused
+from tests.local.aws.fleets import error_codes, ids, launched, override, refused, request, template
 
 TYPE = "c5.large"
 

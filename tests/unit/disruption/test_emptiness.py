@@ -1,6 +1,6 @@
 """Which nodes are empty and may go."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -9,53 +9,12 @@ from spotwright.disruption.emptiness import emptiness, stale_idleness
 from spotwright.disruption.interruption import force_at, without
 from spotwright.model import labels
 from spotwright.model.idleness import consolidatable_at, pods_seen
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodepool import Budget, NodeClassReference
+from spotwright.model.nodepool import Budget
 from spotwright.model.objects import Condition, Metadata
-from spotwright.model.pod import Pod
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import ExistingNode, Plan
 from spotwright.simulation import given
-
-NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-LONG_AGO = NOW - timedelta(hours=1)
-NOBODY: frozenset[str] = frozenset()
-
-
-def claim(name: str, **fields: object) -> NodeClaim:
-    made = NodeClaim(
-        Metadata(name, uid=name, created=LONG_AGO, labels={labels.NODEPOOL: "default"}),
-        NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"),
-        provider_id=f"aws:///z/i-{name}",
-        node_name=f"node-{name}",
-        conditions=(Condition("Initialized", "True", since=LONG_AGO), Condition("Consolidatable", "True")),
-    )
-    return msgspec.structs.replace(made, **fields)
-
-
-def node(name: str, **fields: object) -> Node:
-    made = Node(
-        Metadata(f"node-{name}", labels={labels.INITIALIZED: "true"}),
-        provider_id=f"aws:///z/i-{name}",
-        conditions=(Condition("Ready", "True"),),
-    )
-    return msgspec.structs.replace(made, **fields)
-
-
-def snapshot(*names: str, **fields: object) -> Snapshot:
-    made = Snapshot(
-        cluster="c",
-        now=NOW,
-        nodepools=(given.node_pool(budgets=(Budget("100%"),)),),
-        nodeclaims=tuple(map(claim, names)),
-        nodes=tuple(map(node, names)),
-    )
-    return msgspec.structs.replace(made, **fields)
-
-
-def on(name: str, pod: Pod) -> Pod:
-    return msgspec.structs.replace(pod, node_name=f"node-{name}", phase="Running", started=LONG_AGO)
+from tests.unit.disruption.builders import LONG_AGO, NOBODY, NOW, claim, node, on, snapshot
 
 
 def why(found: Snapshot, plan: Plan | None = None, locked: frozenset[str] = NOBODY) -> str:

@@ -7,7 +7,7 @@ from spotwright.model import labels
 from spotwright.model.nodepool import Budget
 from spotwright.scheduling.plan import ExistingNode, Plan
 from spotwright.simulation import given
-from tests.unit.disruption.test_emptiness import NOBODY, claim, node, on, snapshot
+from tests.unit.disruption.builders import NOBODY, claim, node, on, snapshot
 
 
 def told(*args: object, plan: Plan | None = None, locked: frozenset[str] = NOBODY) -> set[tuple[str, str, str, str]]:
