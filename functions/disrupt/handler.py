@@ -4,6 +4,7 @@ from spotwright import start  # isort: split
 
 import os
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,24 +22,24 @@ start.over()
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: object) -> edge.BatchAnswer:
+def handler(event: dict[str, Any], context: edge.Context) -> edge.BatchAnswer:
     environment = composition.environment(os.environ)
     return edge.by_cluster(
         event,
         kinds=("evaluate", "validate"),
         clusters=environment.clusters,
-        work=_work,
+        work=partial(_work, context),
         logger=logger,
         metrics=metrics,
     )
 
 
-def _work(cluster: str, bells: tuple[Doorbell, ...]) -> None:
-    ports = composition.ports(cluster)
+def _work(context: edge.Context, cluster: str, bells: tuple[Doorbell, ...]) -> None:
+    ports, left = composition.ports(cluster), partial(edge.seconds_left, context)
     for proposal in sorted({bell.key for bell in bells if bell.kind == "validate"}):
-        _tell(cluster, "validate", disrupt.validate(ports, proposal, now=datetime.now(UTC)))
+        _tell(cluster, "validate", disrupt.validate(ports, proposal, now=datetime.now(UTC), seconds_left=left))
     if any(bell.kind == "evaluate" for bell in bells):
-        _tell(cluster, "evaluate", disrupt.evaluate(ports, now=datetime.now(UTC)))
+        _tell(cluster, "evaluate", disrupt.evaluate(ports, now=datetime.now(UTC), seconds_left=left))
 
 
 def _tell(cluster: str, kind: str, looked: disrupt.Looked) -> None:

@@ -4,6 +4,7 @@ from spotwright import start  # isort: split
 
 import os
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
@@ -21,16 +22,18 @@ start.over()
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: object) -> edge.BatchAnswer:
+def handler(event: dict[str, Any], context: edge.Context) -> edge.BatchAnswer:
     environment = composition.environment(os.environ)
     return edge.by_cluster(
-        event, kinds=lifecycle.KINDS, clusters=environment.clusters, work=_work, logger=logger, metrics=metrics
-    )
+        event, kinds=lifecycle.KINDS, clusters=environment.clusters, work=partial(_work, context), logger=logger,
+        metrics=metrics,
+    )  # fmt: skip
 
 
-def _work(cluster: str, bells: tuple[Doorbell, ...]) -> None:
+def _work(context: edge.Context, cluster: str, bells: tuple[Doorbell, ...]) -> None:
     metrics.add_dimension(name="cluster", value=cluster)
     try:
-        lifecycle.lifecycle(composition.ports(cluster), bells, now=datetime.now(UTC))
+        left = partial(edge.seconds_left, context)
+        lifecycle.lifecycle(composition.ports(cluster), bells, now=datetime.now(UTC), seconds_left=left)
     finally:
         counter.flush_into(metrics)

@@ -3,9 +3,9 @@
 from spotwright import start  # isort: split
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
@@ -19,25 +19,20 @@ metrics = Metrics()
 start.over()
 
 
-class Context(Protocol):
-    """What Lambda says of the invocation."""
-
-    def get_remaining_time_in_millis(self) -> int: ...
-
-
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: Context) -> edge.BatchAnswer:
-    deadline = datetime.now(UTC) + timedelta(milliseconds=context.get_remaining_time_in_millis())
+def handler(event: dict[str, Any], context: edge.Context) -> edge.BatchAnswer:
     environment = composition.environment(os.environ)
     return edge.by_cluster(
-        event, kinds=("pods",), clusters=environment.clusters, work=partial(_work, deadline), logger=logger,
+        event, kinds=("pods",), clusters=environment.clusters, work=partial(_work, context), logger=logger,
         metrics=metrics,
     )  # fmt: skip
 
 
-def _work(deadline: datetime, cluster: str, bells: tuple[Doorbell, ...]) -> None:
-    served = provision(composition.ports(cluster), clock=lambda: datetime.now(UTC), deadline=deadline)
+def _work(context: edge.Context, cluster: str, bells: tuple[Doorbell, ...]) -> None:
+    served = provision(
+        composition.ports(cluster), clock=lambda: datetime.now(UTC), seconds_left=partial(edge.seconds_left, context)
+    )
     if served.postponed:
         logger.warning("pods follow in the next round", extra={"cluster": cluster, "pods": served.postponed})
     for decision in served.decisions:

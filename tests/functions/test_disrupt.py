@@ -2,9 +2,11 @@
 
 import msgspec
 
+from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 from spotwright.workflows import decisions
+from spotwright.workflows.replay import replay
 from tests.functions.handlers import Context, doorbell, failed, load, records
 
 
@@ -71,3 +73,39 @@ def test_another_claim_of_the_same_name_is_not_the_one_that_was_proposed(world: 
     handler(records([doorbell(world, "validate", rung.bell.key)]), Context())
     assert world.state.row.version == version
     assert world.state.commands() == ()
+
+
+def test_where_the_time_is_too_short_for_the_pending_pods_nothing_is_disrupted(world: World) -> None:
+    """A pod that was not planned might have gone to the node that looks empty."""
+    empty_node(world)
+    world.deploy(given.pod("huge", cpu_millicores=10_000_000), 250)
+    world.kubelets.look()
+    handler = load("disrupt", world).handler
+    evaluate = records([doorbell(world, "evaluate")])
+    assert failed(handler(evaluate, Context(left_seconds=1))) == []
+    assert not world.state.commands()
+    handler(evaluate, Context())
+    (proposal,) = world.state.commands()
+    world.clock.advance(15)
+    version = world.state.row.version
+    handler(records([doorbell(world, "validate", proposal.id)]), Context(left_seconds=1))
+    assert world.state.row.version == version
+    assert not [row for row in world.state.commands() if row.phase == "proposed"]
+
+
+def test_what_is_decided_in_a_hurry_is_replayed_with_as_little_search(world: World) -> None:
+    empty_node(world)
+    handler = load("disrupt", world).handler
+    handler(records([doorbell(world, "evaluate")]), Context(left_seconds=1))
+    (proposal,) = world.state.commands()
+    world.clock.advance(15)
+    handler(records([doorbell(world, "validate", proposal.id)]), Context(left_seconds=1))
+    replayed = replay(world.state.row.head, blobs=world.blobs, catalogs=world.catalogs)
+    assert stored(world).settings.work_units == 1
+    assert replayed.agrees
+
+
+def stored(world: World) -> Snapshot:
+    """The snapshot of the newest decision."""
+    decision = decisions.decode(world.blobs.get(world.state.row.head))
+    return msgspec.json.decode(world.blobs.get(decision.snapshot), type=Snapshot)

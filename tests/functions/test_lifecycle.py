@@ -2,13 +2,17 @@
 
 import json
 
+import msgspec
 import pytest
 
 from spotwright.failures import Failure, Throttled, Unavailable
+from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import given
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.workflows import decisions
 from spotwright.workflows.provision import provision
+from spotwright.workflows.replay import replay
 from tests.functions.handlers import Context, doorbell, failed, load, records
 
 
@@ -109,3 +113,24 @@ def test_why_a_launch_failed_is_counted_and_said_on_the_claim(
     (claim,) = world.claims()
     assert next((one.reason for one in claim.conditions if one.type == "Launched" and reason), "") == reason
     assert world.run(60, until=lambda: len(world.running()) == 1)
+
+
+def test_a_replacement_is_decided_within_what_the_invocation_has_left(world: World) -> None:
+    """Whatever else waits: the pods of the node that goes are planned, the others as far as time allows."""
+    world.deploy(given.pod("inflate", cpu_millicores=1800), 1)
+    assert world.run(90, until=lambda: bool(world.running()))
+    (doomed,) = world.claims()
+    world.forget_deployments()
+    world.deploy(given.pod("huge", cpu_millicores=10_000_000, priority=1), 250)
+    world.kubelets.look()
+    instance = doomed.provider_id.rpartition("/")[2]
+    world.interrupt_spot(instance)
+    handler = load("lifecycle", world).handler
+    assert failed(handler(records([doorbell(world, "notice", instance)]), Context(left_seconds=1))) == []
+    decision = decisions.decode(world.blobs.get(world.state.row.head))
+    snapshot = msgspec.json.decode(world.blobs.get(decision.snapshot), type=Snapshot)
+    assert (decision.kind, snapshot.settings.work_units) == ("interrupt", 1)
+    assert sum(not pod.node_name for pod in snapshot.pods) == 200
+    assert [pod.split("-")[0] for node in decision.plan.new_nodes for pod in node.pods] == ["default/inflate"]
+    assert len(world.ec2.live()) == 2
+    assert replay(world.state.row.head, blobs=world.blobs, catalogs=world.catalogs).agrees

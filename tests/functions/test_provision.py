@@ -193,7 +193,7 @@ def test_with_enough_time_everything_is_planned_at_once(world: World) -> None:
 def test_where_nothing_could_be_placed_the_others_are_tried_a_little_later(world: World) -> None:
     world.deploy(given.pod("huge", cpu_millicores=10_000_000, priority=1), 250)
     world.kubelets.look()
-    served = provision(world, clock=world.clock.now, deadline=world.clock.now())
+    served = provision(world, clock=world.clock.now, seconds_left=lambda: 0.0)
     assert (served.decisions, served.postponed) == ((), 50)
     (rung,) = world.bells.of("provision", "pods")
     assert rung.at == world.clock.milliseconds() + 10_000

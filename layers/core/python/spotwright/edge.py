@@ -5,7 +5,7 @@ Source: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.
 
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from aws_lambda_powertools import Logger, Metrics
@@ -21,6 +21,17 @@ warnings.filterwarnings("ignore", message="No application metrics to publish")
 
 type Work = Callable[[str, tuple[Doorbell, ...]], None]
 type BatchAnswer = dict[str, list[dict[str, str]]]
+
+
+class Context(Protocol):
+    """What Lambda says of the invocation."""
+
+    def get_remaining_time_in_millis(self) -> int: ...
+
+
+def seconds_left(context: Context) -> float:
+    """Until Lambda ends the invocation."""
+    return context.get_remaining_time_in_millis() / 1000
 
 
 def doorbell(body: str, *, kinds: Collection[str], clusters: Collection[str]) -> Doorbell:

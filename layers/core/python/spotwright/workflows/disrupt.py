@@ -17,8 +17,9 @@ from spotwright.failures import Conflict
 from spotwright.model.node import instance_id
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
-from spotwright.workflows import decisions
+from spotwright.workflows import decisions, planning_time
 from spotwright.workflows.decisions import Disruption
+from spotwright.workflows.planning_time import SecondsLeft
 from spotwright.workflows.ports import Doorbell
 from spotwright.workflows.provision import Planning, commit_plan, decide, gather
 from spotwright.workflows.rows import CommandRow
@@ -41,10 +42,10 @@ class Looked(msgspec.Struct, frozen=True):
     found: Emptiness = Emptiness()
 
 
-def evaluate(ports: Planning, *, now: datetime) -> Looked:
+def evaluate(ports: Planning, *, now: datetime, seconds_left: SecondsLeft = None) -> Looked:
     """Propose to remove empty nodes; ring for validation. One proposal at a time holds a claim."""
     _drop_stale(ports, now)
-    snapshot, plan, why = _look(ports, now)
+    snapshot, plan, why = _look(ports, now, seconds_left)
     _ring_for_idleness(ports, snapshot)
     stopped = ports.state.breaker()
     if breaker.is_open(stopped, _milliseconds(now)):
@@ -74,7 +75,7 @@ def evaluate(ports: Planning, *, now: datetime) -> Looked:
     return Looked(proposed=found.claims, found=found)
 
 
-def validate(ports: Planning, id: str, *, now: datetime) -> Looked:
+def validate(ports: Planning, id: str, *, now: datetime, seconds_left: SecondsLeft = None) -> Looked:
     """Commit what is left of a proposal after reading everything anew; drop it when nothing is.
 
     A faster planner means that the facts moved: the proposal is looked at again a second later.
@@ -87,7 +88,7 @@ def validate(ports: Planning, id: str, *, now: datetime) -> Looked:
         ports.bells.ring("disrupt", [Doorbell(row.cluster, "validate", id)], delay_seconds=-(-early // 1000))
         return Looked()
     version = ports.state.cluster().version
-    snapshot, plan, why = _look(ports, now)
+    snapshot, plan, why = _look(ports, now, seconds_left)
     locked = _locked(ports, but=id)
     found = Emptiness() if why else emptiness.emptiness(snapshot, plan, locked=locked)
     uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims}
@@ -119,7 +120,7 @@ def validate(ports: Planning, id: str, *, now: datetime) -> Looked:
     return Looked(breaker_open=stopped, committed=left, found=found)
 
 
-def _look(ports: Planning, now: datetime) -> tuple[Snapshot, Plan, str]:
+def _look(ports: Planning, now: datetime, seconds_left: SecondsLeft) -> tuple[Snapshot, Plan, str]:
     """Everything read from the API server, where pending pods would go, and why nothing may be disrupted."""
     state = ports.state.cluster()
     snapshot = gather(ports, state, now=now)
@@ -131,7 +132,10 @@ def _look(ports: Planning, now: datetime) -> tuple[Snapshot, Plan, str]:
     unlaunched += [one.claim.name for one in snapshot.in_flight]
     if unlaunched:
         return snapshot, Plan(), f"launches are under way: {', '.join(sorted(unlaunched))}"
-    return snapshot, decide(snapshot, ports.catalogs.read(snapshot.catalog_key)), ""
+    fitted, left_out = planning_time.fitted(snapshot, seconds_left)
+    if left_out:
+        return snapshot, Plan(), f"there is no time to see where {left_out} of the pending pods would go"
+    return fitted, decide(fitted, ports.catalogs.read(fitted.catalog_key)), ""
 
 
 def _locked(ports: Planning, *, but: str = "") -> frozenset[str]:

@@ -17,6 +17,7 @@ from spotwright.workflows import (
     terminations,
 )
 from spotwright.workflows.lifecycle_acting import Acting, log, ring
+from spotwright.workflows.planning_time import SecondsLeft
 from spotwright.workflows.ports import Doorbell
 from spotwright.workflows.terminations import Ending
 
@@ -26,7 +27,7 @@ KINDS: Final = ("decision", "launch", "claim", "node", "notice", "command", "nod
 _URGENCY: Final = {"notice": 0, "decision": 1, "launch": 2, "command": 3, "instance": 10}
 
 
-def lifecycle(ports: Acting, bells: Iterable[Doorbell], *, now: datetime) -> None:
+def lifecycle(ports: Acting, bells: Iterable[Doorbell], *, now: datetime, seconds_left: SecondsLeft = None) -> None:
     """Answer several doorbells of one cluster, the urgent ones first, each thing once.
 
     Instances whose time has come end together, last.
@@ -36,7 +37,7 @@ def lifecycle(ports: Acting, bells: Iterable[Doorbell], *, now: datetime) -> Non
     endings: list[Ending] = []
     for bell in _distinct(bells):
         try:
-            answer(ports, bell, endings, now=now)
+            answer(ports, bell, endings, now=now, seconds_left=seconds_left)
         except Failure as failure:
             log.warning("doorbell failed", extra={"kind": bell.kind, "key": bell.key, "code": failure.code})
             failures.append(failure)
@@ -49,7 +50,7 @@ def lifecycle(ports: Acting, bells: Iterable[Doorbell], *, now: datetime) -> Non
         raise failures[0]
 
 
-def answer(ports: Acting, bell: Doorbell, endings: list[Ending], *, now: datetime) -> None:
+def answer(ports: Acting, bell: Doorbell, endings: list[Ending], *, now: datetime, seconds_left: SecondsLeft) -> None:
     """One step for what one doorbell names, instances to end put on ``endings``; a kind that is none of KINDS raises
     ValueError."""
     match bell.kind:
@@ -62,7 +63,7 @@ def answer(ports: Acting, bell: Doorbell, endings: list[Ending], *, now: datetim
         case "node":
             lifecycle_claims.step_of_node(ports, bell.key, endings, now=now)
         case "notice":
-            lifecycle_notices.step(ports, bell.key, now=now)
+            lifecycle_notices.step(ports, bell.key, now=now, seconds_left=seconds_left)
         case "command":
             lifecycle_commands.step(ports, bell.key, now=now)
         case "nomination":

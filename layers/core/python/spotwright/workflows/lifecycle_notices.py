@@ -17,7 +17,7 @@ from spotwright.model import labels
 from spotwright.model.node import instance_id
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.snapshot import Snapshot
-from spotwright.workflows import decisions, launching, offering_memory
+from spotwright.workflows import decisions, launching, offering_memory, planning_time
 from spotwright.workflows.decisions import Disruption
 from spotwright.workflows.lifecycle_acting import (
     Acting,
@@ -30,6 +30,7 @@ from spotwright.workflows.lifecycle_acting import (
     ring,
 )
 from spotwright.workflows.lifecycle_commands import EARLY_MS, INTERRUPTED
+from spotwright.workflows.planning_time import SecondsLeft
 from spotwright.workflows.provision import commit_plan, decide, gather
 from spotwright.workflows.rows import NoticeRow
 
@@ -52,13 +53,13 @@ _EVENTS: Final = {
 _REPLACED: Final = (Kind.SPOT_INTERRUPTED, Kind.CAPACITY_RESERVATION_INTERRUPTED)
 
 
-def step(ports: Acting, instance: str, *, now: datetime) -> None:
+def step(ports: Acting, instance: str, *, now: datetime, seconds_left: SecondsLeft = None) -> None:
     """One step of a notice. A lost race ends quietly; an API in trouble is tried again shortly."""
     row = ports.state.notice(instance)
     if row is None or row.phase == "done":
         return
     try:
-        _advance(ports, row, now)
+        _advance(ports, row, now, seconds_left)
     except (Conflict, NotFound) as lost:
         log.info("notice is in other hands", extra={"instance": instance, "conflict": str(lost)})
         ring(ports, "notice", [instance], delay_seconds=1)
@@ -67,15 +68,15 @@ def step(ports: Acting, instance: str, *, now: datetime) -> None:
         ring(ports, "notice", [instance], delay_seconds=LOOK_SECONDS)
 
 
-def _advance(ports: Acting, row: NoticeRow, now: datetime) -> None:
+def _advance(ports: Acting, row: NoticeRow, now: datetime, seconds_left: SecondsLeft) -> None:
     claims = ports.cluster.nodeclaims()
     claim = next((one for one in claims if instance_id(one.provider_id) == row.instance_id and one.managed), None)
     if claim is None:
         _unclaimed(ports, row, any(not one.provider_id for one in claims), now)
     elif row.phase == "new":
-        _begin(ports, row, claim, now)
+        _begin(ports, row, claim, now, seconds_left)
     else:
-        _follow(ports, row, claim, now)
+        _follow(ports, row, claim, now, seconds_left)
 
 
 def _unclaimed(ports: Acting, row: NoticeRow, may_come: bool, now: datetime) -> None:
@@ -86,7 +87,7 @@ def _unclaimed(ports: Acting, row: NoticeRow, may_come: bool, now: datetime) -> 
     _save(ports, row, phase="done", due=0)
 
 
-def _begin(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
+def _begin(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime, seconds_left: SecondsLeft) -> None:
     kind = Kind(row.kind)
     if claim.metadata.deleting is not None and kind not in _REPLACED:
         # Most likely our own doing: the instance of a claim that is being finalized has ended. No news for anybody.
@@ -97,7 +98,7 @@ def _begin(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime) -> No
     if kind == Kind.REBALANCE_RECOMMENDATION:
         _save(ports, row, claim=claim.name, phase="done", due=0)
     elif kind in _REPLACED and claim.metadata.deleting is None and claim.has("Registered"):
-        _replace(ports, row, claim, now)
+        _replace(ports, row, claim, now, seconds_left)
     else:
         _end(ports, row, claim, now)
 
@@ -111,14 +112,14 @@ def _end(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime) -> None
     _save(ports, row, claim=claim.name, phase="done", due=0)
 
 
-def _replace(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
+def _replace(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime, seconds_left: SecondsLeft) -> None:
     """No new pods, a committed decision for those that run there, and its instances asked for: in this order."""
     _mark_offering(ports, row, claim)
     for node in nodes_of(ports, claim):
         cordon(ports, node)
     command = decisions.identifier(ports.cluster.name, "interrupt", row.instance_id, str(row.attempt))
     if not _is_committed(ports, command):
-        _commit(ports, row, claim, command, now)
+        _commit(ports, row, claim, command, now, seconds_left)
     launches = launching.act(ports, now=now)
     _save(ports, row, claim=claim.name, phase="replacing", replacement=command, due=_soon(now))
     for launch in launches:
@@ -134,11 +135,17 @@ def _is_committed(ports: Acting, command: str) -> bool:
     return any(one.disruption is not None and one.disruption.id == command for one in bodies)
 
 
-def _commit(ports: Acting, row: NoticeRow, claim: NodeClaim, command: str, now: datetime) -> None:
-    """Plan for the pods of the doomed node as if it were gone, and commit; a faster planner means planning again."""
+def _commit(
+    ports: Acting, row: NoticeRow, claim: NodeClaim, command: str, now: datetime, seconds_left: SecondsLeft
+) -> None:
+    """Plan for the pods of the doomed node as if it were gone, and commit; a faster planner means planning again.
+
+    Pending pods for which there is no time are left to ``provision``, which is rung for them anyway.
+    """
     for _ in range(COMMIT_ATTEMPTS):
         before = ports.state.cluster()
-        snapshot = interruption.without(gather(ports, before, now=now), claim)
+        doomed = interruption.without(gather(ports, before, now=now), claim)
+        snapshot, _ = planning_time.fitted(doomed, seconds_left)
         plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
         decision = commit_plan(
             state=ports.state,
@@ -169,14 +176,15 @@ def _force_at(snapshot: Snapshot, row: NoticeRow, claim: NodeClaim, now: datetim
     return milliseconds(interruption.force_at(pods, deadline, now))
 
 
-def _follow(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
+def _follow(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime, seconds_left: SecondsLeft) -> None:
     """After the replacement was asked for: wait for its command; plan anew when it failed and there is time."""
     command = ports.state.command(row.replacement)
     if claim.metadata.deleting is not None:
         _save(ports, row, phase="done", due=0)
     elif command is not None and command.phase == "aborted":
         if row.attempt + 1 < REPLACEMENTS_TRIED and milliseconds(now) < row.deadline:
-            _begin(ports, _save(ports, row, phase="new", attempt=row.attempt + 1, due=_soon(now)), claim, now)
+            again = _save(ports, row, phase="new", attempt=row.attempt + 1, due=_soon(now))
+            _begin(ports, again, claim, now, seconds_left)
         else:
             _end(ports, row, claim, now)
     elif milliseconds(now) >= row.deadline:

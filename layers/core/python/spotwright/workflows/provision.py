@@ -20,8 +20,9 @@ from spotwright.model.snapshot import CAPACITY_BUFFER, STATIC_CAPACITY, InFlight
 from spotwright.model.volumes import Storage
 from spotwright.scheduling import buffers
 from spotwright.scheduling.plan import NewNode, Plan, on_its_way
-from spotwright.workflows import decisions, nominations, offering_memory, provision_buffers, provision_time
+from spotwright.workflows import decisions, nominations, offering_memory, planning_time, provision_buffers
 from spotwright.workflows.decisions import SCALED_DOWN, Decision, Disruption
+from spotwright.workflows.planning_time import SecondsLeft
 from spotwright.workflows.ports import BlobPort, CatalogPort, ClusterPort, Doorbell, DoorbellPort, StatePort
 from spotwright.workflows.rows import ClusterRow
 
@@ -66,11 +67,11 @@ class Served(msgspec.Struct, frozen=True):
     postponed: int = 0
 
 
-def provision(ports: Planning, *, clock: Callable[[], datetime], deadline: datetime | None = None) -> Served:
+def provision(ports: Planning, *, clock: Callable[[], datetime], seconds_left: SecondsLeft = None) -> Served:
     """Plan until every request made before the last gathering is served; then ring lifecycle.
 
-    Several invocations may run at once: the loser of a commit plans again on what the winner decided. ``deadline``:
-    when the invocation ends; pods that cannot be planned until then are left to the next one, which is rung for.
+    Several invocations may run at once: the loser of a commit plans again on what the winner decided. Pods for
+    which there is no time are left to the next invocation, which is rung for.
     """
     wanted = ports.state.request()
     plans: list[Plan] = []
@@ -81,9 +82,7 @@ def provision(ports: Planning, *, clock: Callable[[], datetime], deadline: datet
     for _ in range(COMMIT_ATTEMPTS):
         if row.served >= wanted or row.paused:
             break
-        snapshot = gather(ports, row, now=clock())
-        if deadline is not None:
-            snapshot, postponed = provision_time.fitted(snapshot, (deadline - clock()).total_seconds())
+        snapshot, postponed = planning_time.fitted(gather(ports, row, now=clock()), seconds_left)
         plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
         if plan.surplus:
             _scale_down(ports, snapshot, row, plan)

@@ -4,6 +4,7 @@ Seconds end here: they become a budget of work units and a number of pods, both 
 so that a replay needs no clock and does exactly the same.
 """
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -12,6 +13,9 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.eligibility import why_not
 from spotwright.scheduling.ranking import rank
 from spotwright.settings import UNITS_PER_SECOND
+
+#: Seconds that the invocation has left, at the moment it is asked; None = a plan may take as long as it takes.
+type SecondsLeft = Callable[[], float] | None
 
 # For storing snapshot and decision, the commit and the doorbell, each with its retries.
 COMMIT_SECONDS: Final = 10
@@ -24,12 +28,14 @@ LEAST_PODS: Final = 200
 _SEARCHES: Final = 4
 
 
-def fitted(snapshot: Snapshot, left_seconds: float) -> tuple[Snapshot, int]:
+def fitted(snapshot: Snapshot, seconds_left: SecondsLeft) -> tuple[Snapshot, int]:
     """The snapshot with the search and the waiting pods for which there is time, and how many pods were left out.
 
-    Pods of higher priority stay, then older ones.
+    Pods of higher priority stay, then older ones; so does every pod of a node that is to go.
     """
-    seconds = max(0.0, left_seconds - COMMIT_SECONDS)
+    if seconds_left is None:
+        return snapshot, 0
+    seconds = max(0.0, seconds_left() - COMMIT_SECONDS)
     units = min(snapshot.settings.work_units, max(1, int(seconds * UNITS_PER_SECOND / _SEARCHES)))
     settings = msgspec.structs.replace(snapshot.settings, work_units=units)
     waiting = [pod for pod in snapshot.pods if not pod.node_name and not why_not(pod)]
