@@ -114,6 +114,18 @@ def test_conditions_keep_their_neighbours_and_their_time(world: World) -> None:
     assert registered.status == "Unknown"
 
 
+def test_a_condition_that_is_taken_out_leaves_its_neighbours(world: World) -> None:
+    made = world.port.create_nodeclaim(claim())
+    since = datetime(2026, 1, 1, tzinfo=UTC)
+    stated = [Condition(kind, "True", kind, since=since) for kind in ("Launched", "Drifted")]
+    world.port.set_conditions("nodeclaims", made.metadata, stated)
+    for _ in range(2):
+        world.port.set_conditions("nodeclaims", made.metadata, (), removed=("Drifted",))
+        found = world.port.nodeclaim(made.name)
+        assert found is not None
+        assert [(one.type, one.since) for one in found.conditions] == [("Launched", since)]
+
+
 def test_status_is_merged(world: World) -> None:
     made = world.port.create_nodeclaim(claim())
     about = msgspec.structs.replace(made.metadata, resource_version="")

@@ -1,4 +1,4 @@
-"""A stack with Spotwright really deployed on it, once per session."""
+"""A stack with Spotwright really deployed on it, once per session; and a world on it for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +7,7 @@ import pytest
 
 from local.demo.deploy import Deployment, forwarder_process
 from local.stack import Stack
+from tests.e2e.world import World
 
 
 @pytest.fixture(scope="session")
@@ -23,3 +24,15 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, 
         deployment.context["tags"] = {"team": "platform"}
         deployment.deploy()
         yield stack, deployment
+
+
+@pytest.fixture
+def world(deployed: tuple[Stack, Deployment]) -> Iterator[World]:
+    """The deployed stack with basic-gen6.yaml and no pods of ours; afterwards nothing of ours is left."""
+    made = World(*deployed)
+    made.apply("basic-gen6.yaml")
+    yield made
+    made.stack.control("DELETE", "/_local/faults")
+    made.stack.kubectl("delete", "deployment", "inflate", "--ignore-not-found")
+    made.stack.kubectl("delete", "nodeclaims", "--all", "--timeout=120s")
+    made.until("no instance is left", lambda: not made.instances(), seconds=60)

@@ -3,27 +3,13 @@
 import json
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 
-from local.demo.deploy import ROOT, Deployment
-from local.stack import Stack
+from local.demo.deploy import ROOT
 from tests.e2e.world import World
 
 pytestmark = pytest.mark.stack
-
-
-@pytest.fixture
-def world(deployed: tuple[Stack, Deployment]) -> Iterator[World]:
-    """The deployed stack with basic-gen6.yaml and no pods of ours; afterwards nothing of ours is left."""
-    made = World(*deployed)
-    made.apply("basic-gen6.yaml")
-    yield made
-    made.stack.control("DELETE", "/_local/faults")
-    made.stack.kubectl("delete", "deployment", "inflate", "--ignore-not-found")
-    made.stack.kubectl("delete", "nodeclaims", "--all", "--timeout=120s")
-    made.until("no instance is left", lambda: not made.instances(), seconds=60)
 
 
 def all_run(world: World, count: int = 5) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.aws import hash
+from spotwright.aws import ami_parameters, hash
+from spotwright.aws.refusal import Refusal
 from spotwright.failures import Denied, NotFound, Unavailable
 from spotwright.model import labels
 from spotwright.model.nodeclass import SelectorTerm
@@ -16,6 +17,7 @@ from tests.functions.catalog_world import NODE_ROLE, TYPES, World
 from tests.unit.aws.samples import CLUSTER, FACTS, REGION, ZONES
 
 PODS, POOLS = ("provision", "pods", ""), ("lifecycle", "nodepools", "")
+DRIFT = ("lifecycle", "drift", "")
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def test_a_new_class_is_resolved_and_what_it_can_buy_is_known(world: World) -> N
     assert len(one.amis) == 5
     assert one.resolved_profile in world.profiles.profiles
     assert [it.name for it in world.catalog().of("default")] == list(TYPES)
-    assert world.rung() == {PODS, POOLS}
+    assert world.rung() == {PODS, POOLS, DRIFT}
 
 
 def test_a_class_gets_its_hash_and_our_finalizer(world: World) -> None:
@@ -172,7 +174,7 @@ def test_a_class_that_recovers_rings_for_its_pools_and_pods(world: World) -> Non
     world.selection.found_subnets = found
     world.run()
     assert world.condition("Ready").status == "True"
-    assert world.rung() == {PODS, POOLS}
+    assert world.rung() == {PODS, POOLS, DRIFT}
 
 
 @pytest.mark.parametrize(
@@ -300,6 +302,29 @@ def test_claims_of_an_older_hash_version_take_the_new_hash(world: World) -> None
     assert found["plain"] == {labels.EC2NODECLASS_HASH: current, labels.EC2NODECLASS_HASH_VERSION: "v6"}
     assert found["drifted"] == {labels.EC2NODECLASS_HASH: "1", labels.EC2NODECLASS_HASH_VERSION: "v6"}
     assert found["foreign"] == stamped
+
+
+@pytest.mark.parametrize("what", ["subnets", "groups", "images", "hash"])
+def test_whoever_may_drift_is_looked_at_when_a_class_changes(world: World, what: str) -> None:
+    world.apply()
+    world.run()
+    world.rung()
+    world.run()
+    assert DRIFT not in world.rung()
+    chosen = world.selection
+    match what:
+        case "subnets":
+            chosen.found_subnets = chosen.found_subnets[:1]
+        case "groups":
+            chosen.found_groups = (msgspec.structs.replace(chosen.found_groups[0], id="sg-new"),)
+        case "images":
+            latest = ami_parameters.of_alias("al2023@latest", world.facts.version)
+            assert not isinstance(latest, Refusal)
+            chosen.missing = frozenset({latest[0].path})
+        case _:
+            world.edit("default", user_data="echo")
+    world.run()
+    assert DRIFT in world.rung()
 
 
 def test_a_deleted_class_waits_for_its_claims(world: World) -> None:

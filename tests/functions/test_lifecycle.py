@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from spotwright.failures import Failure, Throttled, Unavailable
+from spotwright.model.nodeclass import Ami
+from spotwright.model.objects import condition
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import given
 from spotwright.simulation.effects import Fault
@@ -134,3 +136,18 @@ def test_a_replacement_is_decided_within_what_the_invocation_has_left(world: Wor
     assert [pod.split("-")[0] for node in decision.plan.new_nodes for pod in node.pods] == ["default/inflate"]
     assert len(world.ec2.live()) == 2
     assert replay(world.state.row.head, blobs=world.blobs, catalogs=world.catalogs).agrees
+
+
+def test_a_doorbell_of_drift_says_which_claims_drift_and_the_second_one_nothing_more(world: World) -> None:
+    handler = load("lifecycle", world).handler
+    handler(records([doorbell(world, "decision", commit(world))]), Context())
+    (claim,) = world.claims()
+    world.cluster.change("ec2nodeclasses", "default", amis=(Ami("ami-newer"),))
+    assert failed(handler(records([doorbell(world, "drift")]), Context())) == []
+    found = condition(world.claims()[0].conditions, "Drifted")
+    assert found is not None
+    assert (found.status, found.reason) == ("True", "AMIDrift")
+    assert found.message == f"image: found {claim.image_id}, wanted ami-newer"
+    before = list(world.effects.done)
+    assert failed(handler(records([doorbell(world, "drift"), doorbell(world, "drift")]), Context())) == []
+    assert world.effects.done == before

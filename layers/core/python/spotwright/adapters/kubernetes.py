@@ -1,7 +1,7 @@
 """One cluster's Kubernetes API as the workflows need it (ClusterPort)."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -153,22 +153,26 @@ class KubernetesCluster:
             about["resourceVersion"] = metadata.resource_version
         self._patch(f"{_address(_PATHS[kind], metadata)}/status", {"metadata": about, "status": dict(status)})
 
-    def set_conditions(self, kind: str, metadata: Metadata, conditions: Sequence[Condition]) -> None:
+    def set_conditions(
+        self, kind: str, metadata: Metadata, conditions: Sequence[Condition], *, removed: Collection[str] = ()
+    ) -> None:
         for attempt in range(1, CONDITION_ATTEMPTS + 1):
             try:
-                self._set_conditions(kind, metadata, conditions)
+                self._set_conditions(kind, metadata, conditions, removed)
                 return
             except Conflict:
                 if attempt == CONDITION_ATTEMPTS:
                     raise
 
-    def _set_conditions(self, kind: str, metadata: Metadata, conditions: Sequence[Condition]) -> None:
+    def _set_conditions(
+        self, kind: str, metadata: Metadata, conditions: Sequence[Condition], removed: Collection[str]
+    ) -> None:
         path = _address(_PATHS[kind], metadata)
         current = self._api.call("GET", path)
         if metadata.uid and current["metadata"]["uid"] != metadata.uid:
             raise NotFound(f"{kind} {metadata.name} with uid {metadata.uid} is gone", code="NotFound")
         before = (current.get("status") or {}).get("conditions") or []
-        after = merged(before, conditions, now=datetime.now(UTC))
+        after = [one for one in merged(before, conditions, now=datetime.now(UTC)) if one["type"] not in removed]
         if after != before:
             about = {"uid": current["metadata"]["uid"], "resourceVersion": current["metadata"]["resourceVersion"]}
             self._patch(f"{path}/status", {"metadata": about, "status": {"conditions": after}})

@@ -1,7 +1,7 @@
 """A cluster in memory (ClusterPort): objects with uids, resource versions, finalizers and graceful deletion."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -183,10 +183,13 @@ class FakeCluster:
             obj = self._current(kind, metadata, versioned=True)
             self._store(kind, merged_status(obj, status))
 
-    def set_conditions(self, kind: str, metadata: Metadata, conditions: Sequence[Condition]) -> None:
+    def set_conditions(
+        self, kind: str, metadata: Metadata, conditions: Sequence[Condition], *, removed: Collection[str] = ()
+    ) -> None:
         with self._effects.making("cluster", "set_conditions", f"{kind}/{metadata.name}"):
             obj = self._current(kind, metadata, versioned=False)
-            after = merged_conditions(obj.conditions, conditions, now=self._clock.seconds())
+            merged = merged_conditions(obj.conditions, conditions, now=self._clock.seconds())
+            after = tuple(one for one in merged if one.type not in removed)
             if after != obj.conditions:
                 self._store(kind, msgspec.structs.replace(obj, conditions=after))
 

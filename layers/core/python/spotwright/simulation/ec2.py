@@ -114,7 +114,8 @@ class FakeEc2:
 
     def _start(self, capacity_type: str, option: Mapping[str, Any], tags: dict[str, str]) -> FleetInstance:
         number = next(self._numbers)
-        reservation, placement = _reservation(option), json.loads(option["template"]).get("Placement", {})
+        template = json.loads(option["template"])
+        reservation, placement = _reservation(option), template.get("Placement", {})
         group = placement.get("GroupId", "")
         instance = FleetInstance(
             id=f"i-{number:017x}",
@@ -127,6 +128,7 @@ class FakeEc2:
             private_dns_name=f"ip-10-0-{number // 250}-{number % 250}.internal",
             launched=self._clock.seconds(),
             tags=tags,
+            security_groups=tuple(sorted(template["NetworkInterfaces"][0]["Groups"])),
             reservation_id=reservation,
             placement_group=group,
             partition=placement.get("PartitionNumber") or (self._evenly(group) if self.partitions.get(group) else 0),

@@ -133,6 +133,8 @@ def _run(ports: Cataloguing, names: Sequence[str], fresh: Region | None, now: da
         before = catalog_types.stored(ports.blobs, ports.state.catalog_key())
         outcomes = _settled(ports, names, now)
         turned.update(one.node_class.name for one in outcomes if one.turned)
+        if any(one.moved for one in outcomes):
+            ports.bells.ring("lifecycle", [Doorbell(ports.cluster.name, "drift")])
         try:
             known = None if fresh else catalog_types.region_of(ports.blobs, before)
             read = fresh or (None if known else read or _read(ports, now))

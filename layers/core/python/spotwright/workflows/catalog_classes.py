@@ -1,6 +1,6 @@
 """One EC2NodeClass: resolve its selectors, write its status, and clear up behind it when it goes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -10,6 +10,7 @@ from spotwright.aws import amis, hash, nodeclass, nodeclass_status
 from spotwright.aws.described import Described
 from spotwright.aws.nodeclass_validation import states_expressions
 from spotwright.aws.refusal import Refusal, Unanswered
+from spotwright.disruption.drift import taken_over
 from spotwright.failures import Denied, Failure, NotFound
 from spotwright.model import labels
 from spotwright.model.nodeclaim import NodeClaim
@@ -23,11 +24,15 @@ _NAMED_CLAIMS: Final = 5
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """A class after its turn. ``turned``: its readiness changed. ``again``: look once more soon."""
+    """A class after its turn. ``turned``: its readiness changed; ``moved``: nodes of it may drift now that did not.
+
+    ``again``: look once more soon.
+    """
 
     node_class: EC2NodeClass
     ready: bool
     turned: bool = False
+    moved: bool = False
     failure: str = ""
     again: bool = False
 
@@ -37,7 +42,7 @@ def settle(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeCl
     own = [claim for claim in claims if claim.node_class_ref.name == node_class.name]
     if node_class.metadata.deleting is not None:
         return _ended(ports, node_class, own, now)
-    node_class = _stamped(ports, node_class, own)
+    read, node_class = node_class, _stamped(ports, node_class, own)
     found = _found(ports, node_class, now)
     checks = nodeclass.Checks(ports.overheads, _types(ports, node_class), reserved=ports.reserved_capacity)
     resolution = nodeclass.resolve(node_class, found, ports.facts, now=now, checks=checks)
@@ -55,9 +60,19 @@ def settle(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeCl
         resolution.node_class,
         resolution.ready,
         turned=resolution.ready != was_ready,
+        moved=_wants(resolution.node_class) != _wants(read),
         failure="; ".join(unanswered),
         again=bool(unanswered),
     )
+
+
+def _wants(node_class: EC2NodeClass) -> tuple[object, ...]:
+    """What nodes of the class are held against."""
+    groups = sorted(one.id for one in node_class.security_groups)
+    subnets = sorted(one.id for one in node_class.subnets)
+    reservations = [one.id for one in node_class.capacity_reservations]
+    stamped = node_class.metadata.annotations.get(labels.EC2NODECLASS_HASH)
+    return stamped, node_class.amis, groups, subnets, reservations, node_class.placement_group
 
 
 def _found(ports: Cataloguing, node_class: EC2NodeClass, now: datetime) -> nodeclass.Found:
@@ -103,9 +118,10 @@ def _stamped(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[Node
     about = node_class.metadata
     digest = hash.of_class(node_class, ports.facts.certificate_authority)
     annotations = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hash.CLASS_VERSION}
-    if about.annotations.get(labels.EC2NODECLASS_HASH_VERSION, hash.CLASS_VERSION) != hash.CLASS_VERSION:
+    if about.annotations.get(labels.EC2NODECLASS_HASH_VERSION) != hash.CLASS_VERSION:
         for claim in claims:
-            _restamp(ports, claim, annotations)
+            if given := taken_over(claim, annotations, labels.EC2NODECLASS_HASH_VERSION):
+                ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": dict(given)})
     change: dict[str, Any] = {}
     if any(about.annotations.get(key) != value for key, value in annotations.items()):
         change["annotations"] = annotations
@@ -120,14 +136,6 @@ def _stamped(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[Node
         about, annotations=about.annotations | annotations, finalizers=finalizers, resource_version=""
     )
     return msgspec.structs.replace(node_class, metadata=after)
-
-
-def _restamp(ports: Cataloguing, claim: NodeClaim, annotations: Mapping[str, str]) -> None:
-    """A hash of another version says nothing about drift; a claim that is Drifted already keeps its hash."""
-    if claim.metadata.annotations.get(labels.EC2NODECLASS_HASH_VERSION) == hash.CLASS_VERSION:
-        return
-    kept = {labels.EC2NODECLASS_HASH_VERSION: hash.CLASS_VERSION} if claim.has("Drifted") else annotations
-    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": dict(kept)})
 
 
 def _amis(ports: Cataloguing, node_class: EC2NodeClass, now: datetime) -> tuple[Ami, ...] | Refusal:

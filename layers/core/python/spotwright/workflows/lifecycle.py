@@ -9,6 +9,7 @@ from spotwright.workflows import (
     launching,
     lifecycle_claims,
     lifecycle_commands,
+    lifecycle_drift,
     lifecycle_nodepools,
     lifecycle_nominations,
     lifecycle_notices,
@@ -21,7 +22,9 @@ from spotwright.workflows.planning_time import SecondsLeft
 from spotwright.workflows.ports import Doorbell
 from spotwright.workflows.terminations import Ending
 
-KINDS: Final = ("decision", "launch", "claim", "node", "notice", "command", "nodepools", "instance", "nomination")
+KINDS: Final = (
+    "decision", "launch", "claim", "node", "notice", "command", "nodepools", "drift", "instance", "nomination",
+)  # fmt: skip
 # Launches of a decision beyond the first go to other invocations: they buy at the same time. Instances that nobody
 # seems to know come last: little time passes between the look at them and their end.
 _URGENCY: Final = {"notice": 0, "decision": 1, "launch": 2, "command": 3, "instance": 10}
@@ -72,6 +75,8 @@ def answer(ports: Acting, bell: Doorbell, endings: list[Ending], *, now: datetim
             lifecycle_nodepools.step(ports, now=now)
             if "NodeOverlay" in ports.settings.feature_gates:
                 lifecycle_overlays.step(ports, now=now)
+        case "drift":
+            lifecycle_drift.step(ports, bell.key, now=now)
         case "instance":
             orphan = orphans.verified(ports, bell.key, now)
             endings += [Ending(orphan)] if orphan else []

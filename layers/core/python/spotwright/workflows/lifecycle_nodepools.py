@@ -1,29 +1,34 @@
 """Status of every NodePool: what it has, whether it is valid, whether its class is ready; and its hash."""
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from spotwright.aws import hash
-from spotwright.disruption import budgets
+from spotwright.disruption import budgets, drift
 from spotwright.failures import Conflict, NotFound
 from spotwright.lifecycle import conditions, nodepool
 from spotwright.lifecycle.steps import transitions
 from spotwright.model import labels, resources
+from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeclass import EC2NodeClass
 from spotwright.model.nodepool import NodePool
-from spotwright.workflows.lifecycle_acting import Acting, log, note, unlocked
+from spotwright.workflows.lifecycle_acting import Acting, log, note, ring, unlocked
 
 
 def step(ports: Acting, *, now: datetime) -> None:
     """Bring the status of every pool up to date; a pool that somebody else is writing is left to the next time."""
     classes = {one.name: one for one in ports.cluster.nodeclasses()}
     claims, nodes = ports.cluster.nodeclaims(), ports.cluster.nodes()
+    changed = set()
     for pool in ports.cluster.nodepools():
         try:
             _count(ports, pool, nodepool.usage(pool, claims, nodes))
-            _judge(ports, pool, classes.get(pool.node_class_ref.name), now)
-            _stamp(ports, pool)
+            judged = _judge(ports, pool, classes.get(pool.node_class_ref.name), now)
+            changed |= {judged, _stamp(ports, pool, claims)}
         except (Conflict, NotFound) as lost:
             log.info("nodepool is in other hands", extra={"NodePool": pool.name, "conflict": str(lost)})
+    if True in changed:
+        ring(ports, "drift", [""])
 
 
 def _count(ports: Acting, pool: NodePool, usage: dict[str, int]) -> None:
@@ -33,7 +38,8 @@ def _count(ports: Acting, pool: NodePool, usage: dict[str, int]) -> None:
         ports.cluster.patch_status("nodepools", unlocked(pool.metadata), status)
 
 
-def _judge(ports: Acting, pool: NodePool, node_class: EC2NodeClass | None, now: datetime) -> None:
+def _judge(ports: Acting, pool: NodePool, node_class: EC2NodeClass | None, now: datetime) -> bool:
+    """Whether a condition changed: each of them says which generation of the pool it speaks of."""
     faults = ((index, budgets.problem(budget)) for index, budget in enumerate(pool.budgets))
     named = tuple(f"spec.disruption.budgets[{index}]: {fault}" for index, fault in faults if fault)
     changes = nodepool.judge(pool, node_class, named, gates=ports.settings.feature_gates)
@@ -42,9 +48,23 @@ def _judge(ports: Acting, pool: NodePool, node_class: EC2NodeClass | None, now: 
         ports.cluster.set_conditions("nodepools", pool.metadata, written)
         note(ports, "nodepools", pool.metadata, transitions(pool.conditions, written), now=now)
         note(ports, "nodepools", pool.metadata, nodepool.complaints(changes), now=now)
+    return bool(written)
 
 
-def _stamp(ports: Acting, pool: NodePool) -> None:
+def _stamp(ports: Acting, pool: NodePool, claims: Iterable[NodeClaim]) -> bool:
+    """Whether the pool's hash changed; claims of another hash version take over the new one first."""
     wanted = {labels.NODEPOOL_HASH: hash.of_pool(pool), labels.NODEPOOL_HASH_VERSION: hash.POOL_VERSION}
-    if any(pool.metadata.annotations.get(key) != value for key, value in wanted.items()):
-        ports.cluster.patch_metadata("nodepools", pool.metadata, {"annotations": wanted})
+    stated = pool.metadata.annotations
+    if stated.get(labels.NODEPOOL_HASH_VERSION) != hash.POOL_VERSION:
+        for claim in claims:
+            if claim.managed and claim.nodepool == pool.name:
+                _take_over(ports, claim, wanted)
+    if wanted.items() <= stated.items():
+        return False
+    ports.cluster.patch_metadata("nodepools", pool.metadata, {"annotations": wanted})
+    return True
+
+
+def _take_over(ports: Acting, claim: NodeClaim, wanted: Mapping[str, str]) -> None:
+    if given := drift.taken_over(claim, wanted, labels.NODEPOOL_HASH_VERSION):
+        ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": dict(given)})

@@ -3,7 +3,7 @@
 Every method may raise the exceptions of ``spotwright.failures``; none retries forever (bounded, with jitter).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
@@ -83,8 +83,11 @@ class ClusterPort(Protocol):
         """Merge-patch the status subresource, with the object's resourceVersion as precondition when set."""
         ...
 
-    def set_conditions(self, kind: str, metadata: Metadata, conditions: Sequence[Condition]) -> None:
-        """Replace the named conditions, keep the others and their times; a no-op when nothing changes."""
+    def set_conditions(
+        self, kind: str, metadata: Metadata, conditions: Sequence[Condition], *, removed: Collection[str] = ()
+    ) -> None:
+        """Replace the named conditions, take out those of the types ``removed``, keep the others and their times; a
+        no-op when nothing changes."""
         ...
 
     def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:

@@ -34,6 +34,8 @@ ORPHAN_AGE: Final = timedelta(seconds=60)
 # More orphans than this at once are taken for an error of ours: nothing is touched.
 ORPHANS_ALLOWED: Final = 3
 ORPHAN_SHARE_ALLOWED: Final = 0.10
+# Drift is looked for twice between two full sweeps, as often as Karpenter does.
+DRIFT_SECONDS: Final = 300
 # What is due this soon is enqueued now with its exact delay.
 HORIZON_SECONDS: Final = 60
 
@@ -118,6 +120,8 @@ def full(ports: Sweeping, *, now: datetime) -> Found:
     ports.bells.ring(
         "lifecycle", [*(Doorbell(name, "claim", claim.name) for claim in claims), Doorbell(name, "nodepools")]
     )
+    for delay in (0, DRIFT_SECONDS) if claims else ():
+        ports.bells.ring("lifecycle", [Doorbell(name, "drift")], delay_seconds=delay)
     ports.bells.ring("catalog", [Doorbell(name, "nodeclasses")])
     if not claims and not instances:
         return Found()

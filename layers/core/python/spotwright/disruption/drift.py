@@ -1,0 +1,109 @@
+"""Whether a node is still what its NodePool and its class ask for.
+
+Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/disruption/drift.go``, its order included. It looks for
+types that are gone every half hour, since asking costs it calls; our catalog is there, so we look each time.
+"""
+
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from spotwright.aws import drift as of_class
+from spotwright.model import labels
+from spotwright.model.drift import Drift, DriftReason, Undecided, restated
+from spotwright.model.fleet import FleetInstance
+from spotwright.model.instancetype import InstanceType
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodepool import NodePool
+from spotwright.model.objects import condition
+from spotwright.model.requirements import RequirementError, from_labels, from_selectors
+
+DRIFTED: Final = "Drifted"
+# What EC2 sells is no wish of the user's: a type counts as gone only once the claim is older than this.
+SETTLED_AFTER: Final = timedelta(hours=1)
+
+
+def drift(
+    claim: NodeClaim,
+    pool: NodePool | None,
+    node_class: EC2NodeClass | None,
+    types: Mapping[str, InstanceType],
+    instance: FleetInstance | None,
+    *,
+    gates: Collection[str],
+    now: datetime,
+) -> Drift | Undecided | None:
+    """Why the claim drifts, the first reason in the order of DriftReason; None = it does not.
+
+    ``node_class``: the one that ``pool`` refers to. ``types``: of that class, by name, available or not; empty = not
+    known. ``instance``: as EC2 describes it now, None = not known. ``gates``: feature gates that are on.
+    """
+    if not claim.has("Launched"):
+        return None
+    if pool is None or pool.unreadable:
+        return Undecided(pool.unreadable if pool else f"there is no NodePool {claim.nodepool}")
+    if pool.metadata.deleting is not None:
+        return None
+    wished = _template(claim, pool) or _requirements(claim, pool)
+    if wished is not None:
+        return wished
+    if node_class is None or node_class.metadata.deleting is not None:
+        return None
+    if node_class.unreadable:
+        return Undecided(node_class.unreadable)
+    instance_type = types.get(claim.metadata.labels.get(labels.INSTANCE_TYPE, ""))
+    gone = _type(claim, types, instance_type, now)
+    return gone or of_class.drift(claim, node_class, instance_type, instance, gates=gates)
+
+
+def taken_over(claim: NodeClaim, hashed: Mapping[str, str], version: str) -> Mapping[str, str]:
+    """The annotations that a claim must get where its hash is of another version than ours; {} = it keeps its own.
+
+    ``hashed``: hash and version of what made it; ``version``: the version's key. Only a claim that drifts already keeps
+    its hash: of the others nobody can say that they do.
+    """
+    if claim.metadata.annotations.get(version) == hashed[version]:
+        return {}
+    return hashed if condition(claim.conditions, DRIFTED) is None else {version: hashed[version]}
+
+
+def _template(claim: NodeClaim, pool: NodePool) -> Drift | None:
+    keys = (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION)
+    mine, own = claim.metadata.annotations, pool.metadata.annotations
+    return restated(DriftReason.NODE_POOL, f"NodePool {pool.name}", mine, own, keys)
+
+
+def _requirements(claim: NodeClaim, pool: NodePool) -> Drift | Undecided | None:
+    """A label that must be there and is not drifts like one with a value that is not allowed."""
+    try:
+        wanted = from_selectors(pool.requirements)
+    except RequirementError as error:
+        return Undecided(f"NodePool {pool.name}: {error}")
+    known = claim.metadata.labels
+    if labels.PLACEMENT_GROUP_PARTITION in wanted and known.get(labels.PLACEMENT_GROUP_PARTITION) == "":
+        return Undecided("EC2 has not said in which partition the node is")
+    found = from_labels(known)
+    for key in found.undefined(wanted, ()):
+        return Drift(DriftReason.REQUIREMENTS, f"labels: found no {key}, wanted {wanted.get(key)}")
+    for ours, theirs in found.conflicts(wanted):
+        return Drift(DriftReason.REQUIREMENTS, f"labels: found {ours}, wanted {theirs}")
+    return None
+
+
+def _type(
+    claim: NodeClaim, types: Mapping[str, InstanceType], known: InstanceType | None, now: datetime
+) -> Drift | None:
+    """Whether the type is not sold any more where and as it was bought. What is merely sold out is there."""
+    created = claim.metadata.created
+    if not types or created is None or now - created <= SETTLED_AFTER:
+        return None
+    name = claim.metadata.labels.get(labels.INSTANCE_TYPE, "")
+    if known is None:
+        return Drift(DriftReason.INSTANCE_TYPE, f"{name} is not offered in any zone of the class")
+    zone, bought = claim.metadata.labels.get(labels.ZONE), claim.metadata.labels.get(labels.CAPACITY_TYPE)
+    # A node may have left its reservation, and its label may not say so yet.
+    kinds = (labels.RESERVED, labels.ON_DEMAND) if bought == labels.RESERVED else (bought,)
+    if any((one.zone, one.capacity_type) in {(zone, kind) for kind in kinds} for one in known.offerings):
+        return None
+    return Drift(DriftReason.INSTANCE_TYPE, f"{name} is not offered as {bought} in {zone}")

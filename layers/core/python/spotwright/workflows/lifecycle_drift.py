@@ -1,0 +1,94 @@
+"""The condition ``Drifted`` of every claim: there while the node is not what its pool and class ask for.
+
+All claims of a cluster are looked at together, with one list of instances: what makes them drift is mostly a change of
+their pool or class. Nothing but the condition is written here.
+"""
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from spotwright.disruption.drift import DRIFTED, drift
+from spotwright.failures import Conflict, NotFound
+from spotwright.lifecycle.steps import Change
+from spotwright.model.drift import Drift, Undecided
+from spotwright.model.fleet import FleetInstance
+from spotwright.model.instancetype import InstanceType
+from spotwright.model.node import instance_id
+from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.nodepool import NodePool
+from spotwright.model.objects import condition
+from spotwright.workflows.lifecycle_acting import Acting, log, record, ring
+
+# Conditions that one invocation writes; the next goes on behind the last claim.
+CLAIMS_AT_ONCE: Final = 100
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What claims are held against, by name; types by class and name; instances by id."""
+
+    pools: dict[str, NodePool]
+    classes: dict[str, EC2NodeClass]
+    types: dict[str, dict[str, InstanceType]]
+    instances: dict[str, FleetInstance]
+
+
+def step(ports: Acting, after: str, *, now: datetime) -> None:
+    """Say of the claims behind the name ``after`` ("" = all) whether they drift, as far as that has changed."""
+    listed = sorted(ports.cluster.nodeclaims(), key=lambda one: one.name)
+    claims = [one for one in listed if one.managed and one.metadata.deleting is None and one.name > after]
+    if not claims:
+        return
+    seen = _seen(ports)
+    found = [(claim, _judged(claim, seen, ports, now)) for claim in claims]
+    news = [(claim, verdict) for claim, verdict in found if _is_news(claim, verdict)]
+    for claim, verdict in news[:CLAIMS_AT_ONCE]:
+        try:
+            _say(ports, claim, verdict, now)
+        except (Conflict, NotFound) as lost:
+            log.info("nodeclaim is in other hands", extra={"NodeClaim": claim.name, "conflict": str(lost)})
+    if len(news) > CLAIMS_AT_ONCE:
+        ring(ports, "drift", [news[CLAIMS_AT_ONCE - 1][0].name])
+
+
+def _seen(ports: Acting) -> _Seen:
+    catalog = ports.catalogs.read(ports.state.catalog_key())
+    classes = {one.name: one for one in ports.cluster.nodeclasses()}
+    return _Seen(
+        pools={one.name: one for one in ports.cluster.nodepools()},
+        classes=classes,
+        types={name: {one.name: one for one in catalog.of(name)} for name in classes},
+        instances={one.id: one for one in ports.ec2.instances_of_cluster()},
+    )
+
+
+def _judged(claim: NodeClaim, seen: _Seen, ports: Acting, now: datetime) -> Drift | Undecided | None:
+    pool = seen.pools.get(claim.nodepool)
+    name = pool.node_class_ref.name if pool else ""
+    instance = seen.instances.get(instance_id(claim.provider_id))
+    gates = ports.settings.feature_gates
+    return drift(claim, pool, seen.classes.get(name), seen.types.get(name, {}), instance, gates=gates, now=now)
+
+
+def _is_news(claim: NodeClaim, verdict: Drift | Undecided | None) -> bool:
+    said = condition(claim.conditions, DRIFTED)
+    match verdict:
+        case Undecided():
+            return False
+        case None:
+            return said is not None
+        case Drift(reason, message):
+            return said is None or (said.status, said.reason, said.message) != ("True", reason, message)
+
+
+def _say(ports: Acting, claim: NodeClaim, verdict: Drift | Undecided | None, now: datetime) -> None:
+    match verdict:
+        case Drift(reason, message):
+            if not claim.has(DRIFTED):
+                log.debug("marking drifted", extra={"NodeClaim": claim.name, "reason": reason, "why": message})
+            record(ports, claim, [Change(DRIFTED, "True", reason, message)], now=now)
+        case None:
+            log.debug("removing drifted status condition, not drifted", extra={"NodeClaim": claim.name})
+            ports.cluster.set_conditions("nodeclaims", claim.metadata, (), removed=(DRIFTED,))
