@@ -20,6 +20,7 @@ from spotwright.simulation.world import World
 from spotwright.workflows import lifecycle_drift, sweep
 from spotwright.workflows.lifecycle import lifecycle
 from spotwright.workflows.ports import Doorbell
+from spotwright.workflows.provision import provision
 
 NEWER = Ami("ami-newer", requirements=(Selector(labels.ARCH, Operator.IN, ("amd64",)),))
 
@@ -230,3 +231,31 @@ def test_a_claim_that_is_not_launched_or_is_leaving_is_left_alone(one: World) ->
     assert {each.name: drifted(each) is not None for each in one.claims()} == {
         claim.name: True, "fresh": False, "leaving": False,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "reason"),
+    [
+        ("nodepools", {"taints": (Taint("dedicated", "PreferNoSchedule", "gpu"),)}, "NodePoolDrifted"),
+        ("nodepools", {"labels": {"shop": "b"}}, "NodePoolDrifted"),
+        ("ec2nodeclasses", {"user_data": "echo hello"}, "NodeClassDrift"),
+    ],
+)
+def test_a_change_while_a_node_is_being_made_is_not_missed(
+    world: World, kind: str, change: dict[str, Any], reason: str
+) -> None:
+    """Its pool changes between decision and claim, or its class between request and answer."""
+    edit(world, "nodepools", labels={"shop": "a"})
+    stamp(world)
+    world.deploy(given.pod("inflate"), 1)
+    world.kubelets.look()
+    provision(world, clock=world.clock.now)
+    if kind == "ec2nodeclasses":
+        world.effects.crash_at("ec2", "create_fleet")
+        with pytest.raises(Crash):
+            lifecycle(world.ports, [Doorbell(given.CLUSTER, "decision")], now=world.clock.now())
+    edit(world, kind, **change)
+    stamp(world)
+    assert world.run(200, until=lambda: bool(world.running()))
+    look(world, "nodepools")
+    assert reasons(world) == [reason]

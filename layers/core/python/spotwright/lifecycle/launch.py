@@ -50,6 +50,20 @@ def claim_of(
     )
 
 
+def made_of(node: NewNode, pool: NodePool) -> NodePool:
+    """The pool as far as the claim is made of it: what was decided under an older template stays as it was.
+
+    A label that was taken out of the template since is the one thing that is overlooked.
+    """
+    return msgspec.structs.replace(
+        pool,
+        labels={key: node.labels.get(key, value) for key, value in pool.labels.items()},
+        taints=node.taints,
+        startup_taints=node.startup_taints,
+        node_class_ref=msgspec.structs.replace(pool.node_class_ref, name=node.node_class),
+    )
+
+
 def _relaxed(node: NewNode, pool: NodePool) -> dict[str, str]:
     """Whether fewer distinct values are kept than the pool asks for (BestEffort); {} = it asks for none."""
     wanted = [one for one in pool.requirements if one.min_values]

@@ -202,7 +202,7 @@ def _created(ports: Acting, row: LaunchRow, node: NewNode, pool: NodePool, name:
         decision=row.decision,
         launch=row.id,
         annotations={
-            labels.NODEPOOL_HASH: hash.of_pool(pool),
+            labels.NODEPOOL_HASH: hash.of_pool(launches.made_of(node, pool)),
             labels.NODEPOOL_HASH_VERSION: hash.POOL_VERSION,
         },
     )

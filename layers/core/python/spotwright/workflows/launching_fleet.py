@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws import fleet_errors, rate
+from spotwright.aws import fleet_errors, hash, rate
 from spotwright.aws import launch as fleets
 from spotwright.aws.health import Health
 from spotwright.aws.launch import FleetPlan
@@ -111,12 +111,17 @@ def _prepared(
             request=request,
             reservations=fleets.reservations(fleet),
             group=fleet.group,
+            class_hash=_class_hash(ports, offered),
             token=fleets.token(row.id, row.attempt),
             failure="",
             asked=milliseconds(now),
             due=milliseconds(now + SETTLING),
         )
     )
+
+
+def _class_hash(ports: Acting, offered: Offered) -> str:
+    return hash.of_class(offered.node_class, ports.facts.certificate_authority) if offered.node_class else ""
 
 
 def _is_answered(row: LaunchRow, now: datetime) -> bool:

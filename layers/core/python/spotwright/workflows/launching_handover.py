@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from spotwright.aws import hash
 from spotwright.aws import launch as fleets
 from spotwright.lifecycle import launch as launches
 from spotwright.lifecycle.steps import Delete, true, warning
@@ -66,6 +67,7 @@ def _given(ports: Acting, row: LaunchRow, unclaimed: list[FleetInstance], now: d
     known = {one.id: one for one in ports.ec2.instances_of_launch(row.id)}
     node = msgspec.json.decode(row.node, type=NewNode)
     types = {one.name: one for one in types_for(ports, node)} if row.instances else {}
+    annotations = _class_annotations(ports, row, node) if row.instances else {}
     work = 0
     for name in sorted(row.instances):
         claim = ports.cluster.nodeclaim(name)
@@ -84,36 +86,37 @@ def _given(ports: Acting, row: LaunchRow, unclaimed: list[FleetInstance], now: d
             work += 1
             # EC2 may show the reservation of an instance that it has just made later than the instance.
             instance = launches.into(instance, row.reservations)
-            _launched(ports, claim, instance, node, types.get(instance.instance_type), now)
+            learnt = _learnt(instance, node, types.get(instance.instance_type))
+            _launched(ports, claim, instance, learnt, annotations, now)
             _say_launched(row, claim, instance, now)
             tick(ports, claim.name, 1)
     return True
+
+
+def _learnt(instance: FleetInstance, node: NewNode, known: InstanceType | None) -> fleets.Launched:
+    return fleets.launched(
+        instance_id=instance.id,
+        zone=instance.zone,
+        capacity_type=instance.capacity_type,
+        instance_type=known or InstanceType(instance.instance_type, Requirements(), {}, {}, ()),
+        wanted=node,
+        reservation=instance.reservation_id,
+        partition=instance.partition,
+    )
 
 
 def _launched(
     ports: Acting,
     claim: NodeClaim,
     instance: FleetInstance,
-    node: NewNode,
-    known: InstanceType | None,
+    learnt: fleets.Launched,
+    annotations: Mapping[str, str],
     now: datetime,
 ) -> None:
     """Labels and annotations first, the conditions last: Launched=True says that all of it is written."""
-    instance_type = known or InstanceType(instance.instance_type, Requirements(), {}, {}, ())
-    learnt = fleets.launched(
-        instance_id=instance.id,
-        zone=instance.zone,
-        capacity_type=instance.capacity_type,
-        instance_type=instance_type,
-        wanted=node,
-        reservation=instance.reservation_id,
-        partition=instance.partition,
-    )
     given = learnt.labels | {labels.INSTANCE_TYPE: instance.instance_type} | claim.metadata.labels
     given |= {labels.ZONE: instance.zone, labels.CAPACITY_TYPE: instance.capacity_type}
-    ports.cluster.patch_metadata(
-        "nodeclaims", claim.metadata, {"labels": given, "annotations": _class_annotations(ports, node)}
-    )
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": given, "annotations": dict(annotations)})
     status: dict[str, Any] = {
         "providerID": learnt.provider_id,
         "imageID": instance.image_id,
@@ -138,13 +141,15 @@ def _say_launched(row: LaunchRow, claim: NodeClaim, instance: FleetInstance, now
     )
 
 
-def _class_annotations(ports: Acting, node: NewNode) -> Mapping[str, str]:
-    """What drift is measured against later: the class as it was at the launch."""
+def _class_annotations(ports: Acting, row: LaunchRow, node: NewNode) -> Mapping[str, str]:
+    """What drift is measured against later: the class that the request was made of, or as it is if nobody knows."""
     found = next((one for one in ports.cluster.nodeclasses() if one.name == node.node_class), None)
     if found is None:
         return {}
     kept = (labels.EC2NODECLASS_HASH, labels.EC2NODECLASS_HASH_VERSION)
     stamped = {key: found.metadata.annotations[key] for key in kept if key in found.metadata.annotations}
+    if row.class_hash:
+        stamped = dict(zip(kept, (row.class_hash, hash.CLASS_VERSION), strict=True))
     return stamped | {labels.INSTANCE_PROFILE_NAME: found.resolved_profile}
 
 

@@ -20,7 +20,7 @@ class LaunchRow(msgspec.Struct, frozen=True):
     when EC2 looked, and were made again once. ``not_before``: before that nothing is tried again, whoever rings;
     ``asked``: when ``request`` was last sent or about to be; both epoch milliseconds. ``group``: the placement group it
     starts in, with the partition if it asks for one; ``reservations``: ``<type>/<zone>`` → the capacity reservation it
-    is taken out of.
+    is taken out of; ``class_hash``: of the class that ``request`` was made of.
     """
 
     id: str
@@ -35,6 +35,7 @@ class LaunchRow(msgspec.Struct, frozen=True):
     request: str = ""
     reservations: dict[str, str] = {}
     group: str = ""
+    class_hash: str = ""
     instances: dict[str, str] = {}
     replaces: tuple[str, ...] = ()
     reason: str = "provisioned"
