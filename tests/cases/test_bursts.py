@@ -37,6 +37,12 @@ def test_a_burst_costs_no_more_than_karpenters(tmp_path: Path, kind: str, count:
     assert round(made.price_picousd_per_hour / PICOUSD, 3) <= most
 
 
+def test_five_thousand_pods_with_rules_are_within_a_percent_of_what_any_plan_must_cost(tmp_path: Path) -> None:
+    made = plan(*load(str(problems.burst(tmp_path, "mixed", 5000, 2))))
+    assert not made.unschedulable
+    assert made.price_picousd_per_hour <= made.bound_picousd_per_hour * 1.01
+
+
 @pytest.mark.parametrize(
     ("kind", "percent"),
     [("micro", 2.2), ("memheavy", 0.3), ("inflate", 1.2), ("spread30", 0.6), ("anti10", 1.4), ("mixed", 2.0)],

@@ -1,6 +1,7 @@
 """One greedy construction: node after node, each the shape that packs most for its price."""
 
 from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
 from operator import mul
 from typing import Final
 
@@ -12,19 +13,34 @@ from spotwright.scheduling.problem import NODE_FEE, Allowance, Answer, Batch, Pr
 # A shape that packs this share of what the best could is taken at once; of many pods the choice among close ones pays.
 _GOOD_ENOUGH: Final = 0.985
 _GOOD_ENOUGH_FOR_MANY: Final = 0.995
-_MANY_PODS: Final = 500
+MANY_PODS: Final = 500
 _REPRICE_EVERY: Final = 4
+_REPRICE_EVERY_OF_MANY: Final = 2
 _SHORT_LIST: Final = 6
+# Shapes whose values agree to so many digits are equally good.
+_DIGITS: Final = 9
 # What setting up a shape costs in units, beside one for each class.
 _NEW_LANES: Final = 8
+# What it takes to work out what the pods left would cost without a node's.
+_PRICING: Final = 10
 # Lanes are cleared when one in so many of their classes has run out.
 _STALE: Final = 8
 # Pods with a bound per host go first when they need this share of the nodes that resources alone would need.
 _URGENT: Final = 0.5
 
 
+class Ties(StrEnum):
+    """Which of equally good shapes comes first: the cheapest, or that of which the pods left need most nodes."""
+
+    CHEAPEST = "cheapest"
+    MOST = "most"
+
+
 class Build:
-    """``tilt``: a factor for each shape's bound, to look at other shapes first than the obvious ones."""
+    """``tilt``: a factor for each shape's bound, to look at other shapes first than the obvious ones.
+
+    Many pods are built with foresight: what a node is worth depends on what it leaves to the next ones.
+    """
 
     def __init__(
         self,
@@ -33,12 +49,16 @@ class Build:
         allowance: Allowance,
         shapes: Sequence[int],
         tilt: Callable[[], float] | None = None,
+        ties: Ties = Ties.CHEAPEST,
     ) -> None:
         self.problem = problem
         self.market = problem.market
         self.items = problem.items
         self.left = list(counts)
-        self.enough = _GOOD_ENOUGH_FOR_MANY if sum(counts) > _MANY_PODS else _GOOD_ENOUGH
+        many = sum(counts) > MANY_PODS
+        self.enough = _GOOD_ENOUGH_FOR_MANY if many else _GOOD_ENOUGH
+        self.reprice = _REPRICE_EVERY_OF_MANY if many else _REPRICE_EVERY
+        self.foresight = many and tilt is None
         self.allowance = allowance.copy()
         self.lanes: dict[int, Lanes] = {}
         # How many classes have run out, and how many had when a shape's lanes were last cleared of them.
@@ -51,6 +71,7 @@ class Build:
         self._look_again()
         self.shapes = list(shapes)
         self.tilt = tilt
+        self.ties = ties
 
     def answer(self) -> Answer:
         batches: list[Batch] = []
@@ -70,7 +91,7 @@ class Build:
         enough = ranked[0][0] * self.enough
         short: list[tuple[float, int]] = []
         made: list[Batch] = []
-        while len(made) < _REPRICE_EVERY and any(self.left):
+        while len(made) < self.reprice and any(self.left):
             found = self._best(short or ranked, worth, enough)
             if found is None:
                 if not short:
@@ -96,6 +117,8 @@ class Build:
         """Kinds of nodes by what they could pack for their price, with the place of each."""
         self._sort_out(worth)
         ranked = sorted(((self._bound(one[0], worth), -place) for place, one in enumerate(self.kinds)), reverse=True)
+        if self.ties is Ties.MOST:
+            ranked.sort(key=lambda one: (round(one[0], _DIGITS), self._needed(self.kinds[-one[1]][0])), reverse=True)
         if self.tilt is not None:
             ranked = sorted(((bound * self.tilt(), place) for bound, place in ranked), reverse=True)
         return [(bound, -place) for bound, place in ranked]
@@ -150,10 +173,21 @@ class Build:
 
     def _worth(self) -> list[float]:
         """What a unit of each resource is worth, and at last a host."""
-        hosts = -(-self.left[self.widest] // self.most) if self.widest >= 0 else 0
         # Zones seldom differ in either.
-        offered = dict.fromkeys((self.market.goods_of[i].room, self._price(i)) for i in self.shapes)
-        return prices.worth([*self.demand, hosts], [(*room, 1) for room, _ in offered], [price for _, price in offered])
+        offered = list(dict.fromkeys((self.market.goods_of[i].room, self._price(i)) for i in self.shapes))
+        self.mixture = prices.Mixture(
+            [*self.demand, self._hosts()], [(*room, 1) for room, _ in offered], [price for _, price in offered]
+        )
+        self.needed = {offered[k]: nodes for k, nodes in self.mixture.nodes.items()}
+        return self.mixture.worth
+
+    def _needed(self, choice: int) -> float:
+        """How many nodes like this one the cheapest mixture for the pods left has."""
+        return self.needed.get((self.market.goods_of[choice].room, self._price(choice)), 0.0)
+
+    def _hosts(self) -> int:
+        """How many hosts the class needs that needs most."""
+        return -(-self.left[self.widest] // self.most) if self.widest >= 0 else 0
 
     def _demanded(self, classes: Iterable[int]) -> list[int]:
         """What the pods of these classes that are left ask for together."""
@@ -198,10 +232,20 @@ class Build:
         return bool(holding(self.problem, node.taken, self.market.of_template[template]))
 
     def _packed(self, node: Node, choice: int, worth: Sequence[float]) -> float:
+        """What a node's pods are worth for its price: by how much it lowers the least cost of the pods left."""
         room = self.market.goods_of[choice].room
-        used = sum(w * (r - f) for w, r, f in zip(worth, room, node.free, strict=False) if w)
-        used += worth[-1] * min(node.taken.get(self.widest, 0) / self.most, 1)
-        return (used or float(sum(node.taken.values()))) / self._price(choice)
+        used = [r - f for r, f in zip(room, node.free, strict=True)]
+        hosts = min(node.taken.get(self.widest, 0) / self.most, 1)
+        # While the pods left need more such nodes, they are worth the same after it as before.
+        if self.foresight and self._needed(choice) < 1:
+            before = [*self.demand, self._hosts()]
+            after = [amount - packed for amount, packed in zip(before, (*used, hosts), strict=True)]
+            self.units += _PRICING
+            saved = self.mixture.cost(before) - self.mixture.cost(after)
+            if saved > 0:
+                return saved / self._price(choice)
+        value = sum(map(mul, worth, used)) + worth[-1] * hosts
+        return (value or float(sum(node.taken.values()))) / self._price(choice)
 
     def _filled(self, choice: int) -> Node:
         lanes = self.lanes.get(choice)

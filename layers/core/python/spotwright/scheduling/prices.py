@@ -1,7 +1,7 @@
-"""What a unit of each resource is worth while the remaining pods are packed.
+"""What a unit of each resource is worth while the remaining pods are packed, and in which shapes they would be.
 
-The dual of ``min p·y, Ay ≥ demand, y ≥ 0`` over the shapes on offer: a node earns its price by the resources it
-packs. Source: our own dense primal simplex on the dual; it has one column per resource, so it is tiny.
+``min p·y, Ay ≥ demand, y ≥ 0`` over the shapes on offer, as if pods could be divided: a node earns its price by the
+resources it packs. Source: our own dense primal simplex on the dual; it has one column per resource, so it is tiny.
 """
 
 from collections.abc import Sequence
@@ -15,23 +15,54 @@ def worth(demand: Sequence[int], rooms: Sequence[Sequence[int]], prices: Sequenc
 
     ``rooms[k]`` and ``prices[k]`` describe shape k. No shape packs more than its price: worth·room ≤ price.
     """
-    asked = [d for d, amount in enumerate(demand) if amount > 0]
-    scales = [1.0 / max(max(room[d] for room in rooms), 1) for d in asked]
-    rows = [
-        [room[d] * scale for d, scale in zip(asked, scales, strict=True)] + [price]
-        for room, price in zip(rooms, prices, strict=True)
-    ]
-    goal = [-demand[d] * scale for d, scale in zip(asked, scales, strict=True)] + [0.0]
-    found = [0.0] * len(demand)
-    for row, column in _solve(rows, goal):
-        found[asked[column]] = rows[row][-1] * scales[column]
-    return found
+    return Mixture(demand, rooms, prices).worth
 
 
-def _solve(rows: list[list[float]], goal: list[float]) -> list[tuple[int, int]]:
-    """Pivot until no column improves; (row, column) of the columns that are in the basis."""
-    basis: dict[int, int] = {}
-    column_holds: list[int | None] = list(range(len(goal) - 1))
+class Mixture:
+    """The cheapest mixture of shapes for a demand. ``worth``: what ``worth()`` answers; ``nodes``: how many nodes of
+    which shapes, whole and parts."""
+
+    __slots__ = ("_asked", "_in_columns", "_in_rows", "_rows", "_scales", "nodes", "worth")
+
+    def __init__(self, demand: Sequence[int], rooms: Sequence[Sequence[int]], prices: Sequence[float]) -> None:
+        self._asked = asked = [d for d, amount in enumerate(demand) if amount > 0]
+        self._scales = [1.0 / max(max(room[d] for room in rooms), 1) for d in asked]
+        self._rows = [
+            [room[d] * scale for d, scale in zip(asked, self._scales, strict=True)] + [price]
+            for room, price in zip(rooms, prices, strict=True)
+        ]
+        # A resource's price is its place among those asked for; what row k leaves to its shape's price is ~k.
+        self._in_rows = dict[int, int]()
+        self._in_columns = list(range(len(asked)))
+        goal = [-demand[d] * scale for d, scale in zip(asked, self._scales, strict=True)] + [0.0]
+        _solve(self._rows, goal, self._in_rows, self._in_columns)
+        self.nodes = {~held: goal[column] for column, held in enumerate(self._in_columns) if held < 0}
+        self.worth = [0.0] * len(demand)
+        for row, held in self._in_rows.items():
+            if held >= 0:
+                self.worth[asked[held]] = self._rows[row][-1] * self._scales[held]
+
+    def cost(self, demand: Sequence[float]) -> float:
+        """What the cheapest mixture costs for another demand: more or less of what this one asks for."""
+        goal = self._goal(demand)
+        if min(goal[:-1], default=0.0) < -_EPSILON:
+            # Rows are replaced, never changed.
+            _solve(self._rows.copy(), goal, self._in_rows.copy(), self._in_columns.copy())
+        return goal[-1]
+
+    def _goal(self, demand: Sequence[float]) -> list[float]:
+        """What is gained by each column, and what the demand costs at the prices found."""
+        gain = [-max(demand[d], 0) * scale for d, scale in zip(self._asked, self._scales, strict=True)]
+        goal = [gain[held] if held >= 0 else 0.0 for held in self._in_columns] + [0.0]
+        for row, held in self._in_rows.items():
+            if held >= 0 and gain[held]:
+                goal = [one - gain[held] * other for one, other in zip(goal, self._rows[row], strict=True)]
+        return goal
+
+
+def _solve(rows: list[list[float]], goal: list[float], in_rows: dict[int, int], in_columns: list[int]) -> None:
+    """Pivot until no column improves. ``in_rows`` and ``in_columns``: which variable each holds; of rows, those that
+    hold not their own."""
     for _ in range(_PIVOTS):
         column = min(range(len(goal) - 1), key=goal.__getitem__, default=-1)
         if column < 0 or goal[column] >= -_EPSILON:
@@ -40,11 +71,7 @@ def _solve(rows: list[list[float]], goal: list[float]) -> list[tuple[int, int]]:
         if row < 0:
             break
         _pivot(rows, goal, row, column)
-        entered = column_holds[column]
-        column_holds[column] = basis.pop(row, None)
-        if entered is not None:
-            basis[row] = entered
-    return sorted(basis.items())
+        in_rows[row], in_columns[column] = in_columns[column], in_rows.get(row, ~row)
 
 
 def _leaving(rows: list[list[float]], column: int) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from spotwright.model import resources
-from spotwright.scheduling.building import Build
+from spotwright.scheduling.building import MANY_PODS, Build, Ties
 from spotwright.scheduling.exact import exact
 from spotwright.scheduling.improving import improve
 from spotwright.scheduling.market import Vector
@@ -26,13 +26,13 @@ def cheapest(problem: Problem, counts: Sequence[int], allowance: Allowance, budg
     answer = exact(problem, counts, allowance, max(SIZES), budget)
     if answer is not None:
         return answer
-    first, *others = _ordered(problem, counts)
-    best = _built(problem, counts, allowance, first)
+    first, *others = _tries(problem, counts)
+    best = _built(problem, counts, allowance, *first)
     units = best.units
-    for size in others:
+    for size, ties in others:
         if units + best.units > budget:
             break
-        other = _built(problem, counts, allowance, size)
+        other = _built(problem, counts, allowance, size, ties)
         units += other.units
         if _better(other, best, problem):
             best = other
@@ -71,8 +71,17 @@ def _ordered(problem: Problem, counts: Sequence[int]) -> list[int]:
     return sorted(SIZES, key=lambda size: size != first) if first < SIZES[0] else list(SIZES)
 
 
-def _built(problem: Problem, counts: Sequence[int], allowance: Allowance, size: int) -> Answer:
-    return Build(problem, counts, allowance, shapes(problem, counts, allowance, size)).answer()
+def _tries(problem: Problem, counts: Sequence[int]) -> list[tuple[int, Ties]]:
+    """Bounds on node size, and how shapes are told apart, the most promising first."""
+    first, *others = _ordered(problem, counts)
+    tries = [(first, Ties.CHEAPEST), *((size, Ties.CHEAPEST) for size in others)]
+    if sum(counts) > MANY_PODS:
+        tries.insert(1, (first, Ties.MOST))
+    return tries
+
+
+def _built(problem: Problem, counts: Sequence[int], allowance: Allowance, size: int, ties: Ties) -> Answer:
+    return Build(problem, counts, allowance, shapes(problem, counts, allowance, size), ties=ties).answer()
 
 
 def _better(one: Answer, other: Answer, problem: Problem) -> bool:
