@@ -184,11 +184,6 @@ def test_a_zone_that_nobody_sells_is_named_with_those_that_are_known(
     assert "us-east-1a" in reasons
 
 
-def test_kinds_of_old_are_named(capsys: pytest.CaptureFixture[str], write: Any) -> None:
-    old = '{"apiVersion": "karpenter.sh/v1alpha1", "kind": "Provisioner", "metadata": {"name": "default"}}'
-    assert "NodePool and an EC2NodeClass" in planned(capsys, write("m.yaml", old))["notes"][0]
-
-
 def test_text_says_who_has_no_place_and_why(capsys: pytest.CaptureFixture[str], write: Any) -> None:
     assert main(["plan", "--catalog", str(FAKE), write("m.yaml", POOL, WORKLOAD.replace("cpu: 1,", "cpu: 500,"))]) == 0
     text = capsys.readouterr().out

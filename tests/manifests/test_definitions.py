@@ -73,7 +73,10 @@ def test_a_class_without_selectors_is_refused_naming_them(cluster: Cluster) -> N
 def test_an_old_provisioner_is_an_unknown_kind(cluster: Cluster) -> None:
     applied = cluster.kubectl("apply", "-f", "-", text=published("provisioner-v1alpha5.yaml"))
     assert applied.returncode != 0
-    assert 'no matches for kind "Provisioner"' in applied.stderr
+    said = 'no matches for kind "Provisioner" in version "karpenter.sh/v1alpha5"'
+    assert said in applied.stderr
+    page = (Path(__file__).parents[2] / "docs" / "migrating.md").read_text()
+    assert page.index(said) < page.index("`spotwright convert`")
 
 
 def test_defaults_of_a_node_pool(cluster: Cluster) -> None:

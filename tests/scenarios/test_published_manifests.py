@@ -87,3 +87,19 @@ def test_in_a_known_zone_graviton_nodes_are_bought_as_spot(
     made = planned(capsys, monkeypatch, "t4g-seoul.yaml", INFLATE, ap_northeast_2a="us-east-1a")
     assert made[0].startswith("5 new nodes for 5 pods, $0.06")
     assert made[1] == "5 x t4g.medium spot of NodePool default, $0.0120/h each, zone us-east-1a"
+
+
+def test_a_provisioner_of_2022_is_read_as_what_it_becomes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its pods tolerate what it taints its nodes with, and know the zone it is given here."""
+    tolerant = INFLATE.replace("spec: {containers", "spec: {tolerations: [{key: dedicated, value: batch}], containers")
+    zones = {"ap_northeast_2a": "us-east-1a", "ap_northeast_2b": "us-east-1b"}
+    made = planned(capsys, monkeypatch, "provisioner-v1alpha5.yaml", tolerant, **zones)
+    assert made[0].startswith("1 new node for 5 pods, $0.1")
+    assert made[1].startswith("m5.2xlarge spot of NodePool default, $0.1")
+    assert made[1].endswith("any of us-east-1a, us-east-1b")
+    assert "taints: dedicated=batch:NoSchedule" in made
+    assert made[made.index("Notes:") + 1 :] == [
+        "stdin: Provisioner default is read as NodePool default, EC2NodeClass default: `spotwright convert` writes that"
+    ]

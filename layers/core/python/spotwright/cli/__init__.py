@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-_COMMANDS = ("plan", "catalog", "replay", "pause", "resume", "manifests", "uninstall")
+_COMMANDS = ("plan", "convert", "catalog", "replay", "pause", "resume", "manifests", "uninstall")
 _BAD_INPUT: Final = 2
 
 

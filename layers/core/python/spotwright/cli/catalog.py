@@ -109,7 +109,8 @@ def _class_of(path: str) -> "EC2NodeClass":
     from spotwright.adapters.decode_nodepool import DecodeError
     from spotwright.cli import documents
 
-    found = [one for one in documents.read([path]).objects if one.content.get("kind") == "EC2NodeClass"]
+    read, _ = documents.current(documents.read([path]))
+    found = [one for one in read.objects if one.content.get("kind") == "EC2NodeClass"]
     if len(found) != 1:
         raise InputError(f"{path}: expected one EC2NodeClass, found {len(found)}")
     try:

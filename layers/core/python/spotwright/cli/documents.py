@@ -44,6 +44,17 @@ def read(paths: Sequence[str]) -> Documents:
     return Documents(tuple(found), now, settings)
 
 
+def current(read: Documents) -> tuple[Documents, tuple[str, ...]]:
+    """The objects as v1 has them, and notes about those that were older; raises InputError."""
+    from spotwright.conversion import concerns
+
+    if not any(concerns(one.content) for one in read.objects):
+        return read, ()
+    from spotwright.cli import convert
+
+    return convert.current(read)
+
+
 def _texts(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
     for path in paths:
         if path == "-":
@@ -105,9 +116,16 @@ def _objects(source: str, contents: object) -> Iterator[Document]:
         if not isinstance(content, dict) or not isinstance(content.get("kind"), str):
             raise InputError(f"{source}: an object without kind: {str(content)[:80]}")
         if content["kind"].endswith("List") and isinstance(content.get("items"), list):
-            kind = content["kind"].removesuffix("List")
-            yield from _objects(source, [{"kind": kind} | one for one in content["items"]])
+            yield from _objects(source, [_typed(content, one) for one in content["items"]])
         elif not isinstance(content.get("metadata"), dict):
             raise InputError(f"{source}: {content['kind']} without metadata")
         else:
             yield Document(source, content)
+
+
+def _typed(listed: Json, item: Any) -> Any:
+    """An item of a list; one of a ProvisionerList, say, need not state what it is."""
+    kind = listed["kind"].removesuffix("List")
+    if not isinstance(item, dict) or not kind:
+        return item
+    return {key: value for key, value in (("apiVersion", listed.get("apiVersion")), ("kind", kind)) if value} | item

@@ -3,7 +3,6 @@
 import argparse
 import os
 import sys
-from typing import Any
 
 from spotwright.cli import InputError
 
@@ -20,9 +19,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    import yaml
-
     from spotwright import manifests
+    from spotwright.cli import yaml_text
 
     if arguments.forwarder_image and not arguments.cluster:
         raise InputError("--forwarder-image needs --cluster: the forwarder is for one cluster")
@@ -31,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
         documents += manifests.forwarder(arguments.forwarder_image, _environment(arguments))
     else:
         print("# without the forwarder: give --cluster and --forwarder-image for it", file=sys.stderr)
-    yaml.dump_all(documents, sys.stdout, Dumper=_plain_dumper(), sort_keys=False, width=120)
+    yaml_text.write(documents, sys.stdout)
     return 0
 
 
@@ -54,14 +52,3 @@ def _environment(arguments: argparse.Namespace) -> dict[str, str]:
         "SPOTWRIGHT_LIFECYCLE_QUEUE_URL": outputs["LifecycleQueueUrl"],
         "SPOTWRIGHT_CATALOG_QUEUE_URL": outputs["CatalogQueueUrl"],
     }
-
-
-def _plain_dumper() -> Any:
-    """Writes every value out: people read this, and anchors do not survive every tool."""
-    import yaml
-
-    class Plain(yaml.SafeDumper):
-        def ignore_aliases(self, data: object) -> bool:
-            return True
-
-    return Plain

@@ -34,7 +34,6 @@ _READERS: Final[dict[str, tuple[str, Callable[[Json], Any]]]] = {
     "CSINode": ("csi_nodes", storage.csi_node),
     "PriorityClass": ("ranks", lambda obj: _rank(obj)),
 }
-_OLD_KINDS: Final = ("Provisioner", "AWSNodeTemplate", "Machine")
 _NAMESPACED: Final = ("Pod", "CapacityBuffer", "DaemonSet", "PodDisruptionBudget", "PersistentVolumeClaim")
 # A plan of manifests does not depend on when it is made.
 _NOW: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -76,16 +75,6 @@ def within(cluster: Snapshot, manifests: Snapshot) -> Snapshot:
         storage=Storage(
             **{name: merged(getattr(cluster.storage, name), getattr(manifests.storage, name)) for name in stored}
         ),
-    )
-
-
-def notes(documents: Documents) -> tuple[str, ...]:
-    """What the manifests hold that no planner of today reads."""
-    return tuple(
-        f"{one.content['kind']} {one.content['metadata'].get('name') or ''} ({one.source}) is of Karpenter before v1"
-        " and is not read: write it as a NodePool and an EC2NodeClass"
-        for one in documents.objects
-        if one.content["kind"] in _OLD_KINDS
     )
 
 

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _seen(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, tuple[str, ...]]":
-    """What is planned, the catalog that belongs to it, and what the manifests hold that is not read."""
+    """What is planned, the catalog that belongs to it, and how manifests before v1 are read."""
     live = options.kubeconfig or options.context or options.cluster or not options.files
     found, own = None, None
     if live:
@@ -71,11 +71,11 @@ def _seen(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, tuple
         return found, own, ()
     from spotwright.cli import documents, manifests_input
 
-    read = documents.read(options.files)
+    read, notes = documents.current(documents.read(options.files))
     snapshot = manifests_input.snapshot(read, options.feature_gates)
     if found is not None:
         snapshot = manifests_input.within(found, snapshot)
-    return snapshot, own, manifests_input.notes(read)
+    return snapshot, own, notes
 
 
 def _sold(catalog: "Catalog", snapshot: "Snapshot") -> "Catalog":

@@ -1,0 +1,97 @@
+"""AWSNodeTemplate of karpenter.k8s.aws/v1alpha1, or a Provisioner's own provider, as an EC2NodeClass."""
+
+from typing import Final
+
+from spotwright.conversion import Json, images, instances, selectors
+from spotwright.conversion.remarks import Told, absent, refuse
+
+# What Karpenter set where a template said nothing …
+_METADATA_OPTIONS: Final = {
+    "httpEndpoint": "enabled",
+    "httpProtocolIPv6": "disabled",
+    "httpPutResponseHopLimit": 2,
+    "httpTokens": "required",
+}
+# … and what EC2 takes where it said something, but not this.
+_METADATA_UNSET: Final = _METADATA_OPTIONS | {"httpPutResponseHopLimit": 1, "httpTokens": "optional"}
+_AS_IT_IS: Final = ("context", "detailedMonitoring", "userData")
+
+
+def node_class_spec(spec: Json, path: str, told: Told) -> Json:
+    """``spec`` of a v1 EC2NodeClass; raises ConversionError.
+
+    ``spec``: as the schema has it. ``path``: where it stands.
+    """
+    given = dict(spec)
+    for name in ("apiVersion", "kind"):
+        given.pop(name, None)
+    identity = _identity(given, path, told)
+    made = _selected(given, path, told) | identity
+    made |= instances.tags(given.pop("tags", {}), f"{path}.tags", told)
+    options = given.pop("metadataOptions", None)
+    made |= instances.metadata_options(options, _METADATA_OPTIONS, _METADATA_UNSET)
+    made |= {name: given.pop(name) for name in _AS_IT_IS if name in given}
+    for name in given:
+        told.lost(f"{path}.{name}", "has no equal in v1")
+    return made
+
+
+def _selected(given: Json, path: str, told: Told) -> Json:
+    """Images, disks, subnets and security groups."""
+    template = given.pop("launchTemplate", None)
+    subnets = _required(given, "subnetSelector", path)
+    made: Json = {}
+    if template is None:
+        chosen = given.pop("amiSelector", None)
+        terms = selectors.image_terms(chosen, f"{path}.amiSelector") if chosen is not None else []
+        devices = instances.block_devices(given.pop("blockDeviceMappings", []), f"{path}.blockDeviceMappings")
+        made |= images.image_fields(given.pop("amiFamily", "AL2"), terms, devices, path, told)
+        groups = selectors.terms(_required(given, "securityGroupSelector", path), f"{path}.securityGroupSelector")
+    else:
+        made |= _templated(given, template, path, told)
+        groups = [{"name": "${SECURITY_GROUP_NAME}"}]
+    made["subnetSelectorTerms"] = selectors.terms(subnets, f"{path}.subnetSelector")
+    made["securityGroupSelectorTerms"] = groups
+    return made
+
+
+# What v1alpha1 did not allow beside a launch template, which held all of it.
+_IN_A_TEMPLATE: Final = (
+    "securityGroupSelector", "metadataOptions", "amiFamily", "amiSelector", "instanceProfile", "blockDeviceMappings",
+    "userData",
+)  # fmt: skip
+
+
+def _templated(given: Json, template: str, path: str, told: Told) -> Json:
+    """A class that lacks what only the template knows."""
+    for name in _IN_A_TEMPLATE:
+        if name in given:
+            refuse(f"{path}.{name}", given[name], f"cannot be combined with launchTemplate {template}")
+    told.lost(
+        f"{path}.launchTemplate",
+        f"{template} has no equal in v1, where launch templates are made from classes: what it says of image,"
+        " user data, security groups, disks, instance profile and metadata service belongs into the EC2NodeClass"
+        f" (aws ec2 describe-launch-template-versions --launch-template-name {template})",
+    )
+    told.to_do(
+        f"{path}.launchTemplate", "write its image in place of AMI_NAME, its groups in place of SECURITY_GROUP_NAME"
+    )
+    return {"amiFamily": "AL2", "amiSelectorTerms": [{"name": "${AMI_NAME}"}]}
+
+
+def _identity(given: Json, path: str, told: Told) -> Json:
+    if "instanceProfile" in given:
+        return {"instanceProfile": given.pop("instanceProfile")}
+    told.to_do(
+        f"{path}.instanceProfile",
+        f"is not set: {'the launch template' if 'launchTemplate' in given else 'a global setting'} named it. Write the"
+        " nodes' role in place of KARPENTER_NODE_ROLE, or that profile as instanceProfile",
+    )
+    return {"role": instances.ROLE}
+
+
+def _required(given: Json, name: str, path: str) -> Json:
+    if name not in given:
+        absent(f"{path}.{name}")
+    found: Json = given.pop(name)
+    return found

@@ -1,0 +1,67 @@
+"""What a conversion has to say: what is lost, what its reader must do, what is written out that was implied."""
+
+from enum import StrEnum
+from typing import Final, NoReturn
+
+import msgspec
+
+
+class ConversionError(ValueError):
+    """A field that cannot be converted; the message names field, value and what is allowed.
+
+    ``origin``: which of the objects it is in, once that is known.
+    """
+
+    origin: int = -1
+
+
+class Level(StrEnum):
+    """LOST: v1 has no equal. TO_DO: the result does not work before somebody does this. NOTE: good to know."""
+
+    LOST = "lost"
+    TO_DO = "to do"
+    NOTE = "note"
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """``path``: the field it is about, empty for the whole object."""
+
+    level: Level
+    path: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.text}" if self.path else self.text
+
+
+class Told:
+    """Collects the remarks about one object. ``origin``: its place among the objects."""
+
+    def __init__(self, origin: int) -> None:
+        self.origin: Final = origin
+        self.remarks: list[Remark] = []
+
+    def lost(self, path: str, text: str) -> None:
+        self.remarks.append(Remark(Level.LOST, path, text))
+
+    def to_do(self, path: str, text: str) -> None:
+        self.remarks.append(Remark(Level.TO_DO, path, text))
+
+    def note(self, path: str, text: str) -> None:
+        self.remarks.append(Remark(Level.NOTE, path, text))
+
+
+def refuse(path: str, value: object, allowed: str) -> NoReturn:
+    """Raise the error about one value."""
+    raise ConversionError(f"{path}: {shown(value)} {allowed}")
+
+
+def absent(path: str, why: str = "it is required") -> NoReturn:
+    """Raise the error about a field that is not there."""
+    raise ConversionError(f"{path} is missing: {why}")
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it: never longer than a line."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
