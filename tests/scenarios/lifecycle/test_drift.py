@@ -225,7 +225,7 @@ def test_a_claim_that_is_not_launched_or_is_leaving_is_left_alone(one: World) ->
     fresh = NodeClaim(about, claim.node_class_ref, conditions=(Condition("Drifted", "True"),))
     leaving = msgspec.structs.replace(about, name="leaving", deleting=one.clock.now(), finalizers=("x",))
     one.cluster.put("nodeclaims", fresh)
-    one.cluster.put("nodeclaims", msgspec.structs.replace(fresh, metadata=leaving, conditions=claim.conditions))
+    one.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=leaving))
     edit(one, "ec2nodeclasses", amis=(NEWER,))
     lifecycle(one.ports, [Doorbell(given.CLUSTER, "drift")], now=one.clock.now())
     assert {each.name: drifted(each) is not None for each in one.claims()} == {

@@ -229,7 +229,9 @@ def test_an_image_that_its_type_would_not_get_now_drifts(amis: tuple[Ami, ...], 
         (reserving("cr-bar"), instance(reservation_id="cr-foo"), "CapacityReservationDrift"),
         (reserving(), instance(reservation_id="cr-foo"), "CapacityReservationDrift"),
         (reserving("cr-bar"), instance(), "NoneType"),
-        (node_class(), instance(state="shutting-down", subnet_id="", security_groups=()), "Undecided"),
+        (node_class(), instance(state="shutting-down", subnet_id="subnet-z"), "Undecided"),
+        (node_class(), instance(security_groups=()), "Undecided"),
+        (node_class(), instance(subnet_id=""), "Undecided"),
     ],
 )
 def test_what_the_instance_has_is_held_against_the_class(like: EC2NodeClass, on: FleetInstance, expected: str) -> None:
