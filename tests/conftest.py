@@ -15,7 +15,8 @@ settings.load_profile("spotwright")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Folders and files whose tests share what is slow to make: a local AWS, a control plane, templates, the layer.
-# Each of these goes to one process; everything else goes by file.
+# Each of these goes to one process; everything else goes by file. So do the end-to-end files that together take no
+# longer than each of the others.
 SHARED = {
     "tests/contract": "contract",
     "tests/infra": "infra",
@@ -25,6 +26,9 @@ SHARED = {
     "tests/local/kubernetes": "local/kubernetes",
     "tests/rights": "rights",
     "tests/manifests": "control plane",
+    "tests/e2e/test_drift.py": "e2e/one after the other",
+    "tests/e2e/test_kept.py": "e2e/one after the other",
+    "tests/e2e/test_stack.py": "e2e/one after the other",
     "tests/forwarder/test_process.py": "control plane",
     "tests/functions/test_install_cluster.py": "control plane",
 }

@@ -29,7 +29,10 @@ def _image(directory: Path) -> Path:
 
 
 class Deployment:
-    """`cdk` for one local stack. Its home and its output lie in the stack's folder, so stacks do not meet."""
+    """`cdk` for one local stack. Its home and its output lie in the stack's folder, so stacks do not meet.
+
+    `context` is what cdk.json says of a deployment, `settings` the part of it that is the cluster's.
+    """
 
     def __init__(self, stack: Stack, *, node_roles: Sequence[str]) -> None:
         self._stack = stack
@@ -37,13 +40,13 @@ class Deployment:
         self._home.mkdir(parents=True, exist_ok=True)
         self._synthesized = ""
         self._cloudformation = session(stack).client("cloudformation", endpoint_url=stack.aws_endpoint)
+        self.settings: dict[str, str] = {}
+        cluster = {"name": stack.cluster, "nodeRoles": list(node_roles), "forwarderImage": FORWARDER_IMAGE}
         self.context = {
             "cell": "main",
             "architecture": "x86_64",
             "removeDataOnDestroy": True,
-            "clusters": [
-                {"name": stack.cluster, "nodeRoles": list(node_roles), "forwarderImage": FORWARDER_IMAGE},
-            ],
+            "clusters": [cluster | {"settings": self.settings}],
         }
 
     @property

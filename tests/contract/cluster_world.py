@@ -16,6 +16,7 @@ from spotwright.model.taints import Taint
 from spotwright.model.volumes import CsiNode, StorageClass, Volume, VolumeClaim
 from spotwright.simulation.cluster import FakeCluster, Namespace
 from spotwright.workflows.ports import ClusterPort
+from tests.contract import capacity_buffers
 from tests.contract.conftest import wait_served
 
 NUMBERS = itertools.count(1)
@@ -136,18 +137,6 @@ class RealWorld(World):
         self._apply(objects)
 
     def add_buffers(self) -> None:
-        """Their definition is not ours: this one has what Karpenter's has, without its rules."""
-        preserved = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-        version = {
-            "name": "v1beta1", "served": True, "storage": True, "subresources": {"status": {}},
-            "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": preserved, "status": preserved}}},
-        }  # fmt: skip
-        names = {"kind": "CapacityBuffer", "plural": "capacitybuffers", "singular": "capacitybuffer"}
-        definition = {
-            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-            "metadata": {"name": "capacitybuffers.autoscaling.x-k8s.io"},
-            "spec": {"group": "autoscaling.x-k8s.io", "names": names, "scope": "Namespaced", "versions": [version]},
-        }  # fmt: skip
         container = {"name": "web", "image": "web", "resources": {"requests": {"cpu": "3"}}}
         template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container]}}
         workload = {"replicas": 10, "selector": {"matchLabels": {"app": "web"}}, "template": template}
@@ -160,8 +149,8 @@ class RealWorld(World):
             buffer | {"metadata": {"name": "shared"}, "spec": share},
             buffer | {"metadata": {"name": "lost"}, "spec": {"podTemplateRef": {"name": "no"}, "replicas": 2}},
         ]
-        self._apply([definition])
-        wait_served(self._stack, "autoscaling.x-k8s.io/v1beta1/capacitybuffers")
+        self._apply([capacity_buffers.DEFINITION])
+        wait_served(self._stack, capacity_buffers.SERVED_AT)
         self._apply(objects)
 
     def _apply(self, objects: Sequence[object]) -> None:

@@ -12,7 +12,8 @@ from tests.e2e.world import World
 
 @pytest.fixture(scope="session")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Deployment]]:
-    """The local stack after `cdk bootstrap` and `cdk deploy`, with tags on everything that takes them."""
+    """The local stack after `cdk bootstrap` and `cdk deploy`, with tags on everything that takes them and the gates on
+    for what is kept without pods."""
     directory: Path = tmp_path_factory.mktemp("deployed")
     with Stack.start(directory, forwarder=forwarder_process(directory), report=lambda _: None) as stack:
         roles = (
@@ -22,6 +23,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, 
         )
         deployment = Deployment(stack, node_roles=roles)
         deployment.context["tags"] = {"team": "platform"}
+        deployment.settings["FEATURE_GATES"] = "StaticCapacity=true,CapacityBuffer=true"
         deployment.deploy()
         yield stack, deployment
 

@@ -32,6 +32,10 @@ class World:
         text = Path(ROOT / "examples" / name).read_text().replace("${CLUSTER_NAME}", self.stack.cluster)
         self.stack.kubectl("apply", "-f", "-", input=text)
 
+    def put(self, value: dict[str, Any]) -> None:
+        """Make an object, or what it says of one there is."""
+        self.stack.kubectl("apply", "-f", "-", input=json.dumps(value))
+
     def scale(self, replicas: int) -> None:
         """`inflate` with so many replicas, whoever hosts it."""
         self.stack.kubectl("apply", "-f", "-", input=INFLATE.replace("replicas: 5", f"replicas: {replicas}"))
