@@ -9,7 +9,7 @@ import msgspec
 from spotwright.model import labels
 from spotwright.model.instancetype import Catalog, InstanceType, Offering
 from spotwright.model.nodeclass import CapacityReservation, ReservationTerm
-from spotwright.model.requirements import Requirement, Requirements, from_labels
+from spotwright.model.requirements import Requirement, Requirements, Selector, from_labels
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 
@@ -64,6 +64,17 @@ def test_what_is_reserved_is_used_up_and_the_rest_is_bought() -> None:
     assert kinds(world) == {labels.RESERVED: 2, labels.SPOT: 1}
     (request,) = (one for one in world.ec2.requests if "SpotOptions" not in one)
     assert request["TargetCapacitySpecification"]["TotalTargetCapacity"] == 2
+
+
+def test_a_static_pool_uses_up_what_is_reserved_in_one_go() -> None:
+    world = reserving(2)
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=("ReservedCapacity", "StaticCapacity"))
+    small = (Selector(labels.INSTANCE_TYPE, "In", ("m5.large",)),)
+    world.cluster.put("nodepools", given.node_pool("fixed", replicas=3, requirements=small))
+    assert world.run(120, until=lambda: len(world.claims()) == 3 and all(one.has("Ready") for one in world.claims()))
+    assert kinds(world) == {labels.RESERVED: 2, labels.SPOT: 1}
+    assert len(world.ec2.requests) == 2
+    assert not any(row.code for row in world.state.health.values())
 
 
 def test_what_was_launched_counts_until_the_catalog_knows_of_it() -> None:

@@ -1,5 +1,6 @@
 """What is reserved counts with its gate alone, and only as often as EC2 has it left."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -8,12 +9,12 @@ import pytest
 from spotwright.model import labels
 from spotwright.model.instancetype import PICOUSD, Catalog, InstanceType, Offering
 from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodepool import NodeClassReference
+from spotwright.model.nodepool import NodeClassReference, NodePool
 from spotwright.model.objects import Metadata
-from spotwright.model.requirements import Requirement, Requirements, Selector
+from spotwright.model.requirements import Requirement, Requirements, Selector, from_selectors
 from spotwright.model.snapshot import InFlight, Settings, Snapshot
 from spotwright.model.taints import Taint
-from spotwright.scheduling import reservations
+from spotwright.scheduling import reservations, static
 from spotwright.scheduling.plan import Plan
 from spotwright.scheduling.planner import plan
 from tests.unit.scheduling.builders import MEDIUM, NOW, SMALL, pod, pods, pool
@@ -82,3 +83,56 @@ def test_nodes_on_their_way_into_a_reservation_count_until_they_have_an_instance
     seen: dict[str, Any], left: int
 ) -> None:
     assert bought(planned(3, **seen)).count("reserved") == left
+
+
+STATIC = Settings(feature_gates=("ReservedCapacity", "StaticCapacity"))
+
+
+def kept(capacity: int, *pools: NodePool, types: Sequence[InstanceType] = (), settings: Settings = STATIC) -> Plan:
+    """Static pools with a reservation of so many instances, and four pods that need a node each."""
+    snapshot = Snapshot("test", NOW, pods(4, cpu="1500m"), nodepools=(pool(), *pools), settings=settings)
+    return static.plan(snapshot, Catalog({"": (reserving(SMALL, capacity), *types)}))
+
+
+def of_pool(made: Plan, name: str) -> Plan:
+    return msgspec.structs.replace(made, new_nodes=tuple(one for one in made.new_nodes if one.node_pool == name))
+
+
+def test_static_pools_use_up_what_is_reserved_before_they_buy_and_leave_none_to_pods() -> None:
+    made = kept(3, pool("a", replicas=2), pool("b", replicas=4))
+    assert bought(of_pool(made, "a")) == ["reserved"] * 2
+    assert bought(of_pool(made, "b")) == ["reserved"] + ["spot"] * 3
+    assert bought(made).count("reserved") == 3
+    reserved, other = (
+        next(one for one in made.new_nodes if one.node_pool == "b" and one.capacity_type == kind)
+        for kind in ("reserved", "spot")
+    )
+    said = {one.key: one.values for one in reserved.requirements}
+    assert (said[labels.RESERVATION_ID], said[labels.CAPACITY_TYPE]) == (("cr-1",), ("reserved",))
+    assert reserved.zones == ("z1",)
+    # A launch tries what is reserved first, unless it may not.
+    assert not from_selectors(other.requirements).get(labels.CAPACITY_TYPE).has("reserved")
+
+
+def test_what_static_pools_leave_is_for_pods() -> None:
+    made = kept(3, pool("a", Selector(labels.INSTANCE_TYPE, "In", ("small",)), replicas=1, taints=CLAIM.taints))
+    assert bought(of_pool(made, "default")) == ["reserved"] * 2 + ["spot"] * 2
+
+
+def test_a_static_pool_of_reserved_capacity_alone_makes_what_there_is_and_says_why() -> None:
+    made = kept(1, pool("a", Selector(labels.CAPACITY_TYPE, "In", ("reserved",)), replicas=3))
+    assert bought(of_pool(made, "a")) == ["reserved"]
+    assert any("has 0; 1 can be made: no instance type" in one for one in made.notes)
+    assert "a" not in made.barren
+
+
+def test_a_reservation_of_one_type_is_not_for_a_static_pool_that_demands_several() -> None:
+    several = pool("a", Selector(labels.INSTANCE_TYPE, "Exists", (), 2), replicas=2)
+    made = kept(2, several, types=(MEDIUM,))
+    assert bought(of_pool(made, "a")) == ["spot"] * 2
+
+
+def test_without_the_gate_static_pools_reserve_nothing() -> None:
+    assert "reserved" not in bought(
+        kept(3, pool("a", replicas=2), settings=Settings(feature_gates=("StaticCapacity",)))
+    )

@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 from spotwright.model.instancetype import Catalog, unreserved
-from spotwright.model.labels import RESERVATION_ID
+from spotwright.model.labels import CAPACITY_TYPE, RESERVATION_ID, RESERVED
 from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.requirements import Requirement
 from spotwright.model.snapshot import RESERVED_CAPACITY, Snapshot
 from spotwright.scheduling.templates import Template
 
@@ -25,6 +26,28 @@ def counted(catalog: Catalog, gates: Collection[str]) -> Catalog:
     same = [types is by_class[name] for name, types in catalog.by_class.items()]
     same += [types is by_pool[name] for name, types in catalog.by_pool.items()]
     return catalog if all(same) else msgspec.structs.replace(catalog, by_class=by_class, by_pool=by_pool)
+
+
+def sold(template: Template) -> list[str]:
+    """Ids of the reservations that a pool may be launched into now, cheapest first."""
+    offers = [
+        one
+        for type_ in template.legal_types()
+        for one in type_.offerings
+        if one.reservation_capacity and one.available and template.sells(one)
+    ]
+    priced = sorted(
+        (one.price_picousd_per_hour, one.requirements.get(RESERVATION_ID).sole_value or "") for one in offers
+    )
+    return list(dict.fromkeys(reservation for _, reservation in priced if reservation))
+
+
+def only(template: Template, reservation: str) -> Template:
+    """The pool as far as it is launched into one reservation; "" = into none."""
+    if not reservation:
+        return template.narrowed((Requirement(CAPACITY_TYPE, True, frozenset((RESERVED,))),))
+    into = Requirement(RESERVATION_ID, False, frozenset((reservation,)))
+    return template.narrowed((Requirement(CAPACITY_TYPE, False, frozenset((RESERVED,))), into))
 
 
 def left(templates: Iterable[Template], snapshot: Snapshot) -> dict[str, int]:

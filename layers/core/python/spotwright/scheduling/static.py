@@ -154,33 +154,52 @@ def _made(
     """The nodes that pools lack, pool by pool, what is to be said about pools, and which of them select nothing."""
     catalog = reservations.counted(catalog, snapshot.settings.feature_gates)
     catalog = overlaid(catalog, snapshot.overlays, snapshot.nodepools).catalog
+    templates = {pool.name: template(pool, snapshot, catalog) for pool in pools if missing(pool, count(pool, snapshot))}
+    left = reservations.left((one for one in templates.values() if isinstance(one, Template)), snapshot)
     made, notes, barren = list[NewNode](), list[str](), dict[str, str]()
     for pool in pools:
         there = count(pool, snapshot)
         lacking = missing(pool, there)
         said = f"NodePool {pool.name} keeps {pool.replicas} nodes and has {there.running}"
-        now = min(lacking, MOST_AT_ONCE - len(made))
-        found = template(pool, snapshot, catalog) if lacking else ""
-        node = found if isinstance(found, str) else _node(found)
-        if isinstance(node, NewNode):
-            made += [msgspec.structs.replace(node, reason=f"{said}; {node.reason}")] * now
-        elif lacking and not isinstance(found, str):
-            barren[pool.name] = f"{said}; {node}"
-        why = node if isinstance(node, str) else ""
-        notes += [f"{said}; {one}" for one in _remarks(pool, snapshot, there, lacking, now, why)]
+        found = templates.get(pool.name, "")
+        most = min(lacking, MOST_AT_ONCE - len(made))
+        nodes, why = ([], found) if isinstance(found, str) else _nodes(found, most, left)
+        made += [msgspec.structs.replace(one, reason=f"{said}; {one.reason}") for one in nodes]
+        if why and not nodes and not isinstance(found, str):
+            barren[pool.name] = f"{said}; {why}"
+        notes += [f"{said}; {one}" for one in _remarks(pool, snapshot, there, lacking, len(nodes), why)]
     return made, notes, barren
 
 
 def _remarks(pool: NodePool, snapshot: Snapshot, there: Count, lacking: int, now: int, why: str) -> Iterator[str]:
-    """What keeps a pool from its number of nodes. ``now``: how many it makes of those it lacks; ``why`` none."""
+    """What keeps a pool from its number of nodes. ``now``: how many it makes of those it lacks; ``why`` no more."""
     if why:
-        yield f"none can be made: {why}"
+        yield f"{now or 'none'} can be made: {why}"
     elif now < lacking:
         yield f"{now} are made now, the others follow"
     if lacking < (pool.replicas or 0) - there.running - there.disrupting:
         yield f"spec.limits.nodes ({pool.limits[resources.NODES]}) lets it make {lacking}"
     if names := superfluous(pool, snapshot):
         yield f"{', '.join(names)} will go"
+
+
+def _nodes(found: Template, most: int, left: dict[str, int]) -> tuple[list[NewNode], str]:
+    """At most so many nodes of a pool, and why there are no more. What is reserved is used up before anything is
+    bought; each node counts on one reservation, or on none.
+
+    ``left``: instances by reservation; those that are planned here are taken off.
+    """
+    made, sold = list[NewNode](), reservations.sold(found)
+    for reservation in sold:
+        taken = min(left[reservation], most - len(made))
+        node = _node(reservations.only(found, reservation)) if taken else ""
+        if isinstance(node, NewNode):
+            made += [node] * taken
+            left[reservation] -= taken
+    if len(made) == most:
+        return made, ""
+    bought = _node(reservations.only(found, "") if sold else found)
+    return (made, bought) if isinstance(bought, str) else ([*made, *[bought] * (most - len(made))], "")
 
 
 def _node(found: Template) -> NewNode | str:

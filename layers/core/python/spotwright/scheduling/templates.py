@@ -112,6 +112,12 @@ class Template:
         made.must_keep = self.must_keep
         return made
 
+    def narrowed(self, demands: Iterable[Requirement]) -> "Template":
+        """The same pool with further demands."""
+        made = Template(self.pool, self.requirements.intersection(demands), self.types, strict=True)
+        made.must_keep = self.must_keep
+        return made
+
     def legal_types(self) -> list[InstanceType]:
         """Types that meet the pool's requirements, as far as the type itself decides."""
         verdicts: dict[Requirement, bool] = {}
