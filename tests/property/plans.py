@@ -81,8 +81,8 @@ clusters: st.SearchStrategy[Snapshot] = st.builds(
 )
 
 
-def planned(cluster: Snapshot) -> Plan:
-    return plan(cluster, CATALOG)
+def planned(cluster: Snapshot, catalog: Catalog = CATALOG) -> Plan:
+    return plan(cluster, catalog)
 
 
 def left(made: Plan) -> Counter[str]:

@@ -208,7 +208,7 @@ class Cluster:
 
     @cached_property
     def overlaid(self) -> set[str]:
-        """Resources that some NodeOverlay adds to instance types; how much a type has of them is not judged."""
+        """Resources that some NodeOverlay adds to instance types."""
         return {name for o in self.of("NodeOverlay") for name in (o.get("spec") or {}).get("capacity") or {}}
 
     @cached_property

@@ -8,7 +8,7 @@ from tests.cases.judge.catalog import InstanceType, Offering
 from tests.cases.judge.cluster import Cluster, DaemonSet, NodePool
 from tests.cases.judge.host import ExistingNode, Host, NewNode, runs_as, used_by_pool
 from tests.cases.judge.pod import Pod
-from tests.cases.judge.quantity import NANO, Raw, Resources, largest, minus, shortage, show, total
+from tests.cases.judge.quantity import NANO, Raw, Resources, largest, minus, resources, shortage, show, total
 from tests.cases.judge.requirement import (
     CAPACITY_TYPE,
     HOSTNAME,
@@ -157,7 +157,10 @@ def _fits(node: NewNode, cluster: Cluster) -> Found:
     them."""
     requests = {k: v for k, v in total(p.requests for p in node.placed).items() if k not in cluster.overlaid}
     too_small, shared_ports = [], []
+    asked = total(p.requests for p in node.placed)
     for instance_type, offerings in node.launchable:
+        if not any(_added(instance_type, one, node, cluster, asked) for one in offerings):
+            too_small.append(f"{instance_type.name} has nowhere what NodeOverlays would have to add for its pods")
         daemons = [d for d in cluster.daemonsets if runs_as(d, node, instance_type, offerings)]
         short = shortage(total([requests, *(d.requests for d in daemons)]), instance_type.allocatable)
         if short:
@@ -169,6 +172,22 @@ def _fits(node: NewNode, cluster: Cluster) -> Found:
         yield "fit", f"{node}: {too_small[0]}" + (f" (and {len(too_small) - 1} more types)" if too_small[1:] else "")
     for text in sorted(set(shared_ports)):
         yield "host-ports", f"{node}: {text}"
+
+
+def _added(instance_type: InstanceType, offering: Offering, node: NewNode, cluster: Cluster, asked: Resources) -> bool:
+    """Whether NodeOverlays add what the pods ask for to an offering; of several the heaviest says how much."""
+    stated: Resources = {}
+    for overlay in sorted(cluster.of("NodeOverlay"), key=lambda o: int(o["spec"].get("weight") or 0)):
+        wanted = [requirement(r) for r in overlay["spec"].get("requirements") or []]
+        if all(one.allows(value) for one in wanted for value in _labels(instance_type, offering, node, one.key)):
+            stated |= resources(overlay["spec"].get("capacity"))
+    return all(asked.get(name, 0) <= stated.get(name, 0) for name in cluster.overlaid)
+
+
+def _labels(instance_type: InstanceType, offering: Offering, node: NewNode, key: str) -> Iterable[str | None]:
+    if key in offering.labels:
+        return (offering.labels[key],)
+    return instance_type.values.get(key, (node.pool.labels.get(key),))
 
 
 def daemon_ports(pods: Iterable[Pod], daemons: Iterable[DaemonSet]) -> list[str]:

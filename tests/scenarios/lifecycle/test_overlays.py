@@ -5,8 +5,11 @@ import json
 import msgspec
 
 from spotwright.model import labels
+from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.nodeoverlay import NodeOverlay
+from spotwright.model.nodepool import NodeClassReference
 from spotwright.model.objects import Metadata, condition
+from spotwright.model.pod import Pod
 from spotwright.model.requirements import Selector
 from spotwright.simulation import given
 from spotwright.simulation.world import World
@@ -43,6 +46,59 @@ def test_a_node_is_bought_at_the_prices_that_an_overlay_states(world: World) -> 
     row = world.state.launch(claim.metadata.annotations[labels.LAUNCH])
     assert row is not None
     assert json.loads(row.request)["OnDemandOptions"] == {"AllocationStrategy": "prioritized"}
+
+
+FUSE = "example.com/fuse"
+ZONE = given.ZONES[1]
+FUSED = NodeOverlay(Metadata("fused"), (Selector(labels.ZONE, "In", (ZONE,)),), capacity={FUSE: 3})
+
+
+def asked_for(world: World) -> set[str]:
+    """Zones that CreateFleet was asked for."""
+    (request,) = world.ec2.requests
+    return {one["AvailabilityZone"] for config in request["LaunchTemplateConfigs"] for one in config["Overrides"]}
+
+
+def fuse(name: str) -> Pod:
+    made = given.pod(name)
+    return msgspec.structs.replace(made, requests=dict(made.requests) | {FUSE: 2})
+
+
+def test_what_an_overlay_adds_in_a_zone_is_bought_there(world: World) -> None:
+    gated(world).cluster.put("nodeoverlays", FUSED)
+    world.deploy(fuse("fuse"), 1)
+    assert world.run(60, until=lambda: any(one.allocatable for one in world.claims()))
+    (claim,) = world.claims()
+    assert asked_for(world) == {ZONE}
+    assert (claim.capacity[FUSE], claim.allocatable[FUSE]) == (3, 3)
+    assert claim.metadata.annotations[labels.CAPACITY_OVERLAID] == "true"
+
+
+def test_who_does_not_need_it_is_bought_for_anywhere_and_a_claim_says_what_its_offering_has(world: World) -> None:
+    gated(world).cluster.put("nodeoverlays", FUSED)
+    world.deploy(given.pod("plain"), 1)
+    assert world.run(60, until=lambda: bool(world.running()))
+    (claim,) = world.claims()
+    assert asked_for(world) == set(given.ZONES)
+    assert (FUSE in claim.capacity) is (claim.metadata.labels[labels.ZONE] == ZONE)
+
+
+def test_nobody_is_bought_for_in_another_zone_when_that_one_is_empty(world: World) -> None:
+    gated(world).cluster.put("nodeoverlays", FUSED)
+    world.ec2.capacity["*", "*", ZONE] = 0
+    world.deploy(fuse("fuse"), 1)
+    world.run(120)
+    assert not world.ec2.live()
+
+
+def test_a_claim_whose_launch_was_lost_is_bought_with_what_the_overlay_adds(world: World) -> None:
+    gated(world).cluster.put("nodeoverlays", FUSED)
+    about = Metadata("lost", labels={labels.NODEPOOL: "default"}, annotations={labels.CAPACITY_OVERLAID: "true"})
+    reference = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
+    world.cluster.put("nodeclaims", NodeClaim(about, reference, requests={"cpu": 1000, FUSE: 1}))
+    assert world.run(60, until=lambda: any(one.allocatable for one in world.claims()))
+    assert asked_for(world) == {ZONE}
+    assert world.claims()[0].allocatable[FUSE] == 3
 
 
 def test_an_overlay_says_whether_it_counts(world: World) -> None:

@@ -4,15 +4,21 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
+from spotwright.aws.health import Health
+from spotwright.aws.launch_filters import candidates
+from spotwright.aws.refusal import Refusal
 from spotwright.model import labels, resources
 from spotwright.model.instancetype import PICOUSD, Catalog, InstanceType, Offering
 from spotwright.model.node import Node
+from spotwright.model.nodeclass import EC2NodeClass, Subnet
 from spotwright.model.nodepool import NodeClassReference, NodePool
 from spotwright.model.objects import Condition, Metadata, Owner
 from spotwright.model.pod import DaemonSet, Pod
-from spotwright.model.requirements import Requirement, Requirements, Selector
+from spotwright.model.requirements import Requirement, Requirements, Selector, from_selectors
 from spotwright.model.snapshot import Snapshot
-from spotwright.scheduling.plan import Plan
+from spotwright.scheduling.plan import NewNode, Plan
 from spotwright.scheduling.planner import plan
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -97,6 +103,19 @@ def snapshot(*waiting: Pod, pools: Iterable[NodePool] | None = None, **fields: A
 def planned(*waiting: Pod, types: Iterable[InstanceType] = TYPES, **fields: Any) -> Plan:
     """The plan for these pods and one NodePool without demands."""
     return plan(snapshot(*waiting, **fields), Catalog({"": tuple(types)}))
+
+
+def launchable(node: NewNode, types: Iterable[InstanceType]) -> set[tuple[str, str, str]]:
+    """(type, zone, capacity type) of all that a launch of the node could ask for, each capacity type tried alone."""
+    subnets = tuple(Subnet(f"subnet-{zone}", zone) for zone in ZONES)
+    node_class, sold = EC2NodeClass(Metadata("default"), subnets=subnets), tuple(types)
+    found = set()
+    for kind in (labels.ON_DEMAND, labels.SPOT):
+        only = from_selectors((*node.requirements, Selector(labels.CAPACITY_TYPE, "In", (kind,)))).selectors()
+        answer = candidates(msgspec.structs.replace(node, requirements=only), node_class, sold, Health())
+        if not isinstance(answer, Refusal):
+            found |= {(one.instance_type.name, one.zone, one.capacity_type) for one in answer[1]}
+    return found
 
 
 def shown(made: Plan) -> list[str]:

@@ -164,8 +164,9 @@ def _cheapest_types(found: Iterable[Candidate], requirements: Requirements) -> t
     Types that ``minValues`` needs come before cheaper ones that add nothing to it.
     """
     ordered = sorted(found, key=lambda one: (one.weight, one.instance_type.name, one.zone))
-    types = {one.instance_type.name: one.instance_type for one in ordered}
-    allowed = frozenset([*dict.fromkeys((*_needed(types.values(), requirements), *types))][:MAXIMUM_TYPES])
+    types = {id(one.instance_type): one.instance_type for one in ordered}
+    by_price = (one.name for one in types.values())
+    allowed = frozenset([*dict.fromkeys((*_needed(types.values(), requirements), *by_price))][:MAXIMUM_TYPES])
     return tuple(one for one in ordered if one.instance_type.name in allowed)
 
 

@@ -98,6 +98,8 @@ def node_of(claim: NodeClaim, instance_types: Iterable[str]) -> NewNode:
         capacity_type="",
         zones=(),
         reason=f"NodeClaim {claim.name} had no launch",
+        price_overlaid=claim.metadata.annotations.get(labels.PRICE_OVERLAID) == "true",
+        capacity_overlaid=claim.metadata.annotations.get(labels.CAPACITY_OVERLAID) == "true",
     )
 
 

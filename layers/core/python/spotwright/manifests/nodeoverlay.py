@@ -37,7 +37,7 @@ def _spec() -> Schema:
                 pattern=r"^[+-](\d+(\.\d+)?|\.\d+)%?$",
             ),
             "capacity": resource_list(
-                "Resources that nodes will have besides what the instance type is known to have.",
+                "Resources that nodes bought as such an offering will have besides what the type is known to have.",
                 rules=[
                     rule(
                         "self.all(name, !(name in ['cpu', 'memory', 'ephemeral-storage', 'pods']))",

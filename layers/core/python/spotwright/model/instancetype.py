@@ -1,5 +1,6 @@
 """Instance types with their offerings: what can be bought, where, and for how much."""
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -38,7 +39,9 @@ class InstanceType(msgspec.Struct, frozen=True):
     ``requirements``: its labels (zone and capacity type come from the offerings too).
     ``capacity`` and ``allocatable``: cpu millicores, memory bytes, pods; allocatable is capacity without
     kube-reserved, system-reserved and the eviction threshold.
-    ``price_overlaid``, ``capacity_overlaid``: a NodeOverlay states some of its prices, or some of its resources.
+    ``price_overlaid``, ``capacity_overlaid``: a NodeOverlay states some of its prices, or some of its resources. A type
+    that has other resources in some offerings than in others stands in the catalog once for each amount, every time
+    with the offerings in which it has that.
     ``attachable``: CSI driver → how many volumes of pods; without a limit it is missing.
     ``kubelet``: reserved amounts that the node's kubelet must be told, where the class states them as expressions.
     """
@@ -67,10 +70,31 @@ def _bought(one: InstanceType) -> InstanceType:
     return msgspec.structs.replace(one, offerings=bought)
 
 
+def sold_in(
+    types: Iterable[InstanceType], name: str, *, zone: str, capacity_type: str, reservation: str = ""
+) -> InstanceType | None:
+    """The type as an instance in this zone, of this capacity type and reservation, has it; None = it is not known.
+
+    Where no offering is of that kind, what the catalog says first of the type.
+    """
+    named = [one for one in types if one.name == name]
+    if len(named) < 2:
+        return named[0] if named else None
+    return next(
+        (one for one in named if any(_is(each, zone, capacity_type, reservation) for each in one.offerings)), named[0]
+    )
+
+
+def _is(one: Offering, zone: str, capacity_type: str, reservation: str) -> bool:
+    taken_from = one.requirements.get(labels.RESERVATION_ID).sole_value or ""
+    return (one.zone, one.capacity_type, taken_from) == (zone, capacity_type, reservation)
+
+
 class Catalog(msgspec.Struct, frozen=True):
     """Instance types by EC2NodeClass name; the key "" stands for every class that is not listed.
 
-    ``by_pool``: NodePools whose types are not those of their class, because NodeOverlays change them.
+    ``by_pool``: NodePools whose types are not those of their class, because NodeOverlays change them; see InstanceType
+    for types that stand there more than once.
     ``shifted``: ids of zones that the cluster's traffic is shifted away from, sorted.
     """
 

@@ -1,12 +1,14 @@
 """A node that was decided, from the shape it was packed for to what may be launched."""
 
 from collections.abc import Iterable, Sequence
+from functools import reduce
+from operator import or_
 from typing import Final
 
 import msgspec
 
 from spotwright.model import labels, quantity, resources
-from spotwright.model.instancetype import PICOUSD
+from spotwright.model.instancetype import PICOUSD, Offering
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.volumes import driver_of
 from spotwright.scheduling.classes import Demand, PodClass
@@ -15,12 +17,14 @@ from spotwright.scheduling.market import Goods, Market, Vector, bits
 from spotwright.scheduling.openkeys import FREE, OpenKeys
 from spotwright.scheduling.plan import Alternative, NewNode
 from spotwright.scheduling.problem import Allowance
+from spotwright.scheduling.strays import strays, where
 
 # A launch sends at most 60 types to EC2 after its own filters; more only make claims and decisions long.
 MOST_TYPES: Final = 100
 # Where a pool asks for a number of different values, as many as Karpenter keeps.
 MOST_WITH_MINIMUM: Final = 600
 _ALTERNATIVES: Final = 4
+_PLACE: Final = (labels.ZONE, labels.CAPACITY_TYPE)
 
 
 class Member:
@@ -113,10 +117,11 @@ def _no_larger(draft: Draft, limited: Iterable[str]) -> int:
 def finished(draft: Draft) -> tuple[NewNode, ...]:
     """The nodes as a plan states them."""
     market, template = draft.market, draft.market.templates[draft.template]
+    if market.divided[draft.template]:
+        draft.mask = _meant(draft)
     goods, mask = _types(draft)
     names = tuple(dict.fromkeys(one.type.name for one in goods))
-    capacity_types = _values(market, labels.CAPACITY_TYPE, mask)
-    requirements = _achieved(draft.market, mask, _requirements(draft, names, capacity_types))
+    requirements = _achieved(draft.market, mask, _requirements(draft, goods, mask))
     cheapest = (mask & -mask).bit_length() - 1
     binding = _binding(draft)
     others = _alternatives(draft, mask, cheapest)
@@ -145,8 +150,34 @@ def finished(draft: Draft) -> tuple[NewNode, ...]:
     return tuple(msgspec.structs.replace(node, pods=tuple(sorted(pods))) for pods in draft.copies)
 
 
+def _meant(draft: Draft) -> int:
+    """Its choices, so few that a launch can take no other offering; minValues come first.
+
+    The cheapest stays: where its own type is the trouble, no type is bought in those zones, or as that capacity type.
+    """
+    market, mask = draft.market, draft.mask
+    cheapest = (mask & -mask).bit_length() - 1
+    own, offer = market_type(market, cheapest), market.offers[cheapest]
+    lost = _strays(draft, mask)
+    for key in sorted(_PLACE, key=lambda key: any(where(one, key) == where(offer, key) for one in lost.get(own, ()))):
+        away = frozenset(where(one, key) for one in lost.get(own, ())) - {where(offer, key)}
+        if away:
+            mask &= market.meeting(Requirement(key, True, away))
+            lost = _strays(draft, mask)
+    for goods in market.goods:
+        if goods.type.name in lost and goods.type.name != own:
+            mask &= ~goods.mask
+    return market.enough(mask) or draft.mask
+
+
+def _strays(draft: Draft, mask: int) -> dict[str, list[Offering]]:
+    goods = [one for one in draft.market.goods if one.mask & mask]
+    requirements = _requirements(draft, goods, mask)
+    return strays(draft.market, draft.template, mask, requirements, _requests(draft, goods))
+
+
 def _types(draft: Draft) -> tuple[list[Goods], int]:
-    """The cheapest types, each once, and the choices that they leave."""
+    """The cheapest types, with all that is left of each, and the choices that they leave."""
     found: list[Goods] = []
     names: set[str] = set()
     left, kept = draft.mask, 0
@@ -157,7 +188,9 @@ def _types(draft: Draft) -> tuple[list[Goods], int]:
         kept |= goods.mask
         names.add(goods.type.name)
         found.append(goods)
-    return found, draft.mask & kept
+    divided = names & draft.market.divided[draft.template]
+    rest = [one for one in draft.market.goods if one.mask & left and one.type.name in divided] if divided else []
+    return [*found, *rest], draft.mask & reduce(or_, (one.mask for one in rest), kept)
 
 
 def _values(market: Market, key: str, mask: int) -> tuple[str, ...]:
@@ -165,18 +198,31 @@ def _values(market: Market, key: str, mask: int) -> tuple[str, ...]:
     return tuple(sorted(value for value, choices in statements.items() if isinstance(value, str) and choices & mask))
 
 
-def _requirements(draft: Draft, names: Iterable[str], capacity_types: Iterable[str]) -> Requirements:
+def _requirements(draft: Draft, goods: Iterable[Goods], mask: int) -> Requirements:
+    """What a NodeClaim asks for that is to be one of these choices."""
     together = draft.market.templates[draft.template].requirements.intersection(draft.pins)
     asked = dict.fromkeys(one for member in draft.members for one in member.demand.requirements.by_key.values())
     together = together.intersection(asked)
     narrowed = [
-        Requirement(labels.INSTANCE_TYPE, False, frozenset(names)),
-        Requirement(labels.CAPACITY_TYPE, False, frozenset(capacity_types)),
+        Requirement(labels.INSTANCE_TYPE, False, frozenset(one.type.name for one in goods)),
+        Requirement(labels.CAPACITY_TYPE, False, frozenset(_values(draft.market, labels.CAPACITY_TYPE, mask))),
     ]
+    if _is_divided(draft, goods):
+        zones, every = (
+            _values(draft.market, labels.ZONE, one) for one in (mask, draft.market.of_template[draft.template])
+        )
+        if zones != every:
+            narrowed.append(Requirement(labels.ZONE, False, frozenset(zones)))
     reservation = draft.market.reservations[draft.choice]
     if reservation:
         narrowed.append(Requirement(labels.RESERVATION_ID, False, frozenset((reservation,))))
     return together.intersection(narrowed)
+
+
+def _is_divided(draft: Draft, goods: Iterable[Goods]) -> bool:
+    """Whether a type has other resources in some offerings: then a claim says where all of its pods have room."""
+    divided = draft.market.divided[draft.template]
+    return bool(divided) and any(one.type.name in divided for one in goods)
 
 
 def _achieved(market: Market, mask: int, requirements: Requirements) -> Requirements:

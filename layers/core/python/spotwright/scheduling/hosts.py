@@ -159,7 +159,7 @@ def _lasting(taints: Iterable[Taint], startup: Iterable[Taint]) -> list[Taint]:
 def _of_claim(claim: NodeClaim, types: Sequence[str], catalog: Catalog) -> Host:
     """A claim without a Node: what every instance type it may become has in common."""
     wanted = _requirements(claim)
-    known = _possible(wanted, types, catalog.of(claim.node_class_ref.name, claim.nodepool))
+    known = _possible(claim, wanted, types, catalog.of(claim.node_class_ref.name, claim.nodepool))
     shared = _shared(known, wanted)
     values = {**shared, **_tenancy(known, wanted), **wanted.labels(), **claim.metadata.labels}
     host = Host(claim.name, _named(values, claim.name), _lasting(claim.taints, claim.startup_taints), False)
@@ -183,14 +183,18 @@ def _requirements(claim: NodeClaim) -> Requirements:
         return Requirements()
 
 
-def _possible(wanted: Requirements, types: Sequence[str], every: Sequence[InstanceType]) -> list[InstanceType]:
+def _possible(
+    claim: NodeClaim, wanted: Requirements, types: Sequence[str], every: Sequence[InstanceType]
+) -> list[InstanceType]:
+    """What a launch may make of a claim; a type of which only some offerings have room for it is what those are."""
     names = set(types)
     asked = wanted.by_key.get(labels.INSTANCE_TYPE)
     if not names and asked is not None and not asked.complement:
         names = set(asked.values)
     if not names:
         return []
-    return [one for one in every if one.name in names and one.requirements.intersects(wanted)]
+    found = [one for one in every if one.name in names and one.requirements.intersects(wanted)]
+    return [one for one in found if not one.capacity_overlaid or resources.fits(claim.requests, one.allocatable)]
 
 
 def _shared(known: Sequence[InstanceType], wanted: Requirements) -> dict[str, str]:

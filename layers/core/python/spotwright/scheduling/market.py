@@ -7,6 +7,7 @@ small integer with a bit per value that still is possible, see ``openkeys``.
 """
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -31,7 +32,7 @@ ANYTHING: Final = Requirement("*", True)
 
 class Goods:
     """An instance type as one NodePool would run it: ``room`` is allocatable without DaemonSets, per dimension,
-    ``overhead`` what those ask for."""
+    ``overhead`` what those ask for. Of a type that has other resources elsewhere there are several."""
 
     __slots__ = ("mask", "overhead", "room", "template", "type")
 
@@ -44,7 +45,10 @@ class Goods:
 
 
 class Market:
-    """The choices of some templates. ``goods_of[i]``, ``offers[i]`` and ``prices[i]`` describe choice i."""
+    """The choices of some templates. ``goods_of[i]``, ``offers[i]`` and ``prices[i]`` describe choice i.
+
+    ``cramped``: by template, types without room for their DaemonSets of which a NodeOverlay says what they have.
+    """
 
     def __init__(self, templates: Sequence[Template], daemons: Sequence[Daemon], dimensions: Sequence[str]) -> None:
         """``dimensions``: names of the resources that matter, cpu, memory and pods first."""
@@ -55,6 +59,7 @@ class Market:
         self.goods_of: list[Goods] = []
         self.offers: list[Offering] = []
         self.of_template: list[int] = [0] * len(templates)
+        self.cramped: list[list[InstanceType]] = [[] for _ in templates]
         self._collect(daemons)
         self.prices = [one.price_picousd_per_hour for one in self.offers]
         self.all = (1 << len(self.offers)) - 1
@@ -68,16 +73,16 @@ class Market:
         self._ladders = [self._ladder(dimension) for dimension in range(len(dimensions))]
 
     def _collect(self, daemons: Sequence[Daemon]) -> None:
-        found = []
+        found: list[tuple[int, str, int, str, str, int, Goods, Offering]] = []
         for number, template in enumerate(self.templates):
             legal = template.legal_types()
             overhead = template.overhead(legal, daemons)
-            for type_ in legal:
-                goods = self._goods(number, type_, overhead[type_.name])
+            for type_, daemons_ask in zip(legal, overhead, strict=True):
+                goods = self._goods(number, type_, daemons_ask)
                 if goods is not None:
-                    for place, one in enumerate(type_.offerings):
+                    for one in type_.offerings:
                         if one.available and template.sells(one):
-                            price = one.price_picousd_per_hour
+                            price, place = one.price_picousd_per_hour, len(found)
                             found.append((price, type_.name, number, one.zone, one.capacity_type, place, goods, one))
         # No two entries agree in all of their first six fields.
         found.sort()
@@ -95,6 +100,7 @@ class Market:
             allocatable = allocatable | {name: type_.attachable.get(of, ENDLESS) for name, of in self._slots}
         room = tuple([allocatable.get(name, 0) - overhead.get(name, 0) for name in self.dimensions])
         if min(room) < 0:
+            self.cramped[number] += [type_] if type_.capacity_overlaid else []
             return None
         self.goods.append(Goods(number, type_, overhead, room))
         return self.goods[-1]
@@ -119,6 +125,11 @@ class Market:
     def only_reserved(self) -> int:
         """Choices of types of which nothing but reservations is on offer."""
         return sum(goods.mask for goods in self.goods if not goods.mask & ~self.reserved)
+
+    @cached_property
+    def divided(self) -> list[frozenset[str]]:
+        """By template: names of types that have other resources in some offerings than in others."""
+        return [_divided(one.types) for one in self.templates]
 
     def within(self, resource: str, amount: int) -> int:
         """Choices of types whose capacity of a resource is no more than this."""
@@ -259,6 +270,11 @@ class Market:
         if key == labels.INSTANCE_TYPE:
             return goods.type.name
         return ANYTHING if key in template.known else None
+
+
+def _divided(types: Iterable[InstanceType]) -> frozenset[str]:
+    entries = Counter(one.name for one in types if one.capacity_overlaid)
+    return frozenset(name for name, count in entries.items() if count > 1)
 
 
 def _reservation(offering: Offering) -> str:

@@ -64,31 +64,43 @@ class _Scope:
     def __init__(self, pool: Requirements, types: tuple[InstanceType, ...]) -> None:
         self.pool = pool
         self.types = types
-        # (type, offering) and (type, resource) -> the overlay that sets it, and the least weight that touched it.
+        # (type, offering) and (type, offering, resource) -> the overlay that sets it, and the least weight that touched
+        # it.
         self.prices: dict[tuple[int, int], tuple[NodeOverlay, int]] = {}
-        self.capacity: dict[tuple[int, str], tuple[NodeOverlay, int]] = {}
+        self.capacity: dict[tuple[int, int, str], tuple[NodeOverlay, int]] = {}
 
     def made(self) -> tuple[InstanceType, ...]:
         """The types with everything applied; the same tuple when nothing is."""
         if not self.prices and not self.capacity:
             return self.types
-        changed = {number for number, _ in self.prices}.union(number for number, _ in self.capacity)
-        return tuple(self._made(number, one) if number in changed else one for number, one in enumerate(self.types))
+        stated: dict[tuple[int, int], dict[str, int]] = {}
+        for (number, place, name), (setter, _) in self.capacity.items():
+            stated.setdefault((number, place), {})[name] = setter.capacity[name]
+        changed = {number for number, _ in (*self.prices, *stated)}
+        made = (
+            self._made(number, one, stated) if number in changed else (one,) for number, one in enumerate(self.types)
+        )
+        return tuple(entry for entries in made for entry in entries)
 
-    def _made(self, number: int, one: InstanceType) -> InstanceType:
-        offerings = tuple(
+    def _made(
+        self, number: int, one: InstanceType, stated: Mapping[tuple[int, int], dict[str, int]]
+    ) -> list[InstanceType]:
+        """A type's entries, one for each amount of resources that it has somewhere; that of the cloud's first."""
+        offerings = [
             _priced(offering, self.prices[number, place][0]) if (number, place) in self.prices else offering
             for place, offering in enumerate(one.offerings)
+        ]
+        groups: dict[tuple[tuple[str, int], ...], list[Offering]] = {}
+        for place, offering in enumerate(offerings):
+            extra = stated.get((number, place), {})
+            groups.setdefault(tuple(sorted(extra.items())), []).append(offering)
+        changed = msgspec.structs.replace(
+            one, price_overlaid=tuple(offerings) != one.offerings, capacity_overlaid=any(groups)
         )
-        extra = {name: setter.capacity[name] for (which, name), (setter, _) in self.capacity.items() if which == number}
-        return msgspec.structs.replace(
-            one,
-            offerings=offerings,
-            capacity=one.capacity | extra,
-            allocatable=_allocatable(one, extra),
-            price_overlaid=offerings != one.offerings,
-            capacity_overlaid=bool(extra),
-        )
+        ordered = sorted(groups.items(), key=lambda group: bool(group[0]))
+        if len(ordered) == 1:
+            return [_with(changed, dict(ordered[0][0]), offerings)]
+        return [_with(_sold_by(changed, several), dict(extra), several) for extra, several in ordered]
 
 
 def overlaid(catalog: Catalog, overlays: Sequence[NodeOverlay], pools: Iterable[NodePool]) -> Overlaid:
@@ -131,19 +143,19 @@ def _applied(change: _Change, scopes: Iterable[_Scope]) -> Verdict:
     """Enter an overlay everywhere, or nowhere when it conflicts with one of its weight."""
     overlay = change.overlay
     prices: list[tuple[_Scope, tuple[int, int]]] = []
-    capacity: list[tuple[_Scope, tuple[int, str]]] = []
+    capacity: list[tuple[_Scope, tuple[int, int, str]]] = []
     for scope in scopes:
         for number, places in _selected(change, scope):
             if change.prices:
                 prices += [(scope, (number, place)) for place in places]
-            capacity += [(scope, (number, name)) for name in sorted(overlay.capacity)]
+            capacity += [(scope, (number, place, name)) for place in places for name in sorted(overlay.capacity)]
     for scope, priced in prices:
         if (known := scope.prices.get(priced)) is not None and known[1] == overlay.weight:
             what = f"the price of {scope.types[priced[0]].name}"
             return Verdict(overlay.name, CONFLICT, _conflict(overlay, what))
     for scope, sized in capacity:
         if (known := scope.capacity.get(sized)) is not None and known[1] == overlay.weight:
-            what = f"{sized[1]} of {scope.types[sized[0]].name}"
+            what = f"{sized[2]} of {scope.types[sized[0]].name}"
             return Verdict(overlay.name, CONFLICT, _conflict(overlay, what))
     for scope, priced in prices:
         scope.prices[priced] = (scope.prices.get(priced, (overlay, 0))[0], overlay.weight)
@@ -235,6 +247,31 @@ def _priced(offering: Offering, overlay: NodeOverlay) -> Offering:
     named = [(one.key, one.operator) for one in overlay.requirements] == [(labels.INSTANCE_TYPE, "In")]
     available = offering.available or (offering.unpriced and named and bool(overlay.price))
     return msgspec.structs.replace(offering, price_picousd_per_hour=max(0, round(price)), available=available)
+
+
+def _with(one: InstanceType, extra: dict[str, int], offerings: Sequence[Offering]) -> InstanceType:
+    """A type where it has ``extra``."""
+    return msgspec.structs.replace(
+        one,
+        capacity=one.capacity | extra,
+        allocatable=_allocatable(one, extra),
+        offerings=tuple(offerings),
+    )
+
+
+def _sold_by(one: InstanceType, offerings: Sequence[Offering]) -> InstanceType:
+    """A type whose labels say of where it is sold what these offerings say."""
+    said: dict[str, set[str]] = {
+        labels.ZONE: {each.zone for each in offerings},
+        labels.CAPACITY_TYPE: {each.capacity_type for each in offerings},
+    }
+    for key in one.requirements.by_key:
+        told = [each.requirements.by_key[key] for each in offerings if key in each.requirements]
+        if len(told) == len(offerings) and not any(each.complement for each in told):
+            said[key] = {value for each in told for value in each.values}
+    stated = {key: Requirement(key, False, frozenset(values)) for key, values in said.items() if "" not in values}
+    merged = one.requirements.by_key | stated
+    return msgspec.structs.replace(one, requirements=Requirements({key: merged[key] for key in sorted(merged)}))
 
 
 def _allocatable(one: InstanceType, extra: Mapping[str, int]) -> dict[str, int]:

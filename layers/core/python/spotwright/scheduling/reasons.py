@@ -154,7 +154,7 @@ def _empty(market: Market, number: int) -> str:
             return f"the pool's requirements filtered out all available instance types: none has {requirement}{has}"
         if len(met) < len(stated):
             left = [one for one in left if one.requirements.get(requirement.key) in met]
-    sold = [one for one in left if any(each.available and template.sells(each) for each in one.offerings)]
+    sold = {one.name for one in left if any(each.available and template.sells(each) for each in one.offerings)}
     if not sold:
         return _unsold(template, left)
     return f"none of the {len(sold)} instance types that meet the pool's requirements has room for its DaemonSets"
@@ -174,7 +174,8 @@ def _unsold(template: Template, types: Sequence[InstanceType]) -> str:
                 f"the pool's requirements filtered out all available offerings: none has {requirement}; known: {known}"
             )
     return (
-        f"none of the {len(types)} instance types that meet the pool's requirements has an available offering"
+        f"none of the {len({one.name for one in types})} instance types that meet the pool's requirements has an"
+        f" available offering"
         f"{_closed(types)}"
     )
 
@@ -200,9 +201,9 @@ def _conflict(requirement: Requirement, market: Market, left: int, template: Tem
         return f"it asks for {requirement}, but the pool allows only {allowed}: one of the two would have to change"
     stated = market.statements(requirement.key).items()
     shown = _listed(value for value, mask in stated if isinstance(value, str) and mask & left)
-    kinds = {goods.type.name: goods.type for goods in market.goods if goods.mask & left}
-    types = len({id(goods) for goods in market.goods if goods.mask & left})
-    has = (f"; they have {shown}" if shown else "") + _closed(kinds.values())
+    kinds = [goods.type for goods in market.goods if goods.mask & left]
+    types = len({one.name for one in kinds})
+    has = (f"; they have {shown}" if shown else "") + _closed(kinds)
     return f"it asks for {requirement}, which no offering of the {types} instance types left has now{has}"
 
 
@@ -214,7 +215,19 @@ def _listed(values: Iterable[str]) -> str:
 
 def _too_large(one: Waiting, market: Market, left: int, template: Template) -> str:
     """The first resource that alone rules everything out, or the best compromise; then what the pool keeps away."""
-    return _short_of(one, market, left) + _ruled_out(one, template)
+    return _short_of(one, market, left) + _elsewhere(one, market, left) + _ruled_out(one, template)
+
+
+def _elsewhere(one: Waiting, market: Market, left: int) -> str:
+    """Where a type that has more in some offerings than in others has room for the pod."""
+    number = market.goods_of[(left & -left).bit_length() - 1].template
+    roomy = sum(goods.mask for goods in market.goods if goods.type.name in market.divided[number])
+    roomy &= market.of_template[number] & market.fitting(one.size)
+    if not roomy:
+        return ""
+    choice = (roomy & -roomy).bit_length() - 1
+    offer = market.offers[choice]
+    return f"; {market.goods_of[choice].type.name} has room for it as {offer.capacity_type} in {offer.zone}"
 
 
 def _ruled_out(one: Waiting, template: Template) -> str:
@@ -263,7 +276,8 @@ def _short_of(one: Waiting, market: Market, left: int) -> str:
 
 
 def _types(goods: Sequence[Goods]) -> str:
-    return f"{len(goods)} instance type{'' if len(goods) == 1 else 's'}"
+    number = len({one.type.name for one in goods})
+    return f"{number} instance type{'' if number == 1 else 's'}"
 
 
 def _too_alike(market: Market, number: int, fitting: int) -> str:

@@ -208,7 +208,8 @@ def _node(found: Template) -> NewNode | str:
     if not priced:
         return "no instance type that its requirements allow can be bought"
     most = MOST_WITH_MINIMUM if any(one.min_values for one in found.requirements) else MOST_TYPES
-    kept = [one for one, _ in priced[:most]]
+    names = tuple(dict.fromkeys(one.name for one, _ in priced))[:most]
+    kept = [one for one, _ in priced if one.name in names]
     demands = _with_minimum(found, kept)
     if isinstance(demands, str):
         return demands
@@ -218,7 +219,7 @@ def _node(found: Template) -> NewNode | str:
         node_pool=pool.name,
         node_class=pool.node_class_ref.name,
         pods=(),
-        instance_types=tuple(one.name for one in kept),
+        instance_types=names,
         requirements=demands.selectors(),
         labels=found.labels | _resolved(found),
         taints=pool.taints,

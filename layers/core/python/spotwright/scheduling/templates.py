@@ -155,26 +155,27 @@ class Template:
             self._domains[key] = frozenset(found)
         return self._domains[key]
 
-    def overhead(self, types: Sequence[InstanceType], every: Iterable[Daemon]) -> dict[str, dict[str, int]]:
-        """Requests of the DaemonSet pods by instance type name; types with the same daemons share one map."""
-        running: dict[str, tuple[Daemon, ...]] = dict.fromkeys((one.name for one in types), ())
+    def overhead(self, types: Sequence[InstanceType], every: Iterable[Daemon]) -> list[dict[str, int]]:
+        """Requests of the DaemonSet pods for each of the types; types with the same daemons share one map."""
+        running: list[tuple[Daemon, ...]] = [()] * len(types)
         for daemon in every:
             if daemon.tolerates(self.taints):
-                for name in self._hosts_of(daemon, types):
-                    running[name] += (daemon,)
-        totals = {several: resources.add(*(one.requests for one in several)) for several in set(running.values())}
-        return {name: totals[several] for name, several in running.items()}
+                for place in self._hosts_of(daemon, types):
+                    running[place] += (daemon,)
+        totals = {several: resources.add(*(one.requests for one in several)) for several in set(running)}
+        return [totals[several] for several in running]
 
-    def runs(self, daemon: Daemon, types: Sequence[InstanceType]) -> set[str]:
-        """Names of the types on which a DaemonSet would run."""
-        return set(self._hosts_of(daemon, types)) if daemon.tolerates(self.taints) else set()
+    def runs(self, daemon: Daemon, type_: InstanceType) -> bool:
+        """Whether a DaemonSet would run on a type."""
+        return daemon.tolerates(self.taints) and bool(self._hosts_of(daemon, (type_,)))
 
-    def _hosts_of(self, daemon: Daemon, types: Sequence[InstanceType]) -> Iterable[str]:
+    def _hosts_of(self, daemon: Daemon, types: Sequence[InstanceType]) -> Sequence[int]:
+        """Places of the types whose labels let a DaemonSet run."""
         ours = self.requirements.intersection(_STARTED)
         terms = [term for term in daemon.terms if ours.compatible(term, self.known)]
         if any(not term for term in terms):
-            return [one.name for one in types]
-        return [one.name for one in types if any(one.requirements.intersects(term) for term in terms)]
+            return range(len(types))
+        return [place for place, one in enumerate(types) if any(one.requirements.intersects(term) for term in terms)]
 
 
 def _stated(type_: InstanceType, key: str) -> Iterable[str]:

@@ -69,7 +69,7 @@ class Tier:
         for daemon in self.daemons if ports else ():
             if any(one.clashes(other) for one in daemon.ports for other in ports):
                 for goods in self.market.goods:
-                    if self.market.templates[goods.template].runs(daemon, (goods.type,)):
+                    if self.market.templates[goods.template].runs(daemon, goods.type):
                         mask &= ~goods.mask
         return mask
 

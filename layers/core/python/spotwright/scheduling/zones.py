@@ -32,7 +32,9 @@ def balanced(nodes: Sequence[NewNode], hosts: Iterable[Host], catalog: Catalog, 
     notes = []
     for pool in sorted({one.node_pool for one in nodes}):
         ours = [number for number, one in enumerate(nodes) if one.node_pool == pool]
-        types = {one.name: one for one in catalog.of(nodes[ours[0]].node_class, pool)}
+        types: dict[str, list[InstanceType]] = {}
+        for one in catalog.of(nodes[ours[0]].node_class, pool):
+            types.setdefault(one.name, []).append(one)
         by_zone = dict(used.get(pool, {}))
         settled |= _settled(nodes, ours, types, by_zone, share)
         before = sum(nodes[number].price_picousd_per_hour for number in ours)
@@ -54,12 +56,12 @@ def _used(hosts: Iterable[Host]) -> dict[str, dict[str, int]]:
 def _settled(
     nodes: Sequence[NewNode],
     ours: Sequence[int],
-    types: Mapping[str, InstanceType],
+    types: Mapping[str, Sequence[InstanceType]],
     by_zone: dict[str, int],
     share: int,
 ) -> dict[int, NewNode]:
     """Nodes of one pool by place, each with its zone; ``by_zone`` grows with them."""
-    size = {one: types[nodes[one].instance_types[0]].capacity.get(resources.CPU, 0) for one in ours}
+    size = {one: types[nodes[one].instance_types[0]][0].capacity.get(resources.CPU, 0) for one in ours}
     most = (sum(by_zone.values()) + sum(size.values())) * share // 100
     found: dict[int, NewNode] = {}
     # Those without a choice first, then the largest: small ones fill what is left.
@@ -76,7 +78,7 @@ def _settled(
     return found
 
 
-def _options(node: NewNode, types: Mapping[str, InstanceType]) -> list[NewNode]:
+def _options(node: NewNode, types: Mapping[str, Sequence[InstanceType]]) -> list[NewNode]:
     """The node in each zone it could be launched in; itself where that is one."""
     if len(node.zones) < 2 or any(one.min_values for one in node.requirements):
         return [node]
@@ -88,11 +90,14 @@ def _options(node: NewNode, types: Mapping[str, InstanceType]) -> list[NewNode]:
     return [one for one in found if one is not None] or [node]
 
 
-def _pinned(node: NewNode, zone: str, wanted: Requirements, types: Mapping[str, InstanceType]) -> NewNode | None:
+def _pinned(
+    node: NewNode, zone: str, wanted: Requirements, types: Mapping[str, Sequence[InstanceType]]
+) -> NewNode | None:
     """The node in one zone: types and price are those that are sold there."""
     sold: list[tuple[int, str, str]] = []
     for name in node.instance_types:
-        offered = [one for one in types[name].offerings if _sells(one, zone, wanted)]
+        roomy = [one for one in types[name] if len(types[name]) == 1 or resources.fits(node.requests, one.allocatable)]
+        offered = [each for one in roomy for each in one.offerings if _sells(each, zone, wanted)]
         if offered:
             best = min(offered, key=lambda one: (one.price_picousd_per_hour, one.capacity_type))
             sold.append((best.price_picousd_per_hour, name, best.capacity_type))

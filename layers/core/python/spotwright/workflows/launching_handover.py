@@ -12,7 +12,7 @@ from spotwright.lifecycle import launch as launches
 from spotwright.lifecycle.steps import Delete, true, warning
 from spotwright.model import labels, resources
 from spotwright.model.fleet import FleetInstance
-from spotwright.model.instancetype import InstanceType
+from spotwright.model.instancetype import InstanceType, sold_in
 from spotwright.model.node import instance_id
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.requirements import Requirements
@@ -66,7 +66,7 @@ def _given(ports: Acting, row: LaunchRow, unclaimed: list[FleetInstance], now: d
     """False when claims are left for another pass. Instances whose claim is gone are put on ``unclaimed``."""
     known = {one.id: one for one in ports.ec2.instances_of_launch(row.id)}
     node = msgspec.json.decode(row.node, type=NewNode)
-    types = {one.name: one for one in types_for(ports, node)} if row.instances else {}
+    types = types_for(ports, node) if row.instances else ()
     annotations = _class_annotations(ports, row, node) if row.instances else {}
     work = 0
     for name in sorted(row.instances):
@@ -86,14 +86,21 @@ def _given(ports: Acting, row: LaunchRow, unclaimed: list[FleetInstance], now: d
             work += 1
             # EC2 may show the reservation of an instance that it has just made later than the instance.
             instance = launches.into(instance, row.reservations)
-            learnt = _learnt(instance, node, types.get(instance.instance_type))
+            learnt = _learnt(instance, node, types)
             _launched(ports, claim, instance, learnt, annotations, now)
             _say_launched(row, claim, instance, now)
             tick(ports, claim.name, 1)
     return True
 
 
-def _learnt(instance: FleetInstance, node: NewNode, known: InstanceType | None) -> fleets.Launched:
+def _learnt(instance: FleetInstance, node: NewNode, types: Iterable[InstanceType]) -> fleets.Launched:
+    known = sold_in(
+        types,
+        instance.instance_type,
+        zone=instance.zone,
+        capacity_type=instance.capacity_type,
+        reservation=instance.reservation_id,
+    )
     return fleets.launched(
         instance_id=instance.id,
         zone=instance.zone,

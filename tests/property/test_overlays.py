@@ -1,0 +1,167 @@
+"""Laws of plans under NodeOverlays: what one states for some offerings is there, and nowhere else."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spotwright.model import labels, resources
+from spotwright.model.instancetype import Catalog
+from spotwright.model.nodeoverlay import NodeOverlay
+from spotwright.model.objects import Metadata
+from spotwright.model.requirements import Selector
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.overlays import overlaid
+from spotwright.scheduling.plan import NewNode, on_its_way
+from tests.property.plans import CATALOG, LAWS, clusters, left, planned, unlimited
+from tests.unit.scheduling.builders import GIB, TYPES, ZONES, launchable
+
+FUSE, HUGE = "example.com/fuse", "hugepages-2Mi"
+KINDS = (labels.ON_DEMAND, labels.SPOT)
+NAMES = tuple(one.name for one in TYPES)
+
+places = st.builds(
+    lambda zones, kinds, names: tuple(
+        Selector(key, "In", tuple(sorted(values)))
+        for key, values in ((labels.ZONE, zones), (labels.CAPACITY_TYPE, kinds), (labels.INSTANCE_TYPE, names))
+        if values
+    ),
+    st.sets(st.sampled_from(ZONES), max_size=2),
+    st.sets(st.sampled_from(KINDS), max_size=1),
+    st.sets(st.sampled_from(NAMES), max_size=2),
+)
+amounts = st.sampled_from(({FUSE: 1}, {FUSE: 3}, {FUSE: 0}, {HUGE: GIB}, {HUGE: 3 * GIB}, {FUSE: 2, HUGE: GIB}))
+# Of different weights, so that none conflicts with another.
+several = st.lists(st.tuples(places, amounts), min_size=1, max_size=3).map(
+    lambda given_: tuple(
+        NodeOverlay(Metadata(f"o{weight}"), where, capacity=capacity, weight=weight + 1)
+        for weight, (where, capacity) in enumerate(given_)
+    )
+)
+
+
+@st.composite
+def overlaid_clusters(draw: st.DrawFn) -> Snapshot:
+    """Clusters in which some pods ask for what overlays add, and some NodePools limit it."""
+    cluster, asks = draw(clusters), draw(st.lists(st.integers(0, 2), min_size=6, max_size=6))
+    limit = draw(st.sampled_from(({}, {}, {FUSE: 2}, {FUSE: 5})))
+    waiting = [
+        msgspec.structs.replace(one, requests=one.requests | {FUSE: count}) if count else one
+        for one, count in zip(cluster.pods, asks * len(cluster.pods), strict=False)
+    ]
+    pools = [msgspec.structs.replace(one, limits=one.limits | limit) for one in cluster.nodepools]
+    return msgspec.structs.replace(cluster, pods=tuple(waiting), nodepools=tuple(pools), overlays=draw(several))
+
+
+def stated(overlays: tuple[NodeOverlay, ...], bought: tuple[str, str, str]) -> dict[str, int]:
+    """What overlays say of an offering, the lightest first, so that the heaviest has the last word."""
+    told = dict(zip((labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE), bought, strict=True))
+    found: dict[str, int] = {}
+    for one in sorted(overlays, key=lambda each: each.weight):
+        if all(told[each.key] in each.values for each in one.requirements):
+            found |= one.capacity
+    return found
+
+
+def room(overlays: tuple[NodeOverlay, ...], bought: tuple[str, str, str]) -> dict[str, int]:
+    """What an instance has for pods, worked out from the overlays alone."""
+    own, extra = next(one for one in TYPES if one.name == bought[0]).allocatable, stated(overlays, bought)
+    return own | extra | {"memory": max(0, own["memory"] - extra.get(HUGE, 0))}
+
+
+def launches(cluster: Snapshot, node: NewNode) -> set[tuple[str, str, str]]:
+    sold = overlaid(CATALOG, cluster.overlays, cluster.nodepools).catalog
+    return launchable(node, sold.of(node.node_class, node.node_pool))
+
+
+@LAWS
+@given(overlaid_clusters())
+def test_whatever_is_launched_has_room_for_all_pods_and_daemons(cluster: Snapshot) -> None:
+    by_key = {one.key: one for one in cluster.pods}
+    untainted = {one.name: not one.taints for one in cluster.nodepools}
+    for made in planned(cluster).new_nodes:
+        daemons = [one.template.requests for one in cluster.daemonsets if untainted[made.node_pool]]
+        total = resources.add(*(by_key[key].requests for key in made.pods), *daemons)
+        found = launches(cluster, made)
+        assert found
+        assert [one for one in found if not resources.fits(total, room(cluster.overlays, one))] == []
+
+
+@LAWS
+@given(overlaid_clusters())
+def test_limits_of_what_overlays_add_hold_whichever_offering_is_launched(cluster: Snapshot) -> None:
+    made = planned(cluster)
+    for pool in cluster.nodepools:
+        ours = [new for new in made.new_nodes if new.node_pool == pool.name]
+        worst = sum(max(stated(cluster.overlays, one).get(FUSE, 0) for one in launches(cluster, new)) for new in ours)
+        assert worst <= pool.limits.get(FUSE, worst)
+
+
+@LAWS
+@given(overlaid_clusters())
+def test_a_pod_is_left_for_want_of_it_only_where_nothing_has_as_much(cluster: Snapshot) -> None:
+    """Of pods without other demands, in a pool without limits and taints: an offering with room is found."""
+    pods = [msgspec.structs.replace(one, **dict.fromkeys(("spreads", "apart", "near"), ())) for one in cluster.pods]
+    pools = [msgspec.structs.replace(one, limits={}, taints=()) for one in cluster.nodepools]
+    free = msgspec.structs.replace(
+        cluster, pods=tuple(pods), nodepools=tuple(pools), nodes=(), daemonsets=(), overlays=cluster.overlays
+    )
+    refused = {one.pod for one in planned(free).unschedulable}
+    allowed = {labels.ON_DEMAND} if {one.name for one in pools} == {"on-demand"} else set(KINDS)
+    every = [(name, zone, kind) for name in NAMES for zone in ZONES for kind in allowed]
+    for one in pods:
+        zones = {each for term in one.node_affinity for demand in term for each in demand.values} or set(ZONES)
+        zones &= {one.node_selector.get(labels.ZONE, zone) for zone in ZONES}
+        kind = one.node_selector.get(labels.CAPACITY_TYPE)
+        open_ = [each for each in every if each[1] in zones and each[2] == (kind or each[2])]
+        holds = any(resources.fits(one.requests, room(free.overlays, each)) for each in open_)
+        assert (one.key in refused) is not holds
+
+
+@LAWS
+@given(overlaid_clusters())
+def test_a_decided_node_holds_its_pods_in_the_next_plan(cluster: Snapshot) -> None:
+    """Pods with rules about others, or with alternatives of zones that no node in flight is sure to meet, aside."""
+    plain = tuple(one for one in cluster.pods if not (one.spreads or one.apart or one.near or one.node_affinity))
+    cluster = msgspec.structs.replace(cluster, pods=plain, nodes=())
+    first = planned(cluster)
+    coming = tuple(on_its_way(node, f"claim-{number:03d}") for number, node in enumerate(first.new_nodes))
+    for claim, node in zip(coming, first.new_nodes, strict=True):
+        ours = tuple(one for one in plain if one.key in node.pods)
+        again = planned(msgspec.structs.replace(cluster, pods=ours, in_flight=(claim,)))
+        assert not again.new_nodes
+        assert {key for one in again.existing_nodes for key in one.pods} == set(node.pods)
+
+
+@LAWS
+@given(clusters, amounts)
+def test_an_overlay_of_all_offerings_is_as_if_the_types_had_it(cluster: Snapshot, capacity: dict[str, int]) -> None:
+    stating = msgspec.structs.replace(cluster, overlays=(NodeOverlay(Metadata("o"), capacity=capacity),))
+    memory = {"memory": -capacity.get(HUGE, 0)}
+    native = tuple(
+        msgspec.structs.replace(
+            one, capacity=one.capacity | capacity, allocatable=resources.add(one.allocatable, memory) | capacity
+        )
+        for one in TYPES
+    )
+    made = planned(stating)
+    unmarked = tuple(msgspec.structs.replace(one, capacity_overlaid=False) for one in made.new_nodes)
+    assert msgspec.structs.replace(made, new_nodes=unmarked) == planned(cluster, Catalog({"": native}))
+
+
+@LAWS
+@given(clusters, places.filter(bool), st.sampled_from(({}, {"price_adjustment": "+0%"}, {"capacity": {}})))
+def test_an_overlay_that_changes_nothing_changes_no_plan(
+    cluster: Snapshot, where: tuple[Selector, ...], fields: dict[str, Any]
+) -> None:
+    idle = msgspec.structs.replace(cluster, overlays=(NodeOverlay(Metadata("o"), where, **fields),))
+    assert planned(idle) == planned(cluster)
+
+
+@LAWS
+@given(clusters, places.filter(bool))
+def test_what_nobody_asks_for_strands_nobody(cluster: Snapshot, where: tuple[Selector, ...]) -> None:
+    free = unlimited(cluster)
+    idle = msgspec.structs.replace(free, overlays=(NodeOverlay(Metadata("o"), where, capacity={FUSE: 4}),))
+    assert left(planned(idle)) == left(planned(free))
