@@ -89,6 +89,36 @@ def test_a_node_that_somebody_deletes_comes_back(three: World) -> None:
     assert ready(three, 3)
 
 
+def made(world: World) -> int:
+    return len(world.effects.of("cluster", "create_nodeclaim"))
+
+
+@pytest.mark.parametrize("ended_by", ["a user", "EC2"])
+def test_a_node_that_is_lost_is_made_anew_at_once(three: World, ended_by: str) -> None:
+    """Whatever part of a minute is left until the next sweep."""
+    three.run(7)
+    victim, before = three.claims()[0], made(three)
+    if ended_by == "a user":
+        three.cluster.delete("nodeclaims", victim.metadata)
+    else:
+        instance = victim.provider_id.rpartition("/")[2]
+        three.ec2.stop(instance, after_seconds=0)
+        three.announce("EC2 Instance State-change Notification", {"instance-id": instance, "state": "terminated"})
+    assert three.run(5, until=lambda: made(three) > before)
+    three.run(120)
+    assert made(three) == before + 1
+
+
+def test_a_node_that_its_limit_made_wait_is_made_as_soon_as_the_other_is_gone(world: World) -> None:
+    static(world, 2, limits={"nodes": 2})
+    assert world.run(180, until=lambda: ready(world, 2))
+    world.run(7)
+    victim, before = world.claims()[0], made(world)
+    world.cluster.delete("nodeclaims", victim.metadata)
+    assert world.run(60, until=lambda: victim.name not in {one.name for one in world.claims()})
+    assert world.run(5, until=lambda: made(world) > before)
+
+
 def test_more_replicas_are_more_nodes_and_fewer_are_fewer(three: World) -> None:
     scaled(three, 5)
     assert three.run(240, until=lambda: ready(three, 5))

@@ -18,6 +18,7 @@ from spotwright.model import idleness, labels
 from spotwright.model.node import Node, instance_id
 from spotwright.model.nodeclaim import NodeClaim
 from spotwright.model.objects import condition
+from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.workflows import launching, lifecycle_nominations, lifecycle_reservations
 from spotwright.workflows.lifecycle_acting import (
     Acting,
@@ -28,6 +29,7 @@ from spotwright.workflows.lifecycle_acting import (
     note,
     record,
     request_disruption,
+    request_planning,
     ring,
     tick,
     uncordon,
@@ -63,6 +65,16 @@ def step(ports: Acting, name: str, endings: list[Ending], *, now: datetime, tick
         wait = float("inf")
     if wait is not None and (ticks or starts):
         tick(ports, name, ticks + 1, within_seconds=wait)
+    # Its limit may let a pool replace a node only when that is gone.
+    if claim.metadata.deleting and (starts or wait is None) and _is_static(ports, claim):
+        request_planning(ports)
+
+
+def _is_static(ports: Acting, claim: NodeClaim) -> bool:
+    """True for a node of a pool that keeps a number of them."""
+    if STATIC_CAPACITY not in ports.settings.feature_gates:
+        return False
+    return any(one.name == claim.nodepool and one.replicas is not None for one in ports.cluster.nodepools())
 
 
 def step_of_node(ports: Acting, name: str, endings: list[Ending], *, now: datetime) -> None:
