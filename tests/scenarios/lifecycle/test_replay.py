@@ -5,6 +5,9 @@ import pytest
 
 from spotwright.failures import InvalidRequest
 from spotwright.model import labels
+from spotwright.model.nodeoverlay import NodeOverlay
+from spotwright.model.objects import Metadata
+from spotwright.model.requirements import Selector
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import given
 from spotwright.simulation.world import World
@@ -75,3 +78,15 @@ def test_a_kind_that_nobody_knows_is_refused(lived: World) -> None:
     odd = msgspec.structs.replace(next(iter(decided(lived, "provision").values())), kind="wish")
     with pytest.raises(InvalidRequest, match="kind 'wish' is not one of"):
         again(lived, lived.blobs.put("decisions", decisions.encode(odd)))
+
+
+def test_what_was_decided_under_an_overlay_comes_out_again(world: World) -> None:
+    world.settings = msgspec.structs.replace(world.settings, feature_gates=("NodeOverlay", "ReservedCapacity"))
+    here = (Selector(labels.ZONE, "In", (given.ZONES[2],)),)
+    world.cluster.put("nodeoverlays", NodeOverlay(Metadata("fuse"), here, capacity={"example.com/fuse": 1}))
+    world.deploy(msgspec.structs.replace(POD, requests=dict(POD.requests) | {"example.com/fuse": 1}), 2)
+    assert world.run(60, until=lambda: len(world.ec2.live()) == 2)
+    found = decided(world, "provision")
+    assert found
+    assert {one.zones for each in found.values() for one in each.plan.new_nodes} == {(given.ZONES[2],)}
+    assert all(again(world, key).agrees for key in found)

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from spotwright.aws import catalog_wire, families, health, offerings, sizing
+from spotwright.aws import catalog_wire, families, health, launch, offerings, sizing
 from spotwright.cli import builtin_region
 from spotwright.model import labels
 from spotwright.model.fleet import OfferingHealth
-from spotwright.model.instancetype import Catalog, InstanceType
-from spotwright.model.nodeclass import BlockDevice, EC2NodeClass, SelectorTerm
+from spotwright.model.instancetype import Catalog, InstanceType, sold_in
+from spotwright.model.nodeclass import BlockDevice, CapacityReservation, EC2NodeClass, SelectorTerm
 from spotwright.model.nodeoverlay import NodeOverlay
 from spotwright.model.objects import Metadata
 from spotwright.model.pod import Pod
@@ -16,7 +16,7 @@ from spotwright.model.requirements import Selector
 from spotwright.scheduling.overlays import overlaid
 from spotwright.scheduling.plan import Plan
 from spotwright.scheduling.planner import plan
-from tests.unit.aws.samples import ZONES, node_class, region, types
+from tests.unit.aws.samples import FACTS, ZONES, node_class, region, types
 from tests.unit.scheduling.builders import daemonset, pod, pool, snapshot, why, zone_is
 
 GIB = 2**30
@@ -167,3 +167,39 @@ def test_a_price_that_an_overlay_states_makes_an_unpriced_type_buyable(
     stated = NodeOverlay(Metadata("priced"), demand, price=price, price_adjustment="" if price else "+1")
     catalog = overlaid(written, (stated,), (pool(),)).catalog
     assert bool(plan(snapshot(pod()), catalog).new_nodes) is sold
+
+
+@pytest.mark.parametrize(
+    ("where", "pools"),
+    [
+        (Selector(labels.CAPACITY_TYPE, "In", (labels.RESERVED,)), {(ZONES[1], "cr-1")}),
+        (Selector(labels.RESERVATION_ID, "DoesNotExist"), {(zone, "") for zone in ZONES}),
+        (Selector(labels.RESERVATION_ID, "In", ("cr-2",)), {(ZONES[2], "cr-2")}),
+        (Selector(labels.ZONE_ID, "In", ("apne2-az1",)), {(ZONES[0], "")}),
+        (Selector(labels.CAPACITY_TYPE, "In", (labels.ON_DEMAND,)), {(zone, "") for zone in ZONES}),
+    ],
+    ids=["reserved", "unreserved", "reservation", "zone-id", "on-demand"],
+)
+def test_what_an_overlay_states_of_some_offerings_is_launched_as_one_of_them(
+    where: Selector, pools: set[tuple[str, str]]
+) -> None:
+    """As EC2 describes types, with two reservations of one of them; the claim knows what its instance has."""
+    held = (
+        CapacityReservation("cr-1", "m5.large", ZONES[1], available=3),
+        CapacityReservation("cr-2", "m5.large", ZONES[2], available=2),
+    )
+    of = node_class(capacity_reservations=held)
+    stated = NodeOverlay(Metadata("fuse"), (where,), capacity={"example.com/fuse": 1})
+    catalog = overlaid(Catalog({"": types("m5.large", "c5.large", of=of)}), (stated,), (pool(),)).catalog
+    (made,) = plan(snapshot(*asking("example.com/fuse", 1)), catalog).new_nodes
+    fleet = launch.plan(made, of, catalog.of("default", "default"), FACTS, health.Health())
+    assert isinstance(fleet, launch.FleetPlan)
+    bought = {(one.zone, one.reservation) for one in fleet.overrides}
+    assert bought == pools
+    for zone, reservation in bought:
+        known = sold_in(
+            catalog.of("default", "default"), "m5.large",
+            zone=zone, capacity_type=fleet.capacity_type, reservation=reservation,
+        )  # fmt: skip
+        assert known is not None
+        assert known.allocatable["example.com/fuse"] == 1

@@ -176,13 +176,18 @@ def _selected(change: _Change, scope: _Scope) -> Iterator[tuple[int, tuple[int, 
     by_place = [one for one in change.wanted if one.key in _PLACE]
     others = [one for one in change.wanted if one.key not in _PLACE]
     for number, one in enumerate(scope.types):
-        unmet = [each for each in others if not _meets(each, scope.pool, one.requirements)]
+        unmet = frozenset(each.key for each in others if not _meets(each, scope.pool, one.requirements))
         places = tuple(
             place
             for place, offering in enumerate(one.offerings)
             if _sold_at(by_place, offering)
-            and all(each.key in offering.requirements for each in unmet)
-            and all(_meets(each, scope.pool, one.requirements, offering.requirements) for each in unmet)
+            and all(
+                # A type states what any of its offerings may be, an offering what it is.
+                _meets(each, scope.pool, one.requirements, offering.requirements)
+                if each.key in offering.requirements
+                else each.key not in unmet
+                for each in others
+            )
         )
         if places:
             yield number, places
