@@ -55,6 +55,24 @@ def bonds(classes: Sequence[tuple[PodClass, Demand]], topology: Topology) -> lis
     return found
 
 
+def crowds(bonds: Sequence[Bond | None]) -> list[tuple[int, list[int]]]:
+    """Classes of which one host holds at most so many pods, all together; a class may be in several of them.
+
+    Those that avoid a circle and are in it come one to a host, and so do those that bind one port; of those that spread
+    over a circle and are in it a host holds what the most patient of them allows.
+    """
+    alone: dict[object, list[int]] = {}
+    capped: dict[int, dict[int, int]] = {}
+    for j, bond in enumerate(bonds):
+        if bond is not None:
+            for reason in (*(circle for circle in bond.avoids if circle in bond.counted), *bond.ports):
+                alone.setdefault(reason, []).append(j)
+            for circle, cap in bond.caps:
+                if circle in bond.counted:
+                    capped.setdefault(circle, {})[j] = cap
+    return [*((1, several) for several in alone.values()), *((max(caps.values()), [*caps]) for caps in capped.values())]
+
+
 class Household:
     """The pods of one node as their bonds see them (``packing.Rules``)."""
 

@@ -3,8 +3,8 @@
 Every shape divides its price among its resources and so asks a price of every pod; a pod is worth the least that a
 shape open to it asks. No node's pods are then worth more than its price, whatever the division, so all pods together
 cost at least what they are worth: a feasible dual of the fluid assignment problem. The division is what the
-resources are worth while all pods are packed (see ``prices``), scaled up to each shape's whole price. One more
-resource is the host itself, for the class that needs most hosts because each may hold so few of it.
+resources are worth while all pods are packed (see ``prices``), scaled up to each shape's whole price. Further
+resources are the host itself, once for each rule by which it may hold few pods of some classes.
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,16 @@ HOST: Final = 2520
 
 
 class Lot:
-    """Equal pods. ``mask``: the choices their labels allow; ``host``: the part of a host one of them takes up."""
+    """Equal pods. ``mask``: the choices their labels allow; ``hosts``: the part of a host that one of them takes up, by
+    rule on hosts; the same rules in all lots."""
 
-    __slots__ = ("count", "host", "mask", "size")
+    __slots__ = ("count", "hosts", "mask", "size")
 
-    def __init__(self, count: int, size: Vector, mask: int, host: int = 0) -> None:
+    def __init__(self, count: int, size: Vector, mask: int, hosts: Vector = ()) -> None:
         self.count = count
         self.size = size
         self.mask = mask
-        self.host = host
+        self.hosts = hosts
 
 
 def bound(market: Market, lots: Sequence[Lot]) -> int:
@@ -45,9 +46,10 @@ def bound(market: Market, lots: Sequence[Lot]) -> int:
     choices = skyline(market, open_to_any & first, list(wide.values()))
     if not choices:
         return 0
-    rooms = [(*market.goods_of[choice].room, HOST) for choice in choices]
+    host = (HOST,) * len(lots[0].hosts)
+    rooms = [market.goods_of[choice].room + host for choice in choices]
     costs = [float(market.prices[choice]) for choice in choices]
-    sizes = [(*one.size, one.host) for one in lots]
+    sizes = [one.size + one.hosts for one in lots]
     demand = [sum(one.count * size[d] for one, size in zip(lots, sizes, strict=True)) for d in range(len(rooms[0]))]
     rates = prices.worth(demand, rooms, costs)
     # Shapes by what they ask for what they hold, the most modest first.

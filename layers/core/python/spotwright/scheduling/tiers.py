@@ -2,16 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Final
 
 from spotwright.model import resources
 from spotwright.model.company import HostPort
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.taints import untolerated
-from spotwright.scheduling.bonds import bonds
+from spotwright.scheduling.bonds import bonds, crowds
 from spotwright.scheduling.bounding import HOST, Lot, bound
 from spotwright.scheduling.classes import Demand, PodClass
 from spotwright.scheduling.drafts import Draft, Member, keep_limits
-from spotwright.scheduling.market import Market, Vector, bits
+from spotwright.scheduling.market import Market, Vector
 from spotwright.scheduling.openkeys import OpenKeys
 from spotwright.scheduling.packing import Items
 from spotwright.scheduling.problem import Allowance, Answer, Problem, up_to
@@ -19,6 +20,11 @@ from spotwright.scheduling.search import SIZES, cheapest
 from spotwright.scheduling.templates import Daemon, Template
 from spotwright.scheduling.topology import Topology
 from spotwright.scheduling.waiting import Waiting
+
+# Of so many states of the limits it is known what they allow.
+_OPENED: Final = 1000
+# Rules on hosts that a lower bound knows of.
+_RULES: Final = 4
 
 
 class Tier:
@@ -44,6 +50,7 @@ class Tier:
         self.allowance.reserved = reserved
         self.drafts: list[Draft] = []
         self._masks: dict[int, tuple[Demand, int]] = {}
+        self._opened: dict[object, int] = {}
 
     def mask(self, demand: Demand) -> int:
         """Choices whose labels and taints a demand accepts."""
@@ -108,12 +115,25 @@ class Tier:
 
     def cheapest(self, mask: int, *, instead_of: int) -> int:
         """The cheapest choice that the limits allow when another node is given back; -1 if there is none."""
-        if not any(self.allowance.left) and not self.market.reserved:
-            return (mask & -mask).bit_length() - 1
-        allowance = self.allowance.copy()
-        if instead_of >= 0:
-            allowance.spend(self.market, instead_of, -1)
-        return next((one for one in bits(mask) if allowance.copies(self.market, one, 1)), -1)
+        if any(self.allowance.left) or self.market.reserved:
+            mask &= self._open_instead_of(instead_of)
+        return (mask & -mask).bit_length() - 1
+
+    def _open_instead_of(self, choice: int) -> int:
+        """Choices that the limits allow when a node is given back; choice -1 = none is."""
+        goods = self.market.goods_of[choice] if choice >= 0 else None
+        given_back = (id(goods), self.market.reservations[choice] if goods else "")
+        left = [tuple(one.values()) for one in self.allowance.left]
+        look = (given_back, tuple(left), tuple(self.allowance.reserved.values()))
+        known = self._opened.get(look)
+        if known is None:
+            allowance = self.allowance.copy()
+            if goods:
+                allowance.spend(self.market, choice, -1)
+            if len(self._opened) > _OPENED:
+                self._opened.clear()
+            known = self._opened[look] = allowance.open(self.market)
+        return known
 
     def price(self, choice: int) -> int:
         return self.market.prices[choice] if choice >= 0 else 0
@@ -175,16 +195,13 @@ class Tier:
                 look = one.cls.index, id(one.demand)
                 pairs[look] = one.cls, one.demand
                 counts[look] = counts.get(look, 0) + one.count * len(draft.copies)
-        most = _most(list(pairs.values()), topology)
-        hosts: dict[int, int] = {}
-        for (index, _), count in counts.items():
-            if index in most:
-                hosts[index] = hosts.get(index, 0) + count * HOST // most[index]
-        widest = max(hosts, key=lambda index: (hosts[index], -index), default=-1)
-        lots: dict[tuple[Vector, int, int], int] = {}
-        for look, (cls, demand) in pairs.items():
+        ours = list(pairs)
+        shares = _hosts([pairs[look] for look in ours], [counts[look] for look in ours], topology)
+        lots: dict[tuple[Vector, int, tuple[int, ...]], int] = {}
+        for j, look in enumerate(ours):
+            cls, demand = pairs[look]
             size = tuple([cls.requests.get(name, 0) for name in self.market.dimensions])
-            lot = size, self.mask(demand), HOST // most[widest] if cls.index == widest else 0
+            lot = size, self.mask(demand), tuple([share.get(j, 0) for share in shares])
             lots[lot] = lots.get(lot, 0) + counts[look]
         return bound(self.market, [Lot(count, *lot) for lot, count in sorted(lots.items())])
 
@@ -194,11 +211,14 @@ class Tier:
         return self.drafts
 
 
-def _most(classes: Sequence[tuple[PodClass, Demand]], topology: Topology) -> dict[int, int]:
-    """How many pods of a class one host may hold, by class; those without a bound are left out."""
-    ruled = [one for one in classes if one[1].spreads or one[1].apart or one[0].host_ports]
-    known = zip(ruled, bonds(ruled, topology), strict=True)
-    return {cls.index: bond.most for (cls, _), bond in known if bond is not None and bond.most}
+def _hosts(
+    classes: Sequence[tuple[PodClass, Demand]], counts: Sequence[int], topology: Topology
+) -> list[dict[int, int]]:
+    """What part of a host one pod takes up, by the class's place, for each of the rules that need most hosts."""
+    ruled = [j for j, (cls, demand) in enumerate(classes) if demand.spreads or demand.apart or cls.host_ports]
+    found = crowds(bonds([classes[j] for j in ruled], topology))
+    needed = sorted(((sum(counts[ruled[k]] for k in several) / cap, cap, several) for cap, several in found))
+    return [{ruled[k]: HOST // cap for k in several} for _, cap, several in needed[: -_RULES - 1 : -1]]
 
 
 def _member(waiting: Waiting, count: int) -> Member:
