@@ -1,7 +1,7 @@
 """Nobody is left only because others came first: those who were left, or those they follow, then do."""
 
 from spotwright.model import labels
-from spotwright.model.company import Company
+from spotwright.model.company import Company, Spread
 from spotwright.model.requirements import Selector
 from tests.unit.scheduling.builders import (
     LARGE,
@@ -95,4 +95,13 @@ def test_where_nodes_are_counted_few_large_ones_hold_everybody() -> None:
     """A medium and a small one are cheaper, and full before the last pod."""
     few = pool("few", limits={"nodes": "2"})
     made = planned(*pods(6, "p", 1, "64Mi"), pod("last", 0.05, "64Mi"), pools=(few,), types=(SMALL, MEDIUM, LARGE))
+    assert not why(made)
+
+
+def test_followers_that_spread_are_given_company_in_several_zones() -> None:
+    web = pods(6, "web", 1, labels={"app": "web"})
+    own = (Selector("app", "In", ("follower",)),)
+    spread = Spread(labels.ZONE, 1, own)
+    followers = pods(6, "follower", labels={"app": "follower"}, near=(IN_ZONE,), spreads=(spread,))
+    made = planned(*web, *followers)
     assert not why(made)

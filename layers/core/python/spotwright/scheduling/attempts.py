@@ -17,11 +17,14 @@ from spotwright.scheduling.templates import Template
 
 # The search may cost more the more there is to save: so many units, and so many for every pod.
 _LEAST_UNITS = 2000
-_UNITS_PER_POD = 60
+_UNITS_PER_POD = 80
 # Few pods are decided so quickly that a longer search goes unnoticed: it may cost this, divided by their number.
 _UNITS_OVER_PODS = 1_000_000
 # Up to so many pods are placed in other orders too.
 _FEW_PODS = 64
+# Of many pods, so many classes may be seated one by one, because they found no node when all were packed at once,
+# before all are.
+_SINGLY = 100
 # So often others are served first for the sake of those who were left.
 _TURNS = 3
 
@@ -42,23 +45,26 @@ def _with_others_first(
     world: World, pods: Sequence[Pod], templates: Sequence[Template], placement: Placement
 ) -> Placement:
     """As long as fewer pods are left when some of them, or those they follow, are served first: that."""
-    original = pods
+    turned, alone = pods, frozenset[str]()
     for _ in range(_TURNS):
-        ahead = precedence.first(placement, pods)
-        if not ahead:
+        ahead = precedence.first(placement, turned, alone)
+        if not ahead.pods:
             break
-        keys, known = {pod.key for pod in ahead}, {id(pod) for pod in pods}
-        told = {pod.key for pod in ahead if id(pod) not in known}
-        pods = [*ahead, *(pod for pod in pods if pod.key not in keys)]
-        other = _attempt(world, [ahead, pods[len(ahead) :]], templates)
+        keys = {pod.key for pod in ahead.pods}
+        others = [pod for pod in turned if pod.key not in keys]
+        other = _attempt(world, [ahead.pods, others], templates)
         units = placement.units + other.units
-        fewer = _leaves_fewer(other, placement, pods) and other.obeys(told)
-        placement = other if fewer else placement
+        unwilling = other.unwilling(ahead.leaders.keys())
+        fewer = not unwilling and _leaves_fewer(other, placement, turned)
+        if fewer:
+            placement, turned = other, [*ahead.pods, *others]
         placement.units = units
-        if not fewer:
+        # Nobody is told of a wish that was never theirs: without those who could not have it, once more.
+        alone = alone.union(ahead.leaders[key] for key in unwilling)
+        if not fewer and not unwilling:
             break
-    if pods is not original:
-        _exchange_equals(world, original, placement)
+    if turned is not pods:
+        _exchange_equals(world, pods, placement)
     return placement
 
 
@@ -86,10 +92,14 @@ def _leaves_fewer(other: Placement, placement: Placement, pods: Sequence[Pod]) -
 def _attempt(world: World, bands: Sequence[Sequence[Pod]], templates: Sequence[Template]) -> Placement:
     pods = sum(map(len, bands))
     budget = min(world.settings.work_units, _units(pods))
-    best = Placement(world, bands, templates)
+    best, singly = Placement(world, bands, templates), frozenset[str]()
     complete = best.run(budget, at_once=True)
+    while not complete and pods > _FEW_PODS and len(singly) < _SINGLY:
+        singly = singly.union(best.stuck)
+        best = Placement(world, bands, templates, singly=singly)
+        complete = best.run(budget, at_once=True)
     if wide := complete and best.lacks_hosts:
-        best = _better(best, Placement(world, bands, templates, wide=True), budget, at_once=True)
+        best = _better(best, Placement(world, bands, templates, wide=True, singly=singly), budget, at_once=True)
     if complete and (pods > _FEW_PODS or not best.price()):
         return best
     if not complete or best.has_rules:

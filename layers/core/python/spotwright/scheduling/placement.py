@@ -88,7 +88,10 @@ class Placement:
     """Who is placed where so far. ``held_back``: followers that may not cause a node.
 
     ``bands``: pods in the order in which they are served; what is left to one band is what those before it left.
-    ``occupy``: how pods without rules fill the nodes there are.
+    ``occupy``: how pods without rules fill the nodes there are. ``singly``: pods whose classes are seated one by one
+    even where all others are packed at once.
+
+    ``stuck``: a pod of each class that found no node in its domains when all were packed at once.
     """
 
     def __init__(
@@ -99,6 +102,7 @@ class Placement:
         *,
         wide: bool = False,
         occupy: Callable[[Sequence[Room], Sequence[Waiting]], int] = occupy,
+        singly: Set[str] = frozenset(),
     ) -> None:
         together = [group(pods, world.taste) for pods in bands]
         classes = [one for several in together for one in several]
@@ -116,6 +120,8 @@ class Placement:
         self.seating = Seating(self.rooms, self.tiers, self.topology, world.disks, wide=wide)
         self.bands = [queue(several, names) for several in together]
         self._occupy = occupy
+        self._singly = singly
+        self.stuck: list[str] = []
         self.waiting: list[Waiting] = [one for several in self.bands for one in several]
         self.held_back: list[Pod] = []
         self.units = 0
@@ -152,7 +158,8 @@ class Placement:
             self.units += top_up(self.seating.sites, [*free, *shares], self.topology)
             for tier in self.tiers:
                 self.units += tier.serve([*free, *shares], self.topology, budget - self.units)
-            if any(one.keys and one.pinned for one in shares):
+            self.stuck = [one.cls.keys[0] for one in shares if one.keys and one.pinned]
+            if self.stuck:
                 return False
             for share in shares:
                 share.give_back()
@@ -204,7 +211,7 @@ class Placement:
 
     def _settle_class(self, waiting: Waiting, demand: Demand, shares: list[Share]) -> int:
         before = len(waiting.keys)
-        if self.topology.tight(waiting.cls, demand):
+        if self.topology.tight(waiting.cls, demand) or waiting.cls.keys[0] in self._singly:
             return self.seating.seat([waiting])
         assigner = Assigner(waiting, demand, self.topology, self.tiers, self.seating.disks)
         moved = -1
@@ -240,9 +247,9 @@ class Placement:
         for one in self.waiting:
             one.keys = sorted(names.get(key, key) for key in one.keys)
 
-    def obeys(self, told: Set[str]) -> bool:
-        """True when these pods have a place and gave up nothing for it."""
-        return not any((one.keys or one.step) and not told.isdisjoint(one.cls.keys) for one in self.waiting)
+    def unwilling(self, told: Set[str]) -> set[str]:
+        """Those of the pods that have no place or gave up something for it."""
+        return {key for one in self.waiting if one.keys or one.step for key in one.cls.keys if key in told}
 
     def price(self) -> int:
         """What the nodes to make cost, in picodollars per hour."""

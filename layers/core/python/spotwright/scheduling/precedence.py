@@ -4,7 +4,7 @@ Limits and anti-affinity serve those who come first: so pods that were left come
 can come no earlier than these: so one of the others comes first, and where they can follow.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Final
 
 import msgspec
@@ -24,20 +24,32 @@ from spotwright.scheduling.waiting import Waiting
 _ABOVE_ALL: Final = 101
 
 
-def first(placement: Placement, pods: Sequence[Pod]) -> list[Pod]:
-    """Pods to serve before all others, sorted by name; none if that would change nothing for those who were left.
+class Ahead(msgspec.Struct, frozen=True):
+    """``pods``: to serve before all others, by name. ``leaders``: those of them that shall be where others can follow,
+    with the pod whose class asked for it."""
 
-    Pods that others must follow ask for the domains of these too.
+    pods: tuple[Pod, ...]
+    leaders: dict[str, str]
+
+
+def first(placement: Placement, pods: Sequence[Pod], alone: Set[str] = frozenset()) -> Ahead:
+    """Who shall come first; nobody if that would change nothing for those who were left.
+
+    Pods that others must follow ask for the domains of these too. ``alone``: pods whose classes nobody waits for.
     """
     by_key = {pod.key: pod for pod in pods}
     found: dict[str, Pod] = {}
+    leaders: dict[str, str] = {}
     for one in placement.waiting:
         if one.keys and one.demand is not None:
-            leaders = list(_leaders(one, one.demand, placement, by_key))
-            if leaders or _comes_late(one, one.demand, placement):
+            asked = one.cls.keys[0]
+            free = {key: pod for key, pod in by_key.items() if key not in leaders} if one.demand.near else {}
+            leading = list(_leaders(one, one.demand, placement, free)) if asked not in alone else []
+            if leading or _comes_late(one, one.demand, placement):
                 found |= {key: by_key[key] for key in one.keys}
-            found |= {pod.key: pod for pod in leaders}
-    return [found[key] for key in sorted(found)]
+            found |= {pod.key: pod for pod in leading}
+            leaders |= dict.fromkeys((pod.key for pod in leading), asked)
+    return Ahead(tuple(found[key] for key in sorted(found)), leaders)
 
 
 def _comes_late(waiting: Waiting, demand: Demand, placement: Placement) -> bool:
@@ -57,29 +69,34 @@ def _comes_late(waiting: Waiting, demand: Demand, placement: Placement) -> bool:
 
 
 def _leaders(waiting: Waiting, demand: Demand, placement: Placement, by_key: Mapping[str, Pod]) -> Iterator[Pod]:
-    """One pod for each company that a class must join, which now prefers to be where the class can follow.
+    """Pods of each company that a class must join, which now prefer to be where the class can follow.
 
     A wish, because what a pod demands also decides which nodes count for its spread.
     """
     left = placement.left()
     for company in demand.near:
         wanted = _where(waiting, demand, company, placement)
-        invited = (by_key[key] for key in sorted(by_key) if key not in left)
-        leader = next((pod for pod in invited if placement.topology.invites(company, pod)), None) if wanted else None
-        if leader is not None:
-            yield msgspec.structs.replace(leader, node_preferences=((_ABOVE_ALL, wanted), *leader.node_preferences))
+        keys = sorted(by_key) if wanted else ()
+        invited = (by_key[key] for key in keys if key not in left and placement.topology.invites(company, by_key[key]))
+        for wish, leader in zip(wanted, invited, strict=False):
+            yield msgspec.structs.replace(leader, node_preferences=((_ABOVE_ALL, wish), *leader.node_preferences))
 
 
-def _where(waiting: Waiting, demand: Demand, company: Company, placement: Placement) -> tuple[Selector, ...]:
-    """What a pod must ask for so that the class can join it; nothing when there is such a pod, or can be none."""
+def _where(waiting: Waiting, demand: Demand, company: Company, placement: Placement) -> list[tuple[Selector, ...]]:
+    """What a pod must ask for so that the class can join it; nothing when there is such a pod, or can be none.
+
+    A class that spreads over these very domains, or keeps apart there, needs a pod to join in each of them.
+    """
     pod = waiting.cls.pod
     if company.key == HOSTNAME:
         own = (Selector(key, "In", (value,)) for key, value in sorted(pod.node_selector.items()))
-        return (*own, *alternatives(pod)[0])
+        return [(*own, *alternatives(pod)[0])]
     there = _domains(waiting, demand, company.key, placement)
-    if not there or there & placement.topology.joined(company):
-        return ()
-    return (Selector(company.key, "In", tuple(sorted(there))),)
+    joined = there & placement.topology.joined(company)
+    parted = {one.key for one in demand.spreads}.union(one.key for one in demand.apart)
+    if company.key in parted:
+        return [(Selector(company.key, "In", (one,)),) for one in sorted(there - joined)[: len(waiting.keys)]]
+    return [(Selector(company.key, "In", tuple(sorted(there))),)] if there and not joined else []
 
 
 def _domains(waiting: Waiting, demand: Demand, key: str, placement: Placement) -> set[str]:

@@ -117,10 +117,13 @@ class Seating:
     ) -> Option | None:
         """The cheapest seat on a node in the making, or on a new one of the heaviest pools that make one."""
         options = []
+        keeps_apart = self.wide and self.topology.wanted_on_host(waiting.cls)
         for site in self.sites:
             self.units += 1
             option = join(site, waiting, demand, rules, volumes)
             if option is not None:
+                if option.cost <= 0 and not keeps_apart:
+                    return option
                 options.append(option)
         name = f"new node {len(self.sites) + 1}"
         for tier in self.tiers:
@@ -129,7 +132,7 @@ class Seating:
             if option is not None:
                 options.append(option)
                 break
-        if self.wide and self.topology.wanted_on_host(waiting.cls):
+        if keeps_apart:
             return min(options, key=lambda one: (_alike(one.site, waiting), one.cost), default=None)
         return min(options, key=lambda one: one.cost, default=None)
 

@@ -134,6 +134,8 @@ def join(
         return None
     used = [one + other for one, other in zip(site.used, waiting.size, strict=True)]
     tier, before = site.tier, site.tier.price(site.choice)
+    if not site.state.mask & tier.market.fitting(used):
+        return None
     most = max(_SIZE, tier.cores(site.choice))
     best: Option | None = None
     for state, rank in _states(tier, site.state, waiting, demand, rules, volumes):
@@ -175,12 +177,19 @@ def _states(
 ) -> Iterator[tuple[State, int]]:
     """What is left of a node with the pod on it, one for each choice of volumes' places and of domains."""
     mask = start.mask & tier.mask(demand) & tier.without_ports(waiting.cls.host_ports)
+    if not mask:
+        return
     fields = start.fields & tier.keys.asked(demand.requirements)
-    for reachable in volumes or (Requirements(),):
+    if not volumes:
+        mask = tier.keys.narrow(mask, fields)
+        if mask:
+            yield from _pinned(tier, State(mask, fields, start.pins), rules)
+        return
+    for reachable in volumes:
         pins = conjunction((*start.pins, *reachable))
         if pins is None:
             continue
-        near = mask & tier.market.meeting_all(reachable) if reachable else mask
+        near = mask & tier.market.meeting_all(reachable)
         left = fields & tier.keys.asked(reachable)
         near = tier.keys.narrow(near, left)
         if near:
@@ -190,6 +199,9 @@ def _states(
 def _pinned(tier: Tier, state: State, rules: Sequence[Rule]) -> Iterator[tuple[State, int]]:
     """Every combination of domains that all rules allow."""
     keys = sorted({rule.key for rule in rules if rule.key != labels.HOSTNAME})
+    if not keys:
+        yield state, 0
+        return
     choices = [_domains(tier, state, key, [rule for rule in rules if rule.key == key]) for key in keys]
     for several in product(*choices):
         fixed = Requirements(
