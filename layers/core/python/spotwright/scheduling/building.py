@@ -1,7 +1,6 @@
 """One greedy construction: node after node, each the shape that packs most for its price."""
 
 from collections.abc import Callable, Iterable, Sequence
-from enum import StrEnum
 from operator import mul
 from typing import Final
 
@@ -13,12 +12,9 @@ from spotwright.scheduling.problem import NODE_FEE, Allowance, Answer, Batch, Pr
 # A shape that packs this share of what the best could is taken at once; of many pods the choice among close ones pays.
 _GOOD_ENOUGH: Final = 0.985
 _GOOD_ENOUGH_FOR_MANY: Final = 0.995
-MANY_PODS: Final = 500
+_MANY_PODS: Final = 500
 _REPRICE_EVERY: Final = 4
-_REPRICE_EVERY_OF_MANY: Final = 2
 _SHORT_LIST: Final = 6
-# Shapes whose values agree to so many digits are equally good.
-_DIGITS: Final = 9
 # What setting up a shape costs in units, beside one for each class.
 _NEW_LANES: Final = 8
 # What it takes to work out what the pods left would cost without a node's.
@@ -27,13 +23,6 @@ _PRICING: Final = 10
 _STALE: Final = 8
 # Pods with a bound per host go first when they need this share of the nodes that resources alone would need.
 _URGENT: Final = 0.5
-
-
-class Ties(StrEnum):
-    """Which of equally good shapes comes first: the cheapest, or that of which the pods left need most nodes."""
-
-    CHEAPEST = "cheapest"
-    MOST = "most"
 
 
 class Build:
@@ -49,15 +38,13 @@ class Build:
         allowance: Allowance,
         shapes: Sequence[int],
         tilt: Callable[[], float] | None = None,
-        ties: Ties = Ties.CHEAPEST,
     ) -> None:
         self.problem = problem
         self.market = problem.market
         self.items = problem.items
         self.left = list(counts)
-        many = sum(counts) > MANY_PODS
+        many = sum(counts) > _MANY_PODS
         self.enough = _GOOD_ENOUGH_FOR_MANY if many else _GOOD_ENOUGH
-        self.reprice = _REPRICE_EVERY_OF_MANY if many else _REPRICE_EVERY
         self.foresight = many and tilt is None
         self.allowance = allowance.copy()
         self.lanes: dict[int, Lanes] = {}
@@ -71,7 +58,6 @@ class Build:
         self._look_again()
         self.shapes = list(shapes)
         self.tilt = tilt
-        self.ties = ties
 
     def answer(self) -> Answer:
         batches: list[Batch] = []
@@ -91,7 +77,7 @@ class Build:
         enough = ranked[0][0] * self.enough
         short: list[tuple[float, int]] = []
         made: list[Batch] = []
-        while len(made) < self.reprice and any(self.left):
+        while len(made) < _REPRICE_EVERY and any(self.left):
             found = self._best(short or ranked, worth, enough)
             if found is None:
                 if not short:
@@ -117,8 +103,6 @@ class Build:
         """Kinds of nodes by what they could pack for their price, with the place of each."""
         self._sort_out(worth)
         ranked = sorted(((self._bound(one[0], worth), -place) for place, one in enumerate(self.kinds)), reverse=True)
-        if self.ties is Ties.MOST:
-            ranked.sort(key=lambda one: (round(one[0], _DIGITS), self._needed(self.kinds[-one[1]][0])), reverse=True)
         if self.tilt is not None:
             ranked = sorted(((bound * self.tilt(), place) for bound, place in ranked), reverse=True)
         return [(bound, -place) for bound, place in ranked]

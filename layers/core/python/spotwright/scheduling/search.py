@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from spotwright.model import resources
-from spotwright.scheduling.building import MANY_PODS, Build, Ties
+from spotwright.scheduling.building import Build
 from spotwright.scheduling.exact import exact
 from spotwright.scheduling.improving import improve
 from spotwright.scheduling.market import Vector
@@ -14,6 +14,8 @@ from spotwright.scheduling.problem import Allowance, Answer, Problem, shapes
 
 # Bounds on node size in millicores. One node of 48 cpu is a loss most clusters bear; larger ones must be cheaper.
 SIZES: Final = (48_000, 96_000, 24_000, 12_000)
+# While no more than this share of the budget is spent, another bound is tried, though it may take more than is left.
+_BUILDING: Final = 0.6
 # Nodes are so much larger than they would be if all were equal.
 _ROOMY: Final = 1.5
 
@@ -26,13 +28,13 @@ def cheapest(problem: Problem, counts: Sequence[int], allowance: Allowance, budg
     answer = exact(problem, counts, allowance, max(SIZES), budget)
     if answer is not None:
         return answer
-    first, *others = _tries(problem, counts)
-    best = _built(problem, counts, allowance, *first)
+    first, *others = _ordered(problem, counts)
+    best = _built(problem, counts, allowance, first)
     units = best.units
-    for size, ties in others:
-        if units + best.units > budget:
+    for size in others:
+        if units + best.units > budget and units > _BUILDING * budget:
             break
-        other = _built(problem, counts, allowance, size, ties)
+        other = _built(problem, counts, allowance, size)
         units += other.units
         if _better(other, best, problem):
             best = other
@@ -71,17 +73,8 @@ def _ordered(problem: Problem, counts: Sequence[int]) -> list[int]:
     return sorted(SIZES, key=lambda size: size != first) if first < SIZES[0] else list(SIZES)
 
 
-def _tries(problem: Problem, counts: Sequence[int]) -> list[tuple[int, Ties]]:
-    """Bounds on node size, and how shapes are told apart, the most promising first."""
-    first, *others = _ordered(problem, counts)
-    tries = [(first, Ties.CHEAPEST), *((size, Ties.CHEAPEST) for size in others)]
-    if sum(counts) > MANY_PODS:
-        tries.insert(1, (first, Ties.MOST))
-    return tries
-
-
-def _built(problem: Problem, counts: Sequence[int], allowance: Allowance, size: int, ties: Ties) -> Answer:
-    return Build(problem, counts, allowance, shapes(problem, counts, allowance, size), ties=ties).answer()
+def _built(problem: Problem, counts: Sequence[int], allowance: Allowance, size: int) -> Answer:
+    return Build(problem, counts, allowance, shapes(problem, counts, allowance, size)).answer()
 
 
 def _better(one: Answer, other: Answer, problem: Problem) -> bool:
