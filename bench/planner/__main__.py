@@ -23,8 +23,8 @@ from bench.planner.workloads import KINDS
 SIZES: Final = (100, 1000, 5000, 10_000)
 SEEDS: Final = 3
 RUNS: Final = 3
-# From so many pods on Karpenter needs a minute and more for one problem, and runs once.
-_LONG: Final = 5000
+# From so many pods on Karpenter needs up to a minute for one problem, and runs once.
+_LONG: Final = 10_000
 FOLDER: Final = Path(__file__).parents[2] / "build" / "bench-planner"
 _HEADINGS: Final = {
     "bursts": "pods into an empty cluster; cost beside the default pool, and both beside a pool of at most 64 vCPU",
