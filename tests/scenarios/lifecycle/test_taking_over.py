@@ -17,11 +17,10 @@ from spotwright.simulation import given
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import lifecycle
 from spotwright.workflows.ports import Doorbell
+from tests.unit.aws.golden import CERTIFICATE_AUTHORITY, CLASS_HASH, CLASS_SPEC
 
-# What Karpenter writes for the manifests below: its own test vectors, and for the pool Go's hashstructure.
+# What Karpenter writes for the pool below, by Go's hashstructure; for the class see its test vectors.
 POOL_HASH = "6821555240594823858"
-CLASS_HASH = "11148166120438674859"
-CERTIFICATE_AUTHORITY = "test-ca-bundle"
 POOL = {
     "spec": {
         "template": {
@@ -33,40 +32,7 @@ POOL = {
         }
     }
 }
-CLASS = {
-    "spec": {
-        "amiFamily": "Custom",
-        "role": "role-1",
-        "tags": {"keyTag-1": "valueTag-1", "keyTag-2": "valueTag-2"},
-        "context": "fake-context",
-        "detailedMonitoring": False,
-        "associatePublicIPAddress": False,
-        "metadataOptions": {
-            "httpEndpoint": "disabled",
-            "httpProtocolIPv6": "disabled",
-            "httpPutResponseHopLimit": 1,
-            "httpTokens": "optional",
-        },
-        "blockDeviceMappings": [
-            {
-                "deviceName": "map-device-1",
-                "rootVolume": False,
-                "ebs": {
-                    "deleteOnTermination": False,
-                    "encrypted": False,
-                    "iops": 0,
-                    "kmsKeyID": "fakeKMSKeyID",
-                    "snapshotID": "fakeSnapshot",
-                    "throughput": 0,
-                    "volumeSize": "2G",
-                    "volumeType": "standard",
-                },
-            },
-            {"deviceName": "map-device-2"},
-        ],
-        "userData": "userdata-test-1",
-    }
-}
+CLASS = {"spec": {"amiFamily": "Custom"} | CLASS_SPEC}
 
 
 def karpenters(pool_version: str = "v3", class_version: str = "v6") -> World:

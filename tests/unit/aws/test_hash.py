@@ -12,39 +12,7 @@ from spotwright.aws import hash
 from spotwright.model.nodepool import NodeClassReference, NodePool
 from spotwright.model.objects import Metadata
 from spotwright.model.taints import Taint
-
-BASE: dict[str, Any] = {
-    "role": "role-1",
-    "tags": {"keyTag-1": "valueTag-1", "keyTag-2": "valueTag-2"},
-    "context": "fake-context",
-    "detailedMonitoring": False,
-    "associatePublicIPAddress": False,
-    "metadataOptions": {
-        "httpEndpoint": "disabled",
-        "httpProtocolIPv6": "disabled",
-        "httpPutResponseHopLimit": 1,
-        "httpTokens": "optional",
-    },
-    "blockDeviceMappings": [
-        {
-            "deviceName": "map-device-1",
-            "rootVolume": False,
-            "ebs": {
-                "deleteOnTermination": False,
-                "encrypted": False,
-                "iops": 0,
-                "kmsKeyID": "fakeKMSKeyID",
-                "snapshotID": "fakeSnapshot",
-                "throughput": 0,
-                "volumeSize": "2G",
-                "volumeType": "standard",
-            },
-        },
-        {"deviceName": "map-device-2"},
-    ],
-    "userData": "userdata-test-1",
-}
-BASE_HASH = "11148166120438674859"
+from tests.unit.aws.golden import CERTIFICATE_AUTHORITY, CLASS_HASH, CLASS_SPEC
 
 type Change = Callable[[dict[str, Any]], None]
 
@@ -71,7 +39,7 @@ def with_profile(one: dict[str, Any]) -> None:
 
 
 CASES: dict[str, tuple[Change, str]] = {
-    "base": (spec(), BASE_HASH),
+    "base": (spec(), CLASS_HASH),
     "user data": (spec(userData="userdata-test-2"), "11774429238106843388"),
     "tags": (lambda one: one["tags"].update({"keyTag-test-3": "valueTag-test-3"}), "9327338697296909506"),
     "context": (spec(context="context-2"), "2279761750428738028"),
@@ -97,14 +65,14 @@ CASES: dict[str, tuple[Change, str]] = {
     "UDP timeout": (spec(connectionTracking={"udpTimeout": 45}), "17941926745862994490"),
     "UDP stream timeout": (spec(connectionTracking={"udpStreamTimeout": 120}), "13743705849402595405"),
     "nested virtualization": (spec(cpuOptions={"nestedVirtualization": "enabled"}), "6157846767212910604"),
-    "order of devices": (lambda one: one["blockDeviceMappings"].reverse(), BASE_HASH),
-    "order of tags": (spec(tags={"keyTag-2": "valueTag-2", "keyTag-1": "valueTag-1"}), BASE_HASH),
-    "selectors": (spec(subnetSelectorTerms=[{"id": "subnet-1"}], ipPrefixCount=3), BASE_HASH),
+    "order of devices": (lambda one: one["blockDeviceMappings"].reverse(), CLASS_HASH),
+    "order of tags": (spec(tags={"keyTag-2": "valueTag-2", "keyTag-1": "valueTag-1"}), CLASS_HASH),
+    "selectors": (spec(subnetSelectorTerms=[{"id": "subnet-1"}], ipPrefixCount=3), CLASS_HASH),
 }
 
 
 def changed(change: Change) -> dict[str, Any]:
-    one = copy.deepcopy(BASE)
+    one = copy.deepcopy(CLASS_SPEC)
     change(one)
     return one
 
@@ -112,7 +80,9 @@ def changed(change: Change) -> dict[str, Any]:
 @pytest.mark.parametrize("name", CASES)
 def test_a_class_hashes_as_karpenter_does(name: str) -> None:
     change, expected = CASES[name]
-    found = hash.of_class_spec(changed(change), ami_family="Custom", certificate_authority="test-ca-bundle", kubelet={})
+    found = hash.of_class_spec(
+        changed(change), ami_family="Custom", certificate_authority=CERTIFICATE_AUTHORITY, kubelet={}
+    )
     assert found == expected
 
 
@@ -152,16 +122,18 @@ def test_what_is_stated_empty_hashes_as_in_go(name: str) -> None:
     fields, expected = BARE[name]
     obj = {"kind": "EC2NodeClass", "metadata": {"name": "x"}, "spec": {"role": "r"} | fields}
     stated = hash.class_spec(decode_nodeclass.nodeclass(obj)) | {"metadataOptions": None}
-    found = hash.of_class_spec(stated, ami_family="Custom", certificate_authority="test-ca-bundle", kubelet={})
+    found = hash.of_class_spec(stated, ami_family="Custom", certificate_authority=CERTIFICATE_AUTHORITY, kubelet={})
     assert found == expected
 
 
 def test_the_kubelet_counts_and_the_order_of_its_keys_does_not() -> None:
     def of(kubelet: dict[str, object]) -> str:
-        return hash.of_class_spec(BASE, ami_family="Custom", certificate_authority="test-ca-bundle", kubelet=kubelet)
+        return hash.of_class_spec(
+            CLASS_SPEC, ami_family="Custom", certificate_authority=CERTIFICATE_AUTHORITY, kubelet=kubelet
+        )
 
     assert of({"maxPods": 20, "podsPerCore": 4}) == of({"podsPerCore": 4, "maxPods": 20})
-    assert of({"maxPods": 20}) not in (of({"maxPods": 21}), BASE_HASH)
+    assert of({"maxPods": 20}) not in (of({"maxPods": 21}), CLASS_HASH)
 
 
 def pool(**fields: Any) -> NodePool:
