@@ -138,6 +138,15 @@ def test_folders_and_stdin_are_read(
     assert len(planned(capsys, str(folder), "-")["newNodes"]) == 1
 
 
+def test_of_two_objects_of_one_name_the_last_counts_and_the_other_is_named(
+    capsys: pytest.CaptureFixture[str], write: Any
+) -> None:
+    first, second = write("a.yaml", POOL, WORKLOAD), write("b.yaml", POOL)
+    made = planned(capsys, first, second)
+    assert len(made["newNodes"]) == 1
+    assert made["notes"] == [f"NodePool default of {first} is not read: {second} has it again"]
+
+
 @pytest.mark.parametrize(
     ("kind", "spec", "count"),
     [

@@ -55,6 +55,20 @@ def current(read: Documents) -> tuple[Documents, tuple[str, ...]]:
     return convert.current(read)
 
 
+def latest(documents: Documents) -> tuple[Documents, tuple[str, ...]]:
+    """Each object once, as if the files were applied in their order, and notes about those that others replace."""
+    found: dict[object, Document] = {}
+    notes: list[str] = []
+    for number, one in enumerate(documents.objects):
+        kind, metadata = one.content["kind"], one.content["metadata"]
+        name, namespace = metadata.get("name"), metadata.get("namespace")
+        key = (kind, str(namespace or "default"), name) if name and isinstance(name, str) else number
+        if key in found:
+            notes.append(f"{kind} {name} of {found[key].source} is not read: {one.source} has it again")
+        found[key] = one
+    return msgspec.structs.replace(documents, objects=tuple(found.values())), tuple(notes)
+
+
 def _texts(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
     for path in paths:
         if path == "-":

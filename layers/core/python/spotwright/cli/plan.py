@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _seen(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, tuple[str, ...]]":
-    """What is planned, the catalog that belongs to it, and how manifests before v1 are read."""
+    """What is planned, the catalog that belongs to it, and how manifests are read that are old or there twice."""
     live = options.kubeconfig or options.context or options.cluster or not options.files
     found, own = None, None
     if live:
@@ -72,10 +72,11 @@ def _seen(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, tuple
     from spotwright.cli import documents, manifests_input
 
     read, notes = documents.current(documents.read(options.files))
+    read, replaced = documents.latest(read)
     snapshot = manifests_input.snapshot(read, options.feature_gates)
     if found is not None:
         snapshot = manifests_input.within(found, snapshot)
-    return snapshot, own, notes
+    return snapshot, own, (*notes, *replaced)
 
 
 def _sold(catalog: "Catalog", snapshot: "Snapshot") -> "Catalog":
