@@ -72,13 +72,13 @@ class Build:
         """A few nodes at the same resource prices; none when nothing fits any more."""
         self._forget_empty()
         self.widest, self.most = self._widest()
-        worth = self._worth()
-        ranked = self._ranked(worth)
+        self._appraise()
+        ranked = self._ranked()
         enough = ranked[0][0] * self.enough
         short: list[tuple[float, int]] = []
         made: list[Batch] = []
         while len(made) < _REPRICE_EVERY and any(self.left):
-            found = self._best(short or ranked, worth, enough)
+            found = self._best(short or ranked, enough)
             if found is None:
                 if not short:
                     break
@@ -99,15 +99,15 @@ class Build:
                 return made if made or not self.shapes else self._round()
         return made
 
-    def _ranked(self, worth: Sequence[float]) -> list[tuple[float, int]]:
+    def _ranked(self) -> list[tuple[float, int]]:
         """Kinds of nodes by what they could pack for their price, with the place of each."""
-        self._sort_out(worth)
-        ranked = sorted(((self._bound(one[0], worth), -place) for place, one in enumerate(self.kinds)), reverse=True)
+        self._sort_out()
+        ranked = sorted(((self._bound(one[0]), -place) for place, one in enumerate(self.kinds)), reverse=True)
         if self.tilt is not None:
             ranked = sorted(((bound * self.tilt(), place) for bound, place in ranked), reverse=True)
         return [(bound, -place) for bound, place in ranked]
 
-    def _sort_out(self, worth: Sequence[float]) -> None:
+    def _sort_out(self) -> None:
         """Shapes that differ in their zone alone are one kind: of these, the one is tried that most waits for.
 
         ``awaited``: what the pods are worth that may go to some shapes only, by the choices open to them.
@@ -119,13 +119,12 @@ class Build:
             every |= 1 << i
         self.kinds = list(kinds.values())
         alike = len(kinds) < len(self.shapes)
-        self.rates = worth
         partly = (mask for mask in self.asked if alike and mask & every and every & ~mask)
         self.awaited = {mask: self._worth_of(mask) for mask in partly}
 
     def _worth_of(self, mask: int) -> float:
         """What the pods are worth that may go to these choices."""
-        worth: float = sum(map(mul, self.rates, self.asked[mask]))
+        worth: float = sum(map(mul, self.mixture.worth, self.asked[mask]))
         return worth
 
     def _most_awaited(self, shapes: Sequence[int]) -> int:
@@ -155,15 +154,17 @@ class Build:
         _, j, most = max(((self.left[j] / most, -j, most) for j, most in self.caps if self.left[j]), default=(0, 1, 1))
         return -j, most
 
-    def _worth(self) -> list[float]:
-        """What a unit of each resource is worth, and at last a host."""
+    def _appraise(self) -> None:
+        """What the pods left are worth, and which nodes they need.
+
+        ``mixture``: of their resources, and at last the hosts; ``needed``: nodes by room and price.
+        """
         # Zones seldom differ in either.
         offered = list(dict.fromkeys((self.market.goods_of[i].room, self._price(i)) for i in self.shapes))
         self.mixture = prices.Mixture(
             [*self.demand, self._hosts()], [(*room, 1) for room, _ in offered], [price for _, price in offered]
         )
         self.needed = {offered[k]: nodes for k, nodes in self.mixture.nodes.items()}
-        return self.mixture.worth
 
     def _needed(self, choice: int) -> float:
         """How many nodes like this one the cheapest mixture for the pods left has."""
@@ -184,13 +185,13 @@ class Build:
     def _price(self, choice: int) -> float:
         return float(self.market.prices[choice] + NODE_FEE)
 
-    def _bound(self, choice: int, worth: Sequence[float]) -> float:
+    def _bound(self, choice: int) -> float:
         room = self.market.goods_of[choice].room
-        packs: float = sum(map(mul, worth, (*room, 1)))
+        packs: float = sum(map(mul, self.mixture.worth, (*room, 1)))
         return packs / self._price(choice)
 
     def _best(
-        self, ranked: Sequence[tuple[float, int]], worth: Sequence[float], enough: float
+        self, ranked: Sequence[tuple[float, int]], enough: float
     ) -> tuple[list[tuple[float, float, int]], Batch] | None:
         """The shape that packs most for its price; with value, bound and kind of those tried."""
         best, found = 0.0, None
@@ -202,7 +203,7 @@ class Build:
             node = self._filled(shape)
             if not node.taken or not self._keeps_enough(node, shape):
                 continue
-            value = self._packed(node, shape, worth)
+            value = self._packed(node, shape)
             tried.append((value, bound, kind))
             if value > best:
                 best, found = value, Batch(shape, 1, node.taken)
@@ -215,7 +216,7 @@ class Build:
             return True
         return bool(holding(self.problem, node.taken, self.market.of_template[template]))
 
-    def _packed(self, node: Node, choice: int, worth: Sequence[float]) -> float:
+    def _packed(self, node: Node, choice: int) -> float:
         """What a node's pods are worth for its price: by how much it lowers the least cost of the pods left."""
         room = self.market.goods_of[choice].room
         used = [r - f for r, f in zip(room, node.free, strict=True)]
@@ -228,6 +229,7 @@ class Build:
             saved = self.mixture.cost(before) - self.mixture.cost(after)
             if saved > 0:
                 return saved / self._price(choice)
+        worth = self.mixture.worth
         value = sum(map(mul, worth, used)) + worth[-1] * hosts
         return (value or float(sum(node.taken.values()))) / self._price(choice)
 

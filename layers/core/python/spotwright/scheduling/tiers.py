@@ -217,8 +217,10 @@ def _hosts(
     """What part of a host one pod takes up, by the class's place, for each of the rules that need most hosts."""
     ruled = [j for j, (cls, demand) in enumerate(classes) if demand.spreads or demand.apart or cls.host_ports]
     found = crowds(bonds([classes[j] for j in ruled], topology))
-    needed = sorted(((sum(counts[ruled[k]] for k in several) / cap, cap, several) for cap, several in found))
-    return [{ruled[k]: HOST // cap for k in several} for _, cap, several in needed[: -_RULES - 1 : -1]]
+    needed = sorted(
+        ((sum(counts[ruled[k]] for k in several) / cap, cap, several) for cap, several in found), reverse=True
+    )
+    return [{ruled[k]: HOST // cap for k in several} for _, cap, several in needed[:_RULES]]
 
 
 def _member(waiting: Waiting, count: int) -> Member:
