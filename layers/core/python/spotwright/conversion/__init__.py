@@ -31,8 +31,13 @@ def concerns(content: Json) -> bool:
     """Whether this object, or what it refers to, cannot be read before it is converted."""
     kind, version = content["kind"], content.get("apiVersion")
     if kind in _KINDS_BEFORE_V1:
-        return version is None or str(version).startswith(("karpenter.sh/", "karpenter.k8s.aws/"))
+        return is_karpenters(version)
     return kind in OLD and (version == OLD[kind] or bool(kubelet_annotation(content)))
+
+
+def is_karpenters(version: object) -> bool:
+    """Whether an ``apiVersion`` is of one of Karpenter's groups; one that is left out is."""
+    return version is None or str(version).startswith(("karpenter.sh/", "karpenter.k8s.aws/"))
 
 
 def kubelet_annotation(content: Json) -> str:

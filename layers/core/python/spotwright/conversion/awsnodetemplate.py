@@ -5,15 +5,8 @@ from typing import Final
 from spotwright.conversion import Json, images, instances, selectors
 from spotwright.conversion.remarks import Told, absent, refuse
 
-# What Karpenter set where a template said nothing …
-_METADATA_OPTIONS: Final = {
-    "httpEndpoint": "enabled",
-    "httpProtocolIPv6": "disabled",
-    "httpPutResponseHopLimit": 2,
-    "httpTokens": "required",
-}
-# … and what EC2 takes where it said something, but not this.
-_METADATA_UNSET: Final = _METADATA_OPTIONS | {"httpPutResponseHopLimit": 1, "httpTokens": "optional"}
+# What EC2 takes of the metadata service where a template said something of it, but not this.
+_METADATA_UNSET: Final = instances.METADATA_OPTIONS | {"httpPutResponseHopLimit": 1, "httpTokens": "optional"}
 _AS_IT_IS: Final = ("context", "detailedMonitoring", "userData")
 
 
@@ -28,11 +21,8 @@ def node_class_spec(spec: Json, path: str, told: Told) -> Json:
     identity = _identity(given, path, told)
     made = _selected(given, path, told) | identity
     made |= instances.tags(given.pop("tags", {}), f"{path}.tags", told)
-    options = given.pop("metadataOptions", None)
-    made |= instances.metadata_options(options, _METADATA_OPTIONS, _METADATA_UNSET)
+    made |= instances.metadata_options(given.pop("metadataOptions", None), _METADATA_UNSET)
     made |= {name: given.pop(name) for name in _AS_IT_IS if name in given}
-    for name in given:
-        told.lost(f"{path}.{name}", "has no equal in v1")
     return made
 
 

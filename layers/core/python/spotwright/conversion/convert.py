@@ -9,6 +9,7 @@ from spotwright.conversion import (
     OLD,
     Json,
     awsnodetemplate,
+    is_karpenters,
     kubelets,
     nodes,
     pods,
@@ -55,7 +56,7 @@ def _pieces(content: Json, told: Told, taken: set[str]) -> Iterator[Piece]:
     kind, version = content["kind"], content.get("apiVersion")
     if (kind, version) in CLAIMS:
         told.lost("", "is left out: it stands for one instance, and applied anew it would buy another")
-    elif kind in ("Provisioner", "AWSNodeTemplate") and _is_karpenters(version):
+    elif kind in ("Provisioner", "AWSNodeTemplate") and is_karpenters(version):
         if version != OLD[kind]:
             refuse("apiVersion", version, f"is not {OLD[kind]}, the only one that is converted")
         yield from _provisioner(content, told, taken) if kind == "Provisioner" else [_template(content, told)]
@@ -63,10 +64,6 @@ def _pieces(content: Json, told: Told, taken: set[str]) -> Iterator[Piece]:
         yield _beta(content, told)
     else:
         yield Piece(content, told, kubelet=kubelets.annotated(content), made=False)
-
-
-def _is_karpenters(version: object) -> bool:
-    return version is None or str(version).startswith(("karpenter.sh/", "karpenter.k8s.aws/"))
 
 
 def _provisioner(content: Json, told: Told, taken: set[str]) -> Iterator[Piece]:

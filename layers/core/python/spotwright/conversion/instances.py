@@ -7,6 +7,13 @@ from spotwright.conversion.remarks import Told, absent, refuse
 from spotwright.model import labels, quantity
 
 ROLE: Final = "${KARPENTER_NODE_ROLE}"
+# What Karpenter before v1 set where nothing was said of the metadata service.
+METADATA_OPTIONS: Final = {
+    "httpEndpoint": "enabled",
+    "httpProtocolIPv6": "disabled",
+    "httpPutResponseHopLimit": 2,
+    "httpTokens": "required",
+}
 _RESERVED_TAGS: Final = (labels.CLUSTER_NAME_TAG, labels.NODEPOOL, labels.NODECLAIM, labels.EC2NODECLASS)
 _GONE_TAGS: Final = ("karpenter.sh/provisioner-name", "karpenter.sh/managed-by")
 _GIB: Final = 2**30
@@ -51,6 +58,6 @@ def _volume_size(given: int | str, path: str) -> str:
     return given if whole and isinstance(given, str) else f"{-(-size_bytes // _GIB)}Gi"
 
 
-def metadata_options(given: Json | None, absent: Json, unset: Json) -> Json:
-    """All four fields: v1's defaults differ. ``absent``: what held without the field, ``unset``: for fields of it."""
-    return {"metadataOptions": absent if given is None else unset | given}
+def metadata_options(given: Json | None, unset: Json) -> Json:
+    """All four fields, since v1's defaults differ. ``unset``: what held for those that were left out of the field."""
+    return {"metadataOptions": METADATA_OPTIONS if given is None else unset | given}

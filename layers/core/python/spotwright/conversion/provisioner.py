@@ -41,8 +41,6 @@ def node_pool_spec(spec: Json, told: Told, own_class: str) -> tuple[Json, Json]:
         made["limits"] = limits
     if "weight" in given:
         made["weight"] = given.pop("weight")
-    for name in set(given) - {"provider", "providerRef", "taints", "startupTaints"}:
-        told.lost(f"spec.{name}", "has no equal in v1")
     return made, kubelet
 
 

@@ -7,12 +7,6 @@ from spotwright.conversion.provisioner import CLASS_REFERENCE, kubelet_settings
 from spotwright.conversion.remarks import Told, absent, refuse
 
 _TEMPLATE: Final = "spec.template"
-_METADATA_OPTIONS: Final = {
-    "httpEndpoint": "enabled",
-    "httpProtocolIPv6": "disabled",
-    "httpPutResponseHopLimit": 2,
-    "httpTokens": "required",
-}
 _AS_IT_IS: Final = (
     "associatePublicIPAddress", "context", "detailedMonitoring", "instanceProfile", "instanceStorePolicy", "role",
     "userData",
@@ -76,11 +70,8 @@ def node_class_spec(spec: Json, told: Told) -> Json:
     for name, alone in (("subnetSelectorTerms", ("id",)), ("securityGroupSelectorTerms", _ALONE)):
         made[name] = _terms(given.pop(name), f"spec.{name}", alone, told)
     made |= instances.tags(given.pop("tags", {}), "spec.tags", told)
-    options = given.pop("metadataOptions", None)
-    made |= instances.metadata_options(options, _METADATA_OPTIONS, _METADATA_OPTIONS)
+    made |= instances.metadata_options(given.pop("metadataOptions", None), instances.METADATA_OPTIONS)
     made |= {name: given.pop(name) for name in _AS_IT_IS if name in given}
-    for name in given:
-        told.lost(f"spec.{name}", "has no equal in v1")
     return made
 
 
@@ -92,7 +83,7 @@ def _terms(given: list[Json], path: str, alone: tuple[str, ...], told: Told) -> 
         if not set(term) - {"owner"}:
             refuse(where, term, "selects nothing: it needs tags, an id or a name")
         first = next((name for name in alone if term.get(name)), None)
-        for name in set(term) - {first} if first else ():
+        for name in sorted(set(term) - {first}) if first else ():
             told.lost(f"{where}.{name}", f"stands beside {first}, which is asked for alone")
         kept.append({first: term[first]} if first else term)
     return kept
