@@ -1,100 +1,35 @@
 """Which claims drift from their pool and class, and why."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 import msgspec
 import pytest
 
 from spotwright.disruption.drift import drift, taken_over
 from spotwright.model import labels
-from spotwright.model.drift import Drift, Undecided
-from spotwright.model.fleet import FleetInstance
+from spotwright.model.drift import Drift
 from spotwright.model.instancetype import InstanceType
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import (
-    Ami,
-    CapacityReservation,
-    EC2NodeClass,
-    PlacementGroup,
-    PlacementGroupSelector,
-    SecurityGroup,
-)
 from spotwright.model.nodepool import NodePool
 from spotwright.model.objects import Condition, Metadata
-from spotwright.model.requirements import Selector
 from spotwright.simulation import given
-
-NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-ZONE = given.ZONES[0]
-GATES = ("ReservedCapacity",)
-POOL_HASH = {labels.NODEPOOL_HASH: "1", labels.NODEPOOL_HASH_VERSION: "v3"}
-CLASS_HASH = {labels.EC2NODECLASS_HASH: "2", labels.EC2NODECLASS_HASH_VERSION: "v6"}
-LABELS = {
-    labels.NODEPOOL: "default", labels.INSTANCE_TYPE: "m5.large", labels.ZONE: ZONE, labels.CAPACITY_TYPE: labels.SPOT,
-    labels.ARCH: "amd64",
-}  # fmt: skip
-TYPES = {one.name: one for one in given.market().of("")}
-
-
-def claim(*, age: timedelta = timedelta(minutes=30), image: str = "ami-amd64", **changes: Any) -> NodeClaim:
-    """A launched m5.large on spot. ``labels``, ``annotations``: on top; None takes one away. ``conditions``: others."""
-    about = Metadata(
-        "claim",
-        created=NOW - age,
-        labels=_merged(LABELS, changes.get("labels", {})),
-        annotations=_merged(POOL_HASH | CLASS_HASH, changes.get("annotations", {})),
-    )
-    return NodeClaim(
-        about,
-        given.node_pool().node_class_ref,
-        provider_id=f"aws:///{ZONE}/i-1",
-        image_id=image,
-        conditions=changes.get("conditions", (Condition("Launched", "True"),)),
-    )
-
-
-def _merged(before: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    return {key: value for key, value in {**before, **changes}.items() if value is not None}
-
-
-def pool(hashed: Mapping[str, str] = POOL_HASH, **fields: Any) -> NodePool:
-    return given.node_pool(metadata=Metadata("default", annotations=dict(hashed)), **fields)
-
-
-def node_class(hashed: Mapping[str, str] = CLASS_HASH, **fields: Any) -> EC2NodeClass:
-    return given.node_class(metadata=Metadata("default", annotations=dict(hashed)), **fields)
-
-
-def instance(**fields: Any) -> FleetInstance:
-    made = FleetInstance("i-1", "m5.large", ZONE, "spot", "running", subnet_id="subnet-a", security_groups=("sg-1",))
-    return msgspec.structs.replace(made, **fields)
-
-
-def judged(
-    one: NodeClaim | None = None,
-    *,
-    of: NodePool | None = None,
-    like: EC2NodeClass | None = None,
-    types: Mapping[str, InstanceType] = TYPES,
-    on: FleetInstance | None = None,
-    gates: tuple[str, ...] = GATES,
-) -> Drift | Undecided | None:
-    found = on or instance()
-    return drift(one or claim(), of or pool(), like or node_class(), types, found, gates=gates, now=NOW)
-
-
-def reason(found: Drift | Undecided | None) -> str:
-    return found.reason if isinstance(found, Drift) else type(found).__name__
-
-
-def requiring(key: str, operator: str, *values: str) -> NodePool:
-    return pool(requirements=(Selector(key, operator, values),))
-
-
-def reserving(*ids: str) -> EC2NodeClass:
-    return node_class(capacity_reservations=tuple(CapacityReservation(id, "m5.large", ZONE) for id in ids))
+from tests.unit.disruption.drifting import (
+    CLASS_HASH,
+    GATES,
+    NOW,
+    POOL_HASH,
+    TYPES,
+    ZONE,
+    claim,
+    instance,
+    judged,
+    merged,
+    node_class,
+    pool,
+    reason,
+    requiring,
+    reserving,
+)
 
 
 def test_a_claim_that_is_as_it_should_be_does_not_drift() -> None:
@@ -121,7 +56,7 @@ def test_another_hash_of_the_same_version_drifts(
     hashed = POOL_HASH if kind == "NodePool" else CLASS_HASH
     keys = dict(zip(("hash", "version"), hashed, strict=True))
     one = claim(annotations={keys[key]: value for key, value in mine.items()})
-    stated = _merged(hashed, {keys[key]: value for key, value in own.items()})
+    stated = merged(hashed, {keys[key]: value for key, value in own.items()})
     found = judged(one, of=pool(stated)) if kind == "NodePool" else judged(one, like=node_class(stated))
     wanted = {"NodePool": "NodePoolDrifted", "NodeClass": "NodeClassDrift"}[kind]
     assert reason(found) == (wanted if expected == "Drifted" else expected)
@@ -194,74 +129,6 @@ def test_a_reserved_node_is_sold_while_its_type_is_sold_on_demand() -> None:
         for name, each in TYPES.items()
     }
     assert reason(judged(one, types=spot)) == "InstanceTypeNotFound"
-
-
-ARM = Ami("ami-arm64", requirements=(Selector(labels.ARCH, "In", ("arm64",)),))
-AMD = Ami("ami-amd64", requirements=(Selector(labels.ARCH, "In", ("amd64",)),))
-NEWER = Ami("ami-newer", requirements=(Selector(labels.ARCH, "In", ("amd64",)),))
-
-
-@pytest.mark.parametrize(
-    ("amis", "image", "expected"),
-    [
-        ((ARM, AMD), "ami-amd64", "NoneType"),
-        ((NEWER,), "ami-amd64", "AMIDrift"),
-        ((NEWER, AMD), "ami-amd64", "AMIDrift"),
-        ((AMD, ARM), "ami-arm64", "AMIDrift"),
-        ((ARM,), "ami-amd64", "AMIDrift"),
-        ((), "ami-amd64", "Undecided"),
-        ((AMD,), "", "Undecided"),
-    ],
-)
-def test_an_image_that_its_type_would_not_get_now_drifts(amis: tuple[Ami, ...], image: str, expected: str) -> None:
-    assert reason(judged(claim(image=image), like=node_class(amis=amis))) == expected
-
-
-@pytest.mark.parametrize(
-    ("like", "on", "expected"),
-    [
-        (node_class(), instance(security_groups=("sg-1", "sg-2")), "SecurityGroupDrift"),
-        (node_class(security_groups=(SecurityGroup("sg-1"), SecurityGroup("sg-2"))), instance(), "SecurityGroupDrift"),
-        (node_class(security_groups=()), instance(), "Undecided"),
-        (node_class(), instance(subnet_id="subnet-z"), "SubnetDrift"),
-        (node_class(subnets=()), instance(), "Undecided"),
-        (reserving("cr-foo"), instance(reservation_id="cr-foo"), "NoneType"),
-        (reserving("cr-bar"), instance(reservation_id="cr-foo"), "CapacityReservationDrift"),
-        (reserving(), instance(reservation_id="cr-foo"), "CapacityReservationDrift"),
-        (reserving("cr-bar"), instance(), "NoneType"),
-        (node_class(), instance(state="shutting-down", subnet_id="subnet-z"), "Undecided"),
-        (node_class(), instance(security_groups=()), "Undecided"),
-        (node_class(), instance(subnet_id=""), "Undecided"),
-    ],
-)
-def test_what_the_instance_has_is_held_against_the_class(like: EC2NodeClass, on: FleetInstance, expected: str) -> None:
-    assert reason(judged(like=like, on=on)) == expected
-
-
-def test_without_its_gate_a_reservation_says_nothing() -> None:
-    assert judged(on=instance(reservation_id="cr-foo"), gates=()) is None
-
-
-def test_an_instance_that_ec2_does_not_show_says_nothing() -> None:
-    assert reason(drift(claim(), pool(), node_class(), TYPES, None, gates=GATES, now=NOW)) == "Undecided"
-
-
-GROUP = PlacementGroup("pg-1", "near", "cluster")
-SELECTING = PlacementGroupSelector(name="near")
-
-
-@pytest.mark.parametrize(
-    ("found", "like", "expected"),
-    [
-        ("pg-1", node_class(placement_group_selector=SELECTING, placement_group=GROUP), "NoneType"),
-        ("pg-2", node_class(placement_group_selector=SELECTING, placement_group=GROUP), "PlacementGroupDrift"),
-        (None, node_class(placement_group_selector=SELECTING, placement_group=GROUP), "PlacementGroupDrift"),
-        ("pg-1", node_class(), "PlacementGroupDrift"),
-        ("pg-1", node_class(placement_group_selector=SELECTING), "Undecided"),
-    ],
-)
-def test_another_placement_group_drifts(found: str | None, like: EC2NodeClass, expected: str) -> None:
-    assert reason(judged(claim(labels={labels.PLACEMENT_GROUP_ID: found}), like=like)) == expected
 
 
 ORDER = (
