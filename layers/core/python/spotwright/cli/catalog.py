@@ -107,9 +107,9 @@ def _class_of(path: str) -> "EC2NodeClass":
     """The only EC2NodeClass of a manifest; raises InputError."""
     from spotwright.adapters import decode_nodeclass
     from spotwright.adapters.decode_nodepool import DecodeError
-    from spotwright.cli import documents
+    from spotwright.cli import convert, documents
 
-    read, _ = documents.current(documents.read([path]))
+    read, _ = convert.current(documents.read([path]))
     found = [one for one in read.objects if one.content.get("kind") == "EC2NodeClass"]
     if len(found) != 1:
         raise InputError(f"{path}: expected one EC2NodeClass, found {len(found)}")

@@ -59,8 +59,12 @@ def converted(given: "tuple[Document, ...]") -> "Result":
 def current(read: "Documents") -> "tuple[Documents, tuple[str, ...]]":
     """The objects as ``convert`` would write them, for who reads them now, and notes about those that it changes.
 
-    A NodeClaim of v1beta1, which ``convert`` leaves out, stays: whoever plans wants to know of it.
+    A NodeClaim of v1beta1, which ``convert`` leaves out, stays: whoever plans wants to know of it. Raises InputError.
     """
+    from spotwright.conversion import concerns
+
+    if not any(concerns(one.content) for one in read.objects):
+        return read, ()
     import msgspec
 
     from spotwright.cli.documents import Document

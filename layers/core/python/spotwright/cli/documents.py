@@ -44,17 +44,6 @@ def read(paths: Sequence[str]) -> Documents:
     return Documents(tuple(found), now, settings)
 
 
-def current(read: Documents) -> tuple[Documents, tuple[str, ...]]:
-    """The objects as v1 has them, and notes about those that were older; raises InputError."""
-    from spotwright.conversion import concerns
-
-    if not any(concerns(one.content) for one in read.objects):
-        return read, ()
-    from spotwright.cli import convert
-
-    return convert.current(read)
-
-
 def latest(documents: Documents) -> tuple[Documents, tuple[str, ...]]:
     """Each object once, as if the files were applied in their order, and notes about those that others replace."""
     found: dict[object, Document] = {}

@@ -69,9 +69,9 @@ def _seen(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, tuple
         found, own = observed(options)
     if not options.files and found is not None:
         return found, own, ()
-    from spotwright.cli import documents, manifests_input
+    from spotwright.cli import convert, documents, manifests_input
 
-    read, notes = documents.current(documents.read(options.files))
+    read, notes = convert.current(documents.read(options.files))
     read, replaced = documents.latest(read)
     snapshot = manifests_input.snapshot(read, options.feature_gates)
     if found is not None:
