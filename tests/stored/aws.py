@@ -1,0 +1,172 @@
+"""DynamoDB and SQS in memory: what our adapters write there, and what they read of it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Final
+
+import boto3
+import msgspec
+from moto import mock_aws
+
+from forwarder.bells import Bell
+from forwarder.sending import Sender, write_heartbeat
+from spotwright.adapters.dynamodb import DynamoState
+from spotwright.adapters.dynamodb_rows import Item
+from spotwright.adapters.pause import PauseRow
+from spotwright.adapters.sqs import SqsDoorbells
+from spotwright.simulation import given
+from spotwright.simulation.clock import Clock
+from spotwright.simulation.effects import Effects
+from spotwright.simulation.state import FakeState
+from spotwright.workflows.ports import Doorbell
+from spotwright.workflows.rows import Row
+from tests.contract import tables
+
+REGION: Final = "ap-northeast-2"
+NAME: Final = "table"
+# Attributes that adapters take from the process's own clock, by sort key, and what is recorded in their place.
+_CLOCK: Final = {"heartbeat": {"expires": {"N": "1767690000"}}, "pause": {"at": {"S": "2026-01-05T09:00:00+00:00"}}}
+
+
+def write(state: FakeState) -> list[Item]:
+    """The items of a table after the adapter wrote this state there, sorted by key."""
+    with _table() as table:
+        _write_cluster(table, state)
+        for row in state.rows.values():
+            table.create(row)
+        _write_account(table, state)
+        _write_catalog_and_breaker(table, state)
+        if state.row.paused:
+            PauseRow(_client("dynamodb"), table=NAME, cluster=given.CLUSTER).pause("recorded")
+        if state.beat:
+            now = state.beat / 1000
+            write_heartbeat(_client("dynamodb"), table=NAME, cluster=given.CLUSTER, now=now, epoch=7)
+        items: list[Item] = _client("dynamodb").scan(TableName=NAME)["Items"]
+    timeless = (item | _CLOCK.get(item["sk"]["S"], {}) for item in items)
+    return sorted(timeless, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
+
+
+def read(items: Sequence[Item]) -> FakeState:
+    """What the adapter reads in a table that holds these items."""
+    with hold(items) as table:
+        return _read(table, items)
+
+
+@contextmanager
+def hold(items: Sequence[Item]) -> Iterator[DynamoState]:
+    """The adapter over a table that holds these items."""
+    with _table() as table:
+        for item in items:
+            _client("dynamodb").put_item(TableName=NAME, Item=item)
+        yield table
+
+
+@contextmanager
+def _table() -> Iterator[DynamoState]:
+    """The adapter over an empty table, for the cluster of the simulation."""
+    with mock_aws():
+        tables.made(_client("dynamodb"), NAME)
+        yield DynamoState(_client("dynamodb"), table=NAME, cluster=given.CLUSTER)
+
+
+@cache
+def _client(service: str) -> Any:
+    """Made once, for that takes long; of use only where AWS is mocked, and everything in AWS is new each time."""
+    with mock_aws():
+        return boto3.client(
+            service,  # type: ignore[call-overload]
+            region_name=REGION, aws_access_key_id="memory", aws_secret_access_key="memory",
+        )  # fmt: skip
+
+
+def _write_cluster(table: DynamoState, state: FakeState) -> None:
+    """Commit as often as the cluster's version says; the simulation knows the keys of the last decisions only."""
+    row = state.row
+    keys = [*row.unacted] if row.unacted else [row.head] if row.head else []
+    keys = [*(f"decisions/earlier/{number}" for number in range(row.version - len(keys))), *keys]
+    for version, key in enumerate(keys):
+        table.commit(expected_version=version, key=key)
+        if key not in row.unacted:
+            table.acted(key)
+    for _ in range(row.requested):
+        table.request()
+    if row.served:
+        table.served(row.served)
+
+
+def _write_account(table: DynamoState, state: FakeState) -> None:
+    """Write each row once for each of its versions, for the adapter takes no version but the next."""
+    for health in state.health.values():
+        for version in range(health.version):
+            table.mark_offering(msgspec.structs.replace(health, version=version))
+    for rate in state.rates.values():
+        for version in range(rate.version):
+            table.save_call_rate(msgspec.structs.replace(rate, version=version))
+
+
+def _write_catalog_and_breaker(table: DynamoState, state: FakeState) -> None:
+    for version in range(state.guard.version):
+        table.save_breaker(msgspec.structs.replace(state.guard, version=version))
+    if state.catalog:
+        table.set_catalog_key(state.catalog, state.catalogued)
+    if state.reading:
+        table.begin_reading(state.reading, since=0)
+
+
+def _read(table: DynamoState, items: Sequence[Item]) -> FakeState:
+    state = FakeState(given.CLUSTER, Effects(Clock()))
+    state.row = table.cluster()
+    state.rows = dict(_read_rows(table, items))
+    state.health = {health.key: health for health in table.offering_health(0)}
+    actions = [item["sk"]["S"] for item in items if item["pk"]["S"] == "rate"]
+    state.rates = {action: rate for action in actions if (rate := table.call_rate(action)) is not None}
+    state.beat, state.guard = table.heartbeat(), table.breaker()
+    state.catalog, state.catalogued = table.catalog_key(), table.catalog_at()
+    state.reading = next((int(item["began"]["N"]) for item in items if "began" in item), 0)
+    return state
+
+
+def _read_rows(table: DynamoState, items: Sequence[Item]) -> Iterator[tuple[str, Row]]:
+    """Sort key → row, of history as well as of rows that wait."""
+    readers: Mapping[str, Callable[[str], Row | None]] = {
+        "launch": table.launch, "command": table.command, "notice": table.notice, "nomination": table.nomination,
+    }  # fmt: skip
+    for key in (item["sk"]["S"] for item in items if item["pk"]["S"] == given.CLUSTER):
+        kind, _, name = key.partition("#")
+        if kind in readers and (row := readers[kind](name)) is not None:
+            yield key, row
+
+
+def send(bells: Sequence[Doorbell]) -> list[str]:
+    """The bodies of the messages by which functions ring these doorbells, in their order."""
+    with _queue() as (client, url):
+        doorbells, bodies = SqsDoorbells(client, urls={"queue": url}), []
+        for bell in bells:
+            doorbells.ring("queue", [bell])
+            bodies.append(_take(client, url))
+    return bodies
+
+
+def forward(bells: Sequence[Bell]) -> list[str]:
+    """The bodies of the messages by which the forwarder rings, in their order."""
+    with _queue() as (client, url):
+        sender, bodies = Sender(client, cluster=given.CLUSTER, urls={bell.queue: url for bell in bells}), []
+        for bell in bells:
+            sender.send([bell])
+            bodies.append(_take(client, url))
+    return bodies
+
+
+@contextmanager
+def _queue() -> Iterator[tuple[Any, str]]:
+    """A client, and the URL of an empty queue."""
+    with mock_aws():
+        yield _client("sqs"), _client("sqs").create_queue(QueueName="queue")["QueueUrl"]
+
+
+def _take(client: Any, url: str) -> str:
+    """The body of the only message in a queue."""
+    (message,) = client.receive_message(QueueUrl=url)["Messages"]
+    client.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+    return str(message["Body"])

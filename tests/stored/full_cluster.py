@@ -1,0 +1,160 @@
+"""A cluster in which every field of a snapshot is stated somewhere, and the decisions that are made for it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from spotwright.adapters import capacity_buffers, decode, decode_nodeclass, decode_nodepool, overlays, storage
+from spotwright.aws import catalog_wire
+from spotwright.aws.price_file import PriceFile
+from spotwright.aws.sizing import Overheads
+from spotwright.disruption import breaker
+from spotwright.model.fleet import FleetError
+from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.settings import Given, decision_settings
+from spotwright.simulation.cluster import Namespace
+from spotwright.simulation.state import FakeBlobs
+from spotwright.simulation.world import World
+from spotwright.workflows import catalog_types, offering_memory, pacing
+from spotwright.workflows.catalog_types import Circumstances
+from spotwright.workflows.interrupt import interrupt
+from spotwright.workflows.provision import provision
+from tests.stored.recorded import read_catalogs_from
+from tests.unit.aws import samples
+
+type Json = Mapping[str, Any]
+
+MANIFESTS: Final = Path(__file__).with_name("full_cluster.yaml")
+# Between them EC2 describes every property of an instance type that is kept.
+INSTANCE_TYPES: Final = (
+    "c5.large", "m5.large", "m5.xlarge", "t4g.small", "g4dn.12xlarge", "inf1.24xlarge", "c7i.12xlarge",
+)  # fmt: skip
+SETTINGS: Final[Given] = {
+    "FEATURE_GATES": "CapacityBuffer=true,NodeOverlay=true,StaticCapacity=true",
+    "LARGEST_NODE_SHARE": 90,
+    "LARGEST_ZONE_SHARE": 80,
+    "BREAKER_PERCENT": 40,
+}
+LATER_SETTINGS: Final[Given] = {
+    "PREFERENCE_POLICY": "Ignore",
+    "MIN_VALUES_POLICY": "BestEffort",
+    "FOLLOWER_SELECTORS": "app=agent",
+    "WORK_UNITS": 40_000,
+    "FOLLOW_PLAN": "Off",
+}
+# Kind → its plural, and what reads it.
+_READERS: Final[Mapping[str, tuple[str, Callable[[Json], Any]]]] = {
+    "Namespace": ("namespaces", lambda obj: Namespace(decode.metadata(obj))),
+    "NodePool": ("nodepools", decode_nodepool.readable_nodepool),
+    "EC2NodeClass": ("ec2nodeclasses", decode_nodeclass.readable_nodeclass),
+    "NodeOverlay": ("nodeoverlays", overlays.overlay),
+    "Node": ("nodes", decode.node),
+    "NodeClaim": ("nodeclaims", decode_nodepool.readable_nodeclaim),
+    "DaemonSet": ("daemonsets", decode.daemonset),
+    "PodDisruptionBudget": ("poddisruptionbudgets", decode.pod_disruption_budget),
+    "StorageClass": ("storageclasses", storage.storage_class),
+    "PersistentVolume": ("persistentvolumes", storage.volume),
+    "PersistentVolumeClaim": ("persistentvolumeclaims", storage.claim),
+    "CSINode": ("csinodes", storage.csi_node),
+    "Pod": ("pods", decode.pod),
+}
+
+
+def build(events: Sequence[Json]) -> World:
+    """The cluster after two decisions that nobody acted on, and after these messages of EventBridge. It is paused."""
+    world = _apply_manifests()
+    provision(world.ports, clock=world.clock.now)
+    world.clock.advance(20)
+    world.settings = decision_settings({**SETTINGS, **LATER_SETTINGS})
+    _learn_about_ec2(world)
+    _add_pods(world)
+    provision(world.ports, clock=world.clock.now)
+    _stop(world)
+    for event in events:
+        interrupt({world.cluster.name: world.ports}, event, now=world.clock.now())
+    return world
+
+
+def _add_pods(world: World) -> None:
+    """Two pods like the pod ``on-demand``."""
+    (model,) = (pod for pod in world.cluster.all("pods") if pod.metadata.name == "on-demand")
+    for name in ("late-0", "late-1"):
+        metadata = msgspec.structs.replace(model.metadata, name=name, uid=name)
+        world.cluster.put("pods", msgspec.structs.replace(model, metadata=metadata))
+
+
+def _learn_about_ec2(world: World) -> None:
+    """What EC2's answers say of offerings, quotas, subnets, reservations and the pace of calls."""
+    now_ms, zone = world.clock.milliseconds(), samples.ZONES[0]
+    no_capacity = "InsufficientInstanceCapacity"
+    errors = (
+        FleetError(no_capacity, "none left", "c5.large", zone, "on-demand"),
+        FleetError("VcpuLimitExceeded", "quota", "m5.xlarge", zone, "spot"),
+        FleetError("InsufficientFreeAddressesInSubnet", "full", "c5.large", zone, "spot", "subnet-a"),
+    )
+    for _ in range(2):
+        offering_memory.answered(world.state, (), errors, now_ms=now_ms, cpu_millicores={"m5.xlarge": 4000})
+    in_group = (FleetError(no_capacity, "none left", "m5.large", zone, "spot"),)
+    offering_memory.answered(world.state, (), in_group, now_ms=now_ms, cpu_millicores={}, scope="pg-1")
+    offering_memory.interrupted(world.state, "m5.large", zone, now_ms=now_ms)
+    offering_memory.reservation_taken(world.state, "cr-2", 1, now_ms=now_ms)
+    pacing.wait_seconds(world.state, pacing.CREATE_FLEET, key="", now=world.clock.now())
+    pacing.slow_down(world.state, pacing.CREATE_FLEET, now=world.clock.now())
+
+
+def _stop(world: World) -> None:
+    """A user pauses the cluster, its breaker opens, its forwarder lives, and the region is being read."""
+    now_ms = world.clock.milliseconds()
+    for id, nodes, at in (("first", 5, now_ms), ("second", 50, now_ms + 1000)):
+        admission = breaker.admit(world.state.breaker(), id, nodes, total=30, percent=40, now=at)
+        world.state.save_breaker(admission.breaker)
+    world.state.row = msgspec.structs.replace(world.state.row, paused=True)
+    world.state.begin_reading(now_ms, since=0)
+    world.state.beat = now_ms
+
+
+def _apply_manifests() -> World:
+    objects = yaml.safe_load(MANIFESTS.read_text())["items"]
+    stored = World().blobs
+    key = _store_catalog(stored, [_count_reservations(obj) for obj in objects if obj["kind"] == "EC2NodeClass"])
+    world = World(catalog_wire.decode(stored.bodies[key]))
+    world.blobs.bodies.update(stored.bodies)
+    world.state.set_catalog_key(key, world.clock.milliseconds())
+    read_catalogs_from(world)
+    world.settings = decision_settings(SETTINGS)
+    for obj in objects:
+        if obj["kind"] in _READERS:
+            plural, read = _READERS[obj["kind"]]
+            world.cluster.put(plural, read(obj))
+    lookup = _lookup(objects)
+    for buffer in (obj for obj in objects if obj["kind"] == "CapacityBuffer"):
+        world.cluster.put("capacitybuffers", capacity_buffers.capacity_buffer(buffer, lookup))
+    return world
+
+
+def _lookup(objects: list[Json]) -> capacity_buffers.Lookup:
+    by_key = {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj for obj in objects}
+    return lambda *key: by_key.get(key)
+
+
+def _store_catalog(blobs: FakeBlobs, classes: list[EC2NodeClass]) -> str:
+    """The key of what EC2 sells to these classes, stored as the function ``catalog`` stores it."""
+    region = msgspec.structs.replace(samples.region(*INSTANCE_TYPES), notes=("prices are those of last time",))
+    # Type and image → bytes of memory that its nodes have, and when that was last confirmed.
+    memory = {"m5.large ami-x86": (7_900 * 2**20, 1_767_600_000)}
+    about = Circumstances(Overheads(expressions=True), frozenset({"apne2-az9"}), PriceFile(), memory)
+    source = catalog_types.keep(blobs, region)
+    nothing = catalog_types.stored(blobs, "")
+    return catalog_types.make(blobs, nothing, source=source, region=region, classes=classes, about=about)
+
+
+def _count_reservations(obj: Json) -> EC2NodeClass:
+    """The class with three instances left in each reservation: EC2 says how many, the status does not."""
+    node_class = decode_nodeclass.readable_nodeclass(obj)
+    counted = tuple(
+        msgspec.structs.replace(reservation, available=3) for reservation in node_class.capacity_reservations
+    )
+    return msgspec.structs.replace(node_class, capacity_reservations=counted)

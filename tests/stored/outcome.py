@@ -1,0 +1,27 @@
+"""What a simulated cluster comes to when its functions go on."""
+
+from typing import Final
+
+from spotwright.model.node import instance_id
+from spotwright.simulation.world import World
+from spotwright.workflows.rows import FINAL_PHASES
+
+# Longer than every timer of a row; the longest is that of a nomination, a quarter of an hour.
+SECONDS: Final = 1000
+
+
+def run_to_end(world: World) -> None:
+    world.run(SECONDS)
+
+
+def count(world: World) -> dict[str, int]:
+    """Pods that run, instances that were ever started, and instances that still run."""
+    return {"pods": len(world.running()), "started": len(world.ec2.every()), "live": len(world.ec2.live())}
+
+
+def find_unfinished(world: World) -> list[str]:
+    """Rows that wait for something, decisions that nobody acted on, instances without a NodeClaim, and NodeClaims
+    without an instance."""
+    rows = [key for key, row in world.state.rows.items() if row.phase not in FINAL_PHASES or row.due]
+    claimed = {instance_id(claim.provider_id) for claim in world.claims()}
+    return [*rows, *world.state.row.unacted, *sorted(claimed ^ {instance.id for instance in world.ec2.live()})]

@@ -1,0 +1,170 @@
+"""What was recorded, read back: bodies by key, rows, messages, and clusters as they were at a moment.
+
+``recorded/`` holds a line of JSON for each body that S3 held (``decisions.jsonl``, ``catalogs.jsonl``,
+``snapshots.jsonl.gz``) and for each item that DynamoDB held (``rows.jsonl``). ``stores.json`` lists for each moment
+which rows and bodies there were, and which messages waited. ``outside.json.gz`` is none of ours: see ``outside``.
+"""
+
+import gzip
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+
+from spotwright.adapters.catalogs import Catalogs
+from spotwright.adapters.dynamodb_rows import Item
+from spotwright.aws import catalog_wire
+from spotwright.simulation import given
+from spotwright.simulation.clock import Clock
+from spotwright.simulation.effects import Effects
+from spotwright.simulation.state import FakeBlobs, FakeState, Rung
+from spotwright.simulation.world import World
+from spotwright.workflows.ports import Doorbell
+from tests.stored import aws, outside
+
+type Json = dict[str, Any]
+
+DIRECTORY: Final = Path(__file__).with_name("recorded")
+# Kinds of bodies, and the files in which each body is a line.
+BODIES: Final = {"decisions": "decisions.jsonl", "snapshots": "snapshots.jsonl.gz", "catalogs": "catalogs.jsonl"}
+# The store of ``full_cluster``; all the rest are of moments.
+FULL: Final = "full-cluster"
+
+
+@dataclass(frozen=True)
+class Store:
+    """What was stored of a cluster: rows, keys of bodies, messages that waited.
+
+    ``ends``: what ``outcome.count`` says of the cluster after it went on.
+    """
+
+    name: str
+    rows: tuple[Item, ...]
+    bucket: tuple[str, ...]
+    messages: tuple[Json, ...]
+    ends: Mapping[str, int]
+
+
+@cache
+def read_bucket() -> FakeBlobs:
+    """Every body under the key that it has today; not to be changed."""
+    blobs = empty_bucket()
+    for kind, file in BODIES.items():
+        for line in _read(file).splitlines():
+            blobs.put(kind, line)
+    return blobs
+
+
+def copy_bucket() -> FakeBlobs:
+    """Every body, and room for more."""
+    blobs = empty_bucket()
+    blobs.bodies.update(read_bucket().bodies)
+    return blobs
+
+
+def empty_bucket() -> FakeBlobs:
+    return FakeBlobs(given.CLUSTER, Effects(Clock()))
+
+
+def _read(file: str) -> bytes:
+    content = (DIRECTORY / file).read_bytes()
+    return gzip.decompress(content) if file.endswith(".gz") else content
+
+
+def list_keys(kind: str) -> list[str]:
+    """Keys of the bodies of a kind, in the order of their recording."""
+    return [key for key in read_bucket().bodies if key.startswith(f"{kind}/")]
+
+
+def read_body(key: str) -> bytes:
+    return read_bucket().bodies[key]
+
+
+def read_json(key: str) -> Json:
+    """A body as text, whatever the present code makes of it."""
+    body: Json = json.loads(read_body(key))
+    return body
+
+
+def is_region(key: str) -> bool:
+    """Whether a body of the kind ``catalogs`` is what EC2 sells, which catalogs are made of."""
+    return "on_demand" in read_json(key)
+
+
+@cache
+def read_rows() -> tuple[Item, ...]:
+    """Every row in each state in which it was recorded."""
+    return tuple(map(json.loads, _read("rows.jsonl").splitlines()))
+
+
+@cache
+def read_stores() -> Mapping[str, Store]:
+    return {
+        store["name"]: Store(
+            name=store["name"],
+            rows=tuple(read_rows()[number] for number in store["rows"]),
+            bucket=tuple(store["bucket"]),
+            messages=tuple(store["messages"]),
+            ends=store["ends"],
+        )
+        for store in json.loads(_read("stores.json"))
+    }
+
+
+def list_moments() -> list[str]:
+    return [name for name in read_stores() if name != FULL]
+
+
+@cache
+def read_messages() -> Mapping[str, list[Json]]:
+    """By sender (functions, forwarder, schedules, eventbridge): queue and body of a message of each kind."""
+    messages: Mapping[str, list[Json]] = json.loads(_read("messages.json"))
+    return messages
+
+
+@cache
+def _read_outsides() -> Json:
+    outsides: Json = json.loads(_read("outside.json.gz"))
+    return outsides
+
+
+@cache
+def _read_states() -> Mapping[str, FakeState]:
+    return {name: aws.read(store.rows) for name, store in read_stores().items()}
+
+
+def read_state(name: str) -> FakeState:
+    """What the adapter reads in the table of a store; not to be changed."""
+    return _read_states()[name]
+
+
+def set_state(world: World, state: FakeState) -> None:
+    """Let a world's table hold what this state holds."""
+    table = world.state
+    table.row, table.rows, table.health = state.row, dict(state.rows), dict(state.health)
+    table.rates, table.beat, table.guard = dict(state.rates), state.beat, state.guard
+    table.catalog, table.catalogued, table.reading = state.catalog, state.catalogued, state.reading
+
+
+def read_catalogs_from(world: World) -> None:
+    """Let a world's catalogs be read from its bucket, as the functions read them."""
+    world.catalogs = cast("Any", Catalogs(cast("Any", world.blobs)))
+
+
+def restore(name: str) -> World:
+    """The cluster at that moment: rows, bodies and messages as they were stored, everything else as it was."""
+    store, state = read_stores()[name], read_state(name)
+    world = World(catalog_wire.decode(read_body(state.catalog)))
+    world.blobs.bodies.update({key: read_body(key) for key in store.bucket})
+    read_catalogs_from(world)
+    set_state(world, state)
+    world.bells.waiting = [
+        Rung(message["queue"], msgspec.json.decode(message["body"], type=Doorbell), message["at"])
+        for message in store.messages
+    ]
+    outside.restore(world, _read_outsides()[name])
+    return world
