@@ -14,7 +14,8 @@ settings.load_profile("spotwright")
 # A script has its background jobs ignore SIGINT, and so would what they start, which tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Folders and files whose tests share what is slow to make: a local AWS, a control plane, templates, the layer.
+# Folders and files whose tests share what is slow to make: a local AWS, a control plane, templates, the layer, what is
+# read of recorded tables.
 # Each of these goes to one process; everything else goes by file. So do the end-to-end files that together take no
 # longer than each of the others.
 SHARED = {
@@ -25,6 +26,7 @@ SHARED = {
     "tests/local/aws_serverless": "local/aws_serverless",
     "tests/local/kubernetes": "local/kubernetes",
     "tests/rights": "rights",
+    "tests/stored": "stored",
     "tests/manifests": "control plane",
     "tests/e2e/test_drift.py": "e2e/one after the other",
     "tests/e2e/test_kept.py": "e2e/one after the other",

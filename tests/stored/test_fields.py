@@ -1,0 +1,94 @@
+"""Nothing that is stored was left out of what was recorded."""
+
+import msgspec
+
+from spotwright.adapters.dynamodb_rows import waiting
+from spotwright.aws import catalog_wire
+from spotwright.aws.catalog_wire import Header
+from spotwright.aws.offerings import Region
+from spotwright.aws.rate import CallRate
+from spotwright.disruption.breaker import Breaker
+from spotwright.model.fleet import OfferingHealth
+from spotwright.model.nodeclass import CapacityReservation, Subnet
+from spotwright.model.snapshot import Snapshot
+from spotwright.workflows import decisions
+from spotwright.workflows.decisions import Decision, Disruption, Launch
+from spotwright.workflows.ports import Doorbell
+from spotwright.workflows.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow
+from tests.stored.fields import Field, find_stated, list_fields
+from tests.stored.recorded import (
+    is_region,
+    list_keys,
+    read_body,
+    read_messages,
+    read_rows,
+    read_state,
+    read_stores,
+)
+
+ROOTS = (
+    Snapshot, Decision, Region, Header, LaunchRow, CommandRow, NoticeRow, NominationRow, ClusterRow, Breaker,
+    OfferingHealth, CallRate, Doorbell,
+)  # fmt: skip
+ONE_SCHEMA = "it has been the same since the first version"
+NOT_IN_STATUS = "it is not in the status of a class, which snapshots are made of"
+UNUSED = "no code sets it"
+# Fields that are nowhere set to anything but their default, by the name under which they are stored, and why.
+NOT_STATED: dict[Field, str] = {
+    (Snapshot, "schema"): ONE_SCHEMA,
+    (Decision, "schema"): ONE_SCHEMA,
+    (Region, "schema"): ONE_SCHEMA,
+    (LaunchRow, "schema"): ONE_SCHEMA,
+    (CommandRow, "schema"): ONE_SCHEMA,
+    (NoticeRow, "schema"): ONE_SCHEMA,
+    (NominationRow, "schema"): ONE_SCHEMA,
+    (ClusterRow, "schema"): ONE_SCHEMA,
+    (Breaker, "schema"): ONE_SCHEMA,
+    (Doorbell, "schema"): ONE_SCHEMA,
+    (CapacityReservation, "available"): NOT_IN_STATUS,
+    (Subnet, "free_addresses"): NOT_IN_STATUS,
+    (Launch, "replaces"): UNUSED,
+    (Launch, "reason"): UNUSED,
+    (LaunchRow, "replaces"): UNUSED,
+    (LaunchRow, "reason"): UNUSED,
+    (Disruption, "savings_picousd_per_hour"): UNUSED,
+}
+
+
+def test_every_stored_field_is_stated_somewhere() -> None:
+    assert name(list_fields(ROOTS) - find_recorded() - NOT_STATED.keys()) == []
+
+
+def test_every_exception_exists_and_is_stated_nowhere() -> None:
+    assert name(NOT_STATED.keys() - list_fields(ROOTS)) == []
+    assert name(NOT_STATED.keys() & find_recorded()) == []
+
+
+def find_recorded() -> set[Field]:
+    """Every field that anything recorded states."""
+    return set[Field]().union(*map(find_stated, (*read_all_bodies(), *read_all_rows(), *read_all_messages())))
+
+
+def read_all_bodies() -> list[object]:
+    values: list[object] = [decisions.decode(read_body(key)) for key in list_keys("decisions")]
+    values += [msgspec.json.decode(read_body(key), type=Snapshot) for key in list_keys("snapshots")]
+    for key in list_keys("catalogs"):
+        body = read_body(key)
+        values.append(msgspec.json.decode(body, type=Region) if is_region(key) else catalog_wire.header(body))
+    return values
+
+
+def read_all_rows() -> list[object]:
+    values: list[object] = [waiting(row) for row in read_rows() if "phase" in row]
+    for state in map(read_state, read_stores()):
+        values += [state.row, state.guard, *state.health.values(), *state.rates.values()]
+    return values
+
+
+def read_all_messages() -> list[object]:
+    messages = (*read_messages()["functions"], *read_messages()["forwarder"])
+    return [msgspec.json.decode(message["body"], type=Doorbell) for message in messages]
+
+
+def name(fields: set[Field]) -> list[str]:
+    return sorted(f"{kind.__name__}.{field}" for kind, field in fields)

@@ -1,0 +1,50 @@
+"""Messages that an earlier version sent, and that wait in the queues when this one is deployed."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright import composition_catalog
+from spotwright.simulation.world import World
+from spotwright.workflows.ports import Doorbell
+from tests.functions import catalog_world
+from tests.functions.handlers import Context, failed, load, records
+from tests.stored.recorded import FULL, read_messages, read_stores
+
+
+def sent_by(*senders: str) -> list[Any]:
+    """Queue and body of each message."""
+    return [
+        pytest.param(message["queue"], message["body"], id=f"{sender}-{message['queue']}-{number}")
+        for sender in senders
+        for number, message in enumerate(read_messages()[sender])
+    ]
+
+
+@pytest.mark.parametrize(("queue", "body"), sent_by("functions", "forwarder"))
+def test_a_doorbell_is_written_as_it_was(queue: str, body: str) -> None:
+    assert msgspec.json.encode(msgspec.json.decode(body, type=Doorbell)).decode() == body
+
+
+@pytest.mark.parametrize(("queue", "body"), sent_by("functions", "forwarder", "schedules"))
+def test_the_function_behind_the_queue_takes_a_doorbell(
+    world: World, monkeypatch: pytest.MonkeyPatch, queue: str, body: str
+) -> None:
+    if queue == "catalog":
+        account = catalog_world.World()
+        monkeypatch.setattr(composition_catalog, "ports", lambda cluster, environment: account)
+    assert failed(load(queue, world).handler(records([body]), Context())) == []
+
+
+@pytest.mark.parametrize(("queue", "body"), sent_by("eventbridge"))
+def test_a_message_of_eventbridge_becomes_the_notice_that_it_was(world: World, queue: str, body: str) -> None:
+    assert failed(load(queue, world).handler(records([body]), Context())) == []
+    (notice,) = world.state.notices()
+    (before,) = (
+        json.loads(row["body"]["S"])
+        for row in read_stores()[FULL].rows
+        if row["sk"]["S"] == f"notice#{notice.instance_id}"
+    )
+    assert (notice.kind, notice.deadline, notice.phase) == (before["kind"], before["deadline"], before["phase"])

@@ -1,0 +1,82 @@
+"""Rows in DynamoDB: what was written is read, and what is written of it again are the same items."""
+
+from typing import assert_never
+
+import pytest
+
+from spotwright.adapters.dynamodb import DynamoState
+from spotwright.simulation import given
+from spotwright.workflows.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, Row
+from tests.stored import aws
+from tests.stored.recorded import FULL, read_rows, read_state, read_stores
+
+# Every phase in which a row waits, and those after which it is history.
+PHASES = {
+    "launch": {"planned", "claimed", "launched", "done"},
+    "command": {"proposed", "planned", "waiting", "done", "aborted"},
+    "notice": {"new", "replacing", "done"},
+    "nomination": {"promised", "nominated", "done"},
+}
+
+
+@pytest.mark.parametrize("name", read_stores())
+def test_every_row_is_read_and_written_as_it_was(name: str) -> None:
+    assert aws.write(read_state(name)) == list(read_stores()[name].rows)
+
+
+@pytest.mark.parametrize("name", [FULL, "nomination-nominated", "drain-begun", "command-proposed"])
+def test_every_row_is_changed_under_the_version_that_it_has(name: str) -> None:
+    """If the adapter did not find the version where it was written, each change would count as a lost race."""
+    state = read_state(name)
+    with aws.hold(read_stores()[name].rows) as table:
+        for row in state.rows.values():
+            assert save(table, row).version == row.version + 1
+        for health in state.health.values():
+            table.mark_offering(health)
+        for rate in state.rates.values():
+            table.save_call_rate(rate)
+        table.save_breaker(state.guard)
+        table.commit(expected_version=state.row.version, key="decisions/next")
+        assert table.cluster().unacted == (*state.row.unacted, "decisions/next")
+
+
+def save(table: DynamoState, row: Row) -> Row:
+    match row:
+        case LaunchRow():
+            return table.save(row)
+        case CommandRow():
+            return table.save(row)
+        case NoticeRow():
+            return table.save(row)
+        case NominationRow():
+            return table.save(row)
+    assert_never(row)
+
+
+def test_there_are_rows_in_every_phase() -> None:
+    phases: dict[str, set[str]] = {}
+    for row in read_rows():
+        if "phase" in row:
+            phases.setdefault(row["sk"]["S"].partition("#")[0], set()).add(row["phase"]["S"])
+    assert phases == PHASES
+
+
+def test_there_is_a_row_of_every_other_kind() -> None:
+    keys = {(row["pk"]["S"], row["sk"]["S"]) for row in read_rows() if "phase" not in row}
+    of_cluster = {(given.CLUSTER, name) for name in ("cluster", "pause", "breaker")}
+    of_catalog = {("catalog", given.CLUSTER), ("catalog", f"{given.CLUSTER}#reading")}
+    assert keys >= of_cluster | of_catalog | {(f"forwarder#{given.CLUSTER}", "heartbeat")}
+    assert {pk for pk, _ in keys} >= {"offering", "rate"}
+
+
+def test_there_are_notices_of_every_kind() -> None:
+    assert {row.kind for row in read_state(FULL).notices()} == {
+        "spot_interrupted", "capacity_reservation_interrupted", "rebalance_recommendation", "instance_stopped",
+        "instance_terminated", "scheduled_change",
+    }  # fmt: skip
+
+
+def test_a_cluster_that_was_stopped_is_still_stopped() -> None:
+    state = read_state(FULL)
+    assert state.row.paused
+    assert state.guard.open_until > 0
