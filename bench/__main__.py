@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.cold import cold_starts
 from bench.hops import event_to_fleet
 from bench.sizes import layer_sizes
-from local.demo.deploy import Deployment, forwarder_process
+from local.cdk_deployment import CdkDeployment, forwarder_command
 from local.stack import Stack
 
 type Row = tuple[str, str, str]
@@ -18,15 +18,15 @@ type Row = tuple[str, str, str]
 def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="spotwright-bench-"))
     print(f"a local stack with Spotwright deployed (about a minute), logs in {directory / 'logs'}", file=sys.stderr)
-    with Stack.start(directory, forwarder=forwarder_process(directory)) as stack:
+    with Stack.start(directory, forwarder_command=forwarder_command(directory)) as stack:
         roles = (f"KarpenterNodeRole-{stack.cluster}", f"karpenterNodeRole-{stack.cluster}")
-        deployment = Deployment(stack, node_roles=roles)
+        deployment = CdkDeployment(stack, node_roles=roles)
         for name, figure, goal in _rows(stack, deployment):
             print(f"{name:<64} {figure:>24}   {goal}", flush=True)
     return 0
 
 
-def _rows(stack: Stack, deployment: Deployment) -> Iterator[Row]:
+def _rows(stack: Stack, deployment: CdkDeployment) -> Iterator[Row]:
     started = time.perf_counter()
     deployment.synth()
     yield "cdk synth", f"{time.perf_counter() - started:.1f} s", ""

@@ -76,15 +76,15 @@ def bought(
         world = Burst(types, cluster)
         world.ec2 = Ec2(ec2, cluster=cluster)  # type: ignore[assignment]
         world.kubelets = Scheduler(world)  # type: ignore[assignment]
-        account.buckets.clock = lambda: world.clock.now().timestamp()
+        account.request_limits.clock = lambda: world.clock.now().timestamp()
         sold = _offered(types)
         empty = sorted(one for one in sold if is_empty(*one))
         account.capacity.replace(
             {"insufficient": [{"capacityType": kind, "instanceType": name, "zone": zone} for kind, name, zone in empty]}
         )
-        before = len(account.world.calls.since(0))
+        before = len(account.emulator.call_log.since(0))
         seconds = _burst(world, node_class, shapes, pods, cpus)
-        calls = [one for one in account.world.calls.since(before) if one["service"] == "ec2"]
+        calls = [one for one in account.emulator.call_log.since(before) if one["service"] == "ec2"]
         return _counted(world, calls, len(sold), len(empty), seconds)
 
 
@@ -142,9 +142,9 @@ def _launches(world: World) -> Iterator[Launch]:
 @contextmanager
 def local_account(directory: Path, region: str, cluster: str) -> Iterator[tuple[Any, Callable[[str], Any]]]:
     """The local AWS, and clients of its administrator. Imported here, because it imports moto."""
-    from local.aws.inprocess import running
+    from local.aws.in_process import run_in_process
 
-    with running(directory, region=region, cluster=cluster) as account:
+    with run_in_process(directory, region=region, cluster=cluster) as account:
         yield account, lambda service: account.client(service, config=Config(retries={"total_max_attempts": 1}))
 
 

@@ -16,7 +16,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from statistics import median
 from typing import Any, Final
 
-from local.demo.deploy import Deployment, session
+from local.cdk_deployment import CdkDeployment, administrator_session
 from local.stack import Stack
 
 FUNCTIONS: Final = ("provision", "lifecycle", "interrupt", "disrupt", "catalog", "sweep")
@@ -24,9 +24,9 @@ RUNS: Final = 5
 EMPTY: Final = {"Records": list[object]()}
 
 
-def cold_starts(stack: Stack, deployment: Deployment) -> Iterator[tuple[str, str, str]]:
+def cold_starts(stack: Stack, deployment: CdkDeployment) -> Iterator[tuple[str, str, str]]:
     """Median of several starts, each in a process of its own; with a warm call beside it."""
-    client = session(stack).client("lambda", endpoint_url=stack.aws_endpoint)
+    client = administrator_session(stack).client("lambda", endpoint_url=stack.aws_endpoint)
     outputs = deployment.outputs()
     of = {name: outputs[f"FunctionName{name.capitalize()}"] for name in (*FUNCTIONS, "install")}
     least = median(_starts(client, _idle(client, of["sweep"]), EMPTY)[0])

@@ -18,8 +18,8 @@ from typing import Final
 
 from bench.following_play import Outcome, Play, Way
 from bench.following_work import NODEPOOL, WORKLOADS, catalog
-from local.kubernetes.build import ensure_built
-from local.kubernetes.plane import ControlPlane, Starter
+from local.kubernetes.binaries import ensure_built
+from local.kubernetes.control_plane import ControlPlane, ControlPlaneStarter
 from local.ports import Ports
 from local.processes import Processes
 
@@ -46,7 +46,9 @@ def main() -> int:
     print(f"a real control plane, logs in {directory / 'logs'}; about a minute per batch", file=sys.stderr)
     with Processes(directory / "logs") as processes:
         ports = Ports()
-        starter = Starter(directory, ensure_built(lambda text: print(text, file=sys.stderr)), processes, ports)
+        starter = ControlPlaneStarter(
+            directory, ensure_built(lambda text: print(text, file=sys.stderr)), processes, ports
+        )
         # Nobody logs in with a token here, so there is no AWS behind the authenticator.
         plane = starter.start(
             aws_endpoint="http://127.0.0.1:9", cluster="bench", environment={"PYTHONPATH": str(Path.cwd())}

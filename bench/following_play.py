@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from bench.following_work import RUN
 from local.kubernetes.api import ApiError
-from local.kubernetes.plane import KUBELET_LABEL, ControlPlane
+from local.kubernetes.control_plane import KUBELET_LABEL, ControlPlane
 from spotwright.adapters import decode, decode_nodepool
 from spotwright.model import labels, resources
 from spotwright.model.instancetype import PICOUSD, Catalog, InstanceType

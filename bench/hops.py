@@ -8,7 +8,7 @@ from typing import Final
 
 from kubernetes import client, config, watch
 
-from local.demo.deploy import ROOT, Deployment
+from local.cdk_deployment import ROOT, CdkDeployment
 from local.stack import Stack
 
 RUNS: Final = 4
@@ -28,7 +28,7 @@ spec:
 """
 
 
-def event_to_fleet(stack: Stack, deployment: Deployment) -> Iterator[tuple[str, str, str]]:
+def event_to_fleet(stack: Stack, deployment: CdkDeployment) -> Iterator[tuple[str, str, str]]:
     """From kube-scheduler's verdict, as the forwarder's watch sees it, to the request EC2 receives."""
     text = (ROOT / "examples/basic-gen6.yaml").read_text().replace("${CLUSTER_NAME}", stack.cluster)
     text = text.replace('cpu: "10"', 'cpu: "100"')

@@ -15,10 +15,10 @@ import sys
 import time
 from pathlib import Path
 
-from local.kubernetes.build import BuildFailed, ensure_built
+from local.kubernetes.binaries import BuildFailed, ensure_built
 from local.kubernetes.toolchain import ToolchainMissing
 from local.processes import ProcessEnded
-from local.stack import CLUSTER, Options, Stack, StackInUse, say
+from local.stack import CLUSTER, Stack, StackInUse, StackOptions, print_progress
 
 START_SECONDS = 3600
 STOP_SECONDS = 60
@@ -29,14 +29,14 @@ def main() -> int:
     try:
         match arguments.command:
             case "build":
-                print(ensure_built(say).folder)
+                print(ensure_built(print_progress).folder)
                 return 0
             case "up":
                 return _detach(arguments) if arguments.detach else _up(arguments)
             case _:
                 return _down(arguments.directory)
     except (BuildFailed, ToolchainMissing, ProcessEnded, StackInUse) as error:
-        say(str(error))
+        print_progress(str(error))
         return 1
 
 
@@ -50,7 +50,7 @@ def _arguments() -> argparse.Namespace:
         command.add_argument("--directory", type=Path, default=Path("build/stack"))
     up.add_argument("--cluster", default=CLUSTER)
     up.add_argument("--detach", action="store_true", help="return when the stack is up; end it with `down`")
-    up.add_argument("--boot-seconds", type=float, default=Options().boot_seconds)
+    up.add_argument("--boot-seconds", type=float, default=StackOptions().boot_seconds)
     up.add_argument("--pods", type=json.loads, default={}, help="JSON: image name to the command of its pods")
     return parser.parse_args()
 
@@ -60,7 +60,7 @@ def _up(arguments: argparse.Namespace) -> int:
     # A script's background job is born ignoring SIGINT, so that one too is set.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    options = Options(cluster=arguments.cluster, boot_seconds=arguments.boot_seconds, pods=arguments.pods)
+    options = StackOptions(cluster=arguments.cluster, boot_seconds=arguments.boot_seconds, pod_commands=arguments.pods)
     try:
         with Stack.start(arguments.directory, options=options) as stack:
             for name, value in stack.environment().items():
@@ -71,9 +71,9 @@ def _up(arguments: argparse.Namespace) -> int:
 
 
 def _watch(stack: Stack) -> int:
-    while not (ended := stack.ended()):
+    while not (ended := stack.exit_codes()):
         time.sleep(0.5)
-    say(f"ended by themselves: {ended}; logs in {stack.logs}")
+    print_progress(f"ended by themselves: {ended}; logs in {stack.logs}")
     return 1
 
 
@@ -98,13 +98,13 @@ def _down(directory: Path) -> int:
     """Ask the process that holds the directory's lock to end, and wait until it has."""
     described = directory / "stack.json"
     if not described.exists() or not _is_held(directory):
-        say(f"no stack is running in {directory}")
+        print_progress(f"no stack is running in {directory}")
         return 0
     os.kill(json.loads(described.read_text())["pid"], signal.SIGTERM)
     deadline = time.monotonic() + STOP_SECONDS
     while _is_held(directory):
         if time.monotonic() > deadline:
-            say(f"the stack in {directory} did not end within {STOP_SECONDS} s")
+            print_progress(f"the stack in {directory} did not end within {STOP_SECONDS} s")
             return 1
         time.sleep(0.1)
     return 0

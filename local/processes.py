@@ -80,9 +80,9 @@ class Processes:
         while not ready():
             code = self._running[name].poll()
             if code is not None:
-                raise ProcessEnded(f"{name} ended with {code}:\n{self.log_end(name)}")
+                raise ProcessEnded(f"{name} ended with {code}:\n{self.log_tail(name)}")
             if time.monotonic() > deadline:
-                text = f"{name} was not ready after {timeout_seconds:.0f} s:\n{self.log_end(name)}"
+                text = f"{name} was not ready after {timeout_seconds:.0f} s:\n{self.log_tail(name)}"
                 raise ProcessEnded(text)
             time.sleep(POLL_SECONDS)
 
@@ -90,12 +90,12 @@ class Processes:
         """Name to process id of everything started and not yet stopped."""
         return {name: process.pid for name, process in self._running.items()}
 
-    def ended(self) -> dict[str, int]:
+    def exit_codes(self) -> dict[str, int]:
         """Name to return code of processes that ended by themselves."""
         codes = {name: process.poll() for name, process in self._running.items()}
         return {name: code for name, code in codes.items() if code is not None}
 
-    def log_end(self, name: str, lines: int = 15) -> str:
+    def log_tail(self, name: str, lines: int = 15) -> str:
         """The last lines of a process's log."""
         text = (self._logs / f"{name}.log").read_text(errors="replace")
         return "\n".join(text.splitlines()[-lines:])

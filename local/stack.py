@@ -20,9 +20,9 @@ from typing import Any, Self
 import urllib3
 
 from local.kubernetes.addons import WEBHOOK_IMAGE, install_addons
-from local.kubernetes.build import KUBERNETES, Binaries, ensure_built
+from local.kubernetes.binaries import KUBERNETES_VERSION, Binaries, ensure_built
 from local.kubernetes.certificates import KeyIdentifiers
-from local.kubernetes.plane import SERVICE_CIDR, ControlPlane, Starter
+from local.kubernetes.control_plane import SERVICE_CIDR, ControlPlane, ControlPlaneStarter
 from local.ports import Ports
 from local.processes import Processes
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 REGION = "ap-northeast-2"
 ACCOUNT = "123456789012"
 CLUSTER = "dev-eks-cluster"
-# Pods with an image of this name run as the process that `forwarder` names.
+# Pods with an image of this name run as the process that `forwarder_command` names.
 FORWARDER_IMAGE = "spotwright-forwarder"
 READY_SECONDS = 60.0
 
@@ -46,22 +46,22 @@ class ControlFailed(RuntimeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What a stack is started with. `pods` maps image names to the commands their pods run.
+class StackOptions:
+    """What a stack is started with. `pod_commands` maps image names to the commands their pods run.
 
     Delays in seconds: launch to registration, registration to Ready, termination to deletion of the Node.
-    `identifiers` LEFT_OUT makes the API server's certificates as many EKS clusters have them.
+    `key_identifiers` OMITTED makes the API server's certificates as many EKS clusters have them.
     """
 
     cluster: str = CLUSTER
-    pods: Mapping[str, Sequence[str]] | None = None
+    pod_commands: Mapping[str, Sequence[str]] | None = None
     boot_seconds: float = 3.0
     ready_seconds: float = 2.0
     removal_seconds: float = 5.0
-    identifiers: KeyIdentifiers = KeyIdentifiers.GIVEN
+    key_identifiers: KeyIdentifiers = KeyIdentifiers.INCLUDED
 
 
-def say(text: str) -> None:
+def print_progress(text: str) -> None:
     """Progress goes to standard error, so that output can be piped."""
     print(text, file=sys.stderr, flush=True)
 
@@ -69,7 +69,7 @@ def say(text: str) -> None:
 class Stack:
     """A running stack; a context manager that ends everything it started."""
 
-    def __init__(self, directory: Path, options: Options, resources: ExitStack) -> None:
+    def __init__(self, directory: Path, options: StackOptions, resources: ExitStack) -> None:
         self.directory = directory
         self.region = REGION
         self.account = ACCOUNT
@@ -90,15 +90,15 @@ class Stack:
         directory: Path,
         *,
         cluster: str = CLUSTER,
-        forwarder: Sequence[str] | None = None,
-        options: Options | None = None,
-        report: Report = say,
+        forwarder_command: Sequence[str] | None = None,
+        options: StackOptions | None = None,
+        report: Report = print_progress,
     ) -> Self:
         """Start a stack and return when all of it answers. Raises StackInUse, ProcessEnded, BuildFailed."""
-        options = options or Options(cluster=cluster)
-        if forwarder is not None:
-            pods = {**(options.pods or {}), FORWARDER_IMAGE: list(forwarder)}
-            options = replace(options, pods=pods)
+        options = options or StackOptions(cluster=cluster)
+        if forwarder_command is not None:
+            pods = {**(options.pod_commands or {}), FORWARDER_IMAGE: list(forwarder_command)}
+            options = replace(options, pod_commands=pods)
         directory = directory.resolve()
         directory.mkdir(parents=True, exist_ok=True)
         with ExitStack() as resources:
@@ -163,19 +163,19 @@ class Stack:
         """Part to process id."""
         return self._processes.pids()
 
-    def ended(self) -> dict[str, int]:
+    def exit_codes(self) -> dict[str, int]:
         """Parts that ended by themselves, with their return codes: none in a sound stack."""
-        return self._processes.ended()
+        return self._processes.exit_codes()
 
     def _bring_up(self, binaries: Binaries, report: Report) -> None:
         started = time.monotonic()
         self._start_aws()
-        folder, identifiers = self.directory / "kubernetes", self._options.identifiers
-        starter = Starter(folder, binaries, self._processes, self._ports, identifiers)
+        folder, identifiers = self.directory / "kubernetes", self._options.key_identifiers
+        starter = ControlPlaneStarter(folder, binaries, self._processes, self._ports, identifiers)
         plane = starter.start(
             aws_endpoint=self.aws_endpoint, cluster=self.cluster, environment=self._child_environment()
         )
-        report(f"Kubernetes {KUBERNETES} at {plane.endpoint} after {time.monotonic() - started:.1f} s")
+        report(f"Kubernetes {KUBERNETES_VERSION} at {plane.endpoint} after {time.monotonic() - started:.1f} s")
         self._processes.wait("aws", self._aws_answers, timeout_seconds=READY_SECONDS)
         self._register_cluster(plane)
         report(f"AWS ({self.region}) at {self.aws_endpoint} after {time.monotonic() - started:.1f} s")
@@ -197,7 +197,7 @@ class Stack:
             return False
 
     def _register_cluster(self, plane: ControlPlane) -> None:
-        version = ".".join(KUBERNETES.split(".")[:2])
+        version = ".".join(KUBERNETES_VERSION.split(".")[:2])
         self.control(
             "POST",
             "/_local/clusters",
@@ -226,7 +226,10 @@ class Stack:
             text for name, value in zip(names, _delays(self._options), strict=True) for text in (name, str(value))
         ]
         self._start_part("boot", "local.boot", *where, "--logs", str(self.logs), *delays)
-        commands = {WEBHOOK_IMAGE: [sys.executable, "-m", "local.pods.webhook"], **(self._options.pods or {})}
+        commands = {
+            WEBHOOK_IMAGE: [sys.executable, "-m", "local.pods.admission_webhook"],
+            **(self._options.pod_commands or {}),
+        }
         directory = self.directory / "pods"
         self._start_part(
             "pods",
@@ -263,7 +266,7 @@ class Stack:
         self.close()
 
 
-def _delays(options: Options) -> tuple[float, float, float]:
+def _delays(options: StackOptions) -> tuple[float, float, float]:
     return options.boot_seconds, options.ready_seconds, options.removal_seconds
 
 

@@ -23,13 +23,19 @@ SHARED = {
     "tests/infra": "infra",
     "tests/layer": "layer",
     "tests/local/aws": "local/aws",
-    "tests/local/aws_serverless": "local/aws_serverless",
+    "tests/local/aws/cloudformation": "local/aws serverless",
+    "tests/local/aws/event_source_mappings": "local/aws serverless",
+    "tests/local/aws/eventbridge": "local/aws serverless",
+    "tests/local/aws/functions": "local/aws serverless",
+    "tests/local/aws/schedules": "local/aws serverless",
+    "tests/local/boot/test_agent.py": "local/kubernetes",
     "tests/local/kubernetes": "local/kubernetes",
+    "tests/local/pods": "local/kubernetes",
     "tests/rights": "rights",
     "tests/stored": "stored",
     "tests/manifests": "control plane",
     "tests/e2e/test_drift.py": "e2e/one after the other",
-    "tests/e2e/test_kept.py": "e2e/one after the other",
+    "tests/e2e/test_capacity_without_pods.py": "e2e/one after the other",
     "tests/e2e/test_stack.py": "e2e/one after the other",
     "tests/forwarder/test_process.py": "control plane",
     "tests/functions/test_install_cluster.py": "control plane",
@@ -40,8 +46,9 @@ class Scheduling(LoadScopeScheduling):  # type: ignore[misc]
     """pytest-xdist's own, by what tests share. (Its marks for groups do nothing since pytest 9.2.)"""
 
     def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        return SHARED.get(path) or SHARED.get(str(PurePosixPath(path).parent)) or path
+        path = PurePosixPath(nodeid.partition("::")[0])
+        named = (SHARED[str(place)] for place in (path, *path.parents) if str(place) in SHARED)
+        return next(named, str(path))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from local.kubernetes.build import cache_folder
+from local.kubernetes.binaries import cache_folder
 from local.kubernetes.toolchain import go_environment
 
 _SOURCE: Final = Path(__file__).parent / "karpenter"

@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from local.aws.request import AwsResponse
-from local.aws.world import Route, World
+from local.aws.calls.request import AwsResponse
+from local.aws.emulator import ControlHandler, Emulator
 
 
-class Invalid(Exception):
+class InvalidRequest(Exception):
     """Raised by a route: the request is wrong (400); the text says how."""
 
 
-class Control:
+class ControlApi:
     """Finds the route of a control request and answers it."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        world.route("GET", "/_local/calls", lambda _, query: _calls(world, query))
-        world.route("GET", "/_local/health", lambda _body, _query: {"cluster": world.cluster})
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+        emulator.route("GET", "/_local/calls", lambda _, query: _calls(emulator, query))
+        emulator.route("GET", "/_local/health", lambda _body, _query: {"cluster": emulator.cluster})
 
     def answer(self, method: str, path: str, query: str, body: bytes) -> AwsResponse:
         found = self._find(method, path)
@@ -31,15 +31,15 @@ class Control:
         parameters |= dict(parse_qsl(query, keep_blank_values=True))
         try:
             return _json(200, route(json.loads(body) if body else {}, parameters))
-        except (Invalid, json.JSONDecodeError, KeyError) as error:
+        except (InvalidRequest, json.JSONDecodeError, KeyError) as error:
             return _json(400, {"error": f"{type(error).__name__}: {error}"})
         except Exception as error:  # noqa: BLE001 - the outermost loop: report it to the caller and the log
             traceback.print_exc(file=sys.stderr)
             return _json(500, {"error": f"{type(error).__name__}: {error}"})
 
-    def _find(self, method: str, path: str) -> tuple[Route, dict[str, str]] | None:
+    def _find(self, method: str, path: str) -> tuple[ControlHandler, dict[str, str]] | None:
         segments = tuple(unquote(part) for part in path.strip("/").split("/"))
-        for known_method, pattern, route in self._world.routes:
+        for known_method, pattern, route in self._emulator.routes:
             parameters = _match(pattern, segments)
             if known_method == method and parameters is not None:
                 return route, parameters
@@ -58,9 +58,9 @@ def _match(pattern: tuple[str, ...], segments: tuple[str, ...]) -> dict[str, str
     return parameters
 
 
-def _calls(world: World, query: Mapping[str, str]) -> dict[str, Any]:
+def _calls(emulator: Emulator, query: Mapping[str, str]) -> dict[str, Any]:
     since = int(query.get("since", "0"))
-    calls = world.calls.since(since)
+    calls = emulator.call_log.since(since)
     return {"calls": calls, "next": calls[-1]["n"] if calls else since}
 
 

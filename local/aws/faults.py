@@ -14,9 +14,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from local.aws.control import Invalid
-from local.aws.request import AwsError, AwsRequest, AwsResponse, ConnectionDropped
-from local.aws.world import World
+from local.aws.calls.request import AwsError, AwsRequest, AwsResponse, ConnectionDropped
+from local.aws.control import InvalidRequest
+from local.aws.emulator import Emulator
 
 KINDS = ("error", "timeout_after_act", "crash_caller_after_act", "crash_caller_before_act")
 # Codes that AWS sends with a server-side status; the others are the caller's fault.
@@ -36,7 +36,7 @@ class Fault:
     function: str | None = None
     seconds: float = 60.0
 
-    def fits(self, request: AwsRequest, function: str | None) -> bool:
+    def matches(self, request: AwsRequest, function: str | None) -> bool:
         return (
             self.times > 0
             and self.service in ("*", request.service)
@@ -46,20 +46,20 @@ class Fault:
 
 
 class Faults:
-    """The armed faults of the world, oldest first."""
+    """The armed faults of the emulator, oldest first."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
         self._lock = threading.Lock()
         self._faults: list[Fault] = []
 
-    def arm(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def inject(self, body: Mapping[str, Any]) -> dict[str, Any]:
         if body.get("kind") not in KINDS:
-            raise Invalid(f"kind must be one of {', '.join(KINDS)}")
+            raise InvalidRequest(f"kind must be one of {', '.join(KINDS)}")
         try:
             fault = Fault(**body)
         except TypeError as error:
-            raise Invalid(str(error)) from error
+            raise InvalidRequest(str(error)) from error
         with self._lock:
             self._faults.append(fault)
         return asdict(fault)
@@ -73,7 +73,7 @@ class Faults:
         with self._lock:
             return {"faults": [asdict(fault) for fault in self._faults if fault.times > 0]}
 
-    def before(self, request: AwsRequest) -> None:
+    def before_call(self, request: AwsRequest) -> None:
         fault = self._due(request, ("error", "crash_caller_before_act"))
         if fault is None:
             return
@@ -82,7 +82,7 @@ class Faults:
             raise AwsError(fault.code, fault.message, status)
         self._crash(request)
 
-    def after(self, request: AwsRequest, response: AwsResponse) -> None:
+    def after_call(self, request: AwsRequest, response: AwsResponse) -> None:
         """Faults that follow an effect; a refused call had none, so it triggers nothing."""
         if response.status >= 400:
             return
@@ -95,27 +95,27 @@ class Faults:
         raise ConnectionDropped
 
     def _due(self, request: AwsRequest, kinds: tuple[str, ...]) -> Fault | None:
-        origin = self._world.origin(request.access_key)
-        function = self._world.functions.get(origin)
+        origin = self._emulator.original_access_key(request.access_key)
+        function = self._emulator.function_names.get(origin)
         with self._lock:
             for fault in self._faults:
                 needs_caller = fault.kind.startswith("crash_caller")
-                if needs_caller and origin not in self._world.callers:
+                if needs_caller and origin not in self._emulator.process_killers:
                     continue
-                if fault.kind in kinds and fault.fits(request, function):
+                if fault.kind in kinds and fault.matches(request, function):
                     fault.times -= 1
                     return fault
         return None
 
     def _crash(self, request: AwsRequest) -> None:
-        self._world.callers[self._world.origin(request.access_key)]()
+        self._emulator.process_killers[self._emulator.original_access_key(request.access_key)]()
         raise ConnectionDropped
 
 
-def add(world: World) -> None:
-    faults = world.part(Faults)
-    world.guard(faults.before)
-    world.after(faults.after)
-    world.route("POST", "/_local/faults", lambda body, _: faults.arm(body))
-    world.route("GET", "/_local/faults", lambda _body, _query: faults.show())
-    world.route("DELETE", "/_local/faults", lambda _body, _query: faults.clear())
+def add(emulator: Emulator) -> None:
+    faults = emulator.component(Faults)
+    emulator.check_before(faults.before_call)
+    emulator.react_after(faults.after_call)
+    emulator.route("POST", "/_local/faults", lambda body, _: faults.inject(body))
+    emulator.route("GET", "/_local/faults", lambda _body, _query: faults.show())
+    emulator.route("DELETE", "/_local/faults", lambda _body, _query: faults.clear())

@@ -9,15 +9,15 @@ from typing import Any
 
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
 
-from local.aws.identity import UnknownCaller, access_key_of, caller
-from local.aws.request import (
+from local.aws.calls.request import (
     SERVICE_OF_SIGNING_NAME,
     AwsError,
     AwsRequest,
     AwsResponse,
     ConnectionDropped,
 )
-from local.aws.world import World
+from local.aws.emulator import Emulator
+from local.aws.sts.callers import UnknownCaller, parse_credential_scope, resolve_caller
 
 _ERROR_CODE = re.compile(rb'<Code>([^<]+)</Code>|"(?:__type|code|Code)": ?"(?:[^"]*#)?([^"#]+)"')
 # What AWS says to an access key it does not know, by protocol family.
@@ -33,10 +33,10 @@ _UNKNOWN_KEY_ELSEWHERE = (
 
 
 class Gateway:
-    """Answers AWS calls for one world. Thread safe: it holds nothing but moto's own application."""
+    """Answers AWS calls for one emulator. Thread safe: it holds nothing but moto's own application."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
         self._moto: Callable[..., Iterable[bytes]] = DomainDispatcherApplication(create_backend_app)
 
     def answer(self, request: AwsRequest) -> AwsResponse:
@@ -52,24 +52,24 @@ class Gateway:
 
     def _answer(self, request: AwsRequest) -> AwsResponse:
         headers = dict(request.headers)
-        request.access_key, request.region, signing_name = access_key_of(headers, request.query)
+        request.access_key, request.region, signing_name = parse_credential_scope(headers, request.query)
         request.service = SERVICE_OF_SIGNING_NAME.get(signing_name, signing_name) or "s3"
         try:
-            request.principal = caller(self._world, request.access_key).arn
+            request.principal = resolve_caller(self._emulator, request.access_key).arn
             response = self._act(request)
         except UnknownCaller as unknown:
             return _unknown(request, unknown.code)
         except AwsError as error:
             return request.fail(error)
-        for react in self._world.afters:
+        for react in self._emulator.reactions:
             react(request, response)
         return response
 
     def _act(self, request: AwsRequest) -> AwsResponse:
         try:
-            for check in self._world.guards:
+            for check in self._emulator.checks:
                 check(request)
-            for front in self._world.fronts.get((request.service, request.action), ()):
+            for front in self._emulator.handlers.get((request.service, request.action), ()):
                 response = front(request)
                 if response is not None:
                     return response
@@ -94,13 +94,13 @@ class Gateway:
         return AwsResponse(status, body, dict(headers), _error_code(status, headers, body))
 
     def _log(self, request: AwsRequest, response: AwsResponse, seconds: float) -> None:
-        origin = self._world.origin(request.access_key)
-        self._world.calls.add(
+        origin = self._emulator.original_access_key(request.access_key)
+        self._emulator.call_log.add(
             {
                 "service": request.service,
                 "action": request.action,
                 "principal": request.principal,
-                "function": self._world.functions.get(origin),
+                "function": self._emulator.function_names.get(origin),
                 "status": response.status,
                 "error": response.error,
                 "milliseconds": round(seconds * 1000, 1),

@@ -10,8 +10,8 @@ import botocore.session
 from botocore.config import Config
 from botocore.loaders import JSONFileLoader, Loader
 
-from local.aws.identity import Credentials
-from local.aws.world import World
+from local.aws.emulator import Emulator
+from local.aws.sts.callers import Credentials
 
 CONFIG = Config(retries={"total_max_attempts": 3}, connect_timeout=5, read_timeout=60)
 
@@ -32,7 +32,7 @@ def _session() -> boto3.Session:
     return boto3.Session(botocore_session=session)
 
 
-def client(world: World, service: str, credentials: Credentials | None) -> Any:
+def create_client(emulator: Emulator, service: str, credentials: Credentials | None) -> Any:
     """A client with these credentials, or the administrator's."""
     keys = {
         "aws_access_key_id": credentials.access_key_id if credentials else "local-cloudformation",
@@ -41,8 +41,8 @@ def client(world: World, service: str, credentials: Credentials | None) -> Any:
     }
     return _session().client(
         service,  # type: ignore[call-overload]
-        region_name=world.region,
-        endpoint_url=world.endpoint,
+        region_name=emulator.region,
+        endpoint_url=emulator.endpoint,
         config=CONFIG,
         **keys,
     )

@@ -5,8 +5,9 @@ from typing import Any
 
 from moto.iam.models import iam_backends
 
-from local.aws import images, network
-from local.aws.world import World
+from local.aws.ec2 import network
+from local.aws.ec2.catalog import images
+from local.aws.emulator import Emulator
 
 NODE_POLICIES = (
     "AmazonEKSWorkerNodePolicy",
@@ -20,20 +21,20 @@ NODE_TRUST = {
 }
 
 
-def add(world: World) -> None:
-    network.of(world, world.cluster)
+def add(emulator: Emulator) -> None:
+    network.cluster_network(emulator, emulator.cluster)
     for role in (
-        f"KarpenterNodeRole-{world.cluster}",
-        f"karpenterNodeRole-{world.cluster}",
+        f"KarpenterNodeRole-{emulator.cluster}",
+        f"karpenterNodeRole-{emulator.cluster}",
         "dev-eks-node-group-role",
     ):
-        node_role(world, role)
-    images.register(world)
+        create_node_role(emulator, role)
+    images.register_images(emulator)
 
 
-def node_role(world: World, name: str) -> str:
+def create_node_role(emulator: Emulator, name: str) -> str:
     """A role for nodes, as the Karpenter guide makes it; returns its ARN."""
-    backend: Any = iam_backends[world.account]["aws"]
+    backend: Any = iam_backends[emulator.account]["aws"]
     role = backend.create_role(
         role_name=name,
         assume_role_policy_document=json.dumps(NODE_TRUST),

@@ -11,70 +11,63 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Protocol
 
-from local.aws import (
-    capacity,
-    cloudformation,
-    control_ec2,
-    control_identity,
-    custom_resources,
-    ec2,
-    ec2_catalog,
-    ec2_templates,
-    eks_api,
-    eventbridge,
-    faults,
-    fleet,
-    functions,
-    iam,
-    identity,
-    pricing,
-    queues,
-    reservations,
-    schedules,
-    seed,
-    spot,
-    ssm,
-    throttling,
-    zonal_shift,
-)
-from local.aws.calls import CallLog
-from local.aws.control import Control
+from local.aws import faults, seed
+from local.aws.authorization import authorizer
+from local.aws.calls.call_log import CallLog
+from local.aws.calls.request import AwsRequest, AwsResponse, ConnectionDropped
+from local.aws.cloudformation import change_sets_api, stacks_api
+from local.aws.cloudformation.resource_types import custom_resources
+from local.aws.control import ControlApi
+from local.aws.ec2 import control as ec2_control
+from local.aws.ec2 import instances_api, throttling
+from local.aws.ec2.catalog import instance_types, price_list, spot_prices, ssm_parameters
+from local.aws.ec2.launches import capacity_reservations, fleets, instance_capacity, launch_templates
+from local.aws.eks import api as eks_api
+from local.aws.eks import authentication, zonal_shifts
+from local.aws.emulator import Emulator
+from local.aws.event_source_mappings import pollers
+from local.aws.eventbridge import event_bus
+from local.aws.functions import control as functions_control
 from local.aws.gateway import Gateway
-from local.aws.request import AwsRequest, AwsResponse, ConnectionDropped
-from local.aws.world import World
+from local.aws.schedules import scheduler
+from local.aws.storage import bucket_policies, time_to_live
+from local.aws.sts import callers
 
 
-class Feature(Protocol):
-    """A module that plugs into a world."""
+class EmulatorModule(Protocol):
+    """A module that registers with an emulator."""
 
-    def add(self, world: World) -> None: ...
+    def add(self, emulator: Emulator) -> None: ...
 
 
-# Every feature of the local AWS, in the order in which it plugs in. Guards run in this order.
-FEATURES: tuple[Feature, ...] = (
-    identity,
+# Every module of the local AWS that registers something, in this order; checks of calls run in this order, too.
+MODULES: tuple[EmulatorModule, ...] = (
+    callers,
     faults,
     throttling,
-    iam,
-    capacity,
-    ec2_templates,
-    fleet,
-    ec2,
-    reservations,
-    control_ec2,
-    ec2_catalog,
-    pricing,
-    zonal_shift,
-    spot,
-    ssm,
+    authorizer,
+    instance_capacity,
+    launch_templates,
+    fleets,
+    instances_api,
+    capacity_reservations,
+    ec2_control,
+    instance_types,
+    price_list,
+    spot_prices,
+    ssm_parameters,
+    zonal_shifts,
     eks_api,
-    control_identity,
-    cloudformation,
-    eventbridge,
-    functions,
-    queues,
-    schedules,
+    authentication,
+    bucket_policies,
+    time_to_live,
+    stacks_api,
+    change_sets_api,
     custom_resources,
+    event_bus,
+    functions_control,
+    pollers,
+    scheduler,
     seed,
 )
 
@@ -146,30 +139,34 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
     gateway: Gateway
-    control: Control
+    control: ControlApi
 
 
-def world_of(directory: Path, *, region: str, cluster: str, port: int) -> World:
-    """The world with every feature plugged in; nothing runs yet."""
+def build_emulator(directory: Path, *, region: str, cluster: str, port: int) -> Emulator:
+    """The emulator with every module registered; nothing runs yet."""
     calls = CallLog(directory / "logs" / "aws-calls.jsonl")
-    world = World(directory, region, "123456789012", port, cluster, calls)
-    for feature in FEATURES:
-        feature.add(world)
-    return world
+    emulator = Emulator(directory, region, "123456789012", port, cluster, calls)
+    for module in MODULES:
+        module.add(emulator)
+    return emulator
 
 
 @contextlib.contextmanager
-def listening(directory: Path, *, port: int, region: str, cluster: str, stop: threading.Event) -> Iterator[World]:
-    """A world that answers on `port` (0 = a free one) and whose threads run until `stop` is set and the block ends."""
+def running_server(
+    directory: Path, *, port: int, region: str, cluster: str, stop: threading.Event
+) -> Iterator[Emulator]:
+    """An emulator that answers on `port` (0 = a free one); its threads run until `stop` is set and the block ends."""
     server = Server(("127.0.0.1", port), Handler)
-    world = world_of(directory, region=region, cluster=cluster, port=server.server_address[1])
-    server.gateway, server.control = Gateway(world), Control(world)
+    emulator = build_emulator(directory, region=region, cluster=cluster, port=server.server_address[1])
+    server.gateway, server.control = Gateway(emulator), ControlApi(emulator)
     threads = [threading.Thread(target=server.serve_forever, name="http", daemon=True)]
-    threads += [threading.Thread(target=run, args=(stop,), name=name, daemon=True) for name, run in world.backgrounds]
+    threads += [
+        threading.Thread(target=run, args=(stop,), name=name, daemon=True) for name, run in emulator.background_runs
+    ]
     for thread in threads:
         thread.start()
     try:
-        yield world
+        yield emulator
     finally:
         stop.set()
         server.shutdown()
@@ -177,15 +174,15 @@ def listening(directory: Path, *, port: int, region: str, cluster: str, stop: th
         for thread in threads:
             thread.join(timeout=5)
         with contextlib.suppress(OSError):
-            world.calls.close()
+            emulator.call_log.close()
 
 
 def serve(directory: Path, *, port: int, region: str, cluster: str, stop: threading.Event) -> None:
     """Run until `stop`; writes the endpoint to DIRECTORY/aws.json once it listens."""
-    with listening(directory, port=port, region=region, cluster=cluster, stop=stop) as world:
+    with running_server(directory, port=port, region=region, cluster=cluster, stop=stop) as emulator:
         # Whoever sees the file finds all of it.
         unfinished = directory / "aws.json.unfinished"
-        unfinished.write_text(json.dumps({"endpoint": world.endpoint}))
+        unfinished.write_text(json.dumps({"endpoint": emulator.endpoint}))
         unfinished.replace(directory / "aws.json")
-        print(f"AWS answers at {world.endpoint}", flush=True)
+        print(f"AWS answers at {emulator.endpoint}", flush=True)
         stop.wait()

@@ -8,19 +8,19 @@ import time
 import traceback
 from collections.abc import Callable
 
-from local.aws.world import World
+from local.aws.emulator import Emulator
 
 
 class Timers:
-    """`after(seconds, act)` runs `act` once, that much later, in this part's own thread."""
+    """`start(seconds, act)` runs `act` once, that much later, in this part's own thread."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, emulator: Emulator) -> None:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = itertools.count()
         self._changed = threading.Condition()
-        world.background("timers", self._run)
+        emulator.run_in_background("timers", self._run)
 
-    def after(self, seconds: float, act: Callable[[], None]) -> None:
+    def start(self, seconds: float, act: Callable[[], None]) -> None:
         with self._changed:
             heapq.heappush(self._heap, (time.monotonic() + seconds, next(self._order), act))
             self._changed.notify()

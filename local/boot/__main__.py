@@ -5,13 +5,13 @@ import sys
 import time
 from pathlib import Path
 
-from local.boot.agent import OUTSIDE, Agent, Delays
-from local.boot.facts import Facts, FactsUnavailable
-from local.boot.record import Record
-from local.kubernetes.api import Api
+from local.boot.agent import TRANSIENT_ERRORS, BootAgent, BootDelays
+from local.boot.aws_reader import AwsReader, AwsUnavailable
+from local.boot.log import BootLog
+from local.kubernetes.api import KubernetesApi
 
 POLL_SECONDS = 0.5
-DEFAULTS = Delays()
+DEFAULTS = BootDelays()
 
 
 def main() -> None:
@@ -21,17 +21,17 @@ def main() -> None:
     parser.add_argument("--region", required=True)
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--logs", type=Path, required=True)
-    parser.add_argument("--boot-seconds", type=float, default=DEFAULTS.boot)
-    parser.add_argument("--ready-seconds", type=float, default=DEFAULTS.ready)
-    parser.add_argument("--removal-seconds", type=float, default=DEFAULTS.removal)
+    parser.add_argument("--boot-seconds", type=float, default=DEFAULTS.boot_seconds)
+    parser.add_argument("--ready-seconds", type=float, default=DEFAULTS.ready_seconds)
+    parser.add_argument("--removal-seconds", type=float, default=DEFAULTS.removal_seconds)
     arguments = parser.parse_args()
-    delays = Delays(arguments.boot_seconds, arguments.ready_seconds, arguments.removal_seconds)
-    facts = Facts(arguments.aws, arguments.cluster, arguments.region)
-    agent = Agent(facts, Api(arguments.kubeconfig), Record(arguments.logs), delays)
+    delays = BootDelays(arguments.boot_seconds, arguments.ready_seconds, arguments.removal_seconds)
+    aws = AwsReader(arguments.aws, arguments.cluster, arguments.region)
+    agent = BootAgent(aws, KubernetesApi(arguments.kubeconfig), BootLog(arguments.logs), delays)
     while True:
         try:
-            agent.step()
-        except (FactsUnavailable, *OUTSIDE) as error:
+            agent.reconcile()
+        except (AwsUnavailable, *TRANSIENT_ERRORS) as error:
             print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         time.sleep(POLL_SECONDS)
 

@@ -12,110 +12,110 @@ from typing import Any, Protocol
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from local.boot.capacity import Machine
-from local.boot.judge import Cluster, Instance, Joins, Stays, judge
-from local.boot.node import SHUTTING_DOWN, UNINITIALIZED, cloud_labels, condition, provider_id, registration
-from local.boot.record import Record, timestamp
-from local.kubernetes.api import Api, ApiError, ApiUnavailable
-from local.kubernetes.plane import KUBELET_LABEL
+from local.boot.capacity import InstanceType
+from local.boot.join_check import Cluster, Instance, JoiningNode, JoinRefusal, check_join
+from local.boot.log import BootLog, timestamp
+from local.boot.node import SHUTTING_DOWN, UNINITIALIZED, cloud_labels, node_condition, node_registration, provider_id
+from local.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
+from local.kubernetes.control_plane import KUBELET_LABEL
 
 ALIVE = ("pending", "running")
-OUTSIDE = (ApiError, ApiUnavailable, BotoCoreError, ClientError)
+TRANSIENT_ERRORS = (ApiError, ApiUnavailable, BotoCoreError, ClientError)
 
 
-class FactsPort(Protocol):
+class AwsPort(Protocol):
     """Where the agent learns about instances and the cluster."""
 
     def instances(self) -> list[Instance]: ...
     def cluster(self) -> Cluster: ...
-    def machine(self, instance_type: str) -> Machine: ...
-    def entries(self) -> dict[str, str]: ...
+    def instance_type(self, name: str) -> InstanceType: ...
+    def access_entries(self) -> dict[str, str]: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Delays:
+class BootDelays:
     """Seconds from launch to registration, from registration to Ready, from termination to deletion."""
 
-    boot: float = 3.0
-    ready: float = 2.0
-    removal: float = 5.0
+    boot_seconds: float = 3.0
+    ready_seconds: float = 2.0
+    removal_seconds: float = 5.0
 
 
-class Agent:
-    """Call `step` about twice a second."""
+class BootAgent:
+    """Call `reconcile` about twice a second."""
 
-    def __init__(self, facts: FactsPort, api: Api, record: Record, delays: Delays) -> None:
-        self._facts = facts
+    def __init__(self, aws: AwsPort, api: KubernetesApi, log: BootLog, delays: BootDelays) -> None:
+        self._aws = aws
         self._api = api
-        self._record = record
+        self._log = log
         self._delays = delays
         self._registered_at: dict[str, float] = {}
         self._ended_at: dict[str, float] = {}
         self._up: set[str] = set()
         self._done: set[str] = set()
 
-    def step(self) -> None:
+    def reconcile(self) -> None:
         """Look at every instance once; what fails for one is written down and tried again.
 
-        Raises FactsUnavailable.
+        Raises AwsUnavailable.
         """
-        for instance in self._facts.instances():
+        for instance in self._aws.instances():
             if instance.id in self._done:
                 continue
             try:
                 self._look_at(instance)
-            except OUTSIDE as error:
-                self._record.say(instance, f"tried again: {type(error).__name__}: {error}")
+            except TRANSIENT_ERRORS as error:
+                self._log.log(instance, f"tried again: {type(error).__name__}: {error}")
 
     def _look_at(self, instance: Instance) -> None:
-        if instance.state in ALIVE and not self._record.has_joined(instance):
+        if instance.state in ALIVE and not self._log.has_joined(instance):
             self._boot(instance)
         elif instance.state in ALIVE:
             self._come_up(instance)
-        elif self._record.has_joined(instance):
+        elif self._log.has_joined(instance):
             self._up.discard(instance.id)
             self._go_down(instance)
         elif instance.state == "terminated":
             self._done.add(instance.id)
 
     def _boot(self, instance: Instance) -> None:
-        if instance.state != "running" or time.time() < instance.launched + self._delays.boot:
+        if instance.state != "running" or time.time() < instance.launch_time + self._delays.boot_seconds:
             return
-        machine = self._facts.machine(instance.type)
-        verdict = judge(instance, self._facts.cluster(), self._facts.entries(), machine)
+        instance_type = self._aws.instance_type(instance.type)
+        verdict = check_join(instance, self._aws.cluster(), self._aws.access_entries(), instance_type)
         match verdict:
-            case Joins():
+            case JoiningNode():
                 self._register(verdict)
-            case Stays():
-                self._record.refused(instance, verdict)
+            case JoinRefusal():
+                self._log.record_refusal(instance, verdict)
                 if verdict.final:
                     self._done.add(instance.id)
 
-    def _register(self, joins: Joins) -> None:
+    def _register(self, joining_node: JoiningNode) -> None:
         try:
-            self._api.create("/api/v1/nodes", registration(joins, timestamp()))
+            self._api.create("/api/v1/nodes", node_registration(joining_node, timestamp()))
         except ApiError as error:
             if error.status != 409:
-                self._record.refused(joins.instance, Stays("ApiServer", str(error), final=False))
+                self._log.record_refusal(joining_node.instance, JoinRefusal("ApiServer", str(error), final=False))
                 return
-            if self._node(joins.instance) is None:
+            if self._node(joining_node.instance) is None:
                 return  # the address of an instance whose Node is not deleted yet: wait for that
-        self._registered_at[joins.instance.id] = time.monotonic()
-        self._record.joined(joins.instance)
+        self._registered_at[joining_node.instance.id] = time.monotonic()
+        self._log.record_join(joining_node.instance)
 
     def _come_up(self, instance: Instance) -> None:
         if instance.id in self._up:
             return
         node = self._node(instance)
         if node is None:
-            self._record.say(instance, "its Node was deleted while it runs: it stays without one")
+            self._log.log(instance, "its Node was deleted while it runs: it stays without one")
             self._done.add(instance.id)
         elif UNINITIALIZED in _taints(node):
             self._initialize(instance, node)
         elif self._is_settled(instance):
             self._api.patch(_path(instance), {"metadata": {"labels": {KUBELET_LABEL: "kwok"}}})
             self._up.add(instance.id)
-            self._record.say(instance, "kubelet ready")
+            self._log.log(instance, "kubelet ready")
 
     def _initialize(self, instance: Instance, node: Mapping[str, Any]) -> None:
         """The cloud node controller's part, lost to whoever changes the taints at the same time."""
@@ -126,11 +126,11 @@ class Agent:
             "spec": {"taints": taints},
         }
         if self._unless_conflict(_path(instance), change):
-            self._record.say(instance, "initialized by the cloud node controller")
+            self._log.log(instance, "initialized by the cloud node controller")
 
     def _is_settled(self, instance: Instance) -> bool:
         since = self._registered_at.setdefault(instance.id, time.monotonic())
-        return time.monotonic() - since >= self._delays.ready
+        return time.monotonic() - since >= self._delays.ready_seconds
 
     def _go_down(self, instance: Instance) -> None:
         node = self._node(instance)
@@ -138,10 +138,10 @@ class Agent:
             self._done.add(instance.id)
         elif KUBELET_LABEL in node["metadata"]["labels"]:
             self._api.patch(_path(instance), {"metadata": {"labels": {KUBELET_LABEL: None}}})
-            self._record.say(instance, f"{instance.state}: kubelet stops")
+            self._log.log(instance, f"{instance.state}: kubelet stops")
         elif _ready(node) == "True":
             now = timestamp()
-            down = condition("Ready", "False", "KubeletNotReady", SHUTTING_DOWN, now)
+            down = node_condition("Ready", "False", "KubeletNotReady", SHUTTING_DOWN, now)
             self._api.patch(
                 _path(instance) + "/status",
                 {"status": {"conditions": [down]}},
@@ -152,11 +152,11 @@ class Agent:
 
     def _remove(self, instance: Instance, node: Mapping[str, Any]) -> None:
         since = self._ended_at.setdefault(instance.id, time.monotonic())
-        if time.monotonic() - since < self._delays.removal:
+        if time.monotonic() - since < self._delays.removal_seconds:
             return
         self._api.delete(_path(instance), {"preconditions": {"uid": node["metadata"]["uid"]}})
         self._done.add(instance.id)
-        self._record.say(instance, "terminated: Node deleted by the cloud node controller")
+        self._log.log(instance, "terminated: Node deleted by the cloud node controller")
 
     def _node(self, instance: Instance) -> dict[str, Any] | None:
         """The instance's Node; one of that name with another provider id belongs to another instance."""
@@ -176,7 +176,7 @@ class Agent:
 
 
 def _path(instance: Instance) -> str:
-    return f"/api/v1/nodes/{instance.private_dns}"
+    return f"/api/v1/nodes/{instance.private_dns_name}"
 
 
 def _taints(node: Mapping[str, Any]) -> list[dict[str, str]]:

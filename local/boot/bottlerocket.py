@@ -6,7 +6,7 @@ Facts from https://bottlerocket.dev/en/os/latest/api/settings/kubernetes/.
 import tomllib
 from typing import Any
 
-from local.boot.userdata import NodeConfig, Refused, authority, decoded
+from local.boot.user_data import BootError, NodeConfig, decode_certificate_authority, decode_user_data
 
 TEXTS = frozenset(
     (
@@ -62,23 +62,23 @@ MOUNT = ["apiclient", "ephemeral-storage", "init"]
 
 
 def parse_bottlerocket(encoded: str) -> NodeConfig:
-    """The node that these settings make. Raises Refused."""
+    """The node that these settings make. Raises BootError."""
     try:
-        document = tomllib.loads(decoded(encoded).decode())
+        document = tomllib.loads(decode_user_data(encoded).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Refused("SettingsUnreadable", f"settings are not TOML: {error}") from error
+        raise BootError("SettingsUnreadable", f"settings are not TOML: {error}") from error
     settings = document.get("settings", {})
     kubernetes = settings.get("kubernetes", {})
     for name, value in kubernetes.items():
         _check(name, value)
     missing = [name for name in REQUIRED if not kubernetes.get(name)]
     if missing:
-        raise Refused("SettingsMissing", f"settings.kubernetes.{missing[0]} is missing")
+        raise BootError("SettingsMissing", f"settings.kubernetes.{missing[0]} is missing")
     dns = kubernetes.get("cluster-dns-ip")
     return NodeConfig(
         cluster_name=kubernetes["cluster-name"],
         endpoint=kubernetes["api-server"],
-        certificate_authority=authority(kubernetes["cluster-certificate"]),
+        certificate_authority=decode_certificate_authority(kubernetes["cluster-certificate"]),
         cidr="",
         kubelet=_kubelet(kubernetes) | ({"clusterDNS": [dns]} if dns else {}),
         flags=tuple(f"--node-labels={key}={value}" for key, value in kubernetes.get("node-labels", {}).items()),
@@ -90,9 +90,9 @@ def _check(name: str, value: Any) -> None:
     for names, kind in KINDS:
         if name in names:
             if type(value) is not kind:
-                raise Refused("SettingsInvalid", f"settings.kubernetes.{name} is {value!r}, not {kind.__name__}")
+                raise BootError("SettingsInvalid", f"settings.kubernetes.{name} is {value!r}, not {kind.__name__}")
             return
-    raise Refused("SettingsUnknown", f"there is no setting settings.kubernetes.{name}")
+    raise BootError("SettingsUnknown", f"there is no setting settings.kubernetes.{name}")
 
 
 def _kubelet(kubernetes: dict[str, Any]) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def _kubelet(kubernetes: dict[str, Any]) -> dict[str, Any]:
     taints = []
     for key, values in kubernetes.get("node-taints", {}).items():
         if not isinstance(values, list):
-            raise Refused("SettingsInvalid", f"settings.kubernetes.node-taints.{key} is not a list")
+            raise BootError("SettingsInvalid", f"settings.kubernetes.node-taints.{key} is not a list")
         for text in values:
             value, _, effect = str(text).rpartition(":")
             taints.append({"key": key, "value": value, "effect": effect})
@@ -117,9 +117,9 @@ def _mounts_disks(settings: dict[str, Any]) -> bool:
     """Is there a bootstrap command that makes local disks the node's storage?"""
     commands = settings.get("bootstrap-commands", {})
     if not isinstance(commands, dict):
-        raise Refused("SettingsInvalid", "settings.bootstrap-commands is not a table")
+        raise BootError("SettingsInvalid", "settings.bootstrap-commands is not a table")
     for name, entry in commands.items():
         if not isinstance(entry.get("commands"), list) or entry.get("mode") not in ("always", "once", "off"):
-            raise Refused("SettingsInvalid", f"settings.bootstrap-commands.{name} needs commands and a mode")
+            raise BootError("SettingsInvalid", f"settings.bootstrap-commands.{name} needs commands and a mode")
     found = [entry["commands"] for entry in commands.values() if entry["mode"] != "off"]
     return any(MOUNT in one and any(line[:3] == [*MOUNT[:2], "bind"] for line in one) for one in found)

@@ -10,7 +10,7 @@ from typing import Any
 
 from local.boot.kubelet import KubeletSettings
 from local.boot.quantity import parse_bytes
-from local.boot.userdata import Refused
+from local.boot.user_data import BootError
 
 MIB = 1024**2
 GIB = 1024**3
@@ -25,18 +25,18 @@ DEFAULT_VOLUME_GIB = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
-    """What matters of an instance type. `pods` is its limit by network interfaces."""
+class InstanceType:
+    """What matters of an instance type. `eni_max_pods` is its limit by network interfaces."""
 
     vcpus: int
     memory_mib: int
     architectures: tuple[str, ...]
     local_storage_gb: int
-    pods: int
+    eni_max_pods: int
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
+class NodeResources:
     """Amounts of a node: cpu in millicores, memory and ephemeral storage in bytes, pods."""
 
     cpu_millicores: int
@@ -56,40 +56,42 @@ class Resources:
         }
 
 
-def machine_of(description: dict[str, Any]) -> Machine:
+def read_instance_type(description: dict[str, Any]) -> InstanceType:
     """From an entry of DescribeInstanceTypes."""
     network = description["NetworkInfo"]
     cards = network.get("NetworkCards") or [{"MaximumNetworkInterfaces": network["MaximumNetworkInterfaces"]}]
     default = cards[network.get("DefaultNetworkCardIndex", 0)]
     interfaces = int(default["MaximumNetworkInterfaces"])
-    return Machine(
+    return InstanceType(
         vcpus=int(description["VCpuInfo"]["DefaultVCpus"]),
         memory_mib=int(description["MemoryInfo"]["SizeInMiB"]),
         architectures=tuple(description["ProcessorInfo"]["SupportedArchitectures"]),
         local_storage_gb=int(description.get("InstanceStorageInfo", {}).get("TotalSizeInGB", 0)),
-        pods=interfaces * (int(network["Ipv4AddressesPerInterface"]) - 1) + 2,
+        eni_max_pods=interfaces * (int(network["Ipv4AddressesPerInterface"]) - 1) + 2,
     )
 
 
-def capacity_of(machine: Machine, settings: KubeletSettings, *, volume_gib: int, raid: bool) -> Resources:
+def node_capacity(
+    instance_type: InstanceType, settings: KubeletSettings, *, volume_gib: int, raid: bool
+) -> NodeResources:
     """What the node has in all. `raid`: local disks carry the node's storage instead of the root volume."""
-    memory = machine.memory_mib * MIB
-    kept = _kernel_bytes(memory) + (ARM_CONTIGUOUS_BYTES if "arm64" in machine.architectures else 0)
-    if raid and machine.local_storage_gb:
-        storage = machine.local_storage_gb * 1000**3
+    memory = instance_type.memory_mib * MIB
+    kept = _kernel_bytes(memory) + (ARM_CONTIGUOUS_BYTES if "arm64" in instance_type.architectures else 0)
+    if raid and instance_type.local_storage_gb:
+        storage = instance_type.local_storage_gb * 1000**3
     else:
         storage = volume_gib * GIB
-    return Resources(
-        cpu_millicores=machine.vcpus * 1000,
+    return NodeResources(
+        cpu_millicores=instance_type.vcpus * 1000,
         memory_bytes=(memory - kept) // 1024 * 1024,
         ephemeral_bytes=int(storage * (1 - FILESYSTEM_SHARE)),
-        pods=_pods(machine, settings),
+        pods=_pods(instance_type, settings),
     )
 
 
-def allocatable_of(machine: Machine, settings: KubeletSettings, capacity: Resources) -> Resources:
+def node_allocatable(instance_type: InstanceType, settings: KubeletSettings, capacity: NodeResources) -> NodeResources:
     """What pods may use: capacity without kube-reserved, system-reserved and eviction thresholds."""
-    kube = _default_reserved(machine) | settings.kube_reserved
+    kube = _default_reserved(instance_type) | settings.kube_reserved
     system = settings.system_reserved
     memory_threshold = _threshold(settings, "memory.available", capacity.memory_bytes, EVICTION_MEMORY_BYTES)
     usual = int(capacity.ephemeral_bytes * EVICTION_EPHEMERAL_SHARE)
@@ -98,7 +100,7 @@ def allocatable_of(machine: Machine, settings: KubeletSettings, capacity: Resour
     def reserved(name: str) -> int:
         return kube.get(name, 0) + system.get(name, 0)
 
-    return Resources(
+    return NodeResources(
         cpu_millicores=max(0, capacity.cpu_millicores - reserved("cpu")),
         memory_bytes=max(0, capacity.memory_bytes - reserved("memory") - memory_threshold),
         ephemeral_bytes=max(0, capacity.ephemeral_bytes - reserved("ephemeral-storage") - disk_threshold),
@@ -115,19 +117,19 @@ def reserved_millicores(vcpus: int) -> int:
     return reserved
 
 
-def _default_reserved(machine: Machine) -> dict[str, int]:
+def _default_reserved(instance_type: InstanceType) -> dict[str, int]:
     """By the pods that the network interfaces allow, whatever maxPods says."""
     return {
-        "cpu": reserved_millicores(machine.vcpus),
-        "memory": (11 * machine.pods + 255) * MIB,
+        "cpu": reserved_millicores(instance_type.vcpus),
+        "memory": (11 * instance_type.eni_max_pods + 255) * MIB,
         "ephemeral-storage": EPHEMERAL_RESERVED_BYTES,
     }
 
 
-def _pods(machine: Machine, settings: KubeletSettings) -> int:
-    pods = machine.pods if settings.max_pods is None else settings.max_pods
+def _pods(instance_type: InstanceType, settings: KubeletSettings) -> int:
+    pods = instance_type.eni_max_pods if settings.max_pods is None else settings.max_pods
     if settings.pods_per_core:
-        pods = min(pods, settings.pods_per_core * machine.vcpus)
+        pods = min(pods, settings.pods_per_core * instance_type.vcpus)
     return pods
 
 
@@ -149,4 +151,4 @@ def _threshold(settings: KubeletSettings, signal: str, capacity: int, usual: int
             return 0 if percent >= 100 else int(capacity * percent / 100)
         return parse_bytes(text)
     except ValueError as error:
-        raise Refused("KubeletConfiguration", f"evictionHard {signal}: {error}") from error
+        raise BootError("KubeletConfiguration", f"evictionHard {signal}: {error}") from error

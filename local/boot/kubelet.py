@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from local.boot.quantity import parse_bytes, parse_millicores
-from local.boot.userdata import NodeConfig, Refused
+from local.boot.user_data import BootError, NodeConfig
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -52,7 +52,7 @@ class KubeletSettings:
 
 
 def read_settings(config: NodeConfig) -> KubeletSettings:
-    """Raises Refused when the kubelet would not start with this."""
+    """Raises BootError when the kubelet would not start with this."""
     flags = _flags(config)
     taints = [*_taints(config.kubelet.get("registerWithTaints")), *_taints_of_flag(flags)]
     _check_unique(taints)
@@ -75,10 +75,10 @@ def _flags(config: NodeConfig) -> dict[str, list[str]]:
         try:
             words = shlex.split(text)
         except ValueError as error:
-            raise Refused("KubeletFlags", f"cannot split kubelet flag {text!r}: {error}") from error
+            raise BootError("KubeletFlags", f"cannot split kubelet flag {text!r}: {error}") from error
         for word in words:
             if not FLAG.fullmatch(word):
-                raise Refused("KubeletFlags", f"{word!r} is not a flag")
+                raise BootError("KubeletFlags", f"{word!r} is not a flag")
             name, _, value = word[2:].partition("=")
             found.setdefault(name, []).append(value)
     return found
@@ -103,7 +103,7 @@ def _number(text: str) -> Any:
 def _pair(flag: str, text: str, sign: str) -> tuple[str, str]:
     key, found, value = text.partition(sign)
     if not found:
-        raise Refused("KubeletFlags", f"--{flag}: {text!r} is not name{sign}amount")
+        raise BootError("KubeletFlags", f"--{flag}: {text!r} is not name{sign}amount")
     return key, value
 
 
@@ -112,9 +112,9 @@ def _labels(values: list[str]) -> dict[str, str]:
     for pair in [pair for value in values for pair in value.split(",") if pair]:
         key, equals, value = pair.partition("=")
         if not equals or not _is_qualified(key) or not _is_value(value):
-            raise Refused("NodeLabels", f"--node-labels: {pair!r} is not a label")
+            raise BootError("NodeLabels", f"--node-labels: {pair!r} is not a label")
         if _is_foreign(key):
-            raise Refused("NodeLabels", f"--node-labels: a kubelet may not give itself {key}")
+            raise BootError("NodeLabels", f"--node-labels: a kubelet may not give itself {key}")
         labels[key] = value
     return labels
 
@@ -136,17 +136,17 @@ def _taints(value: Any) -> list[Taint]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise Refused("Taints", "registerWithTaints is not a list")
+        raise BootError("Taints", "registerWithTaints is not a list")
     return [_taint(entry) for entry in value]
 
 
 def _taint(entry: Any) -> Taint:
     if not isinstance(entry, dict) or not all(isinstance(entry.get(key, ""), str) for key in ("key", "value")):
-        raise Refused("Taints", f"{entry!r} is not a taint")
+        raise BootError("Taints", f"{entry!r} is not a taint")
     taint = {"key": entry.get("key", ""), "effect": entry.get("effect", "")}
     value = entry.get("value") or ""
     if not _is_qualified(taint["key"]) or not _is_value(value) or taint["effect"] not in EFFECTS:
-        raise Refused("Taints", f"{entry!r} is not a valid taint")
+        raise BootError("Taints", f"{entry!r} is not a valid taint")
     return taint | ({"value": value} if value else {})
 
 
@@ -164,7 +164,7 @@ def _taints_of_flag(flags: dict[str, list[str]]) -> list[Taint]:
 def _check_unique(taints: list[Taint]) -> None:
     keys = [(taint["key"], taint["effect"]) for taint in taints]
     if len(set(keys)) != len(keys):
-        raise Refused("Taints", "two taints with the same key and effect")
+        raise BootError("Taints", "two taints with the same key and effect")
 
 
 def _count(kubelet: dict[str, Any], field: str) -> int | None:
@@ -172,14 +172,14 @@ def _count(kubelet: dict[str, Any], field: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise Refused("KubeletConfiguration", f"{field} is {value!r}, not a count")
+        raise BootError("KubeletConfiguration", f"{field} is {value!r}, not a count")
     return value
 
 
 def _mapping(kubelet: dict[str, Any], field: str) -> dict[str, Any]:
     value = kubelet.get(field) or {}
     if not isinstance(value, dict):
-        raise Refused("KubeletConfiguration", f"{field} is not an object")
+        raise BootError("KubeletConfiguration", f"{field} is not an object")
     return value
 
 
@@ -189,7 +189,7 @@ def _reserved(kubelet: dict[str, Any], field: str) -> dict[str, int]:
         try:
             reserved[name] = parse_millicores(str(text)) if name == "cpu" else parse_bytes(str(text))
         except ValueError as error:
-            raise Refused("KubeletConfiguration", f"{field}.{name}: {error}") from error
+            raise BootError("KubeletConfiguration", f"{field}.{name}: {error}") from error
     return reserved
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from local.boot.judge import Instance, Joins
-from local.kubernetes.build import KUBERNETES
+from local.boot.join_check import Instance, JoiningNode
+from local.kubernetes.binaries import KUBERNETES_VERSION
 
 UNINITIALIZED = {"key": "node.cloudprovider.kubernetes.io/uninitialized", "value": "true", "effect": "NoSchedule"}
 ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
@@ -23,45 +23,45 @@ def provider_id(instance: Instance) -> str:
     return f"aws:///{instance.zone}/{instance.id}"
 
 
-def registration(joins: Joins, now: str) -> dict[str, Any]:
+def node_registration(joining_node: JoiningNode, now: str) -> dict[str, Any]:
     """The Node as the kubelet creates it: NotReady, and tainted until the cloud controller has seen it."""
-    instance = joins.instance
+    instance = joining_node.instance
     architecture = ARCHITECTURES[instance.image_architecture]
     own = {
-        "kubernetes.io/hostname": instance.private_dns,
+        "kubernetes.io/hostname": instance.private_dns_name,
         "kubernetes.io/arch": architecture,
         "kubernetes.io/os": instance.os,
         "beta.kubernetes.io/arch": architecture,
         "beta.kubernetes.io/os": instance.os,
     }
-    if instance.system in WINDOWS_BUILDS:
-        own["node.kubernetes.io/windows-build"] = WINDOWS_BUILDS[instance.system]
+    if instance.ami_family in WINDOWS_BUILDS:
+        own["node.kubernetes.io/windows-build"] = WINDOWS_BUILDS[instance.ami_family]
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": instance.private_dns, "labels": {**joins.settings.labels, **own}},
+        "metadata": {"name": instance.private_dns_name, "labels": {**joining_node.settings.labels, **own}},
         "spec": {
             "providerID": provider_id(instance),
-            "taints": [*joins.settings.taints, UNINITIALIZED],
+            "taints": [*joining_node.settings.taints, UNINITIALIZED],
         },
-        "status": status(joins, architecture, now),
+        "status": node_status(joining_node, architecture, now),
     }
 
 
-def status(joins: Joins, architecture: str, now: str) -> dict[str, Any]:
+def node_status(joining_node: JoiningNode, architecture: str, now: str) -> dict[str, Any]:
     """The status a kubelet posts while its network is not up yet."""
-    instance = joins.instance
+    instance = joining_node.instance
     return {
-        "capacity": joins.capacity.quantities(),
-        "allocatable": joins.allocatable.quantities(),
+        "capacity": joining_node.capacity.quantities(),
+        "allocatable": joining_node.allocatable.quantities(),
         "addresses": [
             {"type": "InternalIP", "address": instance.private_ip},
-            {"type": "InternalDNS", "address": instance.private_dns},
-            {"type": "Hostname", "address": instance.private_dns},
+            {"type": "InternalDNS", "address": instance.private_dns_name},
+            {"type": "Hostname", "address": instance.private_dns_name},
         ],
         "conditions": [
-            *(condition(kind, "False", reason, text, now) for kind, reason, text in PRESSURES),
-            condition("Ready", "False", "KubeletNotReady", NETWORK_NOT_READY, now),
+            *(node_condition(kind, "False", reason, text, now) for kind, reason, text in PRESSURES),
+            node_condition("Ready", "False", "KubeletNotReady", NETWORK_NOT_READY, now),
         ],
         "nodeInfo": {
             "architecture": architecture,
@@ -69,16 +69,16 @@ def status(joins: Joins, architecture: str, now: str) -> dict[str, Any]:
             "containerRuntimeVersion": "containerd://2.1.5",
             "kernelVersion": "6.12.53-69.119.amzn2023",
             "kubeProxyVersion": "",
-            "kubeletVersion": f"v{KUBERNETES}",
+            "kubeletVersion": f"v{KUBERNETES_VERSION}",
             "machineID": instance.id.removeprefix("i-"),
             "operatingSystem": instance.os,
-            "osImage": OS_IMAGES.get(instance.system, "Windows Server"),
+            "osImage": OS_IMAGES.get(instance.ami_family, "Windows Server"),
             "systemUUID": instance.id.removeprefix("i-"),
         },
     }
 
 
-def condition(kind: str, value: str, reason: str, text: str, now: str) -> dict[str, str]:
+def node_condition(kind: str, value: str, reason: str, text: str, now: str) -> dict[str, str]:
     """A node condition that changed and was seen `now` (RFC 3339)."""
     return {
         "type": kind,

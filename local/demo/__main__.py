@@ -7,13 +7,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from local.demo import chapters
-from local.demo.deploy import Deployment, forwarder_process
-from local.demo.missing import missing
-from local.demo.story import NotSeen, Story
+from local.cdk_deployment import CdkDeployment, forwarder_command
+from local.demo import steps
+from local.demo.disabled_function import disabled_function
+from local.demo.printer import Printer
+from local.demo.run import DemoRun, ExpectationFailed
 from local.demo.summary import summary
-from local.demo.tell import Printer
-from local.demo.watch import Watch
+from local.demo.timeline import Timeline
 from local.stack import Stack
 
 
@@ -24,7 +24,7 @@ def main() -> int:
     printer.say(f"logs of every part: {directory / 'logs'}")
     try:
         _run(printer, directory, arguments)
-    except (NotSeen, RuntimeError, subprocess.SubprocessError) as error:
+    except (ExpectationFailed, RuntimeError, subprocess.SubprocessError) as error:
         printer.section("FAILED")
         printer.say(f"{error}\n{getattr(error, 'stderr', None) or ''}")
         printer.say(f"logs of every part: {directory / 'logs'}")
@@ -34,9 +34,9 @@ def main() -> int:
 
 def _run(printer: Printer, directory: Path, arguments: argparse.Namespace) -> None:
     printer.section("a local stack of real parts, and cdk deploy (usually under a minute)")
-    with Stack.start(directory, cluster="dev-eks-cluster", forwarder=forwarder_process(directory)) as stack:
+    with Stack.start(directory, cluster="dev-eks-cluster", forwarder_command=forwarder_command(directory)) as stack:
         printer.say("control plane and AWS are up")
-        deployment = Deployment(
+        deployment = CdkDeployment(
             stack,
             node_roles=(
                 "dev-eks-node-group-role",
@@ -44,22 +44,22 @@ def _run(printer: Printer, directory: Path, arguments: argparse.Namespace) -> No
                 f"karpenterNodeRole-{stack.cluster}",
             ),
         )
-        with Watch(stack, printer, outputs=deployment.outputs) as watch:
+        with Timeline(stack, printer, outputs=deployment.outputs) as timeline:
             started = time.time()
-            with missing(stack, arguments.without):
+            with disabled_function(stack, arguments.without):
                 deployment.deploy()
             printer.say(f"cdk bootstrap and deploy done, {time.time() - started:.0f} s")
-            story = Story(stack, deployment, watch, printer)
-            for chapter in chapters.CHAPTERS[: arguments.only or None]:
-                chapter(story)
+            run = DemoRun(stack, deployment, timeline, printer)
+            for step in steps.STEPS[: arguments.only or None]:
+                step(run)
             printer.section("summary")
-            printer.block(summary(story))
+            printer.block(summary(run))
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m local.demo", description=__doc__)
     parser.add_argument("--directory", help="where state and logs go (default: a new temporary folder)")
-    parser.add_argument("--only", type=int, default=0, metavar="N", help="stop after the first N chapters")
+    parser.add_argument("--only", type=int, default=0, metavar="N", help="stop after the first N steps")
     parser.add_argument(
         "--without", metavar="FUNCTION", help="as if this function were not in the stack: the demo has to fail"
     )

@@ -3,26 +3,26 @@
 from statistics import median
 from typing import Any
 
-from local.demo.story import Story
-from local.demo.watch import Entry
+from local.demo.run import DemoRun
+from local.demo.timeline_entry import TimelineEntry
 
 
-def summary(story: Story) -> str:
-    """Nodes bought, dollars per hour, seconds per hop, seconds per chapter."""
-    entries = sorted(story.watch.entries, key=lambda entry: entry.at)
-    lines = [*_bought(entries), "", "seconds per hop (median, slowest)", *_hops(entries), "", "seconds per chapter"]
-    return "\n".join([*lines, *(f"  {spent}  {title}" for title, spent in story.measured.items())])
+def summary(run: DemoRun) -> str:
+    """Nodes bought, dollars per hour, seconds per hop, seconds per step."""
+    entries = sorted(run.timeline.entries, key=lambda entry: entry.at)
+    lines = [*_bought(entries), "", "seconds per hop (median, slowest)", *_hops(entries), "", "seconds per step"]
+    return "\n".join([*lines, *(f"  {spent}  {title}" for title, spent in run.durations.items())])
 
 
-def _bought(entries: list[Entry]) -> list[str]:
+def _bought(entries: list[TimelineEntry]) -> list[str]:
     decided = [launch for e in entries if e.source == "decision" for launch in e.data.get("launches") or ()]
     nodes = sum(len(launch["claims"]) for launch in decided)
     price = sum(len(launch["claims"]) * launch["node"]["price_picousd_per_hour"] for launch in decided) / 10**12
-    fleets = sum(e.what == "CreateFleet" and not e.data.get("error") for e in entries)
+    fleets = sum(e.event == "CreateFleet" and not e.data.get("error") for e in entries)
     return [f"{nodes} nodes decided, {fleets} CreateFleet calls, ${price:.4f} per hour had all run at once"]
 
 
-def _hops(entries: list[Entry]) -> list[str]:
+def _hops(entries: list[TimelineEntry]) -> list[str]:
     """From each decision: how old the oldest pod's wait was, then the claims' own steps."""
     spans: dict[str, list[float]] = {}
     for entry in entries:
@@ -32,20 +32,22 @@ def _hops(entries: list[Entry]) -> list[str]:
     return [f"  {median(some):6.2f} {max(some):6.2f}  {name}" for name, some in spans.items()]
 
 
-def _span(spans: dict[str, list[float]], decision: Entry, launch: dict[str, Any], entries: list[Entry]) -> None:
+def _span(
+    spans: dict[str, list[float]], decision: TimelineEntry, launch: dict[str, Any], entries: list[TimelineEntry]
+) -> None:
     pods, claims = set(launch["node"]["pods"]), set(launch["claims"])
 
     def first(source: str, what: str, subjects: set[str] | None, after: float) -> float | None:
         found = (
             e.at for e in entries
-            if e.source == source and e.what == what and e.at >= after and (subjects is None or e.subject in subjects)
+            if e.source == source and e.event == what and e.at >= after and (subjects is None or e.subject in subjects)
         )  # fmt: skip
         return next(found, None)
 
     before = [e for e in entries if e.source == "pods" and e.subject in pods and e.at <= decision.at + 1]
     # An interruption decides for pods that run: those waited for nothing.
-    running = {e.subject for e in before if e.what == "Running"}
-    pending = [e.at for e in before if e.what == "Pending" and e.subject not in running]
+    running = {e.subject for e in before if e.event == "Running"}
+    pending = [e.at for e in before if e.event == "Pending" and e.subject not in running]
     steps = [
         ("pod pending → decision", max(pending, default=None), decision.at),
         ("decision → CreateFleet", decision.at, first("aws", "CreateFleet", None, decision.at)),

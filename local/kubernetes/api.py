@@ -47,7 +47,7 @@ class ApiUnavailable(Exception):
     """No answer from the API server after several attempts."""
 
 
-class Api:
+class KubernetesApi:
     """Requests as the user of a kubeconfig file. Reads are retried with jitter, writes only when safe."""
 
     def __init__(self, kubeconfig: Path) -> None:

@@ -26,19 +26,19 @@ class KeyPair:
 class KeyIdentifiers(StrEnum):
     """Do certificates name the keys of subject and issuer?
 
-    LEFT_OUT is how EKS's own authority does it on many clusters. It is allowed (RFC 5280, 4.2.1.1), but the
+    OMITTED is how EKS's own authority does it on many clusters. It is allowed (RFC 5280, 4.2.1.1), but the
     strict verification that Python switches on by default since 3.13 refuses it:
     https://github.com/kubernetes-client/python/issues/2394
     """
 
-    GIVEN = "given"
-    LEFT_OUT = "left-out"
+    INCLUDED = "given"
+    OMITTED = "left-out"
 
 
-class Authority:
+class CertificateAuthority:
     """A CA whose files lie in `folder`: ca.crt, ca.key, and NAME.crt, NAME.key of what it issued."""
 
-    def __init__(self, folder: Path, identifiers: KeyIdentifiers = KeyIdentifiers.GIVEN) -> None:
+    def __init__(self, folder: Path, identifiers: KeyIdentifiers = KeyIdentifiers.INCLUDED) -> None:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._folder = folder
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -48,7 +48,7 @@ class Authority:
         builder = builder.add_extension(_usage(authority=True), critical=True)
         self._identifier = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
         self._identifiers = identifiers
-        if identifiers is KeyIdentifiers.GIVEN:
+        if identifiers is KeyIdentifiers.INCLUDED:
             builder = builder.add_extension(self._identifier, critical=False)
         self.pair = _write(folder, "ca", builder.sign(self._key, hashes.SHA256()), self._key)
 
@@ -57,14 +57,14 @@ class Authority:
         """The CA's certificate, PEM."""
         return self.pair.certificate.read_bytes()
 
-    def client(self, name: str, *, user: str, group: str | None = None) -> KeyPair:
+    def issue_client_certificate(self, name: str, *, user: str, group: str | None = None) -> KeyPair:
         """A client certificate: Kubernetes takes `user` and `group` from its subject."""
         attributes = [x509.NameAttribute(NameOID.COMMON_NAME, user)]
         if group is not None:
             attributes.append(x509.NameAttribute(NameOID.ORGANIZATION_NAME, group))
         return self._issue(name, x509.Name(attributes), ExtendedKeyUsageOID.CLIENT_AUTH, [])
 
-    def server(self, name: str, hosts: list[str]) -> KeyPair:
+    def issue_server_certificate(self, name: str, hosts: list[str]) -> KeyPair:
         """A server certificate for these names and addresses."""
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         return self._issue(name, subject, ExtendedKeyUsageOID.SERVER_AUTH, hosts)
@@ -75,7 +75,7 @@ class Authority:
         builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         builder = builder.add_extension(_usage(authority=False), critical=True)
         builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        if self._identifiers is KeyIdentifiers.GIVEN:
+        if self._identifiers is KeyIdentifiers.INCLUDED:
             issuer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._identifier)
             builder = builder.add_extension(issuer, critical=False)
         if hosts:
@@ -84,7 +84,7 @@ class Authority:
         return _write(self._folder, name, builder.sign(self._key, hashes.SHA256()), key)
 
 
-def service_account_keys(folder: Path) -> KeyPair:
+def create_service_account_keys(folder: Path) -> KeyPair:
     """The pair that signs and checks service account tokens; `certificate` is the public key."""
     key = ec.generate_private_key(ec.SECP256R1())
     pair = KeyPair(folder / "service-account.pub", folder / "service-account.key")

@@ -13,7 +13,7 @@ NAME = "local"
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Kubeconfig:
     """What a kubeconfig says: server URL, CA (PEM), and a client certificate or a bearer token."""
 
     server: str
@@ -42,7 +42,7 @@ def certificate_user(pair: KeyPair) -> dict[str, Any]:
     return {"client-certificate": str(pair.certificate), "client-key": str(pair.key)}
 
 
-def read_kubeconfig(path: Path) -> Access:
+def read_kubeconfig(path: Path) -> Kubeconfig:
     """Read a kubeconfig that `write_kubeconfig` wrote."""
     document = yaml.safe_load(path.read_text())
     cluster, user = document["clusters"][0]["cluster"], document["users"][0]["user"]
@@ -50,4 +50,4 @@ def read_kubeconfig(path: Path) -> Access:
     if "client-certificate" in user:
         pair = KeyPair(Path(user["client-certificate"]), Path(user["client-key"]))
     authority = base64.b64decode(cluster["certificate-authority-data"])
-    return Access(cluster["server"], authority, pair, user.get("token"))
+    return Kubeconfig(cluster["server"], authority, pair, user.get("token"))

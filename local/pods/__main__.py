@@ -7,9 +7,9 @@ import sys
 import threading
 from pathlib import Path
 
-from local.kubernetes.api import Api
-from local.pods.identity import CredentialsServer
-from local.pods.runner import Runner, Settings
+from local.kubernetes.api import KubernetesApi
+from local.pods.credentials import PodIdentityAgent
+from local.pods.runner import PodRunner, RunnerSettings
 from local.processes import Processes
 
 STEP_SECONDS = 1.0
@@ -25,15 +25,17 @@ def main() -> None:
     parser.add_argument("--logs", type=Path, required=True)
     parser.add_argument("--commands", type=json.loads, required=True, help="JSON: image name to command")
     arguments = parser.parse_args()
-    settings = Settings(arguments.directory, arguments.kubeconfig, arguments.aws, arguments.region, arguments.commands)
-    api = Api(arguments.kubeconfig)
-    credentials = CredentialsServer(api, arguments.aws, arguments.cluster)
+    settings = RunnerSettings(
+        arguments.directory, arguments.kubeconfig, arguments.aws, arguments.region, arguments.commands
+    )
+    api = KubernetesApi(arguments.kubeconfig)
+    credentials = PodIdentityAgent(api, arguments.aws, arguments.cluster)
     threading.Thread(target=credentials.serve_forever, name="credentials", daemon=True).start()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     with Processes(arguments.logs) as processes:
-        runner = Runner(api, settings, processes, credentials)
+        runner = PodRunner(api, settings, processes, credentials)
         while True:
-            runner.step()
+            runner.reconcile()
             runner.changed.wait(STEP_SECONDS)
             runner.changed.clear()
 

@@ -10,28 +10,28 @@ SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 type Pod = Mapping[str, Any]
 # Finds the `data` of a ConfigMap or Secret: kind, namespace, name; None when there is none.
-type Find = Callable[[str, str, str], Mapping[str, str] | None]
+type FindData = Callable[[str, str, str], Mapping[str, str] | None]
 
 
-class Unresolvable(Exception):
+class ContainerConfigError(Exception):
     """A container's environment refers to something that is not there (CreateContainerConfigError)."""
 
 
 def container_environment(
-    pod: Pod, container: Mapping[str, Any], given: Mapping[str, str], find: Find
+    pod: Pod, container: Mapping[str, Any], defaults: Mapping[str, str], find: FindData
 ) -> dict[str, str]:
-    """`given` first, then envFrom, then env in its order. Raises Unresolvable."""
-    environment = dict(given)
+    """`defaults` first, then envFrom, then env in its order. Raises ContainerConfigError."""
+    environment = dict(defaults)
     for source in container.get("envFrom") or []:
         environment |= _from_source(pod, source, find)
     for entry in container.get("env") or []:
         value = _value(pod, entry, find)
         if value is not None:
-            environment[entry["name"]] = expand(value, environment)
+            environment[entry["name"]] = expand_references(value, environment)
     return environment
 
 
-def expand(text: str, environment: Mapping[str, str]) -> str:
+def expand_references(text: str, environment: Mapping[str, str]) -> str:
     """Replace $(NAME) as Kubernetes does: unknown names stay, $$(NAME) escapes."""
 
     def replace(found: re.Match[str]) -> str:
@@ -42,7 +42,7 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
     return REFERENCE.sub(replace, text)
 
 
-def _value(pod: Pod, entry: Mapping[str, Any], find: Find) -> str | None:
+def _value(pod: Pod, entry: Mapping[str, Any], find: FindData) -> str | None:
     source = entry.get("valueFrom")
     if not source:
         return str(entry.get("value") or "")
@@ -51,7 +51,7 @@ def _value(pod: Pod, entry: Mapping[str, Any], find: Find) -> str | None:
     for kind, key in (("Secret", "secretKeyRef"), ("ConfigMap", "configMapKeyRef")):
         if key in source:
             return _of_key(pod, kind, source[key], find)
-    raise Unresolvable(f"env {entry['name']}: {', '.join(source)} is not played here")
+    raise ContainerConfigError(f"env {entry['name']}: {', '.join(source)} is not played here")
 
 
 def _field(pod: Pod, path: str) -> str:
@@ -64,26 +64,26 @@ def _field(pod: Pod, path: str) -> str:
     return str(value)
 
 
-def _of_key(pod: Pod, kind: str, reference: Mapping[str, Any], find: Find) -> str | None:
+def _of_key(pod: Pod, kind: str, reference: Mapping[str, Any], find: FindData) -> str | None:
     data = _data(pod, kind, reference["name"], find)
     if data is None or reference["key"] not in data:
         if reference.get("optional"):
             return None
-        raise Unresolvable(f"{kind} {reference['name']} has no {reference['key']}")
+        raise ContainerConfigError(f"{kind} {reference['name']} has no {reference['key']}")
     return data[reference["key"]]
 
 
-def _from_source(pod: Pod, source: Mapping[str, Any], find: Find) -> dict[str, str]:
+def _from_source(pod: Pod, source: Mapping[str, Any], find: FindData) -> dict[str, str]:
     for kind, key in (("Secret", "secretRef"), ("ConfigMap", "configMapRef")):
         if key in source:
             data = _data(pod, kind, source[key]["name"], find)
             if data is None and not source[key].get("optional"):
-                raise Unresolvable(f"{kind} {source[key]['name']} not found")
+                raise ContainerConfigError(f"{kind} {source[key]['name']} not found")
             return {source.get("prefix", "") + name: value for name, value in (data or {}).items()}
     return {}
 
 
-def _data(pod: Pod, kind: str, name: str, find: Find) -> dict[str, str] | None:
+def _data(pod: Pod, kind: str, name: str, find: FindData) -> dict[str, str] | None:
     data = find(kind, pod["metadata"]["namespace"], name)
     if data is None:
         return None

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from local.kubernetes.api import Api, ApiError, ApiUnavailable
-from local.kubernetes.follow import Followed
+from local.kubernetes.api import ApiError, ApiUnavailable, KubernetesApi
+from local.kubernetes.control_plane import KUBELET_LABEL
+from local.kubernetes.informer import Informer
 from local.kubernetes.kubeconfig import read_kubeconfig
-from local.kubernetes.plane import KUBELET_LABEL
-from local.pods.environment import Unresolvable, container_environment, expand
-from local.pods.identity import TOKEN_SECONDS, CredentialsServer, Identity, issue_identity
+from local.pods.credentials import TOKEN_SECONDS, PodCredentials, PodIdentityAgent, issue_credentials
+from local.pods.environment import ContainerConfigError, container_environment, expand_references
 from local.ports import Ports
 from local.processes import Processes
 
@@ -27,7 +27,7 @@ type Pod = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RunnerSettings:
     """Where things are. `commands` maps image names to commands."""
 
     directory: Path
@@ -38,35 +38,37 @@ class Settings:
 
 
 @dataclass(slots=True)
-class Container:
+class ContainerProcess:
     """One container of one pod that runs, or will run again, as a process called `name`."""
 
     pod: Pod
     spec: Mapping[str, Any]
-    identity: Identity | None
+    credentials: PodCredentials | None
     command: list[str]
     environment: dict[str, str]
     name: str = ""
-    started: float = 0.0
+    started_at: float = 0.0
     starts: int = 0
     next_start: float = 0.0
-    renewed: float = field(default_factory=time.monotonic)
+    renewed_at: float = field(default_factory=time.monotonic)
 
 
-class Runner:
-    """`step` makes the processes match the pods; `changed` is set when it should be called."""
+class PodRunner:
+    """`reconcile` makes the processes match the pods; `changed` is set when it should be called."""
 
-    def __init__(self, api: Api, settings: Settings, processes: Processes, credentials: CredentialsServer) -> None:
+    def __init__(
+        self, api: KubernetesApi, settings: RunnerSettings, processes: Processes, credentials: PodIdentityAgent
+    ) -> None:
         self._api = api
         self._settings = settings
         self._processes = processes
         self._credentials = credentials
         self._server = read_kubeconfig(settings.kubeconfig).server
         self._ports = Ports()
-        self._running: dict[tuple[str, str], Container] = {}
+        self._running: dict[tuple[str, str], ContainerProcess] = {}
         self.changed = threading.Event()
-        self._pods = Followed(api, "/api/v1/pods", self.changed)
-        self._nodes = Followed(api, "/api/v1/nodes", self.changed)
+        self._pods = Informer(api, "/api/v1/pods", self.changed)
+        self._nodes = Informer(api, "/api/v1/nodes", self.changed)
 
     def close(self) -> None:
         """Look no further; the processes belong to whoever gave `processes`."""
@@ -74,7 +76,7 @@ class Runner:
         self._nodes.close()
         self._ports.close()
 
-    def step(self) -> None:
+    def reconcile(self) -> None:
         """End what should not run, start what should, start again what ended."""
         alive = {node["metadata"]["name"] for node in self._nodes.objects() if _has_kubelet(node)}
         wanted = {
@@ -82,7 +84,7 @@ class Runner:
             for pod in self._pods.objects()
             if _runs(pod) and pod["spec"].get("nodeName") in alive
             for spec in pod["spec"]["containers"]
-            if (command := command_for(spec["image"], self._settings.commands)) is not None
+            if (command := find_command(spec["image"], self._settings.commands)) is not None
         }
         for key in self._running.keys() - wanted.keys():
             self._end(self._running.pop(key))
@@ -96,20 +98,20 @@ class Runner:
             self._renew(container)
             if not self._is_up(container) and time.monotonic() >= container.next_start:
                 self._start(container)
-        except (ApiError, ApiUnavailable, Unresolvable) as error:
-            say(pod, f"{spec['name']} cannot start: {type(error).__name__}: {error}")
+        except (ApiError, ApiUnavailable, ContainerConfigError) as error:
+            log(pod, f"{spec['name']} cannot start: {type(error).__name__}: {error}")
 
-    def _prepare(self, pod: Pod, spec: Mapping[str, Any], command: Sequence[str]) -> Container:
+    def _prepare(self, pod: Pod, spec: Mapping[str, Any], command: Sequence[str]) -> ContainerProcess:
         folder = self._settings.directory / f"{pod['metadata']['namespace']}_{pod['metadata']['name']}"
         folder.mkdir(parents=True, exist_ok=True)
         identity = None
         given = _basics(folder) | self._addresses(spec)
         if pod["spec"].get("automountServiceAccountToken", True):
-            identity = issue_identity(folder / "serviceaccount", self._api, pod, self._settings.kubeconfig)
+            identity = issue_credentials(folder / "serviceaccount", self._api, pod, self._settings.kubeconfig)
             given |= identity.environment(self._server, self._credentials.uri)
         environment = container_environment(pod, spec, given, self._find)
-        arguments = [expand(word, environment) for word in [*command, *(spec.get("args") or [])]]
-        return Container(pod, spec, identity, arguments, environment)
+        arguments = [expand_references(word, environment) for word in [*command, *(spec.get("args") or [])]]
+        return ContainerProcess(pod, spec, identity, arguments, environment)
 
     def _addresses(self, spec: Mapping[str, Any]) -> dict[str, str]:
         """The local AWS, and a free port of this machine for each port of the container."""
@@ -127,50 +129,50 @@ class Runner:
         found = self._api.find(f"/api/v1/namespaces/{namespace}/{plural}/{name}")
         return None if found is None else found.get("data") or {}
 
-    def _renew(self, container: Container) -> None:
-        if container.identity and time.monotonic() - container.renewed > TOKEN_SECONDS / 2:
-            container.identity.renew(self._api, container.pod)
-            container.renewed = time.monotonic()
+    def _renew(self, container: ContainerProcess) -> None:
+        if container.credentials and time.monotonic() - container.renewed_at > TOKEN_SECONDS / 2:
+            container.credentials.renew(self._api, container.pod)
+            container.renewed_at = time.monotonic()
 
-    def _is_up(self, container: Container) -> bool:
+    def _is_up(self, container: ContainerProcess) -> bool:
         """Is its process running? One that ended is scheduled again, later each time."""
-        code = self._processes.ended().get(container.name)
+        code = self._processes.exit_codes().get(container.name)
         if not container.name or code is None:
             return bool(container.name)
         self._processes.stop(container.name)
-        say(container.pod, f"{container.spec['name']} ended with {code}")
-        if time.monotonic() - container.started > SOUND_SECONDS:
+        log(container.pod, f"{container.spec['name']} ended with {code}")
+        if time.monotonic() - container.started_at > SOUND_SECONDS:
             container.starts = 0
         pause = min(LONGEST_BACKOFF_SECONDS, 2.0 ** max(0, container.starts - 1))
         container.next_start = time.monotonic() + pause
         container.name = ""
         return False
 
-    def _start(self, container: Container) -> None:
+    def _start(self, container: ContainerProcess) -> None:
         metadata = container.pod["metadata"]
         container.name = f"pod-{metadata['namespace']}-{metadata['name']}-{container.spec['name']}"
         container.starts += 1
-        container.started = time.monotonic()
+        container.started_at = time.monotonic()
         folder = Path(container.environment["HOME"])
         process = self._processes.start(
             container.name, container.command, environment=container.environment, directory=folder
         )
         state = {"pid": process.pid, "environment": container.environment, "node": container.pod["spec"]["nodeName"]}
         (folder / f"{container.spec['name']}.json").write_text(json.dumps(state, indent=2))
-        say(container.pod, f"{container.spec['name']} runs as process {process.pid}")
+        log(container.pod, f"{container.spec['name']} runs as process {process.pid}")
 
-    def _end(self, container: Container) -> None:
+    def _end(self, container: ContainerProcess) -> None:
         """SIGTERM now and SIGKILL after the grace period, without keeping the others waiting."""
         if not container.name:
             return
         grace = container.pod["spec"].get("terminationGracePeriodSeconds") or 1
-        say(container.pod, f"{container.spec['name']} is ended")
+        log(container.pod, f"{container.spec['name']} is ended")
         threading.Thread(
             target=self._processes.stop, args=[container.name], kwargs={"grace_seconds": min(grace, 10)}
         ).start()
 
 
-def command_for(image: str, commands: Mapping[str, Sequence[str]]) -> Sequence[str] | None:
+def find_command(image: str, commands: Mapping[str, Sequence[str]]) -> Sequence[str] | None:
     """The command of an image: the key is a prefix of the whole reference or of its last path segment."""
     last = image.rpartition("/")[2]
     for name, command in commands.items():
@@ -179,7 +181,7 @@ def command_for(image: str, commands: Mapping[str, Sequence[str]]) -> Sequence[s
     return None
 
 
-def say(pod: Pod, text: str) -> None:
+def log(pod: Pod, text: str) -> None:
     """One line of the runner's log."""
     print(f"{time.strftime('%H:%M:%S')} {pod['metadata']['namespace']}/{pod['metadata']['name']} {text}", flush=True)
 

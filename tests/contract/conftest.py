@@ -12,7 +12,7 @@ import boto3
 import pytest
 import urllib3
 
-from local.kubernetes.api import Api
+from local.kubernetes.api import KubernetesApi
 from local.ports import Ports
 from local.stack import Stack
 from spotwright import manifests
@@ -75,7 +75,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
 def wait_served(stack: Stack, *paths: str) -> None:
     """Until the API server answers for each; ``kubectl wait`` fails where a definition has no status yet."""
     deadline = time.monotonic() + 30
-    while missing := [path for path in paths if not Api(stack.kubeconfig).find(f"/apis/{path}")]:
+    while missing := [path for path in paths if not KubernetesApi(stack.kubeconfig).find(f"/apis/{path}")]:
         assert time.monotonic() < deadline, f"not served: {missing}"
         time.sleep(0.1)
 

@@ -1,27 +1,27 @@
-"""A stack with Spotwright really deployed on it, once per session; and a world on it for each test."""
+"""A stack with Spotwright really deployed on it, once per session; and how each test looks at it."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from local.demo.deploy import Deployment, forwarder_process
+from local.cdk_deployment import CdkDeployment, forwarder_command
 from local.stack import Stack
-from tests.e2e.world import World
+from tests.e2e.deployed_stack import DeployedStack
 
 
 @pytest.fixture(scope="session")
-def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, Deployment]]:
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, CdkDeployment]]:
     """The local stack after `cdk bootstrap` and `cdk deploy`, with tags on everything that takes them and the gates on
     for what is kept without pods."""
     directory: Path = tmp_path_factory.mktemp("deployed")
-    with Stack.start(directory, forwarder=forwarder_process(directory), report=lambda _: None) as stack:
+    with Stack.start(directory, forwarder_command=forwarder_command(directory), report=lambda _: None) as stack:
         roles = (
             "dev-eks-node-group-role",
             f"KarpenterNodeRole-{stack.cluster}",
             f"karpenterNodeRole-{stack.cluster}",
         )
-        deployment = Deployment(stack, node_roles=roles)
+        deployment = CdkDeployment(stack, node_roles=roles)
         deployment.context["tags"] = {"team": "platform"}
         deployment.settings["FEATURE_GATES"] = "StaticCapacity=true,CapacityBuffer=true"
         deployment.deploy()
@@ -29,12 +29,12 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, 
 
 
 @pytest.fixture
-def world(deployed: tuple[Stack, Deployment]) -> Iterator[World]:
+def deployed_stack(deployed: tuple[Stack, CdkDeployment]) -> Iterator[DeployedStack]:
     """The deployed stack with basic-gen6.yaml and no pods of ours; afterwards nothing of ours is left."""
-    made = World(*deployed)
+    made = DeployedStack(*deployed)
     made.apply("basic-gen6.yaml")
     yield made
     made.stack.control("DELETE", "/_local/faults")
     made.stack.kubectl("delete", "deployment", "inflate", "--ignore-not-found")
     made.stack.kubectl("delete", "nodeclaims", "--all", "--timeout=120s")
-    made.until("no instance is left", lambda: not made.instances(), seconds=60)
+    made.wait_until("no instance is left", lambda: not made.instances(), seconds=60)

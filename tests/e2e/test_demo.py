@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from local.demo.deploy import ROOT
+from local.cdk_deployment import ROOT
 
 pytestmark = pytest.mark.stack
 

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.world import World
+from tests.e2e.deployed_stack import DeployedStack
 
 pytestmark = pytest.mark.stack
 
 
-def drifted(world: World) -> tuple[str, str]:
+def drifted(deployed_stack: DeployedStack) -> tuple[str, str]:
     """Status and reason of the one claim's condition; empty where it has none."""
-    (claim,) = world.objects("nodeclaims")
+    (claim,) = deployed_stack.objects("nodeclaims")
     found = [one for one in claim["status"]["conditions"] if one["type"] == "Drifted"]
     return (found[0]["status"], found[0]["reason"]) if found else ("", "")
 
 
-def patch(world: World, kind: str, spec: dict[str, Any]) -> None:
-    world.stack.kubectl("patch", kind, "default", "--type", "merge", "-p", json.dumps({"spec": spec}))
+def patch(deployed_stack: DeployedStack, kind: str, spec: dict[str, Any]) -> None:
+    deployed_stack.stack.kubectl("patch", kind, "default", "--type", "merge", "-p", json.dumps({"spec": spec}))
 
 
 def demanding(key: str, operator: str, value: str) -> dict[str, Any]:
@@ -41,19 +41,21 @@ CHANGES: tuple[tuple[str, str, dict[str, Any], dict[str, Any]], ...] = (
 )
 
 
-def test_a_claim_drifts_while_its_pool_or_class_is_another(world: World) -> None:
-    world.scale(1)
-    world.until("the pod runs", lambda: world.running("inflate") == 1, seconds=120)
+def test_a_claim_drifts_while_its_pool_or_class_is_another(deployed_stack: DeployedStack) -> None:
+    deployed_stack.scale(1)
+    deployed_stack.wait_until("the pod runs", lambda: deployed_stack.running("inflate") == 1, seconds=120)
     for reason, kind, there, back in CHANGES:
-        patch(world, kind, there)
-        says(world, "True", reason)
-        wide = world.stack.kubectl("get", "nodeclaims", "-o", "wide").stdout.splitlines()
+        patch(deployed_stack, kind, there)
+        says(deployed_stack, "True", reason)
+        wide = deployed_stack.stack.kubectl("get", "nodeclaims", "-o", "wide").stdout.splitlines()
         assert wide[0].split()[-1] == "DRIFTED"
         assert wide[1].split()[-1] == "True"
-        patch(world, kind, back)
-        says(world, "", "")
-    assert world.running("inflate") == 1
+        patch(deployed_stack, kind, back)
+        says(deployed_stack, "", "")
+    assert deployed_stack.running("inflate") == 1
 
 
-def says(world: World, *wanted: str) -> None:
-    world.until(f"the claim says {' '.join(wanted) or 'nothing'}", lambda: drifted(world) == wanted, seconds=60)
+def says(deployed_stack: DeployedStack, *wanted: str) -> None:
+    deployed_stack.wait_until(
+        f"the claim says {' '.join(wanted) or 'nothing'}", lambda: drifted(deployed_stack) == wanted, seconds=60
+    )

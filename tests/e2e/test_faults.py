@@ -6,56 +6,68 @@ import time
 
 import pytest
 
-from local.demo.deploy import ROOT
-from tests.e2e.world import World
+from local.cdk_deployment import ROOT
+from tests.e2e.deployed_stack import DeployedStack
 
 pytestmark = pytest.mark.stack
 
 
-def all_run(world: World, count: int = 5) -> None:
-    world.until(f"{count} pods run", lambda: world.running("inflate") == count, seconds=120)
-    world.until("every instance has its claim", lambda: world.instances() == world.promised(), seconds=30)
+def all_run(deployed_stack: DeployedStack, count: int = 5) -> None:
+    deployed_stack.wait_until(f"{count} pods run", lambda: deployed_stack.running("inflate") == count, seconds=120)
+    deployed_stack.wait_until(
+        "every instance has its claim",
+        lambda: deployed_stack.instances() == deployed_stack.claimed_instances(),
+        seconds=30,
+    )
 
 
-def test_a_planner_that_dies_between_commit_and_doorbell_loses_nothing(world: World) -> None:
+def test_a_planner_that_dies_between_commit_and_doorbell_loses_nothing(deployed_stack: DeployedStack) -> None:
     started = time.time()
     fault = {"service": "sqs", "action": "SendMessageBatch", "kind": "crash_caller_before_act", "function": "provision"}
-    world.stack.control("POST", "/_local/faults", fault | {"times": 1})
-    world.scale(5)
-    all_run(world)
-    assert not world.stack.control("GET", "/_local/faults").get("faults"), "the planner never died"
-    assert len({c["request"]["ClientToken"] for c in world.calls("CreateFleet", started)}) == len(world.instances())
+    deployed_stack.stack.control("POST", "/_local/faults", fault | {"times": 1})
+    deployed_stack.scale(5)
+    all_run(deployed_stack)
+    assert not deployed_stack.stack.control("GET", "/_local/faults").get("faults"), "the planner never died"
+    assert len({c["request"]["ClientToken"] for c in deployed_stack.calls("CreateFleet", started)}) == len(
+        deployed_stack.instances()
+    )
 
 
-def test_a_function_that_dies_after_create_fleet_buys_once(world: World) -> None:
+def test_a_function_that_dies_after_create_fleet_buys_once(deployed_stack: DeployedStack) -> None:
     started = time.time()
     fault = {"service": "ec2", "action": "CreateFleet", "kind": "crash_caller_after_act", "function": "lifecycle"}
-    world.stack.control("POST", "/_local/faults", fault | {"times": 1})
-    world.scale(5)
-    all_run(world)
-    calls = world.calls("CreateFleet", started)
+    deployed_stack.stack.control("POST", "/_local/faults", fault | {"times": 1})
+    deployed_stack.scale(5)
+    all_run(deployed_stack)
+    calls = deployed_stack.calls("CreateFleet", started)
     assert len(calls) > len({c["request"]["ClientToken"] for c in calls}), "the call was never repeated"
-    assert len(world.instances()) == len({c["request"]["ClientToken"] for c in calls})
+    assert len(deployed_stack.instances()) == len({c["request"]["ClientToken"] for c in calls})
 
 
-def test_losing_the_table_in_the_middle_leaks_no_instance_and_hurts_no_pod(world: World) -> None:
+def test_losing_the_table_in_the_middle_leaks_no_instance_and_hurts_no_pod(deployed_stack: DeployedStack) -> None:
     started = time.time()
-    world.scale(5)
-    world.until("CreateFleet was called", lambda: bool(world.calls("CreateFleet", started)), seconds=60)
-    assert world.forget() > 0
-    world.until("five pods run", lambda: world.running("inflate") == 5, seconds=150)
+    deployed_stack.scale(5)
+    deployed_stack.wait_until(
+        "CreateFleet was called", lambda: bool(deployed_stack.calls("CreateFleet", started)), seconds=60
+    )
+    assert deployed_stack.delete_rows() > 0
+    deployed_stack.wait_until("five pods run", lambda: deployed_stack.running("inflate") == 5, seconds=150)
     time.sleep(61)  # An orphan is one only when it is a minute old.
-    world.ring("Sweep", "full")
-    world.until("no instance without a claim", lambda: world.instances() <= world.promised(), seconds=90)
-    assert world.running("inflate") == 5
+    deployed_stack.ring("Sweep", "full")
+    deployed_stack.wait_until(
+        "no instance without a claim",
+        lambda: deployed_stack.instances() <= deployed_stack.claimed_instances(),
+        seconds=90,
+    )
+    assert deployed_stack.running("inflate") == 5
 
 
-def test_a_decision_is_replayed_to_the_same_plan(world: World) -> None:
-    world.scale(5)
-    all_run(world)
+def test_a_decision_is_replayed_to_the_same_plan(deployed_stack: DeployedStack) -> None:
+    deployed_stack.scale(5)
+    all_run(deployed_stack)
     done = subprocess.run(
-        [str(ROOT / ".venv/bin/spotwright"), "replay", "last", "--cluster", world.stack.cluster],
-        env=world.stack.environment() | {"SPOTWRIGHT_STACK": world.deployment.stack_name},
+        [str(ROOT / ".venv/bin/spotwright"), "replay", "last", "--cluster", deployed_stack.stack.cluster],
+        env=deployed_stack.stack.environment() | {"SPOTWRIGHT_STACK": deployed_stack.deployment.stack_name},
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
@@ -80,17 +92,21 @@ OWN = {
 
 
 @pytest.mark.parametrize("queue", ["Provision", "Interrupt"])
-def test_malformed_and_foreign_messages_die_alone(world: World, queue: str) -> None:
+def test_malformed_and_foreign_messages_die_alone(deployed_stack: DeployedStack, queue: str) -> None:
     """They arrive in one batch with a message of ours, which is worked off."""
-    url, dead_letters = world.hurried(queue)
+    url, dead_letters = deployed_stack.shorten_visibility(queue)
     # What a function took that died in a test before stays hidden until the time it was taken for is over.
-    hidden = world.waiting(url)
-    world.stack.control("POST", f"/_local/functions/{queue.lower()}", {"enabled": False})
+    hidden = deployed_stack.message_count(url)
+    deployed_stack.stack.control("POST", f"/_local/functions/{queue.lower()}", {"enabled": False})
     for body in (*FOREIGN[queue], json.dumps(OWN[queue])):
-        world.sqs.send_message(QueueUrl=url, MessageBody=body)
-    world.stack.control("POST", f"/_local/functions/{queue.lower()}", {"enabled": True})
-    world.until("the dead letters have come", lambda: world.waiting(dead_letters) == 3, seconds=90)
-    world.until("nothing of ours is left", lambda: world.waiting(url) <= hidden, seconds=60)
-    assert world.bodies(dead_letters) == sorted(FOREIGN[queue])
-    world.scale(1)
-    all_run(world, 1)
+        deployed_stack.sqs.send_message(QueueUrl=url, MessageBody=body)
+    deployed_stack.stack.control("POST", f"/_local/functions/{queue.lower()}", {"enabled": True})
+    deployed_stack.wait_until(
+        "the dead letters have come", lambda: deployed_stack.message_count(dead_letters) == 3, seconds=90
+    )
+    deployed_stack.wait_until(
+        "nothing of ours is left", lambda: deployed_stack.message_count(url) <= hidden, seconds=60
+    )
+    assert deployed_stack.message_bodies(dead_letters) == sorted(FOREIGN[queue])
+    deployed_stack.scale(1)
+    all_run(deployed_stack, 1)

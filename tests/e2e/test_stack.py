@@ -18,8 +18,8 @@ import pytest
 import yaml
 from botocore.signers import RequestSigner
 
-from local.kubernetes.api import Api
-from local.stack import Options, Stack, StackInUse
+from local.kubernetes.api import KubernetesApi
+from local.stack import Stack, StackInUse, StackOptions
 
 pytestmark = pytest.mark.stack
 
@@ -51,7 +51,7 @@ def is_alive(pid: int) -> bool:
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    options = Options(pods=COMMANDS, boot_seconds=0.5, ready_seconds=0.5, removal_seconds=1.0)
+    options = StackOptions(pod_commands=COMMANDS, boot_seconds=0.5, ready_seconds=0.5, removal_seconds=1.0)
     with Stack.start(tmp_path_factory.mktemp("stack"), options=options) as running:
         yield running
 
@@ -120,7 +120,7 @@ def launched(stack: Stack, profile: str, data: str) -> Iterator[str]:
 
 
 def nodes(stack: Stack) -> list[dict[str, Any]]:
-    return list(Api(stack.kubeconfig).get("/api/v1/nodes")["items"])
+    return list(KubernetesApi(stack.kubeconfig).get("/api/v1/nodes")["items"])
 
 
 def is_ready(node: dict[str, Any]) -> bool:
@@ -129,7 +129,7 @@ def is_ready(node: dict[str, Any]) -> bool:
 
 def running(stack: Stack) -> list[str]:
     """Names of the pods that run, without what the controllers append."""
-    pods = Api(stack.kubeconfig).get("/api/v1/pods")["items"]
+    pods = KubernetesApi(stack.kubeconfig).get("/api/v1/pods")["items"]
     alive = [pod for pod in pods if pod["status"]["phase"] == "Running"]
     return sorted(pod["metadata"].get("generateName", pod["metadata"]["name"]) for pod in alive)
 
@@ -143,7 +143,7 @@ def guarded(stack: Stack) -> subprocess.CompletedProcess[str]:
 
 
 def test_every_part_runs_and_logs_to_one_folder(stack: Stack) -> None:
-    assert stack.ended() == {}
+    assert stack.exit_codes() == {}
     assert {f"{name}.log" for name in stack.pids()} <= {path.name for path in stack.logs.iterdir()}
     assert {"aws", "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"} <= stack.pids().keys()
 
@@ -267,7 +267,7 @@ def test_stacks_run_side_by_side_but_one_to_a_directory(stack: Stack, tmp_path: 
         pids = list(other.pids().values())
         assert all(map(is_alive, pids))
     assert not any(map(is_alive, pids))
-    assert stack.ended() == {}
+    assert stack.exit_codes() == {}
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])

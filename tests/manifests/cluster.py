@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from local.kubernetes.build import Binaries, ensure_built
-from local.kubernetes.plane import ControlPlane, Starter
+from local.kubernetes.binaries import Binaries, ensure_built
+from local.kubernetes.control_plane import ControlPlane, ControlPlaneStarter
 from local.ports import Ports
 from local.processes import Processes
 from spotwright import manifests
@@ -48,7 +48,7 @@ def running_cluster() -> Cluster:
     ending.callback(ports.close)
     processes = ending.enter_context(Processes(folder / "logs"))
     binaries = ensure_built(print)
-    plane = Starter(folder, binaries, processes, ports).start(
+    plane = ControlPlaneStarter(folder, binaries, processes, ports).start(
         aws_endpoint=NO_AWS, cluster="test", environment=dict(os.environ)
     )
     return Cluster(plane, binaries, ObjectApi(kubeconfig_configuration(str(plane.kubeconfig))))

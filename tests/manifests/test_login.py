@@ -11,8 +11,8 @@ from urllib.parse import parse_qs, urlsplit
 import boto3
 import pytest
 
-from local.kubernetes.build import ensure_built
-from local.kubernetes.plane import ControlPlane, Starter
+from local.kubernetes.binaries import ensure_built
+from local.kubernetes.control_plane import ControlPlane, ControlPlaneStarter
 from local.ports import Ports
 from local.processes import Processes
 from spotwright.adapters.apply import ObjectApi
@@ -20,7 +20,7 @@ from spotwright.adapters.eks_access import TemporaryAdmin
 from spotwright.adapters.eks_token import TOKEN_PREFIX, kubernetes_token
 from spotwright.failures import Denied, NotFound
 from spotwright.workflows.install import install, remove
-from tests.local.aws_serverless.driver import ACCOUNT, REGION, Aws, started
+from tests.local.aws.serverless import ACCOUNT, REGION, Aws, run_local_aws
 from tests.manifests.cluster import wanted
 
 CLUSTER = "dev-eks-cluster"
@@ -69,8 +69,8 @@ class Account:
 def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     folder = tmp_path_factory.mktemp("login")
     ports = Ports()
-    with started(tmp_path_factory.mktemp("aws")) as aws, Processes(folder / "logs") as processes:
-        starter = Starter(folder, ensure_built(print), processes, ports)
+    with run_local_aws(tmp_path_factory.mktemp("aws")) as aws, Processes(folder / "logs") as processes:
+        starter = ControlPlaneStarter(folder, ensure_built(print), processes, ports)
         plane = starter.start(aws_endpoint=aws.endpoint, cluster=CLUSTER, environment=dict(os.environ))
         about = {"name": CLUSTER, "endpoint": plane.endpoint, "certificateAuthority": plane.certificate_authority}
         aws.control("POST", "/_local/clusters", about | {"version": "1.35"})

@@ -8,11 +8,11 @@ from local.aws import moto_setup
 
 moto_setup.prepare("ap-northeast-2")
 
-from tests.rights.recorded import Recorded, record  # noqa: E402
-from tests.rights.scenarios import world_on  # noqa: E402
+from tests.rights.recording import Recording, record  # noqa: E402
+from tests.rights.scenarios import account_with_roles  # noqa: E402
 
 
 @pytest.fixture(scope="session")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recorded]:
-    with world_on(tmp_path_factory.mktemp("rights")) as world:
-        yield record(world)
+def recording(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Recording]:
+    with account_with_roles(tmp_path_factory.mktemp("rights")) as account:
+        yield record(account)

@@ -13,7 +13,7 @@ import aws_cdk as cdk
 from infra.config import Cluster
 from infra.grants import Grant
 from infra.permissions import act_grants, read_grants
-from local.aws.inprocess import Account, running
+from local.aws.in_process import InProcessAws, run_in_process
 from spotwright.adapters import eks
 from spotwright.adapters.ec2 import Ec2
 from spotwright.adapters.ec2_network import Selection
@@ -46,15 +46,15 @@ ALIAS = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/r
 
 
 @dataclass
-class World:
+class RightsAccount:
     """An account with a cluster, and credentials of its two roles. ``administrator``: who made what is there."""
 
-    account: Account
+    aws: InProcessAws
     credentials: dict[str, dict[str, Any]] = field(default_factory=dict)
     numbers: Iterator[int] = field(default_factory=lambda: iter(range(1, 1000)))
 
     def client(self, service: str, role: str = "") -> Any:
-        return self.account.client(service, self.credentials[role]) if role else self.account.client(service)
+        return self.aws.client(service, self.credentials[role]) if role else self.aws.client(service)
 
     def ec2(self, role: str = "") -> Ec2:
         return Ec2(self.client("ec2", role), cluster=CLUSTER)
@@ -71,11 +71,11 @@ class World:
         return found
 
     @property
-    def group(self) -> str:
+    def security_group_id(self) -> str:
         chosen = [{"Name": "tag:karpenter.sh/discovery", "Values": [CLUSTER]}]
         return str(self.client("ec2").describe_security_groups(Filters=chosen)["SecurityGroups"][0]["GroupId"])
 
-    def reservation(self) -> str:
+    def create_reservation(self) -> str:
         """A capacity reservation of the administrator's for one instance of the type that fleets here ask for."""
         made = self.client("ec2").create_capacity_reservation(
             InstanceType="m5.large", InstancePlatform="Linux/UNIX", InstanceCount=1,
@@ -83,14 +83,14 @@ class World:
         )  # fmt: skip
         return str(made["CapacityReservation"]["CapacityReservationId"])
 
-    def placement_group(self) -> str:
+    def create_placement_group(self) -> str:
         """A placement group of the administrator's."""
         name = f"group-{next(self.numbers)}"
         return str(
             self.client("ec2").create_placement_group(GroupName=name, Strategy="spread")["PlacementGroup"]["GroupId"]
         )
 
-    def profile(self, role: str = NODE_ROLE) -> str:
+    def create_profile(self, role: str = NODE_ROLE) -> str:
         """An instance profile of the administrator's that runs as ``role``."""
         name = f"profile-{next(self.numbers)}"
         iam = self.client("iam")
@@ -99,8 +99,8 @@ class World:
         return name
 
 
-def template(
-    world: World,
+def create_template(
+    account: RightsAccount,
     by: Ec2,
     *,
     profile: str,
@@ -113,22 +113,22 @@ def template(
     into = Reserved(reservation) if reservation else None
     data = reserved.template_fields(into) | {
         "Placement": {"GroupId": group} if group else {},
-        "ImageId": world.image,
+        "ImageId": account.image,
         "IamInstanceProfile": {"Name": profile},
-        "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [world.group]}],
+        "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [account.security_group_id]}],
         "TagSpecifications": tag_specifications(["network-interface", "spot-instances-request"], tags),
     }
-    return by.ensure_launch_template(name or f"spotwright/{CLUSTER}/{next(world.numbers)}", data, tags)
+    return by.ensure_launch_template(name or f"spotwright/{CLUSTER}/{next(account.numbers)}", data, tags)
 
 
-def fleet(
-    world: World, by: Ec2, made: tuple[str, str], *, tags: Mapping[str, str] = TAGS, kind: str = "spot"
+def create_fleet(
+    account: RightsAccount, by: Ec2, made: tuple[str, str], *, tags: Mapping[str, str] = TAGS, kind: str = "spot"
 ) -> FleetResult:
     """One instance, spot or on-demand."""
-    launch = f"launch-{next(world.numbers)}"
+    launch = f"launch-{next(account.numbers)}"
     override = {
-        "InstanceType": "m5.large", "SubnetId": world.subnet["SubnetId"], "ImageId": world.image,
-        "AvailabilityZone": world.subnet["AvailabilityZone"],
+        "InstanceType": "m5.large", "SubnetId": account.subnet["SubnetId"], "ImageId": account.image,
+        "AvailabilityZone": account.subnet["AvailabilityZone"],
     }  # fmt: skip
     return by.create_fleet(
         {
@@ -148,10 +148,12 @@ def fleet(
     )
 
 
-def launched(world: World, *, tags: Mapping[str, str] = TAGS) -> str:
+def launch_instance(account: RightsAccount, *, tags: Mapping[str, str] = TAGS) -> str:
     """The id of an instance that the administrator launched."""
-    by = world.ec2()
-    result = fleet(world, by, template(world, by, profile=world.profile(), tags=tags), tags=tags)
+    by = account.ec2()
+    result = create_fleet(
+        account, by, create_template(account, by, profile=account.create_profile(), tags=tags), tags=tags
+    )
     assert result.instances, result.errors
     return result.instances[0].id
 
@@ -159,18 +161,18 @@ def launched(world: World, *, tags: Mapping[str, str] = TAGS) -> str:
 # The scenarios, each under the role that does it in a deployment.
 
 
-def know_the_cluster(world: World) -> None:
+def know_the_cluster(account: RightsAccount) -> None:
     for role in ("read", "act"):
-        assert eks.cluster_facts(world.client("eks", role), CLUSTER).name == CLUSTER
+        assert eks.cluster_facts(account.client("eks", role), CLUSTER).name == CLUSTER
 
 
-def see_instances(world: World) -> None:
+def see_instances(account: RightsAccount) -> None:
     for role in ("read", "act"):
-        world.ec2(role).instances_of_cluster()
+        account.ec2(role).instances_of_cluster()
 
 
-def resolve_a_class(world: World) -> None:
-    selection = Selection(world.client("ec2", "act"), world.client("ssm", "act"))
+def resolve_a_class(account: RightsAccount) -> None:
+    selection = Selection(account.client("ec2", "act"), account.client("ssm", "act"))
     terms = (SelectorTerm(tags={"karpenter.sh/discovery": CLUSTER}),)
     assert selection.subnets(terms)
     assert selection.security_groups(terms)
@@ -179,80 +181,82 @@ def resolve_a_class(world: World) -> None:
     selection.placement_group(PlacementGroupSelector(name="nobody"))
 
 
-def refresh_the_catalog(world: World) -> None:
-    market = Ec2Region(world.client("ec2", "act"), world.client("pricing", "act"), region=REGION)
+def refresh_the_catalog(account: RightsAccount) -> None:
+    market = Ec2Region(account.client("ec2", "act"), account.client("pricing", "act"), region=REGION)
     found = market.read(datetime.now(UTC))
     assert found.types
     assert not [note for note in found.notes if "not authorized" in note], found.notes
 
 
-def follow_zonal_shifts(world: World) -> None:
-    shifts = ZonalShifts(world.client("arc-zonal-shift", "act"), f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}")
+def follow_zonal_shifts(account: RightsAccount) -> None:
+    shifts = ZonalShifts(account.client("arc-zonal-shift", "act"), f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}")
     assert shifts.zones(datetime.now(UTC)) == frozenset()
 
 
-def launch(world: World) -> None:
-    by = world.ec2("act")
-    made = template(world, by, profile=world.profile())
-    try_out(world, by, made)
-    result = fleet(world, by, made)
+def launch(account: RightsAccount) -> None:
+    by = account.ec2("act")
+    made = create_template(account, by, profile=account.create_profile())
+    dry_run_launch(account, by, made)
+    result = create_fleet(account, by, made)
     assert result.instances, result.errors
     for made in (
-        template(world, by, profile=world.profile(), reservation=world.reservation()),
-        template(world, by, profile=world.profile(), group=world.placement_group()),
+        create_template(account, by, profile=account.create_profile(), reservation=account.create_reservation()),
+        create_template(account, by, profile=account.create_profile(), group=account.create_placement_group()),
     ):
-        result = fleet(world, by, made, kind="on-demand")
+        result = create_fleet(account, by, made, kind="on-demand")
         assert result.instances, result.errors
 
 
-def try_out(world: World, by: Ec2, made: tuple[str, str], *, tags: Mapping[str, str] = TAGS) -> None:
+def dry_run_launch(account: RightsAccount, by: Ec2, made: tuple[str, str], *, tags: Mapping[str, str] = TAGS) -> None:
     """As a class is validated: nothing starts, but every right of a launch is asked for."""
-    override = Override("t", "m5.large", world.subnet["AvailabilityZone"], world.subnet["SubnetId"], world.image, 0)
-    data = {"NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [world.group]}]}
+    override = Override(
+        "t", "m5.large", account.subnet["AvailabilityZone"], account.subnet["SubnetId"], account.image, 0
+    )
+    data = {"NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [account.security_group_id]}]}
     plan = FleetPlan("on-demand", (Template("t", data, {}),), (override,), dict(tags))
     by.dry_run("CreateFleet", fleet_request(plan, made))
-    for request in run_requests(plan, made, [world.subnet["SubnetId"]]):
+    for request in run_requests(plan, made, [account.subnet["SubnetId"]]):
         by.dry_run("RunInstances", request)
 
 
-def change_a_template(world: World) -> None:
-    by, name = world.ec2("act"), f"spotwright/{CLUSTER}/{next(world.numbers)}"
-    first = template(world, by, profile=world.profile(), name=name)
-    assert template(world, by, profile=world.profile(), name=name)[0] == first[0]
+def change_a_template(account: RightsAccount) -> None:
+    by, name = account.ec2("act"), f"spotwright/{CLUSTER}/{next(account.numbers)}"
+    first = create_template(account, by, profile=account.create_profile(), name=name)
+    assert create_template(account, by, profile=account.create_profile(), name=name)[0] == first[0]
 
 
-def name_an_instance(world: World) -> None:
+def name_an_instance(account: RightsAccount) -> None:
     named = {"Name": "ip-10-0-0-1", labels.NODECLAIM: "default-abcde", labels.CLUSTER_NAME_TAG: CLUSTER}
-    world.ec2("act").tag(launched(world), named)
+    account.ec2("act").tag(launch_instance(account), named)
 
 
-def terminate(world: World) -> None:
-    world.ec2("act").terminate([launched(world)])
+def terminate(account: RightsAccount) -> None:
+    account.ec2("act").terminate([launch_instance(account)])
 
 
-def collect_templates(world: World) -> None:
-    template(world, world.ec2(), profile=world.profile())
-    by = world.ec2("act")
+def collect_templates(account: RightsAccount) -> None:
+    create_template(account, account.ec2(), profile=account.create_profile())
+    by = account.ec2("act")
     for one in by.launch_templates():
         by.delete_launch_template(one.id)
 
 
-def keep_a_profile(world: World) -> None:
-    profiles = InstanceProfiles(world.client("iam", "act"))
-    name = f"{CLUSTER}_{next(world.numbers)}"
+def keep_a_profile(account: RightsAccount) -> None:
+    profiles = InstanceProfiles(account.client("iam", "act"))
+    name = f"{CLUSTER}_{next(account.numbers)}"
     profiles.ensure(name=name, path=PATH, role=NODE_ROLE, tags=PROFILE_TAGS)
     assert profiles.role_of(name) == NODE_ROLE
 
 
-def collect_profiles(world: World) -> None:
-    name = f"{CLUSTER}_{next(world.numbers)}"
-    InstanceProfiles(world.client("iam")).ensure(name=name, path=PATH, role=NODE_ROLE, tags=PROFILE_TAGS)
-    profiles = InstanceProfiles(world.client("iam", "act"))
+def collect_profiles(account: RightsAccount) -> None:
+    name = f"{CLUSTER}_{next(account.numbers)}"
+    InstanceProfiles(account.client("iam")).ensure(name=name, path=PATH, role=NODE_ROLE, tags=PROFILE_TAGS)
+    profiles = InstanceProfiles(account.client("iam", "act"))
     assert name in profiles.under(PATH)
     profiles.delete(name)
 
 
-SCENARIOS: Mapping[str, Callable[[World], None]] = {
+SCENARIOS: Mapping[str, Callable[[RightsAccount], None]] = {
     one.__name__.replace("_", " "): one
     for one in (
         know_the_cluster, see_instances, resolve_a_class, refresh_the_catalog, follow_zonal_shifts,
@@ -277,7 +281,7 @@ def plain_grant(one: Grant) -> Grant:
     return Grant(one.sid, one.actions, resources, conditions, one.wildcard, one.needed_by)
 
 
-def document(*statements: Grant) -> dict[str, Any]:
+def policy_document(*statements: Grant) -> dict[str, Any]:
     """An IAM policy of these statements."""
     return {
         "Version": "2012-10-17",
@@ -291,36 +295,36 @@ def document(*statements: Grant) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def entered(world: World, role: str, policy: Mapping[str, Any]) -> str:
-    """Its name, after the world has credentials of a new role with this policy."""
+def create_role(account: RightsAccount, role: str, policy: Mapping[str, Any]) -> str:
+    """Its name, after the account has credentials of a new role with this policy."""
     trust = {"Effect": "Allow", "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}, "Action": "sts:AssumeRole"}
-    iam, sts = world.client("iam"), world.client("sts")
+    iam, sts = account.client("iam"), account.client("sts")
     trusted = json.dumps({"Version": "2012-10-17", "Statement": [trust]})
     arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument=trusted)["Role"]["Arn"]
     iam.put_role_policy(RoleName=role, PolicyName=role, PolicyDocument=json.dumps(policy))
-    world.credentials[role] = dict(sts.assume_role(RoleArn=arn, RoleSessionName="rights")["Credentials"])
+    account.credentials[role] = dict(sts.assume_role(RoleArn=arn, RoleSessionName="rights")["Credentials"])
     return role
 
 
 @contextmanager
-def world_on(directory: Path) -> Iterator[World]:
+def account_with_roles(directory: Path) -> Iterator[RightsAccount]:
     """An account in which a cluster and its two roles exist."""
-    with running(directory, region=REGION, cluster=CLUSTER) as account:
-        account.buckets.configure({"enabled": False})
-        world = World(account)
+    with run_in_process(directory, region=REGION, cluster=CLUSTER) as aws:
+        aws.request_limits.configure({"enabled": False})
+        account = RightsAccount(aws)
         for role, statements in grants().items():
-            entered(world, role, document(*statements))
-        _cluster(world)
-        yield world
+            create_role(account, role, policy_document(*statements))
+        _cluster(account)
+        yield account
 
 
-def _cluster(world: World) -> None:
+def _cluster(account: RightsAccount) -> None:
     """EKS knows the cluster."""
     body = {
         "name": CLUSTER, "endpoint": "https://127.0.0.1:6443", "certificateAuthority": "Y2E=", "version": "1.35",
         "serviceIpv4Cidr": "10.100.0.0/16",
     }  # fmt: skip
     (register,) = (
-        route for method, path, route in world.account.world.routes if path[-1] == "clusters" and method == "POST"
+        route for method, path, route in account.aws.emulator.routes if path[-1] == "clusters" and method == "POST"
     )
     register(body, {})

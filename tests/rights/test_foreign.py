@@ -7,7 +7,7 @@ import pytest
 from spotwright.adapters.iam import InstanceProfiles
 from spotwright.failures import Denied
 from spotwright.model import labels
-from tests.rights.recorded import Recorded
+from tests.rights.recording import Recording
 from tests.rights.scenarios import (
     CLUSTER,
     FOREIGN_ROLE,
@@ -15,10 +15,10 @@ from tests.rights.scenarios import (
     PATH,
     PROFILE_TAGS,
     TAGS,
-    World,
-    fleet,
-    launched,
-    template,
+    RightsAccount,
+    create_fleet,
+    create_template,
+    launch_instance,
 )
 
 OTHERS = TAGS | {labels.CLUSTER_NAME_TAG: "other"} | {labels.cluster_tag("other"): "owned"}
@@ -26,86 +26,100 @@ OTHERS = {key: value for key, value in OTHERS.items() if key != labels.cluster_t
 WITHOUT_POOL = {key: value for key, value in TAGS.items() if key != labels.NODEPOOL}
 
 
-def terminate_anothers_instance(world: World) -> None:
-    world.ec2("act").terminate([launched(world, tags=OTHERS)])
+def terminate_anothers_instance(account: RightsAccount) -> None:
+    account.ec2("act").terminate([launch_instance(account, tags=OTHERS)])
 
 
-def terminate_an_instance_of_no_pool(world: World) -> None:
-    world.ec2("act").terminate([launched(world, tags=WITHOUT_POOL)])
+def terminate_an_instance_of_no_pool(account: RightsAccount) -> None:
+    account.ec2("act").terminate([launch_instance(account, tags=WITHOUT_POOL)])
 
 
-def terminate_ours_and_anothers(world: World) -> None:
-    world.ec2("act").terminate([launched(world), launched(world, tags=OTHERS)])
+def terminate_ours_and_anothers(account: RightsAccount) -> None:
+    account.ec2("act").terminate([launch_instance(account), launch_instance(account, tags=OTHERS)])
 
 
-def tag_anothers_instance(world: World) -> None:
-    world.ec2("act").tag(launched(world, tags=OTHERS), {"Name": "mine"})
+def tag_anothers_instance(account: RightsAccount) -> None:
+    account.ec2("act").tag(launch_instance(account, tags=OTHERS), {"Name": "mine"})
 
 
-def tag_an_instance_as_ours(world: World) -> None:
-    world.ec2("act").tag(launched(world, tags=WITHOUT_POOL), {labels.NODEPOOL: "default"})
+def tag_an_instance_as_ours(account: RightsAccount) -> None:
+    account.ec2("act").tag(launch_instance(account, tags=WITHOUT_POOL), {labels.NODEPOOL: "default"})
 
 
-def tag_ours_with_anything(world: World) -> None:
-    world.ec2("act").tag(launched(world), {"owner": "me"})
+def tag_ours_with_anything(account: RightsAccount) -> None:
+    account.ec2("act").tag(launch_instance(account), {"owner": "me"})
 
 
-def make_a_template_for_another_cluster(world: World) -> None:
-    template(world, world.ec2("act"), profile=world.profile(), tags=OTHERS)
+def make_a_template_for_another_cluster(account: RightsAccount) -> None:
+    create_template(account, account.ec2("act"), profile=account.create_profile(), tags=OTHERS)
 
 
-def change_anothers_template(world: World) -> None:
-    name = f"spotwright/other/{next(world.numbers)}"
-    template(world, world.ec2(), profile=world.profile(), name=name, tags=OTHERS)
-    template(world, world.ec2("act"), profile=world.profile(), name=name)
+def change_anothers_template(account: RightsAccount) -> None:
+    name = f"spotwright/other/{next(account.numbers)}"
+    create_template(account, account.ec2(), profile=account.create_profile(), name=name, tags=OTHERS)
+    create_template(account, account.ec2("act"), profile=account.create_profile(), name=name)
 
 
-def delete_anothers_template(world: World) -> None:
-    made = template(world, world.ec2(), profile=world.profile(), tags=OTHERS)
-    world.ec2("act").delete_launch_template(made[0])
+def delete_anothers_template(account: RightsAccount) -> None:
+    made = create_template(account, account.ec2(), profile=account.create_profile(), tags=OTHERS)
+    account.ec2("act").delete_launch_template(made[0])
 
 
-def launch_from_anothers_template(world: World) -> None:
-    fleet(world, world.ec2("act"), template(world, world.ec2(), profile=world.profile(), tags=OTHERS))
+def launch_from_anothers_template(account: RightsAccount) -> None:
+    create_fleet(
+        account,
+        account.ec2("act"),
+        create_template(account, account.ec2(), profile=account.create_profile(), tags=OTHERS),
+    )
 
 
-def launch_for_another_cluster(world: World) -> None:
-    fleet(world, world.ec2("act"), template(world, world.ec2(), profile=world.profile()), tags=OTHERS)
+def launch_for_another_cluster(account: RightsAccount) -> None:
+    create_fleet(
+        account,
+        account.ec2("act"),
+        create_template(account, account.ec2(), profile=account.create_profile()),
+        tags=OTHERS,
+    )
 
 
-def launch_without_tags_that_own(world: World) -> None:
-    fleet(world, world.ec2("act"), template(world, world.ec2(), profile=world.profile()), tags={"team": "a"})
+def launch_without_tags_that_own(account: RightsAccount) -> None:
+    create_fleet(
+        account,
+        account.ec2("act"),
+        create_template(account, account.ec2(), profile=account.create_profile()),
+        tags={"team": "a"},
+    )
 
 
-def make_a_profile_elsewhere(world: World) -> None:
-    profiles = InstanceProfiles(world.client("iam", "act"))
+def make_a_profile_elsewhere(account: RightsAccount) -> None:
+    profiles = InstanceProfiles(account.client("iam", "act"))
     path = PATH.replace(CLUSTER, "other")
-    profiles.ensure(name=f"other_{next(world.numbers)}", path=path, role=NODE_ROLE, tags=PROFILE_TAGS)
+    profiles.ensure(name=f"other_{next(account.numbers)}", path=path, role=NODE_ROLE, tags=PROFILE_TAGS)
 
 
-def make_a_profile_for_another_region(world: World) -> None:
+def make_a_profile_for_another_region(account: RightsAccount) -> None:
     tags = PROFILE_TAGS | {labels.REGION: "eu-west-1"}
-    profiles = InstanceProfiles(world.client("iam", "act"))
-    profiles.ensure(name=f"p_{next(world.numbers)}", path=PATH, role=NODE_ROLE, tags=tags)
+    profiles = InstanceProfiles(account.client("iam", "act"))
+    profiles.ensure(name=f"p_{next(account.numbers)}", path=PATH, role=NODE_ROLE, tags=tags)
 
 
-def put_another_role_into_a_profile(world: World) -> None:
-    profiles = InstanceProfiles(world.client("iam", "act"))
-    profiles.ensure(name=f"p_{next(world.numbers)}", path=PATH, role=FOREIGN_ROLE, tags=PROFILE_TAGS)
+def put_another_role_into_a_profile(account: RightsAccount) -> None:
+    profiles = InstanceProfiles(account.client("iam", "act"))
+    profiles.ensure(name=f"p_{next(account.numbers)}", path=PATH, role=FOREIGN_ROLE, tags=PROFILE_TAGS)
 
 
-def delete_anothers_profile(world: World) -> None:
-    InstanceProfiles(world.client("iam", "act")).delete(world.profile())
+def delete_anothers_profile(account: RightsAccount) -> None:
+    InstanceProfiles(account.client("iam", "act")).delete(account.create_profile())
 
 
-def see_another_region(world: World) -> None:
+def see_another_region(account: RightsAccount) -> None:
     from spotwright.adapters.ec2 import Ec2
 
-    client = world.account.client("ec2", world.credentials["read"], region_name="us-east-1")
+    client = account.aws.client("ec2", account.credentials["read"], region_name="us-east-1")
     Ec2(client, cluster=CLUSTER).instances_of_cluster()
 
 
-FOREIGN: tuple[Callable[[World], None], ...] = (
+FOREIGN: tuple[Callable[[RightsAccount], None], ...] = (
     terminate_anothers_instance, terminate_an_instance_of_no_pool, terminate_ours_and_anothers, tag_anothers_instance,
     tag_an_instance_as_ours, tag_ours_with_anything, make_a_template_for_another_cluster, change_anothers_template,
     delete_anothers_template, launch_from_anothers_template, launch_for_another_cluster, launch_without_tags_that_own,
@@ -115,28 +129,28 @@ FOREIGN: tuple[Callable[[World], None], ...] = (
 
 
 @pytest.mark.parametrize("call", FOREIGN, ids=lambda call: call.__name__.replace("_", " "))
-def test_it_is_refused(recorded: Recorded, call: Callable[[World], None]) -> None:
+def test_it_is_refused(recording: Recording, call: Callable[[RightsAccount], None]) -> None:
     with pytest.raises(Denied):
-        call(recorded.world)
+        call(recording.account)
 
 
-def test_a_node_cannot_run_as_another_role(recorded: Recorded) -> None:
+def test_a_node_cannot_run_as_another_role(recording: Recording) -> None:
     """An administrator's profile may hold any role; passing it is asked for when the instance starts."""
-    world = recorded.world
-    by = world.ec2("act")
-    result = fleet(world, by, template(world, by, profile=world.profile(FOREIGN_ROLE)))
+    account = recording.account
+    by = account.ec2("act")
+    result = create_fleet(account, by, create_template(account, by, profile=account.create_profile(FOREIGN_ROLE)))
     assert not result.instances
     assert {error.code for error in result.errors} == {"UnauthorizedOperation"}
     assert "iam:PassRole" in result.errors[0].message
 
 
-def test_reading_launches_nothing(recorded: Recorded) -> None:
-    world = recorded.world
-    made = template(world, world.ec2(), profile=world.profile())
+def test_reading_launches_nothing(recording: Recording) -> None:
+    account = recording.account
+    made = create_template(account, account.ec2(), profile=account.create_profile())
     for call in (
-        lambda: fleet(world, world.ec2("read"), made),
-        lambda: world.ec2("read").terminate([launched(world)]),
-        lambda: world.ec2("read").delete_launch_template(made[0]),
+        lambda: create_fleet(account, account.ec2("read"), made),
+        lambda: account.ec2("read").terminate([launch_instance(account)]),
+        lambda: account.ec2("read").delete_launch_template(made[0]),
     ):
         with pytest.raises(Denied):
             call()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from local.aws.cloudformation.template import Invalid, Template, substituted, substituted_names
+from local.aws.cloudformation.template import InvalidTemplate, Template, substitute, variable_names
 
 _DYNAMIC = re.compile(r"\{\{resolve:(ssm|ssm-secure):([^:}]+)(?::\d+)?\}\}")
 
@@ -21,7 +21,7 @@ NO_VALUE = _NoValue()
 
 
 @dataclass(frozen=True)
-class Made:
+class PhysicalResource:
     """A resource that exists: what Ref and Fn::GetAtt give."""
 
     physical_id: str
@@ -40,27 +40,27 @@ class Made:
 
 @dataclass
 class Scope:
-    """Everything a template may refer to. `made` grows while resources are created."""
+    """Everything a template may refer to. `resources` grows while they are created."""
 
     template: Template
     parameters: Mapping[str, Any]
-    pseudo: Mapping[str, Any]
+    pseudo_parameters: Mapping[str, Any]
     exports: Mapping[str, str]
-    zones: tuple[str, ...]
-    secret: Callable[[str], str]
-    made: dict[str, Made] = field(default_factory=dict)
+    availability_zones: tuple[str, ...]
+    read_parameter: Callable[[str], str]
+    resources: dict[str, PhysicalResource] = field(default_factory=dict)
 
     def condition(self, name: str) -> bool:
         conditions = self.template.get("Conditions", {})
         if name not in conditions:
-            raise Invalid(f"Template error: unresolved condition dependency {name}")
+            raise InvalidTemplate(f"Template error: unresolved condition dependency {name}")
         return bool(self.resolve(conditions[name]))
 
-    def is_wanted(self, resource: Mapping[str, Any]) -> bool:
+    def is_included(self, resource: Mapping[str, Any]) -> bool:
         return "Condition" not in resource or self.condition(resource["Condition"])
 
     def resolve(self, value: Any) -> Any:
-        """`value` with every function applied; raises Invalid."""
+        """`value` with every function applied; raises InvalidTemplate."""
         match value:
             case dict() if len(value) == 1:
                 name, argument = next(iter(value.items()))
@@ -73,7 +73,7 @@ class Scope:
             case list():
                 return [item for item in map(self.resolve, value) if item is not NO_VALUE]
             case str() if "{{resolve:" in value:
-                return _DYNAMIC.sub(lambda match: self.secret(match[2]), value)
+                return _DYNAMIC.sub(lambda match: self.read_parameter(match[2]), value)
             case _:
                 return value
 
@@ -84,20 +84,20 @@ class Scope:
     def ref(self, name: str) -> Any:
         if name == "AWS::NoValue":
             return NO_VALUE
-        for known in (self.pseudo, self.parameters):
+        for known in (self.pseudo_parameters, self.parameters):
             if name in known:
                 return known[name]
-        if name in self.made:
-            return self.made[name].ref or self.made[name].physical_id
-        raise Invalid(f"Template error: Ref to {name}, which does not exist")
+        if name in self.resources:
+            return self.resources[name].ref or self.resources[name].physical_id
+        raise InvalidTemplate(f"Template error: Ref to {name}, which does not exist")
 
     def attribute(self, name: str, path: str) -> Any:
-        if name not in self.made:
-            raise Invalid(f"Template error: instance of Fn::GetAtt references undefined resource {name}")
+        if name not in self.resources:
+            raise InvalidTemplate(f"Template error: instance of Fn::GetAtt references undefined resource {name}")
         try:
-            return self.made[name].attribute(path)
+            return self.resources[name].attribute(path)
         except (KeyError, TypeError):
-            raise Invalid(f"Template error: resource {name} has no attribute {path}") from None
+            raise InvalidTemplate(f"Template error: resource {name} has no attribute {path}") from None
 
 
 def _get_att(scope: Scope, argument: Any) -> Any:
@@ -108,7 +108,7 @@ def _get_att(scope: Scope, argument: Any) -> Any:
 def _sub(scope: Scope, argument: Any) -> str:
     text, variables = argument if isinstance(argument, list) else (argument, {})
     values = {}
-    for name in substituted_names(text):
+    for name in variable_names(text):
         if name in variables:
             value = scope.resolve(variables[name])
         elif "." in name:
@@ -116,7 +116,7 @@ def _sub(scope: Scope, argument: Any) -> str:
         else:
             value = scope.ref(name)
         values[name] = as_text(value)
-    return substituted(text, values)
+    return substitute(text, values)
 
 
 def _join(scope: Scope, argument: Any) -> str:
@@ -134,7 +134,7 @@ def _select(scope: Scope, argument: Any) -> Any:
     try:
         return parts[int(index)]
     except (IndexError, ValueError):
-        raise Invalid("Template error: Fn::Select cannot select nonexistent value") from None
+        raise InvalidTemplate("Template error: Fn::Select cannot select nonexistent value") from None
 
 
 def _if(scope: Scope, argument: Any) -> Any:
@@ -149,7 +149,7 @@ def _find_in_map(scope: Scope, argument: Any) -> Any:
         if key not in value:
             if len(argument) > 3:
                 return scope.resolve(argument[3]["DefaultValue"])
-            raise Invalid(f"Template error: Unable to get mapping for {'::'.join(map(str, keys))}")
+            raise InvalidTemplate(f"Template error: Unable to get mapping for {'::'.join(map(str, keys))}")
         value = value[key]
     return value
 
@@ -157,7 +157,7 @@ def _find_in_map(scope: Scope, argument: Any) -> Any:
 def _import_value(scope: Scope, argument: Any) -> str:
     name = scope.resolve(argument)
     if name not in scope.exports:
-        raise Invalid(f"No export named {name} found.")
+        raise InvalidTemplate(f"No export named {name} found.")
     return scope.exports[name]
 
 
@@ -192,7 +192,7 @@ _FUNCTIONS: dict[str, _Function] = {
     "Fn::Contains": lambda scope, pair: scope.resolve(pair[1]) in scope.resolve(pair[0]),
     "Fn::Equals": lambda scope, pair: as_text(scope.resolve(pair[0])) == as_text(scope.resolve(pair[1])),
     "Fn::FindInMap": _find_in_map,
-    "Fn::GetAZs": lambda scope, _region: list(scope.zones),
+    "Fn::GetAZs": lambda scope, _region: list(scope.availability_zones),
     "Fn::GetAtt": _get_att,
     "Fn::If": _if,
     "Fn::ImportValue": _import_value,
@@ -207,24 +207,24 @@ _FUNCTIONS: dict[str, _Function] = {
 }
 
 
-def parameter_values(
-    template: Template, given: Mapping[str, str], previous: Mapping[str, str], stored: Callable[[str], str]
+def resolve_parameters(
+    template: Template, provided: Mapping[str, str], previous: Mapping[str, str], read_parameter: Callable[[str], str]
 ) -> dict[str, Any]:
     """Every parameter's value: given, else previous, else its default; SSM types are looked up.
 
-    Raises Invalid for a missing, unknown or disallowed value.
+    Raises InvalidTemplate for a missing, unknown or disallowed value.
     """
     declared: Mapping[str, Mapping[str, Any]] = template.get("Parameters", {})
-    unknown = sorted(given.keys() - declared.keys())
+    unknown = sorted(provided.keys() - declared.keys())
     if unknown:
-        raise Invalid(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
+        raise InvalidTemplate(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
     missing = [
-        name for name, one in declared.items() if name not in given and name not in previous and "Default" not in one
+        name for name, one in declared.items() if name not in provided and name not in previous and "Default" not in one
     ]
     if missing:
-        raise Invalid(f"Parameters: [{', '.join(missing)}] must have values")
+        raise InvalidTemplate(f"Parameters: [{', '.join(missing)}] must have values")
     return {
-        name: _parameter(name, one, given.get(name, previous.get(name, one.get("Default"))), stored)
+        name: _parameter(name, one, provided.get(name, previous.get(name, one.get("Default"))), read_parameter)
         for name, one in declared.items()
     }
 
@@ -232,10 +232,10 @@ def parameter_values(
 def _parameter(name: str, declared: Mapping[str, Any], value: Any, stored: Callable[[str], str]) -> Any:
     allowed = declared.get("AllowedValues")
     if allowed is not None and str(value) not in map(str, allowed):
-        raise Invalid(f"Parameter {name} must be one of AllowedValues")
+        raise InvalidTemplate(f"Parameter {name} must be one of AllowedValues")
     pattern = declared.get("AllowedPattern")
     if pattern is not None and not re.fullmatch(pattern, str(value)):
-        raise Invalid(f"Parameter {name} failed to satisfy constraint: must match pattern {pattern}")
+        raise InvalidTemplate(f"Parameter {name} failed to satisfy constraint: must match pattern {pattern}")
     kind = str(declared.get("Type", "String"))
     if kind.startswith("AWS::SSM::Parameter::Value"):
         value, kind = stored(str(value)), kind.removeprefix("AWS::SSM::Parameter::Value<").removesuffix(">")
@@ -245,10 +245,10 @@ def _parameter(name: str, declared: Mapping[str, Any], value: Any, stored: Calla
 
 
 def check_rules(scope: Scope) -> None:
-    """The template's Rules section: every assertion of a rule whose condition holds; raises Invalid."""
+    """The template's Rules section: every assertion of a rule whose condition holds; raises InvalidTemplate."""
     for name, rule in scope.template.get("Rules", {}).items():
         if "RuleCondition" in rule and not scope.resolve(rule["RuleCondition"]):
             continue
         for assertion in rule.get("Assertions", ()):
             if not scope.resolve(assertion["Assert"]):
-                raise Invalid(f"Rule {name}: {assertion.get('AssertDescription', 'assertion failed')}")
+                raise InvalidTemplate(f"Rule {name}: {assertion.get('AssertDescription', 'assertion failed')}")

@@ -11,16 +11,16 @@ from moto.core.exceptions import ServiceException
 from moto.s3.models import s3_backends
 from moto.ssm.models import ssm_backends
 
-from local.aws.cloudformation.calls import ResourceType, Session
-from local.aws.cloudformation.deploy import Deployment, is_custom
-from local.aws.cloudformation.intrinsics import Scope, check_rules, parameter_values
-from local.aws.cloudformation.resource_types import TYPES
-from local.aws.cloudformation.resource_types.custom import CustomResource
-from local.aws.cloudformation.stacks import Request, Stack, Stacks
-from local.aws.cloudformation.template import Invalid, Template, check, parse
-from local.aws.cloudformation.workbench import Workbench
-from local.aws.request import AwsError
-from local.aws.world import World
+from local.aws.calls.request import AwsError
+from local.aws.cloudformation.deployment import Deployment, is_custom_resource
+from local.aws.cloudformation.intrinsics import Scope, check_rules, resolve_parameters
+from local.aws.cloudformation.operation_context import OperationContext
+from local.aws.cloudformation.resource_handlers import ResourceType, Session
+from local.aws.cloudformation.resource_types.custom_resources import CustomResource
+from local.aws.cloudformation.resource_types.registry import RESOURCE_TYPES
+from local.aws.cloudformation.stacks import Stack, StackInput, Stacks
+from local.aws.cloudformation.template import InvalidTemplate, Template, check_template, parse_template
+from local.aws.emulator import Emulator
 
 # An operation that ends within this time has ended when its starter is answered: deploys are not
 # slowed down by pollers that sleep for seconds.
@@ -29,22 +29,22 @@ UPDATABLE = ("CREATE_COMPLETE", "UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE", "
 _IAM_NAMES = ("RoleName", "ManagedPolicyName", "InstanceProfileName", "UserName", "GroupName")
 
 
-def invalid(error: Invalid | str) -> AwsError:
+def validation_error(error: InvalidTemplate | str) -> AwsError:
     return AwsError("ValidationError", str(error))
 
 
-def body_of(world: World, params: Mapping[str, Any], stack: Stack | None) -> str:
+def template_body(emulator: Emulator, params: Mapping[str, Any], stack: Stack | None) -> str:
     """The template's text: given, from S3, or the stack's own."""
     if params.get("TemplateBody"):
         return str(params["TemplateBody"])
     if params.get("TemplateURL"):
-        return _from_s3(world, params["TemplateURL"])
-    if params.get("UsePreviousTemplate") and stack is not None and stack.request is not None:
-        return stack.request.body
-    raise invalid("Either Template URL or Template Body must be specified.")
+        return _from_s3(emulator, params["TemplateURL"])
+    if params.get("UsePreviousTemplate") and stack is not None and stack.input is not None:
+        return stack.input.template_body
+    raise validation_error("Either Template URL or Template Body must be specified.")
 
 
-def _from_s3(world: World, url: str) -> str:
+def _from_s3(emulator: Emulator, url: str) -> str:
     place = urlparse(url)
     path = unquote(place.path).lstrip("/")
     host = place.hostname or ""
@@ -53,20 +53,20 @@ def _from_s3(world: World, url: str) -> str:
     else:
         bucket, key = host.split(".s3", 1)[0], path
     try:
-        found = s3_backends[world.account]["aws"].get_object(bucket, key)
+        found = s3_backends[emulator.account]["aws"].get_object(bucket, key)
     except ServiceException as error:
-        raise invalid(f"S3 error: {error}") from None
+        raise validation_error(f"S3 error: {error}") from None
     except Exception as error:  # noqa: BLE001 - moto's S3 raises errors of several families
-        raise invalid(f"S3 error: {error}") from None
+        raise validation_error(f"S3 error: {error}") from None
     if found is None:
-        raise invalid(f"S3 error: The specified key does not exist: {url}")
+        raise validation_error(f"S3 error: The specified key does not exist: {url}")
     return bytes(found.value).decode()
 
 
-def request_of(world: World, params: Mapping[str, Any], stack: Stack | None) -> Request:
+def read_stack_input(emulator: Emulator, params: Mapping[str, Any], stack: Stack | None) -> StackInput:
     """A checked request; raises AwsError."""
-    body = body_of(world, params, stack)
-    previous = stack.request.given if stack is not None and stack.request is not None else {}
+    body = template_body(emulator, params, stack)
+    previous = stack.input.parameters if stack is not None and stack.input is not None else {}
     given = {}
     for parameter in params.get("Parameters", ()):
         name = parameter["ParameterKey"]
@@ -75,18 +75,18 @@ def request_of(world: World, params: Mapping[str, Any], stack: Stack | None) -> 
         elif name in previous:
             given[name] = previous[name]
     try:
-        template = parse(body)
-        check(template, TYPES | {"AWS::CloudFormation::CustomResource": None})
-    except Invalid as error:
-        raise invalid(error) from None
+        template = parse_template(body)
+        check_template(template, RESOURCE_TYPES | {"AWS::CloudFormation::CustomResource": None})
+    except InvalidTemplate as error:
+        raise validation_error(error) from None
     capabilities = tuple(params.get("Capabilities", ()))
     _check_capabilities(template, capabilities)
-    return Request(
+    return StackInput(
         body,
         template,
         given,
         {tag["Key"]: tag["Value"] for tag in params.get("Tags", ())},
-        role=params.get("RoleARN") or (stack.request.role if stack is not None and stack.request else ""),
+        role_arn=params.get("RoleARN") or (stack.input.role_arn if stack is not None and stack.input else ""),
         token=params.get("ClientRequestToken") or "",
         disable_rollback=bool(params.get("DisableRollback")) or params.get("OnFailure") == "DO_NOTHING",
         capabilities=capabilities,
@@ -102,65 +102,67 @@ def _check_capabilities(template: Template, given: tuple[str, ...]) -> None:
     raise AwsError("InsufficientCapabilitiesException", f"Requires capabilities : [{needed}]")
 
 
-def scope_of(stacks: Stacks, stack: Stack, request: Request) -> Scope:
+def template_scope(stacks: Stacks, stack: Stack, request: StackInput) -> Scope:
     """What the template may refer to, before any resource; raises AwsError for wrong parameters."""
-    world = stacks.world
+    emulator = stacks.emulator
     pseudo = {
-        "AWS::AccountId": world.account,
+        "AWS::AccountId": emulator.account,
         "AWS::NotificationARNs": [],
         "AWS::Partition": "aws",
-        "AWS::Region": world.region,
+        "AWS::Region": emulator.region,
         "AWS::StackId": stack.id,
         "AWS::StackName": stack.name,
         "AWS::URLSuffix": "amazonaws.com",
     }
     try:
-        parameters = parameter_values(request.template, request.given, {}, lambda name: _stored(world, name))
+        parameters = resolve_parameters(request.template, request.parameters, {}, lambda name: _stored(emulator, name))
         exports = {name: value for name, (value, _) in stacks.exports().items()}
-        zones = tuple(f"{world.region}{letter}" for letter in "abc")
-        scope = Scope(request.template, parameters, pseudo, exports, zones, lambda name: _stored(world, name))
+        zones = tuple(f"{emulator.region}{letter}" for letter in "abc")
+        scope = Scope(request.template, parameters, pseudo, exports, zones, lambda name: _stored(emulator, name))
         check_rules(scope)
-    except Invalid as error:
-        raise invalid(error) from None
+    except InvalidTemplate as error:
+        raise validation_error(error) from None
     return scope
 
 
-def _stored(world: World, name: str) -> str:
-    parameter = ssm_backends[world.account][world.region].get_parameter(name)
+def _stored(emulator: Emulator, name: str) -> str:
+    parameter = ssm_backends[emulator.account][emulator.region].get_parameter(name)
     if parameter is None:
-        raise Invalid(f"Unable to fetch parameters [{name}] from parameter store for this account.")
+        raise InvalidTemplate(f"Unable to fetch parameters [{name}] from parameter store for this account.")
     return str(parameter.value)
 
 
-def bench_of(stacks: Stacks, stack: Stack, role: str, tags: Mapping[str, str]) -> Workbench:
-    custom = CustomResource(stacks.world)
+def operation_context(stacks: Stacks, stack: Stack, role: str, tags: Mapping[str, str]) -> OperationContext:
+    custom = CustomResource(stacks.emulator)
 
     def handler(kind: str) -> ResourceType:
-        return custom if is_custom(kind) else TYPES[kind]
+        return custom if is_custom_resource(kind) else RESOURCE_TYPES[kind]
 
-    return Workbench(stack, handler, Session(stacks.world, role), tags)
+    return OperationContext(stack, handler, Session(stacks.emulator, role), tags)
 
 
-def start_create(stacks: Stacks, stack: Stack, request: Request) -> None:
-    scope = scope_of(stacks, stack, request)
-    bench = bench_of(stacks, stack, request.role, request.tags)
-    stack.request = request
+def start_create(stacks: Stacks, stack: Stack, request: StackInput) -> None:
+    scope = template_scope(stacks, stack, request)
+    bench = operation_context(stacks, stack, request.role_arn, request.tags)
+    stack.input = request
     _start(stack, "CREATE_IN_PROGRESS", Deployment(bench, request, scope).create)
 
 
-def start_update(stacks: Stacks, stack: Stack, request: Request) -> None:
-    if stack.status not in UPDATABLE or stack.request is None:
-        raise invalid(f"Stack:{stack.id} is in {stack.status} state and can not be updated.")
-    before = stack.request
-    scope = scope_of(stacks, stack, request)
-    bench = bench_of(stacks, stack, request.role, request.tags)
+def start_update(stacks: Stacks, stack: Stack, request: StackInput) -> None:
+    if stack.status not in UPDATABLE or stack.input is None:
+        raise validation_error(f"Stack:{stack.id} is in {stack.status} state and can not be updated.")
+    before = stack.input
+    scope = template_scope(stacks, stack, request)
+    bench = operation_context(stacks, stack, request.role_arn, request.tags)
     deployment = Deployment(bench, request, scope)
     _start(stack, "UPDATE_IN_PROGRESS", lambda: deployment.update(before))
 
 
 def start_delete(stacks: Stacks, stack: Stack, role: str, retain: frozenset[str]) -> None:
-    request = stack.request
-    bench = bench_of(stacks, stack, role or (request.role if request else ""), request.tags if request else {})
+    request = stack.input
+    bench = operation_context(
+        stacks, stack, role or (request.role_arn if request else ""), request.tags if request else {}
+    )
     _start(stack, "DELETE_IN_PROGRESS", lambda: bench.delete_stack(retain))
 
 
@@ -174,13 +176,13 @@ def _start(stack: Stack, status: str, work: Callable[[], None]) -> None:
             work()
         except Exception as error:  # noqa: BLE001 - whatever happens, the stack must not stay in progress
             traceback.print_exc(file=sys.stderr)
-            stack.enter(f"{status.removesuffix('_IN_PROGRESS')}_FAILED", f"internal failure: {error}")
+            stack.set_status(f"{status.removesuffix('_IN_PROGRESS')}_FAILED", f"internal failure: {error}")
         finally:
             stack.idle.set()
 
     threading.Thread(target=run, name=f"stack-{stack.name}", daemon=True).start()
 
 
-def pause(stack: Stack) -> None:
+def wait_briefly(stack: Stack) -> None:
     """Give a short operation the time to end before its starter is answered."""
     stack.idle.wait(SHORT_OPERATION_SECONDS)

@@ -14,7 +14,7 @@ from typing import Any
 type Schema = dict[str, Any]
 
 
-class Unfit(Exception):
+class InvalidProperties(Exception):
     """The properties do not fit the type's schema; the text says where."""
 
 
@@ -33,15 +33,15 @@ def _index(region: str) -> dict[str, str]:
 
 
 @cache
-def schema(resource_type: str, region: str) -> Schema:
+def resource_schema(resource_type: str, region: str) -> Schema:
     """Raises KeyError for a type that AWS does not have in this region."""
     name = _index(region)[resource_type]
     return dict(json.loads((_folder() / "resources" / f"{name}.json").read_text(encoding="utf-8")))
 
 
-def replaces(resource_type: str, region: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+def requires_replacement(resource_type: str, region: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether the change touches a property that can be set only on creation."""
-    paths = schema(resource_type, region).get("createOnlyProperties", ())
+    paths = resource_schema(resource_type, region).get("createOnlyProperties", ())
     return any(_at(before, path) != _at(after, path) for path in paths)
 
 
@@ -52,13 +52,13 @@ def _at(properties: Any, path: str) -> Any:
     return value
 
 
-def fitted(resource_type: str, region: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties with texts turned into the numbers and booleans the schema asks for; raises Unfit."""
-    root = schema(resource_type, region)
+def validate_properties(resource_type: str, region: str, properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties with texts turned into the numbers and booleans the schema asks for; raises InvalidProperties."""
+    root = resource_schema(resource_type, region)
     value = _fit(properties, root, root, "")
     read_only = {path.removeprefix("/properties/") for path in root.get("readOnlyProperties", ())}
     for name in value.keys() & read_only:
-        raise Unfit(f"Encountered read-only property {name}")
+        raise InvalidProperties(f"Encountered read-only property {name}")
     return dict(value)
 
 
@@ -71,7 +71,7 @@ def _fit(value: Any, rule: Schema, root: Schema, path: str) -> Any:
         return [_fit(item, rule.get("items", {}), root, f"{path}/{n}") for n, item in enumerate(value)]
     value = _converted(value, kinds)
     if kinds and not any(_is_kind(value, kind) for kind in kinds):
-        raise Unfit(f"#{path}: expected type: {' or '.join(kinds)}, found: {type(value).__name__}")
+        raise InvalidProperties(f"#{path}: expected type: {' or '.join(kinds)}, found: {type(value).__name__}")
     _check_value(value, rule, path)
     return value
 
@@ -80,10 +80,10 @@ def _fit_object(value: Mapping[str, Any], rule: Schema, root: Schema, path: str)
     known: Mapping[str, Schema] = rule.get("properties", {})
     missing = [name for name in rule.get("required", ()) if name not in value]
     if missing:
-        raise Unfit(f"#{path}: required key [{missing[0]}] not found")
+        raise InvalidProperties(f"#{path}: required key [{missing[0]}] not found")
     if known and rule.get("additionalProperties") is False and "patternProperties" not in rule:
         for name in value.keys() - known.keys():
-            raise Unfit(f"Encountered unsupported property {name}" + (f" at #{path}" if path else ""))
+            raise InvalidProperties(f"Encountered unsupported property {name}" + (f" at #{path}" if path else ""))
     return {name: _fit(item, known.get(name, {}), root, f"{path}/{name}") for name, item in value.items()}
 
 
@@ -133,13 +133,13 @@ def _is_kind(value: Any, kind: str) -> bool:
 def _check_value(value: Any, rule: Schema, path: str) -> None:
     allowed = rule.get("enum")
     if allowed is not None and value not in allowed:
-        raise Unfit(f"#{path}: {value!r} is not one of {allowed}")
+        raise InvalidProperties(f"#{path}: {value!r} is not one of {allowed}")
     if isinstance(value, int | float) and not isinstance(value, bool):
         low, high = rule.get("minimum", value), rule.get("maximum", value)
         if not low <= value <= high:
-            raise Unfit(f"#{path}: {value} is not between {low} and {high}")
+            raise InvalidProperties(f"#{path}: {value} is not between {low} and {high}")
     if isinstance(value, str) and len(value) > rule.get("maxLength", len(value)):
-        raise Unfit(f"#{path}: expected maxLength: {rule['maxLength']}, actual: {len(value)}")
+        raise InvalidProperties(f"#{path}: expected maxLength: {rule['maxLength']}, actual: {len(value)}")
 
 
 def _listed(value: Any) -> list[str]:

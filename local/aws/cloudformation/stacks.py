@@ -7,29 +7,29 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from local.aws.cloudformation.intrinsics import Made
+from local.aws.cloudformation.intrinsics import PhysicalResource
 from local.aws.cloudformation.template import Template
-from local.aws.world import World
+from local.aws.emulator import Emulator
 
 
 @dataclass(frozen=True)
-class Resource:
+class StackResource:
     """One resource of a stack as it is. `properties` are resolved, as the handler got them."""
 
     name: str
     type: str
-    made: Made
+    physical: PhysicalResource
     properties: Mapping[str, Any]
     definition: Mapping[str, Any]
     status: str = "CREATE_COMPLETE"
     reason: str = ""
-    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    updated_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
 @dataclass(frozen=True)
-class Event:
+class StackEvent:
     id: str
-    at: datetime
+    timestamp: datetime
     name: str
     type: str
     physical_id: str
@@ -39,14 +39,14 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Request:
+class StackInput:
     """What a create or update asks for."""
 
-    body: str
+    template_body: str
     template: Template
-    given: Mapping[str, str]
+    parameters: Mapping[str, str]
     tags: Mapping[str, str]
-    role: str = ""
+    role_arn: str = ""
     token: str = ""
     disable_rollback: bool = False
     capabilities: tuple[str, ...] = ()
@@ -60,16 +60,16 @@ class Stack:
     id: str
     created: datetime
     status: str
-    request: Request | None = None
+    input: StackInput | None = None
     reason: str = ""
     parameters: dict[str, Any] = field(default_factory=dict)
-    resources: dict[str, Resource] = field(default_factory=dict)
+    resources: dict[str, StackResource] = field(default_factory=dict)
     outputs: list[dict[str, Any]] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    events: list[StackEvent] = field(default_factory=list)
     updated: datetime | None = None
     deleted: datetime | None = None
     change_set_id: str = ""
-    protected: bool = False
+    termination_protection: bool = False
     idle: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -79,21 +79,21 @@ class Stack:
     def in_progress(self) -> bool:
         return self.status.endswith("_IN_PROGRESS") and self.status != "REVIEW_IN_PROGRESS"
 
-    def enter(self, status: str, reason: str = "") -> None:
+    def set_status(self, status: str, reason: str = "") -> None:
         """Set the stack's status and tell it in an event."""
         self.status, self.reason = status, reason
-        self.tell(self.name, "AWS::CloudFormation::Stack", self.id, status, reason)
+        self.add_event(self.name, "AWS::CloudFormation::Stack", self.id, status, reason)
 
-    def tell(self, name: str, kind: str, physical_id: str, status: str, reason: str = "") -> None:
-        token = self.request.token if self.request else ""
-        event = Event(str(uuid.uuid4()), datetime.now(UTC), name, kind, physical_id, status, reason, token)
+    def add_event(self, name: str, kind: str, physical_id: str, status: str, reason: str = "") -> None:
+        token = self.input.token if self.input else ""
+        event = StackEvent(str(uuid.uuid4()), datetime.now(UTC), name, kind, physical_id, status, reason, token)
         self.events.append(event)
 
-    def set(self, resource: Resource, status: str, reason: str = "") -> Resource:
+    def set_resource_status(self, resource: StackResource, status: str, reason: str = "") -> StackResource:
         """Record a resource as it now is, with an event."""
-        resource = replace(resource, status=status, reason=reason, at=datetime.now(UTC))
+        resource = replace(resource, status=status, reason=reason, updated_at=datetime.now(UTC))
         self.resources[resource.name] = resource
-        self.tell(resource.name, resource.type, resource.made.physical_id, status, reason)
+        self.add_event(resource.name, resource.type, resource.physical.physical_id, status, reason)
         return resource
 
 
@@ -103,35 +103,35 @@ class ChangeSet:
     id: str
     stack: Stack
     kind: str
-    request: Request
+    input: StackInput
     changes: list[dict[str, Any]]
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
     status: str = "CREATE_COMPLETE"
-    execution: str = "AVAILABLE"
+    execution_status: str = "AVAILABLE"
     reason: str = ""
     description: str = ""
 
 
 class Stacks:
-    """Everything CloudFormation holds in this world. See `World.part`."""
+    """Everything CloudFormation holds in this emulator. See `Emulator.component`."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, emulator: Emulator) -> None:
+        self.emulator = emulator
         self.lock = threading.RLock()
-        self.stacks: list[Stack] = []
+        self.all: list[Stack] = []
         self.change_sets: dict[str, ChangeSet] = {}
 
     def find(self, name_or_id: str) -> Stack | None:
         """By name, a stack that is not deleted; by id, any."""
-        for stack in reversed(self.stacks):
+        for stack in reversed(self.all):
             if stack.id == name_or_id or (stack.name == name_or_id and stack.status != "DELETE_COMPLETE"):
                 return stack
         return None
 
-    def begin(self, name: str, status: str) -> Stack:
-        identity = f"arn:aws:cloudformation:{self.world.region}:{self.world.account}:stack/{name}/{uuid.uuid4()}"
+    def create_stack(self, name: str, status: str) -> Stack:
+        identity = f"arn:aws:cloudformation:{self.emulator.region}:{self.emulator.account}:stack/{name}/{uuid.uuid4()}"
         stack = Stack(name, identity, datetime.now(UTC), status)
-        self.stacks.append(stack)
+        self.all.append(stack)
         return stack
 
     def change_set(self, name: str, stack: str | None) -> ChangeSet | None:
@@ -146,7 +146,7 @@ class Stacks:
         """Export name → (value, exporting stack's id), of the stacks that exist."""
         return {
             output["ExportName"]: (output["OutputValue"], stack.id)
-            for stack in self.stacks
+            for stack in self.all
             if stack.status != "DELETE_COMPLETE"
             for output in stack.outputs
             if "ExportName" in output

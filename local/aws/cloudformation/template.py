@@ -38,7 +38,7 @@ _SUBSTITUTION = re.compile(r"\$\{([^!${}][^${}]*)\}")
 type Template = dict[str, Any]
 
 
-class Invalid(Exception):
+class InvalidTemplate(Exception):
     """The template or a parameter is wrong: AWS's ValidationError, with this text."""
 
 
@@ -66,40 +66,40 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def parse(body: str) -> Template:
-    """Raises Invalid for a text that is no template."""
+def parse_template(body: str) -> Template:
+    """Raises InvalidTemplate for a text that is no template."""
     try:
         template = json.loads(body) if body.lstrip().startswith("{") else yaml.load(body, _Loader)
     except (ValueError, yaml.YAMLError) as error:
-        raise Invalid(f"Template format error: {error}") from None
+        raise InvalidTemplate(f"Template format error: {error}") from None
     if not isinstance(template, dict) or not template.get("Resources"):
-        raise Invalid("Template format error: At least one Resources member must be defined.")
+        raise InvalidTemplate("Template format error: At least one Resources member must be defined.")
     unknown = sorted(template.keys() - SECTIONS)
     if unknown:
-        raise Invalid(f"Invalid template property or properties [{', '.join(unknown)}]")
+        raise InvalidTemplate(f"Invalid template property or properties [{', '.join(unknown)}]")
     return template
 
 
-def check(template: Template, is_known_type: Mapping[str, object]) -> None:
-    """Raises Invalid for unknown resource types, references to nothing and circular dependencies."""
+def check_template(template: Template, known_types: Mapping[str, object]) -> None:
+    """Raises InvalidTemplate for unknown resource types, references to nothing and circular dependencies."""
     resources = template["Resources"]
     for name, resource in resources.items():
         if not isinstance(resource, dict) or not resource.get("Type"):
-            raise Invalid(
+            raise InvalidTemplate(
                 f"Template format error: [/Resources/{name}] Every Resources object must contain a Type member."
             )
-    unknown = sorted({r["Type"] for r in resources.values() if not _is_known(r["Type"], is_known_type)})
+    unknown = sorted({r["Type"] for r in resources.values() if not _is_known(r["Type"], known_types)})
     if unknown:
-        raise Invalid(f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]")
+        raise InvalidTemplate(f"Template format error: Unrecognized resource types: [{', '.join(unknown)}]")
     known = resources.keys() | template.get("Parameters", {}).keys() | PSEUDO_PARAMETERS
     for section in ("Resources", "Outputs"):
         missing = sorted(references(template.get(section, {})) - known)
         if missing:
-            raise Invalid(
+            raise InvalidTemplate(
                 f"Template format error: Unresolved resource dependencies [{', '.join(missing)}] "
                 f"in the {section} block of the template"
             )
-    in_order(resources)
+    dependency_order(resources)
 
 
 def _is_known(name: str, known: Mapping[str, object]) -> bool:
@@ -121,7 +121,7 @@ def _references(value: Any) -> Iterator[str]:
             yield path.partition(".")[0]
         case {"Fn::Sub": substitution} if len(value) == 1:
             text, variables = substitution if isinstance(substitution, list) else (substitution, {})
-            yield from (name.partition(".")[0] for name in substituted_names(text) if name not in variables)
+            yield from (name.partition(".")[0] for name in variable_names(text) if name not in variables)
             yield from _references(variables)
         case dict():
             for item in value.values():
@@ -131,29 +131,29 @@ def _references(value: Any) -> Iterator[str]:
                 yield from _references(item)
 
 
-def substituted_names(text: str) -> list[str]:
+def variable_names(text: str) -> list[str]:
     return [name.strip() for name in _SUBSTITUTION.findall(text)]
 
 
-def substituted(text: str, values: Mapping[str, str]) -> str:
+def substitute(text: str, values: Mapping[str, str]) -> str:
     filled = _SUBSTITUTION.sub(lambda match: values[match[1].strip()], text)
     return filled.replace("${!", "${")
 
 
-def depends_on(resource: Mapping[str, Any]) -> set[str]:
+def dependencies(resource: Mapping[str, Any]) -> set[str]:
     explicit = resource.get("DependsOn", [])
     named = {explicit} if isinstance(explicit, str) else set(explicit)
     return named | references(resource.get("Properties", {}))
 
 
-def in_order(resources: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Names with each after everything it depends on; otherwise as written. Raises Invalid on a circle."""
+def dependency_order(resources: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Names with each after everything it depends on; otherwise as written. Raises InvalidTemplate on a circle."""
     ordered: list[str] = []
-    waiting = {name: depends_on(resource) & resources.keys() for name, resource in resources.items()}
+    waiting = {name: dependencies(resource) & resources.keys() for name, resource in resources.items()}
     while waiting:
         free = [name for name, needs in waiting.items() if not needs - set(ordered) - {name}]
         if not free:
-            raise Invalid(f"Circular dependency between resources: [{', '.join(sorted(waiting))}]")
+            raise InvalidTemplate(f"Circular dependency between resources: [{', '.join(sorted(waiting))}]")
         ordered += free
         for name in free:
             del waiting[name]

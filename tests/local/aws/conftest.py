@@ -1,4 +1,4 @@
-"""One local AWS process for the whole folder; tests keep to names of their own."""
+"""One local AWS process for EC2, IAM and EKS, another for what functions need; tests keep to names of their own."""
 
 import json
 import os
@@ -16,6 +16,9 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
+
+from tests.local.aws.serverless import Aws as ServerlessAws
+from tests.local.aws.serverless import run_local_aws
 
 ROOT = Path(__file__).parents[3]
 REGION = "ap-northeast-2"
@@ -49,12 +52,12 @@ class Aws:
             return json.load(error) | {"status": error.code}
 
     def role(
-        self, name: str, *statements: dict[str, Any], trust: Any = None, trusted_with: Any = "sts:AssumeRole"
+        self, name: str, *statements: dict[str, Any], trust: Any = None, trusted_actions: Any = "sts:AssumeRole"
     ) -> dict[str, Any]:
         """A role with one inline policy, and credentials of a session named "test"."""
         iam, sts = self.client("iam"), self.client("sts")
         principal = trust or {"AWS": f"arn:aws:iam::{ACCOUNT}:root"}
-        allow = {"Effect": "Allow", "Principal": principal, "Action": trusted_with}
+        allow = {"Effect": "Allow", "Principal": principal, "Action": trusted_actions}
         arn = iam.create_role(
             RoleName=name, AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [allow]})
         )["Role"]["Arn"]
@@ -97,6 +100,12 @@ def aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aws]:
     finally:
         process.terminate()
         process.wait(timeout=20)
+
+
+@pytest.fixture(scope="session")
+def serverless_aws(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerlessAws]:
+    with run_local_aws(tmp_path_factory.mktemp("aws")) as running:
+        yield running
 
 
 def _endpoint(process: subprocess.Popen[bytes], file: Path) -> str:

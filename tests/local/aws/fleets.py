@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from local.aws.images import AL2023_RELEASES, published
+from local.aws.ec2.catalog.images import AL2023_RELEASES, published_images
 
 CLUSTER = "dev-eks-cluster"
 USER_DATA = base64.b64encode(b"#!/bin/bash\necho hello\n").decode()
@@ -18,7 +18,7 @@ _numbers = itertools.count(1)
 def image(architecture: str = "x86_64", release: str = AL2023_RELEASES[-1]) -> str:
     """Id of the standard AL2023 image for Kubernetes 1.35."""
     name = f"amazon-eks-node-al2023-{architecture}-standard-1.35-v{release}"
-    return next(item.id for item in published() if item.name == name)
+    return next(item.id for item in published_images() if item.name == name)
 
 
 def subnets(ec2: Any) -> dict[str, str]:
@@ -32,7 +32,7 @@ def security_group(ec2: Any) -> str:
     return str(found["SecurityGroups"][0]["GroupId"])
 
 
-def template(ec2: Any, **data: Any) -> str:
+def create_template(ec2: Any, **data: Any) -> str:
     """Name of a new launch template with an image, the nodes' group and `data` on top."""
     name = f"spotwright/{CLUSTER}/test-{next(_numbers)}"
     interface = {"DeviceIndex": 0, "Groups": [security_group(ec2)]}
@@ -45,7 +45,7 @@ def override(ec2: Any, instance_type: str, zone: str, **more: Any) -> dict[str, 
     return {"InstanceType": instance_type, "SubnetId": subnets(ec2)[zone]} | more
 
 
-def request(
+def fleet_request(
     ec2: Any,
     overrides: list[dict[str, Any]],
     *,
@@ -55,7 +55,7 @@ def request(
     template_name: str | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    specification = {"LaunchTemplateName": template_name or template(ec2), "Version": "1"}
+    specification = {"LaunchTemplateName": template_name or create_template(ec2), "Version": "1"}
     options = {"AllocationStrategy": strategy} if strategy else {}
     return {
         "Type": "instant",
@@ -68,12 +68,12 @@ def request(
     } | more
 
 
-def launched(answer: dict[str, Any]) -> list[str]:
+def instance_types(answer: dict[str, Any]) -> list[str]:
     """Instance types of what a fleet started, one per instance."""
     return [group["InstanceType"] for group in answer["Instances"] for _ in group["InstanceIds"]]
 
 
-def ids(answer: dict[str, Any]) -> list[str]:
+def instance_ids(answer: dict[str, Any]) -> list[str]:
     return [instance for group in answer["Instances"] for instance in group["InstanceIds"]]
 
 
@@ -85,7 +85,7 @@ def code_of(error: ClientError) -> str:
     return str(error.response["Error"]["Code"])
 
 
-def refused(call: Callable[[], object]) -> str:
+def refusal_code(call: Callable[[], object]) -> str:
     """The code of the error that a call must end with."""
     with pytest.raises(ClientError) as caught:
         call()

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from local.aws.calls import CallLog
+from local.aws.calls.call_log import CallLog
+from local.aws.calls.request import AwsError, AwsRequest, AwsResponse, ConnectionDropped
+from local.aws.emulator import Emulator
 from local.aws.faults import Faults
-from local.aws.request import AwsError, AwsRequest, AwsResponse, ConnectionDropped
-from local.aws.world import World
 from tests.local.aws.conftest import Aws
-from tests.local.aws.fleets import code_of, override, request
+from tests.local.aws.fleets import code_of, fleet_request, override
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_an_error_has_no_effect(aws: Aws, fault: Any) -> None:
 def test_silence_after_the_act_hides_what_happened(aws: Aws, fault: Any) -> None:
     fault(service="ec2", action="CreateFleet", kind="timeout_after_act", seconds=0.2)
     ec2 = aws.client("ec2")
-    asked = request(ec2, [override(ec2, "t3a.large", "a")], ClientToken="silent")
+    asked = fleet_request(ec2, [override(ec2, "t3a.large", "a")], ClientToken="silent")
     with pytest.raises(ConnectionClosedError):
         ec2.create_fleet(**asked)
     wanted = [{"Name": "client-token", "Values": ["silent"]}]
@@ -70,9 +70,9 @@ def test_a_fault_that_makes_no_sense_is_refused(aws: Aws, body: dict[str, str]) 
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+def emulator(tmp_path: Path) -> Iterator[Emulator]:
     calls = CallLog(tmp_path / "calls.jsonl")
-    yield World(tmp_path, "ap-northeast-2", "123456789012", 1, "c", calls)
+    yield Emulator(tmp_path, "ap-northeast-2", "123456789012", 1, "c", calls)
     calls.close()
 
 
@@ -82,18 +82,18 @@ def call(access_key: str) -> AwsRequest:
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_the_process_behind_assumed_credentials_dies(world: World, moment: str) -> None:
+def test_the_process_behind_assumed_credentials_dies(emulator: Emulator, moment: str) -> None:
     killed: list[str] = []
-    world.callers["ASIAFUNCTION"] = lambda: killed.append("provision")
-    world.functions["ASIAFUNCTION"] = "provision"
-    world.lineage["ASIAROLE"] = "ASIAFUNCTION"
-    faults = Faults(world)
-    faults.arm({"service": "sqs", "action": "SendMessage", "kind": f"crash_caller_{moment}_act"})
+    emulator.process_killers["ASIAFUNCTION"] = lambda: killed.append("provision")
+    emulator.function_names["ASIAFUNCTION"] = "provision"
+    emulator.parent_access_keys["ASIAROLE"] = "ASIAFUNCTION"
+    faults = Faults(emulator)
+    faults.inject({"service": "sqs", "action": "SendMessage", "kind": f"crash_caller_{moment}_act"})
     done = AwsResponse(200)
 
     def pass_through(access_key: str) -> None:
-        faults.before(call(access_key))
-        faults.after(call(access_key), done)
+        faults.before_call(call(access_key))
+        faults.after_call(call(access_key), done)
 
     pass_through("local-admin")
     assert killed == []
@@ -103,19 +103,19 @@ def test_the_process_behind_assumed_credentials_dies(world: World, moment: str) 
     pass_through("ASIAROLE")
 
 
-def test_a_fault_for_one_function_spares_the_others(world: World) -> None:
-    world.functions |= {"ASIAONE": "provision", "ASIATWO": "lifecycle"}
-    faults = Faults(world)
-    faults.arm({"service": "sqs", "action": "*", "kind": "error", "function": "lifecycle"})
-    faults.before(call("ASIAONE"))
+def test_a_fault_for_one_function_spares_the_others(emulator: Emulator) -> None:
+    emulator.function_names |= {"ASIAONE": "provision", "ASIATWO": "lifecycle"}
+    faults = Faults(emulator)
+    faults.inject({"service": "sqs", "action": "*", "kind": "error", "function": "lifecycle"})
+    faults.before_call(call("ASIAONE"))
     with pytest.raises(AwsError):
-        faults.before(call("ASIATWO"))
+        faults.before_call(call("ASIATWO"))
 
 
-def test_a_refused_call_triggers_nothing_afterwards(world: World) -> None:
-    world.callers["ASIAFUNCTION"] = lambda: None
-    faults = Faults(world)
-    faults.arm({"service": "*", "action": "*", "kind": "crash_caller_after_act"})
-    faults.after(call("ASIAFUNCTION"), AwsResponse(400, base64.b64encode(b"")))
+def test_a_refused_call_triggers_nothing_afterwards(emulator: Emulator) -> None:
+    emulator.process_killers["ASIAFUNCTION"] = lambda: None
+    faults = Faults(emulator)
+    faults.inject({"service": "*", "action": "*", "kind": "crash_caller_after_act"})
+    faults.after_call(call("ASIAFUNCTION"), AwsResponse(400, base64.b64encode(b"")))
     with pytest.raises(ConnectionDropped):
-        faults.after(call("ASIAFUNCTION"), AwsResponse(200))
+        faults.after_call(call("ASIAFUNCTION"), AwsResponse(200))

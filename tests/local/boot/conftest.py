@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 import yaml
 
-from local.boot.capacity import Machine
-from local.boot.judge import Cluster, Instance, Joins, Stays, judge
+from local.boot.capacity import InstanceType
+from local.boot.join_check import Cluster, Instance, JoiningNode, JoinRefusal, check_join
 
 # A multiple of three bytes: base64 then has no bits that do not matter.
 AUTHORITY = b"-----BEGIN CERTIFICATE-----\nMIIBszCCAVmgAwIBAgIUWxy\n-----END CERTIFICATE-----\n"
 ROLE = "KarpenterNodeRole-dev"
 CLUSTER = Cluster("dev", "https://127.0.0.1:6443", AUTHORITY, "172.20.0.0/16", "vpc-1")
-MACHINE = Machine(vcpus=2, memory_mib=8192, architectures=("x86_64",), local_storage_gb=0, pods=29)
+INSTANCE_TYPE = InstanceType(vcpus=2, memory_mib=8192, architectures=("x86_64",), local_storage_gb=0, eni_max_pods=29)
 
 type Document = dict[str, Any]
 
@@ -67,29 +67,33 @@ def instance(**changes: Any) -> Instance:
     right = Instance(
         id="i-1",
         state="running",
-        launched=0.0,
+        launch_time=0.0,
         type="m5.large",
         zone="ap-northeast-2a",
         zone_id="apne2-az1",
         region="ap-northeast-2",
         private_ip="192.168.0.4",
-        private_dns="ip-192-168-0-4.ap-northeast-2.compute.internal",
+        private_dns_name="ip-192-168-0-4.ap-northeast-2.compute.internal",
         user_data=user_data(node_config()),
-        role=ROLE,
+        role_name=ROLE,
         image_architecture="x86_64",
-        subnet_vpc="vpc-1",
+        vpc_id="vpc-1",
         volume_gib=0,
     )
     return replace(right, **changes)
 
 
 @pytest.fixture
-def verdict() -> Callable[..., Joins | Stays]:
+def verdict() -> Callable[..., JoiningNode | JoinRefusal]:
     """verdict(document=..., entries=..., **instance changes): would it join?"""
 
-    def ask(document: Document | None = None, entries: dict[str, str] | None = None, **changes: Any) -> Joins | Stays:
+    def ask(
+        document: Document | None = None, entries: dict[str, str] | None = None, **changes: Any
+    ) -> JoiningNode | JoinRefusal:
         if document is not None:
             changes["user_data"] = user_data(document)
-        return judge(instance(**changes), CLUSTER, {ROLE: "EC2_LINUX"} if entries is None else entries, MACHINE)
+        return check_join(
+            instance(**changes), CLUSTER, {ROLE: "EC2_LINUX"} if entries is None else entries, INSTANCE_TYPE
+        )
 
     return ask

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from local.kubernetes.api import lenient_context
-from local.kubernetes.certificates import Authority, KeyIdentifiers
+from local.kubernetes.certificates import CertificateAuthority, KeyIdentifiers
 
 
-def shake_hands(authority: Authority, context: ssl.SSLContext, host: str = "127.0.0.1") -> None:
+def shake_hands(authority: CertificateAuthority, context: ssl.SSLContext, host: str = "127.0.0.1") -> None:
     """A TLS connection to a server with a certificate for 127.0.0.1."""
-    pair = authority.server("server", ["127.0.0.1"])
+    pair = authority.issue_server_certificate("server", ["127.0.0.1"])
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     server.load_cert_chain(pair.certificate, pair.key)
     ours, theirs = socket.socketpair()
@@ -34,20 +34,20 @@ def shake_hands(authority: Authority, context: ssl.SSLContext, host: str = "127.
 
 
 def test_complete_certificates_pass_strict_verification(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
+    authority = CertificateAuthority(tmp_path)
     shake_hands(authority, ssl.create_default_context(cadata=authority.pem.decode()))
 
 
 def test_without_key_identifiers_only_lenient_verification_passes(tmp_path: Path) -> None:
     """What clients of old EKS clusters meet with Python 3.13."""
-    authority = Authority(tmp_path, KeyIdentifiers.LEFT_OUT)
+    authority = CertificateAuthority(tmp_path, KeyIdentifiers.OMITTED)
     with pytest.raises(ssl.SSLCertVerificationError, match="Key Identifier"):
         shake_hands(authority, ssl.create_default_context(cadata=authority.pem.decode()))
     shake_hands(authority, lenient_context(authority.pem))
 
 
 def test_lenient_verification_still_refuses_strangers_and_other_hosts(tmp_path: Path) -> None:
-    authority, stranger = Authority(tmp_path / "a"), Authority(tmp_path / "b")
+    authority, stranger = CertificateAuthority(tmp_path / "a"), CertificateAuthority(tmp_path / "b")
     with pytest.raises(ssl.SSLCertVerificationError):
         shake_hands(stranger, lenient_context(authority.pem))
     with pytest.raises(ssl.SSLCertVerificationError):

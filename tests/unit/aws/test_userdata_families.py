@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from local.boot.capacity import Machine
-from local.boot.judge import Cluster, Instance, Joins, judge
+from local.boot.capacity import InstanceType
+from local.boot.join_check import Cluster, Instance, JoiningNode, check_join
 from spotwright.aws import userdata
 from spotwright.aws.boot import Boot
 from spotwright.aws.refusal import Refusal
@@ -17,7 +17,7 @@ from tests.unit.aws.samples import FACTS, node_class
 
 AUTHORITY = base64.b64decode(FACTS.certificate_authority)
 CLUSTER = Cluster(FACTS.name, FACTS.endpoint, AUTHORITY, FACTS.service_cidr, FACTS.vpc_id)
-MACHINE = Machine(vcpus=4, memory_mib=16384, architectures=("x86_64",), local_storage_gb=900, pods=58)
+MACHINE = InstanceType(vcpus=4, memory_mib=16384, architectures=("x86_64",), local_storage_gb=900, eni_max_pods=58)
 GPU, START = Taint("gpu", "NoSchedule", "yes"), Taint("starting", "NoExecute")
 LABELS = {"team": "a", "karpenter.sh/nodepool": "default", "kubernetes.io/os": "linux", "x.k8s.io/y": "z"}
 BOOT = Boot(LABELS | {"karpenter.sh/do-not-sync-taints": "true"}, (GPU, START), 42)
@@ -41,15 +41,15 @@ def text(family: str, boot: Boot = BOOT, **changes: Any) -> str:
     return found
 
 
-def joined(family: str, user_data: str) -> Joins:
+def joined(family: str, user_data: str) -> JoiningNode:
     one = Instance(
-        id="i-1", state="running", launched=0.0, type="m5d.xlarge", zone="z", zone_id="az", region="r",
-        private_ip="10.0.0.1", private_dns="ip", user_data=base64.b64encode(user_data.encode()).decode(), role="nodes",
-        image_architecture="x86_64", subnet_vpc=FACTS.vpc_id, volume_gib=50, system=family,
+        id="i-1", state="running", launch_time=0.0, type="m5d.xlarge", zone="z", zone_id="az", region="r",
+        private_ip="10.0.0.1", private_dns_name="ip", user_data=base64.b64encode(user_data.encode()).decode(),
+        role_name="nodes", image_architecture="x86_64", vpc_id=FACTS.vpc_id, volume_gib=50, ami_family=family,
     )  # fmt: skip
     entry = "EC2_WINDOWS" if family.startswith("Windows") else "EC2_LINUX"
-    found = judge(one, CLUSTER, {"nodes": entry}, MACHINE)
-    assert isinstance(found, Joins), found
+    found = check_join(one, CLUSTER, {"nodes": entry}, MACHINE)
+    assert isinstance(found, JoiningNode), found
     return found
 
 

@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from local.aws.cloudformation.calls import Call, completing, ignoring, picked
-from local.aws.cloudformation.intrinsics import Made
+from local.aws.cloudformation.intrinsics import PhysicalResource
+from local.aws.cloudformation.resource_handlers import HandlerRequest, ignore_error, partial_creation, pick
 
 
 class Bucket:
     """A bucket that still holds objects cannot be deleted, as on AWS."""
 
-    handled = frozenset(
+    supported_properties = frozenset(
         (
             "AccessControl",
             "BucketEncryption",
@@ -25,11 +25,11 @@ class Bucket:
         )
     )
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
-        s3, region = call.client("s3"), call.world.region
-        name = properties.get("BucketName") or call.name(63).lower()
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
+        s3, region = request.client("s3"), request.emulator.region
+        name = properties.get("BucketName") or request.physical_name(63).lower()
         s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": region})
-        made = Made(
+        resource = PhysicalResource(
             name,
             {
                 "Arn": f"arn:aws:s3:::{name}",
@@ -37,19 +37,27 @@ class Bucket:
                 "RegionalDomainName": f"{name}.s3.{region}.amazonaws.com",
             },
         )
-        with completing(made):
-            self._configure(call, name, properties, {})
-        return made
+        with partial_creation(resource):
+            self._configure(request, name, properties, {})
+        return resource
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
-        self._configure(call, made.physical_id, properties, before)
-        return made
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
+        self._configure(request, resource.physical_id, properties, before)
+        return resource
 
-    def _configure(self, call: Call, name: str, properties: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    def _configure(
+        self, request: HandlerRequest, name: str, properties: Mapping[str, Any], before: Mapping[str, Any]
+    ) -> None:
         """Every setting has a call of its own; one that is gone goes back to the default."""
-        s3 = call.client("s3")
+        s3 = request.client("s3")
         s3.put_bucket_encryption(Bucket=name, ServerSideEncryptionConfiguration=_encryption(properties))
-        tags = call.tag_list(properties)
+        tags = request.tag_list(properties)
         if tags:
             s3.put_bucket_tagging(Bucket=name, Tagging={"TagSet": tags})
         elif before.get("Tags"):
@@ -68,8 +76,8 @@ class Bucket:
         elif before.get("LifecycleConfiguration"):
             s3.delete_bucket_lifecycle(Bucket=name)
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
-        ignoring("NoSuchBucket", call.client("s3").delete_bucket, Bucket=made.physical_id)
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        ignore_error("NoSuchBucket", request.client("s3").delete_bucket, Bucket=resource.physical_id)
 
 
 def _encryption(properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -79,7 +87,7 @@ def _encryption(properties: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "Rules": [
             {"ApplyServerSideEncryptionByDefault": rule["ServerSideEncryptionByDefault"]}
-            | picked(rule, "BucketKeyEnabled")
+            | pick(rule, "BucketKeyEnabled")
             for rule in given
         ]
     }
@@ -87,39 +95,45 @@ def _encryption(properties: Mapping[str, Any]) -> dict[str, Any]:
 
 def _lifecycle_rule(rule: Mapping[str, Any]) -> dict[str, Any]:
     """CloudFormation's shape of a rule in the API's."""
-    made = {"ID": rule["Id"]} if "Id" in rule else {}
-    made |= {"Status": rule["Status"], "Filter": {"Prefix": rule.get("Prefix", "")}}
+    lifecycle = {"ID": rule["Id"]} if "Id" in rule else {}
+    lifecycle |= {"Status": rule["Status"], "Filter": {"Prefix": rule.get("Prefix", "")}}
     if "ExpirationInDays" in rule:
-        made["Expiration"] = {"Days": rule["ExpirationInDays"]}
+        lifecycle["Expiration"] = {"Days": rule["ExpirationInDays"]}
     elif rule.get("ExpiredObjectDeleteMarker"):
-        made["Expiration"] = {"ExpiredObjectDeleteMarker": True}
+        lifecycle["Expiration"] = {"ExpiredObjectDeleteMarker": True}
     if "NoncurrentVersionExpiration" in rule:
-        made["NoncurrentVersionExpiration"] = rule["NoncurrentVersionExpiration"]
+        lifecycle["NoncurrentVersionExpiration"] = rule["NoncurrentVersionExpiration"]
     elif "NoncurrentVersionExpirationInDays" in rule:
-        made["NoncurrentVersionExpiration"] = {"NoncurrentDays": rule["NoncurrentVersionExpirationInDays"]}
+        lifecycle["NoncurrentVersionExpiration"] = {"NoncurrentDays": rule["NoncurrentVersionExpirationInDays"]}
     if "AbortIncompleteMultipartUpload" in rule:
-        made["AbortIncompleteMultipartUpload"] = rule["AbortIncompleteMultipartUpload"]
-    return made
+        lifecycle["AbortIncompleteMultipartUpload"] = rule["AbortIncompleteMultipartUpload"]
+    return lifecycle
 
 
 class BucketPolicy:
-    handled = frozenset(("Bucket", "PolicyDocument"))
+    supported_properties = frozenset(("Bucket", "PolicyDocument"))
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
         bucket, policy = properties["Bucket"], properties["PolicyDocument"]
         text = policy if isinstance(policy, str) else json.dumps(policy)
-        call.client("s3").put_bucket_policy(Bucket=bucket, Policy=text)
-        return Made(bucket)
+        request.client("s3").put_bucket_policy(Bucket=bucket, Policy=text)
+        return PhysicalResource(bucket)
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
-        return self.create(call, properties)
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
+        return self.create(request, properties)
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
-        ignoring("NoSuchBucket", call.client("s3").delete_bucket_policy, Bucket=properties["Bucket"])
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        ignore_error("NoSuchBucket", request.client("s3").delete_bucket_policy, Bucket=properties["Bucket"])
 
 
 class Repository:
-    handled = frozenset(
+    supported_properties = frozenset(
         (
             "EmptyOnDelete",
             "EncryptionConfiguration",
@@ -132,40 +146,46 @@ class Repository:
         )
     )
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
-        name = properties.get("RepositoryName") or call.name(256).lower()
-        repository = call.client("ecr").create_repository(
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
+        name = properties.get("RepositoryName") or request.physical_name(256).lower()
+        repository = request.client("ecr").create_repository(
             repositoryName=name,
-            tags=call.tag_list(properties),
+            tags=request.tag_list(properties),
             imageTagMutability=properties.get("ImageTagMutability", "MUTABLE"),
         )["repository"]
         attributes = {"Arn": repository["repositoryArn"], "RepositoryUri": repository["repositoryUri"]}
-        made = Made(name, attributes)
-        with completing(made):
-            self._policies(call, name, properties)
-        return made
+        resource = PhysicalResource(name, attributes)
+        with partial_creation(resource):
+            self._policies(request, name, properties)
+        return resource
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
-        call.client("ecr").put_image_tag_mutability(
-            repositoryName=made.physical_id,
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
+        request.client("ecr").put_image_tag_mutability(
+            repositoryName=resource.physical_id,
             imageTagMutability=properties.get("ImageTagMutability", "MUTABLE"),
         )
-        self._policies(call, made.physical_id, properties)
-        return made
+        self._policies(request, resource.physical_id, properties)
+        return resource
 
-    def _policies(self, call: Call, name: str, properties: Mapping[str, Any]) -> None:
-        ecr, policy = call.client("ecr"), properties.get("RepositoryPolicyText")
+    def _policies(self, request: HandlerRequest, name: str, properties: Mapping[str, Any]) -> None:
+        ecr, policy = request.client("ecr"), properties.get("RepositoryPolicyText")
         if policy:
             text = policy if isinstance(policy, str) else json.dumps(policy)
             ecr.set_repository_policy(repositoryName=name, policyText=text)
-        lifecycle = picked(properties.get("LifecyclePolicy", {}), "LifecyclePolicyText")
+        lifecycle = pick(properties.get("LifecyclePolicy", {}), "LifecyclePolicyText")
         if lifecycle:
             ecr.put_lifecycle_policy(repositoryName=name, lifecyclePolicyText=lifecycle["LifecyclePolicyText"])
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
-        ignoring(
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        ignore_error(
             "RepositoryNotFound",
-            call.client("ecr").delete_repository,
-            repositoryName=made.physical_id,
+            request.client("ecr").delete_repository,
+            repositoryName=resource.physical_id,
             force=bool(properties.get("EmptyOnDelete")),
         )

@@ -3,41 +3,47 @@
 from collections.abc import Mapping
 from typing import Any
 
-from local.aws.cloudformation.calls import Call, completing, ignoring
-from local.aws.cloudformation.intrinsics import Made
+from local.aws.cloudformation.intrinsics import PhysicalResource
+from local.aws.cloudformation.resource_handlers import HandlerRequest, ignore_error, partial_creation
 
 
 class AccessEntry:
-    handled = frozenset(
+    supported_properties = frozenset(
         ("AccessPolicies", "ClusterName", "KubernetesGroups", "PrincipalArn", "Tags", "Type", "Username")
     )
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
-        eks, where = call.client("eks"), _entry(properties)
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
+        eks, where = request.client("eks"), _entry(properties)
         fields = {"Type": "type", "Username": "username", "KubernetesGroups": "kubernetesGroups"}
         entry = eks.create_access_entry(
             **where,
-            tags=call.tag_map(properties),
+            tags=request.tag_map(properties),
             **{api: properties[name] for name, api in fields.items() if name in properties},
         )["accessEntry"]
-        made = Made(
+        resource = PhysicalResource(
             f"{properties['PrincipalArn']}|{properties['ClusterName']}",
             {"AccessEntryArn": entry["accessEntryArn"]},
         )
-        with completing(made):
-            self._policies(call, properties, {})
-        return made
+        with partial_creation(resource):
+            self._policies(request, properties, {})
+        return resource
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
         fields = {"kubernetesGroups": properties.get("KubernetesGroups", [])}
         if "Username" in properties:
             fields["username"] = properties["Username"]
-        call.client("eks").update_access_entry(**_entry(properties), **fields)
-        self._policies(call, properties, before)
-        return made
+        request.client("eks").update_access_entry(**_entry(properties), **fields)
+        self._policies(request, properties, before)
+        return resource
 
-    def _policies(self, call: Call, properties: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-        eks, where = call.client("eks"), _entry(properties)
+    def _policies(self, request: HandlerRequest, properties: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+        eks, where = request.client("eks"), _entry(properties)
         new, old = properties.get("AccessPolicies", []), before.get("AccessPolicies", [])
         for policy in new:
             if policy not in old:
@@ -48,8 +54,8 @@ class AccessEntry:
             if policy["PolicyArn"] not in kept:
                 eks.disassociate_access_policy(**where, policyArn=policy["PolicyArn"])
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
-        ignoring("ResourceNotFound", call.client("eks").delete_access_entry, **_entry(properties))
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        ignore_error("ResourceNotFound", request.client("eks").delete_access_entry, **_entry(properties))
 
 
 def _entry(properties: Mapping[str, Any]) -> dict[str, str]:
@@ -57,34 +63,40 @@ def _entry(properties: Mapping[str, Any]) -> dict[str, str]:
 
 
 class PodIdentityAssociation:
-    handled = frozenset(("ClusterName", "Namespace", "RoleArn", "ServiceAccount", "Tags"))
+    supported_properties = frozenset(("ClusterName", "Namespace", "RoleArn", "ServiceAccount", "Tags"))
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
-        association = call.client("eks").create_pod_identity_association(
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
+        association = request.client("eks").create_pod_identity_association(
             clusterName=properties["ClusterName"],
             namespace=properties["Namespace"],
             serviceAccount=properties["ServiceAccount"],
             roleArn=properties["RoleArn"],
-            tags=call.tag_map(properties),
+            tags=request.tag_map(properties),
         )["association"]
         attributes = {
             "AssociationArn": association["associationArn"],
             "AssociationId": association["associationId"],
         }
-        return Made(association["associationArn"], attributes)
+        return PhysicalResource(association["associationArn"], attributes)
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
-        call.client("eks").update_pod_identity_association(
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
+        request.client("eks").update_pod_identity_association(
             clusterName=properties["ClusterName"],
-            associationId=made.attributes["AssociationId"],
+            associationId=resource.attributes["AssociationId"],
             roleArn=properties["RoleArn"],
         )
-        return made
+        return resource
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
-        ignoring(
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        ignore_error(
             "ResourceNotFound",
-            call.client("eks").delete_pod_identity_association,
+            request.client("eks").delete_pod_identity_association,
             clusterName=properties["ClusterName"],
-            associationId=made.attributes["AssociationId"],
+            associationId=resource.attributes["AssociationId"],
         )

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from local.aws.cloudformation.calls import Call, changed_tags, ignoring, picked
-from local.aws.cloudformation.intrinsics import Made
+from local.aws.cloudformation.intrinsics import PhysicalResource
+from local.aws.cloudformation.resource_handlers import HandlerRequest, ignore_error, pick, update_tags
 
 _QUEUE_DEFAULTS = {
     "DelaySeconds": "0",
@@ -19,7 +19,7 @@ _QUEUE_DEFAULTS = {
 
 
 class Queue:
-    handled = frozenset(
+    supported_properties = frozenset(
         (
             "ContentBasedDeduplication",
             "DeduplicationScope",
@@ -40,32 +40,40 @@ class Queue:
         )
     )
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
         suffix = ".fifo" if properties.get("FifoQueue") else ""
-        name = properties.get("QueueName") or call.name(80 - len(suffix)) + suffix
-        url = call.client("sqs").create_queue(
-            QueueName=name, Attributes=_queue_attributes(properties), tags=call.tag_map(properties)
+        name = properties.get("QueueName") or request.physical_name(80 - len(suffix)) + suffix
+        url = request.client("sqs").create_queue(
+            QueueName=name, Attributes=_queue_attributes(properties), tags=request.tag_map(properties)
         )["QueueUrl"]
-        arn = f"arn:aws:sqs:{call.world.region}:{call.world.account}:{name}"
-        return Made(url, {"Arn": arn, "QueueName": name, "QueueUrl": url})
+        arn = f"arn:aws:sqs:{request.emulator.region}:{request.emulator.account}:{name}"
+        return PhysicalResource(url, {"Arn": arn, "QueueName": name, "QueueUrl": url})
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
-        sqs, url = call.client("sqs"), made.physical_id
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
+        sqs, url = request.client("sqs"), resource.physical_id
         defaults = {name: text for name, text in _QUEUE_DEFAULTS.items() if name in before}
         attributes = defaults | _queue_attributes(properties)
         attributes.pop("FifoQueue", None)
         if attributes:
             sqs.set_queue_attributes(QueueUrl=url, Attributes=attributes)
-        changed_tags(
+        update_tags(
             lambda tags: sqs.tag_queue(QueueUrl=url, Tags=tags),
             lambda keys: sqs.untag_queue(QueueUrl=url, TagKeys=keys),
-            call.tag_map(before),
-            call.tag_map(properties),
+            request.tag_map(before),
+            request.tag_map(properties),
         )
-        return made
+        return resource
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
-        ignoring("AWS.SimpleQueueService.NonExistentQueue", call.client("sqs").delete_queue, QueueUrl=made.physical_id)
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        ignore_error(
+            "AWS.SimpleQueueService.NonExistentQueue", request.client("sqs").delete_queue, QueueUrl=resource.physical_id
+        )
 
 
 def _queue_attributes(properties: Mapping[str, Any]) -> dict[str, str]:
@@ -78,77 +86,95 @@ def _queue_attributes(properties: Mapping[str, Any]) -> dict[str, str]:
 
 
 class QueuePolicy:
-    handled = frozenset(("PolicyDocument", "Queues"))
+    supported_properties = frozenset(("PolicyDocument", "Queues"))
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
         policy = properties["PolicyDocument"]
         text = policy if isinstance(policy, str) else json.dumps(policy)
         for url in properties["Queues"]:
-            call.client("sqs").set_queue_attributes(QueueUrl=url, Attributes={"Policy": text})
-        return Made(call.name(80))
+            request.client("sqs").set_queue_attributes(QueueUrl=url, Attributes={"Policy": text})
+        return PhysicalResource(request.physical_name(80))
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
         left = [url for url in before["Queues"] if url not in properties["Queues"]]
-        self.delete(call, made, {"Queues": left})
-        self.create(call, properties)
-        return made
+        self.delete(request, resource, {"Queues": left})
+        self.create(request, properties)
+        return resource
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
         for url in properties["Queues"]:
-            ignoring(
+            ignore_error(
                 "AWS.SimpleQueueService.NonExistentQueue",
-                call.client("sqs").set_queue_attributes,
+                request.client("sqs").set_queue_attributes,
                 QueueUrl=url,
                 Attributes={"Policy": ""},
             )
 
 
 class Topic:
-    handled = frozenset(("DisplayName", "KmsMasterKeyId", "Subscription", "Tags", "TopicName"))
+    supported_properties = frozenset(("DisplayName", "KmsMasterKeyId", "Subscription", "Tags", "TopicName"))
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
-        sns, name = call.client("sns"), properties.get("TopicName") or call.name(256)
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
+        sns, name = request.client("sns"), properties.get("TopicName") or request.physical_name(256)
         arn = sns.create_topic(
             Name=name,
-            Attributes=picked(properties, "DisplayName", "KmsMasterKeyId"),
-            Tags=call.tag_list(properties),
+            Attributes=pick(properties, "DisplayName", "KmsMasterKeyId"),
+            Tags=request.tag_list(properties),
         )["TopicArn"]
         for subscription in properties.get("Subscription", ()):
             sns.subscribe(TopicArn=arn, Protocol=subscription["Protocol"], Endpoint=subscription["Endpoint"])
-        return Made(arn, {"TopicArn": arn, "TopicName": name})
+        return PhysicalResource(arn, {"TopicArn": arn, "TopicName": name})
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
         for name in ("DisplayName", "KmsMasterKeyId"):
             if properties.get(name) != before.get(name):
-                call.client("sns").set_topic_attributes(
-                    TopicArn=made.physical_id, AttributeName=name, AttributeValue=properties.get(name, "")
+                request.client("sns").set_topic_attributes(
+                    TopicArn=resource.physical_id, AttributeName=name, AttributeValue=properties.get(name, "")
                 )
-        return made
+        return resource
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
-        ignoring("NotFound", call.client("sns").delete_topic, TopicArn=made.physical_id)
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        ignore_error("NotFound", request.client("sns").delete_topic, TopicArn=resource.physical_id)
 
 
 class TopicPolicy:
-    handled = frozenset(("PolicyDocument", "Topics"))
+    supported_properties = frozenset(("PolicyDocument", "Topics"))
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
         for arn in properties["Topics"]:
-            call.client("sns").set_topic_attributes(
+            request.client("sns").set_topic_attributes(
                 TopicArn=arn, AttributeName="Policy", AttributeValue=json.dumps(properties["PolicyDocument"])
             )
-        return Made(call.name())
+        return PhysicalResource(request.physical_name())
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
-        self.create(call, properties)
-        return made
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
+        self.create(request, properties)
+        return resource
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
         """The policy goes with its topic."""
 
 
 class Rule:
-    handled = frozenset(
+    supported_properties = frozenset(
         (
             "Description",
             "EventBusName",
@@ -162,44 +188,50 @@ class Rule:
         )
     )
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
-        name = properties.get("Name") or call.name(64)
-        arn = self._put(call, name, properties)
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
+        name = properties.get("Name") or request.physical_name(64)
+        arn = self._put(request, name, properties)
         bus = properties.get("EventBusName", "default")
-        return Made(name if bus == "default" else f"{bus}|{name}", {"Arn": arn, "RuleName": name})
+        return PhysicalResource(name if bus == "default" else f"{bus}|{name}", {"Arn": arn, "RuleName": name})
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
-        name = made.attributes["RuleName"]
-        self._put(call, name, properties)
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
+        name = resource.attributes["RuleName"]
+        self._put(request, name, properties)
         kept = {target["Id"] for target in properties.get("Targets", ())}
         gone = [target["Id"] for target in before.get("Targets", ()) if target["Id"] not in kept]
         if gone:
-            call.client("events").remove_targets(Rule=name, Ids=gone, **picked(properties, "EventBusName"))
-        return made
+            request.client("events").remove_targets(Rule=name, Ids=gone, **pick(properties, "EventBusName"))
+        return resource
 
-    def _put(self, call: Call, name: str, properties: Mapping[str, Any]) -> str:
-        events = call.client("events")
-        fields = picked(properties, "Description", "EventBusName", "RoleArn", "ScheduleExpression", "State")
+    def _put(self, request: HandlerRequest, name: str, properties: Mapping[str, Any]) -> str:
+        events = request.client("events")
+        fields = pick(properties, "Description", "EventBusName", "RoleArn", "ScheduleExpression", "State")
         if "EventPattern" in properties:
             pattern = properties["EventPattern"]
             fields["EventPattern"] = pattern if isinstance(pattern, str) else json.dumps(pattern)
-        arn = events.put_rule(Name=name, Tags=call.tag_list(properties), **fields)["RuleArn"]
+        arn = events.put_rule(Name=name, Tags=request.tag_list(properties), **fields)["RuleArn"]
         if properties.get("Targets"):
-            answer = events.put_targets(Rule=name, Targets=properties["Targets"], **picked(properties, "EventBusName"))
+            answer = events.put_targets(Rule=name, Targets=properties["Targets"], **pick(properties, "EventBusName"))
             assert not answer.get("FailedEntryCount"), answer
         return str(arn)
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
-        events, bus = call.client("events"), picked(properties, "EventBusName")
-        name = made.attributes["RuleName"]
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        events, bus = request.client("events"), pick(properties, "EventBusName")
+        name = resource.attributes["RuleName"]
         ids = [target["Id"] for target in properties.get("Targets", ())]
         if ids:
-            ignoring("ResourceNotFound", events.remove_targets, Rule=name, Ids=ids, **bus)
-        ignoring("ResourceNotFound", events.delete_rule, Name=name, **bus)
+            ignore_error("ResourceNotFound", events.remove_targets, Rule=name, Ids=ids, **bus)
+        ignore_error("ResourceNotFound", events.delete_rule, Name=name, **bus)
 
 
 class Schedule:
-    handled = frozenset(
+    supported_properties = frozenset(
         (
             "Description",
             "EndDate",
@@ -215,37 +247,51 @@ class Schedule:
         )
     )
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
-        fields = dict(properties) | {"Name": properties.get("Name") or call.name(64)}
-        arn = call.client("scheduler").create_schedule(**fields)["ScheduleArn"]
-        return Made(fields["Name"], {"Arn": arn})
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
+        fields = dict(properties) | {"Name": properties.get("Name") or request.physical_name(64)}
+        arn = request.client("scheduler").create_schedule(**fields)["ScheduleArn"]
+        return PhysicalResource(fields["Name"], {"Arn": arn})
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
-        call.client("scheduler").update_schedule(
-            **({"State": "ENABLED"} | dict(properties) | {"Name": made.physical_id})
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
+        request.client("scheduler").update_schedule(
+            **({"State": "ENABLED"} | dict(properties) | {"Name": resource.physical_id})
         )
-        return made
+        return resource
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
-        ignoring(
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        ignore_error(
             "ResourceNotFound",
-            call.client("scheduler").delete_schedule,
-            Name=made.physical_id,
-            **picked(properties, "GroupName"),
+            request.client("scheduler").delete_schedule,
+            Name=resource.physical_id,
+            **pick(properties, "GroupName"),
         )
 
 
 class ScheduleGroup:
-    handled = frozenset(("Name", "Tags"))
+    supported_properties = frozenset(("Name", "Tags"))
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
-        name = properties.get("Name") or call.name(64)
-        arn = call.client("scheduler").create_schedule_group(Name=name, Tags=call.tag_list(properties))
-        return Made(name, {"Arn": arn["ScheduleGroupArn"]})
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
+        name = properties.get("Name") or request.physical_name(64)
+        arn = request.client("scheduler").create_schedule_group(Name=name, Tags=request.tag_list(properties))
+        return PhysicalResource(name, {"Arn": arn["ScheduleGroupArn"]})
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
-        call.client("scheduler").tag_resource(ResourceArn=made.attributes["Arn"], Tags=call.tag_list(properties))
-        return made
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
+        request.client("scheduler").tag_resource(
+            ResourceArn=resource.attributes["Arn"], Tags=request.tag_list(properties)
+        )
+        return resource
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
-        ignoring("ResourceNotFound", call.client("scheduler").delete_schedule_group, Name=made.physical_id)
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        ignore_error("ResourceNotFound", request.client("scheduler").delete_schedule_group, Name=resource.physical_id)

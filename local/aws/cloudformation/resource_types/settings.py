@@ -4,27 +4,33 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from local.aws.cloudformation.calls import Call, completing, ignoring, picked
-from local.aws.cloudformation.intrinsics import Made
+from local.aws.cloudformation.intrinsics import PhysicalResource
+from local.aws.cloudformation.resource_handlers import HandlerRequest, ignore_error, partial_creation, pick
 
 
 class Metadata:
     """AWS::CDK::Metadata holds information and makes nothing."""
 
-    handled = frozenset(("Analytics",))
+    supported_properties = frozenset(("Analytics",))
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
-        return Made(call.name())
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
+        return PhysicalResource(request.physical_name())
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
-        return made
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
+        return resource
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
         """Nothing was made."""
 
 
 class Key:
-    handled = frozenset(
+    supported_properties = frozenset(
         (
             "Description",
             "EnableKeyRotation",
@@ -37,27 +43,33 @@ class Key:
         )
     )
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
-        kms = call.client("kms")
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
+        kms = request.client("kms")
         metadata = kms.create_key(
-            Tags=call.tag_list(properties, "TagKey", "TagValue"),
-            **picked(properties, "Description", "KeySpec", "KeyUsage"),
+            Tags=request.tag_list(properties, "TagKey", "TagValue"),
+            **pick(properties, "Description", "KeySpec", "KeyUsage"),
         )["KeyMetadata"]
-        made = Made(metadata["KeyId"], {"Arn": metadata["Arn"], "KeyId": metadata["KeyId"]})
-        with completing(made):
-            self._settings(call, made.physical_id, properties)
-        return made
+        resource = PhysicalResource(metadata["KeyId"], {"Arn": metadata["Arn"], "KeyId": metadata["KeyId"]})
+        with partial_creation(resource):
+            self._settings(request, resource.physical_id, properties)
+        return resource
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
         if properties.get("Description") != before.get("Description"):
-            call.client("kms").update_key_description(
-                KeyId=made.physical_id, Description=properties.get("Description", "")
+            request.client("kms").update_key_description(
+                KeyId=resource.physical_id, Description=properties.get("Description", "")
             )
-        self._settings(call, made.physical_id, properties)
-        return made
+        self._settings(request, resource.physical_id, properties)
+        return resource
 
-    def _settings(self, call: Call, key: str, properties: Mapping[str, Any]) -> None:
-        kms = call.client("kms")
+    def _settings(self, request: HandlerRequest, key: str, properties: Mapping[str, Any]) -> None:
+        kms = request.client("kms")
         if "KeyPolicy" in properties:
             policy = properties["KeyPolicy"]
             text = policy if isinstance(policy, str) else json.dumps(policy)
@@ -67,45 +79,57 @@ class Key:
         else:
             kms.disable_key_rotation(KeyId=key)
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
-        ignoring(
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        ignore_error(
             "NotFound",
-            call.client("kms").schedule_key_deletion,
-            KeyId=made.physical_id,
+            request.client("kms").schedule_key_deletion,
+            KeyId=resource.physical_id,
             PendingWindowInDays=int(properties.get("PendingWindowInDays", 30)),
         )
 
 
 class KeyAlias:
-    handled = frozenset(("AliasName", "TargetKeyId"))
+    supported_properties = frozenset(("AliasName", "TargetKeyId"))
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
-        call.client("kms").create_alias(**properties)
-        return Made(properties["AliasName"])
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
+        request.client("kms").create_alias(**properties)
+        return PhysicalResource(properties["AliasName"])
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
-        call.client("kms").update_alias(**properties)
-        return made
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
+        request.client("kms").update_alias(**properties)
+        return resource
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
-        ignoring("NotFound", call.client("kms").delete_alias, AliasName=made.physical_id)
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        ignore_error("NotFound", request.client("kms").delete_alias, AliasName=resource.physical_id)
 
 
 class Parameter:
-    handled = frozenset(
+    supported_properties = frozenset(
         ("AllowedPattern", "DataType", "Description", "Name", "Policies", "Tags", "Tier", "Type", "Value")
     )
 
-    def create(self, call: Call, properties: Mapping[str, Any]) -> Made:
-        name = properties.get("Name") or f"CFN-{call.name(200)}"
+    def create(self, request: HandlerRequest, properties: Mapping[str, Any]) -> PhysicalResource:
+        name = properties.get("Name") or f"CFN-{request.physical_name(200)}"
         fields = {key: value for key, value in properties.items() if key != "Tags"}
-        call.client("ssm").put_parameter(**(fields | {"Name": name}), Tags=call.tag_list(properties))
-        return Made(name, picked(properties, "Type", "Value"))
+        request.client("ssm").put_parameter(**(fields | {"Name": name}), Tags=request.tag_list(properties))
+        return PhysicalResource(name, pick(properties, "Type", "Value"))
 
-    def update(self, call: Call, made: Made, properties: Mapping[str, Any], before: Mapping[str, Any]) -> Made:
+    def update(
+        self,
+        request: HandlerRequest,
+        resource: PhysicalResource,
+        properties: Mapping[str, Any],
+        before: Mapping[str, Any],
+    ) -> PhysicalResource:
         fields = {key: value for key, value in properties.items() if key != "Tags"}
-        call.client("ssm").put_parameter(**(fields | {"Name": made.physical_id}), Overwrite=True)
-        return Made(made.physical_id, picked(properties, "Type", "Value"))
+        request.client("ssm").put_parameter(**(fields | {"Name": resource.physical_id}), Overwrite=True)
+        return PhysicalResource(resource.physical_id, pick(properties, "Type", "Value"))
 
-    def delete(self, call: Call, made: Made, properties: Mapping[str, Any]) -> None:
-        ignoring("ParameterNotFound", call.client("ssm").delete_parameter, Name=made.physical_id)
+    def delete(self, request: HandlerRequest, resource: PhysicalResource, properties: Mapping[str, Any]) -> None:
+        ignore_error("ParameterNotFound", request.client("ssm").delete_parameter, Name=resource.physical_id)

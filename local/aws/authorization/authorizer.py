@@ -1,0 +1,165 @@
+"""IAM, enforced: every call by anyone but the administrator is asked of the caller's policies first.
+
+Identity policies, permissions boundary and session policy must allow; for AssumeRole the role's trust policy
+too. What a call touches is worked out in the other modules of this package.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from moto.iam.models import iam_backends
+
+from local.aws.authorization import access_requests, launches
+from local.aws.calls.request import AwsError, AwsRequest
+from local.aws.ec2.instances import LaunchSpecification
+from local.aws.ec2.launches.fleets import Fleets
+from local.aws.emulator import Emulator
+from local.aws.iam.conditions import Context
+from local.aws.iam.policies import AccessRequest, EvaluationResult, evaluate, parse_document, policy_document
+from local.aws.iam.trust_policies import trusts
+from local.aws.sts.callers import Caller, find_role, resolve_caller
+
+_QUERY_PROTOCOLS = ("query", "rest-xml")
+
+
+@dataclass(frozen=True)
+class AuthorizationDecision:
+    """What one call asked of IAM: one of these must be allowed."""
+
+    principal: str
+    service: str
+    action: str
+    alternatives: tuple[AccessRequest, ...]
+    allowed: bool
+
+
+class AuthorizationLog:
+    """Every question put to IAM by anyone but the administrator, in order; the latest 50,000."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self.decisions: deque[AuthorizationDecision] = deque(maxlen=50_000)
+
+
+def add(emulator: Emulator) -> None:
+    authorizer = Authorizer(emulator)
+    emulator.check_before(authorizer.check)
+    emulator.component(Fleets).launch_checks.append(authorizer.check_launch)
+
+
+class Authorizer:
+    """Answers whether a caller may; stateless but for the emulator it looks into."""
+
+    def __init__(self, emulator: Emulator) -> None:
+        self._emulator = emulator
+        self._questions = emulator.component(AuthorizationLog)
+
+    def check(self, request: AwsRequest) -> None:
+        """Raise the service's access-denied error unless all that the call touches is allowed."""
+        known = resolve_caller(self._emulator, request.access_key)
+        if known.is_administrator or (request.service, request.action) == ("sts", "GetCallerIdentity"):
+            return
+        policies = self._policies(known)
+        common = self._common(request, known)
+        for access in access_requests.required_access(self._emulator, request):
+            self._demand(request, policies, _with(access, common))
+        if (request.service, request.action) == ("sts", "AssumeRole"):
+            self._check_trust(request, known, common)
+
+    def check_launch(self, request: AwsRequest, launch: LaunchSpecification) -> None:
+        """The same for one launch of a fleet or of RunInstances, including PassRole of the node role."""
+        known = resolve_caller(self._emulator, request.access_key)
+        if known.is_administrator:
+            return
+        policies, common = self._policies(known), self._common(request, known)
+        for alternatives in launches.required_access(self._emulator, launch):
+            self._demand_one(request, policies, [_with(access, common) for access in alternatives])
+
+    def _demand(self, request: AwsRequest, policies: list[list[Mapping[str, Any]]], access: AccessRequest) -> None:
+        self._demand_one(request, policies, [access])
+
+    def _demand_one(
+        self, request: AwsRequest, policies: list[list[Mapping[str, Any]]], alternatives: list[AccessRequest]
+    ) -> None:
+        """At least one of the alternatives must be allowed by every set of policies."""
+        allowed = any(_allowed(policies, access) for access in alternatives)
+        self._questions.decisions.append(
+            AuthorizationDecision(request.principal, request.service, request.action, tuple(alternatives), allowed)
+        )
+        if not allowed:
+            raise _denied(request, policies, alternatives[0])
+
+    def _policies(self, known: Caller) -> list[list[Mapping[str, Any]]]:
+        """Sets of documents that must all allow: identity policies and, where set, boundary and session."""
+        backend: Any = iam_backends[self._emulator.account]["aws"]
+        if known.role:
+            holder = find_role(self._emulator, known.role)
+        else:
+            holder = backend.get_user(known.arn.rsplit("/", 1)[-1])
+        if holder is None:
+            return [[]]
+        attached = [_default(policy) for policy in holder.managed_policies.values()]
+        sets = [[policy_document(text) for text in holder.policies.values()] + attached]
+        boundary = getattr(holder, "permissions_boundary_arn", None)
+        if boundary:
+            sets.append([_default(backend.managed_policies[boundary])])
+        if known.session_policy:
+            sets.append([parse_document(known.session_policy)])
+        return sets
+
+    def _common(self, request: AwsRequest, known: Caller) -> Context:
+        """Context keys every call has. The transport counts as secure: loopback stands in for TLS."""
+        keys = {
+            "aws:requestedregion": request.region,
+            "aws:securetransport": "true",
+            "aws:principalarn": known.role or known.arn,
+            "aws:principalaccount": self._emulator.account,
+            "aws:resourceaccount": self._emulator.account,
+            "s3:resourceaccount": self._emulator.account,
+            "aws:principaltype": "AssumedRole" if known.role else "User",
+            "aws:userid": known.user_id,
+            "aws:username": "" if known.role else known.arn.rsplit("/", 1)[-1],
+            "sts:rolesessionname": request.params.get("RoleSessionName") if request.service == "sts" else "",
+        }
+        tags = {f"aws:principaltag/{key}".lower(): (value,) for key, value in known.session_tags.items()}
+        return tags | {key: (str(value),) for key, value in keys.items() if value}
+
+    def _check_trust(self, request: AwsRequest, known: Caller, common: Context) -> None:
+        role = find_role(self._emulator, request.params["RoleArn"])
+        external = request.params.get("ExternalId")
+        context = {**common, **({"sts:externalid": (external,)} if external else {})}
+        whole_account = {self._emulator.account, f"arn:aws:iam::{self._emulator.account}:root"}
+        if role is None or not trusts(role, whole_account | {known.arn, known.role}, "sts:AssumeRole", context):
+            raise _denied(request, [], AccessRequest("sts:AssumeRole", request.params["RoleArn"]))
+
+
+def _allowed(policies: Iterable[list[Mapping[str, Any]]], access: AccessRequest) -> bool:
+    return all(evaluate(documents, access) is EvaluationResult.ALLOWED for documents in policies)
+
+
+def _with(access: AccessRequest, common: Context) -> AccessRequest:
+    return AccessRequest(access.action, access.resource, {**common, **access.context})
+
+
+def _default(policy: Any) -> Mapping[str, Any]:
+    """The document of a managed policy's default version."""
+    version = next(item for item in policy.versions if item.version_id == policy.default_version_id)
+    return policy_document(version.document)
+
+
+def _denied(request: AwsRequest, policies: list[list[Mapping[str, Any]]], access: AccessRequest) -> AwsError:
+    """The error as the service words it; callers read reason and action out of the text."""
+    explicit = any(evaluate(documents, access) is EvaluationResult.EXPLICIT_DENY for documents in policies)
+    reason = (
+        "with an explicit deny in an identity-based policy"
+        if explicit
+        else f"because no identity-based policy allows the {access.action} action"
+    )
+    on = f" on resource: {access.resource}" if access.resource else ""
+    text = f"User: {request.principal} is not authorized to perform: {access.action}{on} {reason}"
+    if request.service == "ec2":
+        return AwsError("UnauthorizedOperation", f"You are not authorized to perform this operation. {text}", 403)
+    if request.model.protocol in _QUERY_PROTOCOLS:
+        return AwsError("AccessDenied", text, 403)
+    return AwsError("AccessDeniedException", text, 400 if request.model.protocol == "json" else 403)

@@ -1,0 +1,48 @@
+"""The resource types this CloudFormation can make. A type that is not listed is an error."""
+
+from local.aws.cloudformation.resource_handlers import ResourceType
+from local.aws.cloudformation.resource_types import (
+    buckets,
+    cloudwatch,
+    dynamodb,
+    eks,
+    iam,
+    lambda_functions,
+    messaging,
+    settings,
+)
+
+RESOURCE_TYPES: dict[str, ResourceType] = {
+    "AWS::CDK::Metadata": settings.Metadata(),
+    "AWS::CloudWatch::Alarm": cloudwatch.Alarm(),
+    "AWS::CloudWatch::Dashboard": cloudwatch.Dashboard(),
+    "AWS::DynamoDB::GlobalTable": dynamodb.GlobalTable(),
+    "AWS::DynamoDB::Table": dynamodb.Table(),
+    "AWS::ECR::Repository": buckets.Repository(),
+    "AWS::EKS::AccessEntry": eks.AccessEntry(),
+    "AWS::EKS::PodIdentityAssociation": eks.PodIdentityAssociation(),
+    "AWS::Events::Rule": messaging.Rule(),
+    "AWS::IAM::InstanceProfile": iam.InstanceProfile(),
+    "AWS::IAM::ManagedPolicy": iam.ManagedPolicy(),
+    "AWS::IAM::Policy": iam.Policy(),
+    "AWS::IAM::Role": iam.Role(),
+    "AWS::KMS::Alias": settings.KeyAlias(),
+    "AWS::KMS::Key": settings.Key(),
+    "AWS::Lambda::Alias": lambda_functions.Alias(),
+    "AWS::Lambda::EventInvokeConfig": lambda_functions.EventInvokeConfig(),
+    "AWS::Lambda::EventSourceMapping": lambda_functions.EventSourceMapping(),
+    "AWS::Lambda::Function": lambda_functions.Function(),
+    "AWS::Lambda::LayerVersion": lambda_functions.LayerVersion(),
+    "AWS::Lambda::Permission": lambda_functions.Permission(),
+    "AWS::Lambda::Version": lambda_functions.Version(),
+    "AWS::Logs::LogGroup": cloudwatch.LogGroup(),
+    "AWS::S3::Bucket": buckets.Bucket(),
+    "AWS::S3::BucketPolicy": buckets.BucketPolicy(),
+    "AWS::SNS::Topic": messaging.Topic(),
+    "AWS::SNS::TopicPolicy": messaging.TopicPolicy(),
+    "AWS::SQS::Queue": messaging.Queue(),
+    "AWS::SQS::QueuePolicy": messaging.QueuePolicy(),
+    "AWS::SSM::Parameter": settings.Parameter(),
+    "AWS::Scheduler::Schedule": messaging.Schedule(),
+    "AWS::Scheduler::ScheduleGroup": messaging.ScheduleGroup(),
+}

@@ -1,0 +1,160 @@
+"""One execution environment: a process that serves one invocation at a time of one function version."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+from local.aws.emulator import Emulator
+from local.aws.functions import packages
+from local.aws.functions.log import FunctionLog
+from local.aws.functions.runtime_api import Invocation, RuntimeApi
+from local.aws.functions.versions import FunctionVersion
+from local.aws.sts import callers
+
+BOOTSTRAP = Path(__file__).with_name("bootstrap.py")
+# AWS grants 10 s of initialization outside the timeout; a loaded laptop with cold files gets more.
+INIT_SECONDS = 60
+# Sessions live an hour; a process is not given work so late that its credentials could end under it.
+LONGEST_LIFE_SECONDS = 40 * 60
+
+
+class ExecutionEnvironment:
+    """A started process. `invoke` blocks; `kill` may come from any thread at any time."""
+
+    def __init__(self, emulator: Emulator, function: FunctionVersion) -> None:
+        self.function = function
+        self.started = time.monotonic()
+        self.last_used = self.started
+        self._killed = False
+        self._emulator = emulator
+        self._api = RuntimeApi()
+        self._credentials = callers.create_role_session(emulator, function.role, function.name[:64])
+        self._log = FunctionLog(emulator.directory / "logs" / f"function-{function.short_name}.log", function.version)
+        self.process = self._spawn()
+        emulator.process_killers[self._credentials.access_key_id] = self.kill
+        emulator.function_names[self._credentials.access_key_id] = function.short_name
+        self._log.follow(self.process)
+        threading.Thread(target=self._watch, name=f"watch-{function.short_name}", daemon=True).start()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        folder = self._emulator.directory / "functions"
+        function = self.function
+        task = packages.unpack(folder / "code", {function.code_digest: function.code})
+        layers = dict(zip(function.layer_digests, function.layers, strict=True))
+        opt = packages.unpack(folder / "layers", layers)
+        runtime = packages.runtime_folder(folder)
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(BOOTSTRAP), task, opt, runtime, self.function.handler],
+            env=self._variables(task, runtime),
+            cwd=task,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def _variables(self, task: Path, runtime: Path) -> dict[str, str]:
+        """As Lambda sets them; what the runtime reserves wins over the function's own."""
+        function, credentials = self.function, self._credentials
+        return dict(function.environment) | {
+            "_HANDLER": function.handler,
+            "AWS_ACCESS_KEY_ID": credentials.access_key_id,
+            "AWS_SECRET_ACCESS_KEY": credentials.secret_access_key,
+            "AWS_SESSION_TOKEN": credentials.session_token,
+            "AWS_REGION": self._emulator.region,
+            "AWS_DEFAULT_REGION": self._emulator.region,
+            "AWS_ENDPOINT_URL": self._emulator.endpoint,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_EXECUTION_ENV": f"AWS_Lambda_{function.runtime}",
+            "AWS_LAMBDA_FUNCTION_NAME": function.name,
+            "AWS_LAMBDA_FUNCTION_VERSION": function.version,
+            "AWS_LAMBDA_FUNCTION_MEMORY_SIZE": str(function.memory_mb),
+            "AWS_LAMBDA_INITIALIZATION_TYPE": "on-demand",
+            "AWS_LAMBDA_LOG_GROUP_NAME": f"/aws/lambda/{function.name}",
+            "AWS_LAMBDA_LOG_STREAM_NAME": self._log.stream,
+            "AWS_LAMBDA_RUNTIME_API": self._api.address,
+            "LAMBDA_TASK_ROOT": str(task),
+            "LAMBDA_RUNTIME_DIR": str(runtime),
+            "LANG": "en_US.UTF-8",
+            "PATH": "/usr/local/bin:/usr/bin/:/bin",
+            "TZ": ":UTC",
+        }
+
+    @property
+    def is_usable(self) -> bool:
+        fresh = time.monotonic() - self.started < LONGEST_LIFE_SECONDS
+        return fresh and not self._killed and self.process.poll() is None
+
+    def invoke(self, payload: bytes, trace: str, client_context: str = "") -> Invocation:
+        """Run one event to its end: an answer, an error, a timeout or a crash; never raises."""
+        request_id = str(uuid.uuid4())
+        invocation = Invocation(request_id, self.function.arn, payload, trace, client_context)
+        self._log.begin(request_id)
+        if self._initialized(invocation):
+            seconds = self.function.timeout_seconds
+            invocation.deadline_ms = int((time.time() + seconds) * 1000)
+            self._api.submit(invocation)
+            if self.process.poll() is not None:
+                self._exited(invocation)
+            if not invocation.finished.wait(seconds):
+                self._time_out(invocation)
+        self.last_used = time.monotonic()
+        self._log.end(request_id, invocation.error)
+        return invocation
+
+    def _initialized(self, invocation: Invocation) -> bool:
+        """Wait for the runtime's first `next`; failures before it become the invocation's outcome."""
+        if not self._api.ready.wait(INIT_SECONDS):
+            invocation.finish(_document("Sandbox.Timedout", f"init took over {INIT_SECONDS} s"), "Sandbox.Timedout")
+            self.kill()
+        elif self._api.init_error is not None:
+            error_type, document = self._api.init_error
+            invocation.finish(document, error_type)
+            self.kill()
+        elif self.process.poll() is not None:
+            self._exited(invocation)
+        return not invocation.finished.is_set()
+
+    def _time_out(self, invocation: Invocation) -> None:
+        message = (
+            f"RequestId: {invocation.request_id} Error: "
+            f"Task timed out after {self.function.timeout_seconds:.2f} seconds"
+        )
+        invocation.finish(_document("Sandbox.Timedout", message), "Sandbox.Timedout")
+        self.kill()
+
+    def _exited(self, invocation: Invocation) -> None:
+        code = self.process.returncode
+        how = f"signal: {signal.Signals(-code).name}" if code < 0 else f"exit status {code}"
+        message = f"RequestId: {invocation.request_id} Error: Runtime exited with error: {how}"
+        invocation.finish(_document("Runtime.ExitError", message), "Runtime.ExitError")
+
+    def _watch(self) -> None:
+        """When the process ends, whatever it was doing has failed; its credentials are forgotten."""
+        self.process.wait()
+        if self._api.current_invocation is not None:
+            self._exited(self._api.current_invocation)
+        self._api.ready.set()
+        self._emulator.process_killers.pop(self._credentials.access_key_id, None)
+        self._api.close()
+
+    def tail(self) -> bytes:
+        """The last 4 KB that the latest invocation logged."""
+        return self._log.tail()
+
+    def kill(self) -> None:
+        """End the process and its children at once; the environment cannot be used afterwards."""
+        self._killed = True
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+def _document(error_type: str, message: str) -> bytes:
+    return json.dumps({"errorType": error_type, "errorMessage": message}).encode()

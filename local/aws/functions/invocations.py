@@ -1,0 +1,86 @@
+"""The functions that run: every event, whoever delivers it, goes through `emulator.component(Functions).invoke`."""
+
+import threading
+from dataclasses import dataclass, field
+
+from moto.awslambda.models import LambdaFunction
+
+from local.aws.emulator import Emulator
+from local.aws.functions import recursion
+from local.aws.functions.environment_pool import PROCESSES_PER_FUNCTION, EnvironmentPool
+from local.aws.functions.execution_environment import ExecutionEnvironment
+from local.aws.functions.runtime_api import Invocation
+from local.aws.functions.versions import FunctionVersion, function_version, lambda_backend, short_name
+
+# How long a synchronous call waits for a free process before it counts as throttled.
+WAIT_SECONDS = 30.0
+TIDY_SECONDS = 1.0
+
+
+class Disabled(Exception):
+    """The function was switched off through the control API."""
+
+
+@dataclass
+class Functions:
+    """The execution environments of one emulator, keyed by function name and version. See `Emulator.component`."""
+
+    emulator: Emulator
+    pools: dict[tuple[str, str], EnvironmentPool] = field(default_factory=dict)
+    disabled_names: set[str] = field(default_factory=set)
+    recursive_names: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def invoke(
+        self,
+        function: LambdaFunction,
+        payload: bytes,
+        *,
+        traces: tuple[str, ...] = (),
+        client_context: str = "",
+        timeout_seconds: float = WAIT_SECONDS,
+    ) -> tuple[Invocation, ExecutionEnvironment]:
+        """Run one event to its end; raises Disabled or Throttled, nothing else."""
+        if self.is_disabled(function):
+            raise Disabled(function.function_name)
+        version = function_version(self.emulator, function)
+        pool = self._pool(version)
+        trace = recursion.trace_header(traces, version.arn)
+        environment = pool.acquire(version, self._limit(function), timeout_seconds)
+        invocation = environment.invoke(payload, trace, client_context)
+        pool.release(environment, invocation.error)
+        return invocation, environment
+
+    def is_disabled(self, function: LambdaFunction) -> bool:
+        return bool({function.function_name, short_name(function)} & self.disabled_names)
+
+    def stops_recursion(self, function: LambdaFunction, trace: str) -> bool:
+        """Whether Lambda's recursive loop detection drops an event with this trace header."""
+        allowed = function.function_name in self.recursive_names
+        return not allowed and recursion.is_loop(trace, function.function_arn)
+
+    def _pool(self, version: FunctionVersion) -> EnvironmentPool:
+        with self._lock:
+            key = (version.name, version.version)
+            if key not in self.pools:
+                self.pools[key] = EnvironmentPool(lambda function: ExecutionEnvironment(self.emulator, function))
+            return self.pools[key]
+
+    def _limit(self, function: LambdaFunction) -> int:
+        reserved = function.reserved_concurrency
+        return PROCESSES_PER_FUNCTION if reserved is None else min(int(reserved), PROCESSES_PER_FUNCTION)
+
+    def run(self, stop: threading.Event) -> None:
+        """Background: drop idle and deleted functions' processes; at the end, all of them."""
+        while not stop.wait(TIDY_SECONDS):
+            names = {function.function_name for function in lambda_backend(self.emulator).list_functions()}
+            with self._lock:
+                deleted = [key for key in self.pools if key[0] not in names]
+                closing = [self.pools.pop(key) for key in deleted]
+                kept = list(self.pools.values())
+            for pool in closing:
+                pool.close()
+            for pool in kept:
+                pool.retire_idle()
+        for pool in list(self.pools.values()):
+            pool.close()

