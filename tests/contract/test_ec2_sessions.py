@@ -71,3 +71,9 @@ def test_nobody_there_is_unavailable(role: str, monkeypatch: pytest.MonkeyPatch)
     _forget()
     with pytest.raises(Unavailable), translated("DescribeSubnets"):
         aws_sessions.ec2().describe_subnets()
+
+
+def test_service_models_are_read_once_for_all_roles(role: str) -> None:
+    own, assumed = aws_sessions.own_session(), aws_sessions.role_session(role)
+    assert own is not assumed
+    assert own.get_component("data_loader") is assumed.get_component("data_loader")

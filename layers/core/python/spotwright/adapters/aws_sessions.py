@@ -3,14 +3,18 @@
 The endpoint is only ever the SDK's own (``AWS_ENDPOINT_URL``). Credentials of a role refresh themselves.
 """
 
-import copy
 from functools import cache
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 import botocore.session
 from botocore.config import Config
-from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+from botocore.credentials import (
+    AssumeRoleCredentialFetcher,
+    CredentialProvider,
+    CredentialResolver,
+    DeferredRefreshableCredentials,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -38,6 +42,19 @@ CONFIG: Final = Config(
 )
 
 
+class _AssumedRole(CredentialProvider):
+    """Credentials of a role, which is assumed at the first call and again before they expire."""
+
+    METHOD = "assume-role"
+
+    def __init__(self, fetcher: AssumeRoleCredentialFetcher) -> None:
+        super().__init__()
+        self._fetcher = fetcher
+
+    def load(self) -> DeferredRefreshableCredentials:
+        return DeferredRefreshableCredentials(refresh_using=self._fetcher.fetch_credentials, method=self.METHOD)
+
+
 @cache
 def own_session() -> botocore.session.Session:
     """The session of the process's own credentials and region."""
@@ -46,7 +63,11 @@ def own_session() -> botocore.session.Session:
 
 @cache
 def role_session(role_arn: str) -> botocore.session.Session:
-    """A session that acts as ``role_arn``; the role is assumed at the first call, and again before it expires."""
+    """A session that acts as ``role_arn``.
+
+    It shares handlers and service models with the process's own session: to register and read them anew takes longer
+    than to make a client.
+    """
     own = own_session()
     fetcher = AssumeRoleCredentialFetcher(
         client_creator=_sts_creator(own),
@@ -54,11 +75,9 @@ def role_session(role_arn: str) -> botocore.session.Session:
         role_arn=role_arn,
         extra_args={"RoleSessionName": _SESSION_NAME, "DurationSeconds": ROLE_SECONDS},
     )
-    # The same session but for who calls: another one would register every handler and read every model anew.
-    session = copy.copy(own)
-    session._credentials = DeferredRefreshableCredentials(  # type: ignore[attr-defined]
-        refresh_using=fetcher.fetch_credentials, method="assume-role"
-    )
+    session = botocore.session.Session(event_hooks=own.get_component("event_emitter"), include_builtin_handlers=False)
+    session.register_component("data_loader", own.get_component("data_loader"))
+    session.register_component("credential_provider", CredentialResolver([_AssumedRole(fetcher)]))
     return session
 
 
