@@ -1,7 +1,5 @@
 """`python -m forwarder`: reads the environment, makes the clients, and runs until SIGTERM."""
 
-from spotwright import start  # isort: split
-
 import logging
 import os
 import signal
@@ -24,8 +22,6 @@ from forwarder.web import Pages, serve
 from spotwright.adapters import aws_sessions
 from spotwright.adapters.connection import Connection, pod_configuration
 from spotwright.failures import InvalidRequest
-
-start.over()
 
 # A loop that has not gone round for this long is stuck: longer than any send with all its attempts.
 STUCK_SECONDS = 120.0

@@ -1,7 +1,5 @@
 """What can be bought and how: class statuses, and the catalog of instance types with prices."""
 
-from spotwright import start  # isort: split
-
 import os
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +13,6 @@ from spotwright.workflows.ports import Doorbell
 
 logger = Logger()
 metrics = Metrics()
-start.over()
 
 
 @logger.inject_lambda_context

@@ -1,7 +1,5 @@
 """Nodes that may go: proposed every minute, validated fifteen seconds later, committed for lifecycle to carry out."""
 
-from spotwright import start  # isort: split
-
 import os
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +15,6 @@ from spotwright.workflows.ports import Doorbell
 
 logger = Logger()
 metrics = Metrics()
-start.over()
 
 
 @logger.inject_lambda_context

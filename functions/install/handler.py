@@ -3,8 +3,6 @@
 Every request is answered exactly once, whatever happens: by the work, or by a timer shortly before Lambda ends us.
 """
 
-from spotwright import start  # isort: split
-
 import hashlib
 import random
 import threading
@@ -28,7 +26,6 @@ LAST_SECONDS = 15.0
 REMOVAL_SECONDS = 90.0
 
 logger = Logger()
-start.over()
 
 
 class Patience:

@@ -1,7 +1,5 @@
 """EventBridge's messages about instances, written down as notices; each message stands or falls alone."""
 
-from spotwright import start  # isort: split
-
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,19 +9,18 @@ import msgspec
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from spotwright import composition, composition_interrupt, edge
+from spotwright import composition_interrupt, edge, settings
 from spotwright.failures import Failure, InvalidRequest
 from spotwright.workflows.interrupt import interrupt
 
 logger = Logger()
 metrics = Metrics()
-start.over()
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics
 def handler(event: dict[str, Any], context: object) -> edge.BatchAnswer:
-    clusters = composition_interrupt.ports(composition.environment(os.environ))
+    clusters = composition_interrupt.ports(settings.environment(os.environ))
     failed = [record["messageId"] for record in event.get("Records") or () if not _noted(record, clusters)]
     return {"batchItemFailures": [{"itemIdentifier": one} for one in failed]}
 

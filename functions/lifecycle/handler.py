@@ -1,7 +1,5 @@
 """The one hand: launches, NodeClaims, nodes, drains, terminations; one step for each doorbell."""
 
-from spotwright import start  # isort: split
-
 import os
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +15,6 @@ from spotwright.workflows.ports import Doorbell
 logger = Logger()
 metrics = Metrics()
 counter = counting(logger, "spotwright.lifecycle")
-start.over()
 
 
 @logger.inject_lambda_context

@@ -1,7 +1,5 @@
 """Unschedulable pods → a committed decision about new nodes."""
 
-from spotwright import start  # isort: split
-
 import os
 from datetime import UTC, datetime
 from functools import partial
@@ -16,7 +14,6 @@ from spotwright.workflows.provision import provision
 
 logger = Logger()
 metrics = Metrics()
-start.over()
 
 
 @logger.inject_lambda_context

@@ -1,7 +1,5 @@
 """The safety net: rings for whatever the facts still show and no message told."""
 
-from spotwright import start  # isort: split
-
 import os
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +14,6 @@ from spotwright.workflows.ports import Doorbell
 
 logger = Logger()
 metrics = Metrics()
-start.over()
 
 
 @logger.inject_lambda_context

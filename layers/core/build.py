@@ -4,7 +4,7 @@
 name carries the hash of everything that goes in, so an unchanged layer is not built again. Dependencies are
 cached apart from the library, because they change less often.
 
-Bytecode is made here (`bytecode.py`): a zip forgets modification times and /opt is read-only, so Python would otherwise
+Bytecode is made here: a zip forgets modification times and /opt is read-only, so Python would otherwise
 compile every module again at each cold start.
 """
 
@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from layers.core.bytecode import gather
 from layers.core.contents import OMITTED_DISTRIBUTIONS, PRUNED_DISTRIBUTIONS, trim
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,7 +58,6 @@ def build_layer(architecture: str) -> Path:
             library = scratch / "python/spotwright"
             shutil.copytree(LIBRARY, library, ignore=shutil.ignore_patterns("__pycache__"))
             _compile(scratch / "python")
-            gather(scratch / "python", scratch / "python/spotwright.bytecode")
             unfinished = scratch / "layer.zip"
             shutil.copyfile(dependencies, unfinished)
             _append(unfinished, scratch, scratch / "python")
@@ -74,7 +72,6 @@ def _build_dependencies(architecture: str) -> Path:
             _install(architecture, scratch / "python")
             trim(scratch / "python")
             _compile(scratch / "python")
-            gather(scratch / "python", scratch / "python/dependencies.bytecode")
             unfinished = scratch / "dependencies.zip"
             _append(unfinished, scratch, scratch / "python")
             unfinished.replace(target)

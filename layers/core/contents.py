@@ -4,11 +4,9 @@ Every entry names its reason; `tests/layer` proves that what is left still works
 layer's `python/` folder and may be glob patterns.
 """
 
-import re
 import shutil
 from pathlib import Path
 
-from layers.core.edits import edit
 from layers.core.models import reduce_models
 
 #: The AWS calls that functions make, by API. The layer's botocore knows these and no others, so a new call is added
@@ -54,14 +52,11 @@ CALLS = {
 
 #: Of the Kubernetes client a function uses the transport alone (`Configuration`, `RESTClientObject`, the
 #: exceptions). Left out: 1,000 generated classes, their twin for asyncio, kubeconfig files, exec streams, leader
-#: election. The `__init__` of a package imports every part of it, so each shrinks to its version.
+#: election, and each `__init__.py`, which would import all of these: without it a folder is a namespace package.
 KUBERNETES_TRANSPORT = (
-    "__init__.py",
-    "client/__init__.py",
     "client/configuration.py",
     "client/exceptions.py",
     "client/rest.py",
-    "utils/__init__.py",
     "utils/_retry_base.py",
     "utils/keepalive.py",
     "utils/retry.py",
@@ -103,7 +98,6 @@ def trim(python: Path) -> None:
     _keep_only(python / "kubernetes", KUBERNETES_TRANSPORT)
     for pattern in DROPPED:
         _remove(python, pattern)
-    edit(python, CALLS)
     reduce_models(python / "botocore/data", CALLS)
 
 
@@ -114,15 +108,6 @@ def _keep_only(package: Path, kept: tuple[str, ...]) -> None:
     for path in package.rglob("*"):
         if path.is_file() and path.relative_to(package).as_posix() not in kept:
             path.unlink()
-    for name in kept:
-        if name.endswith("__init__.py"):
-            _empty(package / name)
-
-
-def _empty(init: Path) -> None:
-    """Keeps the version of a package, which its own modules may import, and nothing else."""
-    version = re.search(r'^__version__ = ["\'][^"\']+["\']$', init.read_text(), re.MULTILINE)
-    init.write_text(f"{version[0]}\n" if version else "")
 
 
 def _remove(python: Path, pattern: str) -> None:

@@ -39,7 +39,6 @@ def python(layer: Path) -> Python:
 
     def run(code: str) -> str:
         prelude = f"import sys; sys.path.insert(0, {str(layer)!r}); sys.dont_write_bytecode = True\n"
-        prelude += "from spotwright import start\n"
         environment = {"AWS_DEFAULT_REGION": "eu-central-1", "AWS_EC2_METADATA_DISABLED": "true"}
         done = subprocess.run(
             [sys.executable, "-I", "-S", "-c", prelude + code],

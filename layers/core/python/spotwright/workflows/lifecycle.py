@@ -12,7 +12,6 @@ from spotwright.workflows import (
     lifecycle_drift,
     lifecycle_nodepools,
     lifecycle_nominations,
-    lifecycle_notices,
     lifecycle_overlays,
     orphans,
     terminations,
@@ -66,6 +65,9 @@ def answer(ports: Acting, bell: Doorbell, endings: list[Ending], *, now: datetim
         case "node":
             lifecycle_claims.step_of_node(ports, bell.key, endings, now=now)
         case "notice":
+            # Only a notice needs the planner, whose modules are a fifth of ours at a cold start.
+            from spotwright.workflows import lifecycle_notices
+
             lifecycle_notices.step(ports, bell.key, now=now, seconds_left=seconds_left)
         case "command":
             lifecycle_commands.step(ports, bell.key, now=now)
