@@ -6,19 +6,21 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import msgspec
+from prometheus_client import CollectorRegistry, Metric
 
 from forwarder.batching import Window
 from forwarder.following import KINDS, follow
 from forwarder.loop import Loop
 from forwarder.memory import Memory
-from forwarder.metrics import text
+from forwarder.metrics import ClusterCollector, families
 from forwarder.sending import Sender, write_heartbeat
 from forwarder.settings import Settings, settings
-from forwarder.web import Pages, serve
+from forwarder.web import Checks, serve
 from spotwright.adapters import aws_sessions
 from spotwright.adapters.connection import Connection, pod_configuration
 from spotwright.failures import InvalidRequest
@@ -60,7 +62,7 @@ def main() -> int:
 
 def _run(wanted: Settings, connection: Connection, stopping: threading.Event) -> None:
     loop = _loop(wanted)
-    server = serve(_pages(loop), wanted.address, wanted.metrics_port)
+    server = serve(_registry(loop), _checks(loop), wanted.address, wanted.metrics_port)
     for kind in KINDS:
         arguments = (connection, kind, loop.news.put, stopping)
         threading.Thread(target=_follow_or_stop, args=arguments, name=kind.name, daemon=True).start()
@@ -84,18 +86,23 @@ def _loop(wanted: Settings) -> Loop:
     return Loop(memory=Memory(), window=window, send=sender.send, beat=beat)
 
 
-def _pages(loop: Loop) -> Pages:
-    def page() -> str:
+def _registry(loop: Loop) -> CollectorRegistry:
+    def now_known() -> Iterator[Metric]:
         now, memory = time.monotonic(), loop.memory
         silent = {kind: now - at for kind, at in memory.contact().items()}
-        return text(memory.nodes(), memory.pods(), loop.counters, fresh=memory.fresh(now), silent_seconds=silent)
+        return families(memory.nodes(), memory.pods(), loop.counters, fresh=memory.fresh(now), silent_seconds=silent)
 
+    registry = CollectorRegistry()
+    registry.register(ClusterCollector(now_known))
+    return registry
+
+
+def _checks(loop: Loop) -> Checks:
     started = time.monotonic()
-    return Pages(
-        metrics=page,
-        healthy=lambda: time.monotonic() - max(started, loop.counters.turned) < STUCK_SECONDS,
-        ready=lambda: loop.memory.fresh(time.monotonic()),
-    )
+    return {
+        "/healthz": lambda: time.monotonic() - max(started, loop.counters.turned) < STUCK_SECONDS,
+        "/readyz": lambda: loop.memory.fresh(time.monotonic()),
+    }
 
 
 def _follow_or_stop(*arguments: object) -> None:

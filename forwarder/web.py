@@ -3,63 +3,61 @@
 import logging
 import socket
 import threading
-from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable, Mapping
+from http.server import ThreadingHTTPServer
+from typing import ClassVar
 
-from forwarder.metrics import CONTENT_TYPE
+from prometheus_client import CollectorRegistry, MetricsHandler
 
 logger = logging.getLogger("forwarder")
 
+type Checks = Mapping[str, Callable[[], bool]]
 
-class Pages:
-    """What each path answers. ``metrics`` gives the page, the others say whether all is well."""
 
-    def __init__(self, *, metrics: Callable[[], str], healthy: Callable[[], bool], ready: Callable[[], bool]) -> None:
-        self._metrics, self._checks = metrics, {"/healthz": healthy, "/readyz": ready}
+class _Pages(MetricsHandler):
+    """The library's handler answers /metrics; each path of ``checks`` says whether all is well."""
 
-    def answer(self, path: str) -> tuple[int, str, str]:
-        """Status, content type, body."""
+    timeout = 10
+    checks: ClassVar[Checks] = {}
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
         if path == "/metrics":
-            return 200, CONTENT_TYPE, self._metrics()
-        if path in self._checks:
-            well = self._checks[path]()
-            return (200 if well else 503), "text/plain", "ok\n" if well else "not ok\n"
-        return 404, "text/plain", "not found\n"
+            super().do_GET()
+        elif path not in self.checks:
+            self._say(404, "not found")
+        elif self.checks[path]():
+            self._say(200, "ok")
+        else:
+            self._say(503, "not ok")
+
+    def _say(self, status: int, text: str) -> None:
+        content = f"{text}\n".encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "text/plain")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
 
 
-def serve(pages: Pages, address: str, port: int) -> ThreadingHTTPServer:
+def serve(registry: CollectorRegistry, checks: Checks, address: str, port: int) -> ThreadingHTTPServer:
     """Serve in a thread of its own; the server's ``server_address`` says where.
 
     Where the address cannot be had (it is another machine's, or taken) any free port of loopback is used: news
     must flow without metrics too, and in a pod the probes notice.
     """
-
-    class Request(BaseHTTPRequestHandler):
-        timeout = 10
-
-        def do_GET(self) -> None:
-            status, content_type, body = pages.answer(self.path.partition("?")[0])
-            content = body.encode()
-            self.send_response(status)
-            self.send_header("Content-Type", content_type)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: object) -> None:
-            """Scrapes and probes are not news."""
-
+    handler = type("Pages", (_Pages,), {"registry": registry, "checks": checks})
     try:
-        server = _bound(address, port, Request)
+        server = _bound(address, port, handler)
     except OSError as error:
         logger.warning("metrics served elsewhere", extra={"wanted": f"{address}:{port}", "reason": str(error)})
-        server = _bound("127.0.0.1", 0, Request)
+        server = _bound("127.0.0.1", 0, handler)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server
 
 
-def _bound(address: str, port: int, request: type[BaseHTTPRequestHandler]) -> ThreadingHTTPServer:
+def _bound(address: str, port: int, handler: type[MetricsHandler]) -> ThreadingHTTPServer:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     server_type = type("Server", (ThreadingHTTPServer,), {"address_family": family, "daemon_threads": True})
-    server: ThreadingHTTPServer = server_type((address, port), request)
+    server: ThreadingHTTPServer = server_type((address, port), handler)
     return server

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -69,7 +69,7 @@ def _build_dependencies(architecture: str) -> Path:
     target = CACHE / f"dependencies-{architecture}-{_dependencies_key(architecture)}.zip"
     if not target.exists():
         with _scratch() as scratch:
-            _install(architecture, scratch / "python")
+            install_locked(architecture, scratch / "python", _layer_selection())
             trim(scratch / "python")
             _compile(scratch / "python")
             unfinished = scratch / "dependencies.zip"
@@ -80,25 +80,31 @@ def _build_dependencies(architecture: str) -> Path:
 
 def _dependencies_key(architecture: str) -> str:
     recipe = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-    return _digest([architecture.encode(), sys.version.encode(), _requirements().encode(), *recipe])
+    return _digest([architecture.encode(), sys.version.encode(), _requirements(_layer_selection()).encode(), *recipe])
 
 
-def _requirements() -> str:
-    """The locked run-time dependencies with their hashes, as pip writes them."""
+def _layer_selection() -> list[str]:
+    """Of the locked packages those of the layer, as options of `uv export`."""
     pruned = [word for name in sorted(PRUNED_DISTRIBUTIONS) for word in ("--prune", name)]
     omitted = [word for name in OMITTED_DISTRIBUTIONS for word in ("--no-emit-package", name)]
-    options = ["--frozen", "--no-dev", "--no-emit-project", "--no-header", "--no-annotate"]
-    return _uv(["export", "--quiet", *options, *pruned, *omitted])
+    return ["--no-dev", *pruned, *omitted]
 
 
-def _install(architecture: str, target: Path) -> None:
-    requirements = target.parent / "requirements.txt"
-    requirements.write_text(_requirements())
-    # Copies, since trimming edits files that would otherwise be uv's own cache. Nothing is resolved here.
-    options = ["--quiet", "--no-deps", "--require-hashes", "--link-mode", "copy", "--only-binary", ":all:"]
-    platform = ["--python-platform", PLATFORMS[architecture], "--python-version", PYTHON_VERSION]
-    where = ["--python", sys.executable, "--target", str(target), "--requirements", str(requirements)]
-    _uv(["pip", "install", *options, *platform, *where])
+def install_locked(architecture: str, target: Path, selection: Sequence[str]) -> None:
+    """Installs locked packages for an architecture into a folder. `selection`: which, as options of `uv export`."""
+    with _scratch() as scratch:
+        requirements = scratch / "requirements.txt"
+        requirements.write_text(_requirements(selection))
+        # Copies, since trimming edits files that would otherwise be uv's own cache. Nothing is resolved here.
+        options = ["--quiet", "--no-deps", "--require-hashes", "--link-mode", "copy", "--only-binary", ":all:"]
+        platform = ["--python-platform", PLATFORMS[architecture], "--python-version", PYTHON_VERSION]
+        where = ["--python", sys.executable, "--target", str(target), "--requirements", str(requirements)]
+        _uv(["pip", "install", *options, *platform, *where])
+
+
+def _requirements(selection: Sequence[str]) -> str:
+    """Locked packages with their hashes, as pip writes them."""
+    return _uv(["export", "--quiet", "--frozen", "--no-emit-project", "--no-header", "--no-annotate", *selection])
 
 
 def _uv(arguments: list[str]) -> str:

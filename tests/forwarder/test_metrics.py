@@ -1,55 +1,101 @@
-"""The metrics page."""
+"""The metrics page, as Prometheus reads it."""
 
-import re
+from collections.abc import Iterator
+
+import pytest
+import urllib3
+from prometheus_client import CollectorRegistry, Metric
+from prometheus_client.parser import text_string_to_metric_families
 
 from forwarder.loop import Counters
-from forwarder.metrics import text
+from forwarder.metrics import ClusterCollector, families
 from forwarder.views import node_view, pod_view
+from forwarder.web import serve
 from tests.forwarder import objects
 
-LINE = re.compile(r'^[a-z_:]+(\{([a-z_]+="([^"\\\n]|\\["\\n])*",?)*\})? -?[0-9.e+]+$')
+ODD_NAME = 'odd"\\'
 
 
-def page() -> str:
+def served() -> Iterator[Metric]:
     nodes = [node_view(objects.node())]
     pods = [
         pod_view(objects.pod("a", node="n", ready=True)),
         pod_view(objects.pod("b", node="n", owner="DaemonSet")),
         pod_view(objects.pod("done", node="n", phase="Succeeded")),
-        pod_view(objects.pod('odd"\\', unschedulable=True)),
+        pod_view(objects.pod(ODD_NAME, unschedulable=True)),
     ]
-    return text(nodes, pods, Counters(sent={"provision": 2}), fresh=True, silent_seconds={"Pod": 1.5})
+    counters = Counters(sent={"provision": 2}, failed=1, heartbeats=3)
+    return families(nodes, pods, counters, fresh=True, silent_seconds={"Pod": 1.5})
 
 
-def value(gauge: str, **labels: str) -> float:
-    found = [
-        line
-        for line in page().splitlines()
-        if line.startswith((f"{gauge}{{", f"{gauge} "))
-        and all(f'{key}="{text}"' in line for key, text in labels.items())
-    ]
-    assert len(found) == 1, found
-    return float(found[0].rpartition(" ")[2])
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    registry = CollectorRegistry()
+    registry.register(ClusterCollector(served))
+    server = serve(registry, {"/healthz": lambda: True, "/readyz": lambda: False}, "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
 
 
-def test_every_line_is_well_formed() -> None:
-    for line in page().splitlines():
-        assert line.startswith("#") or LINE.match(line), line
+@pytest.fixture(scope="module")
+def metrics(address: str) -> dict[str, Metric]:
+    """Metric by the name of its samples."""
+    answer = urllib3.request("GET", f"{address}/metrics", timeout=5.0)
+    assert answer.headers["Content-Type"].startswith("text/plain; version=")
+    page = answer.data.decode()
+    return {sample.name: metric for metric in text_string_to_metric_families(page) for sample in metric.samples}
 
 
-def test_nodes_show_what_they_have_and_what_is_asked_of_them() -> None:
-    assert value("karpenter_nodes_allocatable", node_name="n", resource_type="cpu", nodepool="default") == 1.93
-    assert value("karpenter_nodes_total_pod_requests", resource_type="cpu", instance_type="m5.large") == 0.25
-    assert value("karpenter_nodes_total_daemon_requests", resource_type="memory") == 64 * 2**20
-    assert round(value("karpenter_nodes_system_overhead", resource_type="cpu"), 3) == 0.07
+def value(metrics: dict[str, Metric], name: str, /, **labels: str) -> float:
+    samples = [sample for sample in metrics[name].samples if labels.items() <= sample.labels.items()]
+    assert len(samples) == 1, samples
+    return samples[0].value
 
 
-def test_pods_show_where_they_are() -> None:
-    assert value("karpenter_pods_state", name="a", phase="Running", scheduled="true", instance_type="m5.large") == 1
-    assert value("karpenter_pods_state", scheduled="false", phase="Pending", managed="false") == 1
+def test_names_and_kinds_are_those_that_dashboards_ask_for(metrics: dict[str, Metric]) -> None:
+    assert {name: metric.type for name, metric in metrics.items()} == {
+        "karpenter_nodes_allocatable": "gauge",
+        "karpenter_nodes_total_pod_requests": "gauge",
+        "karpenter_nodes_total_daemon_requests": "gauge",
+        "karpenter_nodes_system_overhead": "gauge",
+        "karpenter_pods_state": "gauge",
+        "karpenter_cluster_state_node_count": "gauge",
+        "karpenter_cluster_state_synced": "gauge",
+        "spotwright_forwarder_silent_seconds": "gauge",
+        "spotwright_forwarder_doorbells_total": "counter",
+        "spotwright_forwarder_failed_doorbells_total": "counter",
+        "spotwright_forwarder_heartbeats_total": "counter",
+    }
 
 
-def test_the_cluster_and_the_forwarder_itself() -> None:
-    assert value("karpenter_cluster_state_node_count") == 1
-    assert value("karpenter_cluster_state_synced") == 1
-    assert value("spotwright_forwarder_doorbells_total", queue="provision") == 2
+def test_nodes_show_what_they_have_and_what_is_asked_of_them(metrics: dict[str, Metric]) -> None:
+    of_node = {"node_name": "n", "nodepool": "default", "instance_type": "m5.large", "managed": "true"}
+    assert value(metrics, "karpenter_nodes_allocatable", resource_type="cpu", **of_node) == 1.93
+    assert value(metrics, "karpenter_nodes_total_pod_requests", resource_type="cpu", **of_node) == 0.25
+    assert value(metrics, "karpenter_nodes_total_daemon_requests", resource_type="memory", **of_node) == 64 * 2**20
+    assert round(value(metrics, "karpenter_nodes_system_overhead", resource_type="cpu", **of_node), 3) == 0.07
+
+
+def test_pods_show_where_they_are(metrics: dict[str, Metric]) -> None:
+    on_node = {"node": "n", "scheduled": "true", "nodepool": "default", "instance_type": "m5.large"}
+    assert value(metrics, "karpenter_pods_state", name="a", phase="Running", ready="true", **on_node) == 1
+    waits = {"name": ODD_NAME, "scheduled": "false", "phase": "Pending", "managed": "false", "node": ""}
+    assert value(metrics, "karpenter_pods_state", **waits) == 1
+
+
+def test_the_cluster_and_the_forwarder_itself(metrics: dict[str, Metric]) -> None:
+    assert value(metrics, "karpenter_cluster_state_node_count") == 1
+    assert value(metrics, "karpenter_cluster_state_synced") == 1
+    assert value(metrics, "spotwright_forwarder_silent_seconds", kind="Pod") == 1.5
+    assert value(metrics, "spotwright_forwarder_doorbells_total", queue="provision") == 2
+    assert value(metrics, "spotwright_forwarder_failed_doorbells_total") == 1
+    assert value(metrics, "spotwright_forwarder_heartbeats_total") == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "text"), [("/healthz", 200, "ok"), ("/readyz", 503, "not ok"), ("/x", 404, "not found")]
+)
+def test_probes_are_answered_beside_the_metrics(address: str, path: str, status: int, text: str) -> None:
+    answer = urllib3.request("GET", address + path, timeout=5.0)
+    assert (answer.status, answer.data.decode()) == (status, f"{text}\n")

@@ -19,6 +19,7 @@ import boto3
 import pytest
 import yaml
 from moto.server import ThreadedMotoServer
+from prometheus_client.parser import text_string_to_metric_families
 
 from spotwright import manifests
 from tests.manifests.cluster import Cluster, running_cluster
@@ -186,9 +187,9 @@ def test_what_happens_in_the_cluster_reaches_the_queues(forwarder: Forwarder) ->
     cluster.kubectl("label", "node", "rings", "a=b")
     forwarder.wait_for("lifecycle", ("node", "rings"))
 
-    page = forwarder.page("/metrics")
-    assert 'karpenter_pods_state{name="wants-a-node"' in page
-    assert "karpenter_cluster_state_node_count 1" in page
+    metrics = {metric.name: metric.samples for metric in text_string_to_metric_families(forwarder.page("/metrics"))}
+    assert "wants-a-node" in {sample.labels["name"] for sample in metrics["karpenter_pods_state"]}
+    assert [sample.value for sample in metrics["karpenter_cluster_state_node_count"]] == [1]
     assert forwarder.page("/healthz") == "ok\n"
     assert forwarder.page("/readyz") == "ok\n"
 

@@ -17,7 +17,7 @@ def test_an_unchanged_layer_is_not_built_again(
     def refuse(*_: object) -> None:
         raise AssertionError("built again")
 
-    monkeypatch.setattr(build, "_install", refuse)
+    monkeypatch.setattr(build, "install_locked", refuse)
     monkeypatch.setattr(build, "_compile", refuse)
     assert build.build_layer(architecture) == archive
 
@@ -30,7 +30,7 @@ def test_a_changed_library_is_another_layer_with_the_same_dependencies(
     monkeypatch.setattr(build, "LIBRARY", changed)
     assert build.layer_key(architecture) in archive.name
     (changed / "new.py").write_text("NEW = 1\n")
-    monkeypatch.setattr(build, "_install", lambda *_: pytest.fail("dependencies did not change"))
+    monkeypatch.setattr(build, "install_locked", lambda *_: pytest.fail("dependencies did not change"))
     other = build.build_layer(architecture)
     assert other != archive
     with zipfile.ZipFile(other) as zipped:
