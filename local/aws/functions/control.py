@@ -1,7 +1,7 @@
 """The Lambda service: deployed functions run as real processes behind the Invoke API.
 
-moto keeps what is deployed; here it runs. Control API: `GET /_local/functions`, and
-`POST /_local/functions/<name> {"enabled": bool}`.
+moto keeps what is deployed; here it runs. Control API: `GET /_local/functions`, `POST /_local/functions
+{"shares": bool}` for processes that start from now on, and `POST /_local/functions/<name> {"enabled": bool}`.
 """
 
 from collections.abc import Mapping
@@ -19,6 +19,7 @@ def add(emulator: Emulator) -> None:
     functions = emulator.component(Functions)
     api.add(emulator)
     emulator.route("GET", "/_local/functions", lambda _body, _parameters: _functions(functions))
+    emulator.route("POST", "/_local/functions", lambda body, _parameters: _share(functions, body))
     emulator.route("POST", "/_local/functions/<name>", lambda body, parameters: _switch(functions, body, parameters))
     emulator.run_in_background("functions", functions.run)
 
@@ -42,6 +43,12 @@ def _describe(functions: Functions, function: LambdaFunction) -> dict[str, Any]:
         "invocations": sum(pool.invocations for pool in pools),
         "lastError": next((pool.last_error for pool in pools if pool.last_error), ""),
     }
+
+
+def _share(functions: Functions, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Control API: whether a process gets a whole processor or the part that its function's memory buys."""
+    functions.shares = bool(body["shares"])
+    return {"shares": functions.shares}
 
 
 def _switch(functions: Functions, body: Mapping[str, Any], parameters: Mapping[str, str]) -> dict[str, Any]:

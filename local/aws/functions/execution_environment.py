@@ -12,9 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from local.aws.emulator import Emulator
-from local.aws.functions import packages
+from local.aws.functions import packages, processor_share
 from local.aws.functions.log import FunctionLog
 from local.aws.functions.runtime_api import Invocation, RuntimeApi
+from local.aws.functions.usage import UsageMeter
 from local.aws.functions.versions import FunctionVersion
 from local.aws.sts import callers
 
@@ -28,7 +29,8 @@ LONGEST_LIFE_SECONDS = 40 * 60
 class ExecutionEnvironment:
     """A started process. `invoke` blocks; `kill` may come from any thread at any time."""
 
-    def __init__(self, emulator: Emulator, function: FunctionVersion) -> None:
+    def __init__(self, emulator: Emulator, function: FunctionVersion, *, share: bool = False) -> None:
+        """`share`: hold the process to the part of a processor that its memory buys. Raises OSError if that fails."""
         self.function = function
         self.started = time.monotonic()
         self.last_used = self.started
@@ -38,6 +40,8 @@ class ExecutionEnvironment:
         self._credentials = callers.create_role_session(emulator, function.role, function.name[:64])
         self._log = FunctionLog(emulator.directory / "logs" / f"function-{function.short_name}.log", function.version)
         self.process = self._spawn()
+        self._meter = UsageMeter(self.process.pid)
+        self._group = processor_share.hold(self.process.pid, function.memory_mb) if share else None
         emulator.process_killers[self._credentials.access_key_id] = self.kill
         emulator.function_names[self._credentials.access_key_id] = function.short_name
         self._log.follow(self.process)
@@ -98,6 +102,7 @@ class ExecutionEnvironment:
         invocation = Invocation(request_id, self.function.arn, payload, trace, client_context)
         self._log.begin(request_id)
         if self._initialized(invocation):
+            self._meter.begin()
             seconds = self.function.timeout_seconds
             invocation.deadline_ms = int((time.time() + seconds) * 1000)
             self._api.submit(invocation)
@@ -106,8 +111,15 @@ class ExecutionEnvironment:
             if not invocation.finished.wait(seconds):
                 self._time_out(invocation)
         self.last_used = time.monotonic()
-        self._log.end(request_id, invocation.error)
+        self._log.end(request_id, invocation.error, self._report(request_id))
         return invocation
+
+    def _report(self, request_id: str) -> str:
+        """The REPORT line; empty when the process has ended, since nobody knows then what it used."""
+        try:
+            return self._meter.end().report(request_id, self.function.memory_mb)
+        except OSError:
+            return ""
 
     def _initialized(self, invocation: Invocation) -> bool:
         """Wait for the runtime's first `next`; failures before it become the invocation's outcome."""
@@ -144,6 +156,8 @@ class ExecutionEnvironment:
         self._api.ready.set()
         self._emulator.process_killers.pop(self._credentials.access_key_id, None)
         self._api.close()
+        if self._group is not None:
+            processor_share.release(self._group)
 
     def tail(self) -> bytes:
         """The last 4 KB that the latest invocation logged."""

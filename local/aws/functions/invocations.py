@@ -23,12 +23,16 @@ class Disabled(Exception):
 
 @dataclass
 class Functions:
-    """The execution environments of one emulator, keyed by function name and version. See `Emulator.component`."""
+    """The execution environments of one emulator, keyed by function name and version. See `Emulator.component`.
+
+    `shares`: new processes get the part of a processor that their function's memory buys, not a whole one.
+    """
 
     emulator: Emulator
     pools: dict[tuple[str, str], EnvironmentPool] = field(default_factory=dict)
     disabled_names: set[str] = field(default_factory=set)
     recursive_names: set[str] = field(default_factory=set)
+    shares: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def invoke(
@@ -63,8 +67,11 @@ class Functions:
         with self._lock:
             key = (version.name, version.version)
             if key not in self.pools:
-                self.pools[key] = EnvironmentPool(lambda function: ExecutionEnvironment(self.emulator, function))
+                self.pools[key] = EnvironmentPool(self._start)
             return self.pools[key]
+
+    def _start(self, function: FunctionVersion) -> ExecutionEnvironment:
+        return ExecutionEnvironment(self.emulator, function, share=self.shares)
 
     def _limit(self, function: LambdaFunction) -> int:
         reserved = function.reserved_concurrency

@@ -24,7 +24,6 @@ class FunctionLog:
         self._lock = threading.Lock()
         self._recent: deque[bytes] = deque(maxlen=400)
         self._version = version
-        self._began = 0.0
 
     def follow(self, process: subprocess.Popen[bytes]) -> None:
         """Copy the process's output until it ends, in a thread."""
@@ -32,13 +31,14 @@ class FunctionLog:
 
     def begin(self, request_id: str) -> None:
         self._recent.clear()
-        self._began = time.monotonic()
         self._write(f"START RequestId: {request_id} Version: {self._version}\n".encode())
 
-    def end(self, request_id: str, error: str) -> None:
-        milliseconds = (time.monotonic() - self._began) * 1000
+    def end(self, request_id: str, error: str, report: str) -> None:
+        """`report`: the line that says what was used; empty when nobody knows."""
         status = f" Status: error Error Type: {error}" if error else ""
-        self._write(f"END RequestId: {request_id} Duration: {milliseconds:.1f} ms{status}\n".encode())
+        self._write(f"END RequestId: {request_id}{status}\n".encode())
+        if report:
+            self._write(f"{report}\n".encode())
 
     def tail(self) -> bytes:
         time.sleep(SETTLE_SECONDS)

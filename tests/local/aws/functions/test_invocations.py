@@ -5,10 +5,12 @@ import concurrent.futures
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import boto3
 import pytest
 
+from local.aws.functions import processor_share
 from tests.local.aws.serverless import ACCOUNT, REGION, Aws, eventually, zip_files
 
 ECHO = """
@@ -182,3 +184,47 @@ def _alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+SPEND = """
+import time
+KEPT = bytearray(30_000_000)
+def handler(event, context):
+    until = time.process_time() + event["processor_seconds"]
+    while time.process_time() < until: pass
+    time.sleep(event["pause_seconds"])
+"""
+
+
+def test_each_invocation_ends_with_a_report_of_what_it_used(aws: Aws) -> None:
+    aws.function("spend", SPEND, MemorySize=256)
+    event = {"processor_seconds": 0.1, "pause_seconds": 1}
+    cold, warm = (report(aws.invoke("spend", event, LogType="Tail")[1]) for _ in range(2))
+    assert "Init Duration" in cold
+    assert "Init Duration" not in warm
+    assert warm["Memory Size"] == "256 MB"
+    assert 100 <= float(warm["Processor Time"].removesuffix(" ms")) < 1000
+    assert float(warm["Duration"].removesuffix(" ms")) >= 1000
+    assert int(warm["Max Memory Used"].removesuffix(" MB")) >= 30
+
+
+def report(response: dict[str, Any]) -> dict[str, str]:
+    (line,) = [line for line in base64.b64decode(response["LogResult"]).decode().splitlines() if "REPORT" in line]
+    return dict(part.split(": ", 1) for part in line.removeprefix("REPORT ").split("\t"))
+
+
+@pytest.mark.parametrize(
+    ("files", "limits"),
+    [
+        (("cpu/cgroup.procs",), {"cpu.cfs_quota_us": "20000", "cpu.cfs_period_us": "20000"}),
+        (("cgroup.subtree_control",), {"cpu.max": "20000 20000"}),
+    ],
+    ids=["cgroup v1", "cgroup v2"],
+)
+def test_memory_is_a_share_of_a_processor(tmp_path: Path, files: tuple[str, ...], limits: dict[str, str]) -> None:
+    for name in files:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    group = processor_share.hold(42, memory_mb=processor_share.MB_PER_PROCESSOR, root=tmp_path)
+    assert {name: (group / name).read_text() for name in limits} == limits
+    assert (group / "cgroup.procs").read_text() == "42"
