@@ -4,7 +4,6 @@ Modules of commands import what they need when they run, so that the first line 
 """
 
 import argparse
-import gc
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -27,7 +26,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in [one for one in _COMMANDS if one in given[:1]] or _COMMANDS:
         import_module(f"{__name__}.{name}").add(subparsers)
     options = parser.parse_args(given)
-    gc.enable()
     try:
         return int(options.run(options))
     except InputError as error:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.cli import InputError, start
+from spotwright.cli import InputError
 
 type Json = dict[str, Any]
 
@@ -96,8 +96,8 @@ def _contents(source: str, text: str) -> Iterator[object]:
         except msgspec.DecodeError:
             # YAML says where it goes wrong.
             pass
-    with start.PatternsLater():
-        import yaml
+    import yaml
+
     try:
         yield from yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError as error:

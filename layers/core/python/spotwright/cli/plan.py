@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the plan; 0 whether or not every pod fits."""
     import gc
 
-    # A short life with many objects, none of which becomes garbage.
+    # A short life with many objects, none of which becomes garbage: 20 ms of a quarter of a second.
     gc.disable()
     import msgspec
 
