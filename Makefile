@@ -2,6 +2,7 @@
 # make test    everything CI runs: check, then all tests
 # make check   formatting, lint, types, dependency direction
 # make bench   speed and size; make bench-launch: a burst under EC2's limits (ARGS="--pods 7000"); make bench-catalog: refresh and read one
+# make bench-memory   how long each function takes with more or less memory, and what it costs (about ten minutes)
 # make probe-aws   what we believe about AWS, asked of your account (dry unless CONFIRM=yes)
 # make bench-following   where a real kube-scheduler puts pods, by how it is told the plan (about a quarter of an hour)
 # make bench-cases   random cases: are the plans legal; ARGS="--seed 1 --count 200" or "--profile full --pods 5000"
@@ -16,7 +17,7 @@ BIN := .venv/bin
 # Beside the control plane's binary, so that a new checkout need not learn its dependencies' types again.
 MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spotwright/mypy
 
-.PHONY: demo test check setup controlplane forwarder-image bench bench-cases bench-following bench-planner bench-launch bench-catalog probe-aws format clean
+.PHONY: demo test check setup controlplane forwarder-image bench bench-cases bench-memory bench-following bench-planner bench-launch bench-catalog probe-aws format clean
 
 setup:
 	@tools/setup
@@ -39,6 +40,9 @@ controlplane: setup
 
 bench: setup
 	@$(BIN)/python -m bench
+
+bench-memory: setup
+	@$(BIN)/python -m bench.memory $(ARGS)
 
 bench-following: controlplane
 	@$(BIN)/python -m bench.following
