@@ -16,9 +16,9 @@ from spotwright.aws import families, offerings
 from spotwright.aws.refusal import Refusal
 from spotwright.aws.sizing import Overheads
 from spotwright.model import labels
-from spotwright.model.instancetype import Catalog
-from spotwright.model.nodeclass import Ami, EC2NodeClass, SecurityGroup, Subnet
-from spotwright.model.requirements import Operator, Selector
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass, SecurityGroup, Subnet
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 from spotwright.workflows import decisions
@@ -93,7 +93,7 @@ def _burst(
 ) -> int:
     """Seconds until every claim of every decision has its instance and nothing is left to plan."""
     world.cluster.put("ec2nodeclasses", node_class)
-    sizes = Selector(labels.INSTANCE_PREFIX + "cpu", Operator.IN, cpus)
+    sizes = NodeSelectorRequirement(labels.INSTANCE_PREFIX + "cpu", Operator.IN, cpus)
     world.cluster.put("nodepools", given.node_pool(requirements=(sizes, *given.of_capacity("spot", "on-demand"))))
     for number, (millicores, mebibytes) in enumerate(shapes):
         template = given.pod(f"work{number}", cpu_millicores=millicores, memory_bytes=mebibytes * 2**20)
@@ -160,8 +160,8 @@ def class_in(ec2: Any, iam: Any, cluster: str) -> EC2NodeClass:
     return given.node_class(
         subnets=tuple(Subnet(one["SubnetId"], one["AvailabilityZone"]) for one in subnets),
         security_groups=tuple(SecurityGroup(one["GroupId"]) for one in groups),
-        amis=(Ami(image, requirements=(Selector(labels.ARCH, Operator.IN, ("amd64",)),)),),
-        resolved_profile=PROFILE,
+        amis=(AMI(image, requirements=(NodeSelectorRequirement(labels.ARCH, Operator.IN, ("amd64",)),)),),
+        resolved_instance_profile=PROFILE,
     )
 
 
@@ -176,7 +176,7 @@ def _types(ec2: Any, prices: Any, region: str, node_class: EC2NodeClass) -> Cata
 def _offered(catalog: Catalog) -> set[tuple[str, str, str]]:
     return {
         (offering.capacity_type, one.name, offering.zone)
-        for one in catalog.of("")
+        for one in catalog.instance_types("")
         for offering in one.offerings
         if offering.available
     }

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from spotwright.cli import catalogs, documents, manifests_input, plan_text
-from spotwright.model.instancetype import Catalog
-from spotwright.scheduling.planner import plan
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.scheduling.pod_planner import plan_pods
 from tests.cases.generator.draft import HERE, PROFILES
 from tests.cases.generator.writing import case, text
 from tests.cases.judge.catalog import find_catalog
@@ -42,7 +42,7 @@ def _planned(file: Path) -> tuple[Made, float]:
     """Our plan as other programs read it, and the processor seconds it took, reading included."""
     known = _catalog(find_catalog(read(file)["catalog"], file))
     before = time.process_time()
-    made = plan(manifests_input.snapshot(documents.read([str(file)])), known)
+    made = plan_pods(manifests_input.snapshot(documents.read([str(file)])), known)
     return json.loads(plan_text.as_json(made)), time.process_time() - before
 
 

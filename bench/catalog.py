@@ -27,8 +27,8 @@ from spotwright.aws import catalog_wire, families, offerings
 from spotwright.aws.offerings import Region
 from spotwright.aws.refusal import Refusal
 from spotwright.aws.sizing import Overheads
-from spotwright.model.instancetype import Catalog
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
 REGION: Final = "ap-northeast-2"
 CLUSTER: Final = "dev-eks-cluster"

@@ -15,10 +15,10 @@ from local.kubernetes.api import ApiError
 from local.kubernetes.control_plane import KUBELET_LABEL, ControlPlane
 from spotwright.adapters import decode, decode_nodepool
 from spotwright.model import labels, resources
-from spotwright.model.instancetype import PICOUSD, Catalog, InstanceType
+from spotwright.model.ec2.instance_type import PICOUSD, Catalog, InstanceType
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import NewNode, Plan
-from spotwright.scheduling.planner import plan
+from spotwright.scheduling.pod_planner import plan_pods
 
 type Json = dict[str, Any]
 
@@ -137,11 +137,11 @@ class Play:
             nodes=tuple(map(decode.node, nodes)),
             nodepools=(pool,),
         )
-        return plan(snapshot, self._catalog)
+        return plan_pods(snapshot, self._catalog)
 
     def _ordered(self, made: Plan, chance: random.Random) -> Iterator[Machine]:
         """The plan's nodes, each the cheapest of its types in one of its zones."""
-        types = {one.name: one for one in self._catalog.of("")}
+        types = {one.name: one for one in self._catalog.instance_types("")}
         for number, node in enumerate(made.new_nodes):
             boots = chance.uniform(*BOOT_SECONDS)
             zone = chance.choice(sorted(node.zones))
@@ -209,7 +209,7 @@ class Play:
     def _is_ready(self, machine: Machine) -> bool:
         """Ready, and without any taint but ours."""
         node = self._api.get(f"/api/v1/nodes/{machine.name}")
-        return all(one["key"] == HOLD["key"] for one in node["spec"].get("taints") or ()) and decode.node(node).ready
+        return all(one["key"] == HOLD["key"] for one in node["spec"].get("taints") or ()) and decode.node(node).is_ready
 
     def _register(self, machine: Machine) -> None:
         amounts = resources.text(machine.type.allocatable)

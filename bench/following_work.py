@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from spotwright.cli import catalogs
-from spotwright.model.instancetype import Catalog
+from spotwright.model.ec2.instance_type import Catalog
 
 type Json = dict[str, Any]
 

@@ -24,7 +24,7 @@ from spotwright.adapters import ec2_types
 from spotwright.aws import catalog_wire, offerings, sizing
 from spotwright.aws.described import Described, Gpu
 from spotwright.cli import builtin, builtin_region
-from spotwright.model.instancetype import Catalog
+from spotwright.model.ec2.instance_type import Catalog
 
 ZONES = tuple(builtin.REGION + letter for letter in "abc")
 TABLES = Path(moto.__file__).parent / "ec2" / "resources"

@@ -17,10 +17,10 @@ import msgspec
 from spotwright.aws import health
 from spotwright.cli import catalogs, manifests_input
 from spotwright.cli.documents import Document, Documents
-from spotwright.model.instancetype import PICOUSD, Catalog
+from spotwright.model.ec2.instance_type import PICOUSD, Catalog
 from spotwright.model.snapshot import Snapshot, UnavailableOffering
 from spotwright.scheduling.plan import Plan
-from spotwright.scheduling.planner import plan
+from spotwright.scheduling.pod_planner import plan_pods
 
 PAGE: Final = 500
 
@@ -55,7 +55,7 @@ def load(path: str) -> tuple[Snapshot, Catalog]:
     catalog = catalogs.from_file(problem.catalog)
     gone = health.closing(
         UnavailableOffering(offering.capacity_type, one.name, offering.zone)
-        for one in catalog.of("")
+        for one in catalog.instance_types("")
         for offering in one.offerings
         if one.name in problem.sold_out
     )
@@ -75,11 +75,11 @@ def _peak_kb() -> int:
 
 def main() -> None:
     """``python -m bench.planner.ours PROBLEM WARM``: one line of JSON, as the Go program prints it."""
-    plan(*load(sys.argv[2]))
+    plan_pods(*load(sys.argv[2]))
     snapshot, catalog = load(sys.argv[1])
     gc.collect()
     started, worked = time.perf_counter(), time.process_time()
-    made = plan(snapshot, catalog)
+    made = plan_pods(snapshot, catalog)
     spent = {"seconds": time.perf_counter() - started, "cpuSeconds": time.process_time() - worked}
     print(json.dumps(spent | told(snapshot, made)))
 
@@ -90,7 +90,7 @@ def told(snapshot: Snapshot, made: Plan) -> dict[str, Any]:
     placed += [key for one in made.existing_nodes for key in one.pods]
     return {
         "price": made.price_picousd_per_hour / PICOUSD,
-        "bound": made.bound_picousd_per_hour / PICOUSD,
+        "bound": made.lower_bound_picousd_per_hour / PICOUSD,
         "nodes": len(made.new_nodes),
         "placed": len(placed),
         "smallPlaced": sum(1 for key in placed if key in small),

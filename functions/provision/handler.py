@@ -47,9 +47,9 @@ def _work(context: edge.Context, cluster: str, bells: tuple[Doorbell, ...]) -> N
         metrics.add_dimension(name="cluster", value=cluster)
         for seconds in served.waited_seconds:
             metrics.add_metric(name="EventToDecisionSeconds", unit=MetricUnit.Seconds, value=seconds)
-        metrics.add_metric(name="PodsUnschedulable", unit=MetricUnit.Count, value=len(plan.unschedulable))
+        metrics.add_metric(name="PodsUnschedulable", unit=MetricUnit.Count, value=len(plan.unschedulable_pods))
         metrics.add_metric(name="NodesDecided", unit=MetricUnit.Count, value=len(plan.new_nodes))
-        for refused in plan.unschedulable:
+        for refused in plan.unschedulable_pods:
             logger.info(
                 "could not schedule pod", extra={"cluster": cluster, "pod": refused.pod, "reasons": refused.reasons}
             )

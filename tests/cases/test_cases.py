@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from spotwright.cli import catalogs, documents, manifests_input, plan_text
-from spotwright.model.instancetype import Catalog
-from spotwright.scheduling.planner import plan
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.scheduling.pod_planner import plan_pods
 from tests.cases.judge.catalog import find_catalog
 from tests.cases.judge.cluster import load
 from tests.cases.judge.expectations import broken
@@ -38,7 +38,7 @@ def planned(case: Path) -> tuple[dict[str, Any], dict[str, Any], Path]:
     """The case, its plan as other programs read it, and its catalog."""
     content = read(case)
     path = find_catalog(content["catalog"], case)
-    made = plan(manifests_input.snapshot(documents.read([str(case)])), catalog(path))
+    made = plan_pods(manifests_input.snapshot(documents.read([str(case)])), catalog(path))
     return content, json.loads(plan_text.as_json(made)), path
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spotwright.cli import catalogs, documents, manifests_input, plan_text
-from spotwright.scheduling.planner import plan
+from spotwright.scheduling.pod_planner import plan_pods
 from tests.cases.generator.draft import PROFILES
 from tests.cases.generator.writing import case, small, text
 from tests.cases.judge.catalog import find_catalog
@@ -29,7 +29,7 @@ def test_plans_of_random_cases_break_no_rule(tmp_path: Path, profile: str, seed:
     (tmp_path / "catalogs").symlink_to(HERE / "catalogs")
     content = read(file)
     known = catalogs.from_file(str(find_catalog(content["catalog"], file)))
-    made = plan(manifests_input.snapshot(documents.read([str(file)])), known)
+    made = plan_pods(manifests_input.snapshot(documents.read([str(file)])), known)
     assert not judge(json.loads(plan_text.as_json(made)), load(file)).violations
 
 

@@ -36,8 +36,8 @@ def test_what_is_printed_is_a_catalog_that_plan_reads(capsys: pytest.CaptureFixt
     assert main(["catalog", "--output", "json"]) == 0
     file = tmp_path / "catalog.json"
     file.write_text(capsys.readouterr().out)
-    read = {one.name: one for one in catalogs.from_file(str(file)).of("")}
-    for one in builtin.catalog().of(""):
+    read = {one.name: one for one in catalogs.from_file(str(file)).instance_types("")}
+    for one in builtin.catalog().instance_types(""):
         again = read[one.name]
         assert (again.capacity, again.allocatable, again.offerings) == (one.capacity, one.allocatable, one.offerings)
         assert again.requirements == one.requirements

@@ -236,7 +236,7 @@ def test_a_catalog_that_is_none_is_said(capsys: pytest.CaptureFixture[str], writ
 
 
 def test_the_built_in_catalog_has_both_architectures_and_prices_for_all() -> None:
-    types = builtin.catalog().of("")
+    types = builtin.catalog().instance_types("")
     assert len(types) > 1000
     assert {value for one in types for value in one.requirements.get("kubernetes.io/arch").values} == {"amd64", "arm64"}
     assert all(offering.price_picousd_per_hour > 0 for one in types for offering in one.offerings if offering.available)

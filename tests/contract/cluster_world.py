@@ -7,21 +7,23 @@ from collections.abc import Sequence
 
 from local.stack import Stack
 from spotwright.model import labels
-from spotwright.model.capacitybuffer import CapacityBuffer
-from spotwright.model.node import Node
-from spotwright.model.objects import Metadata
-from spotwright.model.pod import Pod
-from spotwright.model.requirements import Selector
-from spotwright.model.taints import Taint
-from spotwright.model.volumes import CsiNode, StorageClass, Volume, VolumeClaim
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation.cluster import FakeCluster, Namespace
 from spotwright.workflows.ports import ClusterPort
 from tests.contract import capacity_buffers
 from tests.contract.conftest import wait_served
 
 NUMBERS = itertools.count(1)
-IN_A = Selector(labels.ZONE, "In", ("ap-northeast-2a",))
-ZONAL = StorageClass(Metadata("zonal"), "ebs.csi.aws.com", waits=True, topologies=((IN_A,),))
+IN_A = NodeSelectorRequirement(labels.ZONE, "In", ("ap-northeast-2a",))
+ZONAL = StorageClass(
+    ObjectMeta("zonal"), "ebs.csi.aws.com", waits_for_first_consumer=True, allowed_topologies=((IN_A,),)
+)
 
 
 class World(ABC):
@@ -60,28 +62,37 @@ class FakeWorld(World):
         self.port = self._fake = fake
 
     def add_node(self, name: str) -> None:
-        self._fake.put("nodes", Node(Metadata(name), taints=(Taint("karpenter.sh/unregistered", "NoExecute"),)))
+        self._fake.put("nodes", Node(ObjectMeta(name), taints=(Taint("karpenter.sh/unregistered", "NoExecute"),)))
 
     def add_pod(self, name: str, node: str) -> None:
-        self._fake.put("pods", Pod(Metadata(name, namespace="default"), node_name=node))
+        self._fake.put("pods", Pod(ObjectMeta(name, namespace="default"), node_name=node))
 
     def add_storage(self) -> None:
-        self._fake.put("namespaces", Namespace(Metadata("shop", labels={"team": "a"})))
+        self._fake.put("namespaces", Namespace(ObjectMeta("shop", labels={"team": "a"})))
         self._fake.put("storageclasses", ZONAL)
-        self._fake.put("persistentvolumes", Volume(Metadata("pv-1"), ((IN_A,),), "ebs.csi.aws.com"))
+        self._fake.put("persistentvolumes", PersistentVolume(ObjectMeta("pv-1"), ((IN_A,),), "ebs.csi.aws.com"))
         self._fake.put(
-            "persistentvolumeclaims", VolumeClaim(Metadata("data", namespace="shop"), "", "zonal", phase="Pending")
+            "persistentvolumeclaims",
+            PersistentVolumeClaim(ObjectMeta("data", namespace="shop"), "", "zonal", phase="Pending"),
         )
-        self._fake.put("csinodes", CsiNode(Metadata("attaching"), {"ebs.csi.aws.com": 25}))
+        self._fake.put("csinodes", CSINode(ObjectMeta("attaching"), {"ebs.csi.aws.com": 25}))
 
     def add_buffers(self) -> None:
-        template = Pod(Metadata("spare", "default", labels={"app": "web"}), requests={"cpu": 3000, "pods": 1})
+        template = Pod(ObjectMeta("spare", "default", labels={"app": "web"}), requests={"cpu": 3000, "pods": 1})
         spare = CapacityBuffer(
-            Metadata("spare", "default"), template=template, replicas=2, pod_template="web", pod_template_generation=1
+            ObjectMeta("spare", "default"),
+            template_pod=template,
+            replicas=2,
+            pod_template_ref="web",
+            pod_template_generation=1,
         )
-        shared = CapacityBuffer(Metadata("shared", "default"), template=template, scale=10, percentage=20)
+        shared = CapacityBuffer(
+            ObjectMeta("shared", "default"), template_pod=template, scalable_replicas=10, percentage=20
+        )
         lost = CapacityBuffer(
-            Metadata("lost", "default"), fault="PodTemplateNotFound", problem="PodTemplate default/no"
+            ObjectMeta("lost", "default"),
+            not_ready_reason="PodTemplateNotFound",
+            not_ready_message="PodTemplate default/no",
         )
         for one in (spare, shared, lost):
             self._fake.put("capacitybuffers", one)

@@ -12,12 +12,12 @@ from spotwright.adapters.kubernetes import KubernetesCluster
 from spotwright.adapters.kubernetes_transport import Transport
 from spotwright.failures import Conflict
 from spotwright.model import labels
-from spotwright.model.capacitybuffer import BufferStatus
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodepool import NodeClassReference
-from spotwright.model.objects import Condition, Metadata, condition
-from spotwright.model.requirements import Selector
-from spotwright.model.taints import Taint
+from spotwright.model.karpenter.capacity_buffer import CapacityBufferStatus
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodeClassReference
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster import FakeCluster
 from spotwright.simulation.effects import Effects
@@ -51,16 +51,16 @@ def world(request: pytest.FixtureRequest) -> World:
 def claim(**changes: object) -> NodeClaim:
     name = f"claim-{next(NUMBERS)}"
     made = NodeClaim(
-        metadata=Metadata(name, labels={labels.NODEPOOL: "default"}, finalizers=(labels.FINALIZER,)),
+        metadata=ObjectMeta(name, labels={labels.NODEPOOL: "default"}, finalizers=(labels.FINALIZER,)),
         node_class_ref=CLASS,
         requirements=(
-            Selector("kubernetes.io/arch", "In", ("amd64",)),
-            Selector("karpenter.k8s.aws/instance-cpu", "Gt", ("1",)),
+            NodeSelectorRequirement("kubernetes.io/arch", "In", ("amd64",)),
+            NodeSelectorRequirement("karpenter.k8s.aws/instance-cpu", "Gt", ("1",)),
         ),
         requests={"cpu": 1500, "memory": 2**30, "pods": 3},
         taints=(Taint("spot", "NoSchedule", "only"),),
         expire_after_seconds=None,
-        termination_grace_seconds=600,
+        termination_grace_period_seconds=600,
     )
     return msgspec.structs.replace(made, **changes)
 
@@ -75,7 +75,7 @@ def test_a_claim_comes_back_as_it_was_promised(world: World) -> None:
         "requests",
         "taints",
         "expire_after_seconds",
-        "termination_grace_seconds",
+        "termination_grace_period_seconds",
         "node_class_ref",
     ):
         assert getattr(found, field) == getattr(wanted, field), field
@@ -99,31 +99,33 @@ def test_what_does_not_exist_is_none(world: World) -> None:
 def test_conditions_keep_their_neighbours_and_their_time(world: World) -> None:
     made = world.port.create_nodeclaim(claim())
     since = datetime(2026, 1, 1, tzinfo=UTC)
-    world.port.set_conditions("nodeclaims", made.metadata, [Condition("Launched", "True", "Launched", since=since)])
     world.port.set_conditions(
-        "nodeclaims", made.metadata, [Condition("Registered", "Unknown", "NodeNotFound", since=since)]
+        "nodeclaims", made.metadata, [Condition("Launched", "True", "Launched", last_transition_time=since)]
     )
-    later = Condition("Launched", "True", "Again", since=datetime(2026, 2, 1, tzinfo=UTC))
+    world.port.set_conditions(
+        "nodeclaims", made.metadata, [Condition("Registered", "Unknown", "NodeNotFound", last_transition_time=since)]
+    )
+    later = Condition("Launched", "True", "Again", last_transition_time=datetime(2026, 2, 1, tzinfo=UTC))
     world.port.set_conditions("nodeclaims", made.metadata, [later])
     found = world.port.nodeclaim(made.name)
     assert found is not None
-    launched, registered = condition(found.conditions, "Launched"), condition(found.conditions, "Registered")
+    launched, registered = find_condition(found.conditions, "Launched"), find_condition(found.conditions, "Registered")
     assert launched is not None
     assert registered is not None
-    assert (launched.reason, launched.since) == ("Again", since)
+    assert (launched.reason, launched.last_transition_time) == ("Again", since)
     assert registered.status == "Unknown"
 
 
 def test_a_condition_that_is_taken_out_leaves_its_neighbours(world: World) -> None:
     made = world.port.create_nodeclaim(claim())
     since = datetime(2026, 1, 1, tzinfo=UTC)
-    stated = [Condition(kind, "True", kind, since=since) for kind in ("Launched", "Drifted")]
+    stated = [Condition(kind, "True", kind, last_transition_time=since) for kind in ("Launched", "Drifted")]
     world.port.set_conditions("nodeclaims", made.metadata, stated)
     for _ in range(2):
         world.port.set_conditions("nodeclaims", made.metadata, (), removed=("Drifted",))
         found = world.port.nodeclaim(made.name)
         assert found is not None
-        assert [(one.type, one.since) for one in found.conditions] == [("Launched", since)]
+        assert [(one.type, one.last_transition_time) for one in found.conditions] == [("Launched", since)]
 
 
 def test_status_is_merged(world: World) -> None:
@@ -141,7 +143,7 @@ def test_a_deleted_claim_stays_until_its_finalizer_goes(world: World) -> None:
     world.port.delete("nodeclaims", made.metadata)
     found = world.port.nodeclaim(made.name)
     assert found is not None
-    assert found.metadata.deleting is not None
+    assert found.metadata.deletion_timestamp is not None
     world.port.patch_metadata("nodeclaims", found.metadata, {"finalizers": []})
     assert _gone(world.port, made.name)
 
@@ -156,7 +158,7 @@ def _gone(port: ClusterPort, name: str) -> bool:
 
 
 def test_deleting_by_another_uid_or_twice_is_no_error_and_hurts_nobody(world: World) -> None:
-    made = world.port.create_nodeclaim(claim(metadata=Metadata(f"claim-{next(NUMBERS)}")))
+    made = world.port.create_nodeclaim(claim(metadata=ObjectMeta(f"claim-{next(NUMBERS)}")))
     world.port.delete("nodeclaims", msgspec.structs.replace(made.metadata, uid="00000000-0000-0000-0000-000000000000"))
     assert world.port.nodeclaim(made.name) is not None
     world.port.delete("nodeclaims", made.metadata)
@@ -196,13 +198,24 @@ def test_taints_are_replaced_under_the_version_that_was_read(world: World) -> No
 def test_storage_and_namespaces_are_read_as_they_were_written(world: World) -> None:
     world.add_storage()
     found = world.port.storage()
-    (waiting,) = [one for one in found.claims if one.metadata.key == "shop/data"]
-    assert (waiting.volume, waiting.storage_class, waiting.bound, waiting.phase) == ("", "zonal", False, "Pending")
-    (volume,) = [one for one in found.volumes if one.metadata.name == "pv-1"]
-    assert (volume.reachable, volume.driver) == (((IN_A,),), "ebs.csi.aws.com")
-    (zonal,) = [one for one in found.classes if one.metadata.name == "zonal"]
-    assert (zonal.provisioner, zonal.waits, zonal.topologies) == (ZONAL.provisioner, True, ZONAL.topologies)
-    assert {one.metadata.name: one.attachable for one in found.nodes}["attaching"] == {"ebs.csi.aws.com": 25}
+    (waiting,) = [one for one in found.persistent_volume_claims if one.metadata.key == "shop/data"]
+    assert (waiting.volume_name, waiting.storage_class_name, waiting.bind_completed, waiting.phase) == (
+        "",
+        "zonal",
+        False,
+        "Pending",
+    )
+    (volume,) = [one for one in found.persistent_volumes if one.metadata.name == "pv-1"]
+    assert (volume.node_affinity, volume.driver) == (((IN_A,),), "ebs.csi.aws.com")
+    (zonal,) = [one for one in found.storage_classes if one.metadata.name == "zonal"]
+    assert (zonal.provisioner, zonal.waits_for_first_consumer, zonal.allowed_topologies) == (
+        ZONAL.provisioner,
+        True,
+        ZONAL.allowed_topologies,
+    )
+    assert {one.metadata.name: one.attachable_volumes for one in found.csi_nodes}["attaching"] == {
+        "ebs.csi.aws.com": 25
+    }
     assert world.port.namespaces()["shop"]["team"] == "a"
 
 
@@ -211,13 +224,13 @@ def test_buffers_are_read_with_what_they_refer_to_and_told_how_they_stand(world:
     world.add_buffers()
     found = {one.metadata.name: one for one in world.port.capacity_buffers()}
     spare, shared, lost = (found[name] for name in ("spare", "shared", "lost"))
-    assert spare.template is not None
-    assert (spare.template.requests["cpu"], spare.template.metadata.labels) == (3000, {"app": "web"})
-    assert (spare.replicas, spare.scale, spare.pod_template) == (2, None, "web")
-    assert (shared.replicas, shared.scale, shared.percentage) == (None, 10, 20)
-    assert (lost.template, lost.fault) == (None, "PodTemplateNotFound")
+    assert spare.template_pod is not None
+    assert (spare.template_pod.requests["cpu"], spare.template_pod.metadata.labels) == (3000, {"app": "web"})
+    assert (spare.replicas, spare.scalable_replicas, spare.pod_template_ref) == (2, None, "web")
+    assert (shared.replicas, shared.scalable_replicas, shared.percentage) == (None, 10, 20)
+    assert (lost.template_pod, lost.not_ready_reason) == (None, "PodTemplateNotFound")
     status = {
-        "replicas": 2, "provisioningStrategy": spare.strategy, "podTemplateRef": {"name": "web"},
+        "replicas": 2, "provisioningStrategy": spare.provisioning_strategy, "podTemplateRef": {"name": "web"},
         "podTemplateGeneration": 1,
     }  # fmt: skip
     about = msgspec.structs.replace(spare.metadata, resource_version="")
@@ -225,8 +238,8 @@ def test_buffers_are_read_with_what_they_refer_to_and_told_how_they_stand(world:
     world.port.set_conditions("capacitybuffers", about, [Condition("Provisioning", "False", "RequiresNewCapacity")])
     world.port.patch_status("capacitybuffers", about, status | {"podTemplateRef": None})
     (after,) = [one for one in world.port.capacity_buffers() if one.metadata.name == "spare"]
-    assert after.status == BufferStatus(2, "", 1, spare.strategy)
-    told = condition(after.conditions, "Provisioning")
+    assert after.status == CapacityBufferStatus(2, "", 1, spare.provisioning_strategy)
+    told = find_condition(after.conditions, "Provisioning")
     assert told is not None
     assert (told.status, told.reason) == ("False", "RequiresNewCapacity")
 
@@ -237,7 +250,7 @@ def test_a_waiting_pod_is_nominated_once_and_stays_so(world: World) -> None:
     assert world.port.nominate("planned", wanted) == {pod.key}
     assert world.port.nominate("planned", wanted) == {pod.key}
     assert world.port.nominate("other", wanted) == frozenset()
-    assert world.seen(pod.metadata.name).nominated_node == "planned"
+    assert world.seen(pod.metadata.name).nominated_node_name == "planned"
 
 
 def test_nobody_is_nominated_who_is_bound_gone_or_another_pod_of_the_name(world: World) -> None:
@@ -245,7 +258,9 @@ def test_nobody_is_nominated_who_is_bound_gone_or_another_pod_of_the_name(world:
     wanted = {bound.key: bound.metadata.uid, other.key: "00000000-0000-0000-0000-000000000000", "default/nobody": "x"}
     assert world.port.nominate("planned", wanted) == frozenset()
     assert world.port.nominate("planned", {}) == frozenset()
-    assert world.seen(bound.metadata.name).nominated_node == world.seen(other.metadata.name).nominated_node == ""
+    assert (
+        world.seen(bound.metadata.name).nominated_node_name == world.seen(other.metadata.name).nominated_node_name == ""
+    )
 
 
 def test_only_our_own_nomination_is_withdrawn(world: World) -> None:
@@ -254,8 +269,8 @@ def test_only_our_own_nomination_is_withdrawn(world: World) -> None:
     world.port.nominate("preempted", {theirs.key: theirs.metadata.uid})
     for _ in range(2):
         world.port.withdraw("planned", {ours.key: ours.metadata.uid, theirs.key: theirs.metadata.uid, "default/x": "x"})
-    assert world.seen(ours.metadata.name).nominated_node == ""
-    assert world.seen(theirs.metadata.name).nominated_node == "preempted"
+    assert world.seen(ours.metadata.name).nominated_node_name == ""
+    assert world.seen(theirs.metadata.name).nominated_node_name == "preempted"
 
 
 def test_the_same_event_is_told_again_only_after_a_while(real: tuple[Stack, KubernetesCluster]) -> None:
@@ -278,5 +293,5 @@ def test_an_event_never_raises(world: World) -> None:
             "nodeclaims", made.metadata, type="Normal", reason="Launched", message="m", now=datetime.now(UTC)
         )
     world.port.event(
-        "nodeclaims", Metadata("Not A Name!"), type="Normal", reason="x", message="m", now=datetime.now(UTC)
+        "nodeclaims", ObjectMeta("Not A Name!"), type="Normal", reason="x", message="m", now=datetime.now(UTC)
     )

@@ -15,9 +15,16 @@ from spotwright.aws.health import Health
 from spotwright.aws.launch import FleetPlan
 from spotwright.failures import InvalidRequest, NotFound
 from spotwright.model import labels
-from spotwright.model.fleet import FleetResult
-from spotwright.model.nodeclass import Ami, CapacityReservation, EC2NodeClass, PlacementGroup, SecurityGroup, Subnet
-from spotwright.model.requirements import Selector
+from spotwright.model.ec2.fleet import FleetResult
+from spotwright.model.karpenter.nodeclass import (
+    AMI,
+    CapacityReservation,
+    EC2NodeClass,
+    PlacementGroup,
+    SecurityGroup,
+    Subnet,
+)
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.ec2 import FakeEc2
 from spotwright.simulation.effects import Effects
@@ -105,8 +112,8 @@ def _class_in(client: Any) -> EC2NodeClass:
     return samples.node_class(
         subnets=tuple(Subnet(one["SubnetId"], one["AvailabilityZone"]) for one in subnets),
         security_groups=tuple(SecurityGroup(one["GroupId"]) for one in groups),
-        amis=(Ami(image),),
-        resolved_profile="",
+        amis=(AMI(image),),
+        resolved_instance_profile="",
     )
 
 
@@ -133,10 +140,12 @@ def _with_profile(world: Any, aws: LocalAws) -> None:
     iam.add_role_to_instance_profile(
         InstanceProfileName=f"{world.cluster}-profile", RoleName=f"KarpenterNodeRole-{samples.CLUSTER}"
     )
-    world.node_class = msgspec.structs.replace(world.node_class, resolved_profile=f"{world.cluster}-profile")
+    world.node_class = msgspec.structs.replace(world.node_class, resolved_instance_profile=f"{world.cluster}-profile")
 
 
-def planned(world: World, *names: str, capacity_type: str = "spot", further: tuple[Selector, ...] = ()) -> FleetPlan:
+def planned(
+    world: World, *names: str, capacity_type: str = "spot", further: tuple[NodeSelectorRequirement, ...] = ()
+) -> FleetPlan:
     wanted = samples.new_node(*names, requirements=(samples.capacity_types(capacity_type), *further))
     facts = msgspec.structs.replace(samples.FACTS, name=world.cluster)
     found = launch.plan(wanted, world.node_class, samples.types(*names, of=world.node_class), facts, Health())
@@ -231,7 +240,8 @@ def into_reservation(world: World, count: int, reserved: int) -> tuple[str, Flee
     name, zone = "c5a.large", world.node_class.subnets[0].zone
     id = world.reserve(name, zone, reserved)
     own = msgspec.structs.replace(
-        world.node_class, capacity_reservations=(CapacityReservation(id, name, zone, available=reserved),)
+        world.node_class,
+        capacity_reservations=(CapacityReservation(id, name, zone, available_instance_count=reserved),),
     )
     wanted = samples.new_node(name, requirements=(samples.capacity_types("reserved"),))
     facts = msgspec.structs.replace(samples.FACTS, name=world.cluster)
@@ -328,9 +338,9 @@ def test_templates_are_found_by_cluster_and_class_and_go_once(local_aws: LocalAw
 def test_an_instance_says_in_which_partition_of_its_group_it_is(world: World, asked: str) -> None:
     group = world.group(3)
     world.node_class = msgspec.structs.replace(world.node_class, placement_group=group)
-    pinned = (Selector(labels.PLACEMENT_GROUP_PARTITION, "In", (asked,)),) if asked else ()
+    pinned = (NodeSelectorRequirement(labels.PLACEMENT_GROUP_PARTITION, "In", (asked,)),) if asked else ()
     fleet = planned(world, "c5.large", further=pinned)
     world.ec2.create_fleet(request_of(world, fleet, id="l1", count=3))
     found = world.ec2.instances_of_launch("l1")
-    assert sorted(one.partition for one in found) == ([2, 2, 2] if asked else [1, 2, 3])
-    assert {one.placement_group for one in found} == {group.id}
+    assert sorted(one.partition_number for one in found) == ([2, 2, 2] if asked else [1, 2, 3])
+    assert {one.placement_group_id for one in found} == {group.id}

@@ -24,8 +24,8 @@ from spotwright.aws import catalog_wire
 from spotwright.aws.sizing import Overheads
 from spotwright.composition_catalog import CatalogPorts
 from spotwright.model import labels
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.objects import condition
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.kubernetes.meta import find_condition
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeBlobs, FakeDoorbells, FakeState
@@ -101,7 +101,7 @@ class World:
         return next(one for one in self.ports.cluster.nodeclasses() if one.name == name)
 
     def said(self, name: str, kind: str) -> tuple[str, str, str]:
-        found = condition(self.node_class(name).conditions, kind)
+        found = find_condition(self.node_class(name).conditions, kind)
         assert found is not None, kind
         return found.status, found.reason, found.message
 
@@ -135,9 +135,9 @@ def test_a_published_class_is_ready_within_seconds(world: World, file: str) -> N
     assert len(one.subnets) == 3
     assert one.security_groups
     assert len(one.amis) == 5
-    assert world.profiles.role_of(one.resolved_profile) in world.ports.node_roles
+    assert world.profiles.role_of(one.resolved_instance_profile) in world.ports.node_roles
     assert one.metadata.finalizers == (labels.EC2NODECLASS_FINALIZER,)
-    types = catalog_wire.decode(world.blobs.get(world.state.catalog_key())).of(name)
+    types = catalog_wire.decode(world.blobs.get(world.state.catalog_key())).instance_types(name)
     assert len(types) > 700
     assert "True" in world.stack.kubectl("get", "ec2nc", name).stdout
 
@@ -160,7 +160,7 @@ def test_a_class_is_resolved_anew_when_it_changes(world: World) -> None:
     world.run("moving")
     one = world.node_class("moving")
     assert one.metadata.annotations[labels.EC2NODECLASS_HASH] != before
-    ready = condition(one.conditions, "Ready")
+    ready = find_condition(one.conditions, "Ready")
     assert ready is not None
     assert ready.observed_generation == one.metadata.generation == 2
 
@@ -173,7 +173,9 @@ def test_a_class_of_another_family_is_ready_and_has_types(world: World, family: 
     world.run(name)
     assert world.said(name, "Ready") == ("True", "Ready", "")
     assert len(world.node_class(name).amis) == images
-    types = {one.name: one for one in catalog_wire.decode(world.blobs.get(world.state.catalog_key())).of(name)}
+    types = {
+        one.name: one for one in catalog_wire.decode(world.blobs.get(world.state.catalog_key())).instance_types(name)
+    }
     assert any(one.available for one in types["m5.large"].offerings)
     assert any(one.available for one in types["m6g.large"].offerings) == (images == 5)
 
@@ -259,7 +261,7 @@ def test_a_field_that_means_nothing_is_said_and_stops_nothing(world: World) -> N
 def test_a_deleted_class_goes_with_what_was_made_for_it(world: World) -> None:
     world.apply(published("spot-t3a.yaml", "leaving"))
     world.run("leaving")
-    profile = world.node_class("leaving").resolved_profile
+    profile = world.node_class("leaving").resolved_instance_profile
     world.ec2.ensure_launch_template(
         "spotwright/leaving", {"ImageId": "ami-1"}, {"eks:eks-cluster-name": world.stack.cluster,
                                                        "karpenter.k8s.aws/ec2nodeclass": "leaving"},
@@ -269,7 +271,7 @@ def test_a_deleted_class_goes_with_what_was_made_for_it(world: World) -> None:
     _until(lambda: all(one.name != "leaving" for one in world.ports.cluster.nodeclasses()))
     assert world.profiles.role_of(profile) is None
     assert world.ec2.launch_templates("leaving") == ()
-    assert catalog_wire.decode(world.blobs.get(world.state.catalog_key())).of("leaving") == ()
+    assert catalog_wire.decode(world.blobs.get(world.state.catalog_key())).instance_types("leaving") == ()
 
 
 def _until(holds: Callable[[], bool]) -> None:

@@ -18,9 +18,14 @@ from spotwright.adapters.zonal_shift import ZonalShifts
 from spotwright.aws import amis, nodeclass
 from spotwright.aws.offerings import Region
 from spotwright.failures import Denied, InvalidRequest, NotFound, Unavailable
-from spotwright.model.fleet import ClusterFacts
-from spotwright.model.nodeclass import Ami, PlacementGroupSelector, ReservationTerm, SelectorTerm
-from spotwright.model.objects import Metadata
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.karpenter.nodeclass import (
+    AMI,
+    CapacityReservationSelectorTerm,
+    PlacementGroupSelector,
+    SelectorTerm,
+)
+from spotwright.model.kubernetes.meta import ObjectMeta
 from tests.contract.conftest import REGION, LocalAws
 from tests.unit.aws.samples import CLUSTER, ZONES, node_class, type_of
 
@@ -120,7 +125,7 @@ def test_groups_are_found_by_tags_id_and_name(selection: Selection) -> None:
     assert len(selection.security_groups(owned)) == 2
 
 
-def resolved(selection: Selection, *terms: SelectorTerm) -> tuple[Ami, ...]:
+def resolved(selection: Selection, *terms: SelectorTerm) -> tuple[AMI, ...]:
     asked = amis.query(terms, "1.35")
     assert isinstance(asked, amis.Query)
     values = selection.parameters([one.path for one in asked.parameters])
@@ -182,18 +187,28 @@ def test_reservations_are_found_by_id_tags_owner_and_criteria(local_aws: LocalAw
     one, other = sorted((make("targeted", "a"), make("open", "b")))
     assert selection.capacity_reservations(()) == ()
 
-    def found(*terms: ReservationTerm) -> list[str]:
+    def found(*terms: CapacityReservationSelectorTerm) -> list[str]:
         return [each.id for each in selection.capacity_reservations(terms)]
 
-    assert found(ReservationTerm(id=one), ReservationTerm(id=other)) == [one, other]
-    assert found(ReservationTerm(id=one), ReservationTerm(id="cr-0123456789abcdef0")) == [one]
-    assert found(ReservationTerm(tags={"team": "*"}), ReservationTerm(id=one)) == [one, other]
-    assert len(found(ReservationTerm(tags={"team": "a"}, instance_match_criteria="targeted"))) == 1
-    assert found(ReservationTerm(tags={"team": "a"}, owner_id="999999999999")) == []
-    (read,) = selection.capacity_reservations((ReservationTerm(id=one),))
-    assert (read.instance_type, read.zone, read.available, read.end) == ("m5.large", ZONES[0], 4, None)
+    assert found(CapacityReservationSelectorTerm(id=one), CapacityReservationSelectorTerm(id=other)) == [one, other]
+    assert found(
+        CapacityReservationSelectorTerm(id=one), CapacityReservationSelectorTerm(id="cr-0123456789abcdef0")
+    ) == [one]
+    assert found(CapacityReservationSelectorTerm(tags={"team": "*"}), CapacityReservationSelectorTerm(id=one)) == [
+        one,
+        other,
+    ]
+    assert len(found(CapacityReservationSelectorTerm(tags={"team": "a"}, instance_match_criteria="targeted"))) == 1
+    assert found(CapacityReservationSelectorTerm(tags={"team": "a"}, owner_id="999999999999")) == []
+    (read,) = selection.capacity_reservations((CapacityReservationSelectorTerm(id=one),))
+    assert (read.instance_type, read.zone, read.available_instance_count, read.end_time) == (
+        "m5.large",
+        ZONES[0],
+        4,
+        None,
+    )
     client.cancel_capacity_reservation(CapacityReservationId=one)
-    assert found(ReservationTerm(id=one), ReservationTerm(id=other)) == [other]
+    assert found(CapacityReservationSelectorTerm(id=one), CapacityReservationSelectorTerm(id=other)) == [other]
 
 
 def test_a_placement_group_is_found_by_name_and_id(local_aws: LocalAws, selection: Selection) -> None:
@@ -201,13 +216,13 @@ def test_a_placement_group_is_found_by_name_and_id(local_aws: LocalAws, selectio
     client.create_placement_group(GroupName="near", Strategy="partition", PartitionCount=3)
     found = selection.placement_group(PlacementGroupSelector(name="near"))
     assert found is not None
-    assert (found.name, found.strategy, found.partitions) == ("near", "partition", 3)
+    assert (found.name, found.strategy, found.partition_count) == ("near", "partition", 3)
     assert selection.placement_group(PlacementGroupSelector(id=found.id)) == found
     assert selection.placement_group(PlacementGroupSelector(name="far")) is None
 
 
 def wanted(uid: str) -> nodeclass.Profile:
-    one = node_class(metadata=Metadata("default", uid=uid))
+    one = node_class(metadata=ObjectMeta("default", uid=uid))
     found = nodeclass.profile(one, region=REGION, cluster=CLUSTER, node_roles=(f"KarpenterNodeRole-{CLUSTER}",))
     assert isinstance(found, nodeclass.Profile)
     return found

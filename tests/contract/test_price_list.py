@@ -8,7 +8,7 @@ import urllib3
 from spotwright import data
 from spotwright.adapters.ec2_region import Ec2Region
 from spotwright.model import labels
-from spotwright.model.nodeclass import SelectorTerm
+from spotwright.model.karpenter.nodeclass import SelectorTerm
 from spotwright.simulation import given
 from spotwright.simulation import world as simulated
 from tests.contract.conftest import REGION, LocalAws
@@ -26,7 +26,7 @@ class World(catalog_world.World):
         self.market = Ec2Region(aws.client("ec2"), aws.prices(), region=REGION)  # type: ignore[assignment,arg-type]
 
     def price(self, node_class: str) -> int:
-        (one,) = (each for each in self.catalog().of(node_class) if each.name == "m5.large")
+        (one,) = (each for each in self.catalog().instance_types(node_class) if each.name == "m5.large")
         return next(it.price_picousd_per_hour for it in one.offerings if it.capacity_type == labels.ON_DEMAND)
 
 

@@ -15,7 +15,7 @@ from spotwright.aws import health
 from spotwright.aws.rate import CallRate
 from spotwright.disruption.breaker import Breaker
 from spotwright.failures import Conflict, Unavailable
-from spotwright.model.fleet import FleetError, FleetInstance, OfferingHealth
+from spotwright.model.ec2.fleet import FleetError, Instance, OfferingHealth
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
@@ -135,7 +135,9 @@ def test_a_nomination_is_open_until_its_last_phase_and_found_by_its_time(state: 
 
 def test_what_an_offering_did_is_remembered_beyond_its_time(state: StatePort) -> None:
     name = f"m5.{state.cluster().cluster}"
-    mark = OfferingHealth("spot", name, "z", until=5_000, code="InsufficientInstanceCapacity", at=2_000)
+    mark = OfferingHealth(
+        "spot", name, "z", unavailable_until_ms=5_000, code="InsufficientInstanceCapacity", recorded_at_ms=2_000
+    )
     state.mark_offering(mark)
     state.mark_offering(msgspec.structs.replace(mark, scope="pg-1"))
 
@@ -149,7 +151,7 @@ def test_what_an_offering_did_is_remembered_beyond_its_time(state: StatePort) ->
 
 
 def test_of_two_who_learn_at_once_one_learns_again(state: StatePort) -> None:
-    mark = OfferingHealth("spot", f"c5.{state.cluster().cluster}", "z", until=5_000, code="Some")
+    mark = OfferingHealth("spot", f"c5.{state.cluster().cluster}", "z", unavailable_until_ms=5_000, code="Some")
     state.mark_offering(mark)
     with pytest.raises(Conflict):
         state.mark_offering(msgspec.structs.replace(mark, code="Other"))
@@ -185,7 +187,7 @@ def test_what_was_taken_of_a_reservation_is_remembered(state: StatePort) -> None
     row = health.took(None, f"cr-{state.cluster().cluster}", 2, now_ms=10**12)
     state.mark_offering(row)
     (known,) = [one for one in state.offering_health(10**12) if one.key == row.key]
-    assert known.taken == ((10**12, 2),)
+    assert known.reservation_launches == ((10**12, 2),)
 
 
 def test_the_breaker_is_replaced_only_by_who_read_it(state: StatePort) -> None:
@@ -234,7 +236,7 @@ def test_what_one_cell_learnt_the_other_knows(local_aws: LocalAws) -> None:
         refused = msgspec.structs.replace(FULL, instance_type=name)
         offering_memory.answered(here, (), [refused], now_ms=NOW_MS, cpu_millicores={})
         assert not offering_memory.recalled(there, now_ms=NOW_MS).allows("spot", name, "z1")
-        given = FleetInstance("i-1", name, "z1", "spot", "pending")
+        given = Instance("i-1", name, "z1", "spot", "pending")
         offering_memory.answered(there, [given], (), now_ms=NOW_MS + 1, cpu_millicores={})
         assert offering_memory.recalled(here, now_ms=NOW_MS + 1).allows("spot", name, "z1")
 

@@ -15,19 +15,19 @@ from spotwright.aws.price_file import PriceFile
 from spotwright.aws.sizing import Overheads
 from spotwright.failures import Failure, NotFound
 from spotwright.model import labels
-from spotwright.model.fleet import ClusterFacts, FleetInstance, InstanceProfile, LaunchTemplate
-from spotwright.model.instancetype import Catalog
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import (
+from spotwright.model.ec2.fleet import ClusterFacts, Instance, InstanceProfile, LaunchTemplate
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import (
     CapacityReservation,
+    CapacityReservationSelectorTerm,
     EC2NodeClass,
     PlacementGroup,
     PlacementGroupSelector,
-    ReservationTerm,
     SelectorTerm,
 )
-from spotwright.model.nodepool import NodeClassReference
-from spotwright.model.objects import Condition, Metadata, condition
+from spotwright.model.karpenter.nodepool import NodeClassReference
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster import FakeCluster
 from spotwright.simulation.effects import Effects
@@ -42,17 +42,22 @@ TYPES = ("c5.large", "m5.large", "t4g.small")
 class ClassCluster(FakeCluster):
     """A cluster that shows the status of classes."""
 
-    def patch_status(self, kind: str, metadata: Metadata, status: Mapping[str, Any]) -> None:
+    def patch_status(self, kind: str, metadata: ObjectMeta, status: Mapping[str, Any]) -> None:
         if kind != "ec2nodeclasses":
             super().patch_status(kind, metadata, status)
             return
         read = decode_nodeclass.nodeclass({"kind": "EC2NodeClass", "metadata": {}, "spec": {}, "status": dict(status)})
         with self._effects.making("cluster", "patch_status", f"{kind}/{metadata.name}"):
             self.change(
-                kind, metadata.name, subnets=read.subnets, security_groups=read.security_groups, amis=read.amis,
-                resolved_profile=read.resolved_profile, capacity_reservations=read.capacity_reservations,
+                kind,
+                metadata.name,
+                subnets=read.subnets,
+                security_groups=read.security_groups,
+                amis=read.amis,
+                resolved_instance_profile=read.resolved_instance_profile,
+                capacity_reservations=read.capacity_reservations,
                 placement_group=read.placement_group,
-            )  # fmt: skip
+            )
 
 
 class Market:
@@ -106,7 +111,9 @@ class Selection:
         self.reservations: tuple[CapacityReservation, ...] = ()
         self.groups: tuple[PlacementGroup, ...] = ()
 
-    def capacity_reservations(self, terms: Sequence[ReservationTerm]) -> tuple[CapacityReservation, ...]:
+    def capacity_reservations(
+        self, terms: Sequence[CapacityReservationSelectorTerm]
+    ) -> tuple[CapacityReservation, ...]:
         return self.reservations if terms else ()
 
     def placement_group(self, selector: PlacementGroupSelector) -> PlacementGroup | None:
@@ -169,9 +176,9 @@ class Templates:
         self.templates: dict[str, str] = {}
         self.created: dict[str, datetime] = {}
         self.fails: Failure | None = None
-        self.instances: list[FleetInstance] = []
+        self.instances: list[Instance] = []
 
-    def instances_of_cluster(self) -> tuple[FleetInstance, ...]:
+    def instances_of_cluster(self) -> tuple[Instance, ...]:
         return tuple(self.instances)
 
     def launch_templates(self, node_class: str = "") -> tuple[LaunchTemplate, ...]:
@@ -250,12 +257,12 @@ class World:
             "ami_selector_terms": (SelectorTerm(alias="al2023@latest"),),
             "role": NODE_ROLE,
         }
-        made: EC2NodeClass = self.cluster.put("ec2nodeclasses", EC2NodeClass(Metadata(name), **(fields | changes)))
+        made: EC2NodeClass = self.cluster.put("ec2nodeclasses", EC2NodeClass(ObjectMeta(name), **(fields | changes)))
         return made
 
     def claim(self, name: str, node_class: str = "default", **changes: Any) -> NodeClaim:
         ref = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", node_class)
-        made: NodeClaim = self.cluster.put("nodeclaims", NodeClaim(Metadata(name, **changes), ref))
+        made: NodeClaim = self.cluster.put("nodeclaims", NodeClaim(ObjectMeta(name, **changes), ref))
         return made
 
     def delete(self, name: str = "default") -> None:
@@ -273,7 +280,7 @@ class World:
         return found[name]
 
     def condition(self, kind: str, name: str = "default") -> Condition:
-        found = condition(self.node_class(name).conditions, kind)
+        found = find_condition(self.node_class(name).conditions, kind)
         assert found is not None, kind
         return found
 

@@ -9,7 +9,7 @@ import pytest
 from spotwright.aws import hash
 from spotwright.failures import Denied, NotFound, Unavailable
 from spotwright.model import labels
-from spotwright.model.nodeclass import SelectorTerm
+from spotwright.model.karpenter.nodeclass import SelectorTerm
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.workflows import catalog
 from tests.functions.catalog_world import NODE_ROLE, TYPES, World
@@ -32,8 +32,8 @@ def test_a_new_class_is_resolved_and_what_it_can_buy_is_known(world: World) -> N
     assert world.condition("Ready").status == "True"
     assert [subnet.id for subnet in one.subnets] == ["subnet-a", "subnet-b", "subnet-c"]
     assert len(one.amis) == 5
-    assert one.resolved_profile in world.profiles.profiles
-    assert [it.name for it in world.catalog().of("default")] == list(TYPES)
+    assert one.resolved_instance_profile in world.profiles.profiles
+    assert [it.name for it in world.catalog().instance_types("default")] == list(TYPES)
     assert world.rung() == {PODS, POOLS, DRIFT}
 
 
@@ -69,7 +69,10 @@ def test_the_region_is_read_once_and_again_when_it_is_asked_for(world: World) ->
     world.rung()
     assert world.refresh().changed
     assert world.market.reads == 2
-    assert {it.price_picousd_per_hour for one in world.catalog().of("default") for it in one.offerings} == {0, 1}
+    assert {it.price_picousd_per_hour for one in world.catalog().instance_types("default") for it in one.offerings} == {
+        0,
+        1,
+    }
     assert PODS in world.rung()
     world.run()
     assert world.market.reads == 2
@@ -84,7 +87,7 @@ def test_the_first_reading_is_kept_before_the_cluster_is_open(world: World) -> N
     world.apply()
     world.run("default")
     assert world.market.reads == 1
-    assert [it.name for it in world.catalog().of("default")] == list(TYPES)
+    assert [it.name for it in world.catalog().instance_types("default")] == list(TYPES)
 
 
 def test_a_cluster_that_stops_letting_us_in_later_is_a_failure(world: World) -> None:
@@ -121,8 +124,8 @@ def test_one_named_class_is_settled_and_the_others_stay_in_the_catalog(world: Wo
     world.selection.found_subnets = world.selection.found_subnets[:1]
     world.run("other")
     assert len(world.node_class().subnets) == 3
-    assert {it.zone for it in world.catalog().of("default")[0].offerings} == set(ZONES)
-    assert {it.zone for it in world.catalog().of("other")[0].offerings} == {ZONES[0]}
+    assert {it.zone for it in world.catalog().instance_types("default")[0].offerings} == set(ZONES)
+    assert {it.zone for it in world.catalog().instance_types("other")[0].offerings} == {ZONES[0]}
 
 
 def test_a_catalog_made_piece_by_piece_is_the_one_made_at_once(world: World) -> None:
@@ -133,8 +136,8 @@ def test_a_catalog_made_piece_by_piece_is_the_one_made_at_once(world: World) -> 
     world.run()
     world.edit("small", kubelet={"maxPods": 11})
     key = world.run("small").key
-    assert world.catalog().of("small")[0].capacity["pods"] == 11
-    assert world.catalog().of("alike") == world.catalog().of("default")
+    assert world.catalog().instance_types("small")[0].capacity["pods"] == 11
+    assert world.catalog().instance_types("alike") == world.catalog().instance_types("default")
     world.state.catalog = ""
     assert world.run().key == key
 
@@ -158,7 +161,7 @@ def test_a_class_that_finds_nothing_says_so_and_sells_nothing(world: World) -> N
     assert world.condition("SubnetsReady").reason == "SubnetsNotFound"
     assert world.condition("Ready").message == "SubnetsReady=False, ValidationSucceeded=False"
     assert "SubnetsNotFound" in made.refused["default"]
-    assert world.catalog().of("default") == ()
+    assert world.catalog().instance_types("default") == ()
     reasons = [one.reason for one in world.cluster.events]
     assert reasons == ["SubnetsNotFound", "DependenciesNotReady"]
     world.run()
@@ -191,7 +194,7 @@ def test_a_refused_class_stops_no_other(world: World, fields: dict[str, Any], ki
     made = world.run()
     assert world.condition(kind, "bad").reason == reason
     assert made.ready == ("good",)
-    assert [it.name for it in world.catalog().of("good")] == list(TYPES)
+    assert [it.name for it in world.catalog().instance_types("good")] == list(TYPES)
 
 
 def test_a_role_that_iam_does_not_know_is_said(world: World) -> None:
@@ -207,7 +210,7 @@ def test_a_profile_of_the_user_must_hold_a_role_of_the_cluster(world: World) -> 
     world.apply("good", role="", instance_profile="mine")
     world.apply("bad", role="", instance_profile="admin")
     world.run()
-    assert world.node_class("good").resolved_profile == "mine"
+    assert world.node_class("good").resolved_instance_profile == "mine"
     assert world.condition("InstanceProfileReady", "bad").reason == "RoleNotAllowed"
     assert set(world.profiles.profiles) == {"mine", "admin"}
 
@@ -221,7 +224,7 @@ def test_trouble_at_aws_keeps_what_is_known_and_comes_again(world: World) -> Non
     made = world.run()
     assert made.failures == {"bad": "Unavailable: no answer"}
     assert world.condition("Ready", "bad").status == "True"
-    assert world.catalog().of("bad") != ()
+    assert world.catalog().instance_types("bad") != ()
     assert world.rung() == {("catalog", "nodeclasses", "bad")}
 
 
@@ -246,7 +249,7 @@ def test_statuses_are_written_before_the_region_is_read(world: World) -> None:
     assert ("catalog", "nodeclasses", "default") in world.rung()
     world.market.fails = None
     world.run("default")
-    assert [it.name for it in world.catalog().of("default")] == list(TYPES)
+    assert [it.name for it in world.catalog().instance_types("default")] == list(TYPES)
 
 
 def test_a_run_that_was_overtaken_does_not_bring_old_prices_back(world: World) -> None:
@@ -268,7 +271,7 @@ def test_a_run_that_was_overtaken_does_not_bring_old_prices_back(world: World) -
     world.edit("default", kubelet={"maxPods": 9})
     world.blobs.put = interleaved  # type: ignore[method-assign]
     world.run()
-    bought = world.catalog().of("default")[0]
+    bought = world.catalog().instance_types("default")[0]
     assert {it.price_picousd_per_hour for it in bought.offerings if it.capacity_type == "on-demand"} == {7}
     assert bought.capacity["pods"] == 9
 
@@ -283,5 +286,5 @@ def test_a_crash_anywhere_is_made_good_by_a_run_soon_after(world: World, after: 
     world.clock.advance(catalog.AGAIN_SECONDS * catalog.ATTEMPTS)
     world.run()
     assert world.condition("Ready").status == "True"
-    assert [it.name for it in world.catalog().of("default")] == list(TYPES)
+    assert [it.name for it in world.catalog().instance_types("default")] == list(TYPES)
     assert len(world.profiles.profiles) == 1

@@ -64,7 +64,7 @@ def test_a_deleted_class_waits_for_its_claims(world: World) -> None:
     world.delete()
     world.rung()
     world.run()
-    assert world.node_class().metadata.deleting is not None
+    assert world.node_class().metadata.deletion_timestamp is not None
     assert [(one.type, one.reason, one.message) for one in world.cluster.events] == [
         ("Normal", "WaitingOnNodeClaimTermination", "Waiting on NodeClaim termination for default-abcde")
     ]
@@ -85,7 +85,7 @@ def test_a_deleted_class_takes_its_profiles_and_templates_along(world: World) ->
         f"/karpenter/{REGION}/{CLUSTER}/{world.node_class('other').metadata.uid}/"
     }
     world.run()
-    assert set(world.catalog().by_class) == {"other"}
+    assert set(world.catalog().by_nodeclass) == {"other"}
 
 
 def test_a_template_that_cannot_be_deleted_keeps_the_class(world: World) -> None:

@@ -7,9 +7,9 @@ from spotwright.aws.price_file import PriceFile, Rule
 from spotwright.aws.sizing import Overheads
 from spotwright.failures import Denied, Unavailable
 from spotwright.model import labels
-from spotwright.model.node import Node
-from spotwright.model.nodeclass import CapacityReservation, ReservationTerm, SelectorTerm
-from spotwright.model.objects import Metadata
+from spotwright.model.karpenter.nodeclass import CapacityReservation, CapacityReservationSelectorTerm, SelectorTerm
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.node import Node
 from spotwright.simulation import given
 from spotwright.workflows import catalog
 from tests.functions.catalog_world import TYPES, Shifts, World
@@ -36,22 +36,22 @@ def test_a_parameter_that_may_not_be_read_is_said_and_stops_no_other_class() -> 
 
 def test_a_reservation_that_fills_up_makes_another_catalog_whoever_is_asked_for() -> None:
     world = World()
-    one = CapacityReservation("cr-1", "m5.large", ZONES[0], available=2)
+    one = CapacityReservation("cr-1", "m5.large", ZONES[0], available_instance_count=2)
     world.selection.reservations = (one,)
-    world.apply("reserving", capacity_reservation_selector_terms=(ReservationTerm(id="cr-1"),))
+    world.apply("reserving", capacity_reservation_selector_terms=(CapacityReservationSelectorTerm(id="cr-1"),))
     world.apply("plain")
     world.run()
     before = world.state.catalog_key()
     world.run("plain")
     assert world.state.catalog_key() == before
-    world.selection.reservations = (msgspec.structs.replace(one, available=1),)
+    world.selection.reservations = (msgspec.structs.replace(one, available_instance_count=1),)
     world.run("plain")
     assert world.state.catalog_key() != before
     assert [each.id for each in world.node_class("reserving").capacity_reservations] == ["cr-1"]
 
 
 def prices_of(world: World, name: str = "m5.large") -> dict[tuple[str, str], int]:
-    (one,) = (it for it in world.catalog().of("default") if it.name == name)
+    (one,) = (it for it in world.catalog().instance_types("default") if it.name == name)
     return {(it.capacity_type, it.zone): it.price_picousd_per_hour for it in one.offerings if it.available}
 
 
@@ -79,7 +79,7 @@ def test_a_shifted_zone_has_nothing_to_buy_until_the_shift_ends(world: World) ->
     made = catalog.shifts(world, now=world.clock.now())
     assert made is not None
     assert made.changed
-    assert world.catalog().shifted == ("az-a",)
+    assert world.catalog().shifted_zone_ids == ("az-a",)
     assert {zone for _, zone in prices_of(world)} == set(ZONES[1:])
     assert PODS in world.rung()
     assert catalog.shifts(world, now=world.clock.now()) is None
@@ -126,7 +126,7 @@ def test_while_ssm_is_down_a_class_keeps_its_images_and_a_new_one_waits(world: W
     assert world.condition("AMIsReady", "new").status == "Unknown"
     assert world.condition("SubnetsReady", "new").status == "True"
     assert world.condition("Ready", "new").reason == "ReconcilingDependents"
-    assert [it.name for it in world.catalog().of("default")] == list(TYPES)
+    assert [it.name for it in world.catalog().instance_types("default")] == list(TYPES)
     world.selection.fails = {}
     assert set(world.run().ready) == {"default", "new", "pinned"}
 
@@ -145,23 +145,23 @@ def test_expressions_of_a_class_are_held_against_every_type(world: World) -> Non
 def test_types_have_the_memory_that_their_nodes_were_seen_to_have(world: World) -> None:
     world.apply()
     world.run()
-    estimated = {one.name: one.capacity["memory"] for one in world.catalog().of("default")}
+    estimated = {one.name: one.capacity["memory"] for one in world.catalog().instance_types("default")}
     claim = world.claim("a")
     image = next(one.id for one in world.node_class().amis if one.id.startswith("ami-standard-x86_64"))
     changed = msgspec.structs.replace(claim, provider_id="aws:///z/i-1", image_id=image)
     world.cluster.put("nodeclaims", changed)
     told = {labels.INSTANCE_TYPE: "m5.large", labels.REGISTERED: "true"}
-    seen = Node(Metadata("n", labels=told), "aws:///z/i-1", capacity={"memory": 7 * 2**30})
+    seen = Node(ObjectMeta("n", labels=told), "aws:///z/i-1", capacity={"memory": 7 * 2**30})
     world.cluster.put("nodes", seen)
     world.rung()
     assert world.run().changed
     assert PODS in world.rung()
-    found = {one.name: one.capacity["memory"] for one in world.catalog().of("default")}
+    found = {one.name: one.capacity["memory"] for one in world.catalog().instance_types("default")}
     assert found == estimated | {"m5.large": 7 * 2**30}
     world.cluster.delete("nodes", seen.metadata)
     assert not world.run().changed
     assert not world.run("default").changed
-    assert {one.name: one.capacity["memory"] for one in world.catalog().of("default")} == found
+    assert {one.name: one.capacity["memory"] for one in world.catalog().instance_types("default")} == found
     world.clock.advance(61 * 86_400)
     world.run()
-    assert {one.name: one.capacity["memory"] for one in world.catalog().of("default")} == estimated
+    assert {one.name: one.capacity["memory"] for one in world.catalog().instance_types("default")} == estimated

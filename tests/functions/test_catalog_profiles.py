@@ -7,7 +7,7 @@ import pytest
 
 from spotwright.failures import Denied
 from spotwright.model import labels
-from spotwright.model.fleet import InstanceProfile
+from spotwright.model.ec2.fleet import InstanceProfile
 from spotwright.workflows import catalog_profiles
 from tests.functions.catalog_world import NODE_ROLE, World
 from tests.unit.aws.samples import CLUSTER, REGION
@@ -36,10 +36,10 @@ def claim(world: World, profile: str = "") -> None:
 
 def turn(world: World) -> tuple[str, str]:
     """The class gets another role: (profile before, profile after)."""
-    before = world.node_class().resolved_profile
+    before = world.node_class().resolved_instance_profile
     world.edit("default", role=OTHER_ROLE)
     world.run()
-    return before, world.node_class().resolved_profile
+    return before, world.node_class().resolved_instance_profile
 
 
 def test_a_role_change_makes_a_new_profile_and_keeps_the_old_one_for_an_hour(world: World) -> None:
@@ -57,7 +57,7 @@ def test_a_role_change_makes_a_new_profile_and_keeps_the_old_one_for_an_hour(wor
 def test_the_profile_of_a_class_stays(world: World) -> None:
     world.clock.advance(100 * HOUR.total_seconds())
     assert collect(world) == ()
-    assert world.node_class().resolved_profile in world.profiles.profiles
+    assert world.node_class().resolved_instance_profile in world.profiles.profiles
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -140,16 +140,16 @@ def isolated(world: World, **changes: Any) -> World:
 
 def test_in_an_isolated_vpc_the_users_profile_is_taken_as_it_is(world: World) -> None:
     isolated(world, role="", instance_profile="theirs")
-    assert world.node_class().resolved_profile == "theirs"
+    assert world.node_class().resolved_instance_profile == "theirs"
     assert world.condition("InstanceProfileReady").status == "True"
     assert collect(world) == ()
 
 
 def test_in_an_isolated_vpc_a_profile_that_was_made_before_is_kept(world: World) -> None:
-    before = world.node_class().resolved_profile
+    before = world.node_class().resolved_instance_profile
     isolated(world)
     assert before
-    assert world.node_class().resolved_profile == before
+    assert world.node_class().resolved_instance_profile == before
 
 
 def test_in_an_isolated_vpc_a_role_without_a_profile_says_what_to_do(world: World) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from spotwright.model.fleet import FleetInstance
+from spotwright.model.ec2.fleet import Instance
 from spotwright.workflows.catalog_templates import STARTED_FROM
 from spotwright.workflows.rows import LaunchRow
 from tests.functions.catalog_world import World
@@ -28,9 +28,9 @@ def kept(world: World) -> set[str]:
     return set(world.templates.templates)
 
 
-def started(world: World, template: str, hours: int) -> FleetInstance:
+def started(world: World, template: str, hours: int) -> Instance:
     at = world.clock.now() - hours * HOURS
-    return FleetInstance("i-1", "m5.large", "z", "spot", "running", launched=at, tags={STARTED_FROM: template})
+    return Instance("i-1", "m5.large", "z", "spot", "running", launch_time=at, tags={STARTED_FROM: template})
 
 
 def launching(template: str, phase: str = "claimed") -> LaunchRow:

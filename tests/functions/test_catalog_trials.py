@@ -4,10 +4,10 @@ import pytest
 
 from spotwright.failures import Denied, Failure, InvalidRequest, Throttled, Unavailable
 from spotwright.model import labels
-from spotwright.model.nodeclass import SelectorTerm
-from spotwright.model.nodepool import NodeClassReference, NodePool
-from spotwright.model.objects import Metadata
-from spotwright.model.requirements import Operator, Selector
+from spotwright.model.karpenter.nodeclass import SelectorTerm
+from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from tests.functions.catalog_world import Trials, World
 
 TEMPLATE, FLEET, RUN = "CreateLaunchTemplate", "CreateFleet", "RunInstances"
@@ -143,10 +143,10 @@ def test_user_data_that_ec2_finds_too_long(world: World, trials: Trials) -> None
 
 def test_a_type_that_a_pool_of_the_class_may_buy_is_tried(world: World, trials: Trials) -> None:
     ref = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
-    only = Selector(labels.INSTANCE_TYPE, Operator.IN, ("c5.large",))
+    only = NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.IN, ("c5.large",))
     world.run()
     assert (FLEET, "m5.large") in trials.take()
-    world.cluster.put("nodepools", NodePool(Metadata("default"), ref, requirements=(only,)))
+    world.cluster.put("nodepools", NodePool(ObjectMeta("default"), ref, requirements=(only,)))
     world.clock.advance(31 * 60)
     world.run()
     assert (FLEET, "c5.large") in trials.take()

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from spotwright.failures import Failure, Throttled, Unavailable
-from spotwright.model.nodeclass import Ami
-from spotwright.model.objects import condition
+from spotwright.model.karpenter.nodeclass import AMI
+from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import given
 from spotwright.simulation.effects import Fault
@@ -142,9 +142,9 @@ def test_a_doorbell_of_drift_says_which_claims_drift_and_the_second_one_nothing_
     handler = load("lifecycle", world).handler
     handler(records([doorbell(world, "decision", commit(world))]), Context())
     (claim,) = world.claims()
-    world.cluster.change("ec2nodeclasses", "default", amis=(Ami("ami-newer"),))
+    world.cluster.change("ec2nodeclasses", "default", amis=(AMI("ami-newer"),))
     assert failed(handler(records([doorbell(world, "drift")]), Context())) == []
-    found = condition(world.claims()[0].conditions, "Drifted")
+    found = find_condition(world.claims()[0].conditions, "Drifted")
     assert found is not None
     assert (found.status, found.reason) == ("True", "AMIDrift")
     assert found.message == f"image: found {claim.image_id}, wanted ami-newer"

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spotwright.failures import Denied, Failure, Throttled, Unavailable
-from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 from tests.functions.handlers import Context, doorbell, failed, load, records

@@ -5,7 +5,7 @@ import pytest
 
 from spotwright.failures import InvalidRequest, Unavailable
 from spotwright.model import labels
-from spotwright.model.requirements import Operator, Selector
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.model.snapshot import Snapshot
 from spotwright.settings import decision_settings
 from spotwright.simulation import given
@@ -75,14 +75,16 @@ def test_a_replay_obeys_the_work_units_of_its_snapshot_whatever_is_set_now(world
     world.deploy(given.pod("db", cpu_millicores=1100), 9)
     world.kubelets.look()
     snapshot = gather(world, world.state.cluster(), now=world.clock.now())
-    units = {budget: decide(_budgeted(snapshot, budget), world.catalogs.read("")).units for budget in (1, 100, 30_000)}
+    units = {
+        budget: decide(_budgeted(snapshot, budget), world.catalogs.read("")).work_units for budget in (1, 100, 30_000)
+    }
     assert units[1] < units[100] < units[30_000]
     world.settings = _budgeted(snapshot, 100).settings
     planned(world)
     world.settings = _budgeted(snapshot, 30_000).settings
     replayed = replay(world.state.cluster().head, blobs=world.blobs, catalogs=world.catalogs)
     assert replayed.agrees
-    assert replayed.plan.units == units[100]
+    assert replayed.plan.work_units == units[100]
 
 
 def _budgeted(snapshot: Snapshot, units: int) -> Snapshot:
@@ -90,7 +92,7 @@ def _budgeted(snapshot: Snapshot, units: int) -> Snapshot:
 
 
 def test_a_pool_that_selects_nothing_is_told_so(world: World) -> None:
-    nothing = given.node_pool(requirements=(Selector(labels.ARCH, Operator.IN, ("s390x",)),))
+    nothing = given.node_pool(requirements=(NodeSelectorRequirement(labels.ARCH, Operator.IN, ("s390x",)),))
     world.cluster.put("nodepools", nothing)
     world.deploy(given.pod("web"), 1)
     world.kubelets.look()
@@ -171,7 +173,7 @@ def test_with_little_time_left_a_smaller_decision_is_made_and_the_rest_follows(w
     key = world.state.cluster().head
     replayed = replay(key, blobs=world.blobs, catalogs=world.catalogs)
     assert replayed.agrees
-    assert not replayed.plan.unschedulable
+    assert not replayed.plan.unschedulable_pods
     assert len(world.bells.of("provision", "pods")) == 1
     assert failed(handler(event, Context())) == []
     second = stored(world)[-1]

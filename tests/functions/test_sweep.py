@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from spotwright.model import labels
-from spotwright.model.fleet import FleetInstance
+from spotwright.model.ec2.fleet import Instance
 from spotwright.settings import decision_settings
 from spotwright.simulation import given
 from spotwright.simulation.world import World
@@ -73,7 +73,7 @@ def orphan(world: World, number: int, age: timedelta) -> str:
         labels.EC2NODECLASS: "default",
         labels.CLUSTER_NAME_TAG: world.cluster.name,
     }
-    found = FleetInstance(instance, "m5.large", "z", "spot", "running", launched=world.clock.now() - age, tags=tags)
+    found = Instance(instance, "m5.large", "z", "spot", "running", launch_time=world.clock.now() - age, tags=tags)
     world.ec2.instances[instance] = found
     return instance
 
@@ -115,10 +115,10 @@ def test_a_claim_that_expires_within_the_minute_is_rung_for_at_its_second(
     world.deploy(given.pod("inflate"), 1)
     assert world.run(60, until=lambda: bool(world.running()))
     (claim,) = world.claims()
-    assert claim.metadata.created is not None
+    assert claim.metadata.creation_timestamp is not None
     world.cluster.change("nodeclaims", claim.name, expire_after_seconds=3600)
     world.bells.waiting.clear()
-    now = claim.metadata.created + timedelta(seconds=3600 - left)
+    now = claim.metadata.creation_timestamp + timedelta(seconds=3600 - left)
     sweep.poll(world, now=now, again=True)
     rung = [one.at - world.clock.milliseconds() for one in world.bells.of("lifecycle", "claim")]
     assert rung == ([] if delay is None else [delay * 1000])
@@ -129,9 +129,11 @@ def test_a_claim_goes_in_the_second_it_expires(world: World) -> None:
     world.deploy(given.pod("inflate"), 1)
     assert world.run(60, until=lambda: bool(world.running()))
     (claim,) = world.claims()
-    assert claim.metadata.created is not None
-    assert world.run(400, until=lambda: claim.name not in {c.name for c in world.claims() if not c.metadata.deleting})
-    assert 333 <= (world.clock.now() - claim.metadata.created).total_seconds() <= 334
+    assert claim.metadata.creation_timestamp is not None
+    assert world.run(
+        400, until=lambda: claim.name not in {c.name for c in world.claims() if not c.metadata.deletion_timestamp}
+    )
+    assert 333 <= (world.clock.now() - claim.metadata.creation_timestamp).total_seconds() <= 334
 
 
 def test_buffers_are_looked_after_every_minute_behind_their_gate(world: World) -> None:

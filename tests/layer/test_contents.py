@@ -39,7 +39,7 @@ def test_every_handler_can_be_imported_without_an_environment(python: Python, fu
 
 #: What no start of a function may import: module → the functions that need it at once.
 STARTS_WITH = {
-    "spotwright.scheduling.planner": {"provision", "disrupt"},
+    "spotwright.scheduling.pod_planner": {"provision", "disrupt"},
     "spotwright.adapters.kubernetes": {"provision", "disrupt", "lifecycle", "catalog", "sweep"},
     "kubernetes": {"provision", "disrupt", "lifecycle", "catalog", "sweep", "install"},
     "yaml": {"install"},

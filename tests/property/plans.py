@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from spotwright.model import labels
-from spotwright.model.company import Company, Spread
-from spotwright.model.instancetype import Catalog
-from spotwright.model.pod import Pod
-from spotwright.model.requirements import Selector
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm, TopologySpreadConstraint
+from spotwright.model.kubernetes.taints import Taint, Toleration
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Snapshot
-from spotwright.model.taints import Taint, Toleration
 from spotwright.scheduling.plan import Plan
-from spotwright.scheduling.planner import plan
+from spotwright.scheduling.pod_planner import plan_pods
 from tests.unit.scheduling.builders import TYPES, daemonset, node, pod, pool, snapshot, zone_is
 
 CATALOG = Catalog({"": TYPES})
@@ -29,7 +29,7 @@ LAWS = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 def deployments(draw: st.DrawFn) -> tuple[Pod, ...]:
     """Equal pods of one deployment, some with demands, some with rules about each other."""
     app = f"app-{draw(st.integers(0, 10**9))}"
-    mine = (Selector("app", "In", (app,)),)
+    mine = (NodeSelectorRequirement("app", "In", (app,)),)
     fields: dict[str, Any] = draw(
         st.sampled_from(
             (
@@ -39,10 +39,10 @@ def deployments(draw: st.DrawFn) -> tuple[Pod, ...]:
                 {"node_selector": {labels.CAPACITY_TYPE: labels.ON_DEMAND}},
                 {"tolerations": (Toleration("dedicated", "Exists"),)},
                 {"node_affinity": ((zone_is("z1", "z3"),),)},
-                {"spreads": (Spread(labels.ZONE, 1, mine),)},
-                {"spreads": (Spread(labels.HOSTNAME, 1, mine),)},
-                {"apart": (Company(labels.HOSTNAME, mine, ("default",)),)},
-                {"near": (Company(labels.ZONE, mine, ("default",)),)},
+                {"topology_spread_constraints": (TopologySpreadConstraint(labels.ZONE, 1, mine),)},
+                {"topology_spread_constraints": (TopologySpreadConstraint(labels.HOSTNAME, 1, mine),)},
+                {"pod_anti_affinity": (PodAffinityTerm(labels.HOSTNAME, mine, ("default",)),)},
+                {"pod_affinity": (PodAffinityTerm(labels.ZONE, mine, ("default",)),)},
             )
         )
     )
@@ -60,7 +60,7 @@ pools = st.lists(
             pool("limited", weight=5, limits={"cpu": "12"}),
             pool("few", limits={"nodes": "2"}),
             pool("tainted", taints=(BATCH,), weight=20),
-            pool("on-demand", Selector(labels.CAPACITY_TYPE, "In", (labels.ON_DEMAND,))),
+            pool("on-demand", NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (labels.ON_DEMAND,))),
         )
     ),
     min_size=1,
@@ -82,12 +82,12 @@ clusters: st.SearchStrategy[Snapshot] = st.builds(
 
 
 def planned(cluster: Snapshot, catalog: Catalog = CATALOG) -> Plan:
-    return plan(cluster, catalog)
+    return plan_pods(cluster, catalog)
 
 
 def left(made: Plan) -> Counter[str]:
     """Pods without a place by their deployment; which of equal pods they are means nothing."""
-    return Counter(one.pod.rpartition("-")[0] for one in made.unschedulable)
+    return Counter(one.pod.rpartition("-")[0] for one in made.unschedulable_pods)
 
 
 def unlimited(cluster: Snapshot) -> Snapshot:

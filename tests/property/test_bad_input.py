@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from spotwright.adapters import decode
 from spotwright.cli import InputError, manifests_input
 from spotwright.cli.documents import Document, Documents
-from spotwright.model.instancetype import Catalog
+from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
-from spotwright.scheduling.planner import plan
+from spotwright.scheduling.pod_planner import plan_pods
 from tests.unit.scheduling.builders import TYPES
 
 POOL = {
@@ -26,7 +26,7 @@ FINE = {"kind": "Pod", "metadata": {"name": "fine"}, "spec": {"containers": [{"n
 
 def made(*objects: Any) -> Plan:
     snapshot: Snapshot = manifests_input.snapshot(Documents(tuple(Document("m.yaml", one) for one in objects)))
-    return plan(snapshot, Catalog({"": TYPES}))
+    return plan_pods(snapshot, Catalog({"": TYPES}))
 
 
 def seated(found: Plan) -> list[str]:
@@ -37,7 +37,7 @@ def seated(found: Plan) -> list[str]:
 
 def answered(found: Plan) -> dict[str, str]:
     """Reason by pod; a pod that is placed has none."""
-    refused = {one.pod: "; ".join(one.reasons) for one in (*found.unschedulable, *found.ignored)}
+    refused = {one.pod: "; ".join(one.reasons) for one in (*found.unschedulable_pods, *found.ignored_pods)}
     placed = seated(found)
     assert len(placed) == len(set(placed))
     assert not set(placed) & set(refused)
@@ -203,7 +203,7 @@ def test_a_long_chain_of_affinities_is_answered(key: str) -> None:
 
     found = made(POOL, FINE, *(near(number, (number + 1) % 60) for number in range(60)))
     assert len(answered(found)) + len(seated(found)) == 61
-    assert found.units < UNITS_OF_A_PLAN
+    assert found.work_units < UNITS_OF_A_PLAN
 
 
 def test_ten_thousand_domains_are_answered() -> None:
@@ -222,7 +222,7 @@ def test_ten_thousand_domains_are_answered() -> None:
     several = [pod({"topologySpreadConstraints": [spread]}, f"p{number}", labels={"app": "a"}) for number in range(5)]
     found = made(POOL, *nodes, *several)
     assert not answered(found)
-    assert found.units < UNITS_OF_A_PLAN
+    assert found.work_units < UNITS_OF_A_PLAN
 
 
 @pytest.mark.parametrize("least", [0, -1, 51, 10**6, 2**70, "3", True, 1.5])

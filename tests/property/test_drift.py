@@ -10,27 +10,27 @@ from hypothesis import strategies as st
 from spotwright.aws import hash
 from spotwright.disruption.drift import drift
 from spotwright.model import labels
-from spotwright.model.drift import Drift, DriftReason
-from spotwright.model.instancetype import Catalog
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import (
-    BlockDevice,
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.drift import Drift, DriftReason
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import (
+    BlockDeviceMapping,
+    CapacityReservationSelectorTerm,
     ConnectionTracking,
-    CpuOptions,
+    CPUOptions,
     EC2NodeClass,
     MetadataOptions,
     NetworkInterface,
     PlacementGroup,
     PlacementGroupSelector,
-    ReservationTerm,
     SecurityGroup,
     SelectorTerm,
 )
-from spotwright.model.nodepool import Budget, NodeClassReference, NodePool
-from spotwright.model.objects import Condition, Metadata, condition
-from spotwright.model.requirements import Selector
+from spotwright.model.karpenter.nodepool import Budget, NodeClassReference, NodePool
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
+from spotwright.model.kubernetes.taints import Taint, Toleration
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Settings
-from spotwright.model.taints import Taint, Toleration
 from spotwright.simulation import given as objects
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import lifecycle
@@ -48,23 +48,23 @@ INSTANCE = labels.INSTANCE_PREFIX
 demands = st.lists(
     st.sampled_from(
         (
-            Selector(labels.CAPACITY_TYPE, "In", ("spot", "on-demand")),
-            Selector(labels.CAPACITY_TYPE, "In", ("on-demand",)),
-            Selector(labels.ARCH, "In", ("arm64",)),
-            Selector(labels.ARCH, "NotIn", ("arm64",)),
-            Selector(INSTANCE + "category", "In", ("c", "m", "t")),
-            Selector(INSTANCE + "cpu", "Gt", ("3",)),
-            Selector(INSTANCE + "generation", "Gte", ("5",)),
-            Selector(INSTANCE + "local-nvme", "DoesNotExist"),
-            Selector(INSTANCE + "local-nvme", "Exists"),
-            Selector(INSTANCE + "gpu-count", "NotIn", ("1",)),
-            Selector(labels.ZONE, "NotIn", (samples.ZONES[0],)),
-            Selector(labels.INSTANCE_TYPE, "Exists", (), 2),
-            Selector("team", "In", ("a", "b")),
-            Selector("team", "Exists"),
-            Selector("rank", "Gt", ("3",)),
-            Selector("colour", "NotIn", ("red",)),
-            Selector("colour", "DoesNotExist"),
+            NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", ("spot", "on-demand")),
+            NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", ("on-demand",)),
+            NodeSelectorRequirement(labels.ARCH, "In", ("arm64",)),
+            NodeSelectorRequirement(labels.ARCH, "NotIn", ("arm64",)),
+            NodeSelectorRequirement(INSTANCE + "category", "In", ("c", "m", "t")),
+            NodeSelectorRequirement(INSTANCE + "cpu", "Gt", ("3",)),
+            NodeSelectorRequirement(INSTANCE + "generation", "Gte", ("5",)),
+            NodeSelectorRequirement(INSTANCE + "local-nvme", "DoesNotExist"),
+            NodeSelectorRequirement(INSTANCE + "local-nvme", "Exists"),
+            NodeSelectorRequirement(INSTANCE + "gpu-count", "NotIn", ("1",)),
+            NodeSelectorRequirement(labels.ZONE, "NotIn", (samples.ZONES[0],)),
+            NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 2),
+            NodeSelectorRequirement("team", "In", ("a", "b")),
+            NodeSelectorRequirement("team", "Exists"),
+            NodeSelectorRequirement("rank", "Gt", ("3",)),
+            NodeSelectorRequirement("colour", "NotIn", ("red",)),
+            NodeSelectorRequirement("colour", "DoesNotExist"),
         )
     ),
     unique=True,
@@ -79,7 +79,7 @@ templates = st.fixed_dictionaries(
         "taints": st.sampled_from(((), (Taint("dedicated", "NoSchedule", "gpu"),))),
         "startup_taints": st.sampled_from(((), (Taint("starting", "NoExecute"),))),
         "expire_after_seconds": st.sampled_from((None, 720 * 3600)),
-        "termination_grace_seconds": st.sampled_from((None, 60)),
+        "termination_grace_period_seconds": st.sampled_from((None, 60)),
     }
 )
 machines = st.fixed_dictionaries(
@@ -102,7 +102,7 @@ def test_a_claim_made_of_a_pool_and_a_class_just_now_does_not_drift(
     rest = {key: value for key, value in machine.items() if key != "grouped"}
     like = samples.node_class(conditions=READY, **rest, **(group if machine["grouped"] else {}))
     world = World(Catalog({"": samples.types(*NAMES, of=like)}))
-    world.ec2.partitions = {GROUP.id: GROUP.partitions}
+    world.ec2.partitions = {GROUP.id: GROUP.partition_count}
     world.settings = Settings(feature_gates=("ReservedCapacity", "StaticCapacity"))
     world.cluster.put("ec2nodeclasses", stamped(like))
     world.cluster.put("nodepools", stamped_pool(objects.node_pool(**template, replicas=1 if static else None)))
@@ -111,29 +111,29 @@ def test_a_claim_made_of_a_pool_and_a_class_just_now_does_not_drift(
     world.run(40)
     # Some requirements leave nothing to buy.
     assume(world.claims())
-    assert all(claim.has("Launched") for claim in world.claims())
+    assert all(claim.is_condition_true("Launched") for claim in world.claims())
     # So old that a type which is not sold would count as gone.
     world.clock.advance(2 * 3600)
     lifecycle(world.ports, [Doorbell(objects.CLUSTER, "drift")], now=world.clock.now())
-    assert [found for claim in world.claims() if (found := condition(claim.conditions, "Drifted"))] == []
+    assert [found for claim in world.claims() if (found := find_condition(claim.conditions, "Drifted"))] == []
 
 
 def stamped(one: EC2NodeClass) -> EC2NodeClass:
     digest = hash.of_class(one, objects.FACTS.certificate_authority)
     kept = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hash.CLASS_VERSION}
-    return msgspec.structs.replace(one, metadata=Metadata("default", annotations=kept))
+    return msgspec.structs.replace(one, metadata=ObjectMeta("default", annotations=kept))
 
 
 def stamped_pool(one: NodePool) -> NodePool:
     kept = {labels.NODEPOOL_HASH: hash.of_pool(one), labels.NODEPOOL_HASH_VERSION: hash.POOL_VERSION}
-    return msgspec.structs.replace(one, metadata=Metadata("default", annotations=kept))
+    return msgspec.structs.replace(one, metadata=ObjectMeta("default", annotations=kept))
 
 
 def reason(pool: NodePool, node_class: EC2NodeClass, *, made_of: tuple[NodePool, EC2NodeClass]) -> DriftReason | None:
     """Why a claim drifts now that carries the hashes of what it was ``made_of``."""
     annotations = {key: value for one in made_of for key, value in one.metadata.annotations.items()}
     known = {labels.NODEPOOL: "default", labels.INSTANCE_TYPE: "m5.large"}
-    about = Metadata("claim", created=NOW, labels=known, annotations=annotations)
+    about = ObjectMeta("claim", creation_timestamp=NOW, labels=known, annotations=annotations)
     claim = NodeClaim(about, pool.node_class_ref, conditions=(Condition("Launched", "True"),))
     found = drift(claim, pool, node_class, {}, None, gates=(), now=NOW)
     return found.reason if isinstance(found, Drift) else None
@@ -155,13 +155,13 @@ OF_TEMPLATES: dict[str, list[Any]] = {
     "taints": [(Taint("other", "NoExecute"),)],
     "startup_taints": [(Taint("other", "NoExecute"),)],
     "expire_after_seconds": [3600],
-    "termination_grace_seconds": [7],
+    "termination_grace_period_seconds": [7],
     "node_class_ref": [NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "other")],
 }
 DYNAMIC: dict[str, list[Any]] = {
     "subnet_selector_terms": [TERM],
     "security_group_selector_terms": [TERM],
-    "capacity_reservation_selector_terms": [(ReservationTerm(id="cr-1"),)],
+    "capacity_reservation_selector_terms": [(CapacityReservationSelectorTerm(id="cr-1"),)],
     "ip_prefix_count": [1],
     "subnets": [()],
     "amis": [()],
@@ -171,7 +171,7 @@ STATIC: dict[str, list[Any]] = {
     "role": ["another"],
     "tags": [{"team": "a"}],
     "kubelet": [{"maxPods": 9}],
-    "block_devices": [(BlockDevice("/dev/xvda", volume_size="9Gi"),)],
+    "block_device_mappings": [(BlockDeviceMapping("/dev/xvda", volume_size="9Gi"),)],
     "metadata_options": [MetadataOptions(http_tokens="optional")],
     "detailed_monitoring": [True],
     "associate_public_ip_address": [True],
@@ -180,7 +180,7 @@ STATIC: dict[str, list[Any]] = {
     "placement_group_selector": [PlacementGroupSelector(name="far")],
     "network_interfaces": [(NetworkInterface(0, 0),)],
     "connection_tracking": [ConnectionTracking(udp_timeout=45)],
-    "cpu_options": [CpuOptions("enabled")],
+    "cpu_options": [CPUOptions("enabled")],
     "ami_selector_terms": [(SelectorTerm(alias="bottlerocket@latest"),)],
 }
 

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spotwright.model import labels, resources
-from spotwright.model.instancetype import Catalog
-from spotwright.model.nodeoverlay import NodeOverlay
-from spotwright.model.objects import Metadata
-from spotwright.model.requirements import Selector
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Snapshot
-from spotwright.scheduling.overlays import overlaid
-from spotwright.scheduling.plan import NewNode, on_its_way
+from spotwright.scheduling.offerings.overlays import apply_overlays
+from spotwright.scheduling.plan import NewNode, to_in_flight_nodeclaim
 from tests.property.plans import CATALOG, LAWS, clusters, left, planned, unlimited
 from tests.unit.scheduling.builders import GIB, TYPES, ZONES, launchable
 
@@ -23,7 +23,7 @@ NAMES = tuple(one.name for one in TYPES)
 
 places = st.builds(
     lambda zones, kinds, names: tuple(
-        Selector(key, "In", tuple(sorted(values)))
+        NodeSelectorRequirement(key, "In", tuple(sorted(values)))
         for key, values in ((labels.ZONE, zones), (labels.CAPACITY_TYPE, kinds), (labels.INSTANCE_TYPE, names))
         if values
     ),
@@ -35,7 +35,7 @@ amounts = st.sampled_from(({FUSE: 1}, {FUSE: 3}, {FUSE: 0}, {HUGE: GIB}, {HUGE: 
 # Of different weights, so that none conflicts with another.
 several = st.lists(st.tuples(places, amounts), min_size=1, max_size=3).map(
     lambda given_: tuple(
-        NodeOverlay(Metadata(f"o{weight}"), where, capacity=capacity, weight=weight + 1)
+        NodeOverlay(ObjectMeta(f"o{weight}"), where, capacity=capacity, weight=weight + 1)
         for weight, (where, capacity) in enumerate(given_)
     )
 )
@@ -51,7 +51,7 @@ def overlaid_clusters(draw: st.DrawFn) -> Snapshot:
         for one, count in zip(cluster.pods, asks * len(cluster.pods), strict=False)
     ]
     pools = [msgspec.structs.replace(one, limits=one.limits | limit) for one in cluster.nodepools]
-    return msgspec.structs.replace(cluster, pods=tuple(waiting), nodepools=tuple(pools), overlays=draw(several))
+    return msgspec.structs.replace(cluster, pods=tuple(waiting), nodepools=tuple(pools), nodeoverlays=draw(several))
 
 
 def stated(overlays: tuple[NodeOverlay, ...], bought: tuple[str, str, str]) -> dict[str, int]:
@@ -71,8 +71,8 @@ def room(overlays: tuple[NodeOverlay, ...], bought: tuple[str, str, str]) -> dic
 
 
 def launches(cluster: Snapshot, node: NewNode) -> set[tuple[str, str, str]]:
-    sold = overlaid(CATALOG, cluster.overlays, cluster.nodepools).catalog
-    return launchable(node, sold.of(node.node_class, node.node_pool))
+    sold = apply_overlays(CATALOG, cluster.nodeoverlays, cluster.nodepools).catalog
+    return launchable(node, sold.instance_types(node.nodeclass, node.nodepool))
 
 
 @LAWS
@@ -81,11 +81,11 @@ def test_whatever_is_launched_has_room_for_all_pods_and_daemons(cluster: Snapsho
     by_key = {one.key: one for one in cluster.pods}
     untainted = {one.name: not one.taints for one in cluster.nodepools}
     for made in planned(cluster).new_nodes:
-        daemons = [one.template.requests for one in cluster.daemonsets if untainted[made.node_pool]]
+        daemons = [one.template.requests for one in cluster.daemonsets if untainted[made.nodepool]]
         total = resources.add(*(by_key[key].requests for key in made.pods), *daemons)
         found = launches(cluster, made)
         assert found
-        assert [one for one in found if not resources.fits(total, room(cluster.overlays, one))] == []
+        assert [one for one in found if not resources.fits(total, room(cluster.nodeoverlays, one))] == []
 
 
 @LAWS
@@ -93,8 +93,10 @@ def test_whatever_is_launched_has_room_for_all_pods_and_daemons(cluster: Snapsho
 def test_limits_of_what_overlays_add_hold_whichever_offering_is_launched(cluster: Snapshot) -> None:
     made = planned(cluster)
     for pool in cluster.nodepools:
-        ours = [new for new in made.new_nodes if new.node_pool == pool.name]
-        worst = sum(max(stated(cluster.overlays, one).get(FUSE, 0) for one in launches(cluster, new)) for new in ours)
+        ours = [new for new in made.new_nodes if new.nodepool == pool.name]
+        worst = sum(
+            max(stated(cluster.nodeoverlays, one).get(FUSE, 0) for one in launches(cluster, new)) for new in ours
+        )
         assert worst <= pool.limits.get(FUSE, worst)
 
 
@@ -102,12 +104,17 @@ def test_limits_of_what_overlays_add_hold_whichever_offering_is_launched(cluster
 @given(overlaid_clusters())
 def test_a_pod_is_left_for_want_of_it_only_where_nothing_has_as_much(cluster: Snapshot) -> None:
     """Of pods without other demands, in a pool without limits and taints: an offering with room is found."""
-    pods = [msgspec.structs.replace(one, **dict.fromkeys(("spreads", "apart", "near"), ())) for one in cluster.pods]
+    pods = [
+        msgspec.structs.replace(
+            one, **dict.fromkeys(("topology_spread_constraints", "pod_anti_affinity", "pod_affinity"), ())
+        )
+        for one in cluster.pods
+    ]
     pools = [msgspec.structs.replace(one, limits={}, taints=()) for one in cluster.nodepools]
     free = msgspec.structs.replace(
-        cluster, pods=tuple(pods), nodepools=tuple(pools), nodes=(), daemonsets=(), overlays=cluster.overlays
+        cluster, pods=tuple(pods), nodepools=tuple(pools), nodes=(), daemonsets=(), nodeoverlays=cluster.nodeoverlays
     )
-    refused = {one.pod for one in planned(free).unschedulable}
+    refused = {one.pod for one in planned(free).unschedulable_pods}
     allowed = {labels.ON_DEMAND} if {one.name for one in pools} == {"on-demand"} else set(KINDS)
     every = [(name, zone, kind) for name in NAMES for zone in ZONES for kind in allowed]
     for one in pods:
@@ -115,7 +122,7 @@ def test_a_pod_is_left_for_want_of_it_only_where_nothing_has_as_much(cluster: Sn
         zones &= {one.node_selector.get(labels.ZONE, zone) for zone in ZONES}
         kind = one.node_selector.get(labels.CAPACITY_TYPE)
         open_ = [each for each in every if each[1] in zones and each[2] == (kind or each[2])]
-        holds = any(resources.fits(one.requests, room(free.overlays, each)) for each in open_)
+        holds = any(resources.fits(one.requests, room(free.nodeoverlays, each)) for each in open_)
         assert (one.key in refused) is not holds
 
 
@@ -123,10 +130,14 @@ def test_a_pod_is_left_for_want_of_it_only_where_nothing_has_as_much(cluster: Sn
 @given(overlaid_clusters())
 def test_a_decided_node_holds_its_pods_in_the_next_plan(cluster: Snapshot) -> None:
     """Pods with rules about others, or with alternatives of zones that no node in flight is sure to meet, aside."""
-    plain = tuple(one for one in cluster.pods if not (one.spreads or one.apart or one.near or one.node_affinity))
+    plain = tuple(
+        one
+        for one in cluster.pods
+        if not (one.topology_spread_constraints or one.pod_anti_affinity or one.pod_affinity or one.node_affinity)
+    )
     cluster = msgspec.structs.replace(cluster, pods=plain, nodes=())
     first = planned(cluster)
-    coming = tuple(on_its_way(node, f"claim-{number:03d}") for number, node in enumerate(first.new_nodes))
+    coming = tuple(to_in_flight_nodeclaim(node, f"claim-{number:03d}") for number, node in enumerate(first.new_nodes))
     for claim, node in zip(coming, first.new_nodes, strict=True):
         ours = tuple(one for one in plain if one.key in node.pods)
         again = planned(msgspec.structs.replace(cluster, pods=ours, in_flight=(claim,)))
@@ -137,7 +148,7 @@ def test_a_decided_node_holds_its_pods_in_the_next_plan(cluster: Snapshot) -> No
 @LAWS
 @given(clusters, amounts)
 def test_an_overlay_of_all_offerings_is_as_if_the_types_had_it(cluster: Snapshot, capacity: dict[str, int]) -> None:
-    stating = msgspec.structs.replace(cluster, overlays=(NodeOverlay(Metadata("o"), capacity=capacity),))
+    stating = msgspec.structs.replace(cluster, nodeoverlays=(NodeOverlay(ObjectMeta("o"), capacity=capacity),))
     memory = {"memory": -capacity.get(HUGE, 0)}
     native = tuple(
         msgspec.structs.replace(
@@ -146,22 +157,22 @@ def test_an_overlay_of_all_offerings_is_as_if_the_types_had_it(cluster: Snapshot
         for one in TYPES
     )
     made = planned(stating)
-    unmarked = tuple(msgspec.structs.replace(one, capacity_overlaid=False) for one in made.new_nodes)
+    unmarked = tuple(msgspec.structs.replace(one, capacity_overlay_applied=False) for one in made.new_nodes)
     assert msgspec.structs.replace(made, new_nodes=unmarked) == planned(cluster, Catalog({"": native}))
 
 
 @LAWS
 @given(clusters, places.filter(bool), st.sampled_from(({}, {"price_adjustment": "+0%"}, {"capacity": {}})))
 def test_an_overlay_that_changes_nothing_changes_no_plan(
-    cluster: Snapshot, where: tuple[Selector, ...], fields: dict[str, Any]
+    cluster: Snapshot, where: tuple[NodeSelectorRequirement, ...], fields: dict[str, Any]
 ) -> None:
-    idle = msgspec.structs.replace(cluster, overlays=(NodeOverlay(Metadata("o"), where, **fields),))
+    idle = msgspec.structs.replace(cluster, nodeoverlays=(NodeOverlay(ObjectMeta("o"), where, **fields),))
     assert planned(idle) == planned(cluster)
 
 
 @LAWS
 @given(clusters, places.filter(bool))
-def test_what_nobody_asks_for_strands_nobody(cluster: Snapshot, where: tuple[Selector, ...]) -> None:
+def test_what_nobody_asks_for_strands_nobody(cluster: Snapshot, where: tuple[NodeSelectorRequirement, ...]) -> None:
     free = unlimited(cluster)
-    idle = msgspec.structs.replace(free, overlays=(NodeOverlay(Metadata("o"), where, capacity={FUSE: 4}),))
+    idle = msgspec.structs.replace(free, nodeoverlays=(NodeOverlay(ObjectMeta("o"), where, capacity={FUSE: 4}),))
     assert left(planned(idle)) == left(planned(free))

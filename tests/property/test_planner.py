@@ -7,12 +7,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spotwright.model import labels, resources
-from spotwright.model.instancetype import Catalog, InstanceType
-from spotwright.model.pod import Pod
+from spotwright.model.ec2.instance_type import Catalog, InstanceType
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.packing.problem import PER_NODE_COST_PICOUSD_PER_HOUR
 from spotwright.scheduling.plan import Plan
-from spotwright.scheduling.planner import plan
-from spotwright.scheduling.problem import NODE_FEE
+from spotwright.scheduling.pod_planner import plan_pods
 from tests.property.plans import LAWS, clusters, planned
 from tests.unit.scheduling.builders import TYPES, ZONES, pod, pool, snapshot
 
@@ -23,9 +23,9 @@ def test_every_pod_is_answered_for_exactly_once(cluster: Snapshot) -> None:
     made = planned(cluster)
     answered = [key for one in made.new_nodes for key in one.pods]
     answered += [key for one in made.existing_nodes for key in one.pods]
-    answered += [one.pod for one in (*made.unschedulable, *made.ignored)]
+    answered += [one.pod for one in (*made.unschedulable_pods, *made.ignored_pods)]
     assert sorted(answered) == sorted(one.key for one in cluster.pods)
-    assert all(one.reasons and all(one.reasons) for one in made.unschedulable)
+    assert all(one.reasons and all(one.reasons) for one in made.unschedulable_pods)
 
 
 @LAWS
@@ -34,7 +34,7 @@ def test_every_listed_type_holds_all_pods_and_daemons(cluster: Snapshot) -> None
     by_key, types = {one.key: one for one in cluster.pods}, {one.name: one for one in TYPES}
     tolerated = {one.name: not one.taints for one in cluster.nodepools}
     for made in planned(cluster).new_nodes:
-        daemons = [one.template.requests for one in cluster.daemonsets if tolerated[made.node_pool]]
+        daemons = [one.template.requests for one in cluster.daemonsets if tolerated[made.nodepool]]
         total = resources.add(*(by_key[key].requests for key in made.pods), *daemons)
         assert made.pods
         assert all(resources.fits(total, types[name].allocatable) for name in made.instance_types)
@@ -45,7 +45,7 @@ def test_every_listed_type_holds_all_pods_and_daemons(cluster: Snapshot) -> None
 def test_limits_hold_whichever_type_is_launched(cluster: Snapshot) -> None:
     types, made = {one.name: one for one in TYPES}, planned(cluster)
     for one in cluster.nodepools:
-        ours = [new for new in made.new_nodes if new.node_pool == one.name]
+        ours = [new for new in made.new_nodes if new.nodepool == one.name]
         worst = sum(max(types[name].capacity["cpu"] for name in new.instance_types) for new in ours)
         assert worst <= one.limits.get("cpu", worst)
         assert len(ours) <= one.limits.get("nodes", len(ours))
@@ -71,11 +71,13 @@ def test_rules_between_pods_hold(cluster: Snapshot) -> None:
     for one in [by_key[key] for keys, _ in places for key in keys if _is_first(by_key[key])]:
         app = one.metadata.labels["app"]
         hosts = [sum(by_key[key].metadata.labels["app"] == app for key in keys) for keys, _ in places]
-        if one.apart or any(spread.key == labels.HOSTNAME for spread in one.spreads):
+        if one.pod_anti_affinity or any(
+            spread.topology_key == labels.HOSTNAME for spread in one.topology_spread_constraints
+        ):
             assert max(hosts) <= 1
-        if any(spread.key == labels.ZONE for spread in one.spreads):
+        if any(spread.topology_key == labels.ZONE for spread in one.topology_spread_constraints):
             _assert_even(Counter(dict.fromkeys(ZONES, 0)), places, hosts)
-        if one.near:
+        if one.pod_affinity:
             assert len({zones for (_, zones), count in zip(places, hosts, strict=True) if count}) == 1
 
 
@@ -117,11 +119,11 @@ def test_another_pool_strands_nobody(cluster: Snapshot, weight: int, limits: dic
 
     Where limits leave some without a place all the same, no more of them: who that is may change.
     """
-    before = len(planned(cluster).unschedulable)
+    before = len(planned(cluster).unschedulable_pods)
     more = msgspec.structs.replace(
         cluster, nodepools=(*cluster.nodepools, pool("zz-more", weight=weight, limits=limits))
     )
-    assert len(planned(more).unschedulable) <= before
+    assert len(planned(more).unschedulable_pods) <= before
 
 
 # A bounded search may find a little less in what is cheaper: a few cents in one of hundreds of such plans.
@@ -138,8 +140,8 @@ def test_cheaper_prices_make_no_plan_dearer(groups: list[tuple[str, int]], names
     """Where all types cost half, never; where some do, within what the search may miss."""
     cluster = snapshot(*_pods(groups), pools=(pool("plain"),))
     before = planned(cluster).price_picousd_per_hour
-    assert plan(cluster, _at(dict.fromkeys((one.name for one in TYPES), 50))).price_picousd_per_hour <= before
-    some = plan(cluster, _at(dict.fromkeys(names, 50))).price_picousd_per_hour
+    assert plan_pods(cluster, _at(dict.fromkeys((one.name for one in TYPES), 50))).price_picousd_per_hour <= before
+    some = plan_pods(cluster, _at(dict.fromkeys(names, 50))).price_picousd_per_hour
     assert some * 100 <= before * (100 + _MISSED_PERCENT)
 
 
@@ -156,7 +158,7 @@ def test_cheaper_prices_never_make_a_plan_of_few_pods_dearer(
 ) -> None:
     """Whichever types get cheaper, by whatever: of few pods without rules every way to share them is looked at."""
     cluster = snapshot(*_pods(groups), pools=(pool("plain"),))
-    assert _cost(plan(cluster, _at(percent))) <= _cost(planned(cluster))
+    assert _cost(plan_pods(cluster, _at(percent))) <= _cost(planned(cluster))
 
 
 @LAWS
@@ -164,7 +166,7 @@ def test_cheaper_prices_never_make_a_plan_of_few_pods_dearer(
 def test_more_types_never_make_a_plan_of_few_pods_dearer(groups: list[tuple[str, int]], names: set[str]) -> None:
     cluster = snapshot(*_pods(groups), pools=(pool("plain"),))
     fewer = Catalog({"": tuple(one for one in TYPES if one.name in names or one.name == "large")})
-    assert _cost(planned(cluster)) <= _cost(plan(cluster, fewer))
+    assert _cost(planned(cluster)) <= _cost(plan_pods(cluster, fewer))
 
 
 def _pods(groups: list[tuple[str, int]]) -> list[Pod]:
@@ -173,7 +175,7 @@ def _pods(groups: list[tuple[str, int]]) -> list[Pod]:
 
 def _cost(made: Plan) -> int:
     """What is decided by: the price, and what every node costs beside it."""
-    return made.price_picousd_per_hour + NODE_FEE * len(made.new_nodes)
+    return made.price_picousd_per_hour + PER_NODE_COST_PICOUSD_PER_HOUR * len(made.new_nodes)
 
 
 def _at(percent: dict[str, int]) -> Catalog:

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.model.requirements import Operator, Requirement, Requirements, Selector, from_selectors
+from spotwright.model.requirements import NodeSelectorRequirement, Operator, Requirement, Requirements, from_expressions
 
 VALUES = ("a", "b", "c", "1", "2", "5", "9")
 PROBES = (*VALUES, "", "0", "3", "10", "zz")
@@ -11,17 +11,19 @@ PROBES = (*VALUES, "", "0", "3", "10", "zz")
 listed = st.lists(st.sampled_from(VALUES), min_size=1, max_size=4, unique=True)
 bounds = st.sampled_from(("0", "1", "2", "5", "9"))
 selectors = st.one_of(
-    st.builds(Selector, st.just("key"), st.sampled_from((Operator.IN, Operator.NOT_IN)), listed.map(tuple)),
-    st.builds(Selector, st.just("key"), st.sampled_from((Operator.EXISTS, Operator.DOES_NOT_EXIST))),
     st.builds(
-        Selector,
+        NodeSelectorRequirement, st.just("key"), st.sampled_from((Operator.IN, Operator.NOT_IN)), listed.map(tuple)
+    ),
+    st.builds(NodeSelectorRequirement, st.just("key"), st.sampled_from((Operator.EXISTS, Operator.DOES_NOT_EXIST))),
+    st.builds(
+        NodeSelectorRequirement,
         st.just("key"),
         st.sampled_from((Operator.GT, Operator.LT, Operator.GTE, Operator.LTE)),
         bounds.map(lambda bound: (bound,)),
     ),
 )
 requirements = st.builds(
-    lambda several: from_selectors(several).get("key"), st.lists(selectors, min_size=1, max_size=3)
+    lambda several: from_expressions(several).get("key"), st.lists(selectors, min_size=1, max_size=3)
 )
 demands = st.builds(
     lambda one, other: Requirements({"x": _renamed(one, "x"), "y": _renamed(other, "y")}), requirements, requirements
@@ -76,7 +78,7 @@ def test_a_shared_value_is_an_intersection(one: Requirement, other: Requirement)
 
 @given(requirements)
 def test_what_is_written_is_read_back(one: Requirement) -> None:
-    assert from_selectors(one.selectors()).get("key") == one
+    assert from_expressions(one.node_selector_requirements()).get("key") == one
 
 
 @given(demands, demands)

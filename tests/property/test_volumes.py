@@ -7,37 +7,48 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from spotwright.model.objects import Metadata
-from spotwright.model.pod import Pod
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, Storage, StorageClass
 from spotwright.model.snapshot import Snapshot
-from spotwright.model.volumes import CsiNode, Storage, StorageClass, Volume, VolumeClaim
-from spotwright.scheduling.disks import Disks
+from spotwright.scheduling.inputs.volume_topology import VolumeTopology
 from spotwright.scheduling.plan import Plan
 from tests.property.plans import LAWS, clusters, left, planned, unlimited
 from tests.unit.scheduling.builders import TYPES, ZONES, pod, snapshot, zone_is
 
 EBS = "ebs.csi.aws.com"
 CLASSES = (
-    StorageClass(Metadata("waits"), EBS, waits=True),
-    StorageClass(Metadata("zonal"), EBS, waits=True, topologies=((zone_is("z1", "z2"),),)),
+    StorageClass(ObjectMeta("waits"), EBS, waits_for_first_consumer=True),
+    StorageClass(ObjectMeta("zonal"), EBS, waits_for_first_consumer=True, allowed_topologies=((zone_is("z1", "z2"),),)),
 )
-VOLUMES = tuple(Volume(Metadata(f"pv-{zone}"), ((zone_is(zone),),), EBS) for zone in ZONES)
+VOLUMES = tuple(PersistentVolume(ObjectMeta(f"pv-{zone}"), ((zone_is(zone),),), EBS) for zone in ZONES)
 KINDS = ("none", "waits", "zonal", "bound", "two", "shared")
 
 
-def claims_of(one: Pod, number: int, kind: str) -> tuple[VolumeClaim, ...]:
+def claims_of(one: Pod, number: int, kind: str) -> tuple[PersistentVolumeClaim, ...]:
     """What a pod of a StatefulSet of this kind uses."""
     name = one.metadata.name
     match kind:
         case "waits" | "zonal":
-            return (VolumeClaim(Metadata(f"data-{name}", "default"), storage_class=kind),)
+            return (PersistentVolumeClaim(ObjectMeta(f"data-{name}", "default"), storage_class_name=kind),)
         case "bound":
             volume = VOLUMES[number % len(VOLUMES)].metadata.name
-            return (VolumeClaim(Metadata(f"data-{name}", "default"), volume, bound=True, phase="Bound"),)
+            return (
+                PersistentVolumeClaim(
+                    ObjectMeta(f"data-{name}", "default"), volume, bind_completed=True, phase="Bound"
+                ),
+            )
         case "two":
-            return tuple(VolumeClaim(Metadata(f"{of}-{name}", "default"), storage_class="waits") for of in ("a", "b"))
+            return tuple(
+                PersistentVolumeClaim(ObjectMeta(f"{of}-{name}", "default"), storage_class_name="waits")
+                for of in ("a", "b")
+            )
         case "shared":
-            return (VolumeClaim(Metadata(f"data-{one.metadata.labels['app']}", "default"), storage_class="zonal"),)
+            return (
+                PersistentVolumeClaim(
+                    ObjectMeta(f"data-{one.metadata.labels['app']}", "default"), storage_class_name="zonal"
+                ),
+            )
     return ()
 
 
@@ -51,15 +62,15 @@ def stateful(draw: st.DrawFn) -> Snapshot:
     cluster = unlimited(draw(clusters))
     kinds: dict[str, str] = {}
     pods: list[Pod] = []
-    claims: dict[str, VolumeClaim] = {}
+    claims: dict[str, PersistentVolumeClaim] = {}
     for number, one in enumerate(cluster.pods):
         app = one.metadata.labels["app"]
         if app not in kinds:
-            kinds[app] = draw(st.sampled_from([kind for kind in KINDS if kind != "bound" or not one.near]))
+            kinds[app] = draw(st.sampled_from([kind for kind in KINDS if kind != "bound" or not one.pod_affinity]))
         mine = claims_of(one, number, kinds[app])
         claims |= {each.metadata.key: each for each in mine}
-        pods.append(msgspec.structs.replace(one, volume_claims=tuple(each.metadata.name for each in mine)))
-    nodes = tuple(CsiNode(one.metadata, {EBS: draw(st.integers(0, 3))}) for one in cluster.nodes)
+        pods.append(msgspec.structs.replace(one, volume_claim_names=tuple(each.metadata.name for each in mine)))
+    nodes = tuple(CSINode(one.metadata, {EBS: draw(st.integers(0, 3))}) for one in cluster.nodes)
     storage = Storage(tuple(claims.values()), VOLUMES, CLASSES, nodes)
     return msgspec.structs.replace(cluster, pods=tuple(pods), storage=storage)
 
@@ -67,7 +78,7 @@ def stateful(draw: st.DrawFn) -> Snapshot:
 def one_by_one(cluster: Snapshot) -> Plan:
     """The plan in which every claim tells its pod from all others."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Disks, "alike", lambda self, pods, every: list(pods))
+        patch.setattr(VolumeTopology, "anonymize_claims", lambda self, pods, every: list(pods))
         return planned(cluster)
 
 
@@ -91,34 +102,39 @@ def test_groups_cost_at_most_one_small_node_more_than_single_pods(cluster: Snaps
 def test_volumes_are_attached_where_they_are_and_no_more_than_a_node_takes(cluster: Snapshot) -> None:
     made = planned(cluster)
     pods = {one.key: one for one in cluster.pods}
-    claims = {one.metadata.name: one for one in cluster.storage.claims}
+    claims = {one.metadata.name: one for one in cluster.storage.persistent_volume_claims}
     zones = {f"pv-{zone}": {zone} for zone in ZONES}
 
     def allowed(key: str) -> list[set[str]]:
-        found = (claims[name] for name in pods[key].volume_claims)
-        return [zones.get(one.volume, {"z1", "z2"} if one.storage_class == "zonal" else set(ZONES)) for one in found]
+        found = (claims[name] for name in pods[key].volume_claim_names)
+        return [
+            zones.get(one.volume_name, {"z1", "z2"} if one.storage_class_name == "zonal" else set(ZONES))
+            for one in found
+        ]
 
     for new in made.new_nodes:
         assert all(set(new.zones) <= each for key in new.pods for each in allowed(key))
-    limits = {one.metadata.name: one.attachable[EBS] for one in cluster.storage.nodes}
+    limits = {one.metadata.name: one.attachable_volumes[EBS] for one in cluster.storage.csi_nodes}
     for existing in made.existing_nodes:
         assert all("z1" in each for key in existing.pods for each in allowed(key))
-        assert len({name for key in existing.pods for name in pods[key].volume_claims}) <= limits[existing.name]
+        assert len({name for key in existing.pods for name in pods[key].volume_claim_names}) <= limits[existing.name]
 
 
 @LAWS
 @given(stateful(), st.randoms(use_true_random=False))
 def test_the_order_of_pods_and_claims_means_nothing(cluster: Snapshot, random: Random) -> None:
-    pods, claims = list(cluster.pods), list(cluster.storage.claims)
+    pods, claims = list(cluster.pods), list(cluster.storage.persistent_volume_claims)
     random.shuffle(pods)
     random.shuffle(claims)
-    storage = msgspec.structs.replace(cluster.storage, claims=tuple(claims))
+    storage = msgspec.structs.replace(cluster.storage, persistent_volume_claims=tuple(claims))
     assert planned(msgspec.structs.replace(cluster, pods=tuple(pods), storage=storage)) == planned(cluster)
 
 
 def test_thousands_of_pods_with_claims_of_their_own_are_one_class() -> None:
-    claims = tuple(VolumeClaim(Metadata(f"data-{n}", "default"), storage_class="waits") for n in range(2000))
-    pods = tuple(pod(f"db-{n}", cpu=1, volume_claims=(f"data-{n}",)) for n in range(2000))
-    made = planned(snapshot(*pods, storage=Storage(claims, classes=CLASSES)))
-    assert not made.unschedulable
-    assert made.units < 100_000
+    claims = tuple(
+        PersistentVolumeClaim(ObjectMeta(f"data-{n}", "default"), storage_class_name="waits") for n in range(2000)
+    )
+    pods = tuple(pod(f"db-{n}", cpu=1, volume_claim_names=(f"data-{n}",)) for n in range(2000))
+    made = planned(snapshot(*pods, storage=Storage(claims, storage_classes=CLASSES)))
+    assert not made.unschedulable_pods
+    assert made.work_units < 100_000

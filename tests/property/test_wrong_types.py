@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from spotwright.cli import InputError, manifests_input
 from spotwright.cli.documents import Document, Documents
-from spotwright.model.instancetype import Catalog
-from spotwright.scheduling.buffers import plan
+from spotwright.model.ec2.instance_type import Catalog
 from spotwright.scheduling.plan import Plan
+from spotwright.scheduling.planner import plan
 from tests.unit.scheduling.builders import TYPES
 
 OBJECTS: Final[list[dict[str, Any]]] = yaml.safe_load(Path(__file__).with_name("every_field.yaml").read_text())
@@ -57,10 +57,10 @@ def planned(objects: list[dict[str, Any]]) -> Plan:
 
 def test_the_whole_of_it_is_planned() -> None:
     found = planned([*OBJECTS, FINE])
-    assert not found.ignored
-    assert not found.unschedulable
-    assert sum(one.node_pool == "static" for one in found.new_nodes) == 2
-    assert {one.name: one.pods for one in found.buffers} == {"share": 2, "spare": 3}
+    assert not found.ignored_pods
+    assert not found.unschedulable_pods
+    assert sum(one.nodepool == "static" for one in found.new_nodes) == 2
+    assert {one.name: one.pod_count for one in found.buffers} == {"share": 2, "spare": 3}
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
@@ -71,6 +71,6 @@ def test_a_wrong_value_is_named_or_does_no_harm(place: tuple[int, Place], wrong:
         found = planned([*objects, FINE])
         seen = [key for one in found.new_nodes for key in one.pods]
         seen += [key for one in found.existing_nodes for key in one.pods]
-        seen += [one.pod for one in (*found.unschedulable, *found.ignored)]
+        seen += [one.pod for one in (*found.unschedulable_pods, *found.ignored_pods)]
         assert len(seen) == len(set(seen))
         assert "default/fine" in seen

@@ -26,8 +26,8 @@ from spotwright.aws.launchtemplate import Template, tag_specifications
 from spotwright.aws.reserved import Reserved
 from spotwright.aws.trial import fleet_request, run_requests
 from spotwright.model import labels
-from spotwright.model.fleet import FleetResult
-from spotwright.model.nodeclass import PlacementGroupSelector, ReservationTerm, SelectorTerm
+from spotwright.model.ec2.fleet import FleetResult
+from spotwright.model.karpenter.nodeclass import CapacityReservationSelectorTerm, PlacementGroupSelector, SelectorTerm
 
 REGION = "ap-northeast-2"
 ACCOUNT = "123456789012"
@@ -177,7 +177,7 @@ def resolve_a_class(account: RightsAccount) -> None:
     assert selection.subnets(terms)
     assert selection.security_groups(terms)
     assert selection.images([selection.parameters([ALIAS])[ALIAS]], ())
-    selection.capacity_reservations((ReservationTerm(tags={"team": "a"}),))
+    selection.capacity_reservations((CapacityReservationSelectorTerm(tags={"team": "a"}),))
     selection.placement_group(PlacementGroupSelector(name="nobody"))
 
 

@@ -12,7 +12,7 @@ from infra.state import State
 from spotwright.adapters.dynamodb import DynamoState
 from spotwright.adapters.dynamodb_table import Table
 from spotwright.failures import Denied
-from spotwright.model.fleet import OfferingHealth
+from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.workflows import pacing
 from tests.contract import tables
 from tests.rights.recording import Recording

@@ -6,9 +6,9 @@ import msgspec
 
 from spotwright.aws import catalog_wire
 from spotwright.model import labels
-from spotwright.model.instancetype import Catalog, InstanceType, Offering
-from spotwright.model.nodeclass import PlacementGroup
-from spotwright.model.requirements import Requirement, Requirements, Selector, from_labels
+from spotwright.model.ec2.instance_type import Catalog, InstanceType, Offering
+from spotwright.model.karpenter.nodeclass import PlacementGroup
+from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_labels
 from spotwright.settings import decision_settings
 from spotwright.simulation import given
 from spotwright.simulation.world import World
@@ -52,16 +52,16 @@ def start_static() -> World:
     """A static NodePool of three nodes, all of them there."""
     world = start(given.market())
     world.settings = decision_settings({"FEATURE_GATES": "StaticCapacity=true"})
-    small = (Selector(labels.INSTANCE_TYPE, "In", ("c5.large",)),)
+    small = (NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("c5.large",)),)
     world.cluster.put("nodepools", given.node_pool("fixed", replicas=3, requirements=small))
-    assert world.run(180, until=lambda: sum(claim.has("Initialized") for claim in world.claims()) == 3)
+    assert world.run(180, until=lambda: sum(claim.is_condition_true("Initialized") for claim in world.claims()) == 3)
     world.run(70)
     return world
 
 
 def start_reserved() -> World:
     """Two instances are reserved, nodes start in a placement group, and a pod asks for its second partition."""
-    types = tuple(_reserve(_partition(instance_type)) for instance_type in given.market().of(""))
+    types = tuple(_reserve(_partition(instance_type)) for instance_type in given.market().instance_types(""))
     world = start(Catalog({"": types}))
     group = PlacementGroup("pg-1", "kafka", "partition", len(PARTITIONS))
     world.cluster.put("ec2nodeclasses", given.node_class(placement_group=group))

@@ -12,8 +12,8 @@ from spotwright.aws import catalog_wire
 from spotwright.aws.price_file import PriceFile
 from spotwright.aws.sizing import Overheads
 from spotwright.disruption import breaker
-from spotwright.model.fleet import FleetError
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.ec2.fleet import FleetError
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.settings import Given, decision_settings
 from spotwright.simulation.cluster import Namespace
 from spotwright.simulation.state import FakeBlobs
@@ -155,6 +155,7 @@ def _count_reservations(obj: Json) -> EC2NodeClass:
     """The class with three instances left in each reservation: EC2 says how many, the status does not."""
     node_class = decode_nodeclass.readable_nodeclass(obj)
     counted = tuple(
-        msgspec.structs.replace(reservation, available=3) for reservation in node_class.capacity_reservations
+        msgspec.structs.replace(reservation, available_instance_count=3)
+        for reservation in node_class.capacity_reservations
     )
     return msgspec.structs.replace(node_class, capacity_reservations=counted)

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from spotwright.model.node import instance_id
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation.world import World
 from spotwright.workflows.rows import FINAL_PHASES
 

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.model.fleet import FleetError, FleetInstance, FleetResult
-from spotwright.model.pod import Pod
+from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings
 from spotwright.simulation.cluster import KINDS
 from spotwright.simulation.ec2 import FakeEc2
@@ -123,7 +123,7 @@ def _read_error(error: Json) -> FleetError:
     )
 
 
-def _describe_instance(instance: FleetInstance) -> Json:
+def _describe_instance(instance: Instance) -> Json:
     return {
         "id": instance.id,
         "type": instance.instance_type,
@@ -133,17 +133,17 @@ def _describe_instance(instance: FleetInstance) -> Json:
         "image": instance.image_id,
         "subnet": instance.subnet_id,
         "name": instance.private_dns_name,
-        "launched": instance.launched.isoformat() if instance.launched else None,
+        "launched": instance.launch_time.isoformat() if instance.launch_time else None,
         "tags": dict(instance.tags),
         "groups": list(instance.security_groups),
         "reservation": instance.reservation_id,
-        "placement_group": instance.placement_group,
-        "partition": instance.partition,
+        "placement_group": instance.placement_group_id,
+        "partition": instance.partition_number,
     }
 
 
-def _read_instance(instance: Mapping[str, Any]) -> FleetInstance:
-    return FleetInstance(
+def _read_instance(instance: Mapping[str, Any]) -> Instance:
+    return Instance(
         id=instance["id"],
         instance_type=instance["type"],
         zone=instance["zone"],
@@ -152,10 +152,10 @@ def _read_instance(instance: Mapping[str, Any]) -> FleetInstance:
         image_id=instance["image"],
         subnet_id=instance["subnet"],
         private_dns_name=instance["name"],
-        launched=datetime.fromisoformat(instance["launched"]) if instance["launched"] else None,
+        launch_time=datetime.fromisoformat(instance["launched"]) if instance["launched"] else None,
         tags=dict(instance["tags"]),
         security_groups=tuple(instance["groups"]),
         reservation_id=instance["reservation"],
-        placement_group=instance["placement_group"],
-        partition=instance["partition"],
+        placement_group_id=instance["placement_group"],
+        partition_number=instance["partition"],
     )

@@ -8,8 +8,8 @@ from spotwright.aws.catalog_wire import Header
 from spotwright.aws.offerings import Region
 from spotwright.aws.rate import CallRate
 from spotwright.disruption.breaker import Breaker
-from spotwright.model.fleet import OfferingHealth
-from spotwright.model.nodeclass import CapacityReservation, Subnet
+from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.model.karpenter.nodeclass import CapacityReservation, Subnet
 from spotwright.model.snapshot import Snapshot
 from spotwright.workflows import decisions
 from spotwright.workflows.decisions import Decision, Disruption, Launch

@@ -41,15 +41,15 @@ def test_nodes_that_a_decision_or_a_command_takes_away_are_known_to_the_next_pla
     """A static pool's surplus goes whatever happens; what is empty may still be needed."""
     for name in ("scale-down-committed", "scale-down-planned"):
         snapshot = gather_at(name)
-        assert (len(snapshot.leaving), len(snapshot.disrupting)) == (2, 0), name
+        assert (len(snapshot.nodeclaims_to_delete), len(snapshot.nodeclaims_to_replace)) == (2, 0), name
     snapshot = gather_at("pods-decided-while-disrupting")
-    assert (len(snapshot.leaving), len(snapshot.disrupting)) == (0, 1)
+    assert (len(snapshot.nodeclaims_to_delete), len(snapshot.nodeclaims_to_replace)) == (0, 1)
 
 
 def test_nodes_that_were_decided_are_known_to_the_next_plan_and_hold_their_pods() -> None:
     for name in ("decision-committed", "decision-half-acted-on", "launch-planned"):
         snapshot = gather_at(name)
-        expected = {claim.name for claim in (*snapshot.nodeclaims, *(node.claim for node in snapshot.in_flight))}
+        expected = {claim.name for claim in (*snapshot.nodeclaims, *(node.nodeclaim for node in snapshot.in_flight))}
         assert len(expected) == 2, name
         assert {pod.node_name for pod in snapshot.pods} == expected, name
 

@@ -4,7 +4,7 @@ import msgspec
 
 from spotwright.disruption import breaker
 from spotwright.failures import Conflict
-from spotwright.model.nodepool import Budget
+from spotwright.model.karpenter.nodepool import Budget
 from spotwright.simulation import given
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from spotwright.model.capacitybuffer import BufferStatus, CapacityBuffer
-from spotwright.model.objects import Metadata, condition
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer, CapacityBufferStatus
+from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.snapshot import Settings
 from spotwright.simulation import given
 from spotwright.simulation.world import World
@@ -16,14 +16,16 @@ ON = Settings(feature_gates=("CapacityBuffer", "ReservedCapacity"))
 
 
 def keep(world: World, **fields: Any) -> None:
-    fields.setdefault("template", given.pod("template", cpu_millicores=1500))
-    world.cluster.put("capacitybuffers", CapacityBuffer(Metadata("spare", "default"), pod_template="web", **fields))
+    fields.setdefault("template_pod", given.pod("template", cpu_millicores=1500))
+    world.cluster.put(
+        "capacitybuffers", CapacityBuffer(ObjectMeta("spare", "default"), pod_template_ref="web", **fields)
+    )
 
 
 def told(world: World) -> tuple[str, str]:
     """Reasons of ReadyForProvisioning and Provisioning."""
     (buffer,) = world.cluster.capacity_buffers()
-    found = [condition(buffer.conditions, kind) for kind in ("ReadyForProvisioning", "Provisioning")]
+    found = [find_condition(buffer.conditions, kind) for kind in ("ReadyForProvisioning", "Provisioning")]
     ready, provisioning = (one.reason if one else "" for one in found)
     return ready, provisioning
 
@@ -55,7 +57,7 @@ def test_room_is_bought_before_there_are_pods_and_stays(buffered: World) -> None
     assert {one.name for one in buffered.claims()} == nodes
     assert decided(buffered) == 1
     (buffer,) = buffered.cluster.capacity_buffers()
-    assert buffer.status == BufferStatus(2, "web", 0, "buffer.x-k8s.io/active-capacity")
+    assert buffer.status == CapacityBufferStatus(2, "web", 0, "buffer.x-k8s.io/active-capacity")
     assert told(buffered) == ("Resolved", "FitsExistingCapacity")
     reasons = {one.reason for one in buffered.cluster.events}
     assert not reasons & {"Nominated", "FailedScheduling"}
@@ -80,7 +82,12 @@ def test_a_smaller_buffer_gives_its_nodes_back(buffered: World) -> None:
 
 def test_an_unresolved_buffer_says_why(world: World) -> None:
     world.settings = ON
-    keep(world, template=None, fault="PodTemplateNotFound", problem="PodTemplate default/web does not exist")
+    keep(
+        world,
+        template_pod=None,
+        not_ready_reason="PodTemplateNotFound",
+        not_ready_message="PodTemplate default/web does not exist",
+    )
     world.run(61)
     assert told(world) == ("PodTemplateNotFound", "NotReadyForProvisioning")
     assert not world.claims()

@@ -3,7 +3,7 @@
 import pytest
 
 from spotwright.model import labels
-from spotwright.model.node import instance_id
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import given
 from spotwright.simulation.effects import Crash
 from spotwright.simulation.world import World
@@ -43,14 +43,14 @@ def test_a_crash_after_any_change_costs_time_but_buys_nothing_twice(changes: int
     assert len(world.claims()) == 2
     assert len(world.ec2.every()) == 2, f"after {world.effects.done[changes - 1]}"
     assert {instance_id(claim.provider_id) for claim in world.claims()} == {one.id for one in world.ec2.live()}
-    assert all(claim.has("Initialized") for claim in world.claims())
+    assert all(claim.is_condition_true("Initialized") for claim in world.claims())
     assert crashed or changes > 40
 
 
 @pytest.mark.parametrize("changes", range(1, FURTHEST, 2))
 def test_losing_the_table_at_any_change_leaks_nothing_and_hurts_no_running_node(changes: int) -> None:
     world, _ = run_with_crash_after(changes, table_lost=True)
-    ready = {claim.name for claim in world.claims() if claim.has("Initialized")}
+    ready = {claim.name for claim in world.claims() if claim.is_condition_true("Initialized")}
     world.run(900, until=lambda: len(world.running()) == 2 and _tidy(world))
     assert len(world.running()) == 2
     assert _tidy(world), f"after {world.effects.done[changes - 1]}"

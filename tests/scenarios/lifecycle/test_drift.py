@@ -9,11 +9,11 @@ import pytest
 from spotwright.aws import hash
 from spotwright.failures import Conflict, Unavailable
 from spotwright.model import labels
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import Ami
-from spotwright.model.objects import Condition, Metadata, condition
-from spotwright.model.requirements import Operator, Selector
-from spotwright.model.taints import Taint
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import AMI
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.simulation import given
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
@@ -22,7 +22,7 @@ from spotwright.workflows.lifecycle import lifecycle
 from spotwright.workflows.ports import Doorbell
 from spotwright.workflows.provision import provision
 
-NEWER = Ami("ami-newer", requirements=(Selector(labels.ARCH, Operator.IN, ("amd64",)),))
+NEWER = AMI("ami-newer", requirements=(NodeSelectorRequirement(labels.ARCH, Operator.IN, ("amd64",)),))
 
 
 def edit(world: World, kind: str, **fields: Any) -> None:
@@ -60,7 +60,7 @@ def one(world: World) -> World:
 
 
 def drifted(claim: NodeClaim) -> Condition | None:
-    return condition(claim.conditions, "Drifted")
+    return find_condition(claim.conditions, "Drifted")
 
 
 def reasons(world: World) -> list[str]:
@@ -148,7 +148,7 @@ def test_another_reason_keeps_the_time_since_when_it_drifts(one: World) -> None:
     assert first is not None
     assert second is not None
     assert (first.reason, second.reason) == ("AMIDrift", "NodeClassDrift")
-    assert first.since == second.since
+    assert first.last_transition_time == second.last_transition_time
 
 
 def test_without_any_message_the_sweep_finds_it_within_ten_minutes(one: World) -> None:
@@ -203,7 +203,7 @@ def test_what_is_not_known_changes_nothing(one: World, silent: str) -> None:
             with pytest.raises(Unavailable):
                 look(one)
         case "catalog":
-            one.catalogs.catalog = msgspec.structs.replace(one.catalogs.catalog, by_class={})
+            one.catalogs.catalog = msgspec.structs.replace(one.catalogs.catalog, by_nodeclass={})
             look(one)
         case _:
             one.ec2.shown = frozenset()
@@ -221,9 +221,9 @@ def test_nothing_happens_to_a_node_that_drifts(one: World) -> None:
 
 def test_a_claim_that_is_not_launched_or_is_leaving_is_left_alone(one: World) -> None:
     (claim,) = one.claims()
-    about = Metadata("fresh", labels=claim.metadata.labels, annotations=claim.metadata.annotations)
+    about = ObjectMeta("fresh", labels=claim.metadata.labels, annotations=claim.metadata.annotations)
     fresh = NodeClaim(about, claim.node_class_ref, conditions=(Condition("Drifted", "True"),))
-    leaving = msgspec.structs.replace(about, name="leaving", deleting=one.clock.now(), finalizers=("x",))
+    leaving = msgspec.structs.replace(about, name="leaving", deletion_timestamp=one.clock.now(), finalizers=("x",))
     one.cluster.put("nodeclaims", fresh)
     one.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=leaving))
     edit(one, "ec2nodeclasses", amis=(NEWER,))

@@ -5,9 +5,9 @@ import pytest
 
 from spotwright.failures import Unavailable
 from spotwright.model import labels
-from spotwright.model.nodepool import Budget
-from spotwright.model.objects import condition
-from spotwright.model.taints import Toleration
+from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.taints import Toleration
 from spotwright.simulation import given
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -67,7 +67,7 @@ def test_budgets_limit_how_many_go_at_once(world: World, budget: str, at_once: i
     most = 0
     for _ in range(600):
         world.run(1)
-        most = max(most, sum(1 for claim in world.claims() if claim.metadata.deleting is not None))
+        most = max(most, sum(1 for claim in world.claims() if claim.metadata.deletion_timestamp is not None))
         if not world.claims():
             break
     assert not world.claims()
@@ -88,7 +88,9 @@ def test_a_pod_that_binds_within_the_fifteen_seconds_saves_its_node_alone(world:
     world.deploy(ONE_EACH, 0)
     assert world.run(120, until=lambda: any(key.startswith("command#") for key in world.state.rows))
     lucky, _ = world.claims()
-    world.cluster.put("pods", msgspec.structs.replace(ONE_EACH, node_name=lucky.node_name, phase="Running", ready=True))
+    world.cluster.put(
+        "pods", msgspec.structs.replace(ONE_EACH, node_name=lucky.node_name, phase="Running", is_ready=True)
+    )
     assert world.run(120, until=lambda: len(world.claims()) == 1)
     assert world.claims()[0].name == lucky.name
     node = world.cluster.node(lucky.node_name)
@@ -106,10 +108,12 @@ def test_a_pod_that_binds_after_the_commit_saves_its_node(world: World) -> None:
     world.state.beat = world.clock.milliseconds()
     committed = disrupt.validate(world, world.state.commands()[0].id, now=world.clock.now())
     assert committed.committed == (claim.name,)
-    world.cluster.put("pods", msgspec.structs.replace(ONE_EACH, node_name=claim.node_name, phase="Running", ready=True))
+    world.cluster.put(
+        "pods", msgspec.structs.replace(ONE_EACH, node_name=claim.node_name, phase="Running", is_ready=True)
+    )
     world.run(60)
     assert [one.name for one in world.claims()] == [claim.name]
-    assert world.claims()[0].metadata.deleting is None
+    assert world.claims()[0].metadata.deletion_timestamp is None
     assert world.cluster.all("nodes")[0].taints == ()
 
 
@@ -228,9 +232,9 @@ def test_followers_stay_while_somebody_is_there_to_follow(world: World) -> None:
 def test_consolidatable_follows_the_pods(world: World) -> None:
     world.cluster.change("nodepools", "default", consolidate_after_seconds=30)
     grown(world, 1)
-    assert world.run(150, until=lambda: world.claims()[0].has("Consolidatable"))
+    assert world.run(150, until=lambda: world.claims()[0].is_condition_true("Consolidatable"))
     world.deploy(given.pod("small", cpu_millicores=50), 1)
-    assert world.run(120, until=lambda: not world.claims()[0].has("Consolidatable"))
-    found = condition(world.claims()[0].conditions, "Consolidatable")
+    assert world.run(120, until=lambda: not world.claims()[0].is_condition_true("Consolidatable"))
+    found = find_condition(world.claims()[0].conditions, "Consolidatable")
     assert found is not None
     assert found.status == "False"

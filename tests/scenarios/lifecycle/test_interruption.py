@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from spotwright.failures import Unavailable
-from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.simulation import given
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
@@ -48,7 +48,7 @@ def test_pods_leave_when_the_replacement_is_initialized_not_earlier() -> None:
         world.run(1)
         others = [one for one in world.claims() if one.name != claim.name]
         if world.effects.of("cluster", "evict"):
-            assert [one.has("Initialized") for one in others] == [True]
+            assert [one.is_condition_true("Initialized") for one in others] == [True]
 
 
 def test_when_the_replacement_is_late_the_deadline_forces_the_eviction() -> None:
@@ -207,7 +207,7 @@ def test_pods_that_were_promised_a_node_on_its_way_wait_for_it() -> None:
     assert len(world.ec2.requests) == asked
     current = world.cluster.nodeclaim(coming.name)
     assert current is not None
-    assert current.has("Initialized")
+    assert current.is_condition_true("Initialized")
 
 
 def test_notices_of_every_kind_at_once_replace_every_node_once() -> None:

@@ -8,8 +8,8 @@ import pytest
 from spotwright.aws import launch as fleets
 from spotwright.aws import rate
 from spotwright.failures import Failure, InvalidRequest, Throttled, Unavailable
-from spotwright.model.fleet import FleetResult
-from spotwright.model.node import instance_id
+from spotwright.model.ec2.fleet import FleetResult
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import given
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World

@@ -8,9 +8,9 @@ import pytest
 
 from spotwright.failures import Unavailable
 from spotwright.model import labels
-from spotwright.model.node import Node
-from spotwright.model.pod import Pod
-from spotwright.model.taints import Taint
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.taints import Taint
 from spotwright.simulation import given
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -53,7 +53,7 @@ def test_every_pod_lands_where_it_was_planned(world: World, caplog: pytest.LogCa
     assert placed(world) == {key: row.claim for row in rows(world) for key in row.pods}
     assert {(row.phase, row.due) for row in rows(world)} == {("done", 0)}
     assert not any(is_held(node) for node in world.cluster.nodes())
-    assert not any(pod.nominated_node for pod in pods(world))
+    assert not any(pod.nominated_node_name for pod in pods(world))
     said = [record for record in caplog.records if record.message == "followed the plan"]
     assert sum(record.__dict__["landed"] for record in said) == sum(record.__dict__["planned"] for record in said) == 10
 
@@ -61,8 +61,8 @@ def test_every_pod_lands_where_it_was_planned(world: World, caplog: pytest.LogCa
 def test_a_node_takes_no_pod_before_it_is_ready_and_its_pods_are_nominated(world: World) -> None:
     batch(world)
     assert world.run(60, until=lambda: bool(world.cluster.nodes()))
-    assert world.run(2, until=lambda: any(node.registered for node in world.cluster.nodes()))
-    assert all(is_held(node) for node in world.cluster.nodes() if node.registered)
+    assert world.run(2, until=lambda: any(node.is_registered for node in world.cluster.nodes()))
+    assert all(is_held(node) for node in world.cluster.nodes() if node.is_registered)
     done = [(one.action, one.subject) for one in world.effects.done]
     world.run(20, until=lambda: bool(world.running()))
     later = [(one.action, one.subject) for one in world.effects.done][len(done) :]
@@ -116,13 +116,13 @@ def test_an_overdue_nomination_is_cleared_and_its_pods_are_planned_anew(world: W
     short = {**node.allocatable, "cpu": 1000}
     world.cluster.change("nodes", node.name, allocatable=short)
     assert world.run(45, until=lambda: rows(world)[0].phase == "failed"), "no sweep has to find it"
-    assert not pods(world)[0].nominated_node
+    assert not pods(world)[0].nominated_node_name
     assert world.run(60, until=lambda: bool(world.running()))
     assert world.running()[0].node_name != node.name
 
 
 def test_a_nomination_that_stands_when_its_time_is_over_is_taken_back(world: World) -> None:
-    world.cluster.put("pods", given.pod("waits", unschedulable=True, nominated_node="gone-node"))
+    world.cluster.put("pods", given.pod("waits", unschedulable=True, nominated_node_name="gone-node"))
     (pod,) = pods(world)
     now = world.clock.milliseconds()
     row = NominationRow(
@@ -132,7 +132,7 @@ def test_a_nomination_that_stands_when_its_time_is_over_is_taken_back(world: Wor
     world.kubelets.look = lambda: None  # type: ignore[method-assign]
     world.bells.ring("lifecycle", [Doorbell(world.cluster.name, "nomination", "default-x")])
     world.run(1)
-    assert pods(world)[0].nominated_node == ""
+    assert pods(world)[0].nominated_node_name == ""
     assert world.state.rows["nomination#default-x"].phase == "failed"
     assert world.state.row.version == 1, "it was planned anew"
 
@@ -153,7 +153,7 @@ def test_a_pod_of_the_same_name_is_another_pod(world: World) -> None:
     world.forget_deployments()
     world.cluster.remove("pods", pod.key)
     about = msgspec.structs.replace(pod.metadata, uid="", resource_version="")
-    world.cluster.put("pods", msgspec.structs.replace(pod, metadata=about, nominated_node=""))
+    world.cluster.put("pods", msgspec.structs.replace(pod, metadata=about, nominated_node_name=""))
     assert world.cluster.nominate("any", {pod.key: pod.metadata.uid}) == frozenset()
     assert world.run(60, until=lambda: len(world.running()) == 1)
     assert len(world.claims()) == 1, "the other pod takes the room that is on its way"
@@ -165,10 +165,10 @@ def test_a_nomination_of_kube_scheduler_is_left_alone(world: World) -> None:
     world.run(5)
     first = pods(world)[0]
     world.cluster.put("nodes", given.foreign_node("theirs", taints=(Taint("busy", "NoSchedule"),)))
-    world.cluster.change("pods", first.key, nominated_node="theirs")
+    world.cluster.change("pods", first.key, nominated_node_name="theirs")
     world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
     world.run(60)
-    nominated = {pod.key: pod.nominated_node for pod in pods(world)}
+    nominated = {pod.key: pod.nominated_node_name for pod in pods(world)}
     assert nominated[first.key] == "theirs"
 
 
@@ -178,7 +178,7 @@ def test_start_up_taints_are_not_doubled(world: World) -> None:
     taint = Taint("agent-not-ready", "NoSchedule")
     world.cluster.put("nodepools", given.node_pool(startup_taints=(taint,)))
     world.deploy(given.pod("inflate"), 1)
-    assert world.run(60, until=lambda: any(node.ready for node in world.cluster.nodes()))
+    assert world.run(60, until=lambda: any(node.is_ready for node in world.cluster.nodes()))
     world.run(5)
     (node,) = world.cluster.nodes()
     assert node.taints == (taint,)

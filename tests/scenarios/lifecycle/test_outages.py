@@ -27,7 +27,7 @@ def test_an_outage_of_four_minutes_costs_time_and_no_node(
     world.run(240)
     ended = len([one for one in world.ec2.every() if one.state == "terminated"])
     assert ended == 0
-    assert not [one for one in world.claims() if one.metadata.deleting is not None]
+    assert not [one for one in world.claims() if one.metadata.deletion_timestamp is not None]
     world.outages = {}
     assert world.run(900, until=lambda: len(world.running()) == 2)
     world.run(180)

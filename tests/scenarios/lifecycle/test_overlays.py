@@ -5,19 +5,21 @@ import json
 import msgspec
 
 from spotwright.model import labels
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeoverlay import NodeOverlay
-from spotwright.model.nodepool import NodeClassReference
-from spotwright.model.objects import Metadata, condition
-from spotwright.model.pod import Pod
-from spotwright.model.requirements import Selector
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.model.karpenter.nodepool import NodeClassReference
+from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import lifecycle
 from spotwright.workflows.ports import Doorbell
 
 DEAR_SPOT = NodeOverlay(
-    Metadata("dear-spot"), (Selector(labels.CAPACITY_TYPE, "In", (labels.SPOT,)),), price_adjustment="+1000%"
+    ObjectMeta("dear-spot"),
+    (NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (labels.SPOT,)),),
+    price_adjustment="+1000%",
 )
 
 
@@ -42,7 +44,7 @@ def test_a_node_is_bought_at_the_prices_that_an_overlay_states(world: World) -> 
     gated(world).cluster.put("nodeoverlays", DEAR_SPOT)
     assert bought(world) == labels.ON_DEMAND
     (claim,) = world.claims()
-    assert claim.metadata.annotations[labels.PRICE_OVERLAID] == "true"
+    assert claim.metadata.annotations[labels.PRICE_OVERLAY_APPLIED] == "true"
     row = world.state.launch(claim.metadata.annotations[labels.LAUNCH])
     assert row is not None
     assert json.loads(row.request)["OnDemandOptions"] == {"AllocationStrategy": "prioritized"}
@@ -50,7 +52,7 @@ def test_a_node_is_bought_at_the_prices_that_an_overlay_states(world: World) -> 
 
 FUSE = "example.com/fuse"
 ZONE = given.ZONES[1]
-FUSED = NodeOverlay(Metadata("fused"), (Selector(labels.ZONE, "In", (ZONE,)),), capacity={FUSE: 3})
+FUSED = NodeOverlay(ObjectMeta("fused"), (NodeSelectorRequirement(labels.ZONE, "In", (ZONE,)),), capacity={FUSE: 3})
 
 
 def asked_for(world: World) -> set[str]:
@@ -71,7 +73,7 @@ def test_what_an_overlay_adds_in_a_zone_is_bought_there(world: World) -> None:
     (claim,) = world.claims()
     assert asked_for(world) == {ZONE}
     assert (claim.capacity[FUSE], claim.allocatable[FUSE]) == (3, 3)
-    assert claim.metadata.annotations[labels.CAPACITY_OVERLAID] == "true"
+    assert claim.metadata.annotations[labels.CAPACITY_OVERLAY_APPLIED] == "true"
 
 
 def test_who_does_not_need_it_is_bought_for_anywhere_and_a_claim_says_what_its_offering_has(world: World) -> None:
@@ -93,7 +95,9 @@ def test_nobody_is_bought_for_in_another_zone_when_that_one_is_empty(world: Worl
 
 def test_a_claim_whose_launch_was_lost_is_bought_with_what_the_overlay_adds(world: World) -> None:
     gated(world).cluster.put("nodeoverlays", FUSED)
-    about = Metadata("lost", labels={labels.NODEPOOL: "default"}, annotations={labels.CAPACITY_OVERLAID: "true"})
+    about = ObjectMeta(
+        "lost", labels={labels.NODEPOOL: "default"}, annotations={labels.CAPACITY_OVERLAY_APPLIED: "true"}
+    )
     reference = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
     world.cluster.put("nodeclaims", NodeClaim(about, reference, requests={"cpu": 1000, FUSE: 1}))
     assert world.run(60, until=lambda: any(one.allocatable for one in world.claims()))
@@ -103,10 +107,10 @@ def test_a_claim_whose_launch_was_lost_is_bought_with_what_the_overlay_adds(worl
 
 def test_an_overlay_says_whether_it_counts(world: World) -> None:
     gated(world).cluster.put("nodeoverlays", DEAR_SPOT)
-    world.cluster.put("nodeoverlays", NodeOverlay(Metadata("free"), price="nothing"))
-    world.cluster.put("nodeoverlays", msgspec.structs.replace(DEAR_SPOT, metadata=Metadata("a-rival")))
+    world.cluster.put("nodeoverlays", NodeOverlay(ObjectMeta("free"), price="nothing"))
+    world.cluster.put("nodeoverlays", msgspec.structs.replace(DEAR_SPOT, metadata=ObjectMeta("a-rival")))
     lifecycle(world, [Doorbell(given.CLUSTER, "nodepools")], now=world.clock.now())
-    told = {one.name: condition(one.conditions, "ValidationSucceeded") for one in world.cluster.nodeoverlays()}
+    told = {one.name: find_condition(one.conditions, "ValidationSucceeded") for one in world.cluster.nodeoverlays()}
     shown = {name: (one.status, one.reason) for name, one in told.items() if one is not None}
     assert shown == {
         "dear-spot": ("True", "ValidationSucceeded"),

@@ -8,8 +8,8 @@ import pytest
 from spotwright.aws import rate
 from spotwright.failures import Denied, NotFound, Throttled, Unavailable
 from spotwright.model import labels
-from spotwright.model.fleet import FleetInstance
-from spotwright.model.node import instance_id
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import given
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
@@ -191,7 +191,7 @@ def test_an_unknown_id_alone_counts_as_ended(world: World) -> None:
         raise NotFound("no", code="InvalidInstanceID.NotFound")
 
     refusing(world, unknown)
-    gone = FleetInstance("i-gone", "m5.large", given.ZONES[0], "spot", "running")
+    gone = Instance("i-gone", "m5.large", given.ZONES[0], "spot", "running")
     assert terminations.terminate(world, [gone], world.clock.now()) == terminations.Ended(frozenset({"i-gone"}))
 
 

@@ -3,11 +3,11 @@
 import msgspec
 
 from spotwright.model import labels
-from spotwright.model.company import Spread
-from spotwright.model.instancetype import Catalog, InstanceType
-from spotwright.model.nodeclass import PlacementGroup
-from spotwright.model.objects import condition
-from spotwright.model.requirements import Operator, Requirement, Requirements, Selector
+from spotwright.model.ec2.instance_type import Catalog, InstanceType
+from spotwright.model.karpenter.nodeclass import PlacementGroup
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.pod_constraints import TopologySpreadConstraint
+from spotwright.model.requirements import NodeSelectorRequirement, Operator, Requirement, Requirements
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 
@@ -17,7 +17,7 @@ GROUP = PlacementGroup("pg-1", "kafka", "partition", 3)
 
 def partitioned() -> World:
     """The one class starts its nodes in a group with three partitions."""
-    world = World(Catalog({"": tuple(_in_partitions(one) for one in given.market().of(""))}))
+    world = World(Catalog({"": tuple(_in_partitions(one) for one in given.market().instance_types(""))}))
     world.cluster.put("ec2nodeclasses", given.node_class(placement_group=GROUP))
     world.cluster.put("nodepools", given.node_pool())
     world.ec2.partitions["pg-1"] = 3
@@ -45,8 +45,13 @@ def _in_partitions(one: InstanceType) -> InstanceType:
 
 def test_pods_are_spread_over_partitions_on_nodes_that_are_in_them() -> None:
     world = partitioned()
-    every = (Selector("app", Operator.IN, ("kafka",)),)
-    broker = given.pod("kafka", cpu_millicores=1500, labels={"app": "kafka"}, spreads=(Spread(KEY, 1, every),))
+    every = (NodeSelectorRequirement("app", Operator.IN, ("kafka",)),)
+    broker = given.pod(
+        "kafka",
+        cpu_millicores=1500,
+        labels={"app": "kafka"},
+        topology_spread_constraints=(TopologySpreadConstraint(KEY, 1, every),),
+    )
     world.deploy(broker, 6)
     assert world.run(200, until=lambda: len(world.running()) == 6)
     nodes = {node.name: node.metadata.labels for node in world.cluster.nodes()}
@@ -55,7 +60,7 @@ def test_pods_are_spread_over_partitions_on_nodes_that_are_in_them() -> None:
     for claim in world.claims():
         asked = next(one for one in claim.requirements if one.key == KEY)
         (instance,) = (one for one in world.ec2.live() if claim.provider_id.endswith(one.id))
-        assert asked.values == (str(instance.partition),)
+        assert asked.values == (str(instance.partition_number),)
         assert claim.metadata.labels[labels.PLACEMENT_GROUP_ID] == "pg-1"
 
 
@@ -65,16 +70,16 @@ def test_a_node_is_let_in_when_ec2_says_in_which_partition_it_is() -> None:
     world.deploy(given.pod("inflate"), 1)
     world.run(80)
     (claim,), (node,) = world.claims(), world.cluster.nodes()
-    registered = condition(claim.conditions, "Registered")
+    registered = find_condition(claim.conditions, "Registered")
     assert claim.metadata.labels[KEY] == ""
     assert registered is not None
     assert (registered.status, registered.reason) == ("Unknown", "PartitionUnknown")
-    assert not node.registered
+    assert not node.is_registered
     assert world.run(60, until=lambda: len(world.running()) == 1)
     (claim,), (node,) = world.claims(), world.cluster.nodes()
     (instance,) = world.ec2.live()
-    assert instance.partition
-    assert claim.metadata.labels[KEY] == node.metadata.labels[KEY] == str(instance.partition)
+    assert instance.partition_number
+    assert claim.metadata.labels[KEY] == node.metadata.labels[KEY] == str(instance.partition_number)
 
 
 def test_a_partition_without_capacity_is_left_alone_and_the_others_are_not() -> None:

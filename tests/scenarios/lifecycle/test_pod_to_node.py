@@ -7,7 +7,7 @@ import pytest
 
 from spotwright.failures import Denied, InvalidRequest, Throttled, Unavailable
 from spotwright.model import labels
-from spotwright.model.objects import condition
+from spotwright.model.kubernetes.meta import find_condition
 from spotwright.simulation import given
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -22,7 +22,7 @@ def test_a_pending_pod_runs_on_a_node_that_was_bought_for_it(world: World, caplo
         world.deploy(given.pod("inflate"), 3)
         assert world.run(60, until=lambda: len(world.running()) == 3)
     (claim,) = world.claims()
-    assert all(claim.has(kind) for kind in ("Launched", "Registered", "Initialized", "Ready"))
+    assert all(claim.is_condition_true(kind) for kind in ("Launched", "Registered", "Initialized", "Ready"))
     (instance,) = world.ec2.live()
     assert claim.provider_id == f"aws:///{instance.zone}/{instance.id}"
     assert claim.image_id == "ami-amd64"
@@ -39,9 +39,9 @@ def test_the_node_carries_what_its_claim_says(world: World) -> None:
     node = world.cluster.node(claim.node_name)
     assert node is not None
     assert claim.metadata.labels.items() <= node.metadata.labels.items()
-    assert (node.registered, node.initialized, node.taints) == (True, True, ())
+    assert (node.is_registered, node.is_initialized, node.taints) == (True, True, ())
     assert node.metadata.finalizers == (labels.FINALIZER,)
-    assert [owner.uid for owner in node.metadata.owners] == [claim.metadata.uid]
+    assert [owner.uid for owner in node.metadata.owner_references] == [claim.metadata.uid]
     assert claim.metadata.labels[labels.INSTANCE_TYPE] == "c5.large"
     assert claim.metadata.labels[labels.CAPACITY_TYPE] == "spot"
 
@@ -95,7 +95,7 @@ def test_a_definite_refusal_is_said_and_tried_again_under_a_new_token(world: Wor
 
 
 def _reason(world: World) -> str:
-    launched = condition(world.claims()[0].conditions, "Launched")
+    launched = find_condition(world.claims()[0].conditions, "Launched")
     return launched.reason if launched else ""
 
 
@@ -105,7 +105,7 @@ def test_a_refusal_that_stays_ends_the_claim_after_five_minutes(world: World) ->
     world.deploy(given.pod("inflate"), 1)
     world.run(30)
     first = world.claims()[0]
-    launched = condition(first.conditions, "Launched")
+    launched = find_condition(first.conditions, "Launched")
     assert launched is not None
     assert (launched.status, launched.reason, len(launched.message)) == ("Unknown", "LaunchFailed", 303)
     world.run(269)
@@ -121,7 +121,7 @@ def test_without_capacity_the_claim_ends_and_its_pods_are_planned_elsewhere(worl
     assert world.run(120, until=lambda: len(world.running()) == 3)
     assert [one.capacity_type for one in world.ec2.live()] == ["on-demand"] * len(world.ec2.live())
     assert "InsufficientCapacityError" in {event.reason for event in world.cluster.events}
-    assert all(claim.metadata.deleting is None for claim in world.claims())
+    assert all(claim.metadata.deletion_timestamp is None for claim in world.claims())
 
 
 def test_partial_capacity_keeps_what_came_and_plans_the_rest_again(world: World) -> None:
@@ -153,7 +153,7 @@ def test_a_machine_that_never_joins_is_replaced_after_a_quarter_of_an_hour(world
     world.kubelets.broken.add(world.ec2.live()[0].id)
     world.run(30)
     first = world.claims()[0]
-    registered = condition(first.conditions, "Registered")
+    registered = find_condition(first.conditions, "Registered")
     assert registered is not None
     assert (registered.status, registered.reason) == ("Unknown", "NodeNotFound")
     world.run(860)
@@ -163,32 +163,32 @@ def test_a_machine_that_never_joins_is_replaced_after_a_quarter_of_an_hour(world
 
 
 def test_a_claim_made_by_hand_is_launched_too(world: World) -> None:
-    from spotwright.model.nodeclaim import NodeClaim
-    from spotwright.model.nodepool import NodeClassReference
-    from spotwright.model.objects import Metadata
+    from spotwright.model.karpenter.nodeclaim import NodeClaim
+    from spotwright.model.karpenter.nodepool import NodeClassReference
+    from spotwright.model.kubernetes.meta import ObjectMeta
 
     world.cluster.put(
         "nodeclaims",
         NodeClaim(
-            Metadata("by-hand", labels={labels.NODEPOOL: "default"}),
+            ObjectMeta("by-hand", labels={labels.NODEPOOL: "default"}),
             NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"),
             requirements=given.of_capacity("on-demand"),
             requests={"cpu": 1500},
         ),
     )
-    assert world.run(90, until=lambda: world.claims()[0].has("Initialized"))
+    assert world.run(90, until=lambda: world.claims()[0].is_condition_true("Initialized"))
     (instance,) = world.ec2.live()
     assert (instance.instance_type, instance.capacity_type) == ("c5.large", "on-demand")
     assert labels.FINALIZER in world.claims()[0].metadata.finalizers
 
 
 def test_a_claim_of_another_provider_is_left_alone(world: World) -> None:
-    from spotwright.model.nodeclaim import NodeClaim
-    from spotwright.model.nodepool import NodeClassReference
-    from spotwright.model.objects import Metadata
+    from spotwright.model.karpenter.nodeclaim import NodeClaim
+    from spotwright.model.karpenter.nodepool import NodeClassReference
+    from spotwright.model.kubernetes.meta import ObjectMeta
 
     foreign = world.cluster.put(
-        "nodeclaims", NodeClaim(Metadata("foreign"), NodeClassReference("karpenter.azure.com", "AKSNodeClass", "x"))
+        "nodeclaims", NodeClaim(ObjectMeta("foreign"), NodeClassReference("karpenter.azure.com", "AKSNodeClass", "x"))
     )
     world.run(700)
     assert world.claims() == (foreign,)

@@ -4,10 +4,10 @@ few seconds."""
 import msgspec
 
 from spotwright.model import labels
-from spotwright.model.instancetype import Catalog
-from spotwright.model.nodeoverlay import NodeOverlay
-from spotwright.model.objects import Metadata, condition
-from spotwright.model.requirements import Selector
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 
@@ -28,7 +28,7 @@ def families(least: int) -> World:
     ]
     world = World(Catalog({"": tuple(types)}))
     world.cluster.put("ec2nodeclasses", given.node_class())
-    wanted = Selector(labels.INSTANCE_PREFIX + "family", "Exists", (), least)
+    wanted = NodeSelectorRequirement(labels.INSTANCE_PREFIX + "family", "Exists", (), least)
     world.cluster.put("nodepools", given.node_pool(requirements=(wanted,)))
     return world
 
@@ -46,7 +46,7 @@ def test_types_that_min_values_needs_are_asked_for_before_cheaper_ones() -> None
 
 def test_what_an_overlay_adds_to_a_type_can_be_launched_for(world: World) -> None:
     world.settings = msgspec.structs.replace(world.settings, feature_gates=("NodeOverlay", "ReservedCapacity"))
-    world.cluster.put("nodeoverlays", NodeOverlay(Metadata("fuse"), (), capacity={FUSE: 5}))
+    world.cluster.put("nodeoverlays", NodeOverlay(ObjectMeta("fuse"), (), capacity={FUSE: 5}))
     pod = given.pod("fuse")
     world.deploy(msgspec.structs.replace(pod, requests=dict(pod.requests) | {FUSE: 1}), 1)
     world.run(60)
@@ -56,7 +56,7 @@ def test_what_an_overlay_adds_to_a_type_can_be_launched_for(world: World) -> Non
 
 
 def test_nothing_is_planned_for_a_class_that_is_being_deleted(world: World) -> None:
-    about = msgspec.structs.replace(given.node_class().metadata, deleting=world.clock.now())
+    about = msgspec.structs.replace(given.node_class().metadata, deletion_timestamp=world.clock.now())
     world.cluster.put("ec2nodeclasses", given.node_class(metadata=about))
     world.deploy(given.pod("a"), 1)
     world.run(100)
@@ -66,14 +66,14 @@ def test_nothing_is_planned_for_a_class_that_is_being_deleted(world: World) -> N
 def test_what_would_be_refused_again_waits_and_says_why() -> None:
     """Sixty types cannot have more than sixty families, which no plan knows of."""
     world = families(35)
-    least = Selector(labels.INSTANCE_TYPE, "Exists", (), 65)
+    least = NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 65)
     world.cluster.put("nodepools", given.node_pool(requirements=(least,)))
     world.deploy(given.pod("a"), 1)
     world.run(280)
     (claim,) = world.claims()
     assert made(world) == {claim.name}
     assert not world.ec2.requests
-    launched = condition(claim.conditions, "Launched")
+    launched = find_condition(claim.conditions, "Launched")
     assert launched is not None
     assert (launched.status, launched.reason) == ("Unknown", "InsufficientCapacity")
     said = [one.message for one in world.cluster.events if one.reason == "InsufficientCapacityError"]

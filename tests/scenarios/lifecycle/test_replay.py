@@ -5,9 +5,9 @@ import pytest
 
 from spotwright.failures import InvalidRequest
 from spotwright.model import labels
-from spotwright.model.nodeoverlay import NodeOverlay
-from spotwright.model.objects import Metadata
-from spotwright.model.requirements import Selector
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import given
 from spotwright.simulation.world import World
@@ -82,8 +82,8 @@ def test_a_kind_that_nobody_knows_is_refused(lived: World) -> None:
 
 def test_what_was_decided_under_an_overlay_comes_out_again(world: World) -> None:
     world.settings = msgspec.structs.replace(world.settings, feature_gates=("NodeOverlay", "ReservedCapacity"))
-    here = (Selector(labels.ZONE, "In", (given.ZONES[2],)),)
-    world.cluster.put("nodeoverlays", NodeOverlay(Metadata("fuse"), here, capacity={"example.com/fuse": 1}))
+    here = (NodeSelectorRequirement(labels.ZONE, "In", (given.ZONES[2],)),)
+    world.cluster.put("nodeoverlays", NodeOverlay(ObjectMeta("fuse"), here, capacity={"example.com/fuse": 1}))
     world.deploy(msgspec.structs.replace(POD, requests=dict(POD.requests) | {"example.com/fuse": 1}), 2)
     assert world.run(60, until=lambda: len(world.ec2.live()) == 2)
     found = decided(world, "provision")

@@ -7,9 +7,9 @@ from datetime import timedelta
 import msgspec
 
 from spotwright.model import labels
-from spotwright.model.instancetype import Catalog, InstanceType, Offering
-from spotwright.model.nodeclass import CapacityReservation, ReservationTerm
-from spotwright.model.requirements import Requirement, Requirements, Selector, from_labels
+from spotwright.model.ec2.instance_type import Catalog, InstanceType, Offering
+from spotwright.model.karpenter.nodeclass import CapacityReservation, CapacityReservationSelectorTerm
+from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_labels
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 
@@ -21,7 +21,7 @@ def reserving(available: int, *, described: int | None = None) -> World:
     """m5.large is reserved so often in one zone; the catalog says ``described``."""
     shown = available if described is None else described
     offering = Offering(ZONE, labels.RESERVED, 11_800, shown > 0, from_labels(TOLD), shown)
-    types = given.market().of("")
+    types = given.market().instance_types("")
     world = World(Catalog({"": tuple(_with(one, offering) if one.name == "m5.large" else one for one in types)}))
     world.cluster.put("ec2nodeclasses", given.node_class())
     world.cluster.put("nodepools", given.node_pool())
@@ -69,9 +69,11 @@ def test_what_is_reserved_is_used_up_and_the_rest_is_bought() -> None:
 def test_a_static_pool_uses_up_what_is_reserved_in_one_go() -> None:
     world = reserving(2)
     world.settings = msgspec.structs.replace(world.settings, feature_gates=("ReservedCapacity", "StaticCapacity"))
-    small = (Selector(labels.INSTANCE_TYPE, "In", ("m5.large",)),)
+    small = (NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("m5.large",)),)
     world.cluster.put("nodepools", given.node_pool("fixed", replicas=3, requirements=small))
-    assert world.run(120, until=lambda: len(world.claims()) == 3 and all(one.has("Ready") for one in world.claims()))
+    assert world.run(
+        120, until=lambda: len(world.claims()) == 3 and all(one.is_condition_true("Ready") for one in world.claims())
+    )
     assert kinds(world) == {labels.RESERVED: 2, labels.SPOT: 1}
     assert len(world.ec2.requests) == 2
     assert not any(row.code for row in world.state.health.values())
@@ -121,7 +123,7 @@ def test_a_relaxed_claim_has_no_context() -> None:
 
 def selecting(world: World, *shown: CapacityReservation) -> None:
     """The class selects reservations; its status shows these."""
-    terms = (ReservationTerm(id="cr-1"),)
+    terms = (CapacityReservationSelectorTerm(id="cr-1"),)
     world.cluster.put(
         "ec2nodeclasses",
         given.node_class(capacity_reservation_selector_terms=terms, capacity_reservations=shown),
@@ -198,7 +200,7 @@ def test_a_cluster_survives_the_end_of_its_capacity_block() -> None:
     """EC2 ends a block's instances half an hour before the block; its nodes are left ten minutes before that."""
     world = reserving(2)
     end = world.clock.now() + timedelta(minutes=41)
-    block = CapacityReservation("cr-1", "m5.large", ZONE, reservation_type="capacity-block", end=end)
+    block = CapacityReservation("cr-1", "m5.large", ZONE, reservation_type="capacity-block", end_time=end)
     selecting(world, block)
     one_to_a_node(world, 2)
     assert kinds(world) == {labels.RESERVED: 2}

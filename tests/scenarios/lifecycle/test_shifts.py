@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from spotwright.model import labels
-from spotwright.model.node import instance_id
-from spotwright.model.nodeclass import Subnet
+from spotwright.model.karpenter.nodeclass import Subnet
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 from tests.scenarios.lifecycle.conftest import fresh_world
@@ -28,7 +28,7 @@ def world() -> World:
 
 def shift(world: World, *zones: str) -> None:
     shifted = tuple(IDS[zone] for zone in zones)
-    world.catalogs.catalog = msgspec.structs.replace(world.catalogs.catalog, shifted=shifted)
+    world.catalogs.catalog = msgspec.structs.replace(world.catalogs.catalog, shifted_zone_ids=shifted)
 
 
 def instance_in(world: World, zone: str) -> str:

@@ -8,9 +8,9 @@ import pytest
 
 from spotwright.failures import Conflict
 from spotwright.model import labels
-from spotwright.model.nodepool import Budget, NodePool
-from spotwright.model.objects import condition
-from spotwright.model.requirements import Operator, Selector
+from spotwright.model.karpenter.nodepool import Budget, NodePool
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.model.snapshot import Settings
 from spotwright.simulation import given
 from spotwright.simulation.world import World
@@ -21,7 +21,7 @@ from spotwright.workflows.provision import decide, gather, provision
 from spotwright.workflows.replay import replay
 
 ON = Settings(feature_gates=("ReservedCapacity", "StaticCapacity"))
-SMALL = (Selector(labels.INSTANCE_TYPE, Operator.IN, ("m5.large",)),)
+SMALL = (NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.IN, ("m5.large",)),)
 
 
 def static(world: World, replicas: int, **fields: object) -> NodePool:
@@ -33,7 +33,7 @@ def static(world: World, replicas: int, **fields: object) -> NodePool:
 
 def ready(world: World, nodes: int) -> bool:
     claims = [one for one in world.claims() if one.nodepool == "fixed"]
-    return len(claims) == nodes == len(world.ec2.live()) and all(one.has("Initialized") for one in claims)
+    return len(claims) == nodes == len(world.ec2.live()) and all(one.is_condition_true("Initialized") for one in claims)
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def test_a_static_pool_gets_its_nodes_without_a_pod(three: World) -> None:
     assert ready(three, 3)
     assert {one.metadata.labels[labels.INSTANCE_TYPE] for one in three.claims()} == {"m5.large"}
     (pool,) = [one for one in three.cluster.nodepools() if one.name == "fixed"]
-    assert pool.nodes == 3
-    found = condition(pool.conditions, "ValidationSucceeded")
+    assert pool.node_count == 3
+    found = find_condition(pool.conditions, "ValidationSucceeded")
     assert found is not None
     assert found.status == "True"
 
@@ -66,14 +66,14 @@ def test_without_the_gate_nothing_is_made_and_the_pool_says_why(world: World) ->
     assert not world.claims()
     lifecycle(world, [Doorbell(given.CLUSTER, "nodepools")], now=world.clock.now())
     (pool,) = [one for one in world.cluster.nodepools() if one.name == "fixed"]
-    found = condition(pool.conditions, "ValidationSucceeded")
+    found = find_condition(pool.conditions, "ValidationSucceeded")
     assert found is not None
     assert "needs the feature gate StaticCapacity" in found.message
 
 
 def test_a_pool_whose_requirements_leave_nothing_is_told_so(world: World) -> None:
     wanted = static(world, 2)
-    nothing = (Selector(labels.INSTANCE_TYPE, Operator.IN, ("x9.large",)),)
+    nothing = (NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.IN, ("x9.large",)),)
     world.cluster.put("nodepools", msgspec.structs.replace(wanted, requirements=nothing))
     world.run(61)
     told = [one for one in world.cluster.events if one.reason == "NoCompatibleInstanceTypes"]
@@ -229,7 +229,7 @@ def test_a_scale_down_that_should_not_have_been_is_found_out(three: World) -> No
     assert three.run(300, until=lambda: ready(three, 1))
     bodies = {key: decisions.decode(body) for key, body in three.blobs.bodies.items() if key.startswith("decisions/")}
     (decision,) = [one for one in bodies.values() if one.kind == "scale-down"]
-    forged = msgspec.structs.replace(decision, plan=msgspec.structs.replace(decision.plan, surplus=()))
+    forged = msgspec.structs.replace(decision, plan=msgspec.structs.replace(decision.plan, excess_nodeclaims=()))
     key = three.blobs.put("decisions", decisions.encode(forged))
     assert not replay(key, blobs=three.blobs, catalogs=three.catalogs).agrees
 
@@ -239,5 +239,5 @@ def test_nodes_of_a_static_pool_are_not_consolidated_but_expire(world: World) ->
     assert world.run(180, until=lambda: ready(world, 1))
     (first,) = world.claims()
     assert world.run(1200, until=lambda: ready(world, 1) and world.claims()[0].name != first.name)
-    assert first.metadata.created is not None
-    assert world.clock.now() - first.metadata.created >= timedelta(seconds=900)
+    assert first.metadata.creation_timestamp is not None
+    assert world.clock.now() - first.metadata.creation_timestamp >= timedelta(seconds=900)

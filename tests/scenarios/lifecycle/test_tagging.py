@@ -7,7 +7,7 @@ import pytest
 
 from spotwright.failures import InvalidRequest
 from spotwright.model import labels
-from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import lifecycle

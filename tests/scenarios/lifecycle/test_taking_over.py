@@ -8,11 +8,11 @@ import pytest
 from spotwright.adapters import decode_nodeclass, decode_nodepool
 from spotwright.aws import hash
 from spotwright.model import labels
-from spotwright.model.fleet import FleetInstance
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.objects import Condition, Metadata, condition
-from spotwright.model.requirements import Selector
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import lifecycle
@@ -70,7 +70,7 @@ def _resolved(stated: EC2NodeClass) -> EC2NodeClass:
         subnets=like.subnets,
         security_groups=like.security_groups,
         amis=like.amis,
-        resolved_profile=like.resolved_profile,
+        resolved_instance_profile=like.resolved_instance_profile,
         conditions=like.conditions,
     )
 
@@ -79,7 +79,7 @@ def node(world: World, name: str, annotations: dict[str, str], *conditions: Cond
     """An m5.large on spot and its NodeClaim."""
     id, zone = f"i-{name}", given.ZONES[0]
     tags = {labels.CLUSTER_NAME_TAG: world.cluster.name, labels.NODEPOOL: pool}
-    world.ec2.instances[id] = FleetInstance(
+    world.ec2.instances[id] = Instance(
         id, "m5.large", zone, "spot", "running", subnet_id="subnet-a", security_groups=("sg-1",), tags=tags
     )
     known = {
@@ -88,9 +88,9 @@ def node(world: World, name: str, annotations: dict[str, str], *conditions: Cond
     }  # fmt: skip
     ready = tuple(Condition(kind, "True", kind) for kind in ("Launched", "Registered", "Initialized", "Ready"))
     claim = NodeClaim(
-        Metadata(name, labels=known, annotations=annotations, finalizers=(labels.FINALIZER,)),
+        ObjectMeta(name, labels=known, annotations=annotations, finalizers=(labels.FINALIZER,)),
         given.node_pool().node_class_ref,
-        requirements=(Selector(labels.INSTANCE_TYPE, "In", ("m5.large",)),),
+        requirements=(NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("m5.large",)),),
         provider_id=f"aws:///{zone}/{id}",
         image_id="ami-amd64",
         conditions=(*ready, *conditions),
@@ -114,7 +114,7 @@ def look(world: World) -> None:
 
 
 def drifting(world: World) -> dict[str, str]:
-    found = {claim.name: condition(claim.conditions, "Drifted") for claim in world.claims()}
+    found = {claim.name: find_condition(claim.conditions, "Drifted") for claim in world.claims()}
     return {name: one.reason for name, one in found.items() if one is not None}
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from spotwright.failures import Unavailable
 from spotwright.model import labels
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.objects import condition
-from spotwright.model.pod import Pod
-from spotwright.model.taints import Toleration
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.taints import Toleration
 from spotwright.simulation import given
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -97,12 +97,12 @@ def test_a_budget_that_allows_nothing_keeps_the_node_and_says_so(world: World) -
 def test_a_budget_of_one_lets_pods_go_one_after_the_other(world: World) -> None:
     claim = running_node(world, pods=3)
     world.cluster.put("poddisruptionbudgets", given.budget("one", "inflate", max_unavailable=1))
-    other = given.pod("inflate-spare", node_name="elsewhere", phase="Running", ready=True, labels={"app": "inflate"})
+    other = given.pod("inflate-spare", node_name="elsewhere", phase="Running", is_ready=True, labels={"app": "inflate"})
     delete(world, claim)
     together = []
     for _ in range(120):
         world.run(1)
-        leaving = [pod for pod in world.cluster.all("pods") if pod.metadata.deleting is not None]
+        leaving = [pod for pod in world.cluster.all("pods") if pod.metadata.deletion_timestamp is not None]
         together.append(len(leaving))
         if gone(world, claim):
             break
@@ -128,9 +128,10 @@ def test_a_pod_that_must_not_be_disrupted_is_waited_for(world: World) -> None:
 
 
 def test_the_termination_grace_period_overrules_budget_and_annotation(world: World) -> None:
-    world.cluster.change("nodepools", "default", termination_grace_seconds=300)
+    world.cluster.change("nodepools", "default", termination_grace_period_seconds=300)
     claim = running_node(
-        world, template=given.pod("inflate", annotations={labels.DO_NOT_DISRUPT: "true"}, termination_grace_seconds=60)
+        world,
+        template=given.pod("inflate", annotations={labels.DO_NOT_DISRUPT: "true"}, termination_grace_period_seconds=60),
     )
     world.kubelets.stop_seconds = 600
     world.cluster.put("poddisruptionbudgets", given.budget("keep", "inflate", max_unavailable=0))
@@ -148,7 +149,7 @@ def test_daemons_and_critical_pods_go_last(world: World) -> None:
     daemon = given.daemon_pod("agent", claim.node_name, tolerations=())
     world.cluster.put("pods", daemon)
     critical = given.pod(
-        "dns", node_name=claim.node_name, phase="Running", ready=True, priority_class="system-cluster-critical"
+        "dns", node_name=claim.node_name, phase="Running", is_ready=True, priority_class_name="system-cluster-critical"
     )
     world.cluster.put("pods", critical)
     delete(world, claim)
@@ -174,7 +175,7 @@ def test_volumes_are_waited_for(world: World) -> None:
     delete(world, claim)
     world.run(60)
     assert world.ec2.live()
-    waiting = condition(world.claims()[0].conditions, "VolumesDetached")
+    waiting = find_condition(world.claims()[0].conditions, "VolumesDetached")
     assert waiting is not None
     assert waiting.reason == "AwaitingVolumeDetachment"
     world.cluster.attachments.clear()
@@ -184,7 +185,7 @@ def test_volumes_are_waited_for(world: World) -> None:
 def test_volumes_of_pods_that_stay_to_the_end_are_not_waited_for(world: World) -> None:
     claim = running_node(world)
     stays = given.pod(
-        "stays", node_name=claim.node_name, phase="Running", volume_claims=("data",),
+        "stays", node_name=claim.node_name, phase="Running", volume_claim_names=("data",),
         tolerations=(Toleration(labels.DISRUPTED, "Exists"),),
     )  # fmt: skip
     world.cluster.put("pods", stays)
@@ -236,7 +237,7 @@ def test_a_node_that_the_taint_was_left_on_is_given_back(world: World) -> None:
     claim = running_node(world)
     node = world.cluster.node(claim.node_name)
     assert node is not None
-    from spotwright.model.eviction import DISRUPTED_TAINT
+    from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 
     world.cluster.set_taints(node, (DISRUPTED_TAINT,))
     assert world.run(5, until=lambda: world.cluster.all("nodes")[0].taints == ())

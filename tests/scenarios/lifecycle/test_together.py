@@ -3,8 +3,8 @@
 import pytest
 
 from spotwright.failures import Unavailable
-from spotwright.model.fleet import FleetResult
-from spotwright.model.node import instance_id
+from spotwright.model.ec2.fleet import FleetResult
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import given
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -39,7 +39,7 @@ def test_two_workers_on_one_launch_buy_once(changes: int) -> None:
     world.run(150)
     assert len(world.ec2.every()) == 2
     assert {instance_id(claim.provider_id) for claim in world.claims()} == {one.id for one in world.ec2.live()}
-    assert all(claim.has("Ready") for claim in world.claims())
+    assert all(claim.is_condition_true("Ready") for claim in world.claims())
 
 
 @pytest.mark.parametrize("changes", range(1, 50, 2))

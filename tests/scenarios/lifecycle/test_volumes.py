@@ -3,11 +3,11 @@
 import pytest
 
 from spotwright.model import labels
-from spotwright.model.company import Company
-from spotwright.model.objects import Metadata
-from spotwright.model.pod import Pod
-from spotwright.model.requirements import Operator, Selector
-from spotwright.model.volumes import StorageClass, Volume, VolumeClaim
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
+from spotwright.model.kubernetes.volumes import PersistentVolume, PersistentVolumeClaim, StorageClass
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.simulation import given
 from spotwright.simulation.cluster import Namespace
 from spotwright.simulation.volumes import waiting_claim
@@ -16,16 +16,16 @@ from spotwright.simulation.world import World
 EBS = "ebs.csi.aws.com"
 
 
-def zones(*names: str) -> Selector:
-    return Selector(labels.ZONE, Operator.IN, names)
+def zones(*names: str) -> NodeSelectorRequirement:
+    return NodeSelectorRequirement(labels.ZONE, Operator.IN, names)
 
 
 def zonal_class(world: World, *names: str, waits: bool = True) -> None:
-    world.cluster.put("storageclasses", StorageClass(Metadata("zonal"), EBS, waits, ((zones(*names),),)))
+    world.cluster.put("storageclasses", StorageClass(ObjectMeta("zonal"), EBS, waits, ((zones(*names),),)))
 
 
 def with_claims(name: str, *claims: str) -> Pod:
-    return given.pod(name, volume_claims=claims)
+    return given.pod(name, volume_claim_names=claims)
 
 
 def home(world: World, pod: str) -> str:
@@ -43,13 +43,15 @@ def test_a_claim_that_waits_for_its_first_pod_gets_a_node_in_a_zone_its_class_al
     world.cluster.put("pods", with_claims("db", "data"))
     assert world.run(90, until=lambda: len(world.running()) == 1)
     assert home(world, "db") == zone
-    assert world.cluster.storage().claims[0].bound
+    assert world.cluster.storage().persistent_volume_claims[0].bind_completed
 
 
 @pytest.mark.parametrize("zone", given.ZONES)
 def test_a_bound_volume_draws_the_node_into_its_zone(world: World, zone: str) -> None:
-    world.cluster.put("persistentvolumes", Volume(Metadata("pv-1"), ((zones(zone),),), EBS))
-    claim = VolumeClaim(Metadata("data", namespace="default"), "pv-1", "zonal", bound=True, phase="Bound")
+    world.cluster.put("persistentvolumes", PersistentVolume(ObjectMeta("pv-1"), ((zones(zone),),), EBS))
+    claim = PersistentVolumeClaim(
+        ObjectMeta("data", namespace="default"), "pv-1", "zonal", bind_completed=True, phase="Bound"
+    )
     world.cluster.put("persistentvolumeclaims", claim)
     world.cluster.put("pods", with_claims("db", "data"))
     assert world.run(90, until=lambda: len(world.running()) == 1)
@@ -77,7 +79,7 @@ def test_a_pod_comes_back_to_its_volume_after_its_node_is_gone(world: World) -> 
     ],
 )
 def test_a_claim_that_nothing_can_bind_buys_nothing_and_is_told(
-    world: World, claim: VolumeClaim | None, why: str
+    world: World, claim: PersistentVolumeClaim | None, why: str
 ) -> None:
     zonal_class(world, given.ZONES[0], waits=False)
     if claim is not None:
@@ -91,13 +93,15 @@ def test_a_claim_that_nothing_can_bind_buys_nothing_and_is_told(
 
 
 def test_pods_of_namespaces_chosen_by_their_labels_draw_others_near(world: World) -> None:
-    world.cluster.put("namespaces", Namespace(Metadata("shop", labels={"team": "a"})))
+    world.cluster.put("namespaces", Namespace(ObjectMeta("shop", labels={"team": "a"})))
     zone = given.ZONES[2]
     there = given.pod("front", namespace="shop", cpu_millicores=1800, node_selector={labels.ZONE: zone})
     world.cluster.put("pods", there)
     assert world.run(90, until=lambda: len(world.running()) == 1)
-    fronts = (Selector("app", Operator.IN, ("front",)),)
-    near = Company(labels.ZONE, fronts, namespace_selector=(Selector("team", Operator.IN, ("a",)),))
-    world.cluster.put("pods", given.pod("db", cpu_millicores=1800, near=(near,)))
+    fronts = (NodeSelectorRequirement("app", Operator.IN, ("front",)),)
+    near = PodAffinityTerm(
+        labels.ZONE, fronts, namespace_selector=(NodeSelectorRequirement("team", Operator.IN, ("a",)),)
+    )
+    world.cluster.put("pods", given.pod("db", cpu_millicores=1800, pod_affinity=(near,)))
     assert world.run(90, until=lambda: len(world.running()) == 2)
     assert home(world, "db") == zone

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spotwright.adapters.capacity_buffers import capacity_buffer
-from spotwright.model.capacitybuffer import BufferStatus, CapacityBuffer
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer, CapacityBufferStatus
 
 POD = {"metadata": {"labels": {"app": "web"}, "annotations": {"a": "b"}, "name": "ignored"}, "spec": {
     "nodeName": "n1", "priorityClassName": "high",
@@ -32,23 +32,28 @@ def scalable(kind: str = "Deployment", name: str = "web", group: str = "apps") -
 
 def test_a_pod_template_gives_the_pod() -> None:
     made = read(podTemplateRef={"name": "web"}, replicas=2)
-    assert (made.fault, made.replicas, made.scale) == ("", 2, None)
-    assert (made.pod_template, made.pod_template_generation) == ("web", 4)
-    assert made.template is not None
-    assert made.template.key == "shop/spare"
-    assert made.template.requests["cpu"] == 3000
-    assert (made.template.node_name, made.template.metadata.labels) == ("", {"app": "web"})
+    assert (made.not_ready_reason, made.replicas, made.scalable_replicas) == ("", 2, None)
+    assert (made.pod_template_ref, made.pod_template_generation) == ("web", 4)
+    assert made.template_pod is not None
+    assert made.template_pod.key == "shop/spare"
+    assert made.template_pod.requests["cpu"] == 3000
+    assert (made.template_pod.node_name, made.template_pod.metadata.labels) == ("", {"app": "web"})
 
 
 def test_a_pod_template_and_limits_are_enough() -> None:
     made = read(podTemplateRef={"name": "web"}, limits={"cpu": "10"})
-    assert (made.fault, made.limits) == ("", {"cpu": 10_000})
+    assert (made.not_ready_reason, made.limits) == ("", {"cpu": 10_000})
 
 
 @pytest.mark.parametrize(("ref", "scale"), [(scalable(), 10), (scalable("StatefulSet", "one"), 1)])
 def test_a_workload_gives_pod_and_scale(ref: dict[str, str], scale: int) -> None:
     made = read(scalableRef=ref, percentage=20)
-    assert (made.fault, made.scale, made.percentage, made.pod_template) == ("", scale, 20, "")
+    assert (made.not_ready_reason, made.scalable_replicas, made.percentage, made.pod_template_ref) == (
+        "",
+        scale,
+        20,
+        "",
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,13 +78,13 @@ def test_a_workload_gives_pod_and_scale(ref: dict[str, str], scale: int) -> None
 )
 def test_what_means_nothing_is_named(spec: dict[str, Any], fault: str, named: str) -> None:
     made = read(**spec)
-    assert (made.template, made.fault) == (None, fault)
-    assert named in made.problem
+    assert (made.template_pod, made.not_ready_reason) == (None, fault)
+    assert named in made.not_ready_message
 
 
 def test_another_strategy_is_somebody_elses() -> None:
     made = read(provisioningStrategy="example.com/other", replicas=-5)
-    assert (made.strategy, made.fault, made.template) == ("example.com/other", "", None)
+    assert (made.provisioning_strategy, made.not_ready_reason, made.template_pod) == ("example.com/other", "", None)
 
 
 def test_the_status_is_read() -> None:
@@ -89,6 +94,6 @@ def test_the_status_is_read() -> None:
         "conditions": [{"type": "Provisioning", "status": "True", "reason": "FitsExistingCapacity"}],
     }  # fmt: skip
     made = read(status, podTemplateRef={"name": "gone"}, replicas=1)
-    assert made.status == BufferStatus(3, "web", 4, "buffer.x-k8s.io/active-capacity")
+    assert made.status == CapacityBufferStatus(3, "web", 4, "buffer.x-k8s.io/active-capacity")
     assert [one.type for one in made.conditions] == ["Provisioning"]
-    assert read({"replicas": "many"}, scalableRef=scalable(), replicas=1).fault == "ResolutionFailed"
+    assert read({"replicas": "many"}, scalableRef=scalable(), replicas=1).not_ready_reason == "ResolutionFailed"

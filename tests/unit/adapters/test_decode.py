@@ -54,8 +54,8 @@ def test_a_pod_being_shrunk_counts_what_it_still_has() -> None:
 
 def test_a_malformed_quantity_is_a_problem_of_that_pod_that_names_field_and_value() -> None:
     found = decode.pod(pod({"containers": [container(cpu="a lot")]}))
-    assert "cpu" in found.problem
-    assert "'a lot'" in found.problem
+    assert "cpu" in found.read_error
+    assert "'a lot'" in found.read_error
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,6 @@ def test_a_node_that_cannot_be_read_says_so_and_keeps_its_name() -> None:
     found = decode.node(
         {"metadata": {"name": "n"}, "spec": {"providerID": "x"}, "status": {"allocatable": {"cpu": "??"}}}
     )
-    assert found.unreadable.startswith("status.allocatable.cpu: '??' is not a Kubernetes quantity")
+    assert found.read_error.startswith("status.allocatable.cpu: '??' is not a Kubernetes quantity")
     assert (found.name, found.provider_id, found.unschedulable) == ("n", "x", True)
-    assert "malformed" in decode.node({"metadata": {"name": "n"}, "spec": {"taints": [1]}}).unreadable
+    assert "malformed" in decode.node({"metadata": {"name": "n"}, "spec": {"taints": [1]}}).read_error

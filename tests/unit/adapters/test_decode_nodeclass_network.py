@@ -4,17 +4,17 @@ from datetime import UTC, datetime
 
 from spotwright.adapters import decode_nodeclass
 from spotwright.aws import nodeclass_status
-from spotwright.model.nodeclass import (
+from spotwright.model.karpenter.nodeclass import (
     CapacityReservation,
+    CapacityReservationSelectorTerm,
     ConnectionTracking,
-    CpuOptions,
+    CPUOptions,
     EC2NodeClass,
     NetworkInterface,
     PlacementGroup,
     PlacementGroupSelector,
-    ReservationTerm,
 )
-from spotwright.model.objects import Metadata
+from spotwright.model.kubernetes.meta import ObjectMeta
 
 
 def test_a_class_states_network_reservations_and_placement() -> None:
@@ -29,12 +29,13 @@ def test_a_class_states_network_reservations_and_placement() -> None:
     }
     found = decode_nodeclass.nodeclass({"kind": "EC2NodeClass", "metadata": {"name": "x"}, "spec": spec})
     assert found.capacity_reservation_selector_terms == (
-        ReservationTerm(id="cr-1"), ReservationTerm(tags={"a": "*"}, owner_id="123456789012"),
-    )  # fmt: skip
+        CapacityReservationSelectorTerm(id="cr-1"),
+        CapacityReservationSelectorTerm(tags={"a": "*"}, owner_id="123456789012"),
+    )
     assert found.placement_group_selector == PlacementGroupSelector(name="near")
     assert found.network_interfaces == (NetworkInterface(1, 2, "efa-only"),)
     assert (found.ip_prefix_count, found.connection_tracking) == (0, ConnectionTracking(udp_timeout=45))
-    assert (found.cpu_options, found.stated_empty) == (CpuOptions("enabled"), frozenset({"userData"}))
+    assert (found.cpu_options, found.explicitly_empty) == (CPUOptions("enabled"), frozenset({"userData"}))
 
 
 def test_the_status_of_a_class_is_read_as_it_is_written() -> None:
@@ -43,7 +44,7 @@ def test_the_status_of_a_class_is_read_as_it_is_written() -> None:
         "cr-1", "p5.48xlarge", "us-east-1a", "123456789012", "targeted", "capacity-block", False, "expiring", end
     )
     written = EC2NodeClass(
-        Metadata("x"),
+        ObjectMeta("x"),
         capacity_reservations=(block, CapacityReservation("cr-2", "m5.large", "us-east-1b", interruptible=True)),
         placement_group=PlacementGroup("pg-1", "near", "partition", 3),
     )

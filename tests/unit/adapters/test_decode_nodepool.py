@@ -6,8 +6,8 @@ import pytest
 import yaml
 
 from spotwright.adapters import decode_nodepool
-from spotwright.model.nodepool import Budget
-from spotwright.model.requirements import Selector
+from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.requirements import NodeSelectorRequirement
 
 
 def test_a_nodepool_has_the_defaults_of_its_schema() -> None:
@@ -62,7 +62,7 @@ def test_requirements_keep_operator_values_and_min_values() -> None:
     obj = yaml.safe_load(T4G)
     obj["spec"]["template"]["spec"]["requirements"][0]["minValues"] = 1
     assert decode_nodepool.nodepool(obj).requirements == (
-        Selector("karpenter.k8s.aws/instance-family", "In", ("t4g",), 1),
+        NodeSelectorRequirement("karpenter.k8s.aws/instance-family", "In", ("t4g",), 1),
     )
 
 
@@ -71,9 +71,9 @@ def test_a_nodepool_that_cannot_be_read_says_so_and_makes_no_nodes() -> None:
     obj = yaml.safe_load(T4G)
     obj["spec"]["limits"] = {"cpu": "a lot"}
     found = decode_nodepool.readable_nodepool(obj)
-    assert "NodePool default: spec.limits.cpu: 'a lot'" in found.unreadable
+    assert "NodePool default: spec.limits.cpu: 'a lot'" in found.read_error
     assert found.name == "default"
-    assert decode_nodepool.readable_nodepool(yaml.safe_load(T4G)).unreadable == ""
+    assert decode_nodepool.readable_nodepool(yaml.safe_load(T4G)).read_error == ""
 
 
 BROKEN = [
@@ -91,8 +91,8 @@ BROKEN = [
 def test_a_claim_that_cannot_be_read_says_so_and_is_nobodys(parts: dict[str, object], said: str) -> None:
     whole = {"kind": "NodeClaim", "metadata": {"name": "c"}, "status": {"providerID": "aws:///z/i-1"}}
     found = decode_nodepool.readable_nodeclaim(whole | parts)
-    assert said in found.unreadable
-    assert not found.managed
+    assert said in found.read_error
+    assert not found.is_managed
     assert found.provider_id == ("" if "status" in parts else "aws:///z/i-1")
 
 
@@ -100,5 +100,5 @@ def test_a_pool_that_cannot_be_read_keeps_its_class() -> None:
     obj = yaml.safe_load(T4G)
     obj["spec"]["template"]["spec"] |= {"taints": [{"effect": "NoSchedule"}], "nodeClassRef": {"name": "mine"}}
     found = decode_nodepool.readable_nodepool(obj)
-    assert "malformed" in found.unreadable
+    assert "malformed" in found.read_error
     assert found.node_class_ref.name == "mine"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from spotwright.adapters import decode, decode_nodeclass, storage
-from spotwright.model.objects import condition
+from spotwright.model.kubernetes.meta import find_condition
 
 
 def named(name: str, **parts: Any) -> dict[str, Any]:
@@ -14,17 +14,17 @@ def named(name: str, **parts: Any) -> dict[str, Any]:
 
 def test_a_class_that_cannot_be_read_is_not_ready() -> None:
     found = decode_nodeclass.readable_nodeclass(named("c", kind="EC2NodeClass", spec={"role": 7}))
-    ready = condition(found.conditions, "Ready")
+    ready = find_condition(found.conditions, "Ready")
     assert ready is not None
     assert (ready.status, found.name) == ("False", "c")
     assert "role" in ready.message
-    assert "role" in found.unreadable
+    assert "role" in found.read_error
 
 
 def test_a_budget_that_cannot_be_read_allows_nothing_in_its_namespace() -> None:
     found = decode.pod_disruption_budget(named("b", spec={"minAvailable": {}, "selector": {"matchLabels": {"a": "b"}}}))
     assert (found.selector, found.disruptions_allowed) == ((), 0)
-    assert "min_available" in found.unreadable
+    assert "min_available" in found.read_error
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_a_budget_that_cannot_be_read_allows_nothing_in_its_namespace() -> None:
 def test_storage_that_cannot_be_read_says_what(read: Any, broken: Any, field: str) -> None:
     found = read(named("s", **broken))
     assert found.metadata.name == "s"
-    assert field in found.unreadable
+    assert field in found.read_error
 
 
 def test_a_daemonset_that_cannot_be_read_says_so_in_its_template() -> None:
-    assert decode.daemonset(named("d", spec={"template": "x"})).template.problem
+    assert decode.daemonset(named("d", spec={"template": "x"})).template.read_error

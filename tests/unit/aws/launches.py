@@ -6,7 +6,7 @@ from spotwright.aws import launch
 from spotwright.aws.health import Health, closing
 from spotwright.aws.launch import FleetPlan
 from spotwright.aws.refusal import Refusal
-from spotwright.model.instancetype import InstanceType
+from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.snapshot import UnavailableOffering
 from spotwright.scheduling.plan import NewNode
 from tests.unit.aws.samples import FACTS, capacity_types, node_class

@@ -15,11 +15,11 @@ from spotwright import data
 from spotwright.adapters.ec2_types import described
 from spotwright.aws import ami_parameters, families, offerings, sizing
 from spotwright.aws.described import Described
-from spotwright.model.fleet import ClusterFacts
-from spotwright.model.instancetype import InstanceType
-from spotwright.model.nodeclass import Ami, EC2NodeClass, SecurityGroup, SelectorTerm, Subnet
-from spotwright.model.objects import Metadata
-from spotwright.model.requirements import Selector
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass, SecurityGroup, SelectorTerm, Subnet
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.scheduling.plan import NewNode
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -83,7 +83,7 @@ def region(*names: str, spot_share: int = 40) -> offerings.Region:
 def node_class(**changes: Any) -> EC2NodeClass:
     """A class that is resolved: three subnets, one group, the AL2023 images."""
     made = EC2NodeClass(
-        metadata=Metadata("default", uid="uid-class", generation=1),
+        metadata=ObjectMeta("default", uid="uid-class", generation=1),
         subnet_selector_terms=(SelectorTerm(tags={"karpenter.sh/discovery": CLUSTER}),),
         security_group_selector_terms=(SelectorTerm(tags={"karpenter.sh/discovery": CLUSTER}),),
         ami_selector_terms=(SelectorTerm(alias="al2023@latest"),),
@@ -91,12 +91,12 @@ def node_class(**changes: Any) -> EC2NodeClass:
         subnets=tuple(Subnet(f"subnet-{zone[-1]}", zone, f"apne2-az{i}") for i, zone in enumerate(ZONES, 1)),
         security_groups=(SecurityGroup("sg-1", "nodes"),),
         amis=tuple(
-            Ami(
+            AMI(
                 f"ami-{architecture}-{variant}", requirements=ami_parameters.variant_requirements(architecture, variant)
             )
             for architecture, variant in VARIANTS
         ),
-        resolved_profile=f"{CLUSTER}_profile",
+        resolved_instance_profile=f"{CLUSTER}_profile",
     )
     return msgspec.structs.replace(made, **changes)
 
@@ -114,8 +114,8 @@ def types(
 def new_node(*names: str, **changes: Any) -> NewNode:
     """A decided node of the pool ``default`` that any of these types may be."""
     made = NewNode(
-        node_pool="default",
-        node_class="default",
+        nodepool="default",
+        nodeclass="default",
         pods=("default/p",),
         instance_types=names,
         requirements=(),
@@ -130,5 +130,5 @@ def new_node(*names: str, **changes: Any) -> NewNode:
     return msgspec.structs.replace(made, **changes)
 
 
-def capacity_types(*values: str) -> Selector:
-    return Selector("karpenter.sh/capacity-type", "In", values)
+def capacity_types(*values: str) -> NodeSelectorRequirement:
+    return NodeSelectorRequirement("karpenter.sh/capacity-type", "In", values)

@@ -7,7 +7,7 @@ import pytest
 from spotwright.aws import ami_parameters, amis
 from spotwright.aws.amis import Image
 from spotwright.aws.refusal import Refusal
-from spotwright.model.nodeclass import Ami, SelectorTerm
+from spotwright.model.karpenter.nodeclass import AMI, SelectorTerm
 from tests.unit.aws.samples import NOW, node_class, types
 
 OLD, NEW = "2025-01-01T00:00:00.000Z", "2025-06-01T00:00:00.000Z"
@@ -67,7 +67,7 @@ def test_windows_images_are_for_windows_nodes(year: str) -> None:
     assert {str(wanted.key) for wanted in one.requirements} == {
         "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/windows-build",
     }  # fmt: skip
-    sold = node_class(ami_family=f"Windows{year}", amis=(Ami("ami-w", requirements=one.requirements),))
+    sold = node_class(ami_family=f"Windows{year}", amis=(AMI("ami-w", requirements=one.requirements),))
     by_name = {one.name: one for one in types("m5.large", "m6g.large", of=sold)}
     assert any(offering.available for offering in by_name["m5.large"].offerings)
     assert not any(offering.available for offering in by_name["m6g.large"].offerings)

@@ -4,15 +4,15 @@ import pytest
 
 from spotwright.disruption.drift import drift
 from spotwright.model import labels
-from spotwright.model.fleet import FleetInstance
-from spotwright.model.nodeclass import (
-    Ami,
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.karpenter.nodeclass import (
+    AMI,
     EC2NodeClass,
     PlacementGroup,
     PlacementGroupSelector,
     SecurityGroup,
 )
-from spotwright.model.requirements import Selector
+from spotwright.model.requirements import NodeSelectorRequirement
 from tests.unit.disruption.drifting import (
     GATES,
     NOW,
@@ -26,9 +26,9 @@ from tests.unit.disruption.drifting import (
     reserving,
 )
 
-ARM = Ami("ami-arm64", requirements=(Selector(labels.ARCH, "In", ("arm64",)),))
-AMD = Ami("ami-amd64", requirements=(Selector(labels.ARCH, "In", ("amd64",)),))
-NEWER = Ami("ami-newer", requirements=(Selector(labels.ARCH, "In", ("amd64",)),))
+ARM = AMI("ami-arm64", requirements=(NodeSelectorRequirement(labels.ARCH, "In", ("arm64",)),))
+AMD = AMI("ami-amd64", requirements=(NodeSelectorRequirement(labels.ARCH, "In", ("amd64",)),))
+NEWER = AMI("ami-newer", requirements=(NodeSelectorRequirement(labels.ARCH, "In", ("amd64",)),))
 
 
 @pytest.mark.parametrize(
@@ -39,11 +39,11 @@ NEWER = Ami("ami-newer", requirements=(Selector(labels.ARCH, "In", ("amd64",)),)
         ((NEWER, AMD), "ami-amd64", "AMIDrift"),
         ((AMD, ARM), "ami-arm64", "AMIDrift"),
         ((ARM,), "ami-amd64", "AMIDrift"),
-        ((), "ami-amd64", "Undecided"),
-        ((AMD,), "", "Undecided"),
+        ((), "ami-amd64", "DriftUnknown"),
+        ((AMD,), "", "DriftUnknown"),
     ],
 )
-def test_an_image_that_its_type_would_not_get_now_drifts(amis: tuple[Ami, ...], image: str, expected: str) -> None:
+def test_an_image_that_its_type_would_not_get_now_drifts(amis: tuple[AMI, ...], image: str, expected: str) -> None:
     assert reason(judged(claim(image=image), like=node_class(amis=amis))) == expected
 
 
@@ -52,19 +52,19 @@ def test_an_image_that_its_type_would_not_get_now_drifts(amis: tuple[Ami, ...], 
     [
         (node_class(), instance(security_groups=("sg-1", "sg-2")), "SecurityGroupDrift"),
         (node_class(security_groups=(SecurityGroup("sg-1"), SecurityGroup("sg-2"))), instance(), "SecurityGroupDrift"),
-        (node_class(security_groups=()), instance(), "Undecided"),
+        (node_class(security_groups=()), instance(), "DriftUnknown"),
         (node_class(), instance(subnet_id="subnet-z"), "SubnetDrift"),
-        (node_class(subnets=()), instance(), "Undecided"),
+        (node_class(subnets=()), instance(), "DriftUnknown"),
         (reserving("cr-foo"), instance(reservation_id="cr-foo"), "NoneType"),
         (reserving("cr-bar"), instance(reservation_id="cr-foo"), "CapacityReservationDrift"),
         (reserving(), instance(reservation_id="cr-foo"), "CapacityReservationDrift"),
         (reserving("cr-bar"), instance(), "NoneType"),
-        (node_class(), instance(state="shutting-down", subnet_id="subnet-z"), "Undecided"),
-        (node_class(), instance(security_groups=()), "Undecided"),
-        (node_class(), instance(subnet_id=""), "Undecided"),
+        (node_class(), instance(state="shutting-down", subnet_id="subnet-z"), "DriftUnknown"),
+        (node_class(), instance(security_groups=()), "DriftUnknown"),
+        (node_class(), instance(subnet_id=""), "DriftUnknown"),
     ],
 )
-def test_what_the_instance_has_is_held_against_the_class(like: EC2NodeClass, on: FleetInstance, expected: str) -> None:
+def test_what_the_instance_has_is_held_against_the_class(like: EC2NodeClass, on: Instance, expected: str) -> None:
     assert reason(judged(like=like, on=on)) == expected
 
 
@@ -73,7 +73,7 @@ def test_without_its_gate_a_reservation_says_nothing() -> None:
 
 
 def test_an_instance_that_ec2_does_not_show_says_nothing() -> None:
-    assert reason(drift(claim(), pool(), node_class(), TYPES, None, gates=GATES, now=NOW)) == "Undecided"
+    assert reason(drift(claim(), pool(), node_class(), TYPES, None, gates=GATES, now=NOW)) == "DriftUnknown"
 
 
 GROUP = PlacementGroup("pg-1", "near", "cluster")
@@ -87,7 +87,7 @@ SELECTING = PlacementGroupSelector(name="near")
         ("pg-2", node_class(placement_group_selector=SELECTING, placement_group=GROUP), "PlacementGroupDrift"),
         (None, node_class(placement_group_selector=SELECTING, placement_group=GROUP), "PlacementGroupDrift"),
         ("pg-1", node_class(), "PlacementGroupDrift"),
-        ("pg-1", node_class(placement_group_selector=SELECTING), "Undecided"),
+        ("pg-1", node_class(placement_group_selector=SELECTING), "DriftUnknown"),
     ],
 )
 def test_another_placement_group_drifts(found: str | None, like: EC2NodeClass, expected: str) -> None:

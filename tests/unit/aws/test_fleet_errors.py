@@ -3,7 +3,7 @@
 import pytest
 
 from spotwright.aws import fleet_errors, health
-from spotwright.model.fleet import FleetError, OfferingHealth
+from spotwright.model.ec2.fleet import FleetError, OfferingHealth
 
 NOW = 1_000_000
 UNTIL = NOW + 180_000

@@ -9,9 +9,9 @@ import pytest
 
 from spotwright.adapters import decode, decode_nodeclass, decode_nodepool
 from spotwright.aws import hash
-from spotwright.model.nodepool import NodeClassReference, NodePool
-from spotwright.model.objects import Metadata
-from spotwright.model.taints import Taint
+from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.taints import Taint
 from tests.unit.aws.golden import CERTIFICATE_AUTHORITY, CLASS_HASH, CLASS_SPEC
 
 type Change = Callable[[dict[str, Any]], None]
@@ -137,7 +137,7 @@ def test_the_kubelet_counts_and_the_order_of_its_keys_does_not() -> None:
 
 
 def pool(**fields: Any) -> NodePool:
-    return NodePool(Metadata("p"), NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"), **fields)
+    return NodePool(ObjectMeta("p"), NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"), **fields)
 
 
 GPU = Taint("dedicated", "NoSchedule", "gpu")
@@ -148,10 +148,10 @@ GPU = Taint("dedicated", "NoSchedule", "gpu")
     [
         ({}, "6821555240594823858"),
         ({"expire_after_seconds": None}, "17369979337536258260"),
-        ({"termination_grace_seconds": 48 * 3600}, "15015733878877233177"),
+        ({"termination_grace_period_seconds": 48 * 3600}, "15015733878877233177"),
         ({"labels": {"team": "a"}}, "1617844334411263980"),
         ({"taints": (GPU,)}, "13579916569126205748"),
-        ({"stated_empty": ("taints",)}, "17700736223175069915"),
+        ({"explicitly_empty": ("taints",)}, "17700736223175069915"),
         ({"startup_taints": (GPU,)}, "10086292261070021787"),
     ],
 )

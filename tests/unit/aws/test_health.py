@@ -5,9 +5,9 @@ import pytest
 
 from spotwright.aws import health
 from spotwright.model import labels
-from spotwright.model.fleet import OfferingHealth
-from spotwright.model.instancetype import Catalog, Offering
-from spotwright.model.nodeclass import PlacementGroup, Subnet
+from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.model.ec2.instance_type import Catalog, Offering
+from spotwright.model.karpenter.nodeclass import PlacementGroup, Subnet
 from spotwright.model.requirements import from_labels
 from spotwright.simulation import given
 
@@ -17,7 +17,7 @@ EMPTY = OfferingHealth("spot", "m5.large", "z1", START + health.FIRST_MS, "Insuf
 
 
 def failed(before: OfferingHealth | None, at: int) -> OfferingHealth:
-    found = health.learnt(before, msgspec.structs.replace(EMPTY, until=at + health.FIRST_MS), now_ms=at)
+    found = health.learnt(before, msgspec.structs.replace(EMPTY, unavailable_until_ms=at + health.FIRST_MS), now_ms=at)
     assert found is not None
     return found
 
@@ -26,8 +26,8 @@ def test_an_offering_that_fails_again_is_left_alone_longer() -> None:
     spans, at, row = [], START, None
     for _ in range(6):
         row = failed(row, at)
-        spans.append((row.until - at) // MINUTE)
-        at = row.until
+        spans.append((row.unavailable_until_ms - at) // MINUTE)
+        at = row.unavailable_until_ms
     assert spans == [3, 6, 12, 24, 30, 30]
 
 
@@ -44,7 +44,7 @@ def test_a_success_opens_an_offering_and_forgives_half() -> None:
     now = START + 4 * MINUTE
     better = health.eased(row, now_ms=now)
     assert better is not None
-    assert (better.until, better.failures) == (now, 2)
+    assert (better.unavailable_until_ms, better.failures) == (now, 2)
     assert health.of([better], now_ms=now).allows("spot", "m5.large", "z1")
     assert health.eased(msgspec.structs.replace(better, failures=0), now_ms=now) is None
 
@@ -52,13 +52,13 @@ def test_a_success_opens_an_offering_and_forgives_half() -> None:
 def test_failures_fade_with_time() -> None:
     row = failed(failed(None, START), START + MINUTE)
     much_later = START + MINUTE + 2 * health.FAILURE_FADES_MS
-    assert failed(row, much_later).until - much_later == health.FIRST_MS
+    assert failed(row, much_later).unavailable_until_ms - much_later == health.FIRST_MS
     assert health.of([row], now_ms=much_later).risk_percent("spot", "m5.large", "z1") == 0
 
 
 def test_a_mark_never_ends_sooner_because_of_another() -> None:
-    long = msgspec.structs.replace(failed(None, START), until=START + 30 * MINUTE)
-    assert failed(long, START + MINUTE).until == START + 30 * MINUTE
+    long = msgspec.structs.replace(failed(None, START), unavailable_until_ms=START + 30 * MINUTE)
+    assert failed(long, START + MINUTE).unavailable_until_ms == START + 30 * MINUTE
 
 
 def test_interruptions_are_remembered_for_hours_and_make_an_offering_count_dearer() -> None:
@@ -93,7 +93,7 @@ def test_quotas_of_vcpus_go_by_family(name: str, family: str) -> None:
 def bought(catalog: Catalog, node_class: str = "default") -> set[tuple[str, str, str]]:
     return {
         (one.name, each.capacity_type, each.zone)
-        for one in catalog.of(node_class)
+        for one in catalog.instance_types(node_class)
         for each in one.offerings
         if each.available
     }
@@ -125,7 +125,12 @@ def test_a_reached_quota_leaves_smaller_types() -> None:
 
 def test_a_closed_offering_says_what_ec2_said() -> None:
     found = sold_out(EMPTY, msgspec.structs.replace(EMPTY, zone="*", instance_type="c5.large"))
-    said = {each.closed_for for one in found.of("default") if one.name == "c5.large" for each in one.offerings}
+    said = {
+        each.unavailable_reason
+        for one in found.instance_types("default")
+        if one.name == "c5.large"
+        for each in one.offerings
+    }
     assert said == {"", "InsufficientInstanceCapacity"}
 
 
@@ -137,13 +142,15 @@ def test_what_was_launched_into_a_reservation_is_not_promised_again(taken: int, 
     reserved = Offering(zone, labels.RESERVED, 1, True, known, reservation_capacity=5)
     catalog = Catalog({"": (msgspec.structs.replace(one, offerings=(reserved,)),)})
     row = health.took(None, "cr-1", taken, now_ms=START - 1)
-    (offering,) = sold_out(row, catalog=catalog).of("default")[0].offerings
+    (offering,) = sold_out(row, catalog=catalog).instance_types("default")[0].offerings
     assert (offering.reservation_capacity, offering.available) == (left, left > 0)
 
 
 def test_launches_into_a_reservation_are_counted_until_its_description_knows_them() -> None:
     row = health.took(health.took(None, "cr-1", 2, now_ms=START), "cr-1", 1, now_ms=START + MINUTE)
-    taken = {one.instance_type: one.taken for one in health.unavailable([row], now_ms=START + health.TAKEN_MS)}
+    taken = {
+        one.instance_type: one.reservation_launches for one in health.unavailable([row], now_ms=START + health.TAKEN_MS)
+    }
     assert taken == {"cr-1": 1}
 
 
@@ -153,7 +160,9 @@ def test_what_is_full_in_a_placement_group_is_full_for_its_classes_only() -> Non
     found = health.sold_out(given.market(), [given.node_class(), grouped], health.of([full], now_ms=START))
 
     def closed(name: str) -> int:
-        return sum(bool(offering.closed_for) for one in found.of(name) for offering in one.offerings)
+        return sum(
+            bool(offering.unavailable_reason) for one in found.instance_types(name) for offering in one.offerings
+        )
 
     assert (closed("default"), closed("grouped")) == (0, 1)
 

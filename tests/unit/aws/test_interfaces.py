@@ -6,14 +6,14 @@ import pytest
 
 from spotwright.aws.families import FAMILIES
 from spotwright.aws.launchtemplate import Machine, template_data
-from spotwright.model.nodeclass import (
-    Ami,
+from spotwright.model.karpenter.nodeclass import (
+    AMI,
     ConnectionTracking,
-    CpuOptions,
+    CPUOptions,
     NetworkInterface,
     PlacementGroup,
 )
-from spotwright.model.requirements import Selector, from_selectors
+from spotwright.model.requirements import NodeSelectorRequirement, from_expressions
 from tests.unit.aws.samples import node_class
 
 PLAIN = Machine()
@@ -23,13 +23,13 @@ PARTITION = "karpenter.k8s.aws/placement-group-partition"
 
 def data(machine: Machine = PLAIN, **changes: Any) -> dict[str, Any]:
     return template_data(
-        node_class=node_class(**changes), family=FAMILIES["AL2023"], ami=Ami("ami-1"), user_data="", capacity_type="",
+        node_class=node_class(**changes), family=FAMILIES["AL2023"], ami=AMI("ami-1"), user_data="", capacity_type="",
         tags={}, machine=machine,
     )  # fmt: skip
 
 
 def asking(key: str, *values: str) -> Machine:
-    return Machine(from_selectors((Selector(key, "In", values),)))
+    return Machine(from_expressions((NodeSelectorRequirement(key, "In", values),)))
 
 
 def test_without_a_word_about_it_there_is_one_interface_with_the_groups() -> None:
@@ -80,8 +80,8 @@ def test_a_placement_group_and_the_lowest_partition_that_is_allowed() -> None:
 
 def test_nested_virtualization_and_enclaves_only_when_asked_for() -> None:
     assert "CpuOptions" not in data()
-    assert "CpuOptions" not in data(cpu_options=CpuOptions())
-    assert data(cpu_options=CpuOptions("disabled"))["CpuOptions"] == {"NestedVirtualization": "disabled"}
+    assert "CpuOptions" not in data(cpu_options=CPUOptions())
+    assert data(cpu_options=CPUOptions("disabled"))["CpuOptions"] == {"NestedVirtualization": "disabled"}
     assert "EnclaveOptions" not in data()
     asked = Machine(requests={"eks.amazonaws.com/nitro-sandbox": 1})
     assert data(asked)["EnclaveOptions"] == {"Enabled": True}

@@ -112,7 +112,7 @@ def test_a_type_without_an_image_is_not_asked_for() -> None:
 
 
 def test_a_class_that_is_not_resolved_launches_nothing() -> None:
-    assert refused(new_node("c5.large"), types("c5.large"), resolved_profile="").reason == "NodeClassNotReady"
+    assert refused(new_node("c5.large"), types("c5.large"), resolved_instance_profile="").reason == "NodeClassNotReady"
     assert refused(new_node("c5.large"), types("c5.large"), ami_family="Ubuntu").reason == "UnsupportedAMIFamily"
     assert refused(new_node("c5.large"), types("c5.large"), subnets=()).reason == "InsufficientCapacity"
 

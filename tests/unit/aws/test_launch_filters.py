@@ -5,9 +5,9 @@ import pytest
 
 from spotwright.aws.health import of
 from spotwright.model import labels
-from spotwright.model.fleet import OfferingHealth
-from spotwright.model.nodeclass import Subnet
-from spotwright.model.requirements import Selector
+from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.model.karpenter.nodeclass import Subnet
+from spotwright.model.requirements import NodeSelectorRequirement
 from tests.unit.aws.launches import FREE_CHOICE, asked_types, closed, planned, refused
 from tests.unit.aws.samples import ZONES, capacity_types, ec2_says, new_node, node_class, region, types
 
@@ -52,26 +52,26 @@ def test_spot_dearer_than_the_cheapest_on_demand_is_left_out() -> None:
 
 def test_exotic_types_stay_where_a_pool_asks_for_many_values() -> None:
     names = ("c5.large", "c5.metal", "g4dn.xlarge")
-    several = Selector(labels.INSTANCE_TYPE, "Exists", (), 2)
+    several = NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 2)
     assert asked_types(planned(new_node(*names, requirements=(several,)), types(*names))) == set(names)
 
 
 def test_minimum_values_that_cannot_be_met_are_no_capacity() -> None:
-    minimum = Selector("karpenter.k8s.aws/instance-family", "Exists", (), 2)
+    minimum = NodeSelectorRequirement("karpenter.k8s.aws/instance-family", "Exists", (), 2)
     found = refused(new_node("c5.large", "c5.xlarge", requirements=(minimum,)), types("c5.large", "c5.xlarge"))
     assert found.reason == "InsufficientCapacity"
     assert "instance-family" in found.message
 
 
 def test_zones_of_the_node_and_of_its_requirements_both_hold() -> None:
-    zone = Selector(labels.ZONE, "In", (ZONES[0],))
+    zone = NodeSelectorRequirement(labels.ZONE, "In", (ZONES[0],))
     assert {one.zone for one in planned(new_node("c5.large", requirements=(zone,)), types("c5.large")).overrides} == {
         ZONES[0]
     }
     assert {one.zone for one in planned(new_node("c5.large", zones=(ZONES[1],)), types("c5.large")).overrides} == {
         ZONES[1]
     }
-    zone_id = Selector(labels.ZONE_ID, "In", ("apne2-az3",))
+    zone_id = NodeSelectorRequirement(labels.ZONE_ID, "In", ("apne2-az3",))
     only = planned(new_node("c5.large", requirements=(zone_id,)), types("c5.large"))
     assert {one.zone for one in only.overrides} == {ZONES[2]}
 
@@ -126,7 +126,9 @@ def test_what_was_taken_back_lately_counts_dearer_but_is_asked_for_at_its_price(
     wanted = new_node("c5.large", "m5.large", requirements=(capacity_types("spot"),))
     catalog = types("c5.large", "m5.large")
     calm = planned(wanted, catalog)
-    often = OfferingHealth("spot", "c5.large", calm.overrides[0].zone, 0, "SpotInterruption", interruptions=3, at=1)
+    often = OfferingHealth(
+        "spot", "c5.large", calm.overrides[0].zone, 0, "SpotInterruption", interruptions=3, recorded_at_ms=1
+    )
     fleet = planned(wanted, catalog, of([often], now_ms=2))
     assert set(fleet.overrides) == set(calm.overrides)
     assert calm.overrides[0].instance_type == "c5.large"

@@ -5,9 +5,9 @@ import pytest
 from spotwright.aws import launch
 from spotwright.aws.health import of
 from spotwright.model import labels
-from spotwright.model.fleet import OfferingHealth
-from spotwright.model.nodeclass import PlacementGroup
-from spotwright.model.requirements import Selector
+from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.model.karpenter.nodeclass import PlacementGroup
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.scheduling.plan import NewNode
 from tests.unit.aws.launches import planned, refused
 from tests.unit.aws.samples import ZONES, capacity_types, new_node, node_class, types
@@ -15,8 +15,8 @@ from tests.unit.aws.samples import ZONES, capacity_types, new_node, node_class, 
 IN_PARTITIONS = PlacementGroup("pg-1", "kafka", "partition", 3)
 
 
-def in_partition(*names: str) -> tuple[Selector, ...]:
-    return (Selector(labels.PLACEMENT_GROUP_PARTITION, "In", names),) if names else ()
+def in_partition(*names: str) -> tuple[NodeSelectorRequirement, ...]:
+    return (NodeSelectorRequirement(labels.PLACEMENT_GROUP_PARTITION, "In", names),) if names else ()
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,9 @@ def in_partition(*names: str) -> tuple[Selector, ...]:
 def test_a_node_says_on_whose_hardware_it_runs(allowed: tuple[str, ...], tenancy: str) -> None:
     (bought,) = types("c5.large")
     assert bought.requirements.get(labels.TENANCY).values == {"default", "dedicated"}
-    wanted = new_node("c5.large", requirements=(Selector(labels.TENANCY, "In", allowed),) if allowed else ())
+    wanted = new_node(
+        "c5.large", requirements=(NodeSelectorRequirement(labels.TENANCY, "In", allowed),) if allowed else ()
+    )
     (template,) = planned(wanted, (bought,)).templates
     assert template.data["Placement"]["Tenancy"] == tenancy
     known = launch.launched(instance_id="i-1", zone=ZONES[0], capacity_type="spot", instance_type=bought, wanted=wanted)

@@ -8,7 +8,7 @@ import pytest
 
 from spotwright.aws import launch
 from spotwright.aws.launch import FleetPlan
-from spotwright.model.nodeclass import BlockDevice, MetadataOptions
+from spotwright.model.karpenter.nodeclass import BlockDeviceMapping, MetadataOptions
 from spotwright.scheduling.plan import NewNode
 from tests.unit.aws.launches import PLENTY, planned
 from tests.unit.aws.samples import CLUSTER, FACTS, capacity_types, new_node, node_class, types
@@ -43,7 +43,7 @@ def test_a_template_says_how_an_instance_is_made() -> None:
 
 def test_the_class_decides_disks_metadata_and_addresses() -> None:
     data = template_data(
-        block_devices=(BlockDevice("/dev/xvda", volume_size="100Gi"),),
+        block_device_mappings=(BlockDeviceMapping("/dev/xvda", volume_size="100Gi"),),
         metadata_options=MetadataOptions(http_tokens="optional", http_put_response_hop_limit=2),
         associate_public_ip_address=False,
         detailed_monitoring=True,
@@ -57,7 +57,7 @@ def test_the_class_decides_disks_metadata_and_addresses() -> None:
 
 @pytest.mark.parametrize(("size", "gibibytes"), [("200G", 187), ("4G", 4), ("2G", 2), ("20Gi", 20), ("1Ti", 1024)])
 def test_volumes_are_rounded_up_to_gibibytes(size: str, gibibytes: int) -> None:
-    data = template_data(block_devices=(BlockDevice("/dev/xvda", volume_size=size),))
+    data = template_data(block_device_mappings=(BlockDeviceMapping("/dev/xvda", volume_size=size),))
     assert data["BlockDeviceMappings"][0]["Ebs"]["VolumeSize"] == gibibytes
 
 
@@ -85,7 +85,7 @@ def test_a_templates_name_is_its_content() -> None:
         name_of(wanted, user_data="#!/bin/sh"),
         name_of(wanted, kubelet={"podPidsLimit": 1}),
         name_of(msgspec.structs.replace(wanted, labels={"x": "y"})),
-        name_of(msgspec.structs.replace(wanted, node_pool="other")),
+        name_of(msgspec.structs.replace(wanted, nodepool="other")),
         name_of(wanted, metadata=msgspec.structs.replace(node_class().metadata, name="other")),
     }
     assert len(changed) == 7

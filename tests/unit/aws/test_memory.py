@@ -5,10 +5,10 @@ from typing import Any
 
 from spotwright.aws import memory
 from spotwright.model import labels
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodepool import NodeClassReference
-from spotwright.model.objects import Metadata
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodeClassReference
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.node import Node
 from tests.unit.aws.samples import NOW, node_class
 
 GIB = 2**30
@@ -20,12 +20,12 @@ DAY = 86_400
 
 def claim(name: str, image: str = IMAGE, **changes: Any) -> NodeClaim:
     ref = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
-    return NodeClaim(Metadata(name), ref, provider_id=f"aws:///a/i-{name}", image_id=image, **changes)
+    return NodeClaim(ObjectMeta(name), ref, provider_id=f"aws:///a/i-{name}", image_id=image, **changes)
 
 
 def node(name: str, size: int, *, registered: bool = True) -> Node:
     told = {labels.INSTANCE_TYPE: "m5.large"} | ({labels.REGISTERED: "true"} if registered else {})
-    return Node(Metadata(name, labels=told), f"aws:///a/i-{name}", capacity={"memory": size})
+    return Node(ObjectMeta(name, labels=told), f"aws:///a/i-{name}", capacity={"memory": size})
 
 
 def learned(before: memory.Memory, *sizes: int, days: int = 0, **changes: Any) -> dict[str, tuple[int, int]]:

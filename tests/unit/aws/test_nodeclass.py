@@ -10,8 +10,8 @@ from spotwright.aws import nodeclass, nodeclass_status, nodeclass_validation
 from spotwright.aws.nodeclass import Found, FoundGroup, FoundSubnet
 from spotwright.aws.refusal import Refusal, Unanswered
 from spotwright.aws.sizing import Overheads
-from spotwright.model.nodeclass import BlockDevice, CapacityReservation, EC2NodeClass, PlacementGroup
-from spotwright.model.objects import Condition, Metadata, condition
+from spotwright.model.karpenter.nodeclass import BlockDeviceMapping, CapacityReservation, EC2NodeClass, PlacementGroup
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from tests.unit.aws.samples import CLUSTER, FACTS, NOW, ZONES, node_class, type_of
 
 SUBNETS = tuple(FoundSubnet(f"subnet-{zone[-1]}", zone, "az", 100, "vpc-1") for zone in ZONES)
@@ -21,7 +21,7 @@ FOUND = Found(SUBNETS, GROUPS, node_class().amis, "profile-1")
 
 def fresh(**changes: Any) -> EC2NodeClass:
     """A class that was never resolved."""
-    return node_class(subnets=(), security_groups=(), amis=(), resolved_profile="", **changes)
+    return node_class(subnets=(), security_groups=(), amis=(), resolved_instance_profile="", **changes)
 
 
 def resolved(one: EC2NodeClass | None = None, **found: Any) -> nodeclass.Resolution:
@@ -29,7 +29,7 @@ def resolved(one: EC2NodeClass | None = None, **found: Any) -> nodeclass.Resolut
 
 
 def said(resolution: nodeclass.Resolution, kind: str) -> tuple[str, str, str]:
-    found = condition(resolution.node_class.conditions, kind)
+    found = find_condition(resolution.node_class.conditions, kind)
     assert found is not None, kind
     return found.status, found.reason, found.message
 
@@ -39,19 +39,22 @@ def test_a_class_that_finds_everything_is_ready() -> None:
     assert found.ready
     for kind in (*nodeclass.DEPENDENTS, nodeclass.VALIDATION, nodeclass.FIELDS, nodeclass.READY):
         assert said(found, kind) == ("True", kind, "")
-    assert found.node_class.resolved_profile == "profile-1"
+    assert found.node_class.resolved_instance_profile == "profile-1"
 
 
 def test_conditions_are_about_the_generation_that_was_looked_at() -> None:
-    found = resolved(fresh(metadata=Metadata("default", uid="u", generation=7)))
+    found = resolved(fresh(metadata=ObjectMeta("default", uid="u", generation=7)))
     assert {one.observed_generation for one in found.node_class.conditions} == {7}
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
     before = fresh(
-        conditions=(Condition("AMIsReady", "True", since=NOW), Condition("SubnetsReady", "False", since=NOW))
+        conditions=(
+            Condition("AMIsReady", "True", last_transition_time=NOW),
+            Condition("SubnetsReady", "False", last_transition_time=NOW),
+        )
     )
-    times = {one.type: one.since for one in resolved(before).node_class.conditions}
+    times = {one.type: one.last_transition_time for one in resolved(before).node_class.conditions}
     assert times["AMIsReady"] == NOW
     assert times["SubnetsReady"] is None
 
@@ -102,15 +105,21 @@ def test_a_foreign_subnet_is_named_and_none_is_used() -> None:
         ({"tags": {"spotwright.dev/launch": "x"}}, "TagValidationFailed", "spotwright.dev/launch"),
         ({"kubelet": {"maxPods": "vcpus * 10"}}, "KubeletExpressionsDisabled", "spec.kubelet.maxPods"),
         ({"kubelet": {"maxPod": 10}}, "InvalidKubeletConfiguration", "spec.kubelet.maxPod"),
-        ({"kubelet": {"syncFrequency": "1m"}, "ami_family": "AL2"}, "UnsupportedKubeletConfiguration",
-         "spec.kubelet.syncFrequency"),
+        (
+            {"kubelet": {"syncFrequency": "1m"}, "ami_family": "AL2"},
+            "UnsupportedKubeletConfiguration",
+            "spec.kubelet.syncFrequency",
+        ),
         ({"ami_family": "Ubuntu"}, "UnsupportedAMIFamily", "spec.amiFamily"),
         ({"user_data": "#!/bin/sh\n" + "x" * 17000}, "UserDataSizeLimitExceeded", "spec.userData"),
         ({"user_data": "MIME-Version: 1.0\n\nx"}, "InvalidUserData", "spec.userData"),
-        ({"block_devices": (BlockDevice("/dev/xvda", volume_size="20 pounds"),)}, "InvalidBlockDeviceMapping",
-         "spec.blockDeviceMappings[0].ebs.volumeSize"),
+        (
+            {"block_device_mappings": (BlockDeviceMapping("/dev/xvda", volume_size="20 pounds"),)},
+            "InvalidBlockDeviceMapping",
+            "spec.blockDeviceMappings[0].ebs.volumeSize",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_class_that_cannot_be_launched_says_which_field(changes: dict[str, Any], reason: str, text: str) -> None:
     status, found, message = said(resolved(fresh(**changes)), "ValidationSucceeded")
     assert (status, found) == ("False", reason)
@@ -189,15 +198,15 @@ def test_reservations_stand_by_id_and_those_that_ended_are_gone() -> None:
     ended, block = NOW - timedelta(seconds=1), "capacity-block"
     found = resolved(
         reservations=(
-            reservation("cr-4", end=NOW + timedelta(minutes=40), reservation_type=block),
-            reservation("cr-3", end=NOW + timedelta(minutes=41), reservation_type=block),
-            reservation("cr-2", end=ended),
-            reservation("cr-1", end=NOW + timedelta(minutes=5), available=3),
+            reservation("cr-4", end_time=NOW + timedelta(minutes=40), reservation_type=block),
+            reservation("cr-3", end_time=NOW + timedelta(minutes=41), reservation_type=block),
+            reservation("cr-2", end_time=ended),
+            reservation("cr-1", end_time=NOW + timedelta(minutes=5), available_instance_count=3),
         )
     )
     shown = [(one.id, one.state) for one in found.node_class.capacity_reservations]
     assert shown == [("cr-1", "active"), ("cr-3", "active"), ("cr-4", "expiring")]
-    assert found.node_class.capacity_reservations[0].available == 3
+    assert found.node_class.capacity_reservations[0].available_instance_count == 3
     assert said(found, "CapacityReservationsReady")[0] == "True"
 
 
@@ -229,7 +238,7 @@ def test_kubelet_amounts_may_be_expressions_where_the_gate_is_on(
 
 
 LAST = {
-    "subnets": "subnets", "groups": "security_groups", "amis": "amis", "profile": "resolved_profile",
+    "subnets": "subnets", "groups": "security_groups", "amis": "amis", "profile": "resolved_instance_profile",
     "placement_group": "placement_group", "reservations": "capacity_reservations",
 }  # fmt: skip
 KINDS = {
@@ -249,8 +258,8 @@ def test_what_nobody_can_say_now_stays_as_it_was(what: str) -> None:
 
 @pytest.mark.parametrize("what", sorted(KINDS))
 def test_without_an_answer_a_new_class_and_a_changed_one_are_open_and_no_other_condition_is(what: str) -> None:
-    before = resolved(fresh(metadata=Metadata("default", uid="u", generation=1))).node_class
-    changed = msgspec.structs.replace(before, metadata=Metadata("default", uid="u", generation=2))
+    before = resolved(fresh(metadata=ObjectMeta("default", uid="u", generation=1))).node_class
+    changed = msgspec.structs.replace(before, metadata=ObjectMeta("default", uid="u", generation=2))
     for one in (fresh(), changed):
         found = resolved(one, **{what: Unanswered("EC2 is down")})
         assert not found.ready

@@ -8,8 +8,8 @@ import pytest
 from spotwright.aws import catalog_wire, families, health, offerings, sizing
 from spotwright.cli import builtin
 from spotwright.model import labels
-from spotwright.model.instancetype import Catalog, Offering
-from spotwright.model.nodeclass import CapacityReservation, PlacementGroup, Subnet
+from spotwright.model.ec2.instance_type import Catalog, Offering
+from spotwright.model.karpenter.nodeclass import CapacityReservation, PlacementGroup, Subnet
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.snapshot import UnavailableOffering
 from tests.unit.aws.samples import ZONES, node_class, region, types
@@ -73,7 +73,7 @@ def test_a_type_that_the_class_cannot_run_has_nothing_available(name: str) -> No
 
 
 def reservation(**changes: Any) -> CapacityReservation:
-    made = CapacityReservation("cr-1", "m5.large", ZONES[1], available=3)
+    made = CapacityReservation("cr-1", "m5.large", ZONES[1], available_instance_count=3)
     return msgspec.structs.replace(made, **changes)
 
 
@@ -92,7 +92,7 @@ def test_a_reservation_is_an_offering_at_a_ten_millionth_of_on_demand() -> None:
     assert (told[labels.RESERVATION_TYPE], told[labels.RESERVATION_INTERRUPTIBLE]) == ("default", "false")
 
 
-@pytest.mark.parametrize("changes", [{"available": 0}, {"state": "expiring"}])
+@pytest.mark.parametrize("changes", [{"available_instance_count": 0}, {"state": "expiring"}])
 def test_a_reservation_that_is_used_up_or_ends_is_not_available(changes: dict[str, Any]) -> None:
     assert not reserved(reservation(**changes)).available
 
@@ -152,12 +152,12 @@ def test_every_built_in_type_survives_being_written() -> None:
 @pytest.mark.parametrize("present", [True, False])
 def test_whether_a_label_must_be_there_survives_being_written(present: bool) -> None:
     (one,) = types("m5.large")
-    excluded = Requirement("example.com/rack", True, frozenset({"a"}), present=present)
-    other = msgspec.structs.replace(excluded, present=not present)
+    excluded = Requirement("example.com/rack", True, frozenset({"a"}), must_exist=present)
+    other = msgspec.structs.replace(excluded, must_exist=not present)
     labelled = Requirements({one.key: one for one in (*one.requirements, excluded)})
     offering = msgspec.structs.replace(one.offerings[0], requirements=Requirements({other.key: other}))
     made = Catalog(
-        {"": (msgspec.structs.replace(one, requirements=labelled, offerings=(offering,)),)}, shifted=("az-1",)
+        {"": (msgspec.structs.replace(one, requirements=labelled, offerings=(offering,)),)}, shifted_zone_ids=("az-1",)
     )
     assert catalog_wire.decode(catalog_wire.encode(made)) == made
 
@@ -166,32 +166,37 @@ def test_a_catalog_written_before_volumes_were_counted_limits_none() -> None:
     body = msgspec.json.decode(catalog_wire.encode(catalog()))
     del body["attachable"]
     read = catalog_wire.decode(msgspec.json.encode(body))
-    assert {one.name for one in read.of("default")} == set(MANY)
-    assert all(one.attachable == {} for one in read.of("default"))
+    assert {one.name for one in read.instance_types("default")} == set(MANY)
+    assert all(one.attachable_volumes == {} for one in read.instance_types("default"))
 
 
 def test_equal_catalogs_are_equal_bytes() -> None:
-    turned = Catalog(dict(reversed(catalog().by_class.items())), "catalogs/x.json")
+    turned = Catalog(dict(reversed(catalog().by_nodeclass.items())), "catalogs/x.json")
     assert catalog_wire.encode(turned) == catalog_wire.encode(catalog())
 
 
 def test_classes_that_agree_cost_their_names_only() -> None:
-    one = Catalog({"default": catalog().of("default")})
-    both = Catalog({"default": catalog().of("default"), "same": catalog().of("same")})
+    one = Catalog({"default": catalog().instance_types("default")})
+    both = Catalog({"default": catalog().instance_types("default"), "same": catalog().instance_types("same")})
     assert len(catalog_wire.encode(both)) - len(catalog_wire.encode(one)) < 60
 
 
 def test_equal_parts_are_one_object_when_read() -> None:
     found = catalog_wire.decode(catalog_wire.encode(catalog()))
-    assert found.of("default")[0] is found.of("same")[0]
-    first, second = found.of("default")[:2]
+    assert found.instance_types("default")[0] is found.instance_types("same")[0]
+    first, second = found.instance_types("default")[:2]
     assert first.requirements.get(labels.OS) is second.requirements.get(labels.OS)
 
 
 def test_what_is_sold_out_everywhere_is_taken_out_of_a_catalog() -> None:
     gone = (UnavailableOffering("spot", "*", "*"), UnavailableOffering("on-demand", "m5.large", ZONES[0]))
     found = health.sold_out(catalog(), (), health.closing(gone))
-    available = {(it.name, o.capacity_type, o.zone) for it in found.of("default") for o in it.offerings if o.available}
+    available = {
+        (it.name, o.capacity_type, o.zone)
+        for it in found.instance_types("default")
+        for o in it.offerings
+        if o.available
+    }
     assert not any(kind == "spot" for _, kind, _ in available)
     assert ("m5.large", "on-demand", ZONES[0]) not in available
     assert ("m5.large", "on-demand", ZONES[1]) in available

@@ -6,16 +6,16 @@ import pytest
 from spotwright.aws import catalog_wire, families, health, launch, offerings, sizing
 from spotwright.cli import builtin_region
 from spotwright.model import labels
-from spotwright.model.fleet import OfferingHealth
-from spotwright.model.instancetype import Catalog, InstanceType, sold_in
-from spotwright.model.nodeclass import BlockDevice, CapacityReservation, EC2NodeClass, SelectorTerm
-from spotwright.model.nodeoverlay import NodeOverlay
-from spotwright.model.objects import Metadata
-from spotwright.model.pod import Pod
-from spotwright.model.requirements import Selector
-from spotwright.scheduling.overlays import overlaid
+from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.model.ec2.instance_type import Catalog, InstanceType, find_instance_type
+from spotwright.model.karpenter.nodeclass import BlockDeviceMapping, CapacityReservation, EC2NodeClass, SelectorTerm
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.scheduling.offerings.overlays import apply_overlays
 from spotwright.scheduling.plan import Plan
-from spotwright.scheduling.planner import plan
+from spotwright.scheduling.pod_planner import plan_pods
 from tests.unit.aws.samples import FACTS, ZONES, node_class, region, types
 from tests.unit.scheduling.builders import daemonset, pod, pool, snapshot, why, zone_is
 
@@ -23,7 +23,7 @@ GIB = 2**30
 
 
 def planned(catalog: tuple[InstanceType, ...], *waiting: Pod, **fields: object) -> Plan:
-    return plan(snapshot(*waiting, **fields), Catalog({"": catalog}))  # type: ignore[arg-type]
+    return plan_pods(snapshot(*waiting, **fields), Catalog({"": catalog}))  # type: ignore[arg-type]
 
 
 def asking(resource: str, *amounts: int) -> tuple[Pod, ...]:
@@ -61,7 +61,7 @@ def test_pods_with_accelerators_share_the_fewest_machines(resource: str, amounts
         catalog = tuple(_sold(one) for one in catalog)
     made = planned(catalog, *asking(resource, *amounts))
     assert names(made) == [name, name]
-    assert not made.unschedulable
+    assert not made.unschedulable_pods
 
 
 def _sold(one: InstanceType) -> InstanceType:
@@ -107,10 +107,10 @@ def test_the_default_root_volume_holds_so_much(gibibytes: tuple[int, ...], daemo
 
 
 def test_of_a_custom_image_the_last_volume_counts() -> None:
-    devices = (BlockDevice("/dev/xvda", volume_size="20G"), BlockDevice("/dev/xvdb", volume_size="40G"))
-    own = node_class(ami_family="Custom", ami_selector_terms=(SelectorTerm(id="ami-1"),), block_devices=devices)
+    devices = (BlockDeviceMapping("/dev/xvda", volume_size="20G"), BlockDeviceMapping("/dev/xvdb", volume_size="40G"))
+    own = node_class(ami_family="Custom", ami_selector_terms=(SelectorTerm(id="ami-1"),), block_device_mappings=devices)
     assert names(planned(types("m5.large", of=own), storing("p", 25))) == ["m5.large"]
-    swapped = msgspec.structs.replace(own, block_devices=tuple(reversed(devices)))
+    swapped = msgspec.structs.replace(own, block_device_mappings=tuple(reversed(devices)))
     assert planned(types("m5.large", of=swapped), storing("p", 25)).new_nodes == ()
 
 
@@ -119,7 +119,7 @@ def test_spot_that_is_sold_in_one_zone_is_planned_there_only() -> None:
     assert known.spot is not None
     sells = msgspec.structs.replace(known, spot={"m5.large": {ZONES[0]: 10**10}})
     catalog = types(sells=sells)
-    spot = Selector(labels.CAPACITY_TYPE, "In", (labels.SPOT,))
+    spot = NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (labels.SPOT,))
     assert names(planned(catalog, pod(), pools=(pool("default", spot, zone_is(ZONES[0])),))) == ["m5.large"]
     assert planned(catalog, pod(), pools=(pool("default", spot, zone_is(ZONES[1])),)).new_nodes == ()
 
@@ -131,7 +131,7 @@ def test_what_has_no_capacity_is_planned_elsewhere_until_the_mark_is_over() -> N
 
     def bought(now_ms: int, *zones: str) -> list[tuple[str, tuple[str, ...]]]:
         left = health.sold_out(catalog, [node_class()], health.of([mark], now_ms=now_ms))
-        made = plan(snapshot(pod(), pools=(pool("default", zone_is(*zones)),)), left)
+        made = plan_pods(snapshot(pod(), pools=(pool("default", zone_is(*zones)),)), left)
         return [(one.instance_types[0], one.zones) for one in made.new_nodes]
 
     assert [name for name, _ in bought(0, ZONES[0])] == ["m5.large"]
@@ -142,7 +142,7 @@ def test_what_has_no_capacity_is_planned_elsewhere_until_the_mark_is_over() -> N
 def test_without_a_role_for_spot_on_demand_is_planned() -> None:
     mark = OfferingHealth("spot", "*", "*", health.FIRST_MS, "AuthFailure.ServiceLinkedRoleCreationNotPermitted")
     catalog = health.sold_out(Catalog({"": types("m5.large")}), [node_class()], health.of([mark], now_ms=0))
-    (node,) = plan(snapshot(pod()), catalog).new_nodes
+    (node,) = plan_pods(snapshot(pod()), catalog).new_nodes
     assert node.capacity_type == labels.ON_DEMAND
 
 
@@ -151,54 +151,54 @@ def test_without_a_role_for_spot_on_demand_is_planned() -> None:
     [
         ((), "0.5", True, True),
         ((), "", True, False),
-        ((Selector(labels.ZONE, "In", ZONES),), "0.5", True, False),
+        ((NodeSelectorRequirement(labels.ZONE, "In", ZONES),), "0.5", True, False),
         ((), "0.5", False, False),
     ],
 )
 def test_a_price_that_an_overlay_states_makes_an_unpriced_type_buyable(
-    more: tuple[Selector, ...], price: str, runs: bool, sold: bool
+    more: tuple[NodeSelectorRequirement, ...], price: str, runs: bool, sold: bool
 ) -> None:
     """It must state the price itself, and name types alone; what the class cannot run stays out."""
     own = node_class() if runs else node_class(amis=())
     unpriced = types(of=own, sells=msgspec.structs.replace(region("m5.large"), on_demand={}, spot={}))
     written = catalog_wire.decode(catalog_wire.encode(Catalog({"": unpriced})))
     assert planned(unpriced, pod()).new_nodes == ()
-    demand = (Selector(labels.INSTANCE_TYPE, "In", ("m5.large",)), *more)
-    stated = NodeOverlay(Metadata("priced"), demand, price=price, price_adjustment="" if price else "+1")
-    catalog = overlaid(written, (stated,), (pool(),)).catalog
-    assert bool(plan(snapshot(pod()), catalog).new_nodes) is sold
+    demand = (NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("m5.large",)), *more)
+    stated = NodeOverlay(ObjectMeta("priced"), demand, price=price, price_adjustment="" if price else "+1")
+    catalog = apply_overlays(written, (stated,), (pool(),)).catalog
+    assert bool(plan_pods(snapshot(pod()), catalog).new_nodes) is sold
 
 
 @pytest.mark.parametrize(
     ("where", "pools"),
     [
-        (Selector(labels.CAPACITY_TYPE, "In", (labels.RESERVED,)), {(ZONES[1], "cr-1")}),
-        (Selector(labels.RESERVATION_ID, "DoesNotExist"), {(zone, "") for zone in ZONES}),
-        (Selector(labels.RESERVATION_ID, "In", ("cr-2",)), {(ZONES[2], "cr-2")}),
-        (Selector(labels.ZONE_ID, "In", ("apne2-az1",)), {(ZONES[0], "")}),
-        (Selector(labels.CAPACITY_TYPE, "In", (labels.ON_DEMAND,)), {(zone, "") for zone in ZONES}),
+        (NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (labels.RESERVED,)), {(ZONES[1], "cr-1")}),
+        (NodeSelectorRequirement(labels.RESERVATION_ID, "DoesNotExist"), {(zone, "") for zone in ZONES}),
+        (NodeSelectorRequirement(labels.RESERVATION_ID, "In", ("cr-2",)), {(ZONES[2], "cr-2")}),
+        (NodeSelectorRequirement(labels.ZONE_ID, "In", ("apne2-az1",)), {(ZONES[0], "")}),
+        (NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (labels.ON_DEMAND,)), {(zone, "") for zone in ZONES}),
     ],
     ids=["reserved", "unreserved", "reservation", "zone-id", "on-demand"],
 )
 def test_what_an_overlay_states_of_some_offerings_is_launched_as_one_of_them(
-    where: Selector, pools: set[tuple[str, str]]
+    where: NodeSelectorRequirement, pools: set[tuple[str, str]]
 ) -> None:
     """As EC2 describes types, with two reservations of one of them; the claim knows what its instance has."""
     held = (
-        CapacityReservation("cr-1", "m5.large", ZONES[1], available=3),
-        CapacityReservation("cr-2", "m5.large", ZONES[2], available=2),
+        CapacityReservation("cr-1", "m5.large", ZONES[1], available_instance_count=3),
+        CapacityReservation("cr-2", "m5.large", ZONES[2], available_instance_count=2),
     )
     of = node_class(capacity_reservations=held)
-    stated = NodeOverlay(Metadata("fuse"), (where,), capacity={"example.com/fuse": 1})
-    catalog = overlaid(Catalog({"": types("m5.large", "c5.large", of=of)}), (stated,), (pool(),)).catalog
-    (made,) = plan(snapshot(*asking("example.com/fuse", 1)), catalog).new_nodes
-    fleet = launch.plan(made, of, catalog.of("default", "default"), FACTS, health.Health())
+    stated = NodeOverlay(ObjectMeta("fuse"), (where,), capacity={"example.com/fuse": 1})
+    catalog = apply_overlays(Catalog({"": types("m5.large", "c5.large", of=of)}), (stated,), (pool(),)).catalog
+    (made,) = plan_pods(snapshot(*asking("example.com/fuse", 1)), catalog).new_nodes
+    fleet = launch.plan(made, of, catalog.instance_types("default", "default"), FACTS, health.Health())
     assert isinstance(fleet, launch.FleetPlan)
     bought = {(one.zone, one.reservation) for one in fleet.overrides}
     assert bought == pools
     for zone, reservation in bought:
-        known = sold_in(
-            catalog.of("default", "default"), "m5.large",
+        known = find_instance_type(
+            catalog.instance_types("default", "default"), "m5.large",
             zone=zone, capacity_type=fleet.capacity_type, reservation=reservation,
         )  # fmt: skip
         assert known is not None

@@ -10,9 +10,9 @@ from spotwright.aws.health import Health, closing
 from spotwright.aws.launch import FleetPlan
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels
-from spotwright.model.instancetype import InstanceType
-from spotwright.model.nodeclass import CapacityReservation
-from spotwright.model.requirements import Selector
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.nodeclass import CapacityReservation
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import UnavailableOffering
 from tests.unit.aws.samples import FACTS, ZONES, capacity_types, new_node, node_class, region, types
 
@@ -23,11 +23,14 @@ ANY_KIND = capacity_types("reserved", "spot", "on-demand")
 def reservation(
     id: str = "cr-1", type_: str = "c5a.large", zone: str = ZONES[0], **changes: Any
 ) -> CapacityReservation:
-    return msgspec.structs.replace(CapacityReservation(id, type_, zone, available=3), **changes)
+    return msgspec.structs.replace(CapacityReservation(id, type_, zone, available_instance_count=3), **changes)
 
 
 def asked(
-    *reservations: CapacityReservation, requirement: Selector = ANY_KIND, health: Health = PLENTY, **more: Any
+    *reservations: CapacityReservation,
+    requirement: NodeSelectorRequirement = ANY_KIND,
+    health: Health = PLENTY,
+    **more: Any,
 ) -> tuple[FleetPlan | Refusal, tuple[InstanceType, ...]]:
     own = node_class(capacity_reservations=reservations)
     catalog = types("c5a.large", "m5a.large", of=own)
@@ -89,17 +92,17 @@ def test_each_reservation_has_a_template_of_its_own() -> None:
 
 
 def test_of_two_reservations_of_one_pool_the_one_with_more_left_is_named() -> None:
-    fleet = planned(reservation("cr-5", available=5), reservation("cr-6", available=6))
+    fleet = planned(reservation("cr-5", available_instance_count=5), reservation("cr-6", available_instance_count=6))
     assert [one.reservation for one in fleet.overrides] == ["cr-6"]
 
 
 def test_a_reservation_without_instances_is_not_named() -> None:
-    assert planned(reservation(available=0)).capacity_type == "spot"
+    assert planned(reservation(available_instance_count=0)).capacity_type == "spot"
 
 
 @pytest.mark.parametrize("taken", [3, 4])
 def test_a_reservation_that_was_used_up_since_it_was_described_is_not_named(taken: int) -> None:
-    known = closing([UnavailableOffering("reserved", "cr-1", "*", taken=taken)])
+    known = closing([UnavailableOffering("reserved", "cr-1", "*", reservation_launches=taken)])
     assert planned(reservation(), health=known).capacity_type == "spot"
 
 

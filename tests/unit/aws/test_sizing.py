@@ -12,10 +12,10 @@ from spotwright.aws import compatibility, families, offerings, sizing, typelabel
 from spotwright.aws.described import Described
 from spotwright.cli import builtin_region
 from spotwright.model import labels, resources
-from spotwright.model.nodeclass import (
-    BlockDevice,
+from spotwright.model.karpenter.nodeclass import (
+    BlockDeviceMapping,
     ConnectionTracking,
-    CpuOptions,
+    CPUOptions,
     EC2NodeClass,
     NetworkInterface,
     PlacementGroup,
@@ -260,8 +260,8 @@ GIB = 2**30
         ("m4.large", {"network_interfaces": (NetworkInterface(0, 0),)}, "no ENA"),
         ("t2.large", {"connection_tracking": ConnectionTracking(udp_timeout=30)}, "only on Nitro"),
         ("m5.large", {"connection_tracking": ConnectionTracking(udp_timeout=30)}, ""),
-        ("m5.large", {"cpu_options": CpuOptions("enabled")}, "nestedVirtualization"),
-        ("m5.large", {"cpu_options": CpuOptions("disabled")}, ""),
+        ("m5.large", {"cpu_options": CPUOptions("enabled")}, "nestedVirtualization"),
+        ("m5.large", {"cpu_options": CPUOptions("disabled")}, ""),
         ("t3.large", {"placement_group": PlacementGroup("pg-1", "fast", "cluster")}, "into a cluster group"),
         ("t3.large", {"placement_group": PlacementGroup("pg-1", "wide", "spread")}, ""),
     ],
@@ -280,16 +280,26 @@ def describe(name: str) -> Described:
     [
         ("AL2023", {}, 20 * GIB),
         ("Bottlerocket", {}, 20 * GIB),
-        ("AL2023", {"block_devices": (BlockDevice("/dev/xvda", volume_size="100Gi"),)}, 100 * GIB),
-        ("AL2023", {"block_devices": (BlockDevice("/dev/xvdb", volume_size="100Gi"),)}, 20 * GIB),
+        ("AL2023", {"block_device_mappings": (BlockDeviceMapping("/dev/xvda", volume_size="100Gi"),)}, 100 * GIB),
+        ("AL2023", {"block_device_mappings": (BlockDeviceMapping("/dev/xvdb", volume_size="100Gi"),)}, 20 * GIB),
         (
             "AL2023",
-            {"block_devices": (BlockDevice("/dev/xvda", volume_size="9Gi"), BlockDevice("/dev/b", True, "30Gi"))},
+            {
+                "block_device_mappings": (
+                    BlockDeviceMapping("/dev/xvda", volume_size="9Gi"),
+                    BlockDeviceMapping("/dev/b", True, "30Gi"),
+                )
+            },
             30 * GIB,
         ),
         (
             "Custom",
-            {"block_devices": (BlockDevice("/dev/xvda", volume_size="20G"), BlockDevice("/dev/b", volume_size="40G"))},
+            {
+                "block_device_mappings": (
+                    BlockDeviceMapping("/dev/xvda", volume_size="20G"),
+                    BlockDeviceMapping("/dev/b", volume_size="40G"),
+                )
+            },
             40 * 10**9,
         ),
         ("Custom", {}, 20 * GIB),
@@ -340,5 +350,5 @@ class TestAttachable:
         assert sized(name).attachable == {"ebs.csi.aws.com": volumes}
 
     def test_each_volume_of_the_class_takes_a_place(self) -> None:
-        devices = tuple(BlockDevice(f"/dev/xvd{letter}", volume_size="20Gi") for letter in "abc")
-        assert sized("m5.large", block_devices=devices).attachable == {"ebs.csi.aws.com": 23}
+        devices = tuple(BlockDeviceMapping(f"/dev/xvd{letter}", volume_size="20Gi") for letter in "abc")
+        assert sized("m5.large", block_device_mappings=devices).attachable == {"ebs.csi.aws.com": 23}

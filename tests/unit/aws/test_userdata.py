@@ -10,7 +10,7 @@ import yaml
 from spotwright.aws import userdata
 from spotwright.aws.boot import Boot, register_taints
 from spotwright.aws.refusal import Refusal
-from spotwright.model.taints import Taint
+from spotwright.model.kubernetes.taints import Taint
 from tests.unit.aws.samples import FACTS, node_class
 
 SPOT_ONLY = Taint("spot", "NoSchedule", "only")

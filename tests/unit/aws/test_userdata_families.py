@@ -11,8 +11,8 @@ from local.boot.join_check import Cluster, Instance, JoiningNode, check_join
 from spotwright.aws import userdata
 from spotwright.aws.boot import Boot
 from spotwright.aws.refusal import Refusal
-from spotwright.model.nodeclass import SelectorTerm
-from spotwright.model.taints import Taint
+from spotwright.model.karpenter.nodeclass import SelectorTerm
+from spotwright.model.kubernetes.taints import Taint
 from tests.unit.aws.samples import FACTS, node_class
 
 AUTHORITY = base64.b64decode(FACTS.certificate_authority)

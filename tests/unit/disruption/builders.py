@@ -5,11 +5,11 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from spotwright.model import labels
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodepool import Budget, NodeClassReference
-from spotwright.model.objects import Condition, Metadata
-from spotwright.model.pod import Pod
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import Budget, NodeClassReference
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import given
 
@@ -20,18 +20,21 @@ NOBODY: frozenset[str] = frozenset()
 
 def claim(name: str, **fields: object) -> NodeClaim:
     made = NodeClaim(
-        Metadata(name, uid=name, created=LONG_AGO, labels={labels.NODEPOOL: "default"}),
+        ObjectMeta(name, uid=name, creation_timestamp=LONG_AGO, labels={labels.NODEPOOL: "default"}),
         NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"),
         provider_id=f"aws:///z/i-{name}",
         node_name=f"node-{name}",
-        conditions=(Condition("Initialized", "True", since=LONG_AGO), Condition("Consolidatable", "True")),
+        conditions=(
+            Condition("Initialized", "True", last_transition_time=LONG_AGO),
+            Condition("Consolidatable", "True"),
+        ),
     )
     return msgspec.structs.replace(made, **fields)
 
 
 def node(name: str, **fields: object) -> Node:
     made = Node(
-        Metadata(f"node-{name}", labels={labels.INITIALIZED: "true"}),
+        ObjectMeta(f"node-{name}", labels={labels.INITIALIZED: "true"}),
         provider_id=f"aws:///z/i-{name}",
         conditions=(Condition("Ready", "True"),),
     )
@@ -50,4 +53,4 @@ def snapshot(*names: str, **fields: object) -> Snapshot:
 
 
 def on(name: str, pod: Pod) -> Pod:
-    return msgspec.structs.replace(pod, node_name=f"node-{name}", phase="Running", started=LONG_AGO)
+    return msgspec.structs.replace(pod, node_name=f"node-{name}", phase="Running", start_time=LONG_AGO)

@@ -8,17 +8,17 @@ import msgspec
 
 from spotwright.disruption.drift import drift
 from spotwright.model import labels
-from spotwright.model.drift import Drift, Undecided
-from spotwright.model.fleet import FleetInstance
-from spotwright.model.instancetype import InstanceType
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import (
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.drift import Drift, DriftUnknown
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import (
     CapacityReservation,
     EC2NodeClass,
 )
-from spotwright.model.nodepool import NodePool
-from spotwright.model.objects import Condition, Metadata
-from spotwright.model.requirements import Selector
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation import given
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -30,14 +30,14 @@ LABELS = {
     labels.NODEPOOL: "default", labels.INSTANCE_TYPE: "m5.large", labels.ZONE: ZONE, labels.CAPACITY_TYPE: labels.SPOT,
     labels.ARCH: "amd64",
 }  # fmt: skip
-TYPES = {one.name: one for one in given.market().of("")}
+TYPES = {one.name: one for one in given.market().instance_types("")}
 
 
 def claim(*, age: timedelta = timedelta(minutes=30), image: str = "ami-amd64", **changes: Any) -> NodeClaim:
     """A launched m5.large on spot. ``labels``, ``annotations``: on top; None takes one away. ``conditions``: others."""
-    about = Metadata(
+    about = ObjectMeta(
         "claim",
-        created=NOW - age,
+        creation_timestamp=NOW - age,
         labels=merged(LABELS, changes.get("labels", {})),
         annotations=merged(POOL_HASH | CLASS_HASH, changes.get("annotations", {})),
     )
@@ -56,15 +56,15 @@ def merged(before: Mapping[str, str], changes: Mapping[str, str | None]) -> dict
 
 
 def pool(hashed: Mapping[str, str] = POOL_HASH, **fields: Any) -> NodePool:
-    return given.node_pool(metadata=Metadata("default", annotations=dict(hashed)), **fields)
+    return given.node_pool(metadata=ObjectMeta("default", annotations=dict(hashed)), **fields)
 
 
 def node_class(hashed: Mapping[str, str] = CLASS_HASH, **fields: Any) -> EC2NodeClass:
-    return given.node_class(metadata=Metadata("default", annotations=dict(hashed)), **fields)
+    return given.node_class(metadata=ObjectMeta("default", annotations=dict(hashed)), **fields)
 
 
-def instance(**fields: Any) -> FleetInstance:
-    made = FleetInstance("i-1", "m5.large", ZONE, "spot", "running", subnet_id="subnet-a", security_groups=("sg-1",))
+def instance(**fields: Any) -> Instance:
+    made = Instance("i-1", "m5.large", ZONE, "spot", "running", subnet_id="subnet-a", security_groups=("sg-1",))
     return msgspec.structs.replace(made, **fields)
 
 
@@ -74,19 +74,19 @@ def judged(
     of: NodePool | None = None,
     like: EC2NodeClass | None = None,
     types: Mapping[str, InstanceType] = TYPES,
-    on: FleetInstance | None = None,
+    on: Instance | None = None,
     gates: tuple[str, ...] = GATES,
-) -> Drift | Undecided | None:
+) -> Drift | DriftUnknown | None:
     found = on or instance()
     return drift(one or claim(), of or pool(), like or node_class(), types, found, gates=gates, now=NOW)
 
 
-def reason(found: Drift | Undecided | None) -> str:
+def reason(found: Drift | DriftUnknown | None) -> str:
     return found.reason if isinstance(found, Drift) else type(found).__name__
 
 
 def requiring(key: str, operator: str, *values: str) -> NodePool:
-    return pool(requirements=(Selector(key, operator, values),))
+    return pool(requirements=(NodeSelectorRequirement(key, operator, values),))
 
 
 def reserving(*ids: str) -> EC2NodeClass:

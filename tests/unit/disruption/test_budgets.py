@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spotwright.disruption import cron
 from spotwright.disruption.budgets import UNLIMITED, active, allowed, problem
-from spotwright.model.nodepool import Budget
+from spotwright.model.karpenter.nodepool import Budget
 from spotwright.simulation import given
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)

@@ -8,10 +8,10 @@ import pytest
 
 from spotwright.disruption.drift import drift, taken_over
 from spotwright.model import labels
-from spotwright.model.drift import Drift
-from spotwright.model.instancetype import InstanceType
-from spotwright.model.nodepool import NodePool
-from spotwright.model.objects import Condition, Metadata
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.drift import Drift
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.simulation import given
 from tests.unit.disruption.drifting import (
     CLASS_HASH,
@@ -75,7 +75,7 @@ def test_another_hash_of_the_same_version_drifts(
         (requiring("team", "NotIn", "a"), "NoneType"),
         (requiring("team", "DoesNotExist"), "NoneType"),
         (requiring(labels.ARCH, "DoesNotExist"), "RequirementsDrifted"),
-        (requiring(labels.ARCH, "Sometimes"), "Undecided"),
+        (requiring(labels.ARCH, "Sometimes"), "DriftUnknown"),
     ],
 )
 def test_labels_that_the_pool_no_longer_allows_drift(of: NodePool, expected: str) -> None:
@@ -85,7 +85,7 @@ def test_labels_that_the_pool_no_longer_allows_drift(of: NodePool, expected: str
 def test_a_node_whose_partition_is_not_known_yet_waits_for_it() -> None:
     key = labels.PLACEMENT_GROUP_PARTITION
     wanted = requiring(key, "In", "1", "2")
-    assert reason(judged(claim(labels={key: ""}), of=wanted)) == "Undecided"
+    assert reason(judged(claim(labels={key: ""}), of=wanted)) == "DriftUnknown"
     assert reason(judged(claim(labels={key: "3"}), of=wanted)) == "RequirementsDrifted"
 
 
@@ -109,10 +109,10 @@ ELSEWHERE = {
     [
         (HOUR, ELSEWHERE, "NoneType"),
         (HOUR + SECOND, ELSEWHERE, "InstanceTypeNotFound"),
-        (HOUR, WITHOUT, "Undecided"),
+        (HOUR, WITHOUT, "DriftUnknown"),
         (HOUR + SECOND, WITHOUT, "InstanceTypeNotFound"),
         (HOUR + SECOND, SOLD_OUT, "NoneType"),
-        (HOUR + SECOND, {}, "Undecided"),
+        (HOUR + SECOND, {}, "DriftUnknown"),
     ],
 )
 def test_a_type_that_is_no_longer_sold_drifts_after_an_hour(
@@ -195,13 +195,15 @@ def test_only_a_launched_claim_drifts() -> None:
 def test_without_a_pool_nothing_is_said_and_without_a_class_only_the_pool_counts() -> None:
     changed = claim(annotations={labels.NODEPOOL_HASH: "9"})
     other = claim(annotations={labels.EC2NODECLASS_HASH: "9"})
-    assert reason(drift(changed, None, node_class(), TYPES, instance(), gates=GATES, now=NOW)) == "Undecided"
+    assert reason(drift(changed, None, node_class(), TYPES, instance(), gates=GATES, now=NOW)) == "DriftUnknown"
     assert reason(drift(changed, pool(), None, TYPES, instance(), gates=GATES, now=NOW)) == "NodePoolDrifted"
     assert drift(other, pool(), None, TYPES, instance(), gates=GATES, now=NOW) is None
 
 
 def test_while_pool_or_class_are_deleted_nothing_drifts_from_them() -> None:
-    deleting = msgspec.structs.replace(Metadata("default", annotations={**POOL_HASH, **CLASS_HASH}), deleting=NOW)
+    deleting = msgspec.structs.replace(
+        ObjectMeta("default", annotations={**POOL_HASH, **CLASS_HASH}), deletion_timestamp=NOW
+    )
     assert judged(claim(annotations={labels.NODEPOOL_HASH: "9"}), of=given.node_pool(metadata=deleting)) is None
     assert judged(claim(annotations={labels.EC2NODECLASS_HASH: "9"}), like=given.node_class(metadata=deleting)) is None
 

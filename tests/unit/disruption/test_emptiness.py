@@ -8,11 +8,11 @@ import pytest
 from spotwright.disruption.emptiness import emptiness, stale_idleness
 from spotwright.disruption.interruption import force_at, without
 from spotwright.model import labels
-from spotwright.model.idleness import consolidatable_at, pods_seen
-from spotwright.model.nodepool import Budget
-from spotwright.model.objects import Condition, Metadata
+from spotwright.model.karpenter.consolidation_timer import consolidatable_at, pods_digest
+from spotwright.model.karpenter.nodepool import Budget
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.snapshot import Snapshot
-from spotwright.scheduling.plan import ExistingNode, Plan
+from spotwright.scheduling.plan import NodeAssignment, Plan
 from spotwright.simulation import given
 from tests.unit.disruption.builders import LONG_AGO, NOBODY, NOW, claim, node, on, snapshot
 
@@ -35,7 +35,7 @@ def test_daemons_finished_and_costless_pods_keep_nothing() -> None:
     free = given.pod("free", annotations={"controller.kubernetes.io/pod-deletion-cost": "-2147483647"})
     pods = (on("a", given.daemon_pod("agent", "node-a")), on("a", free))
     seen = claim(
-        "a", metadata=msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_seen(pods)})
+        "a", metadata=msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_digest(pods)})
     )
     assert emptiness(snapshot("a", pods=pods, nodeclaims=(seen,)), Plan(), locked=NOBODY).claims == ("a",)
 
@@ -44,7 +44,7 @@ def test_daemons_finished_and_costless_pods_keep_nothing() -> None:
     ("found", "reason"),
     [
         (snapshot("a", nodes=()), "does not have an associated node"),
-        (snapshot("a", nodes=(node("a", metadata=Metadata("node-a")),)), "isn't initialized"),
+        (snapshot("a", nodes=(node("a", metadata=ObjectMeta("node-a")),)), "isn't initialized"),
         (snapshot("a", nodepools=()), "NodePool not found (NodePool=default)"),
         (snapshot("a", nodepools=(given.node_pool(consolidate_after_seconds=None),)), "consolidation is disabled"),
         (snapshot("a", nodepools=(given.node_pool(consolidate_after_seconds=7200),)), "not consolidatable before"),
@@ -54,7 +54,7 @@ def test_daemons_finished_and_costless_pods_keep_nothing() -> None:
                 nodes=(
                     node(
                         "a",
-                        metadata=Metadata(
+                        metadata=ObjectMeta(
                             "node-a",
                             labels={labels.INITIALIZED: "true"},
                             annotations={labels.DO_NOT_DISRUPT: "true"},
@@ -68,7 +68,12 @@ def test_daemons_finished_and_costless_pods_keep_nothing() -> None:
             snapshot(
                 "a",
                 nodeclaims=(
-                    claim("a", conditions=(Condition("Initialized", "True", since=NOW - timedelta(seconds=19)),)),
+                    claim(
+                        "a",
+                        conditions=(
+                            Condition("Initialized", "True", last_transition_time=NOW - timedelta(seconds=19)),
+                        ),
+                    ),
                 ),
             ),
             "nominated",
@@ -84,7 +89,7 @@ def test_what_holds_an_empty_node_back(found: Snapshot, reason: str) -> None:
 
 
 def test_a_node_that_pending_pods_would_go_to_is_kept() -> None:
-    plan = Plan(existing_nodes=(ExistingNode("node-a", ("default/p",)),))
+    plan = Plan(existing_nodes=(NodeAssignment("node-a", ("default/p",)),))
     assert "nominated" in why(snapshot("a"), plan)
 
 
@@ -117,7 +122,7 @@ def test_consolidatable_after_the_last_pod_event_or_initialization(
     after: int | None, event: int | None, at: int | None
 ) -> None:
     last = None if event is None else LONG_AGO + timedelta(seconds=event)
-    found = consolidatable_at(claim("a", last_pod_event=last), given.node_pool(consolidate_after_seconds=after))
+    found = consolidatable_at(claim("a", last_pod_event_time=last), given.node_pool(consolidate_after_seconds=after))
     assert found == (None if at is None else LONG_AGO + timedelta(seconds=at))
 
 
@@ -127,7 +132,7 @@ def test_a_static_pool_consolidates_nothing() -> None:
 
 def test_followers_alone_keep_nothing_but_with_others_they_do() -> None:
     dns = on("a", given.pod("dns", namespace="kube-system", labels={"k8s-app": "kube-dns"}))
-    seen = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_seen([dns])})
+    seen = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_digest([dns])})
     alone = snapshot("a", pods=(dns,), nodeclaims=(claim("a", metadata=seen),))
     assert emptiness(alone, Plan(), locked=NOBODY).claims == ("a",)
     busy = msgspec.structs.replace(alone, pods=(dns, on("b", given.pod("p"))), nodes=(*alone.nodes, node("b")))
@@ -139,12 +144,12 @@ def test_followers_alone_keep_nothing_but_with_others_they_do() -> None:
 
 def test_an_interrupted_node_counts_as_leaving() -> None:
     found = without(snapshot("a", "b"), claim("a"))
-    assert [one.metadata.deleting for one in found.nodeclaims] == [NOW, None]
-    assert [one.metadata.deleting for one in found.nodes] == [NOW, None]
+    assert [one.metadata.deletion_timestamp for one in found.nodeclaims] == [NOW, None]
+    assert [one.metadata.deletion_timestamp for one in found.nodes] == [NOW, None]
 
 
 def test_evictions_begin_when_the_longest_grace_still_fits() -> None:
     deadline = NOW + timedelta(seconds=120)
-    pods = [given.pod("a", termination_grace_seconds=30), given.pod("b", termination_grace_seconds=60)]
+    pods = [given.pod("a", termination_grace_period_seconds=30), given.pod("b", termination_grace_period_seconds=60)]
     assert force_at(pods, deadline, NOW) == NOW + timedelta(seconds=50)
-    assert force_at([given.pod("a", termination_grace_seconds=600)], deadline, NOW) == NOW
+    assert force_at([given.pod("a", termination_grace_period_seconds=600)], deadline, NOW) == NOW

@@ -6,16 +6,17 @@ from fractions import Fraction
 import msgspec
 import pytest
 
-from spotwright.model import eviction, labels
-from spotwright.model.objects import Owner
-from spotwright.model.pod import Pod
+from spotwright.model import labels
+from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.meta import OwnerReference
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.simulation import given
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def annotated(value: str, *, started: datetime | None = NOW) -> Pod:
-    return given.pod("p", annotations={labels.DO_NOT_DISRUPT: value}, started=started)
+    return given.pod("p", annotations={labels.DO_NOT_DISRUPT: value}, start_time=started)
 
 
 @pytest.mark.parametrize(
@@ -27,11 +28,11 @@ def annotated(value: str, *, started: datetime | None = NOW) -> Pod:
     ],
 )  # fmt: skip
 def test_do_not_disrupt_is_true_or_a_duration_from_the_pods_start(value: str, age: int, holds: bool) -> None:
-    assert eviction.do_not_disrupt(annotated(value), NOW + timedelta(seconds=age)) is holds
+    assert eviction.is_do_not_disrupt_active(annotated(value), NOW + timedelta(seconds=age)) is holds
 
 
 def test_a_duration_on_a_pod_that_never_started_holds() -> None:
-    assert eviction.do_not_disrupt(annotated("1m", started=None), NOW)
+    assert eviction.is_do_not_disrupt_active(annotated("1m", started=None), NOW)
 
 
 @pytest.mark.parametrize(
@@ -52,36 +53,38 @@ def test_cost_of_an_eviction(deletion_cost: str, priority: int, cost: Fraction) 
         (given.pod("plain"), True),
         (given.pod("done", phase="Failed"), False),
         (given.daemon_pod("agent", "node"), False),
-        (given.pod("static", owners=(Owner("Node", "node"),)), False),
-        (given.pod("set-0", owners=(Owner("StatefulSet", "set"),)), True),
+        (given.pod("static", owner_references=(OwnerReference("Node", "node"),)), False),
+        (given.pod("set-0", owner_references=(OwnerReference("StatefulSet", "set"),)), True),
     ],
 )
 def test_which_pods_need_another_place(pod: Pod, moves: bool) -> None:
-    assert eviction.reschedulable(pod) is moves
+    assert eviction.is_reschedulable(pod) is moves
 
 
 def test_a_terminating_pod_comes_back_only_from_a_stateful_set() -> None:
     def terminating(pod: Pod) -> Pod:
-        return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, deleting=NOW))
+        return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp=NOW))
 
-    assert not eviction.reschedulable(terminating(given.pod("plain")))
-    assert eviction.reschedulable(terminating(given.pod("set-0", owners=(Owner("StatefulSet", "set"),))))
+    assert not eviction.is_reschedulable(terminating(given.pod("plain")))
+    assert eviction.is_reschedulable(
+        terminating(given.pod("set-0", owner_references=(OwnerReference("StatefulSet", "set"),)))
+    )
 
 
 def test_a_budget_forbids_when_it_allows_nothing_now() -> None:
-    pod = given.pod("inflate-1", ready=True)
-    assert "pdb prevents pod evictions" in eviction.forbidden_by(pod, [given.budget("b", "inflate")])
-    assert eviction.forbidden_by(pod, [given.budget("b", "inflate", disruptions_allowed=1)]) == ""
-    assert eviction.forbidden_by(pod, [given.budget("b", "other")]) == ""
-    assert eviction.forbidden_by(pod, [given.budget("b", "inflate", namespace="elsewhere")]) == ""
+    pod = given.pod("inflate-1", is_ready=True)
+    assert "pdb prevents pod evictions" in eviction.eviction_refusal(pod, [given.budget("b", "inflate")])
+    assert eviction.eviction_refusal(pod, [given.budget("b", "inflate", disruptions_allowed=1)]) == ""
+    assert eviction.eviction_refusal(pod, [given.budget("b", "other")]) == ""
+    assert eviction.eviction_refusal(pod, [given.budget("b", "inflate", namespace="elsewhere")]) == ""
 
 
 def test_two_budgets_forbid_even_when_both_allow() -> None:
     both = [given.budget(name, "inflate", disruptions_allowed=9) for name in ("a", "b")]
-    assert eviction.forbidden_by(given.pod("inflate-1"), both) == "eviction does not support multiple PDBs"
+    assert eviction.eviction_refusal(given.pod("inflate-1"), both) == "eviction does not support multiple PDBs"
 
 
 def test_an_unhealthy_pod_may_always_go_where_the_budget_says_so() -> None:
     budget = given.budget("b", "inflate", unhealthy_pod_eviction_policy="AlwaysAllow")
-    assert eviction.forbidden_by(given.pod("inflate-1", ready=False), [budget]) == ""
-    assert eviction.forbidden_by(given.pod("inflate-1", ready=True), [budget])
+    assert eviction.eviction_refusal(given.pod("inflate-1", is_ready=False), [budget]) == ""
+    assert eviction.eviction_refusal(given.pod("inflate-1", is_ready=True), [budget])

@@ -4,8 +4,8 @@ import msgspec
 
 from spotwright.disruption.gates import obstacles
 from spotwright.model import labels
-from spotwright.model.nodepool import Budget
-from spotwright.scheduling.plan import ExistingNode, Plan
+from spotwright.model.karpenter.nodepool import Budget
+from spotwright.scheduling.plan import NodeAssignment, Plan
 from spotwright.simulation import given
 from tests.unit.disruption.builders import NOBODY, claim, node, on, snapshot
 
@@ -37,7 +37,7 @@ def test_pods_that_forbid_it_are_named_on_busy_nodes_too() -> None:
 
 
 def test_a_node_that_waits_for_pods_is_nominated() -> None:
-    plan = Plan(existing_nodes=(ExistingNode("node-a", ("default/p",)),))
+    plan = Plan(existing_nodes=(NodeAssignment("node-a", ("default/p",)),))
     assert {one[3] for one in told(snapshot("a"), plan=plan)} == {"Node is nominated for a pending pod"}
 
 

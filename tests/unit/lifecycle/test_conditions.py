@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 from spotwright.lifecycle.conditions import OF_NODECLAIM, settle
 from spotwright.lifecycle.steps import Change, false, transitions, true, unknown
-from spotwright.model.objects import Condition, Metadata, condition
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = BORN + timedelta(minutes=1)
-ABOUT = Metadata("claim", generation=1, created=BORN)
+ABOUT = ObjectMeta("claim", generation=1, creation_timestamp=BORN)
 
 
 def settled(*changes: Change, before: tuple[Condition, ...] = (), now: datetime = NOW) -> tuple[Condition, ...]:
@@ -18,19 +18,19 @@ def settled(*changes: Change, before: tuple[Condition, ...] = (), now: datetime 
 
 
 def status(conditions: tuple[Condition, ...], kind: str) -> str:
-    found = condition(conditions, kind)
+    found = find_condition(conditions, kind)
     return f"{found.status} {found.reason}" if found else "absent"
 
 
 def test_dependents_begin_unknown_at_the_objects_creation() -> None:
-    first = condition(settled(), "Launched")
+    first = find_condition(settled(), "Launched")
     assert first == Condition(
         "Launched", "Unknown", "AwaitingReconciliation", "object is awaiting reconciliation", BORN, 1
     )
 
 
 def test_ready_waits_for_all_and_names_those_it_waits_for() -> None:
-    ready = condition(settled(true("Launched")), "Ready")
+    ready = find_condition(settled(true("Launched")), "Ready")
     assert ready is not None
     assert (ready.status, ready.reason) == ("Unknown", "ReconcilingDependents")
     assert ready.message == "Registered=Unknown, Initialized=Unknown"
@@ -49,13 +49,13 @@ def test_ready_is_true_when_all_are() -> None:
 def test_time_moves_with_the_status_only() -> None:
     before = settled(unknown("Launched", "LaunchFailed", "one"))
     again = settled(unknown("Launched", "LaunchFailed", "another"), before=before, now=NOW + timedelta(hours=1))
-    first, second = condition(before, "Launched"), condition(again, "Launched")
+    first, second = find_condition(before, "Launched"), find_condition(again, "Launched")
     assert first is not None
     assert second is not None
-    assert (second.message, second.since) == ("another", first.since)
-    done = condition(settled(true("Launched"), before=again, now=NOW + timedelta(hours=2)), "Launched")
+    assert (second.message, second.last_transition_time) == ("another", first.last_transition_time)
+    done = find_condition(settled(true("Launched"), before=again, now=NOW + timedelta(hours=2)), "Launched")
     assert done is not None
-    assert done.since == NOW + timedelta(hours=2)
+    assert done.last_transition_time == NOW + timedelta(hours=2)
 
 
 def test_nothing_is_written_when_nothing_changes() -> None:
@@ -65,7 +65,7 @@ def test_nothing_is_written_when_nothing_changes() -> None:
 
 def test_a_dependent_of_an_older_generation_counts_as_unknown() -> None:
     before = settled(*map(true, OF_NODECLAIM))
-    newer = Metadata("pool", generation=2, created=BORN)
+    newer = ObjectMeta("pool", generation=2, creation_timestamp=BORN)
     (ready,) = settle(newer, before, [], dependents=OF_NODECLAIM, now=NOW)
     assert (ready.type, ready.status) == ("Ready", "Unknown")
 

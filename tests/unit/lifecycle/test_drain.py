@@ -8,10 +8,11 @@ from hypothesis import given as generated
 from hypothesis import strategies as st
 
 from spotwright.lifecycle.drain import Drain, drain, tier
-from spotwright.model import eviction, labels
-from spotwright.model.objects import Metadata, Owner
-from spotwright.model.pod import Pod
-from spotwright.model.taints import Toleration
+from spotwright.model import labels
+from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.meta import ObjectMeta, OwnerReference
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.taints import Toleration
 from spotwright.simulation import given
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -24,7 +25,7 @@ def daemon(name: str, **fields: object) -> Pod:
 
 def deleting(pod: Pod, seconds: float) -> Pod:
     """The pod with a deletion time ``seconds`` from now."""
-    about = msgspec.structs.replace(pod.metadata, deleting=NOW + timedelta(seconds=seconds))
+    about = msgspec.structs.replace(pod.metadata, deletion_timestamp=NOW + timedelta(seconds=seconds))
     return msgspec.structs.replace(pod, metadata=about)
 
 
@@ -34,7 +35,10 @@ def evicted(*pods: Pod, deadline: datetime | None = None) -> list[str]:
 
 def test_tiers_follow_one_another() -> None:
     plain, agent = given.pod("plain"), daemon("agent")
-    dns, proxy = given.pod("dns", priority_class=CRITICAL), daemon("proxy", priority_class="system-node-critical")
+    dns, proxy = (
+        given.pod("dns", priority_class_name=CRITICAL),
+        daemon("proxy", priority_class_name="system-node-critical"),
+    )
     assert evicted(proxy, dns, agent, plain) == ["plain"]
     assert evicted(proxy, dns, agent) == ["agent"]
     assert evicted(proxy, dns) == ["dns"]
@@ -57,7 +61,7 @@ def test_a_stuck_pod_is_not_waited_for() -> None:
         given.pod("done", phase="Succeeded"),
         given.pod("tolerates", tolerations=(Toleration(labels.DISRUPTED, "Equal", "", "NoSchedule"),)),
         given.pod("tolerates-all", tolerations=(Toleration(operator="Exists"),)),
-        given.pod("static", owners=(Owner("Node", "node"),)),
+        given.pod("static", owner_references=(OwnerReference("Node", "node"),)),
     ],
 )
 def test_pods_that_do_not_hold_a_node(pod: Pod) -> None:
@@ -80,13 +84,13 @@ def test_do_not_disrupt_is_waited_for_but_not_evicted() -> None:
 def test_a_pod_is_deleted_when_its_grace_would_outlast_the_deadline(
     left: float, grace: int, forced: int | None
 ) -> None:
-    pod = given.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"}, termination_grace_seconds=grace)
+    pod = given.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"}, termination_grace_period_seconds=grace)
     found = drain([pod], deadline=NOW + timedelta(seconds=left), now=NOW)
     assert [one.grace_seconds for one in found.delete] == ([] if forced is None else [forced])
 
 
 def test_force_reaches_across_tiers() -> None:
-    slow = given.pod("slow", priority_class=CRITICAL, termination_grace_seconds=600)
+    slow = given.pod("slow", priority_class_name=CRITICAL, termination_grace_period_seconds=600)
     found = drain([given.pod("plain"), slow], deadline=NOW + timedelta(seconds=300), now=NOW)
     assert [one.pod.metadata.name for one in found.delete] == ["slow"]
     assert [pod.metadata.name for pod in found.evict] == ["plain"]
@@ -99,21 +103,21 @@ def test_a_terminating_pod_is_only_cut_short() -> None:
 
 
 def test_the_next_forced_deletion_is_announced() -> None:
-    pods = [given.pod("a", termination_grace_seconds=60), given.pod("b", termination_grace_seconds=10)]
+    pods = [given.pod("a", termination_grace_period_seconds=60), given.pod("b", termination_grace_period_seconds=10)]
     found = drain(pods, deadline=NOW + timedelta(seconds=100), now=NOW)
     assert found.next_forced == NOW + timedelta(seconds=40)
 
 
 PODS = st.builds(
     lambda number, grace, critical, of_daemonset, gone, annotated: Pod(
-        metadata=Metadata(
+        metadata=ObjectMeta(
             f"p{number}", "ns", uid=f"u{number}",
-            deleting=None if gone is None else NOW + timedelta(seconds=gone),
+            deletion_timestamp=None if gone is None else NOW + timedelta(seconds=gone),
             annotations={labels.DO_NOT_DISRUPT: "true"} if annotated else {},
-            owners=(Owner("DaemonSet", "d"),) if of_daemonset else (),
+            owner_references=(OwnerReference("DaemonSet", "d"),) if of_daemonset else (),
         ),
-        termination_grace_seconds=grace,
-        priority_class=CRITICAL if critical else "",
+        termination_grace_period_seconds=grace,
+        priority_class_name=CRITICAL if critical else "",
         phase="Running",
     ),
     st.integers(0, 5), st.integers(0, 400), st.booleans(), st.booleans(),
@@ -127,7 +131,7 @@ def test_laws_of_a_drain(pods: list[Pod], left: int | None) -> None:
     found = drain(pods, deadline=deadline, now=NOW)
     assert found == drain(list(reversed(pods)), deadline=deadline, now=NOW)
     assert {tier(pod) for pod in found.evict} <= {min((tier(pod) for pod in found.waiting), default=0)}
-    assert all(eviction.evictable(pod, NOW) for pod in found.evict)
+    assert all(eviction.is_evictable(pod, NOW) for pod in found.evict)
     assert all(one.grace_seconds >= 1 for one in found.delete)
     assert not ({pod.key for pod in found.evict} & {one.pod.key for one in found.delete})
     assert not found.delete or deadline is not None

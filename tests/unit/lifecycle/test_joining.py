@@ -9,24 +9,24 @@ from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.liveness import expired, overdue
 from spotwright.lifecycle.registration import register
 from spotwright.model import labels
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodepool import NodeClassReference
-from spotwright.model.objects import Condition, Metadata
-from spotwright.model.taints import Taint
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodeClassReference
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.taints import Taint
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
 UNREGISTERED = Taint(labels.UNREGISTERED, "NoExecute")
 STARTUP = Taint("cilium", "NoSchedule", "starting")
 CLAIM = NodeClaim(
-    Metadata("claim", uid="u", created=BORN, labels={labels.NODEPOOL: "default", "team": "a"}),
+    ObjectMeta("claim", uid="u", creation_timestamp=BORN, labels={labels.NODEPOOL: "default", "team": "a"}),
     NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"),
     requests={"cpu": 1000},
     taints=(Taint("spot", "NoSchedule", "only"),),
     startup_taints=(STARTUP,),
 )
 NODE = Node(
-    Metadata("node", labels={"team": "b", "own": "1"}),
+    ObjectMeta("node", labels={"team": "b", "own": "1"}),
     taints=(UNREGISTERED,),
     allocatable={"cpu": 2000},
     conditions=(Condition("Ready", "True"),),
@@ -38,7 +38,9 @@ def node(**fields: object) -> Node:
 
 
 def launched(claim: NodeClaim, at: datetime, *kinds: str) -> NodeClaim:
-    return msgspec.structs.replace(claim, conditions=tuple(Condition(kind, "True", since=at) for kind in kinds))
+    return msgspec.structs.replace(
+        claim, conditions=tuple(Condition(kind, "True", last_transition_time=at) for kind in kinds)
+    )
 
 
 def test_without_a_node_registration_waits() -> None:
@@ -51,7 +53,7 @@ def test_without_a_node_registration_waits() -> None:
 
 
 def test_two_nodes_of_one_instance_are_an_error() -> None:
-    registration = register(CLAIM, (NODE, node(metadata=Metadata("twin"))))
+    registration = register(CLAIM, (NODE, node(metadata=ObjectMeta("twin"))))
     assert registration.adoption is None
     assert registration.seen.changes[0].reason == "MultipleNodesFound"
 
@@ -66,7 +68,7 @@ def test_the_node_takes_over_what_the_claim_says() -> None:
 
 
 def test_taints_that_the_kubelet_set_are_not_synced_again() -> None:
-    synced = node(metadata=Metadata("node", labels={labels.DO_NOT_SYNC_TAINTS: "true"}))
+    synced = node(metadata=ObjectMeta("node", labels={labels.DO_NOT_SYNC_TAINTS: "true"}))
     adoption = register(CLAIM, (synced,)).adoption
     assert adoption is not None
     assert adoption.taints == ()
@@ -113,7 +115,7 @@ def test_what_does_not_come_in_time_ends(kinds: tuple[str, ...], seconds: int, r
 
 def test_the_timer_runs_from_the_conditions_own_time() -> None:
     late = BORN + timedelta(minutes=10)
-    claim = msgspec.structs.replace(CLAIM, conditions=(Condition("Launched", "Unknown", since=late),))
+    claim = msgspec.structs.replace(CLAIM, conditions=(Condition("Launched", "Unknown", last_transition_time=late),))
     assert overdue(claim, BORN + timedelta(minutes=12)) is None
     assert overdue(claim, BORN + timedelta(minutes=15)) is not None
 

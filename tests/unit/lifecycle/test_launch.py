@@ -8,18 +8,18 @@ from hypothesis import strategies as st
 from spotwright.lifecycle.launch import assign, claim_of, class_readiness, node_of
 from spotwright.lifecycle.retry import retry_seconds, tick_seconds
 from spotwright.model import labels
-from spotwright.model.objects import Condition, Metadata
-from spotwright.model.requirements import Operator, Selector
-from spotwright.model.taints import Taint
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.scheduling.plan import NewNode
 from spotwright.simulation import given
 
 NODE = NewNode(
-    node_pool="default",
-    node_class="default",
+    nodepool="default",
+    nodeclass="default",
     pods=("default/a",),
     instance_types=("c5.large",),
-    requirements=(Selector(labels.INSTANCE_TYPE, Operator.IN, ("c5.large",)),),
+    requirements=(NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.IN, ("c5.large",)),),
     labels={"team": "a", "custom": "x"},
     taints=(Taint("spot", "NoSchedule"),),
     startup_taints=(),
@@ -32,11 +32,11 @@ NODE = NewNode(
 
 def test_a_claim_is_born_with_all_it_needs_to_be_found_and_ended() -> None:
     pool = given.node_pool(
-        metadata=Metadata("default", uid="pool-uid"),
+        metadata=ObjectMeta("default", uid="pool-uid"),
         labels={"team": "a"},
         annotations={"note": "n"},
         expire_after_seconds=None,
-        termination_grace_seconds=60,
+        termination_grace_period_seconds=60,
     )
     claim = claim_of("default-x", NODE, pool, decision="d", launch="l", annotations={labels.NODEPOOL_HASH: "1"})
     assert claim.metadata.finalizers == (labels.FINALIZER,)
@@ -46,14 +46,14 @@ def test_a_claim_is_born_with_all_it_needs_to_be_found_and_ended() -> None:
     assert claim.metadata.annotations == {
         "note": "n", labels.NODEPOOL_HASH: "1", labels.DECISION: "d", labels.LAUNCH: "l",
     }  # fmt: skip
-    (owner,) = claim.metadata.owners
+    (owner,) = claim.metadata.owner_references
     assert (owner.kind, owner.uid, owner.api_version) == ("NodePool", "pool-uid", "karpenter.sh/v1")
-    assert (claim.expire_after_seconds, claim.termination_grace_seconds) == (None, 60)
+    assert (claim.expire_after_seconds, claim.termination_grace_period_seconds) == (None, 60)
     assert (claim.requirements, claim.requests, claim.taints) == (NODE.requirements, NODE.requests, NODE.taints)
 
 
 def test_a_claim_without_a_decision_asks_for_what_it_says() -> None:
-    pool = given.node_pool(metadata=Metadata("default", uid="p"))
+    pool = given.node_pool(metadata=ObjectMeta("default", uid="p"))
     claim = claim_of("x", NODE, pool, decision="d", launch="l", annotations={})
     assert node_of(claim, ["m5.large", "c5.large"]).instance_types == ("c5.large",)
 
@@ -87,7 +87,7 @@ def test_laws_of_dealing_instances_out(names: set[str], first: set[str], second:
 def test_a_class_is_launched_from_when_it_is_ready_as_it_is_now(
     conditions: tuple[Condition, ...], reason: str, final: bool
 ) -> None:
-    made = given.node_class(metadata=Metadata("default", generation=1), conditions=conditions)
+    made = given.node_class(metadata=ObjectMeta("default", generation=1), conditions=conditions)
     found = class_readiness(made, "default")
     assert (found.reason, found.final) == (reason, final)
 
@@ -105,9 +105,9 @@ def test_waiting_grows_and_ends_at_a_minute() -> None:
 
 @pytest.mark.parametrize(("kept", "relaxed"), [(2, "true"), (3, "false"), (None, "true")])
 def test_a_claim_says_whether_min_values_were_relaxed(kept: int | None, relaxed: str) -> None:
-    wanted = Selector(labels.INSTANCE_TYPE, Operator.EXISTS, (), 3)
+    wanted = NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.EXISTS, (), 3)
     pool = given.node_pool(requirements=(wanted,))
-    achieved = Selector(labels.INSTANCE_TYPE, Operator.IN, ("c5.large", "m5.large"), kept)
+    achieved = NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.IN, ("c5.large", "m5.large"), kept)
     node = msgspec.structs.replace(NODE, requirements=(achieved,))
     claim = claim_of("default-x", node, pool, decision="d", launch="l", annotations={})
     assert claim.metadata.annotations[labels.MIN_VALUES_RELAXED] == relaxed

@@ -4,20 +4,20 @@ import pytest
 
 from spotwright.lifecycle.nodepool import complaints, judge, usage
 from spotwright.model import labels
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodepool import NodeClassReference, NodePool
-from spotwright.model.objects import Condition, Metadata
-from spotwright.model.requirements import Operator, Selector
-from spotwright.model.taints import Taint
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.simulation import given
 
-CLASS = given.node_class(metadata=Metadata("default", generation=1))
+CLASS = given.node_class(metadata=ObjectMeta("default", generation=1))
 
 
 def claim(name: str, pool: str = "default", **fields: object) -> NodeClaim:
     return NodeClaim(
-        Metadata(name, labels={labels.NODEPOOL: pool}),
+        ObjectMeta(name, labels={labels.NODEPOOL: pool}),
         NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"),
         **fields,  # type: ignore[arg-type]
     )
@@ -34,7 +34,7 @@ def test_usage_counts_claims_and_prefers_what_the_node_reports() -> None:
         claim("b", capacity={"cpu": 4000}),
         claim("c", pool="other", capacity={"cpu": 8000}),
     ]
-    nodes = [Node(Metadata("n"), provider_id="p-a", capacity={"cpu": 1900, "nvidia.com/gpu": 1})]
+    nodes = [Node(ObjectMeta("n"), provider_id="p-a", capacity={"cpu": 1900, "nvidia.com/gpu": 1})]
     assert usage(given.node_pool(), claims, nodes) == {
         "cpu": 5900, "memory": 10, "pods": 0, "ephemeral-storage": 0, "nodes": 2, "nvidia.com/gpu": 1,
     }  # fmt: skip
@@ -51,10 +51,13 @@ def test_a_good_pool_is_valid() -> None:
     [
         (given.node_pool(replicas=3), "spec.replicas"),
         (given.node_pool(consolidation_policy="Balanced"), "Balanced"),
-        (given.node_pool(requirements=(Selector("x", Operator.IN, ()),)), "spec.template.spec.requirements[x]"),
-        (given.node_pool(requirements=(Selector("a" * 64, Operator.EXISTS),)), "qualified name"),
-        (given.node_pool(requirements=(Selector(labels.NODEPOOL, Operator.IN, ("a",)),)), "restricted"),
-        (given.node_pool(requirements=(Selector("x", Operator.IN, ("-",)),)), "label value"),
+        (
+            given.node_pool(requirements=(NodeSelectorRequirement("x", Operator.IN, ()),)),
+            "spec.template.spec.requirements[x]",
+        ),
+        (given.node_pool(requirements=(NodeSelectorRequirement("a" * 64, Operator.EXISTS),)), "qualified name"),
+        (given.node_pool(requirements=(NodeSelectorRequirement(labels.NODEPOOL, Operator.IN, ("a",)),)), "restricted"),
+        (given.node_pool(requirements=(NodeSelectorRequirement("x", Operator.IN, ("-",)),)), "label value"),
         (given.node_pool(requirements=given.of_capacity("foo")), "capacity-type"),
         (given.node_pool(labels={"karpenter.sh/custom": "x"}), "spec.template.metadata.labels[karpenter.sh/custom]"),
         (
@@ -70,7 +73,7 @@ def test_what_means_nothing_is_named(pool: NodePool, named: str) -> None:
 
 
 def test_min_values_are_no_fault() -> None:
-    assert verdict(given.node_pool(requirements=(Selector("x", Operator.EXISTS, (), 2),)))[0] == "True"
+    assert verdict(given.node_pool(requirements=(NodeSelectorRequirement("x", Operator.EXISTS, (), 2),)))[0] == "True"
 
 
 def test_one_known_capacity_type_is_enough() -> None:

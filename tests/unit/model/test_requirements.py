@@ -4,23 +4,23 @@ import pytest
 
 from spotwright.model import labels
 from spotwright.model.requirements import (
+    NodeSelectorRequirement,
     Operator,
     Requirement,
     RequirementError,
     Requirements,
-    Selector,
     conjunction,
+    from_expressions,
     from_labels,
-    from_selectors,
 )
 
 
 def one(operator: str, *values: str, key: str = "key", min_values: int | None = None) -> Requirement:
-    return Selector(key, operator, values, min_values).requirement()
+    return NodeSelectorRequirement(key, operator, values, min_values).requirement()
 
 
-def several(*selectors: Selector) -> Requirements:
-    return from_selectors(selectors)
+def several(*selectors: NodeSelectorRequirement) -> Requirements:
+    return from_expressions(selectors)
 
 
 @pytest.mark.parametrize(
@@ -86,51 +86,53 @@ def test_gt_and_gte_of_the_next_integer_are_one_requirement() -> None:
 @pytest.mark.parametrize(
     "selector",
     [
-        Selector("key", "In"),
-        Selector("key", "Gt", ("a",)),
-        Selector("key", "Gt", ("1", "2")),
-        Selector("key", "Lt", ("-1",)),
-        Selector("key", "Lte", ()),
-        Selector("key", "Near", ("a",)),
+        NodeSelectorRequirement("key", "In"),
+        NodeSelectorRequirement("key", "Gt", ("a",)),
+        NodeSelectorRequirement("key", "Gt", ("1", "2")),
+        NodeSelectorRequirement("key", "Lt", ("-1",)),
+        NodeSelectorRequirement("key", "Lte", ()),
+        NodeSelectorRequirement("key", "Near", ("a",)),
     ],
 )
-def test_a_requirement_that_means_nothing_names_its_key(selector: Selector) -> None:
+def test_a_requirement_that_means_nothing_names_its_key(selector: NodeSelectorRequirement) -> None:
     with pytest.raises(RequirementError, match="key"):
         selector.requirement()
 
 
 def test_a_deprecated_key_is_read_as_its_successor() -> None:
-    assert Selector("beta.kubernetes.io/arch", "In", ("arm64",)).requirement().key == labels.ARCH
+    assert NodeSelectorRequirement("beta.kubernetes.io/arch", "In", ("arm64",)).requirement().key == labels.ARCH
 
 
 class TestCompatible:
     """Whether a node with the left requirements can host a pod with the right ones."""
 
     def test_a_custom_label_must_be_declared(self) -> None:
-        pod = several(Selector("team", "In", ("a",)))
-        assert not Requirements().compatible(pod)
-        assert several(Selector("team", "Exists")).compatible(pod)
+        pod = several(NodeSelectorRequirement("team", "In", ("a",)))
+        assert not Requirements().is_compatible(pod)
+        assert several(NodeSelectorRequirement("team", "Exists")).is_compatible(pod)
 
     def test_a_well_known_label_need_not(self) -> None:
-        assert Requirements().compatible(several(Selector(labels.ZONE, "In", ("z1",))))
+        assert Requirements().is_compatible(several(NodeSelectorRequirement(labels.ZONE, "In", ("z1",))))
 
-    @pytest.mark.parametrize("selector", [Selector("team", "NotIn", ("a",)), Selector("team", "DoesNotExist")])
-    def test_a_negative_demand_is_met_by_a_label_nobody_declares(self, selector: Selector) -> None:
-        assert Requirements().compatible(several(selector))
+    @pytest.mark.parametrize(
+        "selector", [NodeSelectorRequirement("team", "NotIn", ("a",)), NodeSelectorRequirement("team", "DoesNotExist")]
+    )
+    def test_a_negative_demand_is_met_by_a_label_nobody_declares(self, selector: NodeSelectorRequirement) -> None:
+        assert Requirements().is_compatible(several(selector))
 
     @pytest.mark.parametrize(
         ("node", "pod", "fits"),
         [
-            (Selector("foo", "NotIn", ("a",)), Selector("foo", "DoesNotExist"), True),
-            (Selector("foo", "DoesNotExist"), Selector("foo", "NotIn", ("a",)), True),
-            (Selector("foo", "Exists"), Selector("foo", "DoesNotExist"), False),
-            (Selector("foo", "In", ("a",)), Selector("foo", "In", ("b",)), False),
+            (NodeSelectorRequirement("foo", "NotIn", ("a",)), NodeSelectorRequirement("foo", "DoesNotExist"), True),
+            (NodeSelectorRequirement("foo", "DoesNotExist"), NodeSelectorRequirement("foo", "NotIn", ("a",)), True),
+            (NodeSelectorRequirement("foo", "Exists"), NodeSelectorRequirement("foo", "DoesNotExist"), False),
+            (NodeSelectorRequirement("foo", "In", ("a",)), NodeSelectorRequirement("foo", "In", ("b",)), False),
         ],
     )
     def test_two_negatives_meet_and_a_positive_does_not_meet_absence(
-        self, node: Selector, pod: Selector, fits: bool
+        self, node: NodeSelectorRequirement, pod: NodeSelectorRequirement, fits: bool
     ) -> None:
-        assert several(node).compatible(several(pod)) is fits
+        assert several(node).is_compatible(several(pod)) is fits
 
 
 def test_demands_that_contradict_each_other_are_no_demand_for_absence() -> None:
@@ -139,7 +141,11 @@ def test_demands_that_contradict_each_other_are_no_demand_for_absence() -> None:
 
 
 def test_labels_that_are_certain() -> None:
-    together = several(Selector("a", "In", ("1",)), Selector("b", "In", ("1", "2")), Selector("c", "Exists"))
+    together = several(
+        NodeSelectorRequirement("a", "In", ("1",)),
+        NodeSelectorRequirement("b", "In", ("1", "2")),
+        NodeSelectorRequirement("c", "Exists"),
+    )
     assert together.labels() == {"a": "1"}
 
 
@@ -149,9 +155,9 @@ def test_a_long_list_is_cut_and_counted() -> None:
 
 def test_bounds_and_exclusions_are_both_written() -> None:
     requirement = one("Gt", "3").intersection(one("Lt", "9")).intersection(one("NotIn", "5"))
-    operators = [selector.operator for selector in requirement.selectors()]
+    operators = [selector.operator for selector in requirement.node_selector_requirements()]
     assert operators == [Operator.GTE, Operator.LTE, Operator.NOT_IN]
-    assert from_selectors(requirement.selectors()).get("key") == requirement
+    assert from_expressions(requirement.node_selector_requirements()).get("key") == requirement
 
 
 def test_a_node_selector_is_a_set_of_requirements() -> None:
@@ -167,4 +173,4 @@ def test_only_plain_integers_are_within_bounds(value: str) -> None:
 def test_an_exclusion_beside_a_label_that_must_be_there_is_not_met_by_absence(positive: Requirement) -> None:
     both = positive.intersection(one("NotIn", "7"))
     assert not both.allows_absence
-    assert from_selectors(both.selectors()).get("key") == both
+    assert from_expressions(both.node_selector_requirements()).get("key") == both

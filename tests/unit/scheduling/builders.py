@@ -10,16 +10,16 @@ from spotwright.aws.health import Health
 from spotwright.aws.launch_filters import candidates
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels, resources
-from spotwright.model.instancetype import PICOUSD, Catalog, InstanceType, Offering
-from spotwright.model.node import Node
-from spotwright.model.nodeclass import EC2NodeClass, Subnet
-from spotwright.model.nodepool import NodeClassReference, NodePool
-from spotwright.model.objects import Condition, Metadata, Owner
-from spotwright.model.pod import DaemonSet, Pod
-from spotwright.model.requirements import Requirement, Requirements, Selector, from_selectors
+from spotwright.model.ec2.instance_type import PICOUSD, Catalog, InstanceType, Offering
+from spotwright.model.karpenter.nodeclass import EC2NodeClass, Subnet
+from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import DaemonSet, Pod
+from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_expressions
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import NewNode, Plan
-from spotwright.scheduling.planner import plan
+from spotwright.scheduling.pod_planner import plan_pods
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ZONES = ("z1", "z2", "z3")
@@ -32,9 +32,13 @@ def amounts(cpu: str | float = 0, memory: str = "0", **others: int) -> dict[str,
 
 def pod(name: str = "p", cpu: str | float = "100m", memory: str = "128Mi", **fields: Any) -> Pod:
     """A pending pod of namespace ``default`` that kube-scheduler gave up on."""
-    about = {one: fields.pop(one) for one in ("labels", "annotations", "owners", "deleting") if one in fields}
+    about = {
+        one: fields.pop(one)
+        for one in ("labels", "annotations", "owner_references", "deletion_timestamp")
+        if one in fields
+    }
     extra = fields.pop("requests", {})
-    metadata = Metadata(name, fields.pop("namespace", "default"), uid=name, created=NOW, **about)
+    metadata = ObjectMeta(name, fields.pop("namespace", "default"), uid=name, creation_timestamp=NOW, **about)
     fields.setdefault("unschedulable", "node_name" not in fields)
     return Pod(metadata, amounts(cpu, memory) | {"pods": 1} | extra, **fields)
 
@@ -45,10 +49,10 @@ def pods(
     return tuple(pod(f"{name}-{number}", cpu, memory, **fields) for number in range(count))
 
 
-def pool(name: str = "default", *requirements: Selector, **fields: Any) -> NodePool:
+def pool(name: str = "default", *requirements: NodeSelectorRequirement, **fields: Any) -> NodePool:
     reference = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
     limits = resources.parse(fields.pop("limits", {}))
-    return NodePool(Metadata(name), reference, requirements=requirements, limits=limits, **fields)
+    return NodePool(ObjectMeta(name), reference, requirements=requirements, limits=limits, **fields)
 
 
 def instance(
@@ -81,18 +85,20 @@ def node(name: str, cpu: str | float = 4, memory: str = "8Gi", **fields: Any) ->
         labels.CAPACITY_TYPE: labels.ON_DEMAND,
     }
     capacity = amounts(cpu, memory) | {"pods": 110}
-    metadata = Metadata(name, labels=known | fields.pop("labels", {}), deleting=fields.pop("deleting", None))
+    metadata = ObjectMeta(
+        name, labels=known | fields.pop("labels", {}), deletion_timestamp=fields.pop("deletion_timestamp", None)
+    )
     ready = (Condition("Ready", "True"),)
     return Node(metadata, f"aws:///z1/{name}", allocatable=capacity, capacity=capacity, conditions=ready, **fields)
 
 
 def daemonset(name: str = "agent", cpu: str | float = "100m", memory: str = "128Mi", **fields: Any) -> DaemonSet:
     template = pod(name, cpu, memory, namespace="kube-system", **fields)
-    return DaemonSet(Metadata(name, "kube-system"), template)
+    return DaemonSet(ObjectMeta(name, "kube-system"), template)
 
 
-def owned_by(kind: str, name: str = "owner") -> tuple[Owner, ...]:
-    return (Owner(kind, name),)
+def owned_by(kind: str, name: str = "owner") -> tuple[OwnerReference, ...]:
+    return (OwnerReference(kind, name),)
 
 
 def snapshot(*waiting: Pod, pools: Iterable[NodePool] | None = None, **fields: Any) -> Snapshot:
@@ -102,16 +108,18 @@ def snapshot(*waiting: Pod, pools: Iterable[NodePool] | None = None, **fields: A
 
 def planned(*waiting: Pod, types: Iterable[InstanceType] = TYPES, **fields: Any) -> Plan:
     """The plan for these pods and one NodePool without demands."""
-    return plan(snapshot(*waiting, **fields), Catalog({"": tuple(types)}))
+    return plan_pods(snapshot(*waiting, **fields), Catalog({"": tuple(types)}))
 
 
 def launchable(node: NewNode, types: Iterable[InstanceType]) -> set[tuple[str, str, str]]:
     """(type, zone, capacity type) of all that a launch of the node could ask for, each capacity type tried alone."""
     subnets = tuple(Subnet(f"subnet-{zone}", zone) for zone in ZONES)
-    node_class, sold = EC2NodeClass(Metadata("default"), subnets=subnets), tuple(types)
+    node_class, sold = EC2NodeClass(ObjectMeta("default"), subnets=subnets), tuple(types)
     found = set()
     for kind in (labels.ON_DEMAND, labels.SPOT):
-        only = from_selectors((*node.requirements, Selector(labels.CAPACITY_TYPE, "In", (kind,)))).selectors()
+        only = from_expressions(
+            (*node.requirements, NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (kind,)))
+        ).node_selector_requirements()
         answer = candidates(msgspec.structs.replace(node, requirements=only), node_class, sold, Health())
         if not isinstance(answer, Refusal):
             found |= {(one.instance_type.name, one.zone, one.capacity_type) for one in answer[1]}
@@ -125,8 +133,8 @@ def shown(made: Plan) -> list[str]:
 
 def why(made: Plan) -> Mapping[str, str]:
     """Reasons by pod of all pods without a place."""
-    return {one.pod: "; ".join(one.reasons) for one in (*made.unschedulable, *made.ignored)}
+    return {one.pod: "; ".join(one.reasons) for one in (*made.unschedulable_pods, *made.ignored_pods)}
 
 
-def zone_is(*zones: str) -> Selector:
-    return Selector(labels.ZONE, "In", zones)
+def zone_is(*zones: str) -> NodeSelectorRequirement:
+    return NodeSelectorRequirement(labels.ZONE, "In", zones)

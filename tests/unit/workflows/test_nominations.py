@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.model.pod import Pod
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings
 from spotwright.scheduling.plan import NewNode, Plan
 from spotwright.simulation import given
@@ -40,18 +40,18 @@ def seen(pod: Pod, promise: NominationRow, hosts: dict[str, str] = HOSTS) -> Pod
 def test_a_promised_pod_sits_on_its_node() -> None:
     assert seen(waiting(), row()).node_name == "node-a"
     nominated = row(phase="nominated", node="node-a")
-    after = seen(waiting(nominated_node="node-a"), nominated)
-    assert (after.node_name, after.nominated_node) == ("node-a", "")
+    after = seen(waiting(nominated_node_name="node-a"), nominated)
+    assert (after.node_name, after.nominated_node_name) == ("node-a", "")
 
 
 def test_an_overdue_promise_and_its_nomination_count_for_nothing() -> None:
-    after = seen(waiting(nominated_node="node-a"), row(phase="nominated", node="node-a", due=MOMENT))
-    assert (after.node_name, after.nominated_node) == ("", "")
+    after = seen(waiting(nominated_node_name="node-a"), row(phase="nominated", node="node-a", due=MOMENT))
+    assert (after.node_name, after.nominated_node_name) == ("", "")
 
 
 def test_a_promise_of_a_claim_that_is_gone_counts_for_nothing() -> None:
-    after = seen(waiting(nominated_node="node-a"), row(phase="nominated", node="node-a"), hosts={})
-    assert (after.node_name, after.nominated_node) == ("", "")
+    after = seen(waiting(nominated_node_name="node-a"), row(phase="nominated", node="node-a"), hosts={})
+    assert (after.node_name, after.nominated_node_name) == ("", "")
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_promise_of_a_claim_that_is_gone_counts_for_nothing() -> None:
     [
         waiting(uid="another"),
         waiting("other"),
-        waiting(nominated_node="made room by preemption"),
+        waiting(nominated_node_name="made room by preemption"),
         msgspec.structs.replace(waiting(), node_name="elsewhere"),
     ],
     ids=["another pod of the name", "nobody's", "nominated by kube-scheduler", "bound"],
@@ -70,7 +70,7 @@ def test_other_pods_are_seen_as_they_are(pod: Pod) -> None:
 
 def planned(*pods: str) -> NewNode:
     return NewNode(
-        node_pool="default", node_class="default", pods=pods, instance_types=("m5.large",), requirements=(), labels={},
+        nodepool="default", nodeclass="default", pods=pods, instance_types=("m5.large",), requirements=(), labels={},
         taints=(), startup_taints=(), requests={"cpu": 1}, price_picousd_per_hour=1, capacity_type="spot", zones=("a",),
     )  # fmt: skip
 

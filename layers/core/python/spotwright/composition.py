@@ -20,7 +20,7 @@ from spotwright.adapters.kubernetes import KubernetesCluster
 from spotwright.adapters.kubernetes_transport import Transport
 from spotwright.adapters.s3 import S3Blobs
 from spotwright.adapters.sqs import SqsDoorbells
-from spotwright.model.fleet import ClusterFacts
+from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.snapshot import Settings
 from spotwright.settings import Environment
 

@@ -11,7 +11,7 @@ from spotwright.adapters.ec2_region import Ec2Region
 from spotwright.adapters.iam import InstanceProfiles
 from spotwright.adapters.zonal_shift import ZonalShifts
 from spotwright.aws.sizing import Overheads
-from spotwright.model.fleet import ClusterFacts
+from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.settings import Environment, buying_settings
 from spotwright.workflows.ports import BlobPort, ClusterPort, DoorbellPort, StatePort
 

@@ -14,7 +14,7 @@ from spotwright.adapters.dynamodb_rows import HISTORY_SECONDS, Item, offering
 from spotwright.adapters.dynamodb_table import Table
 from spotwright.aws.rate import CallRate
 from spotwright.failures import Failure
-from spotwright.model.fleet import OfferingHealth
+from spotwright.model.ec2.fleet import OfferingHealth
 
 log: Final = logging.getLogger("spotwright.memory")
 

@@ -11,8 +11,8 @@ import msgspec
 
 from spotwright.adapters import decode
 from spotwright.model import quantity, resources
-from spotwright.model.capacitybuffer import ACTIVE_CAPACITY, BufferStatus, CapacityBuffer
-from spotwright.model.pod import Pod
+from spotwright.model.karpenter.capacity_buffer import ACTIVE_CAPACITY, CapacityBuffer, CapacityBufferStatus
+from spotwright.model.kubernetes.pod import Pod
 
 type Json = Mapping[str, Any]
 # (kind, namespace, name) → the object, None when there is none.
@@ -35,23 +35,27 @@ def capacity_buffer(obj: Json, lookup: Lookup) -> CapacityBuffer:
         blank = decode.sound(CapacityBuffer(about, status=_status(obj), conditions=decode.conditions(obj)))
         strategy = (spec or {}).get("provisioningStrategy") or ACTIVE_CAPACITY
         if strategy != ACTIVE_CAPACITY:
-            return decode.sound(msgspec.structs.replace(blank, strategy=strategy))
+            return decode.sound(msgspec.structs.replace(blank, provisioning_strategy=strategy))
         return decode.sound(_resolved(blank, spec or {}, lookup))
     except _Fault as fault:
-        return msgspec.structs.replace(blank, fault=fault.reason, problem=str(fault))
+        return msgspec.structs.replace(blank, not_ready_reason=fault.reason, not_ready_message=str(fault))
     except quantity.QuantityError as error:
-        return msgspec.structs.replace(blank, fault=RESOLUTION_FAILED, problem=f"spec.limits: {error}")
+        return msgspec.structs.replace(
+            blank, not_ready_reason=RESOLUTION_FAILED, not_ready_message=f"spec.limits: {error}"
+        )
     except decode.MALFORMED as error:
-        return msgspec.structs.replace(blank, fault=RESOLUTION_FAILED, problem=f"spec: {decode.unread(error)}")
+        return msgspec.structs.replace(
+            blank, not_ready_reason=RESOLUTION_FAILED, not_ready_message=f"spec: {decode.unread(error)}"
+        )
 
 
-def _status(obj: Json) -> BufferStatus:
+def _status(obj: Json) -> CapacityBufferStatus:
     given = obj.get("status") or {}
-    return BufferStatus(
+    return CapacityBufferStatus(
         replicas=given.get("replicas"),
-        pod_template=(given.get("podTemplateRef") or {}).get("name") or "",
+        pod_template_ref=(given.get("podTemplateRef") or {}).get("name") or "",
         pod_template_generation=given.get("podTemplateGeneration") or 0,
-        strategy=given.get("provisioningStrategy") or "",
+        provisioning_strategy=given.get("provisioningStrategy") or "",
     )
 
 
@@ -69,12 +73,12 @@ def _resolved(blank: CapacityBuffer, spec: Json, lookup: Lookup) -> CapacityBuff
         template, scale = _scalable(about.namespace, spec["scalableRef"], lookup)
     return msgspec.structs.replace(
         blank,
-        template=_pod(about.namespace, about.name, template),
-        scale=scale,
+        template_pod=_pod(about.namespace, about.name, template),
+        scalable_replicas=scale,
         replicas=spec.get("replicas"),
         percentage=spec.get("percentage"),
         limits=resources.parse(spec.get("limits") or {}),
-        pod_template=name,
+        pod_template_ref=name,
         pod_template_generation=generation,
     )
 
@@ -110,6 +114,6 @@ def _pod(namespace: str, name: str, template: Json) -> Pod:
     kept = {key: about.get(key) or {} for key in ("labels", "annotations")}
     spec = {key: value for key, value in (template.get("spec") or {}).items() if key != "nodeName"}
     pod = decode.pod({"metadata": kept | {"name": name, "namespace": namespace}, "spec": spec})
-    if pod.problem:
-        raise _Fault(RESOLUTION_FAILED, f"its pod template cannot be read: {pod.problem}")
+    if pod.read_error:
+        raise _Fault(RESOLUTION_FAILED, f"its pod template cannot be read: {pod.read_error}")
     return pod

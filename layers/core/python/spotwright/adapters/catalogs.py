@@ -2,7 +2,7 @@
 
 from spotwright.adapters.s3 import S3Blobs
 from spotwright.aws import catalog_wire
-from spotwright.model.instancetype import Catalog
+from spotwright.model.ec2.instance_type import Catalog
 
 # A process serves the clusters of one cell and each has one current catalog; older ones are not needed again.
 KEPT = 4

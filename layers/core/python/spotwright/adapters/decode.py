@@ -12,11 +12,11 @@ import msgspec
 
 from spotwright.adapters import pod_company, pod_requests
 from spotwright.model import quantity, resources
-from spotwright.model.node import Node
-from spotwright.model.objects import Condition, Metadata, Owner
-from spotwright.model.pod import DEVICE_CLAIMS, DaemonSet, Pod, PodDisruptionBudget
-from spotwright.model.requirements import Selector
-from spotwright.model.taints import Taint, Toleration
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import RESOURCE_CLAIMS, DaemonSet, Pod, PodDisruptionBudget
+from spotwright.model.kubernetes.taints import Taint, Toleration
+from spotwright.model.requirements import NodeSelectorRequirement
 
 type Json = Mapping[str, Any]
 
@@ -30,22 +30,22 @@ def sound[Value](made: Value) -> Value:
     return made
 
 
-def metadata(obj: Json) -> Metadata:
+def metadata(obj: Json) -> ObjectMeta:
     """What every object has; its fields are as the API server checks them, see ``sound``."""
     given = obj.get("metadata") or {}
-    return Metadata(
+    return ObjectMeta(
         name=given.get("name") or "",
         namespace=given.get("namespace") or "",
         uid=given.get("uid") or "",
         generation=given.get("generation") or 0,
         resource_version=given.get("resourceVersion") or "",
-        created=moment(given.get("creationTimestamp")),
-        deleting=moment(given.get("deletionTimestamp")),
+        creation_timestamp=moment(given.get("creationTimestamp")),
+        deletion_timestamp=moment(given.get("deletionTimestamp")),
         labels=dict(given.get("labels") or {}),
         annotations=dict(given.get("annotations") or {}),
         finalizers=tuple(given.get("finalizers") or ()),
-        owners=tuple(
-            Owner(one.get("kind", ""), one.get("name", ""), one.get("uid", ""), one.get("apiVersion", ""))
+        owner_references=tuple(
+            OwnerReference(one.get("kind", ""), one.get("name", ""), one.get("uid", ""), one.get("apiVersion", ""))
             for one in given.get("ownerReferences") or ()
         ),
     )
@@ -58,9 +58,9 @@ def moment(text: Any) -> datetime | None:
     return datetime.fromisoformat(text).astimezone(UTC) if text else None
 
 
-def selectors(items: Iterable[Json] | None) -> tuple[Selector, ...]:
+def selectors(items: Iterable[Json] | None) -> tuple[NodeSelectorRequirement, ...]:
     return tuple(
-        Selector(
+        NodeSelectorRequirement(
             key=one.get("key") or "",
             operator=one.get("operator") or "",
             values=tuple(str(value) for value in one.get("values") or ()),
@@ -81,7 +81,7 @@ def conditions(obj: Json) -> tuple[Condition, ...]:
             status=one.get("status", "Unknown"),
             reason=one.get("reason") or "",
             message=one.get("message") or "",
-            since=moment(one.get("lastTransitionTime")),
+            last_transition_time=moment(one.get("lastTransitionTime")),
             observed_generation=one.get("observedGeneration") or 0,
         )
         for one in (obj.get("status") or {}).get("conditions") or ()
@@ -102,11 +102,11 @@ def pod(obj: Json) -> Pod:
             requests={resources.PODS: 1},
             node_name=node,
             unschedulable=not node,
-            problem=f"its spec or status is malformed: {type(error).__name__}: {error}",
+            read_error=f"its spec or status is malformed: {type(error).__name__}: {error}",
         )
 
 
-def _pod(obj: Json, about: Metadata) -> Pod:
+def _pod(obj: Json, about: ObjectMeta) -> Pod:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     try:
         requests, problem = pod_requests.requests(spec, status), ""
@@ -134,25 +134,25 @@ def _pod(obj: Json, about: Metadata) -> Pod:
             for one in spec.get("tolerations") or ()
         ),
         priority=spec.get("priority") or 0,
-        priority_class=spec.get("priorityClassName") or "",
-        scheduler=spec.get("schedulerName") or "default-scheduler",
+        priority_class_name=spec.get("priorityClassName") or "",
+        scheduler_name=spec.get("schedulerName") or "default-scheduler",
         node_name=spec.get("nodeName") or "",
-        nominated_node=status.get("nominatedNodeName") or "",
+        nominated_node_name=status.get("nominatedNodeName") or "",
         phase=status.get("phase") or "Pending",
         unschedulable=placed.get("reason") == "Unschedulable",
-        started=moment(status.get("startTime")),
-        termination_grace_seconds=_or(spec.get("terminationGracePeriodSeconds"), 30),
-        ready=_condition(status, "Ready").get("status") == "True",
-        unhandled=tuple(_unhandled(spec, required)),
-        problem=problem,
-        node_preferences=pod_company.node_preferences(spec),
-        spreads=pod_company.spreads(spec, about.labels),
-        near=pod_company.required(spec, "podAffinity", about.labels, about.namespace),
-        apart=pod_company.required(spec, "podAntiAffinity", about.labels, about.namespace),
-        rather_near=pod_company.preferred(spec, "podAffinity", about.labels, about.namespace),
-        rather_apart=pod_company.preferred(spec, "podAntiAffinity", about.labels, about.namespace),
+        start_time=moment(status.get("startTime")),
+        termination_grace_period_seconds=_or(spec.get("terminationGracePeriodSeconds"), 30),
+        is_ready=_condition(status, "Ready").get("status") == "True",
+        unsupported_fields=tuple(_unhandled(spec, required)),
+        read_error=problem,
+        preferred_node_affinity=pod_company.node_preferences(spec),
+        topology_spread_constraints=pod_company.spreads(spec, about.labels),
+        pod_affinity=pod_company.required(spec, "podAffinity", about.labels, about.namespace),
+        pod_anti_affinity=pod_company.required(spec, "podAntiAffinity", about.labels, about.namespace),
+        preferred_pod_affinity=pod_company.preferred(spec, "podAffinity", about.labels, about.namespace),
+        preferred_pod_anti_affinity=pod_company.preferred(spec, "podAntiAffinity", about.labels, about.namespace),
         host_ports=pod_company.host_ports(spec),
-        volume_claims=tuple(pod_company.volume_claims(spec, about.name)),
+        volume_claim_names=tuple(pod_company.volume_claims(spec, about.name)),
     )
 
 
@@ -161,7 +161,7 @@ def _unhandled(spec: Json, required: Json) -> Iterable[str]:
     if any(term.get("matchFields") for term in required.get("nodeSelectorTerms") or ()):
         yield "spec.affinity.nodeAffinity.matchFields"
     if spec.get("resourceClaims"):
-        yield DEVICE_CLAIMS
+        yield RESOURCE_CLAIMS
 
 
 def daemonset(obj: Json) -> DaemonSet:
@@ -173,7 +173,7 @@ def daemonset(obj: Json) -> DaemonSet:
         template["metadata"] = dict(template.get("metadata") or {}) | named
         return DaemonSet(metadata=about, template=pod(template))
     except MALFORMED as error:
-        return DaemonSet(about, Pod(sound(metadata({"metadata": named})), problem=unread(error)))
+        return DaemonSet(about, Pod(sound(metadata({"metadata": named})), read_error=unread(error)))
 
 
 def pod_disruption_budget(obj: Json) -> PodDisruptionBudget:
@@ -181,7 +181,7 @@ def pod_disruption_budget(obj: Json) -> PodDisruptionBudget:
     try:
         return sound(_pod_disruption_budget(obj))
     except MALFORMED as error:
-        return PodDisruptionBudget(sound(metadata(obj)), (), unreadable=unread(error))
+        return PodDisruptionBudget(sound(metadata(obj)), (), read_error=unread(error))
 
 
 def _pod_disruption_budget(obj: Json) -> PodDisruptionBudget:
@@ -203,7 +203,7 @@ def node(obj: Json) -> Node:
         return sound(_node(obj))
     except MALFORMED as error:
         about = sound(metadata(obj))
-        return Node(about, stated(obj, "spec", "providerID"), unschedulable=True, unreadable=unread(error))
+        return Node(about, stated(obj, "spec", "providerID"), unschedulable=True, read_error=unread(error))
 
 
 def stated(obj: Json, part: str, name: str) -> str:

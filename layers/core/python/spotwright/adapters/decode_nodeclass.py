@@ -5,16 +5,16 @@ from collections.abc import Iterable
 from spotwright.adapters import decode, fields
 from spotwright.adapters import decode_nodeclass_network as network
 from spotwright.adapters.decode import Json
-from spotwright.model.nodeclass import (
-    Ami,
-    BlockDevice,
+from spotwright.model.karpenter.nodeclass import (
+    AMI,
+    BlockDeviceMapping,
     EC2NodeClass,
     MetadataOptions,
     SecurityGroup,
     SelectorTerm,
     Subnet,
 )
-from spotwright.model.objects import Condition
+from spotwright.model.kubernetes.meta import Condition
 
 
 def readable_nodeclass(obj: Json) -> EC2NodeClass:
@@ -24,7 +24,7 @@ def readable_nodeclass(obj: Json) -> EC2NodeClass:
     except decode.MALFORMED as error:
         why = decode.unread(error)
         broken = Condition("Ready", "False", "Unreadable", f"it cannot be read: {why}")
-        return EC2NodeClass(decode.sound(decode.metadata(obj)), conditions=(broken,), unreadable=why)
+        return EC2NodeClass(decode.sound(decode.metadata(obj)), conditions=(broken,), read_error=why)
 
 
 def nodeclass(obj: Json) -> EC2NodeClass:
@@ -46,7 +46,7 @@ def _nodeclass(obj: Json) -> EC2NodeClass:
         user_data=spec.get("userData") or "",
         tags=dict(spec.get("tags") or {}),
         kubelet=dict(spec.get("kubelet") or {}),
-        block_devices=tuple(_block_device(one) for one in spec.get("blockDeviceMappings") or ()),
+        block_device_mappings=tuple(_block_device(one) for one in spec.get("blockDeviceMappings") or ()),
         metadata_options=MetadataOptions(
             http_endpoint=options.get("httpEndpoint") or "enabled",
             http_protocol_ipv6=options.get("httpProtocolIPv6") or "disabled",
@@ -63,7 +63,7 @@ def _nodeclass(obj: Json) -> EC2NodeClass:
         ip_prefix_count=spec.get("ipPrefixCount"),
         connection_tracking=network.connection_tracking(spec.get("connectionTracking")),
         cpu_options=network.cpu_options(spec.get("cpuOptions")),
-        stated_empty=network.stated_empty(spec),
+        explicitly_empty=network.stated_empty(spec),
         problems=fields.problems(obj),
         subnets=tuple(
             Subnet(one["id"], one.get("zone") or "", one.get("zoneID") or "") for one in status.get("subnets") or ()
@@ -72,14 +72,14 @@ def _nodeclass(obj: Json) -> EC2NodeClass:
             SecurityGroup(one["id"], one.get("name") or "") for one in status.get("securityGroups") or ()
         ),
         amis=tuple(
-            Ami(
+            AMI(
                 one["id"], one.get("name") or "", bool(one.get("deprecated")), decode.selectors(one.get("requirements"))
             )
             for one in status.get("amis") or ()
         ),
         capacity_reservations=network.capacity_reservations(status.get("capacityReservations")),
         placement_group=network.placement_group(status.get("placementGroup")),
-        resolved_profile=status.get("instanceProfile") or "",
+        resolved_instance_profile=status.get("instanceProfile") or "",
         conditions=decode.conditions(obj),
     )
 
@@ -98,9 +98,9 @@ def _terms(items: Iterable[Json] | None) -> tuple[SelectorTerm, ...]:
     )
 
 
-def _block_device(one: Json) -> BlockDevice:
+def _block_device(one: Json) -> BlockDeviceMapping:
     ebs = one.get("ebs") or {}
-    return BlockDevice(
+    return BlockDeviceMapping(
         device_name=one.get("deviceName") or "",
         root_volume=bool(one.get("rootVolume")),
         volume_size=str(ebs.get("volumeSize") or ""),

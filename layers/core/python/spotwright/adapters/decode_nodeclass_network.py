@@ -4,14 +4,14 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from spotwright.model.nodeclass import (
+from spotwright.model.karpenter.nodeclass import (
     CapacityReservation,
+    CapacityReservationSelectorTerm,
     ConnectionTracking,
-    CpuOptions,
+    CPUOptions,
     NetworkInterface,
     PlacementGroup,
     PlacementGroupSelector,
-    ReservationTerm,
 )
 
 type Json = Mapping[str, Any]
@@ -25,9 +25,9 @@ def stated_empty(spec: Json) -> frozenset[str]:
     return frozenset(name for name in _HASHED_EMPTY if spec.get(name) in ({}, [], ""))
 
 
-def reservation_terms(items: Iterable[Json] | None) -> tuple[ReservationTerm, ...]:
+def reservation_terms(items: Iterable[Json] | None) -> tuple[CapacityReservationSelectorTerm, ...]:
     return tuple(
-        ReservationTerm(
+        CapacityReservationSelectorTerm(
             tags=dict(one.get("tags") or {}),
             id=one.get("id") or "",
             owner_id=str(one.get("ownerID") or ""),
@@ -58,8 +58,8 @@ def connection_tracking(given: Json | None) -> ConnectionTracking | None:
     )
 
 
-def cpu_options(given: Json | None) -> CpuOptions | None:
-    return None if given is None else CpuOptions(given.get("nestedVirtualization") or "")
+def cpu_options(given: Json | None) -> CPUOptions | None:
+    return None if given is None else CPUOptions(given.get("nestedVirtualization") or "")
 
 
 def capacity_reservations(items: Iterable[Json] | None) -> tuple[CapacityReservation, ...]:
@@ -74,7 +74,7 @@ def capacity_reservations(items: Iterable[Json] | None) -> tuple[CapacityReserva
             reservation_type=one.get("reservationType") or "default",
             interruptible=bool(one.get("interruptible")),
             state=one.get("state") or "active",
-            end=datetime.fromisoformat(one["endTime"]) if one.get("endTime") else None,
+            end_time=datetime.fromisoformat(one["endTime"]) if one.get("endTime") else None,
         )
         for one in items or ()
     )

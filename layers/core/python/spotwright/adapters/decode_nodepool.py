@@ -10,9 +10,9 @@ from typing import Any, Final
 from spotwright.adapters import decode, fields
 from spotwright.adapters.decode import Json
 from spotwright.model import quantity, resources
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodepool import Budget, NodeClassReference, NodePool
-from spotwright.model.objects import Condition
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import Budget, NodeClassReference, NodePool
+from spotwright.model.kubernetes.meta import Condition
 
 _DURATION: Final = re.compile(r"([0-9]+)(h|m|s)")
 _SECONDS: Final = {"h": 3600, "m": 60, "s": 1}
@@ -38,7 +38,7 @@ def nodepool(obj: Json) -> NodePool:
         taints=decode.taints(given.get("taints")),
         startup_taints=decode.taints(given.get("startupTaints")),
         expire_after_seconds=reader.duration("spec.template.spec.expireAfter", given.get("expireAfter") or "720h"),
-        termination_grace_seconds=reader.optional_duration(
+        termination_grace_period_seconds=reader.optional_duration(
             "spec.template.spec.terminationGracePeriod", given.get("terminationGracePeriod")
         ),
         limits=reader.amounts("spec.limits", spec.get("limits") or {}),
@@ -51,9 +51,9 @@ def nodepool(obj: Json) -> NodePool:
         budgets=_budgets(disruption.get("budgets")),
         conditions=decode.conditions(obj),
         resources=reader.amounts("status.resources", status.get("resources") or {}),
-        nodes=int(status.get("nodes") or 0),
+        node_count=int(status.get("nodes") or 0),
         problems=fields.problems(obj),
-        stated_empty=_stated_empty(about, given),
+        explicitly_empty=_stated_empty(about, given),
     )
     return reader.sound(made)
 
@@ -78,7 +78,7 @@ def readable_nodepool(obj: Json) -> NodePool:
             decode.sound(decode.metadata(obj)),
             _stated_class(obj),
             conditions=_conditions(obj),
-            unreadable=decode.unread(error),
+            read_error=decode.unread(error),
         )
 
 
@@ -92,7 +92,7 @@ def readable_nodeclaim(obj: Json) -> NodeClaim:
             NodeClassReference("", "", ""),
             provider_id=decode.stated(obj, "status", "providerID"),
             node_name=decode.stated(obj, "status", "nodeName"),
-            unreadable=decode.unread(error),
+            read_error=decode.unread(error),
         )
 
 
@@ -140,7 +140,7 @@ def nodeclaim(obj: Json) -> NodeClaim:
         taints=decode.taints(spec.get("taints")),
         startup_taints=decode.taints(spec.get("startupTaints")),
         expire_after_seconds=reader.duration("spec.expireAfter", spec.get("expireAfter") or "720h"),
-        termination_grace_seconds=reader.optional_duration(
+        termination_grace_period_seconds=reader.optional_duration(
             "spec.terminationGracePeriod", spec.get("terminationGracePeriod")
         ),
         provider_id=status.get("providerID") or "",
@@ -148,7 +148,7 @@ def nodeclaim(obj: Json) -> NodeClaim:
         image_id=status.get("imageID") or "",
         capacity=reader.amounts("status.capacity", status.get("capacity") or {}),
         allocatable=reader.amounts("status.allocatable", status.get("allocatable") or {}),
-        last_pod_event=decode.moment(status.get("lastPodEventTime")),
+        last_pod_event_time=decode.moment(status.get("lastPodEventTime")),
         conditions=decode.conditions(obj),
     )
     return reader.sound(made)

@@ -18,7 +18,7 @@ from spotwright.adapters.dynamodb_table import Table, translated
 from spotwright.aws.rate import CallRate
 from spotwright.disruption.breaker import Breaker
 from spotwright.failures import Conflict, Throttled
-from spotwright.model.fleet import OfferingHealth
+from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.workflows.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.aws.health import MEMORY_SECONDS
-from spotwright.model.fleet import OfferingHealth
+from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.workflows.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow, NoticeRow, Row, sort_key
 
 HISTORY_SECONDS: Final = 24 * 3600
@@ -48,7 +48,7 @@ def waiting(item: Item) -> Row:
 
 def offering(health: OfferingHealth) -> Item:
     """The memory of an offering; it is forgotten two days after it last said anything new."""
-    last = max(health.until, health.at, *(at for at, _ in health.taken))
+    last = max(health.unavailable_until_ms, health.recorded_at_ms, *(at for at, _ in health.reservation_launches))
     return {
         "pk": {"S": "offering"},
         "sk": {"S": health.key},

@@ -14,7 +14,7 @@ from spotwright.adapters.aws_failures import translated
 from spotwright.aws import reserved
 from spotwright.failures import Conflict, Failure, NotFound, Unavailable
 from spotwright.model import labels
-from spotwright.model.fleet import FleetError, FleetInstance, FleetResult, LaunchTemplate
+from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance, LaunchTemplate
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -120,11 +120,11 @@ class Ec2:
             if error.code != "DryRunOperation":
                 raise
 
-    def instances_of_launch(self, launch: str) -> tuple[FleetInstance, ...]:
+    def instances_of_launch(self, launch: str) -> tuple[Instance, ...]:
         """Every instance of a launch that EC2 still shows, terminated ones too (look at ``state``); by id."""
         return self._instances([self._cluster_filter(), {"Name": f"tag:{labels.LAUNCH_TAG}", "Values": [launch]}])
 
-    def instances_of_cluster(self) -> tuple[FleetInstance, ...]:
+    def instances_of_cluster(self) -> tuple[Instance, ...]:
         """Every instance of a NodePool of this cluster that is not terminated; by id."""
         return self._instances(
             [
@@ -134,7 +134,7 @@ class Ec2:
             ]
         )
 
-    def _instances(self, filters: "list[FilterTypeDef]") -> tuple[FleetInstance, ...]:
+    def _instances(self, filters: "list[FilterTypeDef]") -> tuple[Instance, ...]:
         with translated("DescribeInstances"):
             pages = self._client.get_paginator("describe_instances").paginate(
                 Filters=filters, PaginationConfig={"PageSize": PAGE}
@@ -142,7 +142,7 @@ class Ec2:
             found = [_instance(one) for page in pages for group in page["Reservations"] for one in group["Instances"]]
         return tuple(sorted(found, key=lambda one: one.id))
 
-    def instance(self, instance_id: str) -> FleetInstance | None:
+    def instance(self, instance_id: str) -> Instance | None:
         try:
             with translated(f"DescribeInstances {instance_id}"):
                 answer = self._client.describe_instances(InstanceIds=[instance_id])
@@ -173,11 +173,11 @@ def _tag_list(tags: Mapping[str, str]) -> "list[TagTypeDef]":
     return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
 
 
-def _fleet_instances(answer: Iterable[Any]) -> Iterator[FleetInstance]:
+def _fleet_instances(answer: Iterable[Any]) -> Iterator[Instance]:
     for one in answer:
         override = (one.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
         for instance_id in one.get("InstanceIds") or ():
-            yield FleetInstance(
+            yield Instance(
                 id=instance_id,
                 instance_type=one.get("InstanceType") or override.get("InstanceType") or "",
                 zone=override.get("AvailabilityZone") or "",
@@ -200,10 +200,10 @@ def _fleet_error(one: Any) -> FleetError:
     )
 
 
-def _instance(one: "InstanceTypeDef") -> FleetInstance:
+def _instance(one: "InstanceTypeDef") -> Instance:
     launched = one.get("LaunchTime")
     reservation, placement = _reservation(one), one.get("Placement", {})
-    return FleetInstance(
+    return Instance(
         id=one["InstanceId"],
         instance_type=one["InstanceType"],
         zone=placement.get("AvailabilityZone", ""),
@@ -212,12 +212,12 @@ def _instance(one: "InstanceTypeDef") -> FleetInstance:
         image_id=one.get("ImageId", ""),
         subnet_id=one.get("SubnetId", ""),
         private_dns_name=one.get("PrivateDnsName", ""),
-        launched=launched.astimezone(UTC) if launched else None,
+        launch_time=launched.astimezone(UTC) if launched else None,
         tags={tag["Key"]: tag["Value"] for tag in one.get("Tags", ())},
         security_groups=tuple(sorted(group["GroupId"] for group in one.get("SecurityGroups", ()))),
         reservation_id=reservation,
-        placement_group=placement.get("GroupId") or "",
-        partition=placement.get("PartitionNumber") or 0,
+        placement_group_id=placement.get("GroupId") or "",
+        partition_number=placement.get("PartitionNumber") or 0,
     )
 
 

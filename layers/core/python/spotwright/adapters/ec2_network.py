@@ -8,11 +8,11 @@ from spotwright.adapters.aws_failures import translated
 from spotwright.aws.amis import Image
 from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
 from spotwright.failures import NotFound
-from spotwright.model.nodeclass import (
+from spotwright.model.karpenter.nodeclass import (
     CapacityReservation,
+    CapacityReservationSelectorTerm,
     PlacementGroup,
     PlacementGroupSelector,
-    ReservationTerm,
     SelectorTerm,
 )
 
@@ -51,7 +51,9 @@ class Selection:
                 found |= {one["GroupId"]: _group(one) for page in pages for one in page["SecurityGroups"]}
         return tuple(found[key] for key in sorted(found))
 
-    def capacity_reservations(self, terms: Sequence[ReservationTerm]) -> tuple[CapacityReservation, ...]:
+    def capacity_reservations(
+        self, terms: Sequence[CapacityReservationSelectorTerm]
+    ) -> tuple[CapacityReservation, ...]:
         found = self._reservations_by_id(sorted(term.id for term in terms if term.id))
         with translated("DescribeCapacityReservations"):
             for filters in _reservation_filters(terms):
@@ -116,7 +118,7 @@ def _tag_filters(tags: Mapping[str, str]) -> "Iterator[FilterTypeDef]":
             yield {"Name": f"tag:{key}", "Values": [value]}
 
 
-def _reservation_filters(terms: Sequence[ReservationTerm]) -> "Iterator[list[FilterTypeDef]]":
+def _reservation_filters(terms: Sequence[CapacityReservationSelectorTerm]) -> "Iterator[list[FilterTypeDef]]":
     """One query for every term that names no id."""
     for term in terms:
         if term.id:
@@ -137,8 +139,8 @@ def _reservation(one: Mapping[str, Any]) -> CapacityReservation:
         instance_match_criteria=one.get("InstanceMatchCriteria") or "",
         reservation_type=one.get("ReservationType") or "default",
         interruptible=bool(one.get("Interruptible")),
-        end=one.get("EndDate"),
-        available=one.get("AvailableInstanceCount") or 0,
+        end_time=one.get("EndDate"),
+        available_instance_count=one.get("AvailableInstanceCount") or 0,
     )
 
 

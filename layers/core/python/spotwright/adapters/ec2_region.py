@@ -16,7 +16,7 @@ from spotwright.adapters.ec2_types import described
 from spotwright.aws.described import Described
 from spotwright.aws.offerings import Region
 from spotwright.failures import Failure
-from spotwright.model.instancetype import PICOUSD
+from spotwright.model.ec2.instance_type import PICOUSD
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client

@@ -7,7 +7,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Final
 
 from spotwright.adapters.aws_failures import translated
-from spotwright.model.fleet import ClusterFacts
+from spotwright.model.ec2.fleet import ClusterFacts
 
 if TYPE_CHECKING:
     from mypy_boto3_eks.client import EKSClient

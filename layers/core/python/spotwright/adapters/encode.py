@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spotwright.model import resources
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.objects import Condition, Metadata
-from spotwright.model.requirements import Selector
-from spotwright.model.taints import Taint
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement
 
 type Json = dict[str, Any]
 
@@ -28,7 +28,7 @@ def duration(seconds: int | None) -> str:
     return "".join(parts) or "0s"
 
 
-def selector(one: Selector) -> Json:
+def selector(one: NodeSelectorRequirement) -> Json:
     return (
         {"key": one.key, "operator": str(one.operator)}
         | ({"values": list(one.values)} if one.values else {})
@@ -46,12 +46,12 @@ def condition(one: Condition, *, since: datetime) -> Json:
         "status": one.status,
         "reason": one.reason or one.type,
         "message": one.message,
-        "lastTransitionTime": moment(one.since or since),
+        "lastTransitionTime": moment(one.last_transition_time or since),
         "observedGeneration": one.observed_generation,
     }
 
 
-def metadata(about: Metadata) -> Json:
+def metadata(about: ObjectMeta) -> Json:
     """What a client may state of an object's metadata."""
     return {
         "name": about.name,
@@ -66,7 +66,7 @@ def metadata(about: Metadata) -> Json:
                 "uid": owner.uid,
                 "blockOwnerDeletion": True,
             }
-            for owner in about.owners
+            for owner in about.owner_references
         ],
     }
 
@@ -81,8 +81,8 @@ def nodeclaim(claim: NodeClaim) -> Json:
         "expireAfter": duration(claim.expire_after_seconds),
     }
     spec |= _given("taints", map(taint, claim.taints)) | _given("startupTaints", map(taint, claim.startup_taints))
-    if claim.termination_grace_seconds is not None:
-        spec["terminationGracePeriod"] = duration(claim.termination_grace_seconds)
+    if claim.termination_grace_period_seconds is not None:
+        spec["terminationGracePeriod"] = duration(claim.termination_grace_period_seconds)
     return {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from spotwright.adapters.aws_failures import translated
 from spotwright.failures import Conflict, NotFound
-from spotwright.model.fleet import InstanceProfile
+from spotwright.model.ec2.fleet import InstanceProfile
 
 if TYPE_CHECKING:
     from mypy_boto3_iam.client import IAMClient

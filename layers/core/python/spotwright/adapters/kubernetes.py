@@ -10,16 +10,16 @@ from spotwright.adapters import capacity_buffers, decode, decode_nodeclass, deco
 from spotwright.adapters.kubernetes_transport import JSON_PATCH, MERGE_PATCH, Json, Transport
 from spotwright.failures import Conflict, Failure, InvalidRequest, NotFound, Throttled
 from spotwright.lifecycle.telling import quiet
-from spotwright.model.capacitybuffer import CapacityBuffer
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.nodeoverlay import NodeOverlay
-from spotwright.model.nodepool import NodePool
-from spotwright.model.objects import Condition, Metadata
-from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
-from spotwright.model.taints import Taint
-from spotwright.model.volumes import Storage
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.kubernetes.volumes import Storage
 
 _PATHS: Final = {
     "nodes": "/api/v1/nodes",
@@ -108,7 +108,7 @@ class KubernetesCluster:
 
     def capacity_buffers(self) -> tuple[CapacityBuffer, ...]:
         def lookup(kind: str, namespace: str, name: str) -> Json | None:
-            return self._get(_address(_REFERRED[kind], Metadata(name, namespace)))
+            return self._get(_address(_REFERRED[kind], ObjectMeta(name, namespace)))
 
         try:
             listed = tuple(self._api.items(_PATHS["capacitybuffers"]))
@@ -128,10 +128,12 @@ class KubernetesCluster:
         """Claims before volumes: a claim that is bound in between still names a volume that is listed."""
         claims = tuple(map(storage.claim, self._api.items("/api/v1/persistentvolumeclaims")))
         return Storage(
-            claims=claims,
-            volumes=tuple(map(storage.volume, self._api.items("/api/v1/persistentvolumes"))),
-            classes=tuple(map(storage.storage_class, self._api.items("/apis/storage.k8s.io/v1/storageclasses"))),
-            nodes=tuple(map(storage.csi_node, self._api.items("/apis/storage.k8s.io/v1/csinodes"))),
+            persistent_volume_claims=claims,
+            persistent_volumes=tuple(map(storage.volume, self._api.items("/api/v1/persistentvolumes"))),
+            storage_classes=tuple(
+                map(storage.storage_class, self._api.items("/apis/storage.k8s.io/v1/storageclasses"))
+            ),
+            csi_nodes=tuple(map(storage.csi_node, self._api.items("/apis/storage.k8s.io/v1/csinodes"))),
         )
 
     def namespaces(self) -> dict[str, dict[str, str]]:
@@ -141,20 +143,20 @@ class KubernetesCluster:
     def create_nodeclaim(self, claim: NodeClaim) -> NodeClaim:
         return decode_nodepool.nodeclaim(self._api.call("POST", _PATHS["nodeclaims"], body=encode.nodeclaim(claim)))
 
-    def patch_metadata(self, kind: str, metadata: Metadata, change: Mapping[str, Any]) -> None:
+    def patch_metadata(self, kind: str, metadata: ObjectMeta, change: Mapping[str, Any]) -> None:
         about: Json = {"uid": metadata.uid} | dict(change)
         if "finalizers" in change and metadata.resource_version:
             about["resourceVersion"] = metadata.resource_version
         self._patch(f"{_PATHS[kind]}/{metadata.name}", {"metadata": about})
 
-    def patch_status(self, kind: str, metadata: Metadata, status: Mapping[str, Any]) -> None:
+    def patch_status(self, kind: str, metadata: ObjectMeta, status: Mapping[str, Any]) -> None:
         about: Json = {"uid": metadata.uid}
         if metadata.resource_version:
             about["resourceVersion"] = metadata.resource_version
         self._patch(f"{_address(_PATHS[kind], metadata)}/status", {"metadata": about, "status": dict(status)})
 
     def set_conditions(
-        self, kind: str, metadata: Metadata, conditions: Sequence[Condition], *, removed: Collection[str] = ()
+        self, kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], *, removed: Collection[str] = ()
     ) -> None:
         for attempt in range(1, CONDITION_ATTEMPTS + 1):
             try:
@@ -165,7 +167,7 @@ class KubernetesCluster:
                     raise
 
     def _set_conditions(
-        self, kind: str, metadata: Metadata, conditions: Sequence[Condition], removed: Collection[str]
+        self, kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], removed: Collection[str]
     ) -> None:
         path = _address(_PATHS[kind], metadata)
         current = self._api.call("GET", path)
@@ -184,7 +186,7 @@ class KubernetesCluster:
         about = {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version}
         self._patch(f"{_PATHS['nodes']}/{node.name}", {"metadata": about, "spec": {"taints": listed}})
 
-    def delete(self, kind: str, metadata: Metadata, *, grace_seconds: int | None = None) -> None:
+    def delete(self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:
         path = f"/api/v1/namespaces/{metadata.namespace}/pods" if kind == "pods" else _PATHS[kind]
         body: Json = {"preconditions": {"uid": metadata.uid}} if metadata.uid else {}
         if grace_seconds is not None:
@@ -257,7 +259,7 @@ class KubernetesCluster:
             return False
         return (found.get("status") or {}).get("nominatedNodeName") == node
 
-    def event(self, kind: str, metadata: Metadata, *, type: str, reason: str, message: str, now: datetime) -> None:
+    def event(self, kind: str, metadata: ObjectMeta, *, type: str, reason: str, message: str, now: datetime) -> None:
         version, name = _KINDS[kind]
         digest = hashlib.sha256(f"{metadata.uid}/{reason}/{message}".encode()).hexdigest()[:16]
         if digest in self._told and now - self._told[digest] < quiet(reason):
@@ -305,7 +307,7 @@ class KubernetesCluster:
         self._api.call("PATCH", path, body=body, content=MERGE_PATCH)
 
 
-def _address(listed: str, about: Metadata) -> str:
+def _address(listed: str, about: ObjectMeta) -> str:
     """Where an object is; ``listed``: where all of its kind are."""
     root, _, plural = listed.rpartition("/")
     return f"{root}/namespaces/{about.namespace}/{plural}/{about.name}" if about.namespace else f"{listed}/{about.name}"

@@ -5,7 +5,7 @@ from typing import Any
 
 from spotwright.adapters import decode
 from spotwright.model import quantity, resources
-from spotwright.model.nodeoverlay import NodeOverlay
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 
 type Json = Mapping[str, Any]
 
@@ -24,9 +24,9 @@ def overlay(obj: Json) -> NodeOverlay:
         )
         return decode.sound(made)
     except quantity.QuantityError as error:
-        return NodeOverlay(about, unreadable=f"spec.capacity: {error}")
+        return NodeOverlay(about, read_error=f"spec.capacity: {error}")
     except decode.MALFORMED as error:
-        return NodeOverlay(about, unreadable=f"spec: {error}")
+        return NodeOverlay(about, read_error=f"spec: {error}")
 
 
 def _text(given: Any) -> str:

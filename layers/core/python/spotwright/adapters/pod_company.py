@@ -3,23 +3,30 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from spotwright.model.company import Company, HostPort, LabelSelector, Spread, Wish
-from spotwright.model.requirements import Operator, Selector
+from spotwright.model.kubernetes.pod_constraints import (
+    HostPort,
+    LabelSelector,
+    PodAffinityTerm,
+    TopologySpreadConstraint,
+    WeightedPodAffinityTerm,
+)
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 
 type Json = Mapping[str, Any]
 
 
-def label_selector(selector: Json) -> tuple[Selector, ...]:
+def label_selector(selector: Json) -> tuple[NodeSelectorRequirement, ...]:
     """A LabelSelector as selectors; () selects everything."""
     equal = (
-        Selector(key, Operator.IN, (str(value),)) for key, value in sorted((selector.get("matchLabels") or {}).items())
+        NodeSelectorRequirement(key, Operator.IN, (str(value),))
+        for key, value in sorted((selector.get("matchLabels") or {}).items())
     )
     return (*equal, *expressions(selector.get("matchExpressions")))
 
 
-def expressions(items: Iterable[Json] | None) -> tuple[Selector, ...]:
+def expressions(items: Iterable[Json] | None) -> tuple[NodeSelectorRequirement, ...]:
     return tuple(
-        Selector(
+        NodeSelectorRequirement(
             one.get("key") or "", one.get("operator") or "", tuple(str(value) for value in one.get("values") or ())
         )
         for one in items or ()
@@ -31,9 +38,15 @@ def _selector(one: Json, labels: Json) -> LabelSelector:
     given = one.get("labelSelector")
     if given is None:
         return None
-    same = (Selector(key, Operator.IN, (labels[key],)) for key in one.get("matchLabelKeys") or () if key in labels)
+    same = (
+        NodeSelectorRequirement(key, Operator.IN, (labels[key],))
+        for key in one.get("matchLabelKeys") or ()
+        if key in labels
+    )
     other = (
-        Selector(key, Operator.NOT_IN, (labels[key],)) for key in one.get("mismatchLabelKeys") or () if key in labels
+        NodeSelectorRequirement(key, Operator.NOT_IN, (labels[key],))
+        for key in one.get("mismatchLabelKeys") or ()
+        if key in labels
     )
     return (*label_selector(given), *same, *other)
 
@@ -87,35 +100,36 @@ def _selector_problems(where: str, selector: Json) -> Iterator[str]:
             yield f"{at}.values: {operator} takes no values, found {list(values)}"
 
 
-def spreads(spec: Json, labels: Json) -> tuple[Spread, ...]:
+def spreads(spec: Json, labels: Json) -> tuple[TopologySpreadConstraint, ...]:
     return tuple(
-        Spread(
-            key=one.get("topologyKey") or "",
+        TopologySpreadConstraint(
+            topology_key=one.get("topologyKey") or "",
             max_skew=one.get("maxSkew") or 1,
-            selector=_selector(one, labels),
-            hard=(one.get("whenUnsatisfiable") or "DoNotSchedule") == "DoNotSchedule",
+            label_selector=_selector(one, labels),
+            do_not_schedule=(one.get("whenUnsatisfiable") or "DoNotSchedule") == "DoNotSchedule",
             min_domains=one.get("minDomains") or 0,
-            honors_affinity=(one.get("nodeAffinityPolicy") or "Honor") == "Honor",
-            honors_taints=(one.get("nodeTaintsPolicy") or "Ignore") == "Honor",
+            honors_node_affinity=(one.get("nodeAffinityPolicy") or "Honor") == "Honor",
+            honors_node_taints=(one.get("nodeTaintsPolicy") or "Ignore") == "Honor",
         )
         for one in spec.get("topologySpreadConstraints") or ()
     )
 
 
-def required(spec: Json, kind: str, labels: Json, namespace: str) -> tuple[Company, ...]:
+def required(spec: Json, kind: str, labels: Json, namespace: str) -> tuple[PodAffinityTerm, ...]:
     """Required terms of ``podAffinity`` or ``podAntiAffinity``."""
     terms = _affinity(spec, kind).get("requiredDuringSchedulingIgnoredDuringExecution") or ()
     return tuple(_company(one, labels, namespace) for one in terms)
 
 
-def preferred(spec: Json, kind: str, labels: Json, namespace: str) -> tuple[Wish, ...]:
+def preferred(spec: Json, kind: str, labels: Json, namespace: str) -> tuple[WeightedPodAffinityTerm, ...]:
     terms = _affinity(spec, kind).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     return tuple(
-        Wish(one.get("weight") or 1, _company(one.get("podAffinityTerm") or {}, labels, namespace)) for one in terms
+        WeightedPodAffinityTerm(one.get("weight") or 1, _company(one.get("podAffinityTerm") or {}, labels, namespace))
+        for one in terms
     )
 
 
-def node_preferences(spec: Json) -> tuple[tuple[int, tuple[Selector, ...]], ...]:
+def node_preferences(spec: Json) -> tuple[tuple[int, tuple[NodeSelectorRequirement, ...]], ...]:
     """(weight, conjunction) of the preferred node affinity."""
     terms = _affinity(spec, "nodeAffinity").get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     return tuple(
@@ -127,11 +141,11 @@ def _affinity(spec: Json, kind: str) -> Json:
     return (spec.get("affinity") or {}).get(kind) or {}
 
 
-def _company(one: Json, labels: Json, namespace: str) -> Company:
+def _company(one: Json, labels: Json, namespace: str) -> PodAffinityTerm:
     named, chosen = tuple(sorted(one.get("namespaces") or ())), one.get("namespaceSelector")
-    return Company(
-        key=one.get("topologyKey") or "",
-        selector=_selector(one, labels),
+    return PodAffinityTerm(
+        topology_key=one.get("topologyKey") or "",
+        label_selector=_selector(one, labels),
         namespaces=named if named or chosen is not None else (namespace,),
         namespace_selector=None if chosen is None else label_selector(chosen),
     )

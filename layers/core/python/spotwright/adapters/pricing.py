@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spotwright.adapters.aws_failures import translated
 from spotwright.failures import Unavailable
-from spotwright.model.instancetype import PICOUSD
+from spotwright.model.ec2.instance_type import PICOUSD
 
 if TYPE_CHECKING:
     from mypy_boto3_pricing.client import PricingClient

@@ -6,66 +6,73 @@ from typing import Any, Final
 from spotwright.adapters import decode
 from spotwright.adapters.pod_company import expressions
 from spotwright.model import labels
-from spotwright.model.requirements import Operator, Selector
-from spotwright.model.volumes import EBS, Alternatives, CsiNode, StorageClass, Volume, VolumeClaim
+from spotwright.model.kubernetes.volumes import (
+    EBS_CSI_DRIVER,
+    CSINode,
+    NodeSelectorTerms,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 
 type Json = Mapping[str, Any]
 
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 # Volume plugins that moved out of Kubernetes: their volumes count against the CSI driver that took over.
-_MIGRATED: Final = {"kubernetes.io/aws-ebs": EBS}
+_MIGRATED: Final = {"kubernetes.io/aws-ebs": EBS_CSI_DRIVER}
 
 
-def claim(obj: Json) -> VolumeClaim:
+def claim(obj: Json) -> PersistentVolumeClaim:
     """A claim; what cannot be read is said in ``unreadable`` and stops no other. So with the other three."""
     try:
         return decode.sound(_claim(obj))
     except decode.MALFORMED as error:
-        return VolumeClaim(decode.sound(decode.metadata(obj)), unreadable=decode.unread(error))
+        return PersistentVolumeClaim(decode.sound(decode.metadata(obj)), read_error=decode.unread(error))
 
 
-def volume(obj: Json) -> Volume:
+def volume(obj: Json) -> PersistentVolume:
     try:
         return decode.sound(_volume(obj))
     except decode.MALFORMED as error:
-        return Volume(decode.sound(decode.metadata(obj)), unreadable=decode.unread(error))
+        return PersistentVolume(decode.sound(decode.metadata(obj)), read_error=decode.unread(error))
 
 
 def storage_class(obj: Json) -> StorageClass:
     try:
         return decode.sound(_storage_class(obj))
     except decode.MALFORMED as error:
-        return StorageClass(decode.sound(decode.metadata(obj)), unreadable=decode.unread(error))
+        return StorageClass(decode.sound(decode.metadata(obj)), read_error=decode.unread(error))
 
 
-def csi_node(obj: Json) -> CsiNode:
+def csi_node(obj: Json) -> CSINode:
     try:
         return decode.sound(_csi_node(obj))
     except decode.MALFORMED as error:
-        return CsiNode(decode.sound(decode.metadata(obj)), unreadable=decode.unread(error))
+        return CSINode(decode.sound(decode.metadata(obj)), read_error=decode.unread(error))
 
 
-def _claim(obj: Json) -> VolumeClaim:
+def _claim(obj: Json) -> PersistentVolumeClaim:
     spec, about = obj.get("spec") or {}, decode.metadata(obj)
-    return VolumeClaim(
+    return PersistentVolumeClaim(
         metadata=about,
-        volume=spec.get("volumeName") or "",
-        storage_class=spec.get("storageClassName"),
-        bound=_BIND_COMPLETED in about.annotations,
+        volume_name=spec.get("volumeName") or "",
+        storage_class_name=spec.get("storageClassName"),
+        bind_completed=_BIND_COMPLETED in about.annotations,
         phase=(obj.get("status") or {}).get("phase") or "",
     )
 
 
-def _volume(obj: Json) -> Volume:
+def _volume(obj: Json) -> PersistentVolume:
     """A volume that lives on one host (local, hostPath) may be reached from the node that replaces it."""
     spec = obj.get("spec") or {}
     terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
     local = bool(spec.get("local") or spec.get("hostPath"))
-    driver = (spec.get("csi") or {}).get("driver") or (EBS if spec.get("awsElasticBlockStore") else "")
-    return Volume(decode.metadata(obj), _alternatives(terms, local=local), driver)
+    driver = (spec.get("csi") or {}).get("driver") or (EBS_CSI_DRIVER if spec.get("awsElasticBlockStore") else "")
+    return PersistentVolume(decode.metadata(obj), _alternatives(terms, local=local), driver)
 
 
-def _alternatives(terms: Iterable[Json], *, local: bool) -> Alternatives:
+def _alternatives(terms: Iterable[Json], *, local: bool) -> NodeSelectorTerms:
     found = tuple(expressions(term.get("matchExpressions")) for term in terms)
     if not local:
         return found
@@ -78,10 +85,12 @@ def _storage_class(obj: Json) -> StorageClass:
     return StorageClass(
         metadata=decode.metadata(obj),
         provisioner=_MIGRATED.get(provisioner, provisioner),
-        waits=obj.get("volumeBindingMode") == "WaitForFirstConsumer",
-        topologies=tuple(
+        waits_for_first_consumer=obj.get("volumeBindingMode") == "WaitForFirstConsumer",
+        allowed_topologies=tuple(
             tuple(
-                Selector(one.get("key") or "", Operator.IN, tuple(str(value) for value in one.get("values") or ()))
+                NodeSelectorRequirement(
+                    one.get("key") or "", Operator.IN, tuple(str(value) for value in one.get("values") or ())
+                )
                 for one in term.get("matchLabelExpressions") or ()
             )
             for term in obj.get("allowedTopologies") or ()
@@ -89,9 +98,9 @@ def _storage_class(obj: Json) -> StorageClass:
     )
 
 
-def _csi_node(obj: Json) -> CsiNode:
+def _csi_node(obj: Json) -> CSINode:
     drivers = (obj.get("spec") or {}).get("drivers") or ()
-    return CsiNode(
+    return CSINode(
         decode.metadata(obj),
         {
             one["name"]: int(one["allocatable"]["count"])

@@ -13,7 +13,7 @@ import msgspec
 from spotwright.aws.families import WINDOWS
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels
-from spotwright.model.requirements import Operator, Selector
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 
 GPU_COUNT: Final = labels.INSTANCE_PREFIX + "gpu-count"
 ACCELERATOR_COUNT: Final = labels.INSTANCE_PREFIX + "accelerator-count"
@@ -30,7 +30,7 @@ class Parameter(msgspec.Struct, frozen=True):
     """An SSM parameter that holds an image id, and which instance types that image is for."""
 
     path: str
-    requirements: tuple[Selector, ...]
+    requirements: tuple[NodeSelectorRequirement, ...]
 
 
 def of_alias(alias: str, version: str) -> tuple[Parameter, ...] | Refusal:
@@ -105,19 +105,19 @@ def _bottlerocket(kubernetes: str, release: str) -> tuple[Parameter, ...]:
 
 def _windows(kubernetes: str, year: str) -> tuple[Parameter, ...]:
     path = f"/aws/service/ami-windows-latest/Windows_Server-{year}-English-Core-EKS_Optimized-{kubernetes}/image_id"
-    build = Selector(labels.WINDOWS_BUILD, Operator.IN, (WINDOWS[f"Windows{year}"],))
-    system = Selector(labels.OS, Operator.IN, ("windows",))
-    arch = Selector(labels.ARCH, Operator.IN, ("amd64",))
+    build = NodeSelectorRequirement(labels.WINDOWS_BUILD, Operator.IN, (WINDOWS[f"Windows{year}"],))
+    system = NodeSelectorRequirement(labels.OS, Operator.IN, ("windows",))
+    arch = NodeSelectorRequirement(labels.ARCH, Operator.IN, ("amd64",))
     return (Parameter(path, (system, arch, build)),)
 
 
-def variant_requirements(architecture: str, variant: str) -> tuple[Selector, ...]:
+def variant_requirements(architecture: str, variant: str) -> tuple[NodeSelectorRequirement, ...]:
     """The instance types a variant is for: standard has no GPU and no accelerator; sorted by length, then key."""
-    arch = Selector(labels.ARCH, Operator.IN, (ARCHITECTURES[architecture],))
+    arch = NodeSelectorRequirement(labels.ARCH, Operator.IN, (ARCHITECTURES[architecture],))
     match variant:
         case "nvidia":
-            return (arch, Selector(GPU_COUNT, Operator.EXISTS))
+            return (arch, NodeSelectorRequirement(GPU_COUNT, Operator.EXISTS))
         case "neuron":
-            return (arch, Selector(ACCELERATOR_COUNT, Operator.EXISTS))
+            return (arch, NodeSelectorRequirement(ACCELERATOR_COUNT, Operator.EXISTS))
     absent = Operator.DOES_NOT_EXIST
-    return (arch, Selector(GPU_COUNT, absent), Selector(ACCELERATOR_COUNT, absent))
+    return (arch, NodeSelectorRequirement(GPU_COUNT, absent), NodeSelectorRequirement(ACCELERATOR_COUNT, absent))

@@ -9,9 +9,9 @@ from spotwright.aws import ami_parameters
 from spotwright.aws.ami_parameters import Parameter
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels
-from spotwright.model.instancetype import InstanceType
-from spotwright.model.nodeclass import Ami, SelectorTerm
-from spotwright.model.requirements import Operator, Requirements, Selector, from_selectors
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.nodeclass import AMI, SelectorTerm
+from spotwright.model.requirements import NodeSelectorRequirement, Operator, Requirements, from_expressions
 
 
 class Image(msgspec.Struct, frozen=True):
@@ -62,9 +62,9 @@ def query(terms: Iterable[SelectorTerm], version: str) -> Query | Refusal:
     return Query(tuple(named), tuple(ids), tuple(rest))
 
 
-def resolved(asked: Query, values: Mapping[str, str], images: Iterable[Image], *, now: datetime) -> tuple[Ami, ...]:
+def resolved(asked: Query, values: Mapping[str, str], images: Iterable[Image], *, now: datetime) -> tuple[AMI, ...]:
     """The class' images from the answers. ``values``: SSM parameter → image id; anything else there is skipped."""
-    known: dict[str, list[tuple[Selector, ...]]] = {}
+    known: dict[str, list[tuple[NodeSelectorRequirement, ...]]] = {}
     for one in asked.parameters:
         if values.get(one.path, "").startswith("ami-"):
             known.setdefault(values[one.path], []).append(one.requirements)
@@ -76,14 +76,14 @@ def resolved(asked: Query, values: Mapping[str, str], images: Iterable[Image], *
     return chosen(found, now=now)
 
 
-def chosen(found: Iterable[tuple[Image, tuple[Selector, ...]]], *, now: datetime) -> tuple[Ami, ...]:
+def chosen(found: Iterable[tuple[Image, tuple[NodeSelectorRequirement, ...]]], *, now: datetime) -> tuple[AMI, ...]:
     """One image per requirement set: not deprecated before deprecated, then newest, then name; newest first."""
-    best: dict[tuple[Selector, ...], Image] = {}
+    best: dict[tuple[NodeSelectorRequirement, ...], Image] = {}
     for image, requirements in found:
         if requirements not in best or _rank(image, now) < _rank(best[requirements], now):
             best[requirements] = image
     ordered = sorted(best.items(), key=lambda item: (_newest_first(item[1].created), item[1].id))
-    return tuple(Ami(image.id, image.name, image.deprecated(now), requirements) for requirements, image in ordered)
+    return tuple(AMI(image.id, image.name, image.deprecated(now), requirements) for requirements, image in ordered)
 
 
 def _rank(image: Image, now: datetime) -> tuple[bool, tuple[int, ...], str, str]:
@@ -95,16 +95,20 @@ def _newest_first(created: str) -> tuple[int, ...]:
     return tuple(-ord(letter) for letter in created)
 
 
-def architecture_requirement(architecture: str) -> tuple[Selector, ...]:
+def architecture_requirement(architecture: str) -> tuple[NodeSelectorRequirement, ...]:
     """What an image that a user named asks of instance types: only its architecture."""
-    return (Selector(labels.ARCH, Operator.IN, (ami_parameters.ARCHITECTURES.get(architecture, architecture),)),)
+    return (
+        NodeSelectorRequirement(
+            labels.ARCH, Operator.IN, (ami_parameters.ARCHITECTURES.get(architecture, architecture),)
+        ),
+    )
 
 
-def for_type(amis: Sequence[tuple[Ami, Requirements]], instance_type: InstanceType) -> Ami | None:
+def for_type(amis: Sequence[tuple[AMI, Requirements]], instance_type: InstanceType) -> AMI | None:
     """The first image, in the order given, whose requirements the type meets; None when there is none."""
-    return next((ami for ami, wanted in amis if instance_type.requirements.compatible(wanted)), None)
+    return next((ami for ami, wanted in amis if instance_type.requirements.is_compatible(wanted)), None)
 
 
-def demands(amis: Iterable[Ami]) -> tuple[tuple[Ami, Requirements], ...]:
+def demands(amis: Iterable[AMI]) -> tuple[tuple[AMI, Requirements], ...]:
     """Images with their requirements read, to ask ``for_type`` many times."""
-    return tuple((ami, from_selectors(ami.requirements)) for ami in amis)
+    return tuple((ami, from_expressions(ami.requirements)) for ami in amis)

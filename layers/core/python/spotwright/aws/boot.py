@@ -6,8 +6,8 @@ from typing import Final
 import msgspec
 
 from spotwright.model import labels
-from spotwright.model.fleet import ClusterFacts
-from spotwright.model.taints import Effect, Taint
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.kubernetes.taints import Taint, TaintEffect
 
 # The kubelet may not set labels of these domains (NodeRestriction); they are synced from the NodeClaim instead.
 _KUBERNETES_DOMAINS: Final = ("kubernetes.io", "k8s.io")
@@ -33,7 +33,7 @@ def kubelet_config(kubelet: Mapping[str, object], cluster: ClusterFacts, boot: B
 def register_taints(taints: Iterable[Taint]) -> tuple[Taint, ...]:
     """The taints a node registers with: those given and ``karpenter.sh/unregistered`` until it is synced."""
     given = tuple(dict.fromkeys(taints))
-    unregistered = Taint(labels.UNREGISTERED, Effect.NO_EXECUTE)
+    unregistered = Taint(labels.UNREGISTERED, TaintEffect.NO_EXECUTE)
     return given if unregistered in given else (*given, unregistered)
 
 

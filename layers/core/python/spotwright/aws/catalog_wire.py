@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.model.instancetype import Catalog, InstanceType, Offering
+from spotwright.model.ec2.instance_type import Catalog, InstanceType, Offering
 from spotwright.model.requirements import Requirement, Requirements
 
 SCHEMA: Final = 2
@@ -83,13 +83,15 @@ class _Writer:
     def type(self, one: InstanceType) -> int:
         offerings = self.offerings.number(tuple(self._offering(each) for each in one.offerings))
         capacity, allocatable = self._amounts(one.capacity), self._amounts(one.allocatable)
-        kubelet = self.kubelets.number(tuple((name, tuple(one.kubelet[name].items())) for name in one.kubelet))
+        kubelet = self.kubelets.number(
+            tuple((name, tuple(one.kubelet_reserved[name].items())) for name in one.kubelet_reserved)
+        )
         row = (one.name, self._set(one.requirements), capacity, allocatable, offerings, kubelet)
-        return self.types.number((row, self._amounts(one.attachable)))
+        return self.types.number((row, self._amounts(one.attachable_volumes)))
 
     def _offering(self, one: Offering) -> _Offering:
         price, extra = one.price_picousd_per_hour, self._set(one.requirements)
-        available = _UNPRICED if one.unpriced else one.available
+        available = _UNPRICED if one.lacks_price else one.available
         return (one.zone, one.capacity_type, price, available, extra, one.reservation_capacity)
 
     def _set(self, all_of: Requirements) -> int:
@@ -103,14 +105,14 @@ class _Writer:
 
 
 def _requirement(one: Requirement) -> tuple[_Requirement, bool]:
-    return (one.key, one.complement, tuple(sorted(one.values)), one.gte, one.lte, one.min_values), one.present
+    return (one.key, one.complement, tuple(sorted(one.values)), one.gte, one.lte, one.min_values), one.must_exist
 
 
 def encode(catalog: Catalog, made_from: "Header | None" = None) -> bytes:
     """Equal catalogs give equal bytes."""
-    told = made_from or Header(shifted=catalog.shifted)
+    told = made_from or Header(shifted=catalog.shifted_zone_ids)
     writer = _Writer()
-    by_class = {name: writer.all(catalog.by_class[name]) for name in sorted(catalog.by_class)}
+    by_class = {name: writer.all(catalog.by_nodeclass[name]) for name in sorted(catalog.by_nodeclass)}
     body = _Body(
         requirements=tuple(row for row, _ in writer.requirements.rows),
         sets=writer.sets.rows,
@@ -163,7 +165,7 @@ def decode(body: bytes) -> Catalog:
     kubelets = [{name: dict(entries) for name, entries in one} for one in read.kubelets]
     offerings = [
         tuple(
-            Offering(zone, kind, price, available is True, sets[extra], reserved, unpriced=available == _UNPRICED)
+            Offering(zone, kind, price, available is True, sets[extra], reserved, lacks_price=available == _UNPRICED)
             for zone, kind, price, available, extra, reserved in some
         )
         for some in read.offerings
@@ -176,10 +178,10 @@ def decode(body: bytes) -> Catalog:
             amounts[capacity],
             amounts[allocatable],
             offerings[sold],
-            kubelet=kubelets[kubelet],
-            attachable=volumes,
+            kubelet_reserved=kubelets[kubelet],
+            attachable_volumes=volumes,
         )
         for (name, labels, capacity, allocatable, sold, kubelet), volumes in zip(read.types, attachable, strict=True)
     ]
     by_class = {name: tuple(types[number] for number in numbers) for name, numbers in read.by_class.items()}
-    return Catalog(by_class, read.source, shifted=read.shifted)
+    return Catalog(by_class, read.source, shifted_zone_ids=read.shifted)

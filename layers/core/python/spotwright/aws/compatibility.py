@@ -8,7 +8,7 @@ from typing import Final
 
 from spotwright.aws import families
 from spotwright.aws.described import Described
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
 NITRO: Final = "nitro"
 EFA_ONLY: Final = "efa-only"

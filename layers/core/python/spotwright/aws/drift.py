@@ -10,11 +10,11 @@ from typing import Final
 
 from spotwright.aws import amis
 from spotwright.model import labels
-from spotwright.model.drift import Drift, DriftReason, Undecided, restated
-from spotwright.model.fleet import FleetInstance
-from spotwright.model.instancetype import InstanceType
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.drift import Drift, DriftReason, DriftUnknown, static_fields_drift
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.snapshot import RESERVED_CAPACITY
 
 _ALIVE: Final = ("pending", "running")
@@ -25,10 +25,10 @@ def drift(
     claim: NodeClaim,
     node_class: EC2NodeClass,
     instance_type: InstanceType | None,
-    instance: FleetInstance | None,
+    instance: Instance | None,
     *,
     gates: Collection[str],
-) -> Drift | Undecided | None:
+) -> Drift | DriftUnknown | None:
     """Why the claim's node is not what its class would make now; None = it is.
 
     ``instance_type``: the claim's in the catalog of the class; ``instance``: as EC2 describes it now; both None = not
@@ -38,22 +38,24 @@ def drift(
     if stated is not None:
         return stated
     if instance is None or instance.state not in _ALIVE:
-        return Undecided(f"EC2 shows no running instance of {claim.provider_id or 'the claim'}")
+        return DriftUnknown(f"EC2 shows no running instance of {claim.provider_id or 'the claim'}")
     return next((one for one in _live(claim, node_class, instance, gates) if one is not None), None)
 
 
 def _static(claim: NodeClaim, node_class: EC2NodeClass) -> Drift | None:
     keys = (labels.EC2NODECLASS_HASH, labels.EC2NODECLASS_HASH_VERSION)
     mine, own = claim.metadata.annotations, node_class.metadata.annotations
-    return restated(DriftReason.NODE_CLASS, f"EC2NodeClass {node_class.name}", mine, own, keys)
+    return static_fields_drift(DriftReason.NODE_CLASS, f"EC2NodeClass {node_class.name}", mine, own, keys)
 
 
-def _image(claim: NodeClaim, node_class: EC2NodeClass, instance_type: InstanceType | None) -> Drift | Undecided | None:
+def _image(
+    claim: NodeClaim, node_class: EC2NodeClass, instance_type: InstanceType | None
+) -> Drift | DriftUnknown | None:
     if instance_type is None:
-        return Undecided(f"instance type {claim.metadata.labels.get(labels.INSTANCE_TYPE)} is not in the catalog")
+        return DriftUnknown(f"instance type {claim.metadata.labels.get(labels.INSTANCE_TYPE)} is not in the catalog")
     if not node_class.amis or not claim.image_id:
         nothing = f"EC2NodeClass {node_class.name}" if claim.image_id else "status.imageID of the claim"
-        return Undecided(f"{nothing} names no image")
+        return DriftUnknown(f"{nothing} names no image")
     wanted = amis.for_type(amis.demands(node_class.amis), instance_type)
     if wanted is not None and wanted.id == claim.image_id:
         return None
@@ -62,8 +64,8 @@ def _image(claim: NodeClaim, node_class: EC2NodeClass, instance_type: InstanceTy
 
 
 def _live(
-    claim: NodeClaim, node_class: EC2NodeClass, instance: FleetInstance, gates: Collection[str]
-) -> Iterator[Drift | Undecided | None]:
+    claim: NodeClaim, node_class: EC2NodeClass, instance: Instance, gates: Collection[str]
+) -> Iterator[Drift | DriftUnknown | None]:
     yield _security_groups(node_class, instance)
     yield _subnet(node_class, instance)
     if RESERVED_CAPACITY in gates:
@@ -71,31 +73,31 @@ def _live(
     yield _placement_group(claim, node_class)
 
 
-def _security_groups(node_class: EC2NodeClass, instance: FleetInstance) -> Drift | Undecided | None:
+def _security_groups(node_class: EC2NodeClass, instance: Instance) -> Drift | DriftUnknown | None:
     wanted = {one.id for one in node_class.security_groups}
     if not wanted or not instance.security_groups:
-        return Undecided(f"{'EC2' if wanted else f'EC2NodeClass {node_class.name}'} names no security groups")
+        return DriftUnknown(f"{'EC2' if wanted else f'EC2NodeClass {node_class.name}'} names no security groups")
     return _differs(DriftReason.SECURITY_GROUP, "security groups", instance.security_groups, wanted)
 
 
-def _subnet(node_class: EC2NodeClass, instance: FleetInstance) -> Drift | Undecided | None:
+def _subnet(node_class: EC2NodeClass, instance: Instance) -> Drift | DriftUnknown | None:
     wanted = {one.id for one in node_class.subnets}
     if not wanted or not instance.subnet_id:
-        return Undecided(f"{'EC2' if wanted else f'EC2NodeClass {node_class.name}'} names no subnet")
+        return DriftUnknown(f"{'EC2' if wanted else f'EC2NodeClass {node_class.name}'} names no subnet")
     return _missing(DriftReason.SUBNET, "subnet", instance.subnet_id, wanted)
 
 
-def _reservation(node_class: EC2NodeClass, instance: FleetInstance) -> Drift | None:
+def _reservation(node_class: EC2NodeClass, instance: Instance) -> Drift | None:
     """Only of an instance that EC2 shows in a reservation: one that fell back to on-demand is none."""
     wanted = {one.id for one in node_class.capacity_reservations}
     found = instance.reservation_id
     return _missing(DriftReason.CAPACITY_RESERVATION, "capacity reservation", found, wanted) if found else None
 
 
-def _placement_group(claim: NodeClaim, node_class: EC2NodeClass) -> Drift | Undecided | None:
+def _placement_group(claim: NodeClaim, node_class: EC2NodeClass) -> Drift | DriftUnknown | None:
     group = node_class.placement_group
     if group is None and node_class.placement_group_selector is not None:
-        return Undecided(f"the placement group of EC2NodeClass {node_class.name} is not resolved")
+        return DriftUnknown(f"the placement group of EC2NodeClass {node_class.name} is not resolved")
     found = claim.metadata.labels.get(labels.PLACEMENT_GROUP_ID, "")
     wanted = {group.id} if group else set[str]()
     return _differs(DriftReason.PLACEMENT_GROUP, "placement group", [found] if found else [], wanted)

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.refusal import Refusal
-from spotwright.model.nodeclass import BlockDevice, EC2NodeClass
+from spotwright.model.karpenter.nodeclass import BlockDeviceMapping, EC2NodeClass
 
 AL2: Final = "AL2"
 AL2023: Final = "AL2023"
@@ -27,7 +27,7 @@ class Family(msgspec.Struct, frozen=True):
     """
 
     name: str
-    devices: tuple[BlockDevice, ...]
+    devices: tuple[BlockDeviceMapping, ...]
     ephemeral_device: str
     pods_per_core: bool = True
     overhead_counts_all_pods: bool = True
@@ -35,8 +35,8 @@ class Family(msgspec.Struct, frozen=True):
     free_kubelet: bool = False
 
 
-def _disk(device: str, size: str) -> BlockDevice:
-    return BlockDevice(device, volume_size=size, volume_type="gp3", encrypted=True, delete_on_termination=True)
+def _disk(device: str, size: str) -> BlockDeviceMapping:
+    return BlockDeviceMapping(device, volume_size=size, volume_type="gp3", encrypted=True, delete_on_termination=True)
 
 
 FAMILIES: Final = {

@@ -13,8 +13,8 @@ import msgspec
 
 from spotwright.aws.health import FIRST_MS, QUOTA, SUBNET, quota_family
 from spotwright.model import labels
-from spotwright.model.fleet import FleetError, OfferingHealth
-from spotwright.model.instancetype import ANY
+from spotwright.model.ec2.fleet import FleetError, OfferingHealth
+from spotwright.model.ec2.instance_type import WILDCARD
 
 NO_ADDRESSES: Final = "InsufficientFreeAddressesInSubnet"
 NO_SPOT_ROLE: Final = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
@@ -102,19 +102,19 @@ def marks(
 def _marks(error: FleetError, until: int, sizes: Mapping[str, int], scope: str) -> Iterator[OfferingHealth]:
     capacity_type = error.capacity_type or labels.ON_DEMAND
     if error.code == NO_SPOT_ROLE:
-        yield OfferingHealth(labels.SPOT, ANY, ANY, until, error.code, failures=1)
+        yield OfferingHealth(labels.SPOT, WILDCARD, WILDCARD, until, error.code, failures=1)
     elif error.code == NO_ADDRESSES and error.subnet_id:
         # The zone's other subnets may have some; the type is not at fault.
         yield OfferingHealth(SUBNET, error.subnet_id, error.zone, until, error.code, failures=1)
     elif error.code in CAPACITY_CODES and error.reservation_id:
-        yield OfferingHealth(labels.RESERVED, error.reservation_id, ANY, until, error.code, failures=1)
+        yield OfferingHealth(labels.RESERVED, error.reservation_id, WILDCARD, until, error.code, failures=1)
     elif scope and error.zone and (error.code == GROUP_ELSEWHERE or GROUP_FULL in error.message):
         # True of every type, however it is bought; other groups may still start nodes there.
         for kind in (labels.ON_DEMAND, labels.SPOT):
-            yield OfferingHealth(kind, ANY, error.zone, until, error.code, scope, failures=1)
+            yield OfferingHealth(kind, WILDCARD, error.zone, until, error.code, scope, failures=1)
     elif error.code in QUOTA_CODES and error.instance_type in sizes:
         family, size = QUOTA + quota_family(error.instance_type), sizes[error.instance_type]
-        yield OfferingHealth(capacity_type, family, ANY, until, error.code, failures=1, cpu_millicores=size)
+        yield OfferingHealth(capacity_type, family, WILDCARD, until, error.code, failures=1, cpu_millicores=size)
     elif error.code in CAPACITY_CODES and error.instance_type and error.zone:
         yield OfferingHealth(capacity_type, error.instance_type, error.zone, until, error.code, scope, failures=1)
 

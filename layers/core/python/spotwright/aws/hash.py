@@ -12,9 +12,9 @@ import msgspec
 
 from spotwright.aws import families
 from spotwright.aws.fnv import Duration, Int32, Pointer, Record, Value, digest
-from spotwright.model.nodeclass import BlockDevice, EC2NodeClass, NetworkInterface
-from spotwright.model.nodepool import NodePool
-from spotwright.model.taints import Taint
+from spotwright.model.karpenter.nodeclass import BlockDeviceMapping, EC2NodeClass, NetworkInterface
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.taints import Taint
 
 CLASS_VERSION: Final = "v6"
 POOL_VERSION: Final = "v3"
@@ -93,7 +93,7 @@ def class_spec(node_class: EC2NodeClass) -> dict[str, Any]:
         "role": node_class.role,
         "instanceProfile": node_class.instance_profile or None,
         "tags": node_class.tags or None,
-        "blockDeviceMappings": [_device(one) for one in node_class.block_devices] or None,
+        "blockDeviceMappings": [_device(one) for one in node_class.block_device_mappings] or None,
         "instanceStorePolicy": node_class.instance_store_policy or None,
         "detailedMonitoring": node_class.detailed_monitoring,
         "metadataOptions": {
@@ -104,7 +104,7 @@ def class_spec(node_class: EC2NodeClass) -> dict[str, Any]:
         },
         "context": node_class.context or None,
     }
-    return stated | _network(node_class) | {name: _EMPTY[name] for name in node_class.stated_empty}
+    return stated | _network(node_class) | {name: _EMPTY[name] for name in node_class.explicitly_empty}
 
 
 def _network(node_class: EC2NodeClass) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def _interface(interface: NetworkInterface) -> dict[str, Any]:
     }
 
 
-def _device(device: BlockDevice) -> dict[str, Any]:
+def _device(device: BlockDeviceMapping) -> dict[str, Any]:
     ebs = {
         "deleteOnTermination": device.delete_on_termination,
         "encrypted": device.encrypted,
@@ -215,7 +215,7 @@ def of_pool(pool: NodePool) -> str:
             ("Taints", _stated(pool, "taints", _taints(pool.taints))),
             ("StartupTaints", _stated(pool, "startupTaints", _taints(pool.startup_taints))),
             ("NodeClassRef", _class_reference(pool)),
-            ("TerminationGracePeriod", _duration("Duration", pool.termination_grace_seconds)),
+            ("TerminationGracePeriod", _duration("Duration", pool.termination_grace_period_seconds)),
             ("ExpireAfter", _duration("NillableDuration", pool.expire_after_seconds)),
         ),
     )
@@ -231,7 +231,7 @@ def of_pool(pool: NodePool) -> str:
 
 def _stated(pool: NodePool, name: str, value: Value) -> Value:
     """A list or map that is written out empty is hashed, one that is absent is not."""
-    return value if value or name in pool.stated_empty else None
+    return value if value or name in pool.explicitly_empty else None
 
 
 def _class_reference(pool: NodePool) -> Record:

@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 
 from spotwright.model import labels, resources
-from spotwright.model.fleet import OfferingHealth
-from spotwright.model.instancetype import ANY, Catalog, InstanceType, Offering
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.model.ec2.instance_type import WILDCARD, Catalog, InstanceType, Offering
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.snapshot import UnavailableOffering
 
 # Marks on a subnet without free addresses stand under this word in the place of the capacity type.
@@ -58,8 +58,8 @@ class Health(msgspec.Struct, frozen=True):
         self, capacity_type: str, instance_type: str, zone: str, *, cpu_millicores: int = 0, scope: str = ""
     ) -> str:
         """EC2's word for why this offering, or what it belongs to, is left alone; "" = it may be asked for."""
-        for name in (instance_type, ANY):
-            for place in (zone, ANY):
+        for name in (instance_type, WILDCARD):
+            for place in (zone, WILDCARD):
                 for where in _wider(scope):
                     if found := self.closed.get((capacity_type, name, place, where)):
                         return found
@@ -96,11 +96,11 @@ def unavailable(
     for one in rows:
         made = UnavailableOffering(one.capacity_type, one.instance_type, one.zone, one.code, one.scope,
                                    one.cpu_millicores)  # fmt: skip
-        taken = sum(count for at, count in one.taken if at > since)
-        if one.until > now_ms:
+        taken = sum(count for at, count in one.reservation_launches if at > since)
+        if one.unavailable_until_ms > now_ms:
             found.append(made)
         elif taken:
-            found.append(msgspec.structs.replace(made, taken=taken))
+            found.append(msgspec.structs.replace(made, reservation_launches=taken))
     return tuple(sorted(found))
 
 
@@ -112,8 +112,8 @@ def closing(gone: Iterable[UnavailableOffering]) -> Health:
         if one.instance_type.startswith(QUOTA):
             family = (one.capacity_type, one.instance_type.removeprefix(QUOTA))
             quotas[family] = min(quotas.get(family, (one.cpu_millicores, one.code)), (one.cpu_millicores, one.code))
-        elif one.taken:
-            taken[one.instance_type] = one.taken
+        elif one.reservation_launches:
+            taken[one.instance_type] = one.reservation_launches
         else:
             key = (one.capacity_type, one.instance_type, one.zone, one.scope)
             closed[key] = one.code or "InsufficientInstanceCapacity"
@@ -123,37 +123,45 @@ def closing(gone: Iterable[UnavailableOffering]) -> Health:
 def learnt(before: OfferingHealth | None, mark: OfferingHealth, *, now_ms: int) -> OfferingHealth | None:
     """The memory of an offering after it failed, or was taken back, once more; None when that is known already."""
     if before is None:
-        return msgspec.structs.replace(mark, at=now_ms)
-    if before.code == mark.code and now_ms - before.at < WAVE_MS and before.cpu_millicores <= mark.cpu_millicores:
+        return msgspec.structs.replace(mark, recorded_at_ms=now_ms)
+    if (
+        before.code == mark.code
+        and now_ms - before.recorded_at_ms < WAVE_MS
+        and before.cpu_millicores <= mark.cpu_millicores
+    ):
         return None
-    failures = _faded(before.failures, before.at, now_ms, FAILURE_FADES_MS) + mark.failures
-    interruptions = _faded(before.interruptions, before.at, now_ms, INTERRUPTION_FADES_MS) + mark.interruptions
+    failures = _faded(before.failures, before.recorded_at_ms, now_ms, FAILURE_FADES_MS) + mark.failures
+    interruptions = (
+        _faded(before.interruptions, before.recorded_at_ms, now_ms, INTERRUPTION_FADES_MS) + mark.interruptions
+    )
     times = interruptions if mark.interruptions else failures
     span = min(LONGEST_MS, FIRST_MS << min(max(times - 1, 0), 10))
     return msgspec.structs.replace(
         mark,
-        until=max(before.until, now_ms + span),
+        unavailable_until_ms=max(before.unavailable_until_ms, now_ms + span),
         failures=failures,
         interruptions=interruptions,
-        at=now_ms,
-        taken=before.taken,
+        recorded_at_ms=now_ms,
+        reservation_launches=before.reservation_launches,
         version=before.version,
     )
 
 
 def eased(before: OfferingHealth, *, now_ms: int) -> OfferingHealth | None:
     """The memory of an offering after it gave an instance: open at once, half its failures forgiven; None = as is."""
-    failures = _faded(before.failures, before.at, now_ms, FAILURE_FADES_MS)
-    if not failures and before.until <= now_ms:
+    failures = _faded(before.failures, before.recorded_at_ms, now_ms, FAILURE_FADES_MS)
+    if not failures and before.unavailable_until_ms <= now_ms:
         return None
-    return msgspec.structs.replace(before, until=min(before.until, now_ms), failures=failures // 2)
+    return msgspec.structs.replace(
+        before, unavailable_until_ms=min(before.unavailable_until_ms, now_ms), failures=failures // 2
+    )
 
 
 def took(before: OfferingHealth | None, reservation: str, count: int, *, now_ms: int) -> OfferingHealth:
     """The memory of a reservation after ``count`` instances were launched into it (negative: one was given back)."""
-    known = before or OfferingHealth(labels.RESERVED, reservation, ANY, 0, "")
-    recent = tuple(one for one in known.taken if now_ms - one[0] < TAKEN_MS)
-    return msgspec.structs.replace(known, taken=(*recent, (now_ms, count)))
+    known = before or OfferingHealth(labels.RESERVED, reservation, WILDCARD, 0, "")
+    recent = tuple(one for one in known.reservation_launches if now_ms - one[0] < TAKEN_MS)
+    return msgspec.structs.replace(known, reservation_launches=(*recent, (now_ms, count)))
 
 
 def sold_out(catalog: Catalog, node_classes: Iterable[EC2NodeClass], known: Health) -> Catalog:
@@ -163,12 +171,12 @@ def sold_out(catalog: Catalog, node_classes: Iterable[EC2NodeClass], known: Heal
     node_classes = tuple(node_classes)
     dry = {one.name: dry_zones(one, known) for one in node_classes}
     groups = {one.name: group_of(one) for one in node_classes}
-    names = {*catalog.by_class, *(name for name in dry if dry[name] or groups[name])}
+    names = {*catalog.by_nodeclass, *(name for name in dry if dry[name] or groups[name])}
     by_class = {
-        name: _without(catalog.of(name), dry.get(name, frozenset()), known, groups.get(name, ""))
+        name: _without(catalog.instance_types(name), dry.get(name, frozenset()), known, groups.get(name, ""))
         for name in sorted(names)
     }
-    return msgspec.structs.replace(catalog, by_class=by_class)
+    return msgspec.structs.replace(catalog, by_nodeclass=by_class)
 
 
 def dry_zones(node_class: EC2NodeClass, known: Health) -> frozenset[str]:
@@ -201,13 +209,13 @@ def left(
         return offering
     why = "InsufficientFreeAddressesInSubnet" if offering.zone in dry else offering_why_not(one, offering, known, group)
     if why:
-        return msgspec.structs.replace(offering, available=False, closed_for=why)
+        return msgspec.structs.replace(offering, available=False, unavailable_reason=why)
     taken = known.taken.get(reservation_of(offering), 0)
     if not taken:
         return offering
     still = max(0, offering.reservation_capacity - taken)
     why = "" if still else "ReservationCapacityExceeded"
-    return msgspec.structs.replace(offering, available=still > 0, reservation_capacity=still, closed_for=why)
+    return msgspec.structs.replace(offering, available=still > 0, reservation_capacity=still, unavailable_reason=why)
 
 
 def offering_why_not(one: InstanceType, offering: Offering, known: Health, group: str = "") -> str:
@@ -261,6 +269,6 @@ def _faded(count: int, at: int, now_ms: int, per_ms: int) -> int:
 
 
 def _risk(one: OfferingHealth, now_ms: int) -> int:
-    failures = _faded(one.failures, one.at, now_ms, FAILURE_FADES_MS)
-    interruptions = _faded(one.interruptions, one.at, now_ms, INTERRUPTION_FADES_MS)
+    failures = _faded(one.failures, one.recorded_at_ms, now_ms, FAILURE_FADES_MS)
+    interruptions = _faded(one.interruptions, one.recorded_at_ms, now_ms, INTERRUPTION_FADES_MS)
     return min(MOST_PERCENT, FAILURE_PERCENT * failures + INTERRUPTION_PERCENT * interruptions)

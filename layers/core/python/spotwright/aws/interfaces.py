@@ -6,7 +6,7 @@ https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html (car
 
 from typing import Any, Final
 
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
 EFA_ONLY: Final = "efa-only"
 

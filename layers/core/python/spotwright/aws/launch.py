@@ -17,13 +17,13 @@ from spotwright.aws.launch_filters import Candidate, candidates
 from spotwright.aws.launchtemplate import Machine, Template, launch_tags, tag_specifications, template
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels
-from spotwright.model.fleet import ClusterFacts
-from spotwright.model.instancetype import PICOUSD, InstanceType, unreserved
-from spotwright.model.nodeclass import Ami, EC2NodeClass
-from spotwright.model.requirements import Requirements, Selector, from_selectors
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.ec2.instance_type import PICOUSD, InstanceType, drop_reserved_offerings
+from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement, Requirements, from_expressions
 from spotwright.model.resources import PODS
 from spotwright.model.snapshot import RESERVED_CAPACITY
-from spotwright.model.taints import Taint
 
 # Instant fleets take 300 overrides in all: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/fleet-quotas.html
 MAXIMUM_OVERRIDES: Final = 300
@@ -35,11 +35,11 @@ class Wanted(Protocol):
     """What a launch is for: the scheduler's new node, structurally (``scheduling.plan.NewNode`` is one)."""
 
     @property
-    def node_pool(self) -> str: ...
+    def nodepool(self) -> str: ...
     @property
     def instance_types(self) -> tuple[str, ...]: ...
     @property
-    def requirements(self) -> tuple[Selector, ...]: ...
+    def requirements(self) -> tuple[NodeSelectorRequirement, ...]: ...
     @property
     def labels(self) -> dict[str, str]: ...
     @property
@@ -101,10 +101,10 @@ def plan(
     family = families.of(node_class)
     if isinstance(family, Refusal):
         return family
-    if not node_class.resolved_profile:
+    if not node_class.resolved_instance_profile:
         return Refusal("NodeClassNotReady", f"EC2NodeClass {node_class.name} has no instance profile yet")
     counted = RESERVED_CAPACITY in gates
-    found = candidates(wanted, node_class, types if counted else unreserved(tuple(types)), health)
+    found = candidates(wanted, node_class, types if counted else drop_reserved_offerings(tuple(types)), health)
     if isinstance(found, Refusal):
         return found
     capacity_type, chosen = found
@@ -128,7 +128,7 @@ def _assembled(
         if ami is None:
             continue
         efa = one.instance_type.capacity.get(EFA, 0) if wanted.requests.get(EFA) else 0
-        kubelet = one.instance_type.kubelet
+        kubelet = one.instance_type.kubelet_reserved
         stated, into = msgspec.json.encode(kubelet, order="sorted"), one.reserved.id if one.reserved else ""
         key = (ami.id, one.instance_type.capacity.get(PODS, 0), efa, stated, into)
         if key not in templates:
@@ -143,7 +143,7 @@ def _assembled(
         overrides.append(_override(one, templates[key].name, ami))
     if not overrides:
         return Refusal("AMINotFound", f"EC2NodeClass {node_class.name} has no image for any of the instance types")
-    tags = launch_tags(cluster=cluster.name, node_pool=wanted.node_pool, node_class=node_class)
+    tags = launch_tags(cluster=cluster.name, node_pool=wanted.nodepool, node_class=node_class)
     kind = next((one.reserved.kind for one in chosen if one.reserved), "")
     return FleetPlan(
         capacity_type,
@@ -152,7 +152,7 @@ def _assembled(
         tags,
         node_class.context,
         reservations=kind,
-        group=placement.scope(node_class, from_selectors(wanted.requirements)),
+        group=placement.scope(node_class, from_expressions(wanted.requirements)),
     )
 
 
@@ -162,7 +162,7 @@ def _template(
     cluster: ClusterFacts,
     family: families.Family,
     capacity_type: str,
-    ami: Ami,
+    ami: AMI,
     max_pods: int,
     efa: int,
     purchase: Mapping[str, Any],
@@ -177,14 +177,18 @@ def _template(
         return text
     return template(
         cluster=cluster.name,
-        node_pool=wanted.node_pool,
+        node_pool=wanted.nodepool,
         node_class=node_class,
         family=family,
         ami=ami,
         user_data=text,
         capacity_type=capacity_type,
         machine=Machine(
-            from_selectors(wanted.requirements), dict(wanted.requests), efa, ":" in cluster.service_cidr, dict(purchase)
+            from_expressions(wanted.requirements),
+            dict(wanted.requests),
+            efa,
+            ":" in cluster.service_cidr,
+            dict(purchase),
         ),
     )
 
@@ -192,14 +196,14 @@ def _template(
 def boot_labels(wanted: Wanted, node_class: EC2NodeClass, family: str, capacity_type: str) -> dict[str, str]:
     """The labels a node registers with; the rest follow from its NodeClaim."""
     given = dict(wanted.labels) | {
-        labels.NODEPOOL: wanted.node_pool,
+        labels.NODEPOOL: wanted.nodepool,
         labels.EC2NODECLASS: node_class.name,
         labels.CAPACITY_TYPE: capacity_type,
     }
     return given if family == families.CUSTOM else given | {labels.DO_NOT_SYNC_TAINTS: "true"}
 
 
-def _override(one: Candidate, template_name: str, ami: Ami) -> Override:
+def _override(one: Candidate, template_name: str, ami: AMI) -> Override:
     return Override(
         template_name,
         one.instance_type.name,
@@ -291,7 +295,7 @@ def launched(
     Labels are the type's certain ones, then the claim's own, then where and how it was bought; ``reservation``: the
     capacity reservation it runs in, "" = none; ``partition``: of its placement group, 0 = EC2 has not said.
     """
-    asked = from_selectors(wanted.requirements)
+    asked = from_expressions(wanted.requirements)
     tenancy = placement.tenancy(asked)
     bought = {labels.ZONE: zone, labels.CAPACITY_TYPE: capacity_type, labels.TENANCY: tenancy}
     into = reserved.node_labels(instance_type.offerings, reservation)

@@ -13,9 +13,9 @@ from spotwright.aws.health import Health
 from spotwright.aws.refusal import Refusal
 from spotwright.aws.reserved import Reserved
 from spotwright.model import labels, resources
-from spotwright.model.instancetype import InstanceType, Offering
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.requirements import Requirement, Requirements, Selector, from_selectors
+from spotwright.model.ec2.instance_type import InstanceType, Offering
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_expressions
 
 # Types in one request: enough choice for EC2, small enough for its limits. Karpenter's figure.
 MAXIMUM_TYPES: Final = 60
@@ -28,7 +28,7 @@ class Demand(Protocol):
     @property
     def instance_types(self) -> tuple[str, ...]: ...
     @property
-    def requirements(self) -> tuple[Selector, ...]: ...
+    def requirements(self) -> tuple[NodeSelectorRequirement, ...]: ...
     @property
     def requests(self) -> dict[str, int]: ...
     @property
@@ -58,7 +58,7 @@ def candidates(
 
     What is reserved comes before spot, and spot before on-demand, where they are allowed.
     """
-    requirements = from_selectors(wanted.requirements)
+    requirements = from_expressions(wanted.requirements)
     found = _reserved_first(_compatible(wanted, requirements, node_class, types, known))
     if not found:
         return Refusal(_NONE_LEFT, "no compatible instance type has an available offering")

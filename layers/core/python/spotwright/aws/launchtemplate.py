@@ -15,7 +15,7 @@ from spotwright.aws.families import Family
 from spotwright.aws.interfaces import interfaces
 from spotwright.aws.placement import enclaves, placement
 from spotwright.model import labels, quantity
-from spotwright.model.nodeclass import Ami, BlockDevice, EC2NodeClass
+from spotwright.model.karpenter.nodeclass import AMI, BlockDeviceMapping, EC2NodeClass
 from spotwright.model.requirements import Requirements
 
 _GIB: Final = 2**30
@@ -54,7 +54,7 @@ def template(
     node_pool: str,
     node_class: EC2NodeClass,
     family: Family,
-    ami: Ami,
+    ami: AMI,
     user_data: str,
     capacity_type: str,
     machine: Machine = _PLAIN,
@@ -93,7 +93,7 @@ def template_data(
     *,
     node_class: EC2NodeClass,
     family: Family,
-    ami: Ami,
+    ami: AMI,
     user_data: str,
     capacity_type: str,
     tags: Mapping[str, str],
@@ -102,7 +102,7 @@ def template_data(
     """RequestLaunchTemplateData; what the class leaves open is left out, so that EC2 or the image decides."""
     tagged = ["network-interface"] + (["spot-instances-request"] if capacity_type == labels.SPOT else [])
     data: dict[str, Any] = {
-        "IamInstanceProfile": {"Name": node_class.resolved_profile},
+        "IamInstanceProfile": {"Name": node_class.resolved_instance_profile},
         "ImageId": ami.id,
         "MetadataOptions": _metadata_options(node_class),
         "Monitoring": {"Enabled": bool(node_class.detailed_monitoring)},
@@ -113,7 +113,7 @@ def template_data(
     data |= enclaves(machine.requests) | machine.purchase
     if node_class.cpu_options and node_class.cpu_options.nested_virtualization:
         data["CpuOptions"] = {"NestedVirtualization": node_class.cpu_options.nested_virtualization}
-    devices = node_class.block_devices or family.devices
+    devices = node_class.block_device_mappings or family.devices
     if devices:
         data["BlockDeviceMappings"] = [_mapping(device) for device in devices]
     if user_data:
@@ -132,7 +132,7 @@ def _metadata_options(node_class: EC2NodeClass) -> dict[str, Any]:
     }
 
 
-def _mapping(device: BlockDevice) -> dict[str, Any]:
+def _mapping(device: BlockDeviceMapping) -> dict[str, Any]:
     stated = {
         "DeleteOnTermination": device.delete_on_termination,
         "Encrypted": device.encrypted,

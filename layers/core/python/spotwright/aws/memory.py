@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Final
 
 from spotwright.model import labels, resources
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.kubernetes.node import Node
 
 KEPT_SECONDS: Final = 60 * 86_400
 # A time that moves with every look would make every catalog a new one.
@@ -48,7 +48,7 @@ def _seen(nodes: Iterable[Node], claims: Iterable[NodeClaim], images: set[str]) 
     for node in nodes:
         claim, size = of.get(node.provider_id), node.capacity.get(resources.MEMORY, 0)
         name = node.metadata.labels.get(labels.INSTANCE_TYPE, "")
-        if claim is not None and node.registered and size and name:
+        if claim is not None and node.is_registered and size and name:
             yield f"{name} {claim.image_id}", size
 
 

@@ -16,9 +16,16 @@ from spotwright.aws.nodeclass_validation import validation
 from spotwright.aws.refusal import Refusal, Unanswered
 from spotwright.aws.sizing import Overheads
 from spotwright.model import labels
-from spotwright.model.fleet import ClusterFacts
-from spotwright.model.nodeclass import Ami, CapacityReservation, EC2NodeClass, PlacementGroup, SecurityGroup, Subnet
-from spotwright.model.objects import Condition, condition
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.karpenter.nodeclass import (
+    AMI,
+    CapacityReservation,
+    EC2NodeClass,
+    PlacementGroup,
+    SecurityGroup,
+    Subnet,
+)
+from spotwright.model.kubernetes.meta import Condition, find_condition
 
 AMIS: Final = "AMIsReady"
 SUBNETS: Final = "SubnetsReady"
@@ -57,7 +64,7 @@ class Found(msgspec.Struct, frozen=True):
 
     subnets: tuple[FoundSubnet, ...] | Unanswered
     groups: tuple[FoundGroup, ...] | Unanswered
-    amis: tuple[Ami, ...] | Refusal | Unanswered
+    amis: tuple[AMI, ...] | Refusal | Unanswered
     profile: str | Refusal | Unanswered
     reservations: tuple[CapacityReservation, ...] | Unanswered = ()
     placement_group: PlacementGroup | Refusal | Unanswered | None = None
@@ -104,7 +111,7 @@ def resolve(
         amis=_value(amis, node_class.amis, ()),
         capacity_reservations=reservations(_value(held, node_class.capacity_reservations, ()), now=now),
         placement_group=_value(group, node_class.placement_group, None),
-        resolved_profile=_value(found.profile, node_class.resolved_profile, ""),
+        resolved_instance_profile=_value(found.profile, node_class.resolved_instance_profile, ""),
     )
     conditions = tuple(_conditions(resolved, outcomes, facts, checks))
     ready = conditions[-1].status == "True"
@@ -123,12 +130,16 @@ def reservations(found: Sequence[CapacityReservation], *, now: datetime) -> tupl
     return tuple(
         msgspec.structs.replace(one, state="expiring" if _expires(one, now) else "active")
         for one in sorted(found, key=lambda one: one.id)
-        if one.end is None or one.end > now
+        if one.end_time is None or one.end_time > now
     )
 
 
 def _expires(one: CapacityReservation, now: datetime) -> bool:
-    return one.reservation_type == labels.CAPACITY_BLOCK and one.end is not None and one.end - now <= _BLOCK_EXPIRES
+    return (
+        one.reservation_type == labels.CAPACITY_BLOCK
+        and one.end_time is not None
+        and one.end_time - now <= _BLOCK_EXPIRES
+    )
 
 
 def _subnets(
@@ -208,7 +219,7 @@ def _condition(node_class: EC2NodeClass, kind: str, outcome: object) -> Conditio
         case Refusal(reason, message):
             return Condition(kind, "False", reason, message, observed_generation=generation)
         case Unanswered(message):
-            before = condition(node_class.conditions, kind)
+            before = find_condition(node_class.conditions, kind)
             if before and before.status == "True" and before.observed_generation == generation:
                 return before
             return Condition(kind, "Unknown", UNSETTLED, message, observed_generation=generation)
@@ -218,10 +229,10 @@ def _condition(node_class: EC2NodeClass, kind: str, outcome: object) -> Conditio
 def _merged(before: EC2NodeClass, after: Sequence[Condition]) -> tuple[Condition, ...]:
     """New conditions in place of the old of their type; a condition keeps its time while its status stays."""
     old = {one.type: one for one in before.conditions}
-    times = {one.type: old[one.type].since for one in after if _same_status(old.get(one.type), one)}
+    times = {one.type: old[one.type].last_transition_time for one in after if _same_status(old.get(one.type), one)}
     named = {one.type for one in after}
     kept = [one for one in before.conditions if one.type not in named]
-    return (*kept, *(msgspec.structs.replace(one, since=times.get(one.type)) for one in after))
+    return (*kept, *(msgspec.structs.replace(one, last_transition_time=times.get(one.type)) for one in after))
 
 
 def _same_status(old: Condition | None, new: Condition) -> bool:

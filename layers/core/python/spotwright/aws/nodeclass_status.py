@@ -3,7 +3,7 @@
 from datetime import UTC
 from typing import Any
 
-from spotwright.model.nodeclass import Ami, CapacityReservation, EC2NodeClass, PlacementGroup
+from spotwright.model.karpenter.nodeclass import AMI, CapacityReservation, EC2NodeClass, PlacementGroup
 
 
 def status(node_class: EC2NodeClass) -> dict[str, Any]:
@@ -14,11 +14,11 @@ def status(node_class: EC2NodeClass) -> dict[str, Any]:
         "amis": [_ami(one) for one in node_class.amis],
         "capacityReservations": [_reservation(one) for one in node_class.capacity_reservations] or None,
         "placementGroup": _placement_group(node_class.placement_group),
-        "instanceProfile": node_class.resolved_profile or None,
+        "instanceProfile": node_class.resolved_instance_profile or None,
     }
 
 
-def _ami(ami: Ami) -> dict[str, Any]:
+def _ami(ami: AMI) -> dict[str, Any]:
     requirements = [
         {"key": one.key, "operator": str(one.operator)} | ({"values": list(one.values)} if one.values else {})
         for one in ami.requirements
@@ -37,14 +37,14 @@ def _reservation(one: CapacityReservation) -> dict[str, Any]:
         "ownerID": one.owner_id,
         "reservationType": one.reservation_type,
         "state": one.state,
-    } | ({"endTime": one.end.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")} if one.end else {})
+    } | ({"endTime": one.end_time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")} if one.end_time else {})
 
 
 def _placement_group(group: PlacementGroup | None) -> dict[str, Any] | None:
     if group is None:
         return None
     shown = {"id": group.id, "name": group.name, "strategy": group.strategy}
-    return shown | ({"partitionCount": group.partitions} if group.partitions else {})
+    return shown | ({"partitionCount": group.partition_count} if group.partition_count else {})
 
 
 def _given(key: str, text: str) -> dict[str, Any]:

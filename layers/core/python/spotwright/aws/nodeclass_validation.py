@@ -9,8 +9,8 @@ from spotwright.aws.described import Described
 from spotwright.aws.refusal import Refusal, Unanswered
 from spotwright.aws.sizing import Overheads
 from spotwright.model import labels, quantity
-from spotwright.model.fleet import ClusterFacts
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
 RESTRICTED_TAGS: Final = frozenset(
     {labels.CLUSTER_NAME_TAG, labels.NODEPOOL, labels.NODECLAIM, labels.EC2NODECLASS, labels.LAUNCH_TAG}
@@ -78,7 +78,7 @@ def _is_restricted(key: str) -> bool:
 
 
 def _devices(node_class: EC2NodeClass) -> Refusal | None:
-    for index, device in enumerate(node_class.block_devices):
+    for index, device in enumerate(node_class.block_device_mappings):
         try:
             quantity.parse(device.volume_size or "1Gi")
         except quantity.QuantityError as error:

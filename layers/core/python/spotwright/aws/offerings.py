@@ -13,8 +13,8 @@ import msgspec
 from spotwright.aws import amis, compatibility, families, sizing, typelabels
 from spotwright.aws.described import Described
 from spotwright.model import labels
-from spotwright.model.instancetype import InstanceType, Offering
-from spotwright.model.nodeclass import Ami, CapacityReservation, EC2NodeClass, PlacementGroup
+from spotwright.model.ec2.instance_type import InstanceType, Offering
+from spotwright.model.karpenter.nodeclass import AMI, CapacityReservation, EC2NodeClass, PlacementGroup
 from spotwright.model.requirements import Requirement, Requirements
 
 # A region read by older code is read again.
@@ -50,7 +50,7 @@ class Buyer(msgspec.Struct, frozen=True):
 
     node_class: EC2NodeClass
     family: families.Family
-    images: tuple[tuple[Ami, Requirements], ...]
+    images: tuple[tuple[AMI, Requirements], ...]
     zones: dict[str, Requirements]
     shifted: frozenset[str] = frozenset()
     memory: dict[tuple[str, str], int] = {}
@@ -119,8 +119,8 @@ def instance_type(described: Described, region: Region, who: Buyer, overheads: s
         capacity=size.capacity,
         allocatable=size.allocatable,
         offerings=offerings,
-        kubelet=size.kubelet,
-        attachable=size.attachable,
+        kubelet_reserved=size.kubelet,
+        attachable_volumes=size.attachable,
     )
 
 
@@ -140,7 +140,7 @@ def _bought(
             price = price_of(region, name, kind, zone)
             stated = _with(who.zones[zone], _UNRESERVED) if told_apart else who.zones[zone]
             usable = runs and _served(who, zone)
-            yield Offering(zone, kind, price, usable and price > 0, stated, unpriced=usable and price == 0)
+            yield Offering(zone, kind, price, usable and price > 0, stated, lacks_price=usable and price == 0)
 
 
 def _reserved(one: CapacityReservation, region: Region, who: Buyer, *, runs: bool) -> Offering:
@@ -150,14 +150,14 @@ def _reserved(one: CapacityReservation, region: Region, who: Buyer, *, runs: boo
         labels.RESERVATION_TYPE: one.reservation_type,
         labels.RESERVATION_INTERRUPTIBLE: "true" if one.interruptible else "false",
     }
-    usable = runs and one.available > 0 and one.state == "active" and _served(who, one.zone)
+    usable = runs and one.available_instance_count > 0 and one.state == "active" and _served(who, one.zone)
     return Offering(
         zone=one.zone,
         capacity_type=labels.RESERVED,
         price_picousd_per_hour=region.on_demand.get(one.instance_type, 0) // RESERVED_SHARE,
         available=usable,
         requirements=_with(who.zones[one.zone], told),
-        reservation_capacity=one.available,
+        reservation_capacity=one.available_instance_count,
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from spotwright.model import labels
-from spotwright.model.nodeclass import EC2NodeClass, PlacementGroup
+from spotwright.model.karpenter.nodeclass import EC2NodeClass, PlacementGroup
 from spotwright.model.requirements import Requirements
 
 # Pods ask for Nitro Enclaves by this resource.

@@ -22,7 +22,7 @@ import msgspec
 
 from spotwright.aws.offerings import Region
 from spotwright.model import labels
-from spotwright.model.instancetype import PICOUSD
+from spotwright.model.ec2.instance_type import PICOUSD
 
 _KINDS: Final = (labels.ON_DEMAND, labels.SPOT)
 _FIELDS: Final = ("instanceTypes", "capacityTypes", "zones", "discountPercent", "pricePerHour")

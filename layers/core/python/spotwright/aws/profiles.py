@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from spotwright.model import labels
-from spotwright.model.fleet import InstanceProfile
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.ec2.fleet import InstanceProfile
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
 PROTECTED: Final = timedelta(hours=1)
 # More than this at once is more likely our mistake than theirs: the larger of a number and a share of what is there.
@@ -43,9 +43,9 @@ def is_unneeded(
     profile: InstanceProfile, classes: Sequence[EC2NodeClass], claims: Sequence[NodeClaim], *, now: datetime
 ) -> bool:
     """By what is known of classes and claims now."""
-    if now - profile.created < PROTECTED:
+    if now - profile.create_date < PROTECTED:
         return False
-    if any(one.resolved_profile == profile.name or _turned_lately(one, profile, now) for one in classes):
+    if any(one.resolved_instance_profile == profile.name or _turned_lately(one, profile, now) for one in classes):
         return False
     owner = next((one.name for one in classes if one.metadata.uid == _class_uid(profile)), "")
     named = [_named(claim) for claim in claims if not owner or claim.node_class_ref.name == owner]
@@ -57,7 +57,7 @@ def _turned_lately(node_class: EC2NodeClass, profile: InstanceProfile, now: date
     if node_class.metadata.uid != _class_uid(profile):
         return False
     since = node_class.metadata.annotations.get(labels.INSTANCE_PROFILE_SINCE, "")
-    if not node_class.resolved_profile or not since:
+    if not node_class.resolved_instance_profile or not since:
         return True
     return now - datetime.fromisoformat(since) < PROTECTED
 

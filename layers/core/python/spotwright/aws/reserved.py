@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.model import labels
-from spotwright.model.instancetype import Offering
+from spotwright.model.ec2.instance_type import Offering
 from spotwright.model.requirements import Requirements
 
 DEFAULT: Final = "default"

@@ -16,8 +16,8 @@ from spotwright.aws.expressions import Variables
 from spotwright.aws.families import WINDOWS, Family
 from spotwright.aws.kubelet_sizing import RESERVATIONS, Kubelet, KubeletError
 from spotwright.model import quantity, resources
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.volumes import EBS
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.kubernetes.volumes import EBS_CSI_DRIVER
 
 MIB: Final = 2**20
 GIB: Final = 2**30
@@ -95,10 +95,10 @@ def attachable(described: Described, node_class: EC2NodeClass, family: Family) -
     """
     if not described.ebs_attachments:
         return {}
-    own = len(node_class.block_devices or family.devices) or 1
+    own = len(node_class.block_device_mappings or family.devices) or 1
     further = max(len(node_class.network_interfaces), 2 if described.interfaces > 1 else 1) - 1
     shared = further if described.ebs_attachments_shared else 0
-    return {EBS: max(described.ebs_attachments - own - shared, 1)}
+    return {EBS_CSI_DRIVER: max(described.ebs_attachments - own - shared, 1)}
 
 
 def faults(described: Described, node_class: EC2NodeClass, family: Family, overheads: Overheads) -> tuple[str, ...]:
@@ -166,7 +166,7 @@ def ephemeral_storage(described: Described, node_class: EC2NodeClass, family: Fa
     """Bytes of the disk that pods write to: local disks under RAID0, else the root or ephemeral volume."""
     if node_class.instance_store_policy == "RAID0" and described.local_storage_gb:
         return described.local_storage_gb * 10**9
-    devices = node_class.block_devices
+    devices = node_class.block_device_mappings
     root = [one for one in devices if one.root_volume]
     named = [one for one in devices if family.ephemeral_device and one.device_name == family.ephemeral_device]
     last = list(devices[-1:]) if not family.ephemeral_device else []

@@ -18,11 +18,11 @@ from spotwright.aws.launchtemplate import Machine, launch_tags, tag_specificatio
 from spotwright.aws.refusal import Refusal, Unanswered
 from spotwright.failures import Failure
 from spotwright.model import labels
-from spotwright.model.fleet import ClusterFacts
-from spotwright.model.instancetype import InstanceType
-from spotwright.model.nodeclass import Ami, EC2NodeClass
-from spotwright.model.nodepool import NodePool
-from spotwright.model.requirements import Operator, Requirements, Selector, from_selectors
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.requirements import NodeSelectorRequirement, Operator, Requirements, from_expressions
 
 # An answer holds so long for a class that stays as it is.
 HOLDS: Final = timedelta(minutes=30)
@@ -42,7 +42,7 @@ class Subject(msgspec.Struct, frozen=True):
     """What is tried: a type that the class' pools may buy, and the image it would start from."""
 
     instance_type: str
-    ami: Ami
+    ami: AMI
     dedicated: bool = False
 
 
@@ -51,7 +51,7 @@ def subject(node_class: EC2NodeClass, pools: Iterable[NodePool], types: Iterable
 
     ``types``: those of the class, () when they are not known yet; then a usual one. The class has images.
     """
-    wanted = [from_selectors(pool.requirements) for pool in pools if pool.node_class_ref.name == node_class.name]
+    wanted = [from_expressions(pool.requirements) for pool in pools if pool.node_class_ref.name == node_class.name]
     dedicated = any(labels.TENANCY in one and one.get(labels.TENANCY).has("dedicated") for one in wanted)
     ordered = sorted(node_class.amis, key=lambda one: (not _is_standard(one), _arch(one) != "amd64"))
     images, windows = amis.demands(ordered), families.name_of(node_class) in families.WINDOWS
@@ -63,16 +63,16 @@ def subject(node_class: EC2NodeClass, pools: Iterable[NodePool], types: Iterable
     return Subject(best.name, ami, dedicated)
 
 
-def _is_standard(ami: Ami) -> bool:
+def _is_standard(ami: AMI) -> bool:
     return all(one.operator != Operator.EXISTS for one in ami.requirements)
 
 
-def _usual(ami: Ami) -> str:
+def _usual(ami: AMI) -> str:
     return _USUAL.get(_arch(ami), _USUAL["amd64"])
 
 
-def _arch(ami: Ami) -> str:
-    return from_selectors(ami.requirements).get(labels.ARCH).sole_value or "amd64"
+def _arch(ami: AMI) -> str:
+    return from_expressions(ami.requirements).get(labels.ARCH).sole_value or "amd64"
 
 
 def _price(one: InstanceType) -> int:
@@ -85,7 +85,7 @@ def fleet(node_class: EC2NodeClass, chosen: Subject, cluster: ClusterFacts, fami
     text = userdata.render(family.name, node_class, cluster, Boot({labels.EC2NODECLASS: node_class.name}, (), _PODS))
     if isinstance(text, Refusal):
         return text
-    tenancy = Selector(labels.TENANCY, Operator.IN, ("dedicated",))
+    tenancy = NodeSelectorRequirement(labels.TENANCY, Operator.IN, ("dedicated",))
     made = template(
         cluster=cluster.name,
         node_pool="",
@@ -95,7 +95,7 @@ def fleet(node_class: EC2NodeClass, chosen: Subject, cluster: ClusterFacts, fami
         user_data=text,
         capacity_type=labels.ON_DEMAND,
         machine=Machine(
-            from_selectors((tenancy,)) if chosen.dedicated else Requirements(), ipv6=":" in cluster.service_cidr
+            from_expressions((tenancy,)) if chosen.dedicated else Requirements(), ipv6=":" in cluster.service_cidr
         ),
     )
     first = {one.zone: one for one in reversed(node_class.subnets)}
@@ -163,7 +163,7 @@ def digest(node_class: EC2NodeClass, cluster: ClusterFacts) -> str:
         sorted(one.id for one in node_class.security_groups),
         sorted(one.id for one in node_class.amis),
         node_class.placement_group,
-        node_class.resolved_profile,
+        node_class.resolved_instance_profile,
         node_class.ip_prefix_count,
         sorted(node_class.tags.items()),
         cluster,

@@ -9,7 +9,7 @@ from typing import Final
 
 from spotwright.aws.described import Accelerator, Described
 from spotwright.model import labels
-from spotwright.model.nodeclass import CapacityReservation, PlacementGroup
+from spotwright.model.karpenter.nodeclass import CapacityReservation, PlacementGroup
 from spotwright.model.requirements import Requirement, Requirements
 
 NITRO_SANDBOX: Final = "karpenter.k8s.aws/nitro-sandbox"

@@ -11,8 +11,8 @@ from spotwright.aws.boot import Boot
 from spotwright.aws.mime import MimeError
 from spotwright.aws.refusal import Refusal
 from spotwright.aws.userdata_bottlerocket import TomlError
-from spotwright.model.fleet import ClusterFacts
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
 # Bytes before base64.
 MAXIMUM_BYTES: Final = 16384

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from spotwright.aws.boot import Boot, dns_addresses, kubelet_config, own_labels, register_taints
-from spotwright.model.fleet import ClusterFacts
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.taints import Taint
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.kubernetes.taints import Taint
 
 KUBERNETES_SETTINGS: Final = frozenset(
     {

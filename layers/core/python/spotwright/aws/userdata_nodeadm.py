@@ -10,8 +10,8 @@ import msgspec
 
 from spotwright.aws import mime
 from spotwright.aws.boot import Boot, kubelet_config, node_labels, register_taints
-from spotwright.model.fleet import ClusterFacts
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
 
 def al2023(node_class: EC2NodeClass, cluster: ClusterFacts, boot: Boot) -> str:

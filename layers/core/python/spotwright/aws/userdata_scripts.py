@@ -10,8 +10,8 @@ from typing import Final
 
 from spotwright.aws import mime
 from spotwright.aws.boot import Boot, dns_addresses, kubelet_config, node_labels, register_taints
-from spotwright.model.fleet import ClusterFacts
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
 # Kubelet flags by the setting they stand for, in the order they are written.
 _NUMBERS: Final = (("--max-pods", "maxPods"), ("--pods-per-core", "podsPerCore"))

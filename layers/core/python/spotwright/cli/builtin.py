@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from spotwright.aws import catalog_wire
-from spotwright.model.instancetype import Catalog
+from spotwright.model.ec2.instance_type import Catalog
 
 REGION: Final = "us-east-1"
 CATALOG: Final = Path(__file__).with_name(f"{REGION}.json.z")

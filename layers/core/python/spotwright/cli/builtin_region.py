@@ -8,9 +8,9 @@ import msgspec
 
 from spotwright.aws import families, offerings
 from spotwright.cli.builtin import REGION
-from spotwright.model.nodeclass import Ami, EC2NodeClass, Subnet
-from spotwright.model.objects import Metadata
-from spotwright.model.requirements import Selector
+from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass, Subnet
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.requirements import NodeSelectorRequirement
 
 FACTS: Final = Path(__file__).with_name(f"{REGION}.facts.json.z")
 
@@ -25,9 +25,10 @@ def plain_class(region: offerings.Region, of: EC2NodeClass | None = None) -> EC2
     everything: what a class finds in an account is not known here."""
     zones = sorted({zone for several in region.zones.values() for zone in several})
     images = tuple(
-        Ami(f"ami-{arch}", requirements=(Selector("kubernetes.io/arch", "In", (arch,)),)) for arch in ("amd64", "arm64")
+        AMI(f"ami-{arch}", requirements=(NodeSelectorRequirement("kubernetes.io/arch", "In", (arch,)),))
+        for arch in ("amd64", "arm64")
     )
-    chosen = of or EC2NodeClass(Metadata("default"), ami_family=families.AL2023)
+    chosen = of or EC2NodeClass(ObjectMeta("default"), ami_family=families.AL2023)
     return msgspec.structs.replace(chosen, subnets=tuple(Subnet(f"subnet-{zone}", zone) for zone in zones), amis=images)
 
 

@@ -10,7 +10,7 @@ from spotwright.cli import InputError
 if TYPE_CHECKING:
     from spotwright.aws.offerings import Region
     from spotwright.cli.catalog_text import Row
-    from spotwright.model.nodeclass import EC2NodeClass
+    from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
 
 _SETTINGS: Final = ("VM_MEMORY_OVERHEAD_PERCENT", "RESERVED_ENIS", "AWS_FEATURE_GATES")
@@ -146,7 +146,7 @@ def _stored(options: argparse.Namespace) -> "tuple[str, list[Row]]":
     if not key:
         raise InputError(f"cluster {options.cluster} has no catalog yet")
     blobs = S3Blobs(aws_sessions.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
-    by_class = Catalogs(blobs).read(key).by_class
+    by_class = Catalogs(blobs).read(key).by_nodeclass
     name = options.nodeclass or next(iter(sorted(by_class)), "")
     if name not in by_class:
         known = ", ".join(sorted(by_class)) or "none"

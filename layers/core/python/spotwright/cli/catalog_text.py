@@ -7,8 +7,8 @@ import msgspec
 
 from spotwright.aws.sizing import Size
 from spotwright.model import labels, resources
-from spotwright.model.instancetype import PICOUSD, InstanceType, Offering
-from spotwright.model.requirements import Selector
+from spotwright.model.ec2.instance_type import PICOUSD, InstanceType, Offering
+from spotwright.model.requirements import NodeSelectorRequirement
 
 type Json = dict[str, Any]
 
@@ -32,7 +32,7 @@ def _row(row: Row) -> Json:
     one = row.instance_type
     return {
         "name": one.name,
-        "requirements": [_selector(selector) for selector in one.requirements.selectors()],
+        "requirements": [_selector(selector) for selector in one.requirements.node_selector_requirements()],
         "capacity": resources.text(one.capacity),
         "overhead": _overhead(row),
         "offerings": [_offering(offering) for offering in one.offerings],
@@ -52,7 +52,7 @@ def _overhead(row: Row) -> Json:
     }
 
 
-def _selector(selector: Selector) -> Json:
+def _selector(selector: NodeSelectorRequirement) -> Json:
     found: Json = {"key": selector.key, "operator": str(selector.operator)}
     return found | ({"values": list(selector.values)} if selector.values else {})
 

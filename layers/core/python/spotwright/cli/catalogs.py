@@ -6,8 +6,8 @@ import msgspec
 
 from spotwright.cli import InputError
 from spotwright.model import labels, resources
-from spotwright.model.instancetype import PICOUSD, Catalog, InstanceType, Offering
-from spotwright.model.requirements import Requirement, Requirements, Selector, from_selectors
+from spotwright.model.ec2.instance_type import PICOUSD, Catalog, InstanceType, Offering
+from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_expressions
 
 type Amounts = dict[str, str | int | float]
 
@@ -57,11 +57,11 @@ def from_file(path: str) -> Catalog:
 
 
 def _instance_type(given: _Type) -> InstanceType:
-    stated = (Selector(one.key, one.operator, tuple(one.values or ())) for one in given.requirements)
+    stated = (NodeSelectorRequirement(one.key, one.operator, tuple(one.values or ())) for one in given.requirements)
     capacity = resources.parse(given.capacity)
     return InstanceType(
         name=given.name,
-        requirements=from_selectors(stated),
+        requirements=from_expressions(stated),
         capacity=capacity,
         allocatable=_allocatable(capacity, given.overhead or _Overhead()),
         offerings=tuple(_offering(one) for one in given.offerings),

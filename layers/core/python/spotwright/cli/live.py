@@ -9,7 +9,7 @@ from spotwright.adapters.kubernetes import KubernetesCluster
 from spotwright.adapters.kubernetes_transport import Transport
 from spotwright.cli import InputError
 from spotwright.failures import Failure, NotFound
-from spotwright.model.instancetype import Catalog
+from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.workflows import provision
 from spotwright.workflows.ports import BlobPort, ClusterPort, StatePort

@@ -9,12 +9,12 @@ import msgspec
 from spotwright.adapters import capacity_buffers, decode, decode_nodeclass, decode_nodepool, overlays, storage
 from spotwright.cli import InputError, workloads
 from spotwright.cli.documents import Document, Documents
-from spotwright.model.capacitybuffer import CapacityBuffer
-from spotwright.model.objects import Metadata
-from spotwright.model.pod import Pod
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.volumes import Storage
 from spotwright.model.quantity import QuantityError
 from spotwright.model.snapshot import Settings, Snapshot
-from spotwright.model.volumes import Storage
 
 type Json = dict[str, Any]
 
@@ -23,18 +23,24 @@ _READERS: Final[dict[str, tuple[str, Callable[[Json], Any]]]] = {
     "Node": ("nodes", decode.node),
     "NodePool": ("nodepools", decode_nodepool.nodepool),
     "EC2NodeClass": ("nodeclasses", decode_nodeclass.nodeclass),
-    "NodeOverlay": ("overlays", overlays.overlay),
+    "NodeOverlay": ("nodeoverlays", overlays.overlay),
     "NodeClaim": ("nodeclaims", decode_nodepool.readable_nodeclaim),
     "DaemonSet": ("daemonsets", decode.daemonset),
-    "PodDisruptionBudget": ("budgets", decode.pod_disruption_budget),
+    "PodDisruptionBudget": ("pod_disruption_budgets", decode.pod_disruption_budget),
     "Namespace": ("namespaces", lambda obj: decode.sound(decode.metadata(obj))),
-    "PersistentVolumeClaim": ("claims", storage.claim),
-    "PersistentVolume": ("volumes", storage.volume),
-    "StorageClass": ("classes", storage.storage_class),
+    "PersistentVolumeClaim": ("persistent_volume_claims", storage.claim),
+    "PersistentVolume": ("persistent_volumes", storage.volume),
+    "StorageClass": ("storage_classes", storage.storage_class),
     "CSINode": ("csi_nodes", storage.csi_node),
     "PriorityClass": ("ranks", lambda obj: _rank(obj)),
 }
 _NAMESPACED: Final = ("Pod", "CapacityBuffer", "DaemonSet", "PodDisruptionBudget", "PersistentVolumeClaim")
+# Fields of a snapshot, and of its storage, that list objects.
+_LISTED: Final = (
+    "pods", "nodes", "nodepools", "nodeclasses", "nodeclaims", "daemonsets", "pod_disruption_budgets", "nodeoverlays",
+    "capacity_buffers",
+)  # fmt: skip
+_STORAGE: Final = ("persistent_volume_claims", "persistent_volumes", "storage_classes", "csi_nodes")
 # A plan of manifests does not depend on when it is made.
 _NOW: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -46,15 +52,14 @@ def snapshot(documents: Documents, feature_gates: str = "") -> Snapshot:
         entry = _READERS.get(document.content["kind"])
         if entry is not None:
             fields.setdefault(entry[0], []).append(_decoded(document, entry[1]))
-    kept = {name: tuple(fields.pop(name, ())) for name in ("claims", "volumes", "classes", "csi_nodes")}
-    disks = Storage(kept["claims"], kept["volumes"], kept["classes"], kept["csi_nodes"])
+    disks = Storage(**{name: tuple(fields.pop(name, ())) for name in _STORAGE})
     namespaces = {one.name: one.labels for one in fields.pop("namespaces", ())}
     empty = Snapshot(
         cluster="manifests", now=_moment(documents.now), settings=_settings(documents.settings, feature_gates)
     )
     ranks = {one.metadata.name: one for one in fields.pop("ranks", ())}
     read = {name: tuple(values) for name, values in fields.items()}
-    read["buffers"] = _buffers(documents)
+    read["capacity_buffers"] = _buffers(documents)
     read["pods"] = tuple(_ranked(pod, ranks) for pod in read.get("pods", ()))
     return msgspec.structs.replace(empty, storage=disks, namespaces=namespaces, **read)
 
@@ -66,14 +71,12 @@ def within(cluster: Snapshot, manifests: Snapshot) -> Snapshot:
         names = {one.metadata.key for one in given}
         return (*(one for one in there if one.metadata.key not in names), *given)
 
-    listed = ("pods", "nodes", "nodepools", "nodeclasses", "nodeclaims", "daemonsets", "budgets", "overlays", "buffers")
-    stored = ("claims", "volumes", "classes", "nodes")
     return msgspec.structs.replace(
         cluster,
-        **{name: merged(getattr(cluster, name), getattr(manifests, name)) for name in listed},
+        **{name: merged(getattr(cluster, name), getattr(manifests, name)) for name in _LISTED},
         namespaces=cluster.namespaces | manifests.namespaces,
         storage=Storage(
-            **{name: merged(getattr(cluster.storage, name), getattr(manifests.storage, name)) for name in stored}
+            **{name: merged(getattr(cluster.storage, name), getattr(manifests.storage, name)) for name in _STORAGE}
         ),
     )
 
@@ -119,7 +122,7 @@ def _decoded(document: Document, read: Callable[[Json], Any]) -> Any:
 def _pod(obj: Json) -> Pod:
     """A pod that nobody has judged yet counts as one that kube-scheduler gave up on, unless it is gated."""
     pod = decode.pod(obj)
-    if pod.problem:
+    if pod.read_error:
         return msgspec.structs.replace(pod, unschedulable=True)
     judged = any(one.get("type") == "PodScheduled" for one in (obj.get("status") or {}).get("conditions") or ())
     if judged or (obj.get("spec") or {}).get("schedulingGates"):
@@ -130,7 +133,7 @@ def _pod(obj: Json) -> Pod:
 class _Rank(msgspec.Struct, frozen=True):
     """A PriorityClass. ``default``: of pods that name none."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
     priority: int
     default: bool
 
@@ -151,8 +154,8 @@ def _ranked(pod: Pod, ranks: dict[str, _Rank]) -> Pod:
     if pod.priority:
         return pod
     default = next((one for _, one in sorted(ranks.items()) if one.default), None)
-    chosen = ranks.get(pod.priority_class) if pod.priority_class else default
-    priority = chosen.priority if chosen else _SYSTEM.get(pod.priority_class, 0)
+    chosen = ranks.get(pod.priority_class_name) if pod.priority_class_name else default
+    priority = chosen.priority if chosen else _SYSTEM.get(pod.priority_class_name, 0)
     return msgspec.structs.replace(pod, priority=priority) if priority else pod
 
 

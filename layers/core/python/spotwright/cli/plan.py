@@ -5,7 +5,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spotwright.model.instancetype import Catalog
+    from spotwright.model.ec2.instance_type import Catalog
     from spotwright.model.snapshot import Snapshot
 
 
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     import msgspec
 
     from spotwright.cli import builtin, catalogs, plan_text
-    from spotwright.scheduling.buffers import plan
+    from spotwright.scheduling.planner import plan
 
     snapshot, own, notes = _seen(options)
     if options.catalog:
@@ -80,8 +80,8 @@ def _seen(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, tuple
 
 
 def _sold(catalog: "Catalog", snapshot: "Snapshot") -> "Catalog":
-    if not snapshot.unavailable:
+    if not snapshot.unavailable_offerings:
         return catalog
     from spotwright.aws import health
 
-    return health.sold_out(catalog, snapshot.nodeclasses, health.closing(snapshot.unavailable))
+    return health.sold_out(catalog, snapshot.nodeclasses, health.closing(snapshot.unavailable_offerings))

@@ -6,11 +6,11 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.model import resources
-from spotwright.model.instancetype import PICOUSD
-from spotwright.model.requirements import Selector
-from spotwright.model.taints import Taint
-from spotwright.scheduling.drafts import dollars
-from spotwright.scheduling.plan import Alternative, BufferVerdict, NewNode, Plan, Refused
+from spotwright.model.ec2.instance_type import PICOUSD
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.scheduling.placement.planned_nodes import format_price
+from spotwright.scheduling.plan import AlternativeOffering, BufferProvisioning, NewNode, Plan, UnplacedPod
 
 type Json = dict[str, Any]
 
@@ -23,20 +23,20 @@ def as_json(plan: Plan) -> str:
     document = {
         "newNodes": [_new_node(one) for one in plan.new_nodes],
         "existingNodes": [{"name": one.name, "pods": list(one.pods)} for one in plan.existing_nodes],
-        "unschedulable": [_refused(one) for one in plan.unschedulable],
-        "ignored": [_refused(one) for one in plan.ignored],
+        "unschedulable": [_refused(one) for one in plan.unschedulable_pods],
+        "ignored": [_refused(one) for one in plan.ignored_pods],
         "buffers": [_buffer(one) for one in plan.buffers],
         "notes": list(plan.notes),
         "pricePerHour": plan.price_picousd_per_hour / PICOUSD,
-        "boundPerHour": plan.bound_picousd_per_hour / PICOUSD,
-        "workUnits": plan.units,
+        "boundPerHour": plan.lower_bound_picousd_per_hour / PICOUSD,
+        "workUnits": plan.work_units,
     }
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
 def _new_node(node: NewNode) -> Json:
     return {
-        "nodePool": node.node_pool,
+        "nodePool": node.nodepool,
         "pods": list(node.pods),
         "instanceTypes": list(node.instance_types),
         "requirements": [_selector(one) for one in node.requirements],
@@ -50,11 +50,11 @@ def _new_node(node: NewNode) -> Json:
         "reason": node.reason,
         "bindingResource": node.binding_resource,
         "alternatives": [_priced(one) for one in node.alternatives],
-        "preferencesGivenUp": list(node.given_up),
+        "preferencesGivenUp": list(node.relaxed_preferences),
     }
 
 
-def _priced(one: Alternative) -> Json:
+def _priced(one: AlternativeOffering) -> Json:
     return {
         "instanceType": one.instance_type,
         "capacityType": one.capacity_type,
@@ -63,7 +63,7 @@ def _priced(one: Alternative) -> Json:
     }
 
 
-def _selector(selector: Selector) -> Json:
+def _selector(selector: NodeSelectorRequirement) -> Json:
     shown: Json = {"key": selector.key, "operator": selector.operator}
     if selector.values:
         shown["values"] = list(selector.values)
@@ -76,11 +76,11 @@ def _taint(taint: Taint) -> Json:
     return {"key": taint.key} | ({"value": taint.value} if taint.value else {}) | {"effect": taint.effect}
 
 
-def _buffer(one: BufferVerdict) -> Json:
-    return {"name": f"{one.namespace}/{one.name}", "pods": one.pods, "reason": one.reason, "message": one.message}
+def _buffer(one: BufferProvisioning) -> Json:
+    return {"name": f"{one.namespace}/{one.name}", "pods": one.pod_count, "reason": one.reason, "message": one.message}
 
 
-def _refused(refused: Refused) -> Json:
+def _refused(refused: UnplacedPod) -> Json:
     return {"pod": refused.pod, "reasons": list(refused.reasons)}
 
 
@@ -99,8 +99,8 @@ def as_text(plan: Plan, heading: str) -> Iterator[str]:
         for node in plan.existing_nodes:
             yield f"  {node.name} takes {_few(node.pods)}"
     yield from _buffers(plan)
-    yield from _refusals("Without a place", plan.unschedulable)
-    yield from _refusals("Ignored", plan.ignored)
+    yield from _refusals("Without a place", plan.unschedulable_pods)
+    yield from _refusals("Ignored", plan.ignored_pods)
     if plan.notes:
         yield ""
         yield "Notes:"
@@ -110,20 +110,20 @@ def as_text(plan: Plan, heading: str) -> Iterator[str]:
 def _total(plan: Plan) -> str:
     placed = sum(len(node.pods) for node in plan.new_nodes)
     if not plan.new_nodes:
-        waiting = plan.unschedulable or plan.ignored or plan.existing_nodes
+        waiting = plan.unschedulable_pods or plan.ignored_pods or plan.existing_nodes
         return "No new nodes." if waiting else "No new nodes: no pod is waiting."
     hourly = plan.price_picousd_per_hour
     monthly = hourly * _HOURS_A_MONTH / PICOUSD
     served = f" for {_count(placed, 'pod')}" if placed else ""
-    return f"{_count(len(plan.new_nodes), 'new node')}{served}, {dollars(hourly)} (${monthly:,.2f} a month)"
+    return f"{_count(len(plan.new_nodes), 'new node')}{served}, {format_price(hourly)} (${monthly:,.2f} a month)"
 
 
 def _bound(plan: Plan) -> Iterator[str]:
     """How much a better plan could save at most."""
-    if plan.bound_picousd_per_hour:
-        share = 1 - plan.bound_picousd_per_hour / plan.price_picousd_per_hour
+    if plan.lower_bound_picousd_per_hour:
+        share = 1 - plan.lower_bound_picousd_per_hour / plan.price_picousd_per_hour
         yield ""
-        least = dollars(plan.bound_picousd_per_hour)
+        least = format_price(plan.lower_bound_picousd_per_hour)
         yield f"No plan for these pods costs less than {least}, {share:.1%} below this one."
 
 
@@ -132,12 +132,12 @@ def _alike(nodes: Iterable[NewNode]) -> list[list[NewNode]]:
     groups: dict[object, list[NewNode]] = {}
     for node in nodes:
         key = (
-            node.node_pool,
+            node.nodepool,
             node.instance_types,
             node.reason,
             node.price_picousd_per_hour,
             len(node.pods),
-            node.given_up,
+            node.relaxed_preferences,
         )
         groups.setdefault(key, []).append(node)
     return list(groups.values())
@@ -148,8 +148,8 @@ def _nodes(alike: list[NewNode]) -> Iterator[str]:
     pods = [pod for one in alike for pod in one.pods]
     each = f"{len(alike)} x " if len(alike) > 1 else ""
     yield (
-        f"  {each}{node.instance_types[0]} {node.capacity_type} of NodePool {node.node_pool},"
-        f" {dollars(node.price_picousd_per_hour)}{' each' if each else ''}, {_zones(node.zones)}"
+        f"  {each}{node.instance_types[0]} {node.capacity_type} of NodePool {node.nodepool},"
+        f" {format_price(node.price_picousd_per_hour)}{' each' if each else ''}, {_zones(node.zones)}"
     )
     if pods:
         yield f"    pods: {_few(pods)}"
@@ -158,8 +158,8 @@ def _nodes(alike: list[NewNode]) -> Iterator[str]:
     if node.taints:
         yield f"    taints: {', '.join(map(str, node.taints))}"
     yield f"    why: {node.reason}"
-    if node.given_up:
-        yield f"    given up: {'; '.join(node.given_up)}"
+    if node.relaxed_preferences:
+        yield f"    given up: {'; '.join(node.relaxed_preferences)}"
     if len(node.instance_types) > 1:
         yield f"    EC2 may also launch: {_few(node.instance_types[1:])}"
     if node.alternatives:
@@ -170,8 +170,8 @@ def _zones(zones: tuple[str, ...]) -> str:
     return f"zone {zones[0]}" if len(zones) == 1 else f"any of {', '.join(zones)}"
 
 
-def _alternative(one: Alternative) -> str:
-    return f"{one.instance_type} {one.capacity_type} {dollars(one.price_picousd_per_hour)}"
+def _alternative(one: AlternativeOffering) -> str:
+    return f"{one.instance_type} {one.capacity_type} {format_price(one.price_picousd_per_hour)}"
 
 
 def _amounts(amounts: Mapping[str, int]) -> str:
@@ -191,12 +191,12 @@ def _buffers(plan: Plan) -> Iterator[str]:
     yield "Capacity buffers:"
     for one in plan.buffers:
         told = f": {one.message}" if one.message else ""
-        yield f"  {one.namespace}/{one.name} keeps room for {_count(one.pods, 'pod')}, {one.reason}{told}"
-    for node in plan.buffered:
+        yield f"  {one.namespace}/{one.name} keeps room for {_count(one.pod_count, 'pod')}, {one.reason}{told}"
+    for node in plan.buffer_assignments:
         yield f"  {node.name} has room for {_few(node.pods)}"
 
 
-def _refusals(heading: str, refused: Sequence[Refused]) -> Iterator[str]:
+def _refusals(heading: str, refused: Sequence[UnplacedPod]) -> Iterator[str]:
     if not refused:
         return
     yield ""

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from spotwright.model.instancetype import PICOUSD
+from spotwright.model.ec2.instance_type import PICOUSD
 
 # Regions whose prices are shipped; any other falls back to the first.
 PRICED_REGIONS: Final = ("us-east-1", "us-gov-east-1", "us-gov-west-1", "cn-north-1")

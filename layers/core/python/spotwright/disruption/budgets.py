@@ -9,10 +9,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from spotwright.disruption import cron
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodepool import Budget, NodePool
-from spotwright.model.objects import condition
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import Budget, NodePool
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import Node
 
 UNLIMITED: Final = 2**31 - 1
 
@@ -77,15 +77,15 @@ def remaining(
     by_provider = {node.provider_id: node for node in nodes if node.provider_id}
     total = disrupting = 0
     for claim in claims:
-        if claim.nodepool != pool.name or not claim.has("Initialized"):
+        if claim.nodepool != pool.name or not claim.is_condition_true("Initialized"):
             continue
-        terminating = condition(claim.conditions, "InstanceTerminating")
+        terminating = find_condition(claim.conditions, "InstanceTerminating")
         if terminating is not None and terminating.status == "True":
             continue
         total += 1
         node = by_provider.get(claim.provider_id)
-        going = claim.metadata.deleting is not None or claim.name in locked
-        disrupting += going or node is None or not node.ready or node.metadata.deleting is not None
+        going = claim.metadata.deletion_timestamp is not None or claim.name in locked
+        disrupting += going or node is None or not node.is_ready or node.metadata.deletion_timestamp is not None
     return max(allowed(pool, reason, total, now) - disrupting, 0)
 
 

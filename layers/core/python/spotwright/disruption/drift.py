@@ -10,14 +10,14 @@ from typing import Final
 
 from spotwright.aws import drift as of_class
 from spotwright.model import labels
-from spotwright.model.drift import Drift, DriftReason, Undecided, restated
-from spotwright.model.fleet import FleetInstance
-from spotwright.model.instancetype import InstanceType
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.nodepool import NodePool
-from spotwright.model.objects import condition
-from spotwright.model.requirements import RequirementError, from_labels, from_selectors
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.drift import Drift, DriftReason, DriftUnknown, static_fields_drift
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.requirements import RequirementError, from_expressions, from_labels
 
 DRIFTED: Final = "Drifted"
 # What EC2 sells is no wish of the user's: a type counts as gone only once the claim is older than this.
@@ -29,29 +29,29 @@ def drift(
     pool: NodePool | None,
     node_class: EC2NodeClass | None,
     types: Mapping[str, InstanceType],
-    instance: FleetInstance | None,
+    instance: Instance | None,
     *,
     gates: Collection[str],
     now: datetime,
-) -> Drift | Undecided | None:
+) -> Drift | DriftUnknown | None:
     """Why the claim drifts, the first reason in the order of DriftReason; None = it does not.
 
     ``node_class``: the one that ``pool`` refers to. ``types``: of that class, by name, available or not; empty = not
     known. ``instance``: as EC2 describes it now, None = not known. ``gates``: feature gates that are on.
     """
-    if not claim.has("Launched"):
+    if not claim.is_condition_true("Launched"):
         return None
-    if pool is None or pool.unreadable:
-        return Undecided(pool.unreadable if pool else f"there is no NodePool {claim.nodepool}")
-    if pool.metadata.deleting is not None:
+    if pool is None or pool.read_error:
+        return DriftUnknown(pool.read_error if pool else f"there is no NodePool {claim.nodepool}")
+    if pool.metadata.deletion_timestamp is not None:
         return None
     wished = _template(claim, pool) or _requirements(claim, pool)
     if wished is not None:
         return wished
-    if node_class is None or node_class.metadata.deleting is not None:
+    if node_class is None or node_class.metadata.deletion_timestamp is not None:
         return None
-    if node_class.unreadable:
-        return Undecided(node_class.unreadable)
+    if node_class.read_error:
+        return DriftUnknown(node_class.read_error)
     instance_type = types.get(claim.metadata.labels.get(labels.INSTANCE_TYPE, ""))
     gone = _type(claim, types, instance_type, now)
     return gone or of_class.drift(claim, node_class, instance_type, instance, gates=gates)
@@ -65,26 +65,26 @@ def taken_over(claim: NodeClaim, hashed: Mapping[str, str], version: str) -> Map
     """
     if claim.metadata.annotations.get(version) == hashed[version]:
         return {}
-    return hashed if condition(claim.conditions, DRIFTED) is None else {version: hashed[version]}
+    return hashed if find_condition(claim.conditions, DRIFTED) is None else {version: hashed[version]}
 
 
 def _template(claim: NodeClaim, pool: NodePool) -> Drift | None:
     keys = (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION)
     mine, own = claim.metadata.annotations, pool.metadata.annotations
-    return restated(DriftReason.NODE_POOL, f"NodePool {pool.name}", mine, own, keys)
+    return static_fields_drift(DriftReason.NODE_POOL, f"NodePool {pool.name}", mine, own, keys)
 
 
-def _requirements(claim: NodeClaim, pool: NodePool) -> Drift | Undecided | None:
+def _requirements(claim: NodeClaim, pool: NodePool) -> Drift | DriftUnknown | None:
     """A label that must be there and is not drifts like one with a value that is not allowed."""
     try:
-        wanted = from_selectors(pool.requirements)
+        wanted = from_expressions(pool.requirements)
     except RequirementError as error:
-        return Undecided(f"NodePool {pool.name}: {error}")
+        return DriftUnknown(f"NodePool {pool.name}: {error}")
     known = claim.metadata.labels
     if labels.PLACEMENT_GROUP_PARTITION in wanted and known.get(labels.PLACEMENT_GROUP_PARTITION) == "":
-        return Undecided("EC2 has not said in which partition the node is")
+        return DriftUnknown("EC2 has not said in which partition the node is")
     found = from_labels(known)
-    for key in found.undefined(wanted, ()):
+    for key in found.undefined_keys(wanted, ()):
         return Drift(DriftReason.REQUIREMENTS, f"labels: found no {key}, wanted {wanted.get(key)}")
     for ours, theirs in found.conflicts(wanted):
         return Drift(DriftReason.REQUIREMENTS, f"labels: found {ours}, wanted {theirs}")
@@ -95,7 +95,7 @@ def _type(
     claim: NodeClaim, types: Mapping[str, InstanceType], known: InstanceType | None, now: datetime
 ) -> Drift | None:
     """Whether the type is not sold any more where and as it was bought. What is merely sold out is there."""
-    created = claim.metadata.created
+    created = claim.metadata.creation_timestamp
     if not types or created is None or now - created <= SETTLED_AFTER:
         return None
     name = claim.metadata.labels.get(labels.INSTANCE_TYPE, "")

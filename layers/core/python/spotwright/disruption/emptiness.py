@@ -10,12 +10,14 @@ from typing import Final
 import msgspec
 
 from spotwright.disruption import budgets, gates
-from spotwright.model import eviction, idleness, labels
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodepool import NodePool
-from spotwright.model.pod import Pod
+from spotwright.model import labels
+from spotwright.model.karpenter import consolidation_timer
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings, Snapshot
-from spotwright.scheduling.eligibility import is_follower
+from spotwright.scheduling.inputs.provisionable import is_follower
 from spotwright.scheduling.plan import Plan
 
 REASON: Final = "Empty"
@@ -42,7 +44,7 @@ class Emptiness(msgspec.Struct, frozen=True):
 def emptiness(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str]) -> Emptiness:
     """``plan``: where the snapshot's pending pods would go. ``locked``: claims that a command or notice holds."""
     nominated = frozenset(node.name for node in plan.existing_nodes)
-    buffered = frozenset(node.name for node in plan.buffered)
+    buffered = frozenset(node.name for node in plan.buffer_assignments)
     pools = {pool.name: pool for pool in snapshot.nodepools}
     nodes = gates.by_provider(snapshot.nodes)
     pods = gates.by_node(snapshot.pods)
@@ -52,7 +54,7 @@ def emptiness(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str]) -> Empt
     for claim in sorted(snapshot.nodeclaims, key=lambda one: one.name):
         node = nodes.get(claim.provider_id)
         mine = pods.get(node.name, []) if node else []
-        if not claim.managed or claim.name in locked or not _is_empty(mine, snapshot, alone):
+        if not claim.is_managed or claim.name in locked or not _is_empty(mine, snapshot, alone):
             continue
         pool = pools.get(claim.nodepool)
         why = gates.why_not(claim, node, mine, pool, snapshot, nominated)
@@ -75,10 +77,10 @@ def emptiness(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str]) -> Empt
 
 def _too_early(claim: NodeClaim, pool: NodePool | None, pods: list[Pod], now: datetime) -> str:
     """consolidateAfter, counted from the last pod event that was recorded; one that was not yet counts as now."""
-    at = idleness.consolidatable_at(claim, pool)
+    at = consolidation_timer.consolidatable_at(claim, pool)
     if at is None:
         return "consolidation is disabled (consolidateAfter: Never, or a static pool)"
-    unrecorded = claim.metadata.annotations.get(labels.PODS_SEEN, "none") != idleness.pods_seen(pods)
+    unrecorded = claim.metadata.annotations.get(labels.PODS_SEEN, "none") != consolidation_timer.pods_digest(pods)
     if now < at or (unrecorded and pool is not None and pool.consolidate_after_seconds):
         return f"not consolidatable before {at.isoformat()}"
     return ""
@@ -86,7 +88,7 @@ def _too_early(claim: NodeClaim, pool: NodePool | None, pods: list[Pod], now: da
 
 def keeps(pod: Pod, settings: Settings) -> bool:
     """True for a pod that keeps its node from being empty, followers never."""
-    return eviction.reschedulable(pod) and eviction.eviction_cost(pod) > 0 and not is_follower(pod, settings)
+    return eviction.is_reschedulable(pod) and eviction.eviction_cost(pod) > 0 and not is_follower(pod, settings)
 
 
 def _is_empty(pods: list[Pod], snapshot: Snapshot, alone: bool) -> bool:
@@ -96,7 +98,7 @@ def _is_empty(pods: list[Pod], snapshot: Snapshot, alone: bool) -> bool:
     """
     if alone:
         return not any(keeps(pod, snapshot.settings) for pod in pods)
-    return all(eviction.eviction_cost(pod) <= 0 for pod in pods if eviction.reschedulable(pod))
+    return all(eviction.eviction_cost(pod) <= 0 for pod in pods if eviction.is_reschedulable(pod))
 
 
 def _only_followers(snapshot: Snapshot, plan: Plan) -> bool:
@@ -116,10 +118,17 @@ def stale_idleness(snapshot: Snapshot) -> tuple[str, ...]:
     stale = []
     for claim in snapshot.nodeclaims:
         node = nodes.get(claim.provider_id)
-        if node is None or claim.metadata.deleting is not None or not claim.has("Initialized") or not claim.managed:
+        if (
+            node is None
+            or claim.metadata.deletion_timestamp is not None
+            or not claim.is_condition_true("Initialized")
+            or not claim.is_managed
+        ):
             continue
-        at = idleness.consolidatable_at(claim, pools.get(claim.nodepool))
+        at = consolidation_timer.consolidatable_at(claim, pools.get(claim.nodepool))
         due = at is not None and at <= snapshot.now
-        if due != claim.has("Consolidatable") or idleness.pod_event(claim, pods.get(node.name, []), snapshot.now):
+        if due != claim.is_condition_true("Consolidatable") or consolidation_timer.has_pod_event(
+            claim, pods.get(node.name, []), snapshot.now
+        ):
             stale.append(claim.name)
     return tuple(sorted(stale))

@@ -11,14 +11,15 @@ from typing import Final
 import msgspec
 
 from spotwright.disruption import budgets
-from spotwright.model import eviction, labels
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodepool import NodePool
-from spotwright.model.objects import Metadata, condition
-from spotwright.model.pod import Pod
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
-from spotwright.scheduling.eligibility import is_follower
+from spotwright.scheduling.inputs.provisionable import is_follower
 from spotwright.scheduling.plan import Plan
 
 # A node that just became usable keeps this long for the pods that were meant for it.
@@ -29,7 +30,7 @@ class Obstacle(msgspec.Struct, frozen=True):
     """Something users are told of: ``kind`` and ``about`` name the object, ``reason`` is the Event's."""
 
     kind: str
-    about: Metadata
+    about: ObjectMeta
     reason: str
     message: str
 
@@ -46,9 +47,9 @@ def why_not(
     now = snapshot.now
     if node is None:
         return "nodeclaim does not have an associated node"
-    if not claim.has("Initialized") or not node.initialized:
+    if not claim.is_condition_true("Initialized") or not node.is_initialized:
         return "node isn't initialized"
-    if claim.metadata.deleting is not None or node.metadata.deleting is not None:
+    if claim.metadata.deletion_timestamp is not None or node.metadata.deletion_timestamp is not None:
         return "node is deleting or marked for deletion"
     if node.name in nominated or claim.name in nominated or _fresh(claim, now):
         return "node is nominated for a pending pod"
@@ -62,20 +63,26 @@ def why_not(
 def _pods_forbid(pods: list[Pod], snapshot: Snapshot) -> str:
     """Karpenter's pod gates: they hold for DaemonSet and mirror pods too."""
     for pod in pods:
-        if pod.active and eviction.do_not_disrupt(pod, snapshot.now):
+        if pod.is_active and eviction.is_do_not_disrupt_active(pod, snapshot.now):
             return f"pod has the karpenter.sh/do-not-disrupt annotation (Pod={pod.key})"
     for pod in pods:
         # A follower's budget protects nobody once there is nobody to follow; its drain deletes it then.
         if is_follower(pod, snapshot.settings):
             continue
-        if eviction.evictable(pod, snapshot.now) and (why := eviction.forbidden_by(pod, snapshot.budgets)):
+        if eviction.is_evictable(pod, snapshot.now) and (
+            why := eviction.eviction_refusal(pod, snapshot.pod_disruption_budgets)
+        ):
             return why
     return ""
 
 
 def _fresh(claim: NodeClaim, now: datetime) -> bool:
-    initialized = condition(claim.conditions, "Initialized")
-    return initialized is not None and initialized.since is not None and now - initialized.since < NOMINATION
+    initialized = find_condition(claim.conditions, "Initialized")
+    return (
+        initialized is not None
+        and initialized.last_transition_time is not None
+        and now - initialized.last_transition_time < NOMINATION
+    )
 
 
 def obstacles(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], reason: str) -> tuple[Obstacle, ...]:
@@ -86,16 +93,21 @@ def obstacles(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], reason:
     pools = {pool.name: pool for pool in snapshot.nodepools}
     nodes, pods = by_provider(snapshot.nodes), by_node(snapshot.pods)
     nominated = frozenset(node.name for node in plan.existing_nodes)
-    buffered = frozenset(node.name for node in plan.buffered)
+    buffered = frozenset(node.name for node in plan.buffer_assignments)
     found: list[Obstacle] = []
     for claim in sorted(snapshot.nodeclaims, key=lambda one: one.name):
         node, pool = nodes.get(claim.provider_id), pools.get(claim.nodepool)
-        if node is None or not claim.managed or claim.name in locked or claim.metadata.deleting is not None:
+        if (
+            node is None
+            or not claim.is_managed
+            or claim.name in locked
+            or claim.metadata.deletion_timestamp is not None
+        ):
             continue
         why = why_not(claim, node, pods.get(node.name, []), pool, snapshot, nominated)
         if why:
             found += _on_both(claim, node, "DisruptionBlocked", why[0].upper() + why[1:])
-        elif node.name in buffered and all(map(eviction.of_daemonset, pods.get(node.name, []))):
+        elif node.name in buffered and all(map(eviction.is_owned_by_daemonset, pods.get(node.name, []))):
             found += _on_both(claim, node, "DisruptionBlocked", f"Node {node.name} has buffer pods")
         elif pool is not None and pool.consolidate_after_seconds is None:
             found += _on_both(claim, node, "Unconsolidatable", f"NodePool {pool.name!r} has consolidation disabled")
@@ -105,7 +117,9 @@ def obstacles(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], reason:
 def _closed_budgets(snapshot: Snapshot, reason: str) -> Iterable[Obstacle]:
     message = f"No allowed disruptions for disruption reason {reason} due to blocking budget"
     for pool in snapshot.nodepools:
-        mine = sum(1 for claim in snapshot.nodeclaims if claim.nodepool == pool.name and claim.has("Initialized"))
+        mine = sum(
+            1 for claim in snapshot.nodeclaims if claim.nodepool == pool.name and claim.is_condition_true("Initialized")
+        )
         if mine and budgets.allowed(pool, reason, mine, snapshot.now) == 0:
             yield Obstacle("nodepools", pool.metadata, "DisruptionBlocked", message)
 
@@ -124,6 +138,6 @@ def by_provider(nodes: Iterable[Node]) -> dict[str, Node]:
 def by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
     found: dict[str, list[Pod]] = {}
     for pod in pods:
-        if pod.node_name and not pod.terminal:
+        if pod.node_name and not pod.is_terminal:
             found.setdefault(pod.node_name, []).append(pod)
     return found

@@ -6,9 +6,9 @@ from typing import Final
 
 import msgspec
 
-from spotwright.model import eviction
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.pod import Pod
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
 
 # Besides the pods' own grace period: for the eviction itself and the message that starts it.
@@ -17,10 +17,12 @@ MARGIN: Final = timedelta(seconds=10)
 
 def without(snapshot: Snapshot, claim: NodeClaim) -> Snapshot:
     """The snapshot as if the claim were deleted: its pods need places, its node takes none."""
-    going = msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, deleting=snapshot.now))
+    going = msgspec.structs.replace(
+        claim, metadata=msgspec.structs.replace(claim.metadata, deletion_timestamp=snapshot.now)
+    )
     claims = tuple(going if one.name == claim.name else one for one in snapshot.nodeclaims)
     nodes = tuple(
-        msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, deleting=snapshot.now))
+        msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, deletion_timestamp=snapshot.now))
         if node.provider_id == claim.provider_id
         else node
         for node in snapshot.nodes
@@ -30,5 +32,7 @@ def without(snapshot: Snapshot, claim: NodeClaim) -> Snapshot:
 
 def force_at(pods: Iterable[Pod], deadline: datetime, now: datetime) -> datetime:
     """When evictions must begin so that the longest grace period still fits before the deadline; not before now."""
-    grace = max((pod.termination_grace_seconds for pod in pods if eviction.awaited(pod, now)), default=0)
+    grace = max(
+        (pod.termination_grace_period_seconds for pod in pods if eviction.is_waiting_eviction(pod, now)), default=0
+    )
     return max(now, deadline - timedelta(seconds=grace) - MARGIN)

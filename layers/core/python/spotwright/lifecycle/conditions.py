@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Final
 
 from spotwright.lifecycle.steps import Change
-from spotwright.model.objects import Condition, Metadata
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 
 READY: Final = "Ready"
 OF_NODECLAIM: Final = ("Launched", "Registered", "Initialized")
@@ -18,7 +18,7 @@ AWAITING: Final = ("AwaitingReconciliation", "object is awaiting reconciliation"
 
 
 def settle(
-    about: Metadata,
+    about: ObjectMeta,
     existing: Iterable[Condition],
     changes: Iterable[Change],
     *,
@@ -32,20 +32,20 @@ def settle(
     before = {one.type: one for one in existing}
     after = dict(before)
     for kind in dependents:
-        after.setdefault(kind, Condition(kind, "Unknown", *AWAITING, about.created or now, about.generation))
+        after.setdefault(kind, Condition(kind, "Unknown", *AWAITING, about.creation_timestamp or now, about.generation))
     for change in changes:
         after[change.type] = _changed(after.get(change.type), change, about, now)
     after[READY] = _changed(before.get(READY), _root(about, after, dependents), about, now)
     return tuple(after[kind] for kind in sorted(after) if after[kind] != before.get(kind))
 
 
-def _changed(before: Condition | None, change: Change, about: Metadata, now: datetime) -> Condition:
+def _changed(before: Condition | None, change: Change, about: ObjectMeta, now: datetime) -> Condition:
     same = before is not None and before.status == change.status
-    since = before.since if before is not None and same else now
+    since = before.last_transition_time if before is not None and same else now
     return Condition(change.type, change.status, change.reason, change.message, since, about.generation)
 
 
-def _root(about: Metadata, after: dict[str, Condition], dependents: tuple[str, ...]) -> Change:
+def _root(about: ObjectMeta, after: dict[str, Condition], dependents: tuple[str, ...]) -> Change:
     current = {
         kind: after[kind].status if after[kind].observed_generation == about.generation else "Unknown"
         for kind in dependents

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from spotwright.model import eviction
-from spotwright.model.pod import Pod
+from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.pod import Pod
 
 CRITICAL_CLASSES: Final = ("system-cluster-critical", "system-node-critical")
 # Draining lasts at least this long, so that pods bound just before the taint are seen.
@@ -39,7 +39,7 @@ class Drain(msgspec.Struct, frozen=True):
 
 def drain(pods: Iterable[Pod], *, deadline: datetime | None, now: datetime) -> Drain:
     """``pods``: of one node. ``deadline``: when the node goes no matter what; None = no such time."""
-    waiting = tuple(sorted((pod for pod in pods if eviction.awaited(pod, now)), key=lambda pod: pod.key))
+    waiting = tuple(sorted((pod for pod in pods if eviction.is_waiting_eviction(pod, now)), key=lambda pod: pod.key))
     if not waiting:
         return Drain()
     delete = tuple(
@@ -50,24 +50,24 @@ def drain(pods: Iterable[Pod], *, deadline: datetime | None, now: datetime) -> D
     first = min(tier(pod) for pod in waiting)
     forced = {one.pod.key for one in delete}
     evict = tuple(
-        pod for pod in waiting if tier(pod) == first and pod.key not in forced and eviction.evictable(pod, now)
+        pod for pod in waiting if tier(pod) == first and pod.key not in forced and eviction.is_evictable(pod, now)
     )
     return Drain(waiting, evict, delete, _next_forced(waiting, deadline, now))
 
 
 def tier(pod: Pod) -> int:
     """0 to 3: a tier starts only when the ones before it are gone."""
-    return 2 * (pod.priority_class in CRITICAL_CLASSES) + eviction.of_daemonset(pod)
+    return 2 * (pod.priority_class_name in CRITICAL_CLASSES) + eviction.is_owned_by_daemonset(pod)
 
 
 def force_at(pod: Pod, deadline: datetime) -> datetime:
     """The last moment that still leaves the pod its whole grace period."""
-    return deadline - timedelta(seconds=pod.termination_grace_seconds)
+    return deadline - timedelta(seconds=pod.termination_grace_period_seconds)
 
 
 def _forced(pod: Pod, deadline: datetime, now: datetime) -> bool:
-    if pod.metadata.deleting is not None:
-        return pod.metadata.deleting > deadline
+    if pod.metadata.deletion_timestamp is not None:
+        return pod.metadata.deletion_timestamp > deadline
     return now > force_at(pod, deadline)
 
 

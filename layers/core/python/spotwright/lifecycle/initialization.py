@@ -5,8 +5,8 @@ time limit of its own.
 """
 
 from spotwright.lifecycle.steps import Change, Seen, true, unknown
-from spotwright.model.node import Node, is_ephemeral
-from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import Node, is_ephemeral
 
 
 def initialize(claim: NodeClaim, node: Node | None) -> Seen:
@@ -18,7 +18,7 @@ def initialize(claim: NodeClaim, node: Node | None) -> Seen:
 def _blocked(claim: NodeClaim, node: Node | None) -> Change | None:
     if node is None:
         return unknown("Initialized", "NodeNotFound", "Node not registered with cluster")
-    if not node.ready:
+    if not node.is_ready:
         return unknown("Initialized", "NodeNotReady", "Node status is NotReady")
     starting = {(taint.key, taint.effect) for taint in claim.startup_taints}
     for taint in node.taints:

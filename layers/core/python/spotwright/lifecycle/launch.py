@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 
 from spotwright.model import labels
-from spotwright.model.fleet import FleetError, FleetInstance, FleetResult
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.nodepool import NodeClassReference, NodePool
-from spotwright.model.objects import Metadata, Owner, condition
-from spotwright.model.requirements import from_selectors
+from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
+from spotwright.model.kubernetes.meta import ObjectMeta, OwnerReference, find_condition
+from spotwright.model.requirements import from_expressions
 from spotwright.scheduling.plan import NewNode
 
 NODECLASS_GROUP: Final = "karpenter.k8s.aws"
@@ -27,26 +27,26 @@ def claim_of(
 ) -> NodeClaim:
     """The NodeClaim to create, finalizer and all. ``annotations``: the pool's hash and its version."""
     return NodeClaim(
-        metadata=Metadata(
+        metadata=ObjectMeta(
             name=name,
             labels=dict(pool.labels)
             | dict(node.labels)
-            | {labels.NODEPOOL: pool.name, labels.EC2NODECLASS: node.node_class},
+            | {labels.NODEPOOL: pool.name, labels.EC2NODECLASS: node.nodeclass},
             annotations=dict(pool.annotations)
             | dict(annotations)
             | _relaxed(node, pool)
             | _overlaid(node)
             | {labels.DECISION: decision, labels.LAUNCH: launch},
             finalizers=(labels.FINALIZER,),
-            owners=(Owner("NodePool", pool.name, pool.metadata.uid, "karpenter.sh/v1"),),
+            owner_references=(OwnerReference("NodePool", pool.name, pool.metadata.uid, "karpenter.sh/v1"),),
         ),
-        node_class_ref=NodeClassReference(NODECLASS_GROUP, NODECLASS_KIND, node.node_class),
+        node_class_ref=NodeClassReference(NODECLASS_GROUP, NODECLASS_KIND, node.nodeclass),
         requirements=node.requirements,
         requests=dict(node.requests),
         taints=node.taints,
         startup_taints=node.startup_taints,
         expire_after_seconds=pool.expire_after_seconds,
-        termination_grace_seconds=pool.termination_grace_seconds,
+        termination_grace_period_seconds=pool.termination_grace_period_seconds,
     )
 
 
@@ -60,7 +60,7 @@ def made_of(node: NewNode, pool: NodePool) -> NodePool:
         labels={key: node.labels.get(key, value) for key, value in pool.labels.items()},
         taints=node.taints,
         startup_taints=node.startup_taints,
-        node_class_ref=msgspec.structs.replace(pool.node_class_ref, name=node.node_class),
+        node_class_ref=msgspec.structs.replace(pool.node_class_ref, name=node.nodeclass),
     )
 
 
@@ -74,7 +74,10 @@ def _relaxed(node: NewNode, pool: NodePool) -> dict[str, str]:
 
 def _overlaid(node: NewNode) -> dict[str, str]:
     """What tells whoever looks at a claim that its price or capacity is not the cloud's."""
-    marks = {labels.PRICE_OVERLAID: node.price_overlaid, labels.CAPACITY_OVERLAID: node.capacity_overlaid}
+    marks = {
+        labels.PRICE_OVERLAY_APPLIED: node.price_overlay_applied,
+        labels.CAPACITY_OVERLAY_APPLIED: node.capacity_overlay_applied,
+    }
     return {key: "true" for key, marked in marks.items() if marked}
 
 
@@ -83,10 +86,10 @@ def node_of(claim: NodeClaim, instance_types: Iterable[str]) -> NewNode:
 
     ``instance_types``: every name in the catalog of its class; the launch filters leave those that fit.
     """
-    wanted = from_selectors(claim.requirements).get(labels.INSTANCE_TYPE)
+    wanted = from_expressions(claim.requirements).get(labels.INSTANCE_TYPE)
     return NewNode(
-        node_pool=claim.nodepool,
-        node_class=claim.node_class_ref.name,
+        nodepool=claim.nodepool,
+        nodeclass=claim.node_class_ref.name,
         pods=(),
         instance_types=tuple(name for name in instance_types if wanted.has(name)),
         requirements=claim.requirements,
@@ -98,14 +101,14 @@ def node_of(claim: NodeClaim, instance_types: Iterable[str]) -> NewNode:
         capacity_type="",
         zones=(),
         reason=f"NodeClaim {claim.name} had no launch",
-        price_overlaid=claim.metadata.annotations.get(labels.PRICE_OVERLAID) == "true",
-        capacity_overlaid=claim.metadata.annotations.get(labels.CAPACITY_OVERLAID) == "true",
+        price_overlay_applied=claim.metadata.annotations.get(labels.PRICE_OVERLAY_APPLIED) == "true",
+        capacity_overlay_applied=claim.metadata.annotations.get(labels.CAPACITY_OVERLAY_APPLIED) == "true",
     )
 
 
 def unlaunched(claim: NodeClaim, uid: str) -> bool:
     """True when this claim, with this uid, still waits for an instance and is not on its way out."""
-    return claim.metadata.uid == uid and claim.metadata.deleting is None and not claim.provider_id
+    return claim.metadata.uid == uid and claim.metadata.deletion_timestamp is None and not claim.provider_id
 
 
 def assign(names: Collection[str], taken: Mapping[str, str], ids: Iterable[str]) -> dict[str, str]:
@@ -129,7 +132,7 @@ def attributed(result: FleetResult, reservations: Mapping[str, str]) -> FleetRes
     return FleetResult(instances, tuple(into(one, reservations) for one in result.errors))
 
 
-def into[T: (FleetInstance, FleetError)](one: T, reservations: Mapping[str, str]) -> T:
+def into[T: (Instance, FleetError)](one: T, reservations: Mapping[str, str]) -> T:
     """It, in the reservation of its pool: a launch that targets one gives nothing else."""
     id = reservations.get(f"{one.instance_type}/{one.zone}", "")
     return msgspec.structs.replace(one, capacity_type=labels.RESERVED, reservation_id=id) if id else one
@@ -146,9 +149,9 @@ class Readiness(msgspec.Struct, frozen=True):
 def class_readiness(node_class: EC2NodeClass | None, name: str) -> Readiness:
     """Source: Karpenter's AWS provider: a class that is missing counts as no capacity, one that is not ready ends
     the claim, one that is not known yet is waited for."""
-    if node_class is None or node_class.metadata.deleting is not None:
+    if node_class is None or node_class.metadata.deletion_timestamp is not None:
         return Readiness("InsufficientCapacity", f"EC2NodeClass {name} does not exist or is being deleted", True)
-    ready = condition(node_class.conditions, "Ready")
+    ready = find_condition(node_class.conditions, "Ready")
     if ready is None or ready.status == "Unknown" or ready.observed_generation < node_class.metadata.generation:
         return Readiness("NodeClassReadinessUnknown", f"EC2NodeClass {name} has not been resolved yet")
     if ready.status != "True":

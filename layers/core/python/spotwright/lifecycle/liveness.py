@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from spotwright.lifecycle.steps import Delete
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.objects import condition
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import find_condition
 
 LAUNCH_TIMEOUT: Final = timedelta(minutes=5)
 REGISTRATION_TIMEOUT: Final = timedelta(minutes=15)
@@ -16,16 +16,16 @@ REGISTRATION_TIMEOUT: Final = timedelta(minutes=15)
 
 def overdue(claim: NodeClaim, now: datetime) -> Delete | None:
     """The timers run from the last change of the condition that is waited for, normally the claim's creation."""
-    if not claim.has("Launched"):
+    if not claim.is_condition_true("Launched"):
         return _after(claim, "Launched", LAUNCH_TIMEOUT, "launch_timeout", now)
-    if not claim.has("Registered"):
+    if not claim.is_condition_true("Registered"):
         return _after(claim, "Registered", REGISTRATION_TIMEOUT, "registration_timeout", now)
     return None
 
 
 def _after(claim: NodeClaim, kind: str, timeout: timedelta, reason: str, now: datetime) -> Delete | None:
-    waiting = condition(claim.conditions, kind)
-    since = (waiting.since if waiting else None) or claim.metadata.created
+    waiting = find_condition(claim.conditions, kind)
+    since = (waiting.last_transition_time if waiting else None) or claim.metadata.creation_timestamp
     if since is None or now - since < timeout:
         return None
     return Delete(reason, f"not {kind} {int(timeout.total_seconds() // 60)} minutes after {since.isoformat()}")
@@ -40,6 +40,6 @@ def expired(claim: NodeClaim, now: datetime) -> Delete | None:
 
 def expires_at(claim: NodeClaim) -> datetime | None:
     """Creation plus the claim's own expireAfter; None = Never."""
-    if claim.expire_after_seconds is None or claim.metadata.created is None:
+    if claim.expire_after_seconds is None or claim.metadata.creation_timestamp is None:
         return None
-    return claim.metadata.created + timedelta(seconds=claim.expire_after_seconds)
+    return claim.metadata.creation_timestamp + timedelta(seconds=claim.expire_after_seconds)

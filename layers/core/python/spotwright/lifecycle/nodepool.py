@@ -10,12 +10,12 @@ from typing import Final
 
 from spotwright.lifecycle.steps import Change, Note, false, true, warning
 from spotwright.model import labels, resources
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.nodepool import NodePool
-from spotwright.model.objects import condition
-from spotwright.model.requirements import Operator, RequirementError, Selector
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.requirements import NodeSelectorRequirement, Operator, RequirementError
 from spotwright.model.snapshot import STATIC_CAPACITY
 
 FAILED: Final = "NodePoolValidationFailed"
@@ -37,7 +37,7 @@ def usage(pool: NodePool, claims: Iterable[NodeClaim], nodes: Iterable[Node]) ->
     by_provider = {node.provider_id: node for node in nodes if node.provider_id}
     total = dict(_BASE)
     for claim in claims:
-        if claim.nodepool != pool.name or claim.metadata.deleting is not None:
+        if claim.nodepool != pool.name or claim.metadata.deletion_timestamp is not None:
             continue
         node = by_provider.get(claim.provider_id) if claim.provider_id else None
         capacity = dict(claim.capacity) | {k: v for k, v in (node.capacity if node else {}).items() if v}
@@ -72,9 +72,9 @@ def complaints(changes: Iterable[Change]) -> tuple[Note, ...]:
 def _class_ready(pool: NodePool, node_class: EC2NodeClass | None) -> Change:
     if node_class is None:
         return false("NodeClassReady", "NodeClassNotFound", "NodeClass not found on cluster")
-    if node_class.metadata.deleting is not None:
+    if node_class.metadata.deletion_timestamp is not None:
         return false("NodeClassReady", "NodeClassTerminating", "NodeClass is Terminating")
-    ready = condition(node_class.conditions, "Ready")
+    ready = find_condition(node_class.conditions, "Ready")
     if ready is None or ready.status == "Unknown":
         return false("NodeClassReady", "NodeClassReadinessUnknown", "Node Class Readiness Unknown")
     if ready.status == "False":
@@ -84,8 +84,8 @@ def _class_ready(pool: NodePool, node_class: EC2NodeClass | None) -> Change:
 
 def _faults(pool: NodePool, gates: Collection[str]) -> Iterator[str]:
     """Everything that the API server lets pass and that means nothing, each with its field."""
-    if pool.unreadable:
-        yield pool.unreadable
+    if pool.read_error:
+        yield pool.read_error
     if pool.replicas is not None and STATIC_CAPACITY not in gates:
         yield f"field spec.replicas (a static pool) needs the feature gate {STATIC_CAPACITY}, which is off"
     if pool.consolidation_policy == "Balanced":
@@ -108,7 +108,7 @@ def _label_faults(where: str, key: str, values: Iterable[str]) -> Iterator[str]:
             yield f"{where}: {value!r} is not a label value (at most 63 of letters, digits, '-', '_', '.')"
 
 
-def _requirement_faults(selector: Selector) -> Iterator[str]:
+def _requirement_faults(selector: NodeSelectorRequirement) -> Iterator[str]:
     where = f"spec.template.spec.requirements[{selector.key}]"
     try:
         selector.requirement()

@@ -9,11 +9,11 @@ import msgspec
 
 from spotwright.lifecycle.steps import Note, Seen, false, normal, true, unknown
 from spotwright.model import labels
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.taints import Effect, Taint
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.taints import Taint, TaintEffect
 
-UNREGISTERED_TAINT = Taint(labels.UNREGISTERED, Effect.NO_EXECUTE)
+UNREGISTERED_TAINT = Taint(labels.UNREGISTERED, TaintEffect.NO_EXECUTE)
 
 
 class Adoption(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ def register(claim: NodeClaim, nodes: tuple[Node, ...]) -> Registration:
 
 
 def _missing_taint(node: Node) -> tuple[Note, ...]:
-    if node.registered or any(taint.key == labels.UNREGISTERED for taint in node.taints):
+    if node.is_registered or any(taint.key == labels.UNREGISTERED for taint in node.taints):
         return ()
     return (
         normal(
@@ -73,7 +73,7 @@ def _metadata(claim: NodeClaim, node: Node) -> dict[str, Any]:
         "ownerReferences": [
             *(
                 {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
-                for owner in node.metadata.owners
+                for owner in node.metadata.owner_references
                 if owner.uid != claim.metadata.uid
             ),
             {

@@ -8,8 +8,8 @@ from typing import Final
 
 from spotwright.lifecycle.steps import Delete
 from spotwright.model import labels
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import CapacityReservation, EC2NodeClass
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import CapacityReservation, EC2NodeClass
 
 # As a merge patch of a claim's or a node's labels.
 BOUGHT: Final[dict[str, str | None]] = {
@@ -35,13 +35,13 @@ def ends(claim: NodeClaim, node_class: EC2NodeClass | None) -> Delete | None:
     found = of(claim, node_class)
     if found is None or found.reservation_type != labels.CAPACITY_BLOCK or found.state != "expiring":
         return None
-    end = f" at {found.end.isoformat()}" if found.end else ""
+    end = f" at {found.end_time.isoformat()}" if found.end_time else ""
     return Delete("capacity_block_expiring", f"capacity block {found.id} ends{end}")
 
 
 def needs_a_look(claim: NodeClaim, node_class: EC2NodeClass | None) -> bool:
     """Whether the class no longer shows the claim's reservation as one that goes on."""
-    if claim.metadata.deleting is not None or not is_reserved(claim):
+    if claim.metadata.deletion_timestamp is not None or not is_reserved(claim):
         return False
     found = of(claim, node_class)
     return found is None or found.state != "active"

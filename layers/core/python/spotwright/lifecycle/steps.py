@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from spotwright.model.objects import Condition
+from spotwright.model.kubernetes.meta import Condition
 
 
 class Note(msgspec.Struct, frozen=True):

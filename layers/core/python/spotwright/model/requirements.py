@@ -44,7 +44,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
     ``complement`` False: exactly ``values`` (none = the label must be absent). True: every value but
     ``values``, within the inclusive integer bounds ``gte`` and ``lte`` where they are set.
-    ``present``: the label must be there although values are excluded (NotIn beside Exists).
+    ``must_exist``: the label must be there although values are excluded (NotIn beside Exists).
     ``min_values``: how many distinct values the chosen instance types must keep between them.
     """
 
@@ -54,7 +54,7 @@ class Requirement(msgspec.Struct, frozen=True):
     gte: int | None = None
     lte: int | None = None
     min_values: int | None = None
-    present: bool = False
+    must_exist: bool = False
 
     @property
     def operator(self) -> Operator:
@@ -67,7 +67,7 @@ class Requirement(msgspec.Struct, frozen=True):
     def allows_absence(self) -> bool:
         """True for NotIn and DoesNotExist: a node without the label meets them."""
         bounded = self.gte is not None or self.lte is not None
-        return bool(self.values) == self.complement and not self.present and not bounded
+        return bool(self.values) == self.complement and not self.must_exist and not bounded
 
     @property
     def sole_value(self) -> str | None:
@@ -106,29 +106,29 @@ class Requirement(msgspec.Struct, frozen=True):
         return both.complement or bool(both.values)
 
     def __str__(self) -> str:
-        return " and ".join(_phrase(self.key, one) for one in self.selectors())
+        return " and ".join(_phrase(self.key, one) for one in self.node_selector_requirements())
 
-    def selectors(self) -> tuple["Selector", ...]:
+    def node_selector_requirements(self) -> tuple["NodeSelectorRequirement", ...]:
         """This requirement as NodeSelectorRequirements; several when it has bounds and exclusions."""
         listed = tuple(sorted(self.values))
         if not self.complement:
             operator = Operator.IN if listed else Operator.DOES_NOT_EXIST
-            return (Selector(self.key, operator, listed, self.min_values),)
+            return (NodeSelectorRequirement(self.key, operator, listed, self.min_values),)
         parts = []
         if self.gte is not None:
-            parts.append(Selector(self.key, Operator.GTE, (str(self.gte),), self.min_values))
+            parts.append(NodeSelectorRequirement(self.key, Operator.GTE, (str(self.gte),), self.min_values))
         if self.lte is not None:
             # Bounds are never written negative: nothing is below 0.
             below = (Operator.LTE, str(self.lte)) if self.lte >= 0 else (Operator.LT, "0")
-            parts.append(Selector(self.key, below[0], (below[1],), self.min_values))
-        if self.present:
-            parts.append(Selector(self.key, Operator.EXISTS, (), self.min_values))
+            parts.append(NodeSelectorRequirement(self.key, below[0], (below[1],), self.min_values))
+        if self.must_exist:
+            parts.append(NodeSelectorRequirement(self.key, Operator.EXISTS, (), self.min_values))
         if listed:
-            parts.append(Selector(self.key, Operator.NOT_IN, listed, self.min_values))
-        return tuple(parts) or (Selector(self.key, Operator.EXISTS, (), self.min_values),)
+            parts.append(NodeSelectorRequirement(self.key, Operator.NOT_IN, listed, self.min_values))
+        return tuple(parts) or (NodeSelectorRequirement(self.key, Operator.EXISTS, (), self.min_values),)
 
 
-class Selector(msgspec.Struct, frozen=True):
+class NodeSelectorRequirement(msgspec.Struct, frozen=True):
     """One NodeSelectorRequirement as a manifest states it."""
 
     key: str
@@ -209,7 +209,7 @@ class Requirements(msgspec.Struct, frozen=True):
     def intersects(self, other: "Requirements") -> bool:
         return not self.conflicts(other)
 
-    def undefined(self, pod: "Requirements", allowed: Collection[str] = labels.WELL_KNOWN) -> tuple[str, ...]:
+    def undefined_keys(self, pod: "Requirements", allowed: Collection[str] = labels.WELL_KNOWN) -> tuple[str, ...]:
         """Keys that ``pod`` asks for, that nothing here defines and that are not in ``allowed``, sorted."""
         return tuple(
             sorted(
@@ -219,16 +219,16 @@ class Requirements(msgspec.Struct, frozen=True):
             )
         )
 
-    def compatible(self, pod: "Requirements", allowed: Collection[str] = labels.WELL_KNOWN) -> bool:
+    def is_compatible(self, pod: "Requirements", allowed: Collection[str] = labels.WELL_KNOWN) -> bool:
         """True when a node with these requirements can host a pod with those."""
-        return not self.undefined(pod, allowed) and self.intersects(pod)
+        return not self.undefined_keys(pod, allowed) and self.intersects(pod)
 
     def labels(self) -> dict[str, str]:
         """The labels that are already certain: keys with one allowed value."""
         return {one.key: value for one in self if (value := one.sole_value) is not None}
 
-    def selectors(self) -> tuple[Selector, ...]:
-        return tuple(selector for one in self for selector in one.selectors())
+    def node_selector_requirements(self) -> tuple[NodeSelectorRequirement, ...]:
+        return tuple(selector for one in self for selector in one.node_selector_requirements())
 
     def __str__(self) -> str:
         return ", ".join(str(one) for one in self)
@@ -248,7 +248,7 @@ def conjunction(demands: Iterable[Requirement]) -> Requirements | None:
     return together
 
 
-def from_selectors(selectors: Iterable[Selector]) -> Requirements:
+def from_expressions(selectors: Iterable[NodeSelectorRequirement]) -> Requirements:
     """The conjunction of NodeSelectorRequirements; raises RequirementError."""
     return Requirements().intersection(selector.requirement() for selector in selectors)
 
@@ -268,7 +268,7 @@ def _smaller(one: int | None, other: int | None) -> int | None:
     return other if one is None else one if other is None else min(one, other)
 
 
-def _phrase(key: str, selector: Selector) -> str:
+def _phrase(key: str, selector: NodeSelectorRequirement) -> str:
     shown = ", ".join(selector.values[:5])
     more = f" and {len(selector.values) - 5} others" if len(selector.values) > 5 else ""
     return f"{key} {selector.operator}" + (f" [{shown}{more}]" if selector.values else "")

@@ -5,14 +5,14 @@ from typing import Final
 
 import msgspec
 
-from spotwright.model.capacitybuffer import CapacityBuffer
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.nodeoverlay import NodeOverlay
-from spotwright.model.nodepool import NodePool
-from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
-from spotwright.model.volumes import Storage
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
+from spotwright.model.kubernetes.volumes import Storage
 
 # Feature gate: capacity that is reserved is known, and launched into.
 RESERVED_CAPACITY: Final = "ReservedCapacity"
@@ -55,8 +55,8 @@ class Settings(msgspec.Struct, frozen=True):
 class UnavailableOffering(msgspec.Struct, frozen=True, order=True):
     """An offering that EC2 said it has none of, lately; a decision leaves it out.
 
-    Fields as in ``model.fleet.OfferingHealth``. ``taken``: instances launched into a reservation since it was
-    described; 0 = nothing of it is to be had.
+    Fields as in ``model.fleet.OfferingHealth``. ``reservation_launches``: instances launched into a reservation since
+    it was described; 0 = nothing of it is to be had.
     """
 
     capacity_type: str
@@ -65,13 +65,13 @@ class UnavailableOffering(msgspec.Struct, frozen=True, order=True):
     code: str = ""
     scope: str = ""
     cpu_millicores: int = 0
-    taken: int = 0
+    reservation_launches: int = msgspec.field(default=0, name="taken")
 
 
-class InFlight(msgspec.Struct, frozen=True):
+class InFlightNodeClaim(msgspec.Struct, frozen=True):
     """A node that was decided and is not visible as a NodeClaim yet; ``claim.allocatable`` may be empty."""
 
-    claim: NodeClaim
+    nodeclaim: NodeClaim = msgspec.field(name="claim")
     instance_types: tuple[str, ...]
 
 
@@ -79,10 +79,11 @@ class Snapshot(msgspec.Struct, frozen=True):
     """What a decision is a function of, together with the catalog named by ``catalog_key``.
 
     ``in_flight``: committed launches whose NodeClaims the API server did not show. ``namespaces``: name → labels.
-    ``now``: aware UTC. ``overlays`` and ``buffers``: empty unless their feature gates, NodeOverlay and
+    ``now``: aware UTC. ``nodeoverlays`` and ``capacity_buffers``: empty unless their feature gates, NodeOverlay and
     CapacityBuffer, are on.
-    ``leaving``: NodeClaims that a committed decision takes away whatever happens; ``disrupting``: those that go once
-    their replacements are there. Both empty unless the gate StaticCapacity is on.
+    ``nodeclaims_to_delete``: NodeClaims that a committed decision takes away whatever happens;
+    ``nodeclaims_to_replace``: those that go once their replacements are there. Both empty unless the gate
+    StaticCapacity is on.
     """
 
     cluster: str
@@ -93,15 +94,15 @@ class Snapshot(msgspec.Struct, frozen=True):
     nodeclasses: tuple[EC2NodeClass, ...] = ()
     nodeclaims: tuple[NodeClaim, ...] = ()
     daemonsets: tuple[DaemonSet, ...] = ()
-    budgets: tuple[PodDisruptionBudget, ...] = ()
-    in_flight: tuple[InFlight, ...] = ()
-    unavailable: tuple[UnavailableOffering, ...] = ()
+    pod_disruption_budgets: tuple[PodDisruptionBudget, ...] = msgspec.field(default=(), name="budgets")
+    in_flight: tuple[InFlightNodeClaim, ...] = ()
+    unavailable_offerings: tuple[UnavailableOffering, ...] = msgspec.field(default=(), name="unavailable")
     namespaces: dict[str, dict[str, str]] = {}
     storage: Storage = Storage()
-    overlays: tuple[NodeOverlay, ...] = ()
-    buffers: tuple[CapacityBuffer, ...] = ()
-    leaving: tuple[str, ...] = ()
-    disrupting: tuple[str, ...] = ()
+    nodeoverlays: tuple[NodeOverlay, ...] = msgspec.field(default=(), name="overlays")
+    capacity_buffers: tuple[CapacityBuffer, ...] = msgspec.field(default=(), name="buffers")
+    nodeclaims_to_delete: tuple[str, ...] = msgspec.field(default=(), name="leaving")
+    nodeclaims_to_replace: tuple[str, ...] = msgspec.field(default=(), name="disrupting")
     settings: Settings = Settings()
     catalog_key: str = ""
     schema: int = 1

@@ -9,17 +9,17 @@ import msgspec
 
 from spotwright.failures import Conflict, NotFound
 from spotwright.lifecycle.telling import quiet
-from spotwright.model import eviction
-from spotwright.model.capacitybuffer import CapacityBuffer
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.nodeoverlay import NodeOverlay
-from spotwright.model.nodepool import NodePool
-from spotwright.model.objects import Condition, Metadata
-from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
-from spotwright.model.taints import Taint
-from spotwright.model.volumes import CsiNode, Storage, StorageClass, Volume, VolumeClaim
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, Storage, StorageClass
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster_patches import merged_conditions, merged_metadata, merged_status
 from spotwright.simulation.effects import Effects
@@ -28,14 +28,14 @@ from spotwright.simulation.effects import Effects
 class Namespace(msgspec.Struct, frozen=True):
     """A namespace; the model keeps no more of it than its labels."""
 
-    metadata: Metadata
+    metadata: ObjectMeta
 
 
 KINDS: Final[Mapping[str, type]] = {
     "pods": Pod, "nodes": Node, "nodepools": NodePool, "ec2nodeclasses": EC2NodeClass, "nodeclaims": NodeClaim,
     "daemonsets": DaemonSet, "poddisruptionbudgets": PodDisruptionBudget, "nodeoverlays": NodeOverlay,
-    "namespaces": Namespace, "persistentvolumeclaims": VolumeClaim, "persistentvolumes": Volume,
-    "storageclasses": StorageClass, "csinodes": CsiNode, "capacitybuffers": CapacityBuffer,
+    "namespaces": Namespace, "persistentvolumeclaims": PersistentVolumeClaim, "persistentvolumes": PersistentVolume,
+    "storageclasses": StorageClass, "csinodes": CSINode, "capacitybuffers": CapacityBuffer,
 }  # fmt: skip
 
 
@@ -66,11 +66,11 @@ class FakeCluster:
 
     def put(self, kind: str, obj: Any) -> Any:
         """Create or replace an object; identity and creation time are filled in."""
-        about: Metadata = obj.metadata
+        about: ObjectMeta = obj.metadata
         about = msgspec.structs.replace(
             about,
             uid=about.uid or f"uid-{next(self._uids):06d}",
-            created=about.created or self._clock.seconds(),
+            creation_timestamp=about.creation_timestamp or self._clock.seconds(),
             generation=about.generation or 1,
         )
         return self._store(kind, msgspec.structs.replace(obj, metadata=about))
@@ -91,8 +91,8 @@ class FakeCluster:
     def gone(self, obj: Any) -> None:
         """Somebody else than we deletes a Node: it stays while it has finalizers."""
         if obj.metadata.finalizers:
-            if obj.metadata.deleting is None:
-                about = msgspec.structs.replace(obj.metadata, deleting=self._clock.seconds())
+            if obj.metadata.deletion_timestamp is None:
+                about = msgspec.structs.replace(obj.metadata, deletion_timestamp=self._clock.seconds())
                 self._store("nodes", msgspec.structs.replace(obj, metadata=about))
         else:
             self.remove("nodes", obj.name)
@@ -169,22 +169,22 @@ class FakeCluster:
             made: NodeClaim = self.put("nodeclaims", claim)
         return made
 
-    def patch_metadata(self, kind: str, metadata: Metadata, change: Mapping[str, Any]) -> None:
+    def patch_metadata(self, kind: str, metadata: ObjectMeta, change: Mapping[str, Any]) -> None:
         with self._effects.making("cluster", "patch_metadata", f"{kind}/{metadata.name}"):
             obj = self._current(kind, metadata, versioned="finalizers" in change)
             after = merged_metadata(obj.metadata, change)
-            if after.deleting is not None and not after.finalizers:
+            if after.deletion_timestamp is not None and not after.finalizers:
                 self.remove(kind, after.key)
             else:
                 self._store(kind, msgspec.structs.replace(obj, metadata=after))
 
-    def patch_status(self, kind: str, metadata: Metadata, status: Mapping[str, Any]) -> None:
+    def patch_status(self, kind: str, metadata: ObjectMeta, status: Mapping[str, Any]) -> None:
         with self._effects.making("cluster", "patch_status", f"{kind}/{metadata.name}"):
             obj = self._current(kind, metadata, versioned=True)
             self._store(kind, merged_status(obj, status))
 
     def set_conditions(
-        self, kind: str, metadata: Metadata, conditions: Sequence[Condition], *, removed: Collection[str] = ()
+        self, kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], *, removed: Collection[str] = ()
     ) -> None:
         with self._effects.making("cluster", "set_conditions", f"{kind}/{metadata.name}"):
             obj = self._current(kind, metadata, versioned=False)
@@ -198,7 +198,7 @@ class FakeCluster:
             current = self._current("nodes", node.metadata, versioned=True)
             self._store("nodes", msgspec.structs.replace(current, taints=tuple(taints)))
 
-    def delete(self, kind: str, metadata: Metadata, *, grace_seconds: int | None = None) -> None:
+    def delete(self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:
         with self._effects.making("cluster", "delete", f"{kind}/{metadata.key}"):
             obj = self._objects[kind].get(metadata.key)
             if obj is None or (metadata.uid and obj.metadata.uid != metadata.uid):
@@ -207,8 +207,8 @@ class FakeCluster:
                 self._delete_pod(obj, grace_seconds)
             elif not obj.metadata.finalizers:
                 self.remove(kind, metadata.key)
-            elif obj.metadata.deleting is None:
-                about = msgspec.structs.replace(obj.metadata, deleting=self._clock.seconds())
+            elif obj.metadata.deletion_timestamp is None:
+                about = msgspec.structs.replace(obj.metadata, deletion_timestamp=self._clock.seconds())
                 self._store(kind, msgspec.structs.replace(obj, metadata=about))
 
     def evict(self, pod: Pod) -> bool:
@@ -216,7 +216,7 @@ class FakeCluster:
             current: Pod | None = self._objects["pods"].get(pod.key)
             if current is None or current.metadata.uid != pod.metadata.uid:
                 return True
-            if current.active and eviction.forbidden_by(current, self.pod_disruption_budgets()):
+            if current.is_active and eviction.eviction_refusal(current, self.pod_disruption_budgets()):
                 return False
             self._delete_pod(current, None)
         return True
@@ -224,22 +224,22 @@ class FakeCluster:
     def nominate(self, node: str, pods: Mapping[str, str]) -> frozenset[str]:
         with self._effects.making("cluster", "nominate", node):
             for pod in self._waiting(pods):
-                if not pod.nominated_node:
-                    self._store("pods", msgspec.structs.replace(pod, nominated_node=node))
-        return frozenset(pod.key for pod in self._waiting(pods) if pod.nominated_node == node)
+                if not pod.nominated_node_name:
+                    self._store("pods", msgspec.structs.replace(pod, nominated_node_name=node))
+        return frozenset(pod.key for pod in self._waiting(pods) if pod.nominated_node_name == node)
 
     def withdraw(self, node: str, pods: Mapping[str, str]) -> None:
         with self._effects.making("cluster", "withdraw", node):
             for pod in self._waiting(pods):
-                if pod.nominated_node == node:
-                    self._store("pods", msgspec.structs.replace(pod, nominated_node=""))
+                if pod.nominated_node_name == node:
+                    self._store("pods", msgspec.structs.replace(pod, nominated_node_name=""))
 
     def _waiting(self, pods: Mapping[str, str]) -> tuple[Pod, ...]:
         """Those of ``pods`` (key → uid) that are there, the same, and without a node."""
         there: Iterable[Pod] = filter(None, map(self._objects["pods"].get, sorted(pods)))
         return tuple(pod for pod in there if pod.metadata.uid == pods[pod.key] and not pod.node_name)
 
-    def event(self, kind: str, metadata: Metadata, *, type: str, reason: str, message: str, now: datetime) -> None:
+    def event(self, kind: str, metadata: ObjectMeta, *, type: str, reason: str, message: str, now: datetime) -> None:
         key = f"{metadata.uid or metadata.key}/{reason}/{message}"
         if key not in self._told or now - self._told[key] >= quiet(reason):
             self._told[key] = now
@@ -253,7 +253,7 @@ class FakeCluster:
         self._objects[kind][about.key] = stored
         return stored
 
-    def _current(self, kind: str, metadata: Metadata, *, versioned: bool) -> Any:
+    def _current(self, kind: str, metadata: ObjectMeta, *, versioned: bool) -> Any:
         obj = self._objects[kind].get(metadata.key)
         if obj is None:
             raise NotFound(f"{kind} {metadata.name} is not there", code="NotFound")
@@ -264,20 +264,20 @@ class FakeCluster:
         return obj
 
     def _delete_pod(self, pod: Pod, grace_seconds: int | None) -> None:
-        grace = pod.termination_grace_seconds if grace_seconds is None else grace_seconds
+        grace = pod.termination_grace_period_seconds if grace_seconds is None else grace_seconds
         ends = self._clock.seconds() + timedelta(seconds=grace)
         if grace == 0 or not pod.node_name:
             self.remove("pods", pod.key)
-        elif pod.metadata.deleting is None or ends < pod.metadata.deleting:
-            about = msgspec.structs.replace(pod.metadata, deleting=ends)
+        elif pod.metadata.deletion_timestamp is None or ends < pod.metadata.deletion_timestamp:
+            about = msgspec.structs.replace(pod.metadata, deletion_timestamp=ends)
             self._store("pods", msgspec.structs.replace(pod, metadata=about))
 
     def _allowed(self, budget: PodDisruptionBudget) -> int:
         """What the disruption controller would write."""
         if budget.min_available is None and budget.max_unavailable is None:
             return budget.disruptions_allowed
-        pods = [pod for pod in self.all("pods") if eviction.budgets_of(pod, [budget]) and not pod.terminal]
-        healthy = sum(1 for pod in pods if pod.ready and pod.metadata.deleting is None)
+        pods = [pod for pod in self.all("pods") if eviction.select_budgets(pod, [budget]) and not pod.is_terminal]
+        healthy = sum(1 for pod in pods if pod.is_ready and pod.metadata.deletion_timestamp is None)
         if budget.min_available is not None:
             return max(0, healthy - _share(budget.min_available, len(pods)))
         return max(0, healthy - (len(pods) - _share(budget.max_unavailable or 0, len(pods))))

@@ -7,18 +7,24 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.model import resources
-from spotwright.model.capacitybuffer import BufferStatus, CapacityBuffer
-from spotwright.model.objects import Condition, Metadata, Owner
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer, CapacityBufferStatus
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference
 
 # Status fields on the wire → fields of the model, and how their value is read.
 _STATUS: Final[Mapping[str, str]] = {
-    "providerID": "provider_id", "nodeName": "node_name", "imageID": "image_id", "capacity": "capacity",
-    "allocatable": "allocatable", "lastPodEventTime": "last_pod_event", "resources": "resources", "nodes": "nodes",
-}  # fmt: skip
+    "providerID": "provider_id",
+    "nodeName": "node_name",
+    "imageID": "image_id",
+    "capacity": "capacity",
+    "allocatable": "allocatable",
+    "lastPodEventTime": "last_pod_event_time",
+    "resources": "resources",
+    "nodes": "node_count",
+}
 _AMOUNTS: Final = frozenset({"capacity", "allocatable", "resources"})
 
 
-def merged_metadata(about: Metadata, change: Mapping[str, Any]) -> Metadata:
+def merged_metadata(about: ObjectMeta, change: Mapping[str, Any]) -> ObjectMeta:
     """Maps are merged (None takes a key out), lists replaced."""
     fields: dict[str, Any] = {}
     for name in ("labels", "annotations"):
@@ -28,8 +34,8 @@ def merged_metadata(about: Metadata, change: Mapping[str, Any]) -> Metadata:
     if "finalizers" in change:
         fields["finalizers"] = tuple(change["finalizers"] or ())
     if "ownerReferences" in change:
-        fields["owners"] = tuple(
-            Owner(one["kind"], one["name"], one["uid"], one["apiVersion"]) for one in change["ownerReferences"]
+        fields["owner_references"] = tuple(
+            OwnerReference(one["kind"], one["name"], one["uid"], one["apiVersion"]) for one in change["ownerReferences"]
         )
     return msgspec.structs.replace(about, **fields)
 
@@ -39,7 +45,7 @@ def merged_status[T: Any](obj: T, status: Mapping[str, Any]) -> T:
     if isinstance(obj, CapacityBuffer):
         template = (status["podTemplateRef"] or {}).get("name", "")
         generation = status["podTemplateGeneration"] or 0
-        told = BufferStatus(status["replicas"], template, generation, status["provisioningStrategy"])
+        told = CapacityBufferStatus(status["replicas"], template, generation, status["provisioningStrategy"])
         return msgspec.structs.replace(obj, status=told)
     fields: dict[str, Any] = {}
     for name, value in status.items():
@@ -62,10 +68,10 @@ def merged_conditions(
     after = list(before)
     for change in changes:
         index = next((number for number, one in enumerate(after) if one.type == change.type), None)
-        since = change.since or now
+        since = change.last_transition_time or now
         if index is None:
-            after.append(msgspec.structs.replace(change, since=since))
+            after.append(msgspec.structs.replace(change, last_transition_time=since))
             continue
-        kept = after[index].since if after[index].status == change.status else since
-        after[index] = msgspec.structs.replace(change, since=kept)
+        kept = after[index].last_transition_time if after[index].status == change.status else since
+        after[index] = msgspec.structs.replace(change, last_transition_time=kept)
     return tuple(after)

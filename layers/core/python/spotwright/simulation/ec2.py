@@ -12,7 +12,7 @@ import msgspec
 
 from spotwright.failures import InvalidRequest, NotFound
 from spotwright.model import labels
-from spotwright.model.fleet import FleetError, FleetInstance, FleetResult
+from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 
@@ -45,7 +45,7 @@ class FakeEc2:
         self.partition_lag_seconds = 0.0
         self.lag_seconds = 0.0
         self.shown: frozenset[str] | None = None
-        self.instances: dict[str, FleetInstance] = {}
+        self.instances: dict[str, Instance] = {}
         self.requests: list[Mapping[str, Any]] = []
 
     def create_fleet(self, request: Mapping[str, Any]) -> FleetResult:
@@ -72,7 +72,7 @@ class FakeEc2:
             key=lambda one: one.get("Priority", 0),
         )
         market = labels.SPOT if capacity_type == labels.SPOT else labels.ON_DEMAND
-        made: list[FleetInstance] = []
+        made: list[Instance] = []
         errors: dict[Pool, FleetError] = {}
         while len(made) < target["TotalTargetCapacity"]:
             chosen = next((one for one in options if self._take(market, one, errors)), None)
@@ -112,12 +112,12 @@ class FakeEc2:
         self.reserved[reservation] -= 1
         return True
 
-    def _start(self, capacity_type: str, option: Mapping[str, Any], tags: dict[str, str]) -> FleetInstance:
+    def _start(self, capacity_type: str, option: Mapping[str, Any], tags: dict[str, str]) -> Instance:
         number = next(self._numbers)
         template = json.loads(option["template"])
         reservation, placement = _reservation(option), template.get("Placement", {})
         group = placement.get("GroupId", "")
-        instance = FleetInstance(
+        instance = Instance(
             id=f"i-{number:017x}",
             instance_type=option["InstanceType"],
             zone=option["AvailabilityZone"],
@@ -126,12 +126,13 @@ class FakeEc2:
             image_id=option.get("ImageId", ""),
             subnet_id=option["SubnetId"],
             private_dns_name=f"ip-10-0-{number // 250}-{number % 250}.internal",
-            launched=self._clock.seconds(),
+            launch_time=self._clock.seconds(),
             tags=tags,
             security_groups=tuple(sorted(template["NetworkInterfaces"][0]["Groups"])),
             reservation_id=reservation,
-            placement_group=group,
-            partition=placement.get("PartitionNumber") or (self._evenly(group) if self.partitions.get(group) else 0),
+            placement_group_id=group,
+            partition_number=placement.get("PartitionNumber")
+            or (self._evenly(group) if self.partitions.get(group) else 0),
         )
         self.instances[instance.id] = instance
         self._started_from[instance.id] = option["template"]
@@ -139,7 +140,7 @@ class FakeEc2:
 
     def _evenly(self, group: str) -> int:
         """The partition of a group that has the fewest instances."""
-        taken = [one.partition for one in self.live() if one.placement_group == group]
+        taken = [one.partition_number for one in self.live() if one.placement_group_id == group]
         return min(range(1, self.partitions[group] + 1), key=taken.count)
 
     def _template(self, named: Mapping[str, Any]) -> str:
@@ -169,11 +170,11 @@ class FakeEc2:
                 versions.append(body)
         return f"lt-{list(self._templates).index(name):017x}", str(versions.index(body) + 1)
 
-    def instances_of_launch(self, launch: str) -> tuple[FleetInstance, ...]:
+    def instances_of_launch(self, launch: str) -> tuple[Instance, ...]:
         self._effects.reading("ec2", "instances_of_launch")
         return tuple(one for one in self._listed() if one.tags.get(labels.LAUNCH_TAG) == launch)
 
-    def instances_of_cluster(self) -> tuple[FleetInstance, ...]:
+    def instances_of_cluster(self) -> tuple[Instance, ...]:
         self._effects.reading("ec2", "instances_of_cluster")
         return tuple(
             one
@@ -183,7 +184,7 @@ class FakeEc2:
             and labels.NODEPOOL in one.tags
         )
 
-    def instance(self, instance_id: str) -> FleetInstance | None:
+    def instance(self, instance_id: str) -> Instance | None:
         self._effects.reading("ec2", "instance")
         return next((one for one in self._visible() if one.id == instance_id), None)
 
@@ -220,7 +221,7 @@ class FakeEc2:
             if one.reservation_id == id:
                 self.instances[key] = msgspec.structs.replace(one, capacity_type=labels.ON_DEMAND, reservation_id="")
 
-    def adopt(self, instance: FleetInstance, *, like: str) -> None:
+    def adopt(self, instance: Instance, *, like: str) -> None:
         """An instance that nobody here asked for, started from the same template as ``like``."""
         self.instances[instance.id] = instance
         self._started_from[instance.id] = self._started_from[like]
@@ -229,11 +230,11 @@ class FakeEc2:
         """EC2 no longer knows the id."""
         self.instances.pop(instance_id, None)
 
-    def every(self) -> tuple[FleetInstance, ...]:
+    def every(self) -> tuple[Instance, ...]:
         """All instances it knows, terminated ones too."""
         return self._seen()
 
-    def live(self) -> tuple[FleetInstance, ...]:
+    def live(self) -> tuple[Instance, ...]:
         return tuple(one for one in self._seen() if one.state in ("pending", "running"))
 
     def boot(self, instance_id: str) -> None:
@@ -243,25 +244,25 @@ class FakeEc2:
         """Somebody deleted them all."""
         self._templates.clear()
 
-    def _visible(self) -> tuple[FleetInstance, ...]:
+    def _visible(self) -> tuple[Instance, ...]:
         """As EC2 shows them: what was just launched comes later."""
         now = self._clock.now()
         return tuple(
             one
             for one in self._seen()
-            if one.launched is None or (now - one.launched).total_seconds() >= self.lag_seconds
+            if one.launch_time is None or (now - one.launch_time).total_seconds() >= self.lag_seconds
         )
 
-    def _listed(self) -> tuple[FleetInstance, ...]:
+    def _listed(self) -> tuple[Instance, ...]:
         return tuple(one for one in self._visible() if self.shown is None or one.id in self.shown)
 
-    def _seen(self) -> tuple[FleetInstance, ...]:
+    def _seen(self) -> tuple[Instance, ...]:
         return tuple(self._with_state(self.instances[key]) for key in sorted(self.instances))
 
-    def _with_state(self, one: FleetInstance) -> FleetInstance:
+    def _with_state(self, one: Instance) -> Instance:
         ends, now = self._ending.get(one.id), self._clock.now().timestamp()
-        if one.partition and one.launched and now - one.launched.timestamp() < self.partition_lag_seconds:
-            one = msgspec.structs.replace(one, partition=0)
+        if one.partition_number and one.launch_time and now - one.launch_time.timestamp() < self.partition_lag_seconds:
+            one = msgspec.structs.replace(one, partition_number=0)
         if ends is None or now < ends:
             return one
         state = "terminated" if now >= ends + SHUTDOWN_SECONDS else "shutting-down"

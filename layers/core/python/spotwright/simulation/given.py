@@ -6,15 +6,15 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.model import labels
-from spotwright.model.fleet import ClusterFacts
-from spotwright.model.instancetype import PICOUSD, Catalog, InstanceType, Offering
-from spotwright.model.node import Node
-from spotwright.model.nodeclass import Ami, EC2NodeClass, SecurityGroup, SelectorTerm, Subnet
-from spotwright.model.nodepool import NodeClassReference, NodePool
-from spotwright.model.objects import Condition, Metadata, Owner
-from spotwright.model.pod import Pod, PodDisruptionBudget
-from spotwright.model.requirements import Operator, Selector, from_labels
-from spotwright.model.taints import Toleration
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.ec2.instance_type import PICOUSD, Catalog, InstanceType, Offering
+from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass, SecurityGroup, SelectorTerm, Subnet
+from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
+from spotwright.model.kubernetes.taints import Toleration
+from spotwright.model.requirements import NodeSelectorRequirement, Operator, from_labels
 
 CLUSTER: Final = "dev-eks-cluster"
 ZONES: Final = ("ap-northeast-2a", "ap-northeast-2b", "ap-northeast-2c")
@@ -34,14 +34,14 @@ READY: Final = Condition("Ready", "True", "Ready", observed_generation=1)
 def node_class(name: str = "default", **fields: Any) -> EC2NodeClass:
     """A class that is resolved and Ready."""
     made = EC2NodeClass(
-        metadata=Metadata(name),
+        metadata=ObjectMeta(name),
         ami_selector_terms=(SelectorTerm(alias="al2023@latest"),),
         ami_family="AL2023",
         role="KarpenterNodeRole-dev-eks-cluster",
         subnets=tuple(Subnet(f"subnet-{zone[-1]}", zone) for zone in ZONES),
         security_groups=(SecurityGroup("sg-1"),),
-        amis=(Ami("ami-amd64", requirements=(Selector(labels.ARCH, Operator.IN, ("amd64",)),)),),
-        resolved_profile="dev-eks-cluster_1",
+        amis=(AMI("ami-amd64", requirements=(NodeSelectorRequirement(labels.ARCH, Operator.IN, ("amd64",)),)),),
+        resolved_instance_profile="dev-eks-cluster_1",
         conditions=(READY,),
     )
     return msgspec.structs.replace(made, **fields)
@@ -49,19 +49,19 @@ def node_class(name: str = "default", **fields: Any) -> EC2NodeClass:
 
 def node_pool(name: str = "default", **fields: Any) -> NodePool:
     made = NodePool(
-        metadata=Metadata(name), node_class_ref=NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
+        metadata=ObjectMeta(name), node_class_ref=NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
     )
     return msgspec.structs.replace(made, **fields)
 
 
 def pod(name: str, *, cpu_millicores: int = 1000, memory_bytes: int = GIB, **fields: Any) -> Pod:
     """A pod of a ReplicaSet in the namespace ``default`` that the scheduler has not seen yet."""
-    about = Metadata(
+    about = ObjectMeta(
         name,
         namespace=fields.pop("namespace", "default"),
         labels=fields.pop("labels", {"app": name.rpartition("-")[0] or name}),
         annotations=fields.pop("annotations", {}),
-        owners=fields.pop("owners", (Owner("ReplicaSet", "inflate", "uid-rs"),)),
+        owner_references=fields.pop("owner_references", (OwnerReference("ReplicaSet", "inflate", "uid-rs"),)),
     )
     requests = {"cpu": cpu_millicores, "memory": memory_bytes, "pods": 1}
     return msgspec.structs.replace(Pod(metadata=about, requests=requests), **fields)
@@ -71,16 +71,23 @@ def daemon_pod(name: str, node: str, **fields: Any) -> Pod:
     """A running pod of a DaemonSet that tolerates everything."""
     everything = (Toleration(operator="Exists"),)
     return pod(
-        name, cpu_millicores=100, memory_bytes=GIB // 8, namespace="kube-system", node_name=node, phase="Running",
-        owners=(Owner("DaemonSet", name, "uid-ds"),), tolerations=fields.pop("tolerations", everything), **fields,
-    )  # fmt: skip
+        name,
+        cpu_millicores=100,
+        memory_bytes=GIB // 8,
+        namespace="kube-system",
+        node_name=node,
+        phase="Running",
+        owner_references=(OwnerReference("DaemonSet", name, "uid-ds"),),
+        tolerations=fields.pop("tolerations", everything),
+        **fields,
+    )
 
 
 def budget(name: str, app: str, **fields: Any) -> PodDisruptionBudget:
     """A PodDisruptionBudget over the pods labelled ``app`` in the namespace ``default``."""
     return PodDisruptionBudget(
-        Metadata(name, namespace=fields.pop("namespace", "default")),
-        (Selector("app", Operator.IN, (app,)),),
+        ObjectMeta(name, namespace=fields.pop("namespace", "default")),
+        (NodeSelectorRequirement("app", Operator.IN, (app,)),),
         **fields,
     )
 
@@ -88,7 +95,7 @@ def budget(name: str, app: str, **fields: Any) -> PodDisruptionBudget:
 def foreign_node(name: str, **fields: Any) -> Node:
     """A ready node that is none of ours, without an instance."""
     room = {"cpu": 64000, "memory": 256 * GIB, "pods": 110}
-    made = Node(Metadata(name), allocatable=room, capacity=room, conditions=(READY,))
+    made = Node(ObjectMeta(name), allocatable=room, capacity=room, conditions=(READY,))
     return msgspec.structs.replace(made, **fields)
 
 
@@ -120,7 +127,7 @@ def _offered(offerings: tuple[Offering, ...]) -> Any:
         (labels.ZONE, {one.zone for one in offerings}),
         (labels.CAPACITY_TYPE, {one.capacity_type for one in offerings}),
     )
-    return tuple(Selector(key, Operator.IN, tuple(sorted(values))).requirement() for key, values in keys)  # fmt: skip
+    return tuple(NodeSelectorRequirement(key, Operator.IN, tuple(sorted(values))).requirement() for key, values in keys)
 
 
 def market() -> Catalog:
@@ -138,8 +145,8 @@ def market() -> Catalog:
     )
 
 
-def of_capacity(*kinds: str) -> tuple[Selector, ...]:
-    return (Selector(labels.CAPACITY_TYPE, Operator.IN, kinds),)
+def of_capacity(*kinds: str) -> tuple[NodeSelectorRequirement, ...]:
+    return (NodeSelectorRequirement(labels.CAPACITY_TYPE, Operator.IN, kinds),)
 
 
 def by_name(nodes: tuple[Node, ...]) -> Mapping[str, Node]:

@@ -13,13 +13,13 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.model import labels, resources
-from spotwright.model.fleet import FleetInstance
-from spotwright.model.instancetype import InstanceType
-from spotwright.model.node import Node, instance_id
-from spotwright.model.objects import Condition, Metadata
-from spotwright.model.pod import Pod
-from spotwright.model.requirements import from_selectors
-from spotwright.model.taints import Taint, untolerated
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.taints import Taint, untolerated_taints
+from spotwright.model.requirements import from_expressions
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster import FakeCluster
 from spotwright.simulation.ec2 import FakeEc2
@@ -53,9 +53,9 @@ class Kubelets:
         for pod in self._cluster.all("pods"):
             self._pod(pod)
 
-    def _machine(self, instance: FleetInstance) -> None:
+    def _machine(self, instance: Instance) -> None:
         name, now = instance.private_dns_name, self._clock.now()
-        age = (now - (instance.launched or now)).total_seconds()
+        age = (now - (instance.launch_time or now)).total_seconds()
         if instance.state == "pending" and age >= min(5.0, self.boot_seconds):
             self._ec2.boot(instance.id)
         alive = instance.state in ("pending", "running") and instance.id not in self.broken
@@ -67,7 +67,7 @@ class Kubelets:
             up = alive and (now - self._joined[instance.id]).total_seconds() >= self.ready_seconds
             self._readiness(node, up)
 
-    def _join(self, instance: FleetInstance) -> None:
+    def _join(self, instance: Instance) -> None:
         config = self._config(instance)
         flags = " ".join(config["spec"]["kubelet"]["flags"])
         given = dict(pair.split("=", 1) for pair in _NODE_LABELS.findall(flags)[0].split(",") if pair)
@@ -75,7 +75,7 @@ class Kubelets:
         self._cluster.put(
             "nodes",
             Node(
-                metadata=Metadata(
+                metadata=ObjectMeta(
                     instance.private_dns_name,
                     labels=given
                     | {
@@ -94,7 +94,7 @@ class Kubelets:
             ),
         )
 
-    def _config(self, instance: FleetInstance) -> Any:
+    def _config(self, instance: Instance) -> Any:
         text = base64.b64decode(self._ec2.template_data(instance.id)["UserData"]).decode()
         found = _NODE_CONFIG.search(text)
         if found is None:
@@ -102,7 +102,7 @@ class Kubelets:
         return json.loads(found[0])
 
     def _readiness(self, node: Node, up: bool) -> None:
-        if node.ready != up:
+        if node.is_ready != up:
             others = tuple(one for one in node.conditions if one.type != "Ready")
             kept = tuple(taint for taint in node.taints if taint not in _NOT_READY)
             self._cluster.change(
@@ -128,32 +128,37 @@ class Kubelets:
     def _pod(self, pod: Pod) -> None:
         if pod.key not in {one.key for one in self._cluster.all("pods")}:
             return
-        if pod.metadata.deleting is not None:
+        if pod.metadata.deletion_timestamp is not None:
             asked = self._asked.setdefault(pod.metadata.uid, self._clock.now())
             ended = (self._clock.now() - asked).total_seconds() >= self.stop_seconds
-            if ended or self._clock.now() >= pod.metadata.deleting:
+            if ended or self._clock.now() >= pod.metadata.deletion_timestamp:
                 self._cluster.remove("pods", pod.key)
         elif not pod.node_name and pod.phase == "Pending":
             self._schedule(pod)
 
     def _schedule(self, pod: Pod) -> None:
         """The nominated node first; a nomination that could not be followed is taken back."""
-        for node in sorted(self._cluster.all("nodes"), key=lambda one: one.name != pod.nominated_node):
+        for node in sorted(self._cluster.all("nodes"), key=lambda one: one.name != pod.nominated_node_name):
             if not node.unschedulable and self._admits(node, pod):
                 self._provisioner.bind(node, pod)
                 self._cluster.change(
-                    "pods", pod.key, node_name=node.name, phase="Running", ready=True, unschedulable=False,
-                    started=self._clock.seconds(), nominated_node="",
+                    "pods", pod.key, node_name=node.name, phase="Running", is_ready=True, unschedulable=False,
+                    start_time=self._clock.seconds(), nominated_node_name="",
                 )  # fmt: skip
                 return
-        if not pod.unschedulable or pod.nominated_node:
-            self._cluster.change("pods", pod.key, unschedulable=True, nominated_node="")
+        if not pod.unschedulable or pod.nominated_node_name:
+            self._cluster.change("pods", pod.key, unschedulable=True, nominated_node_name="")
 
     def _admits(self, node: Node, pod: Pod) -> bool:
         hard = [taint for taint in node.taints if taint.effect != "PreferNoSchedule"]
         wanted = any(_matches(node, term) for term in pod.node_affinity) if pod.node_affinity else True
         chosen = all(node.metadata.labels.get(key) == value for key, value in pod.node_selector.items())
-        if untolerated(hard, pod.tolerations) or not wanted or not chosen or not self._provisioner.admits(node, pod):
+        if (
+            untolerated_taints(hard, pod.tolerations)
+            or not wanted
+            or not chosen
+            or not self._provisioner.admits(node, pod)
+        ):
             return False
         there = (one.requests for one in self._cluster.all("pods") if _counts(one, node.name, pod))
         return resources.fits(pod.requests, resources.subtract(node.allocatable, resources.add(*there)))
@@ -162,8 +167,8 @@ class Kubelets:
 def _counts(other: Pod, node: str, pod: Pod) -> bool:
     """True for pods there, and for others nominated that are no less important than ``pod``."""
     if other.node_name:
-        return other.node_name == node and not other.terminal
-    return other.nominated_node == node and other.key != pod.key and other.priority >= pod.priority
+        return other.node_name == node and not other.is_terminal
+    return other.nominated_node_name == node and other.key != pod.key and other.priority >= pod.priority
 
 
 def _taints(config: Mapping[str, Any]) -> Iterator[Taint]:
@@ -174,19 +179,19 @@ def _taints(config: Mapping[str, Any]) -> Iterator[Taint]:
 def _matches(node: Node, term: tuple[Any, ...]) -> bool:
     return all(
         one.allows_absence if (value := node.metadata.labels.get(one.key)) is None else one.has(value)
-        for one in from_selectors(term)
+        for one in from_expressions(term)
     )
 
 
 def replacement(pod: Pod, name: str) -> Pod:
     """The pod that a ReplicaSet makes in the place of another."""
-    about = Metadata(
+    about = ObjectMeta(
         name,
         namespace=pod.metadata.namespace,
         labels=pod.metadata.labels,
         annotations=pod.metadata.annotations,
-        owners=pod.metadata.owners,
+        owner_references=pod.metadata.owner_references,
     )
     return msgspec.structs.replace(
-        pod, metadata=about, node_name="", phase="Pending", ready=False, started=None, unschedulable=False
+        pod, metadata=about, node_name="", phase="Pending", is_ready=False, start_time=None, unschedulable=False
     )

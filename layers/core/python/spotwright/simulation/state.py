@@ -9,8 +9,8 @@ from spotwright.aws.health import MEMORY_SECONDS
 from spotwright.aws.rate import CallRate
 from spotwright.disruption.breaker import Breaker
 from spotwright.failures import Conflict, NotFound
-from spotwright.model.fleet import OfferingHealth
-from spotwright.model.instancetype import Catalog
+from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.model.ec2.instance_type import Catalog
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.workflows.ports import Doorbell
@@ -123,7 +123,11 @@ class FakeState:
         self._effects.reading("state", "offering_health")
         kept = (self.health[key] for key in sorted(self.health))
         return tuple(
-            one for one in kept if max(one.until, one.at, *(at for at, _ in one.taken)) + MEMORY_SECONDS * 1000 > now
+            one
+            for one in kept
+            if max(one.unavailable_until_ms, one.recorded_at_ms, *(at for at, _ in one.reservation_launches))
+            + MEMORY_SECONDS * 1000
+            > now
         )
 
     def mark_offering(self, health: OfferingHealth) -> None:

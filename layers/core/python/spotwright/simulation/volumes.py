@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 from spotwright.model import labels
-from spotwright.model.node import Node
-from spotwright.model.objects import Metadata
-from spotwright.model.pod import Pod
-from spotwright.model.requirements import Operator, Selector
-from spotwright.model.volumes import Alternatives, StorageClass, Volume, VolumeClaim
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.volumes import NodeSelectorTerms, PersistentVolume, PersistentVolumeClaim, StorageClass
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.simulation.cluster import FakeCluster
 
 
@@ -23,39 +23,41 @@ class Provisioner:
     def bind(self, node: Node, pod: Pod) -> None:
         """Claims that waited get a volume in the zone of the node that their pod was given."""
         for claim in self._claims(pod):
-            if not claim.volume:
+            if not claim.volume_name:
                 name = f"pv-{claim.metadata.name}"
-                zone = Selector(labels.ZONE, Operator.IN, (node.metadata.labels[labels.ZONE],))
+                zone = NodeSelectorRequirement(labels.ZONE, Operator.IN, (node.metadata.labels[labels.ZONE],))
                 home = self._class_of(claim)
                 driver = home.provisioner if home else ""
-                self._cluster.put("persistentvolumes", Volume(Metadata(name), ((zone,),), driver))
+                self._cluster.put("persistentvolumes", PersistentVolume(ObjectMeta(name), ((zone,),), driver))
                 self._cluster.change(
-                    "persistentvolumeclaims", claim.metadata.key, volume=name, bound=True, phase="Bound"
+                    "persistentvolumeclaims", claim.metadata.key, volume_name=name, bind_completed=True, phase="Bound"
                 )
 
-    def _homes(self, pod: Pod) -> Iterator[Alternatives]:
+    def _homes(self, pod: Pod) -> Iterator[NodeSelectorTerms]:
         volumes = {one.metadata.name: one for one in self._cluster.all("persistentvolumes")}
         for claim in self._claims(pod):
             home = self._class_of(claim)
-            if claim.volume:
-                yield volumes[claim.volume].reachable
+            if claim.volume_name:
+                yield volumes[claim.volume_name].node_affinity
             elif home is not None:
-                yield home.topologies
+                yield home.allowed_topologies
 
-    def _claims(self, pod: Pod) -> tuple[VolumeClaim, ...]:
-        wanted = {f"{pod.metadata.namespace}/{name}" for name in pod.volume_claims}
+    def _claims(self, pod: Pod) -> tuple[PersistentVolumeClaim, ...]:
+        wanted = {f"{pod.metadata.namespace}/{name}" for name in pod.volume_claim_names}
         return tuple(one for one in self._cluster.all("persistentvolumeclaims") if one.metadata.key in wanted)
 
-    def _class_of(self, claim: VolumeClaim) -> StorageClass | None:
+    def _class_of(self, claim: PersistentVolumeClaim) -> StorageClass | None:
         known = {one.metadata.name: one for one in self._cluster.all("storageclasses")}
-        return known.get(claim.storage_class or "")
+        return known.get(claim.storage_class_name or "")
 
 
-def _within(node: Node, alternatives: Alternatives) -> bool:
+def _within(node: Node, alternatives: NodeSelectorTerms) -> bool:
     known = node.metadata.labels
     return not alternatives or any(all(known.get(one.key) in one.values for one in term) for term in alternatives)
 
 
-def waiting_claim(name: str, storage_class: str) -> VolumeClaim:
+def waiting_claim(name: str, storage_class: str) -> PersistentVolumeClaim:
     """A claim in the namespace ``default`` that binds with its first pod."""
-    return VolumeClaim(Metadata(name, namespace="default"), storage_class=storage_class, phase="Pending")
+    return PersistentVolumeClaim(
+        ObjectMeta(name, namespace="default"), storage_class_name=storage_class, phase="Pending"
+    )

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from spotwright.failures import Failure
-from spotwright.model.instancetype import Catalog
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.pod import Pod
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings
 from spotwright.simulation import given
 from spotwright.simulation.clock import Clock
@@ -51,7 +51,7 @@ class World:
         self.facts = given.FACTS
         self.settings = Settings()
         self.state.catalog = "catalogs/given"
-        types = {one.name: one for several in self.catalogs.catalog.by_class.values() for one in several}
+        types = {one.name: one for several in self.catalogs.catalog.by_nodeclass.values() for one in several}
         self.kubelets = Kubelets(self.cluster, self.ec2, self.clock, types)
         self.forwarder = True
         self.failures: list[tuple[str, Failure]] = []
@@ -77,7 +77,9 @@ class World:
         return self.cluster.all("nodeclaims")
 
     def running(self) -> tuple[Pod, ...]:
-        return tuple(pod for pod in self.cluster.all("pods") if pod.node_name and pod.metadata.deleting is None)
+        return tuple(
+            pod for pod in self.cluster.all("pods") if pod.node_name and pod.metadata.deletion_timestamp is None
+        )
 
     # What EC2 does
 
@@ -184,7 +186,7 @@ class World:
             self.state.beat = self.clock.milliseconds()
         name = self.cluster.name
         seen = {f"node/{one.name}": one.metadata.resource_version for one in self.cluster.all("nodes")}
-        seen |= {f"claim/{one.name}": str(one.metadata.deleting) for one in self.cluster.all("nodeclaims")}
+        seen |= {f"claim/{one.name}": str(one.metadata.deletion_timestamp) for one in self.cluster.all("nodeclaims")}
         seen |= {f"pods/{pod.key}": "" for pod in self.cluster.all("pods") if pod.unschedulable and not pod.node_name}
         for key, version in seen.items():
             if self._seen.get(key) != version:
@@ -196,7 +198,9 @@ class World:
     def _controllers(self) -> None:
         """ReplicaSets: as many active pods as wanted."""
         for name, (template, wanted) in self._replicas.items():
-            mine = [pod for pod in self.cluster.all("pods") if pod.metadata.name.startswith(f"{name}-") and pod.active]
+            mine = [
+                pod for pod in self.cluster.all("pods") if pod.metadata.name.startswith(f"{name}-") and pod.is_active
+            ]
             for pod in mine[wanted:]:
                 self.cluster.delete("pods", pod.metadata)
             for _ in range(wanted - len(mine)):

@@ -14,8 +14,8 @@ import msgspec
 from spotwright.aws import memory, nodeclass
 from spotwright.aws.offerings import Region
 from spotwright.failures import Denied, Failure, NotFound
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.objects import is_true
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.kubernetes.meta import is_condition_true
 from spotwright.workflows import catalog_profiles, catalog_templates, catalog_types
 from spotwright.workflows.catalog_classes import Outcome, settle
 from spotwright.workflows.catalog_ports import Cataloguing
@@ -192,17 +192,17 @@ def _settled(ports: Cataloguing, names: Sequence[str], now: datetime) -> tuple[O
     claims = ports.cluster.nodeclaims()
     found = []
     for one in sorted(ports.cluster.nodeclasses(), key=lambda one: one.name):
-        if one.unreadable and one.metadata.deleting is None:
-            found.append(Outcome(one, False, failure=one.unreadable))
+        if one.read_error and one.metadata.deletion_timestamp is None:
+            found.append(Outcome(one, False, failure=one.read_error))
             continue
         # How much of a reservation is left is in no status: it is asked for whenever a catalog may be made.
         if names and one.name not in names and not one.capacity_reservation_selector_terms:
-            found.append(Outcome(one, is_true(one.conditions, nodeclass.READY)))
+            found.append(Outcome(one, is_condition_true(one.conditions, nodeclass.READY)))
             continue
         try:
             found.append(settle(ports, one, claims, now=now))
         except Failure as error:
-            ready = is_true(one.conditions, nodeclass.READY)
+            ready = is_condition_true(one.conditions, nodeclass.READY)
             found.append(Outcome(one, ready, failure=f"{type(error).__name__}: {error}", again=True))
     return tuple(found)
 

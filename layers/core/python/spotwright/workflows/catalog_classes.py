@@ -13,9 +13,9 @@ from spotwright.aws.refusal import Refusal, Unanswered
 from spotwright.disruption.drift import taken_over
 from spotwright.failures import Denied, Failure, NotFound
 from spotwright.model import labels
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import Ami, CapacityReservation, EC2NodeClass, PlacementGroup
-from spotwright.model.objects import Condition, Metadata, is_true
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import AMI, CapacityReservation, EC2NodeClass, PlacementGroup
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, is_condition_true
 from spotwright.workflows import catalog_trials, catalog_types
 from spotwright.workflows.catalog_ports import Cataloguing, ProfilePort
 
@@ -40,21 +40,21 @@ class Outcome(msgspec.Struct, frozen=True):
 def settle(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeClaim], *, now: datetime) -> Outcome:
     """Bring a class' status up to date, or its deletion one step further. Raises what AWS and Kubernetes raise."""
     own = [claim for claim in claims if claim.node_class_ref.name == node_class.name]
-    if node_class.metadata.deleting is not None:
+    if node_class.metadata.deletion_timestamp is not None:
         return _ended(ports, node_class, own, now)
     read, node_class = node_class, _stamped(ports, node_class, own)
     found = _found(ports, node_class, now)
     checks = nodeclass.Checks(ports.overheads, _types(ports, node_class), reserved=ports.reserved_capacity)
     resolution = nodeclass.resolve(node_class, found, ports.facts, now=now, checks=checks)
     tried = catalog_trials.Answer()
-    if is_true(resolution.node_class.conditions, nodeclass.VALIDATION):
+    if is_condition_true(resolution.node_class.conditions, nodeclass.VALIDATION):
         tried = catalog_trials.answer(ports, node_class, resolution.node_class, now=now)
         checks = msgspec.structs.replace(checks, trial=tried.said)
         resolution = nodeclass.resolve(node_class, found, ports.facts, now=now, checks=checks)
     _write(ports, node_class, resolution.node_class, now)
     if tried.remember:
         ports.cluster.patch_metadata(KIND, _about(node_class), {"annotations": {labels.LAUNCH_TRIED: tried.remember}})
-    was_ready = is_true(node_class.conditions, nodeclass.READY)
+    was_ready = is_condition_true(node_class.conditions, nodeclass.READY)
     unanswered = _unanswered(found, checks)
     return Outcome(
         resolution.node_class,
@@ -108,7 +108,7 @@ def _unanswered(found: nodeclass.Found, checks: nodeclass.Checks) -> tuple[str, 
     return tuple(one.message for one in answers if isinstance(one, Unanswered))
 
 
-def _about(node_class: EC2NodeClass) -> Metadata:
+def _about(node_class: EC2NodeClass) -> ObjectMeta:
     """For a change that goes through whatever else was changed meanwhile."""
     return msgspec.structs.replace(node_class.metadata, resource_version="")
 
@@ -138,7 +138,7 @@ def _stamped(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[Node
     return msgspec.structs.replace(node_class, metadata=after)
 
 
-def _amis(ports: Cataloguing, node_class: EC2NodeClass, now: datetime) -> tuple[Ami, ...] | Refusal:
+def _amis(ports: Cataloguing, node_class: EC2NodeClass, now: datetime) -> tuple[AMI, ...] | Refusal:
     asked = amis.query(node_class.ami_selector_terms, ports.facts.version)
     if isinstance(asked, Refusal):
         return asked
@@ -179,7 +179,7 @@ def _profile(ports: Cataloguing, node_class: EC2NodeClass) -> str | Refusal:
         return wanted
     if ports.profiles is None:
         message = "spec.role: its instance profile cannot be made, since ISOLATED_VPC keeps IAM out of reach;"
-        known = node_class.resolved_profile == wanted.name
+        known = node_class.resolved_instance_profile == wanted.name
         return wanted.name if known else Refusal("IsolatedVPC", f"{message} name spec.instanceProfile instead")
     try:
         ports.profiles.ensure(name=wanted.name, path=wanted.path, role=wanted.role, tags=wanted.tags)
@@ -201,7 +201,10 @@ def _own_profile(iam: ProfilePort | None, node_roles: Sequence[str], name: str) 
 def _write(ports: Cataloguing, before: EC2NodeClass, after: EC2NodeClass, now: datetime) -> None:
     """Status and conditions where they differ, and an event for each condition that turned False."""
     about = _about(before)
-    if before.resolved_profile and after.resolved_profile not in ("", before.resolved_profile):
+    if before.resolved_instance_profile and after.resolved_instance_profile not in (
+        "",
+        before.resolved_instance_profile,
+    ):
         # Instances that are just starting have the earlier profile: it is kept for a while from now.
         ports.cluster.patch_metadata(KIND, about, {"annotations": {labels.INSTANCE_PROFILE_SINCE: now.isoformat()}})
     status = nodeclass_status.status(after)
@@ -217,7 +220,9 @@ def _write(ports: Cataloguing, before: EC2NodeClass, after: EC2NodeClass, now: d
 
 
 def _says_the_same(old: Condition | None, new: Condition) -> bool:
-    return old is not None and msgspec.structs.replace(old, since=None) == msgspec.structs.replace(new, since=None)
+    return old is not None and msgspec.structs.replace(old, last_transition_time=None) == msgspec.structs.replace(
+        new, last_transition_time=None
+    )
 
 
 def _ended(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeClaim], now: datetime) -> Outcome:

@@ -9,12 +9,12 @@ from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
 from spotwright.aws.offerings import Region
 from spotwright.aws.price_file import PriceFile
 from spotwright.aws.sizing import Overheads
-from spotwright.model.fleet import ClusterFacts, FleetInstance, InstanceProfile, LaunchTemplate
-from spotwright.model.nodeclass import (
+from spotwright.model.ec2.fleet import ClusterFacts, Instance, InstanceProfile, LaunchTemplate
+from spotwright.model.karpenter.nodeclass import (
     CapacityReservation,
+    CapacityReservationSelectorTerm,
     PlacementGroup,
     PlacementGroupSelector,
-    ReservationTerm,
     SelectorTerm,
 )
 from spotwright.workflows.ports import BlobPort, ClusterPort, DoorbellPort, StatePort
@@ -47,7 +47,9 @@ class SelectionPort(Protocol):
     def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[FoundSubnet, ...]: ...
     def security_groups(self, terms: Sequence[SelectorTerm]) -> tuple[FoundGroup, ...]: ...
 
-    def capacity_reservations(self, terms: Sequence[ReservationTerm]) -> tuple[CapacityReservation, ...]:
+    def capacity_reservations(
+        self, terms: Sequence[CapacityReservationSelectorTerm]
+    ) -> tuple[CapacityReservation, ...]:
         """The active ones, with how many instances each has left; () for no terms."""
         ...
 
@@ -96,7 +98,7 @@ class TemplatePort(Protocol):
         ...
 
     def delete_launch_template(self, template_id: str) -> None: ...
-    def instances_of_cluster(self) -> tuple[FleetInstance, ...]:
+    def instances_of_cluster(self) -> tuple[Instance, ...]:
         """What may have been started from them; see Ec2Port."""
         ...
 

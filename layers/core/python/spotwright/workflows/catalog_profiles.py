@@ -34,7 +34,7 @@ def _collected(ports: Cataloguing, iam: ProfilePort, now: datetime) -> tuple[str
     root = f"/karpenter/{ports.region}/{ports.cluster.name}/"
     listed = iam.listed(root)
     classes = ports.cluster.nodeclasses()
-    unread = sorted(one.name for one in classes if one.unreadable)
+    unread = sorted(one.name for one in classes if one.read_error)
     if unread:
         return (f"no instance profile is deleted while EC2NodeClass {', '.join(unread)} cannot be read",)
     found = profiles.unneeded(listed, classes, ports.cluster.nodeclaims(), now=now)

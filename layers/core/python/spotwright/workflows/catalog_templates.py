@@ -18,14 +18,14 @@ STARTED_FROM: Final = "aws:ec2launchtemplate:id"
 
 def collect(ports: Cataloguing, *, now: datetime) -> None:
     """Delete what has not been used for a day. Rows are read before instances: what leaves the one is in the other."""
-    old = [one for one in ports.templates.launch_templates() if now - one.created > UNUSED]
+    old = [one for one in ports.templates.launch_templates() if now - one.create_time > UNUSED]
     if not old:
         return
     requests = [row.request for row in ports.state.launches() if row.request]
     recent = {
         one.tags.get(STARTED_FROM, "")
         for one in ports.templates.instances_of_cluster()
-        if one.launched is not None and now - one.launched <= UNUSED
+        if one.launch_time is not None and now - one.launch_time <= UNUSED
     }
     for one in old:
         if one.id not in recent and not any(f'"{one.id}"' in text for text in requests):

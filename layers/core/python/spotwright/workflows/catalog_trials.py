@@ -14,8 +14,8 @@ from spotwright.aws.launch import FleetPlan
 from spotwright.aws.refusal import Refusal, Unanswered
 from spotwright.failures import Failure, Throttled
 from spotwright.model import labels
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.objects import Condition, condition
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.kubernetes.meta import Condition, find_condition
 from spotwright.workflows import catalog_types, pacing
 from spotwright.workflows.catalog_ports import Cataloguing, TrialPort
 
@@ -47,7 +47,7 @@ def _remembered(before: EC2NodeClass, digest: str, now: datetime) -> Answer | No
     about, _, until = before.metadata.annotations.get(labels.LAUNCH_TRIED, "").partition("@")
     if about != digest or not _is_ahead(until, now):
         return None
-    match condition(before.conditions, nodeclass.VALIDATION):
+    match find_condition(before.conditions, nodeclass.VALIDATION):
         case Condition(status="True"):
             return Answer()
         case Condition(status="False", reason=reason, message=message) if reason in trial.REASONS:

@@ -14,8 +14,8 @@ from spotwright.aws.price_file import PriceFile
 from spotwright.aws.refusal import Refusal
 from spotwright.aws.sizing import Overheads
 from spotwright.failures import NotFound
-from spotwright.model.instancetype import Catalog, InstanceType
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.ec2.instance_type import Catalog, InstanceType
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.quantity import QuantityError
 from spotwright.workflows.ports import BlobPort
 
@@ -76,7 +76,7 @@ def region_of(blobs: BlobPort, before: Stored) -> Region | None:
 
 def types_of(one: Stored, node_class: str) -> tuple[InstanceType, ...]:
     """The types of a class in a stored catalog; () when it is not in it."""
-    return catalog_wire.decode(one.body).of(node_class) if node_class in one.header.signatures else ()
+    return catalog_wire.decode(one.body).instance_types(node_class) if node_class in one.header.signatures else ()
 
 
 def make(
@@ -92,7 +92,7 @@ def make(
 
     A class on its way out, or without subnets, has no types.
     """
-    buying = {one.name: one for one in classes if one.subnets and one.metadata.deleting is None}
+    buying = {one.name: one for one in classes if one.subnets and one.metadata.deletion_timestamp is None}
     signatures = {name: signature(buying[name], about) for name in sorted(buying)}
     header = catalog_wire.Header(
         source, signatures, tuple(sorted(about.shifted)), about.memory, schema=catalog_wire.SCHEMA
@@ -104,7 +104,9 @@ def make(
         if wanted not in made:
             made[wanted] = _types(priced, buying[name], about)
     by_class = {name: made[wanted] for name, wanted in signatures.items()}
-    return blobs.put("catalogs", catalog_wire.encode(Catalog(by_class, source, shifted=header.shifted), header))
+    return blobs.put(
+        "catalogs", catalog_wire.encode(Catalog(by_class, source, shifted_zone_ids=header.shifted), header)
+    )
 
 
 def _reusable(before: Stored, source: str) -> dict[str, tuple[InstanceType, ...]]:
@@ -112,7 +114,7 @@ def _reusable(before: Stored, source: str) -> dict[str, tuple[InstanceType, ...]
     if not before.body or before.header.source != source:
         return {}
     known = catalog_wire.decode(before.body)
-    return {wanted: known.of(name) for name, wanted in before.header.signatures.items()}
+    return {wanted: known.instance_types(name) for name, wanted in before.header.signatures.items()}
 
 
 def _types(region: Region, node_class: EC2NodeClass, about: Circumstances) -> tuple[InstanceType, ...]:
@@ -134,7 +136,7 @@ def signature(node_class: EC2NodeClass, about: Circumstances) -> str:
         [one.requirements for one in node_class.amis],
         families.name_of(node_class),
         node_class.kubelet,
-        node_class.block_devices,
+        node_class.block_device_mappings,
         node_class.instance_store_policy,
         node_class.network_interfaces,
         node_class.connection_tracking,
@@ -155,6 +157,7 @@ def sizing_code() -> str:
     """A digest of the code that makes types: a new release makes its catalogs anew."""
     digest = hashlib.sha256()
     for package in ("model", "aws"):
-        for file in sorted((Path(__file__).parents[1] / package).glob("*.py")):
-            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+        root = Path(__file__).parents[1] / package
+        for file in sorted(root.rglob("*.py")):
+            digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]

@@ -122,7 +122,7 @@ def launches(decision: str, plan: Plan, waiting: Mapping[str, str]) -> tuple[Lau
     made = []
     for number, nodes in enumerate(groups.values()):
         launch = identifier(decision, str(number))
-        names = tuple(claim_name(nodes[0].node_pool, launch, index) for index in range(len(nodes)))
+        names = tuple(claim_name(nodes[0].nodepool, launch, index) for index in range(len(nodes)))
         pods = tuple(sorted(pod for node in nodes for pod in node.pods))
         each = tuple({pod: waiting[pod] for pod in node.pods if pod in waiting} for node in nodes)
         made.append(Launch(launch, names, msgspec.structs.replace(nodes[0], pods=pods), pods=each))

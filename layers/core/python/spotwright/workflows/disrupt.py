@@ -14,7 +14,7 @@ from spotwright.disruption import breaker, emptiness, gates
 from spotwright.disruption.emptiness import Emptiness
 from spotwright.disruption.gates import Obstacle
 from spotwright.failures import Conflict
-from spotwright.model.node import instance_id
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows import decisions, planning_time
@@ -128,8 +128,10 @@ def _look(ports: Planning, now: datetime, seconds_left: SecondsLeft) -> tuple[Sn
         return snapshot, Plan(), "the cluster is paused"
     if not snapshot.catalog_key:
         return snapshot, Plan(), "there is no instance catalog yet"
-    unlaunched = [one.name for one in snapshot.nodeclaims if not one.provider_id and one.metadata.deleting is None]
-    unlaunched += [one.claim.name for one in snapshot.in_flight]
+    unlaunched = [
+        one.name for one in snapshot.nodeclaims if not one.provider_id and one.metadata.deletion_timestamp is None
+    ]
+    unlaunched += [one.nodeclaim.name for one in snapshot.in_flight]
     if unlaunched:
         return snapshot, Plan(), f"launches are under way: {', '.join(sorted(unlaunched))}"
     fitted, left_out = planning_time.fitted(snapshot, seconds_left)
@@ -160,7 +162,7 @@ def _ring_for_idleness(ports: Planning, snapshot: Snapshot) -> None:
 def _admitted(ports: Planning, snapshot: Snapshot, id: str, wanted: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
     """Those that the breaker lets go, counted before they do; and whether it is open from now on."""
     before, now = ports.state.breaker(), _milliseconds(snapshot.now)
-    total, percent = sum(claim.managed for claim in snapshot.nodeclaims), snapshot.settings.breaker_percent
+    total, percent = sum(claim.is_managed for claim in snapshot.nodeclaims), snapshot.settings.breaker_percent
     admission = breaker.admit(before, id, len(wanted), total=total, percent=percent, now=now)
     if wanted and admission.breaker != before:
         ports.state.save_breaker(admission.breaker)

@@ -15,8 +15,8 @@ from spotwright.failures import Conflict, Failure, NotFound
 from spotwright.lifecycle import launch as launches
 from spotwright.lifecycle.retry import retry_seconds
 from spotwright.model import labels
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodepool import NodePool
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.scheduling.plan import NewNode
 from spotwright.workflows import decisions, launching_fleet, launching_handover, lifecycle_nominations
 from spotwright.workflows.decisions import Decision
@@ -111,7 +111,7 @@ def _on_their_way(ports: Acting, decision: Decision) -> tuple[str, ...]:
     coming = {
         claim.name
         for claim in ports.cluster.nodeclaims()
-        if not claim.has("Initialized") and not hosts.isdisjoint((claim.name, claim.node_name))
+        if not claim.is_condition_true("Initialized") and not hosts.isdisjoint((claim.name, claim.node_name))
     }
     promised = {name for row in ports.state.launches() for name in row.claims if name not in row.uids}
     mine = {name for launch in decision.launches for name in launch.claims}
@@ -170,10 +170,10 @@ def _step(ports: Acting, row: LaunchRow, now: datetime) -> LaunchRow | None:
 def _claim(ports: Acting, row: LaunchRow, now: datetime) -> LaunchRow | None:
     """Create each NodeClaim once and record its uid; phase claimed when all have one."""
     node = msgspec.json.decode(row.node, type=NewNode)
-    pool = next((one for one in ports.cluster.nodepools() if one.name == node.node_pool), None)
+    pool = next((one for one in ports.cluster.nodepools() if one.name == node.nodepool), None)
     stale = milliseconds(now) - row.created > STALE_AFTER.total_seconds() * 1000
-    if pool is None or pool.metadata.deleting is not None or (stale and not row.uids):
-        _give_up(ports, row, "the decision is too old" if stale else f"NodePool {node.node_pool} is gone")
+    if pool is None or pool.metadata.deletion_timestamp is not None or (stale and not row.uids):
+        _give_up(ports, row, "the decision is too old" if stale else f"NodePool {node.nodepool} is gone")
         return None
     uids = dict(row.uids)
     missing = [name for name in row.claims if name not in uids]
@@ -227,10 +227,14 @@ def adopt(ports: Acting, claim: NodeClaim, *, now: datetime) -> str:
     id = lost or decisions.identifier("nodeclaim", claim.metadata.uid)
     if ports.state.launch(id) is not None:
         return id
-    if lost and claim.metadata.created is not None and now - claim.metadata.created < PHASE_TIMEOUT:
+    if (
+        lost
+        and claim.metadata.creation_timestamp is not None
+        and now - claim.metadata.creation_timestamp < PHASE_TIMEOUT
+    ):
         return ""
     claims = _siblings(ports, claim, lost)
-    types = ports.catalogs.read(ports.state.catalog_key()).of(claim.node_class_ref.name)
+    types = ports.catalogs.read(ports.state.catalog_key()).instance_types(claim.node_class_ref.name)
     node = launches.node_of(claim, (one.name for one in types))
     ports.state.create(
         LaunchRow(

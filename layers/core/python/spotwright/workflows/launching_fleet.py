@@ -19,11 +19,11 @@ from spotwright.lifecycle import launch as launches
 from spotwright.lifecycle.retry import retry_seconds
 from spotwright.lifecycle.steps import unknown, warning
 from spotwright.model import labels, resources
-from spotwright.model.fleet import FleetError, FleetInstance, FleetResult
-from spotwright.model.instancetype import InstanceType
-from spotwright.model.node import instance_id
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
+from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.scheduling.plan import NewNode
 from spotwright.workflows import offering_memory, pacing
 from spotwright.workflows.launching_handover import give
@@ -85,7 +85,7 @@ def _offered(ports: Acting, row: LaunchRow, now: datetime) -> Offered:
         classes = meanwhile.submit(ports.cluster.nodeclasses)
         known = meanwhile.submit(offering_memory.recalled, ports.state, now_ms=milliseconds(now))
         types = types_for(ports, node)
-    found = next((one for one in classes.result() if one.name == node.node_class), None)
+    found = next((one for one in classes.result() if one.name == node.nodeclass), None)
     return Offered(found, known.result(), types)
 
 
@@ -134,7 +134,7 @@ def _request(
 ) -> tuple[str, FleetPlan] | int | Refusal:
     """The request as text, or in how many seconds EC2 may be asked for its templates, or why there can be none."""
     node = msgspec.json.decode(row.node, type=NewNode)
-    readiness = launches.class_readiness(offered.node_class, node.node_class)
+    readiness = launches.class_readiness(offered.node_class, node.nodeclass)
     if offered.node_class is None or readiness.reason:
         return Refusal(readiness.reason, readiness.message)
     gates = ports.settings.feature_gates
@@ -144,7 +144,7 @@ def _request(
     # With fewer kinds of instances than were asked for, the class's context would not mean what it was made for.
     relaxed = any(one.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true" for one in waiting)
     context = "" if relaxed else planned.context
-    planned = msgspec.structs.replace(planned, prioritized=node.price_overlaid, context=context)
+    planned = msgspec.structs.replace(planned, prioritized=node.price_overlay_applied, context=context)
     versions = _versions(ports, row, planned.templates, now)
     if isinstance(versions, int):
         return versions
@@ -208,14 +208,14 @@ def _refused(
 
 def _is_lasting(ports: Acting, row: LaunchRow, offered: Offered) -> bool:
     """Whether a launch that was refused would be even if nothing were known to be empty."""
-    if offered.node_class is None or offered.node_class.metadata.deleting is not None:
+    if offered.node_class is None or offered.node_class.metadata.deletion_timestamp is not None:
         return False
     node, gates = msgspec.json.decode(row.node, type=NewNode), ports.settings.feature_gates
     return isinstance(fleets.plan(node, offered.node_class, offered.types, ports.facts, Health(), gates=gates), Refusal)
 
 
 def _sent(
-    ports: Acting, row: LaunchRow, waiting: tuple[NodeClaim, ...], found: tuple[FleetInstance, ...], now: datetime
+    ports: Acting, row: LaunchRow, waiting: tuple[NodeClaim, ...], found: tuple[Instance, ...], now: datetime
 ) -> LaunchRow | None:
     wait = pacing.wait_seconds(ports.state, pacing.CREATE_FLEET, key=row.id, now=now)
     if wait:
@@ -239,7 +239,7 @@ def _sent(
 def _learnt(ports: Acting, row: LaunchRow, result: FleetResult, now: datetime) -> LaunchRow:
     """What the answer says of offerings and of our pace, kept for all clusters of the account; and each error said."""
     node = msgspec.json.decode(row.node, type=NewNode)
-    types = ports.catalogs.read(ports.state.catalog_key()).of(node.node_class)
+    types = ports.catalogs.read(ports.state.catalog_key()).instance_types(node.nodeclass)
     sizes = {one.name: one.capacity.get(resources.CPU, 0) for one in types}
     marked = offering_memory.answered(
         ports.state, result.instances, result.errors,
@@ -265,7 +265,7 @@ def _answered(
     ports: Acting,
     row: LaunchRow,
     waiting: tuple[NodeClaim, ...],
-    instances: tuple[FleetInstance, ...],
+    instances: tuple[Instance, ...],
     result: FleetResult,
     now: datetime,
 ) -> LaunchRow | None:
@@ -291,7 +291,7 @@ def _settled(ports: Acting, row: LaunchRow, now: datetime) -> LaunchRow:
     return ports.state.save(msgspec.structs.replace(row, phase="launched", due=milliseconds(now + SETTLING)))
 
 
-def _dealt(row: LaunchRow, waiting: Iterable[NodeClaim], instances: Iterable[FleetInstance]) -> LaunchRow:
+def _dealt(row: LaunchRow, waiting: Iterable[NodeClaim], instances: Iterable[Instance]) -> LaunchRow:
     alive = (one.id for one in instances if one.state not in ("shutting-down", "terminated"))
     return msgspec.structs.replace(
         row, instances=launches.assign([claim.name for claim in waiting], row.instances, alive)

@@ -11,10 +11,10 @@ from spotwright.aws import launch as fleets
 from spotwright.lifecycle import launch as launches
 from spotwright.lifecycle.steps import Delete, true, warning
 from spotwright.model import labels, resources
-from spotwright.model.fleet import FleetInstance
-from spotwright.model.instancetype import InstanceType, sold_in
-from spotwright.model.node import instance_id
-from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.ec2.instance_type import InstanceType, find_instance_type
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.requirements import Requirements
 from spotwright.scheduling.plan import NewNode
 from spotwright.workflows import terminations
@@ -56,13 +56,13 @@ def give(ports: Acting, row: LaunchRow, now: datetime) -> bool:
     A claim that is being deleted learns its instance too: its finalizer then takes it down. Instances whose claims
     are gone are terminated here; those that EC2 would not end now are surplus a minute later.
     """
-    unclaimed: list[FleetInstance] = []
+    unclaimed: list[Instance] = []
     complete = _given(ports, row, unclaimed, now)
     _terminate(ports, unclaimed, "its NodeClaim is gone", now)
     return complete
 
 
-def _given(ports: Acting, row: LaunchRow, unclaimed: list[FleetInstance], now: datetime) -> bool:
+def _given(ports: Acting, row: LaunchRow, unclaimed: list[Instance], now: datetime) -> bool:
     """False when claims are left for another pass. Instances whose claim is gone are put on ``unclaimed``."""
     known = {one.id: one for one in ports.ec2.instances_of_launch(row.id)}
     node = msgspec.json.decode(row.node, type=NewNode)
@@ -71,7 +71,7 @@ def _given(ports: Acting, row: LaunchRow, unclaimed: list[FleetInstance], now: d
     work = 0
     for name in sorted(row.instances):
         claim = ports.cluster.nodeclaim(name)
-        if claim is not None and claim.metadata.uid == row.uids[name] and claim.has("Launched"):
+        if claim is not None and claim.metadata.uid == row.uids[name] and claim.is_condition_true("Launched"):
             continue
         if work == CLAIMS_AT_ONCE:
             return False
@@ -93,8 +93,8 @@ def _given(ports: Acting, row: LaunchRow, unclaimed: list[FleetInstance], now: d
     return True
 
 
-def _learnt(instance: FleetInstance, node: NewNode, types: Iterable[InstanceType]) -> fleets.Launched:
-    known = sold_in(
+def _learnt(instance: Instance, node: NewNode, types: Iterable[InstanceType]) -> fleets.Launched:
+    known = find_instance_type(
         types,
         instance.instance_type,
         zone=instance.zone,
@@ -108,14 +108,14 @@ def _learnt(instance: FleetInstance, node: NewNode, types: Iterable[InstanceType
         instance_type=known or InstanceType(instance.instance_type, Requirements(), {}, {}, ()),
         wanted=node,
         reservation=instance.reservation_id,
-        partition=instance.partition,
+        partition=instance.partition_number,
     )
 
 
 def _launched(
     ports: Acting,
     claim: NodeClaim,
-    instance: FleetInstance,
+    instance: Instance,
     learnt: fleets.Launched,
     annotations: Mapping[str, str],
     now: datetime,
@@ -134,7 +134,7 @@ def _launched(
     record(ports, claim, [true("Launched")], now=now)
 
 
-def _say_launched(row: LaunchRow, claim: NodeClaim, instance: FleetInstance, now: datetime) -> None:
+def _say_launched(row: LaunchRow, claim: NodeClaim, instance: Instance, now: datetime) -> None:
     log.info(
         "launched nodeclaim",
         extra={
@@ -150,14 +150,14 @@ def _say_launched(row: LaunchRow, claim: NodeClaim, instance: FleetInstance, now
 
 def _class_annotations(ports: Acting, row: LaunchRow, node: NewNode) -> Mapping[str, str]:
     """What drift is measured against later: the class that the request was made of, or as it is if nobody knows."""
-    found = next((one for one in ports.cluster.nodeclasses() if one.name == node.node_class), None)
+    found = next((one for one in ports.cluster.nodeclasses() if one.name == node.nodeclass), None)
     if found is None:
         return {}
     kept = (labels.EC2NODECLASS_HASH, labels.EC2NODECLASS_HASH_VERSION)
     stamped = {key: found.metadata.annotations[key] for key in kept if key in found.metadata.annotations}
     if row.class_hash:
         stamped = dict(zip(kept, (row.class_hash, hash.CLASS_VERSION), strict=True))
-    return stamped | {labels.INSTANCE_PROFILE_NAME: found.resolved_profile}
+    return stamped | {labels.INSTANCE_PROFILE_NAME: found.resolved_instance_profile}
 
 
 def _end_the_rest(ports: Acting, row: LaunchRow, now: datetime) -> None:
@@ -190,7 +190,7 @@ def collect_surplus(ports: Acting, row: LaunchRow, now: datetime) -> None:
         ring(ports, "launch", [row.id], delay_seconds=wait)
 
 
-def _terminate(ports: Acting, surplus: Iterable[FleetInstance], why: str, now: datetime) -> int:
+def _terminate(ports: Acting, surplus: Iterable[Instance], why: str, now: datetime) -> int:
     """In how many seconds to ask again for those that EC2 would not end now, 0 = there are none."""
     ended = terminations.terminate(ports, surplus, now)
     for id in sorted(ended.ids):

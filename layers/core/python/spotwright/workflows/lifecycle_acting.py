@@ -11,11 +11,11 @@ from spotwright.lifecycle import conditions
 from spotwright.lifecycle.retry import MAXIMUM_TICKS, tick_seconds
 from spotwright.lifecycle.steps import Change, Delete, Note, transitions
 from spotwright.model import labels
-from spotwright.model.eviction import DISRUPTED_TAINT
-from spotwright.model.fleet import ClusterFacts
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.objects import Metadata
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.node import Node
 from spotwright.model.snapshot import Settings
 from spotwright.workflows.ports import (
     BlobPort,
@@ -91,19 +91,19 @@ def record(ports: Acting, claim: NodeClaim, changes: Iterable[Change], *, now: d
         note(ports, "nodeclaims", claim.metadata, transitions(claim.conditions, written), now=now)
 
 
-def note(ports: Acting, kind: str, about: Metadata, notes: Iterable[Note], *, now: datetime) -> None:
+def note(ports: Acting, kind: str, about: ObjectMeta, notes: Iterable[Note], *, now: datetime) -> None:
     for one in notes:
         ports.cluster.event(kind, about, type=one.type, reason=one.reason, message=one.message, now=now)
 
 
-def unlocked(about: Metadata) -> Metadata:
+def unlocked(about: ObjectMeta) -> ObjectMeta:
     """The object's identity without its resourceVersion: for a patch that may follow another of ours."""
     return msgspec.structs.replace(about, resource_version="")
 
 
 def delete_claim(ports: Acting, claim: NodeClaim, cause: Delete) -> None:
     """Delete a claim by its uid and begin to look at its end."""
-    if claim.metadata.deleting is None:
+    if claim.metadata.deletion_timestamp is None:
         ports.cluster.delete("nodeclaims", claim.metadata)
         log.info(
             "disrupted nodeclaim",

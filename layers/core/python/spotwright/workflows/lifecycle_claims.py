@@ -14,10 +14,11 @@ from spotwright.lifecycle import liveness
 from spotwright.lifecycle.initialization import initialize
 from spotwright.lifecycle.registration import Adoption, lacks_partition, register
 from spotwright.lifecycle.steps import Change, Seen, false, true
-from spotwright.model import idleness, labels
-from spotwright.model.node import Node, instance_id
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.objects import condition
+from spotwright.model import labels
+from spotwright.model.karpenter import consolidation_timer
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.snapshot import STATIC_CAPACITY
 from spotwright.workflows import launching, lifecycle_nominations, lifecycle_reservations
 from spotwright.workflows.lifecycle_acting import (
@@ -52,11 +53,13 @@ def step(ports: Acting, name: str, endings: list[Ending], *, now: datetime, tick
     A chain of ticks is carried on until the claim is settled; a lost race or an API in trouble only costs a tick.
     """
     claim = ports.cluster.nodeclaim(name)
-    if claim is None or not claim.managed:
+    if claim is None or not claim.is_managed:
         return
-    starts = claim.metadata.deleting is not None and not any(condition(claim.conditions, one) for one in _UNDERWAY)
+    starts = claim.metadata.deletion_timestamp is not None and not any(
+        find_condition(claim.conditions, one) for one in _UNDERWAY
+    )
     try:
-        wait = terminate(ports, claim, now, endings) if claim.metadata.deleting else _live(ports, claim, now)
+        wait = terminate(ports, claim, now, endings) if claim.metadata.deletion_timestamp else _live(ports, claim, now)
     except (Conflict, NotFound) as lost:
         log.info("nodeclaim is in other hands", extra={"NodeClaim": name, "conflict": str(lost)})
         wait = 1.0
@@ -66,7 +69,7 @@ def step(ports: Acting, name: str, endings: list[Ending], *, now: datetime, tick
     if wait is not None and (ticks or starts):
         tick(ports, name, ticks + 1, within_seconds=wait)
     # Its limit may let a pool replace a node only when that is gone.
-    if claim.metadata.deleting and (starts or wait is None) and _is_static(ports, claim):
+    if claim.metadata.deletion_timestamp and (starts or wait is None) and _is_static(ports, claim):
         request_planning(ports)
 
 
@@ -84,12 +87,16 @@ def step_of_node(ports: Acting, name: str, endings: list[Ending], *, now: dateti
         return
     claims = [one for one in ports.cluster.nodeclaims() if one.provider_id == node.provider_id]
     for claim in claims:
-        if node.metadata.deleting is not None and claim.metadata.deleting is None and claim.managed:
+        if (
+            node.metadata.deletion_timestamp is not None
+            and claim.metadata.deletion_timestamp is None
+            and claim.is_managed
+        ):
             ports.cluster.delete("nodeclaims", claim.metadata)
             log.info("deleted nodeclaim of a deleted node", extra={"NodeClaim": claim.name, "Node": name})
             tick(ports, claim.name, 1, within_seconds=0)
         step(ports, claim.name, endings, now=now)
-    if not claims and node.metadata.deleting is not None and labels.FINALIZER in node.metadata.finalizers:
+    if not claims and node.metadata.deletion_timestamp is not None and labels.FINALIZER in node.metadata.finalizers:
         kept = [one for one in node.metadata.finalizers if one != labels.FINALIZER]
         ports.cluster.patch_metadata("nodes", node.metadata, {"finalizers": kept})
         log.info("deleted node", extra={"Node": name})
@@ -105,13 +112,13 @@ def _live(ports: Acting, claim: NodeClaim, now: datetime) -> float | None:
         log.info(_CAUSES.get(gone.reason, "deleting nodeclaim"), extra={"NodeClaim": claim.name, "why": gone.why})
         delete_claim(ports, claim, gone)
         return None
-    if not claim.has("Launched"):
+    if not claim.is_condition_true("Launched"):
         return _launching(ports, claim, now)
     nodes = nodes_of(ports, claim)
-    if not claim.has("Registered"):
+    if not claim.is_condition_true("Registered"):
         return _registering(ports, claim, nodes, now)
     node = nodes[0] if nodes else None
-    if not claim.has("Initialized"):
+    if not claim.is_condition_true("Initialized"):
         return _initializing(ports, claim, node, now)
     return _keeping(ports, claim, node, now)
 
@@ -144,15 +151,15 @@ def _registering(ports: Acting, claim: NodeClaim, nodes: tuple[Node, ...], now: 
     tag(ports, claim, registration.adoption.node.name, now)
     current = ports.cluster.nodeclaim(claim.name)
     node = ports.cluster.node(registration.adoption.node.name)
-    return 1.0 if current is None or current.metadata.deleting else _initializing(ports, current, node, now)
+    return 1.0 if current is None or current.metadata.deletion_timestamp else _initializing(ports, current, node, now)
 
 
 def _with_partition(ports: Acting, claim: NodeClaim) -> NodeClaim:
     """The claim with the partition of its placement group, as soon as EC2 shows it; written on it as well."""
     instance = ports.ec2.instance(instance_id(claim.provider_id))
-    if instance is None or not instance.partition:
+    if instance is None or not instance.partition_number:
         return claim
-    told = {labels.PLACEMENT_GROUP_PARTITION: str(instance.partition)}
+    told = {labels.PLACEMENT_GROUP_PARTITION: str(instance.partition_number)}
     ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": told})
     return ports.cluster.nodeclaim(claim.name) or claim
 
@@ -195,13 +202,13 @@ def _keeping(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) 
     if node is not None:
         if is_tainted(node) and not _is_disrupted(ports, claim):
             uncordon(ports, node)
-            if claim.has("DisruptionReason"):
+            if claim.is_condition_true("DisruptionReason"):
                 record(ports, claim, [false("DisruptionReason", "NotDisrupted")], now=now)
         pods = ports.cluster.pods(node=node.name)
-        if idleness.pod_event(claim, pods, now):
+        if consolidation_timer.has_pod_event(claim, pods, now):
             stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
             ports.cluster.patch_status("nodeclaims", unlocked(claim.metadata), {"lastPodEventTime": stamp})
-            seen = {labels.PODS_SEEN: idleness.pods_seen(pods)}
+            seen = {labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
             ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": seen})
             claim = ports.cluster.nodeclaim(claim.name) or claim
     return _sooner(tagging, landing, _consolidatable(ports, claim, now))
@@ -223,14 +230,14 @@ def _is_disrupted(ports: Acting, claim: NodeClaim) -> bool:
 def _consolidatable(ports: Acting, claim: NodeClaim, now: datetime) -> float | None:
     """The condition, and the seconds until it becomes True."""
     pool = next((one for one in ports.cluster.nodepools() if one.name == claim.nodepool), None)
-    at = idleness.consolidatable_at(claim, pool)
+    at = consolidation_timer.consolidatable_at(claim, pool)
     if at is not None and at <= now:
-        if not claim.has("Consolidatable"):
+        if not claim.is_condition_true("Consolidatable"):
             log.debug("marking consolidatable", extra={"NodeClaim": claim.name})
             record(ports, claim, [true("Consolidatable")], now=now)
             request_disruption(ports)
         return None
-    if claim.has("Consolidatable"):
+    if claim.is_condition_true("Consolidatable"):
         record(ports, claim, [false("Consolidatable", "NotConsolidatable")], now=now)
     if at is not None and at - now <= SOON:
         # No tick: the chain of a claim that has settled ends, and this rings once, at the moment itself.
@@ -247,8 +254,8 @@ def _write(ports: Acting, claim: NodeClaim, seen: Seen, now: datetime) -> None:
     note(ports, "nodeclaims", claim.metadata, seen.notes, now=now)
     if seen.log:
         node = seen.status.get("nodeName") or claim.node_name
-        launched = condition(claim.conditions, "Launched")
-        since = (launched.since if launched else None) or now
+        launched = find_condition(claim.conditions, "Launched")
+        since = (launched.last_transition_time if launched else None) or now
         log.info(
             seen.log,
             extra={
@@ -261,7 +268,7 @@ def _write(ports: Acting, claim: NodeClaim, seen: Seen, now: datetime) -> None:
 
 
 def _same(claim: NodeClaim, change: Change) -> bool:
-    before = condition(claim.conditions, change.type)
+    before = find_condition(claim.conditions, change.type)
     return before is not None and (before.status, before.reason, before.message) == (
         change.status, change.reason, change.message,
     )  # fmt: skip

@@ -12,7 +12,7 @@ import msgspec
 from spotwright.disruption import emptiness
 from spotwright.failures import Conflict, Failure, NotFound
 from spotwright.lifecycle.steps import Change, Delete, false, normal
-from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.workflows.lifecycle_acting import (
     Acting,
     cordon,
@@ -119,9 +119,9 @@ def _looked_at(ports: Acting, row: CommandRow) -> tuple[CommandRow, str]:
         if name in initialized:
             continue
         claim = ports.cluster.nodeclaim(name)
-        if claim is not None and claim.has("Initialized"):
+        if claim is not None and claim.is_condition_true("Initialized"):
             initialized.add(name)
-        elif (claim is None and name not in expected and not unacted) or (claim and claim.metadata.deleting):
+        elif (claim is None and name not in expected and not unacted) or (claim and claim.metadata.deletion_timestamp):
             lost = name
     return msgspec.structs.replace(row, initialized=tuple(sorted(initialized))), lost
 
@@ -145,7 +145,7 @@ def _abort(ports: Acting, row: CommandRow, why: str, now: datetime) -> CommandRo
         for claim in _candidates(ports, row):
             for node in nodes_of(ports, claim):
                 uncordon(ports, node)
-            if claim.has("DisruptionReason"):
+            if claim.is_condition_true("DisruptionReason"):
                 record(ports, claim, [false("DisruptionReason", "DisruptionFailed", why)], now=now)
     return _finish(ports, row, "aborted")
 
@@ -162,7 +162,7 @@ def _candidates(ports: Acting, row: CommandRow) -> tuple[NodeClaim, ...]:
         for claim in found
         if claim is not None
         and claim.metadata.uid == row.candidate_uids.get(claim.name)
-        and claim.metadata.deleting is None
+        and claim.metadata.deletion_timestamp is None
     )
 
 

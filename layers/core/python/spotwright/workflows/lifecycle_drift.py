@@ -12,14 +12,14 @@ import msgspec
 from spotwright.disruption.drift import DRIFTED, drift
 from spotwright.failures import Conflict, NotFound
 from spotwright.lifecycle.steps import Change
-from spotwright.model.drift import Drift, Undecided
-from spotwright.model.fleet import FleetInstance
-from spotwright.model.instancetype import InstanceType
-from spotwright.model.node import instance_id
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.nodepool import NodePool
-from spotwright.model.objects import condition
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.drift import Drift, DriftUnknown
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.workflows.lifecycle_acting import Acting, log, record, ring
 
 # Conditions that one invocation writes; the next goes on behind the last claim.
@@ -32,13 +32,13 @@ class _Seen(msgspec.Struct, frozen=True):
     pools: dict[str, NodePool]
     classes: dict[str, EC2NodeClass]
     types: dict[str, dict[str, InstanceType]]
-    instances: dict[str, FleetInstance]
+    instances: dict[str, Instance]
 
 
 def step(ports: Acting, after: str, *, now: datetime) -> None:
     """Say of the claims behind the name ``after`` ("" = all) whether they drift, as far as that has changed."""
     listed = sorted(ports.cluster.nodeclaims(), key=lambda one: one.name)
-    claims = [one for one in listed if one.managed and one.metadata.deleting is None and one.name > after]
+    claims = [one for one in listed if one.is_managed and one.metadata.deletion_timestamp is None and one.name > after]
     if not claims:
         return
     seen = _seen(ports)
@@ -59,12 +59,12 @@ def _seen(ports: Acting) -> _Seen:
     return _Seen(
         pools={one.name: one for one in ports.cluster.nodepools()},
         classes=classes,
-        types={name: {one.name: one for one in catalog.of(name)} for name in classes},
+        types={name: {one.name: one for one in catalog.instance_types(name)} for name in classes},
         instances={one.id: one for one in ports.ec2.instances_of_cluster()},
     )
 
 
-def _judged(claim: NodeClaim, seen: _Seen, ports: Acting, now: datetime) -> Drift | Undecided | None:
+def _judged(claim: NodeClaim, seen: _Seen, ports: Acting, now: datetime) -> Drift | DriftUnknown | None:
     pool = seen.pools.get(claim.nodepool)
     name = pool.node_class_ref.name if pool else ""
     instance = seen.instances.get(instance_id(claim.provider_id))
@@ -72,10 +72,10 @@ def _judged(claim: NodeClaim, seen: _Seen, ports: Acting, now: datetime) -> Drif
     return drift(claim, pool, seen.classes.get(name), seen.types.get(name, {}), instance, gates=gates, now=now)
 
 
-def _is_news(claim: NodeClaim, verdict: Drift | Undecided | None) -> bool:
-    said = condition(claim.conditions, DRIFTED)
+def _is_news(claim: NodeClaim, verdict: Drift | DriftUnknown | None) -> bool:
+    said = find_condition(claim.conditions, DRIFTED)
     match verdict:
-        case Undecided():
+        case DriftUnknown():
             return False
         case None:
             return said is not None
@@ -83,10 +83,10 @@ def _is_news(claim: NodeClaim, verdict: Drift | Undecided | None) -> bool:
             return said is None or (said.status, said.reason, said.message) != ("True", reason, message)
 
 
-def _say(ports: Acting, claim: NodeClaim, verdict: Drift | Undecided | None, now: datetime) -> None:
+def _say(ports: Acting, claim: NodeClaim, verdict: Drift | DriftUnknown | None, now: datetime) -> None:
     match verdict:
         case Drift(reason, message):
-            if not claim.has(DRIFTED):
+            if not claim.is_condition_true(DRIFTED):
                 log.debug("marking drifted", extra={"NodeClaim": claim.name, "reason": reason, "why": message})
             record(ports, claim, [Change(DRIFTED, "True", reason, message)], now=now)
         case None:

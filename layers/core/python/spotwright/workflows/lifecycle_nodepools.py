@@ -9,9 +9,9 @@ from spotwright.failures import Conflict, NotFound
 from spotwright.lifecycle import conditions, nodepool
 from spotwright.lifecycle.steps import transitions
 from spotwright.model import labels, resources
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.nodepool import NodePool
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.workflows.lifecycle_acting import Acting, log, note, ring, unlocked
 
 
@@ -33,7 +33,7 @@ def step(ports: Acting, *, now: datetime) -> None:
 
 def _count(ports: Acting, pool: NodePool, usage: dict[str, int]) -> None:
     nodes = usage[resources.NODES]
-    if (dict(pool.resources), pool.nodes) != (usage, nodes):
+    if (dict(pool.resources), pool.node_count) != (usage, nodes):
         status = {"resources": resources.text(usage), "nodes": nodes}
         ports.cluster.patch_status("nodepools", unlocked(pool.metadata), status)
 
@@ -57,7 +57,7 @@ def _stamp(ports: Acting, pool: NodePool, claims: Iterable[NodeClaim]) -> bool:
     stated = pool.metadata.annotations
     if stated.get(labels.NODEPOOL_HASH_VERSION) != hash.POOL_VERSION:
         for claim in claims:
-            if claim.managed and claim.nodepool == pool.name:
+            if claim.is_managed and claim.nodepool == pool.name:
                 _take_over(ports, claim, wanted)
     if wanted.items() <= stated.items():
         return False

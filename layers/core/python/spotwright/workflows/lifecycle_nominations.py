@@ -13,16 +13,16 @@ import msgspec
 from spotwright.failures import Failure
 from spotwright.lifecycle.registration import Adoption
 from spotwright.model import labels
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.objects import condition
-from spotwright.model.taints import Effect, Taint
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.workflows import nominations
 from spotwright.workflows.decisions import Decision
 from spotwright.workflows.lifecycle_acting import Acting, log, milliseconds, request_planning
 from spotwright.workflows.rows import NominationRow
 
-HELD: Final = Taint(labels.HELD, Effect.NO_SCHEDULE)
+HELD: Final = Taint(labels.HELD, TaintEffect.NO_SCHEDULE)
 # kube-scheduler tries a pod again within 10 s of a change (its longest backoff); three times that is overdue.
 NOMINATED_FOR: Final = timedelta(seconds=30)
 # How often pods that have not landed are looked at, and until how long after initialization a claim has such.
@@ -57,7 +57,7 @@ def release(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) -
     """
     if node is None or HELD not in node.taints:
         return node
-    if not node.ready or any(taint.key in _CONTROL_PLANES for taint in node.taints):
+    if not node.is_ready or any(taint.key in _CONTROL_PLANES for taint in node.taints):
         return node
     complete = all(node.allocatable.get(name) for name, size in claim.requests.items() if size > 0)
     if complete:
@@ -70,8 +70,8 @@ def release(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) -
 
 def follow(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
     """Look after the pods of an initialized claim; seconds until the next look, None when there is nothing to do."""
-    initialized = condition(claim.conditions, "Initialized")
-    since = initialized.since if initialized is not None else None
+    initialized = find_condition(claim.conditions, "Initialized")
+    since = initialized.last_transition_time if initialized is not None else None
     node = release(ports, claim, node, now)
     if node is None or (since is not None and now - since > FOLLOWED_FOR):
         return None

@@ -14,8 +14,8 @@ from spotwright.disruption import interruption
 from spotwright.failures import Conflict, Failure, NotFound
 from spotwright.lifecycle.steps import Delete, Note, normal, warning
 from spotwright.model import labels
-from spotwright.model.node import instance_id
-from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.snapshot import Snapshot
 from spotwright.workflows import decisions, launching, offering_memory, planning_time
 from spotwright.workflows.decisions import Disruption
@@ -70,7 +70,7 @@ def step(ports: Acting, instance: str, *, now: datetime, seconds_left: SecondsLe
 
 def _advance(ports: Acting, row: NoticeRow, now: datetime, seconds_left: SecondsLeft) -> None:
     claims = ports.cluster.nodeclaims()
-    claim = next((one for one in claims if instance_id(one.provider_id) == row.instance_id and one.managed), None)
+    claim = next((one for one in claims if instance_id(one.provider_id) == row.instance_id and one.is_managed), None)
     if claim is None:
         _unclaimed(ports, row, any(not one.provider_id for one in claims), now)
     elif row.phase == "new":
@@ -89,7 +89,7 @@ def _unclaimed(ports: Acting, row: NoticeRow, may_come: bool, now: datetime) -> 
 
 def _begin(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime, seconds_left: SecondsLeft) -> None:
     kind = Kind(row.kind)
-    if claim.metadata.deleting is not None and kind not in _REPLACED:
+    if claim.metadata.deletion_timestamp is not None and kind not in _REPLACED:
         # Most likely our own doing: the instance of a claim that is being finalized has ended. No news for anybody.
         ring(ports, "claim", [claim.name])
         _save(ports, row, claim=claim.name, phase="done", due=0)
@@ -97,7 +97,7 @@ def _begin(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime, secon
     _tell(ports, claim, _EVENTS[kind], now)
     if kind == Kind.REBALANCE_RECOMMENDATION:
         _save(ports, row, claim=claim.name, phase="done", due=0)
-    elif kind in _REPLACED and claim.metadata.deleting is None and claim.has("Registered"):
+    elif kind in _REPLACED and claim.metadata.deletion_timestamp is None and claim.is_condition_true("Registered"):
         _replace(ports, row, claim, now, seconds_left)
     else:
         _end(ports, row, claim, now)
@@ -179,7 +179,7 @@ def _force_at(snapshot: Snapshot, row: NoticeRow, claim: NodeClaim, now: datetim
 def _follow(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime, seconds_left: SecondsLeft) -> None:
     """After the replacement was asked for: wait for its command; plan anew when it failed and there is time."""
     command = ports.state.command(row.replacement)
-    if claim.metadata.deleting is not None:
+    if claim.metadata.deletion_timestamp is not None:
         _save(ports, row, phase="done", due=0)
     elif command is not None and command.phase == "aborted":
         if row.attempt + 1 < REPLACEMENTS_TRIED and milliseconds(now) < row.deadline:

@@ -6,9 +6,9 @@ from typing import Final
 from spotwright.failures import Conflict, NotFound
 from spotwright.lifecycle import conditions, nodepool
 from spotwright.lifecycle.steps import Change, false, transitions, true
-from spotwright.model.instancetype import InstanceType
-from spotwright.model.nodeoverlay import NodeOverlay
-from spotwright.scheduling.overlays import Verdict, overlaid
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.scheduling.offerings.overlays import OverlayStatus, apply_overlays
 from spotwright.scheduling.plan import NewNode
 from spotwright.workflows.lifecycle_acting import Acting, log, note
 
@@ -18,9 +18,9 @@ VALID: Final = "ValidationSucceeded"
 def types_for(ports: Acting, node: NewNode) -> tuple[InstanceType, ...]:
     """What can be bought for a node, with the prices and resources that it was decided by."""
     catalog = ports.catalogs.read(ports.state.catalog_key())
-    if node.price_overlaid or node.capacity_overlaid:
-        catalog = overlaid(catalog, ports.cluster.nodeoverlays(), ports.cluster.nodepools()).catalog
-    return catalog.of(node.node_class, node.node_pool)
+    if node.price_overlay_applied or node.capacity_overlay_applied:
+        catalog = apply_overlays(catalog, ports.cluster.nodeoverlays(), ports.cluster.nodepools()).catalog
+    return catalog.instance_types(node.nodeclass, node.nodepool)
 
 
 def step(ports: Acting, *, now: datetime) -> None:
@@ -29,7 +29,7 @@ def step(ports: Acting, *, now: datetime) -> None:
     key = ports.state.catalog_key()
     if not overlays or not key:
         return
-    verdicts = overlaid(ports.catalogs.read(key), overlays, ports.cluster.nodepools()).verdicts
+    verdicts = apply_overlays(ports.catalogs.read(key), overlays, ports.cluster.nodepools()).statuses
     by_name = {one.name: one for one in overlays}
     for verdict in verdicts:
         try:
@@ -38,7 +38,7 @@ def step(ports: Acting, *, now: datetime) -> None:
             log.info("overlay is in other hands", extra={"NodeOverlay": verdict.name, "conflict": str(lost)})
 
 
-def _judge(ports: Acting, overlay: NodeOverlay, verdict: Verdict, now: datetime) -> None:
+def _judge(ports: Acting, overlay: NodeOverlay, verdict: OverlayStatus, now: datetime) -> None:
     changes: tuple[Change, ...] = (false(VALID, verdict.reason, verdict.message),) if verdict.reason else (true(VALID),)
     about = overlay.metadata
     written = conditions.settle(about, overlay.conditions, changes, dependents=conditions.OF_NODEOVERLAY, now=now)

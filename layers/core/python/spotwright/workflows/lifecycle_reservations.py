@@ -2,8 +2,8 @@
 
 from spotwright.lifecycle import reservation
 from spotwright.lifecycle.steps import Delete
-from spotwright.model.node import Node, instance_id
-from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.snapshot import RESERVED_CAPACITY
 from spotwright.workflows.lifecycle_acting import Acting, log
 

@@ -5,8 +5,8 @@ from datetime import datetime
 from spotwright.failures import Throttled
 from spotwright.lifecycle.retry import retry_seconds
 from spotwright.model import labels
-from spotwright.model.node import instance_id
-from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.workflows import pacing, shifts
 from spotwright.workflows.lifecycle_acting import Acting, log
 

@@ -14,14 +14,15 @@ from spotwright.disruption import emptiness
 from spotwright.lifecycle import drain as draining
 from spotwright.lifecycle import launch as launches
 from spotwright.lifecycle.steps import false, normal, true, unknown, warning
-from spotwright.model import eviction, labels
-from spotwright.model.fleet import FleetInstance
-from spotwright.model.node import Node, instance_id
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.objects import condition
-from spotwright.model.pod import Pod
-from spotwright.model.taints import Effect, untolerated
-from spotwright.scheduling.eligibility import is_follower
+from spotwright.model import labels
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.taints import TaintEffect, untolerated_taints
+from spotwright.scheduling.inputs.provisionable import is_follower
 from spotwright.workflows import launching, offering_memory, shifts
 from spotwright.workflows.lifecycle_acting import (
     Acting,
@@ -51,7 +52,7 @@ def terminate(ports: Acting, claim: NodeClaim, now: datetime, endings: list[Endi
     nodes = nodes_of(ports, claim)
     instance, gone = _instance(ports, claim, now)
     for node in nodes:
-        if gone and not node.ready:
+        if gone and not node.is_ready:
             # The machine does not exist any more: nothing on it can be drained.
             continue
         wait = _empty(ports, claim, node, deadline, now)
@@ -71,9 +72,9 @@ def _deadline(ports: Acting, claim: NodeClaim, now: datetime) -> datetime | None
     stated = claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP)
     if stated:
         return datetime.fromisoformat(stated)
-    if claim.termination_grace_seconds is None or claim.metadata.deleting is None:
+    if claim.termination_grace_period_seconds is None or claim.metadata.deletion_timestamp is None:
         return None
-    deadline = claim.metadata.deleting + timedelta(seconds=claim.termination_grace_seconds)
+    deadline = claim.metadata.deletion_timestamp + timedelta(seconds=claim.termination_grace_period_seconds)
     text = deadline.strftime("%Y-%m-%dT%H:%M:%SZ")
     ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": {labels.TERMINATION_TIMESTAMP: text}})
     warn = warning("TerminationGracePeriodExpiring", f"All pods will be deleted by {text}")
@@ -87,7 +88,7 @@ def _empty(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | Non
     if labels.EXCLUDE_FROM_LOAD_BALANCERS not in node.metadata.labels:
         change = {"labels": {labels.EXCLUDE_FROM_LOAD_BALANCERS: "karpenter"}}
         ports.cluster.patch_metadata("nodes", node.metadata, change)
-    if not claim.has("Drained"):
+    if not claim.is_condition_true("Drained"):
         wait = _drain(ports, claim, node, deadline, now)
         if wait is not None:
             return wait
@@ -96,12 +97,12 @@ def _empty(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | Non
 
 
 def _drain(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | None, now: datetime) -> float | None:
-    began = condition(claim.conditions, "Drained")
+    began = find_condition(claim.conditions, "Drained")
     if began is None:
         record(ports, claim, [unknown("Drained", "Draining")], now=now)
     drain = draining.drain(ports.cluster.pods(node=node.name), deadline=deadline, now=now)
     if not drain.waiting:
-        since = (began.since if began else None) or now
+        since = (began.last_transition_time if began else None) or now
         left = (since + draining.MINIMUM_DRAIN - now).total_seconds()
         return left if left > 0 else None
     _evict(ports, claim, node, drain, now)
@@ -109,7 +110,7 @@ def _drain(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | Non
 
 
 def _evict(ports: Acting, claim: NodeClaim, node: Node, drain: draining.Drain, now: datetime) -> None:
-    reason = condition(claim.conditions, "DisruptionReason")
+    reason = find_condition(claim.conditions, "DisruptionReason")
     why = reason.reason if reason and reason.status == "True" else FORCEFUL
     for one in drain.delete:
         ports.cluster.delete("pods", one.pod.metadata, grace_seconds=one.grace_seconds)
@@ -137,16 +138,18 @@ def _leave_with(ports: Acting, node: Node, pod: Pod, why: str) -> bool:
 def _has_elsewhere(ports: Acting, node: Node, pod: Pod) -> bool:
     """True when another Ready node has no taint that keeps the pod away; room is kube-scheduler's business."""
     return any(
-        one.ready
+        one.is_ready
         and not one.unschedulable
-        and not [t for t in untolerated(one.taints, pod.tolerations) if t.effect != Effect.PREFER_NO_SCHEDULE]
+        and not [
+            t for t in untolerated_taints(one.taints, pod.tolerations) if t.effect != TaintEffect.PREFER_NO_SCHEDULE
+        ]
         for one in ports.cluster.nodes()
         if one.name != node.name
     )
 
 
 def _volumes(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | None, now: datetime) -> float | None:
-    if condition(claim.conditions, "InstanceTerminating") is not None:
+    if find_condition(claim.conditions, "InstanceTerminating") is not None:
         return None
     attached = ports.cluster.volume_attachments(node.name)
     if len(attached) <= _kept_volumes(ports.cluster.pods(node=node.name), now):
@@ -163,11 +166,11 @@ def _volumes(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | N
 
 def _kept_volumes(pods: Iterable[Pod], now: datetime) -> int:
     """Claimed volumes of pods that stay to the end: those cannot detach before the instance goes."""
-    staying = (pod for pod in pods if not pod.terminal and not eviction.awaited(pod, now))
-    return sum(len(pod.volume_claims) for pod in staying)
+    staying = (pod for pod in pods if not pod.is_terminal and not eviction.is_waiting_eviction(pod, now))
+    return sum(len(pod.volume_claim_names) for pod in staying)
 
 
-def _instance(ports: Acting, claim: NodeClaim, now: datetime) -> tuple[FleetInstance | None, bool]:
+def _instance(ports: Acting, claim: NodeClaim, now: datetime) -> tuple[Instance | None, bool]:
     """The claim's instance by a direct read, and whether it is certain that there is none any more."""
     if not claim.provider_id:
         return _unlearnt(ports, claim)
@@ -187,7 +190,7 @@ def _instance(ports: Acting, claim: NodeClaim, now: datetime) -> tuple[FleetInst
     return None, now - datetime.fromisoformat(first) >= NOT_FOUND_TWICE
 
 
-def _unlearnt(ports: Acting, claim: NodeClaim) -> tuple[FleetInstance | None, bool]:
+def _unlearnt(ports: Acting, claim: NodeClaim) -> tuple[Instance | None, bool]:
     """A claim that never learnt of an instance: its launch may still have bought one.
 
     Among the launch's instances that nobody holds, ours is the one that would have been dealt to us.
@@ -201,7 +204,7 @@ def _unlearnt(ports: Acting, claim: NodeClaim) -> tuple[FleetInstance | None, bo
     return mine, mine is None
 
 
-def _dealt_to(ports: Acting, claim: NodeClaim, launch: str) -> FleetInstance | None:
+def _dealt_to(ports: Acting, claim: NodeClaim, launch: str) -> Instance | None:
     row = ports.state.launch(launch)
     claims = ports.cluster.nodeclaims()
     held = {instance_id(one.provider_id) for one in claims} | set(row.instances.values() if row else ())
@@ -216,11 +219,11 @@ def _dealt_to(ports: Acting, claim: NodeClaim, launch: str) -> FleetInstance | N
 
 
 def _staying(claims: Iterable[NodeClaim], waiting: list[str]) -> list[str]:
-    return [one.name for one in claims if one.name in waiting and one.metadata.deleting is None]
+    return [one.name for one in claims if one.name in waiting and one.metadata.deletion_timestamp is None]
 
 
 def _end_instance(
-    ports: Acting, claim: NodeClaim, instance: FleetInstance | None, now: datetime, endings: list[Ending]
+    ports: Acting, claim: NodeClaim, instance: Instance | None, now: datetime, endings: list[Ending]
 ) -> None:
     if instance is None:
         return
@@ -251,5 +254,5 @@ def _let_go(ports: Acting, claim: NodeClaim, now: datetime) -> None:
     finalized = normal("Finalized", f"Finalized {labels.FINALIZER}")
     note(ports, "nodeclaims", claim.metadata, [finalized], now=now)
     log.info("deleted nodeclaim", extra={"NodeClaim": claim.name, "provider-id": claim.provider_id})
-    if condition(claim.conditions, "DisruptionReason") is not None:
+    if find_condition(claim.conditions, "DisruptionReason") is not None:
         request_disruption(ports)

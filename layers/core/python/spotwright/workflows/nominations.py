@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.model.pod import Pod
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings
 from spotwright.workflows.decisions import Decision
 from spotwright.workflows.ports import StatePort
@@ -56,7 +56,7 @@ def seated(
 
 
 def _seen(pod: Pod, row: NominationRow | None, hosts: Mapping[str, str], now: int) -> Pod:
-    if row is None or pod.node_name or pod.nominated_node not in ("", row.node):
+    if row is None or pod.node_name or pod.nominated_node_name not in ("", row.node):
         return pod
     seat = hosts.get(row.claim, "") if now < row.due else ""
-    return msgspec.structs.replace(pod, node_name=seat, nominated_node="")
+    return msgspec.structs.replace(pod, node_name=seat, nominated_node_name="")

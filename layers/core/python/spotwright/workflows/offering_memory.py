@@ -11,8 +11,8 @@ from spotwright.aws import fleet_errors, health
 from spotwright.aws.health import Health
 from spotwright.failures import Conflict
 from spotwright.model import labels
-from spotwright.model.fleet import FleetError, FleetInstance, OfferingHealth
-from spotwright.model.instancetype import ANY
+from spotwright.model.ec2.fleet import FleetError, Instance, OfferingHealth
+from spotwright.model.ec2.instance_type import WILDCARD
 from spotwright.workflows.ports import StatePort
 
 ATTEMPTS: Final = 4
@@ -23,7 +23,7 @@ type Lesson = Callable[[Known], Iterable[OfferingHealth | None]]
 
 def answered(
     state: StatePort,
-    instances: Iterable[FleetInstance],
+    instances: Iterable[Instance],
     errors: Iterable[FleetError],
     *,
     now_ms: int,
@@ -49,9 +49,9 @@ def answered(
     return bool(marks)
 
 
-def _of(one: FleetInstance, scope: str) -> OfferingHealth:
+def _of(one: Instance, scope: str) -> OfferingHealth:
     if one.reservation_id:
-        return OfferingHealth(labels.RESERVED, one.reservation_id, ANY, 0, "")
+        return OfferingHealth(labels.RESERVED, one.reservation_id, WILDCARD, 0, "")
     return OfferingHealth(one.capacity_type, one.instance_type, one.zone, 0, "", scope)
 
 
@@ -63,7 +63,7 @@ def recalled(state: StatePort, *, now_ms: int) -> Health:
 
 def described_ms(state: StatePort, rows: Iterable[OfferingHealth]) -> int:
     """When the cluster's catalog saw what is left of reservations; 0 where nobody took anything of one lately."""
-    return state.catalog_at() if any(one.taken for one in rows) else 0
+    return state.catalog_at() if any(one.reservation_launches for one in rows) else 0
 
 
 def interrupted(state: StatePort, instance_type: str, zone: str, *, now_ms: int) -> None:
@@ -83,7 +83,7 @@ def reservation_taken(state: StatePort, reservation: str, count: int, *, now_ms:
 def reservation_gone(state: StatePort, reservation: str, *, now_ms: int) -> None:
     """EC2 takes instances of an interruptible reservation back: it has none to give."""
     mark = OfferingHealth(
-        labels.RESERVED, reservation, ANY, now_ms + health.FIRST_MS, fleet_errors.RESERVATION_FULL, interruptions=1
+        labels.RESERVED, reservation, WILDCARD, now_ms + health.FIRST_MS, fleet_errors.RESERVATION_FULL, interruptions=1
     )
     _write(state, lambda known: [health.learnt(known.get(mark.key), mark, now_ms=now_ms)], now_ms)
 

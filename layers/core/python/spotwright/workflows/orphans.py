@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import Protocol
 
 from spotwright.model import labels
-from spotwright.model.fleet import FleetInstance
-from spotwright.model.node import instance_id
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.workflows.ports import ClusterPort, Ec2Port, StatePort
 from spotwright.workflows.sweep import ORPHAN_AGE
 
@@ -21,7 +21,7 @@ class Collecting(Protocol):
     def state(self) -> StatePort: ...
 
 
-def verified(ports: Collecting, instance: str, now: datetime) -> FleetInstance | None:
+def verified(ports: Collecting, instance: str, now: datetime) -> Instance | None:
     """``instance`` if it runs, is ours, old enough and promised to nobody.
 
     The instance is read before rows and claims: whoever adopts it in between is seen.
@@ -30,7 +30,7 @@ def verified(ports: Collecting, instance: str, now: datetime) -> FleetInstance |
     if found is None or found.state in ("shutting-down", "terminated"):
         return None
     ours = found.tags.get(labels.cluster_tag(ports.cluster.name)) == "owned" and labels.NODEPOOL in found.tags
-    young = found.launched is None or now - found.launched < ORPHAN_AGE
+    young = found.launch_time is None or now - found.launch_time < ORPHAN_AGE
     if not ours or young or _promised(ports, instance, found.tags.get(labels.LAUNCH_TAG, "")):
         return None
     return found

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from spotwright.model.snapshot import Snapshot
-from spotwright.scheduling.eligibility import why_not
-from spotwright.scheduling.ranking import rank
+from spotwright.scheduling.inputs.provisionable import ignore_reason
+from spotwright.scheduling.strategies.priority import priority_key
 from spotwright.settings import UNITS_PER_SECOND
 
 #: Seconds that the invocation has left, at the moment it is asked; None = a plan may take as long as it takes.
@@ -38,10 +38,10 @@ def fitted(snapshot: Snapshot, seconds_left: SecondsLeft) -> tuple[Snapshot, int
     seconds = max(0.0, seconds_left() - COMMIT_SECONDS)
     units = min(snapshot.settings.work_units, max(1, int(seconds * UNITS_PER_SECOND / _SEARCHES)))
     settings = msgspec.structs.replace(snapshot.settings, work_units=units)
-    waiting = [pod for pod in snapshot.pods if not pod.node_name and not why_not(pod)]
+    waiting = [pod for pod in snapshot.pods if not pod.node_name and not ignore_reason(pod)]
     most = max(LEAST_PODS, int(seconds * PODS_PER_SECOND))
-    later = {pod.key for pod in sorted(waiting, key=lambda one: (rank(one), one.key))[most:]}
+    later = {pod.key for pod in sorted(waiting, key=lambda one: (priority_key(one), one.key))[most:]}
     pods = tuple(pod for pod in snapshot.pods if pod.key not in later) if later else snapshot.pods
     # Room that is only kept free may not be bought before that of pods that wait.
-    buffers = () if later else snapshot.buffers
-    return msgspec.structs.replace(snapshot, pods=pods, buffers=buffers, settings=settings), len(later)
+    buffers = () if later else snapshot.capacity_buffers
+    return msgspec.structs.replace(snapshot, pods=pods, capacity_buffers=buffers, settings=settings), len(later)

@@ -11,18 +11,18 @@ import msgspec
 
 from spotwright.aws.rate import CallRate
 from spotwright.disruption.breaker import Breaker
-from spotwright.model.capacitybuffer import CapacityBuffer
-from spotwright.model.fleet import FleetInstance, FleetResult, OfferingHealth
-from spotwright.model.instancetype import Catalog
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.nodeoverlay import NodeOverlay
-from spotwright.model.nodepool import NodePool
-from spotwright.model.objects import Condition, Metadata
-from spotwright.model.pod import DaemonSet, Pod, PodDisruptionBudget
-from spotwright.model.taints import Taint
-from spotwright.model.volumes import Storage
+from spotwright.model.ec2.fleet import FleetResult, Instance, OfferingHealth
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.kubernetes.volumes import Storage
 from spotwright.workflows.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
 
@@ -74,17 +74,17 @@ class ClusterPort(Protocol):
         """Create with finalizer, owner and labels as given; AlreadyExists (a Conflict) is raised, not swallowed."""
         ...
 
-    def patch_metadata(self, kind: str, metadata: Metadata, change: Mapping[str, Any]) -> None:
+    def patch_metadata(self, kind: str, metadata: ObjectMeta, change: Mapping[str, Any]) -> None:
         """Merge-patch ``metadata`` (labels, annotations, finalizers, ownerReferences) of kind nodes | nodeclaims |
         nodepools | nodeoverlays | ec2nodeclasses, with the uid (and resourceVersion when finalizers change)."""
         ...
 
-    def patch_status(self, kind: str, metadata: Metadata, status: Mapping[str, Any]) -> None:
+    def patch_status(self, kind: str, metadata: ObjectMeta, status: Mapping[str, Any]) -> None:
         """Merge-patch the status subresource, with the object's resourceVersion as precondition when set."""
         ...
 
     def set_conditions(
-        self, kind: str, metadata: Metadata, conditions: Sequence[Condition], *, removed: Collection[str] = ()
+        self, kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], *, removed: Collection[str] = ()
     ) -> None:
         """Replace the named conditions, take out those of the types ``removed``, keep the others and their times; a
         no-op when nothing changes."""
@@ -94,7 +94,7 @@ class ClusterPort(Protocol):
         """Replace spec.taints under the node's resourceVersion."""
         ...
 
-    def delete(self, kind: str, metadata: Metadata, *, grace_seconds: int | None = None) -> None:
+    def delete(self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:
         """Delete with the UID as precondition; an object that is gone, or another with its name, is no error."""
         ...
 
@@ -114,7 +114,7 @@ class ClusterPort(Protocol):
         """Clear status.nominatedNodeName of those of ``pods`` (key → uid) that wait and at which ``node`` stands."""
         ...
 
-    def event(self, kind: str, metadata: Metadata, *, type: str, reason: str, message: str, now: datetime) -> None:
+    def event(self, kind: str, metadata: ObjectMeta, *, type: str, reason: str, message: str, now: datetime) -> None:
         """Record an Event with a name derived from object, reason and message. Never raises.
 
         A repeat bumps its count, and within ``lifecycle.telling.quiet`` of the last one it is nothing at all.
@@ -137,10 +137,10 @@ class Ec2Port(Protocol):
         """(id, version number as text) of the template ``name`` holding exactly ``data``; created when missing."""
         ...
 
-    def instances_of_launch(self, launch: str) -> tuple[FleetInstance, ...]: ...
-    def instances_of_cluster(self) -> tuple[FleetInstance, ...]: ...
+    def instances_of_launch(self, launch: str) -> tuple[Instance, ...]: ...
+    def instances_of_cluster(self) -> tuple[Instance, ...]: ...
 
-    def instance(self, instance_id: str) -> FleetInstance | None:
+    def instance(self, instance_id: str) -> Instance | None:
         """A direct read by id; None only when EC2 itself says NotFound."""
         ...
 

@@ -12,14 +12,14 @@ import msgspec
 
 from spotwright.aws import health as offering_health
 from spotwright.failures import Conflict, Failure
-from spotwright.model.instancetype import Catalog
-from spotwright.model.node import Node
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.pod import Pod
-from spotwright.model.snapshot import CAPACITY_BUFFER, STATIC_CAPACITY, InFlight, Settings, Snapshot
-from spotwright.model.volumes import Storage
-from spotwright.scheduling import buffers
-from spotwright.scheduling.plan import NewNode, Plan, on_its_way
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.kubernetes.volumes import Storage
+from spotwright.model.snapshot import CAPACITY_BUFFER, STATIC_CAPACITY, InFlightNodeClaim, Settings, Snapshot
+from spotwright.scheduling import planner
+from spotwright.scheduling.plan import NewNode, Plan, to_in_flight_nodeclaim
 from spotwright.workflows import decisions, nominations, offering_memory, planning_time, provision_buffers
 from spotwright.workflows.decisions import SCALED_DOWN, Decision, Disruption
 from spotwright.workflows.planning_time import SecondsLeft
@@ -84,7 +84,7 @@ def provision(ports: Planning, *, clock: Callable[[], datetime], seconds_left: S
             break
         snapshot, postponed = planning_time.fitted(gather(ports, row, now=clock()), seconds_left)
         plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
-        if plan.surplus:
+        if plan.excess_nodeclaims:
             _scale_down(ports, snapshot, row, plan)
             row = ports.state.cluster()
             continue
@@ -114,21 +114,26 @@ def provision(ports: Planning, *, clock: Callable[[], datetime], seconds_left: S
 
 def _scale_down(ports: Planning, snapshot: Snapshot, row: ClusterRow, plan: Plan) -> None:
     """Commit that static pools lose what they have beyond their replicas, and ring lifecycle for it."""
-    uids = {one.name: one.metadata.uid for one in snapshot.nodeclaims if one.name in plan.surplus}
+    uids = {one.name: one.metadata.uid for one in snapshot.nodeclaims if one.name in plan.excess_nodeclaims}
     id = decisions.identifier(snapshot.cluster, SCALED_DOWN, str(row.version), *sorted(uids.values()))
     decision = commit_plan(
-        state=ports.state, blobs=ports.blobs, snapshot=snapshot, based_on=row.version, plan=Plan(surplus=plan.surplus),
-        kind="scale-down", why=f"static NodePools have {len(uids)} nodes more than their replicas",
-        disruption=Disruption(id, SCALED_DOWN, plan.surplus, uids),
-    )  # fmt: skip
+        state=ports.state,
+        blobs=ports.blobs,
+        snapshot=snapshot,
+        based_on=row.version,
+        plan=Plan(excess_nodeclaims=plan.excess_nodeclaims),
+        kind="scale-down",
+        why=f"static NodePools have {len(uids)} nodes more than their replicas",
+        disruption=Disruption(id, SCALED_DOWN, plan.excess_nodeclaims, uids),
+    )
     if decision is not None:
         ports.bells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
 
 
 def decide(snapshot: Snapshot, catalog: Catalog) -> Plan:
     """The plan for a snapshot: a pure function of it and its catalog."""
-    known = offering_health.closing(snapshot.unavailable)
-    return buffers.plan(snapshot, offering_health.sold_out(catalog, snapshot.nodeclasses, known))
+    known = offering_health.closing(snapshot.unavailable_offerings)
+    return planner.plan(snapshot, offering_health.sold_out(catalog, snapshot.nodeclasses, known))
 
 
 def gather(ports: Gathering, row: ClusterRow, *, now: datetime) -> Snapshot:
@@ -151,17 +156,17 @@ def gather(ports: Gathering, row: ClusterRow, *, now: datetime) -> Snapshot:
         promised = promises.result()
         seen = observed(ports.cluster, settings, now)
     known = {claim.name for claim in seen.nodeclaims}
-    in_flight = tuple(one for one in committed if one.claim.name not in known)
+    in_flight = tuple(one for one in committed if one.nodeclaim.name not in known)
     health = remembered.result()
     described_ms = offering_memory.described_ms(state, health)
     hosts = _hosts(seen.nodeclaims, seen.nodes, in_flight)
     return msgspec.structs.replace(
         seen,
         in_flight=in_flight,
-        leaving=leaving,
-        disrupting=disrupting,
+        nodeclaims_to_delete=leaving,
+        nodeclaims_to_replace=disrupting,
         pods=nominations.seated(seen.pods, promised, hosts=hosts, now=now),
-        unavailable=offering_health.unavailable(health, now_ms=now_ms, described_ms=described_ms),
+        unavailable_offerings=offering_health.unavailable(health, now_ms=now_ms, described_ms=described_ms),
         catalog_key=catalog_key.result(),
     )
 
@@ -177,8 +182,8 @@ def observed(cluster: ClusterPort, settings: Settings, now: datetime) -> Snapsho
         spare = meanwhile.submit(cluster.capacity_buffers) if CAPACITY_BUFFER in settings.feature_gates else None
         claims = cluster.nodeclaims()
         nodes = cluster.nodes()
-        pods = tuple(pod for pod in cluster.pods() if not pod.terminal)
-        storage = cluster.storage() if any(pod.volume_claims for pod in pods) else Storage()
+        pods = tuple(pod for pod in cluster.pods() if not pod.is_terminal)
+        storage = cluster.storage() if any(pod.volume_claim_names for pod in pods) else Storage()
     return Snapshot(
         cluster=cluster.name,
         now=now,
@@ -187,24 +192,30 @@ def observed(cluster: ClusterPort, settings: Settings, now: datetime) -> Snapsho
         nodeclaims=claims,
         nodes=nodes,
         daemonsets=daemonsets.result(),
-        budgets=budgets.result(),
+        pod_disruption_budgets=budgets.result(),
         pods=pods,
         namespaces=namespaces.result(),
         storage=storage,
-        overlays=overlays.result() if overlays else (),
-        buffers=spare.result() if spare else (),
+        nodeoverlays=overlays.result() if overlays else (),
+        capacity_buffers=spare.result() if spare else (),
         settings=settings,
     )
 
 
-def _hosts(claims: tuple[NodeClaim, ...], nodes: tuple[Node, ...], in_flight: tuple[InFlight, ...]) -> dict[str, str]:
+def _hosts(
+    claims: tuple[NodeClaim, ...], nodes: tuple[Node, ...], in_flight: tuple[InFlightNodeClaim, ...]
+) -> dict[str, str]:
     """Claim → the name under which the planner knows its node: the Node's when there is one. Leaving ones are out."""
     by_provider = {node.provider_id: node.name for node in nodes if node.provider_id}
-    staying = {one.name: by_provider.get(one.provider_id, one.name) for one in claims if one.metadata.deleting is None}
-    return {one.claim.name: one.claim.name for one in in_flight} | staying
+    staying = {
+        one.name: by_provider.get(one.provider_id, one.name)
+        for one in claims
+        if one.metadata.deletion_timestamp is None
+    }
+    return {one.nodeclaim.name: one.nodeclaim.name for one in in_flight} | staying
 
 
-def _committed(state: StatePort, waiting: tuple[Decision, ...]) -> Iterator[InFlight]:
+def _committed(state: StatePort, waiting: tuple[Decision, ...]) -> Iterator[InFlightNodeClaim]:
     """Nodes that were decided and whose claims may not exist yet; one whose claim existed once is history.
 
     ``waiting``: decisions that were not acted on when they were read, before the rows: none falls in between.
@@ -213,11 +224,11 @@ def _committed(state: StatePort, waiting: tuple[Decision, ...]) -> Iterator[InFl
     for row in state.launches():
         seen.add(row.id)
         node = msgspec.json.decode(row.node, type=NewNode)
-        yield from (on_its_way(node, name) for name in row.claims if name not in row.uids)
+        yield from (to_in_flight_nodeclaim(node, name) for name in row.claims if name not in row.uids)
     for decision in waiting:
         for launch in decision.launches:
             if launch.id not in seen:
-                yield from (on_its_way(launch.node, name) for name in launch.claims)
+                yield from (to_in_flight_nodeclaim(launch.node, name) for name in launch.claims)
 
 
 def commit_plan(
@@ -264,8 +275,9 @@ def code_digest() -> str:
     """A digest of the deciding code: model, scheduling and disruption, file by file."""
     digest = hashlib.sha256()
     for package in ("model", "scheduling", "disruption"):
-        for file in sorted((Path(__file__).parents[1] / package).glob("*.py")):
-            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+        root = Path(__file__).parents[1] / package
+        for file in sorted(root.rglob("*.py")):
+            digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
     return digest.hexdigest()[:16]
 
 
@@ -287,8 +299,11 @@ def _tell_others(cluster: ClusterPort, snapshot: Snapshot, plan: Plan) -> None:
     about = {f"nodepools/{one.name}": one.metadata for one in snapshot.nodepools}
     about |= {f"nodeclaims/{one.name}": one.metadata for one in snapshot.nodeclaims}
     about |= {f"nodes/{one.name}": one.metadata for one in snapshot.nodes}
-    said = [(f"nodepools/{name}", "NoCompatibleInstanceTypes", why) for name, why in plan.barren.items()]
-    for key, reason, why in (*said, *((key, "Unreadable", why) for key, why in plan.unread.items())):
+    said = [
+        (f"nodepools/{name}", "NoCompatibleInstanceTypes", why)
+        for name, why in plan.nodepools_without_offerings.items()
+    ]
+    for key, reason, why in (*said, *((key, "Unreadable", why) for key, why in plan.read_errors.items())):
         try:
             kind = key.partition("/")[0]
             cluster.event(kind, about[key], type="Warning", reason=reason, message=why, now=snapshot.now)
@@ -298,7 +313,7 @@ def _tell_others(cluster: ClusterPort, snapshot: Snapshot, plan: Plan) -> None:
 
 def _asks(pod: Pod) -> bool:
     """True for a pod that waits for a place; one of a DaemonSet, or one that was not tried yet, is not spoken to."""
-    return pod.unschedulable and not pod.owned_by("DaemonSet") and not pod.nominated_node
+    return pod.unschedulable and not pod.is_owned_by("DaemonSet") and not pod.nominated_node_name
 
 
 def _messages(plan: Plan, decision: Decision | None) -> Iterator[tuple[str, str, str, str]]:
@@ -309,13 +324,17 @@ def _messages(plan: Plan, decision: Decision | None) -> Iterator[tuple[str, str,
     for node in plan.existing_nodes:
         for pod in node.pods:
             yield pod, "Nominated", "Normal", f"Pod should schedule on: node/{node.name}"
-    for refused in (*plan.unschedulable, *plan.ignored):
+    for refused in (*plan.unschedulable_pods, *plan.ignored_pods):
         yield refused.pod, "FailedScheduling", "Warning", "Failed to schedule pod, " + "; ".join(refused.reasons)
 
 
 def _waited(snapshot: Snapshot, plan: Plan) -> float:
     placed = {key for node in plan.new_nodes for key in node.pods}
-    born = [pod.metadata.created for pod in snapshot.pods if pod.key in placed and pod.metadata.created]
+    born = [
+        pod.metadata.creation_timestamp
+        for pod in snapshot.pods
+        if pod.key in placed and pod.metadata.creation_timestamp
+    ]
     return (snapshot.now - max(born)).total_seconds() if born else 0.0
 
 

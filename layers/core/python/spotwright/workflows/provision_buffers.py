@@ -6,11 +6,11 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.failures import Failure
-from spotwright.model.capacitybuffer import BufferStatus, CapacityBuffer
-from spotwright.model.objects import Condition, condition
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer, CapacityBufferStatus
+from spotwright.model.kubernetes.meta import Condition, find_condition
 from spotwright.model.snapshot import Snapshot
-from spotwright.scheduling import buffers
-from spotwright.scheduling.plan import BufferVerdict, Plan
+from spotwright.scheduling import capacity_buffers
+from spotwright.scheduling.plan import BufferProvisioning, Plan
 from spotwright.workflows.ports import ClusterPort
 
 KIND: Final = "capacitybuffers"
@@ -18,7 +18,7 @@ KIND: Final = "capacitybuffers"
 
 def tell(cluster: ClusterPort, snapshot: Snapshot, plan: Plan) -> None:
     """Write what changed of every buffer. Never raises: the next round says it again."""
-    by_key = {one.metadata.key: one for one in snapshot.buffers}
+    by_key = {one.metadata.key: one for one in snapshot.capacity_buffers}
     for verdict in plan.buffers:
         buffer = by_key[f"{verdict.namespace}/{verdict.name}"]
         try:
@@ -27,12 +27,14 @@ def tell(cluster: ClusterPort, snapshot: Snapshot, plan: Plan) -> None:
             continue
 
 
-def _write(cluster: ClusterPort, buffer: CapacityBuffer, verdict: BufferVerdict) -> None:
+def _write(cluster: ClusterPort, buffer: CapacityBuffer, verdict: BufferProvisioning) -> None:
     about = buffer.metadata
-    named = buffer.pod_template
-    wanted = BufferStatus(verdict.pods, named, buffer.pod_template_generation, buffer.strategy)
-    if buffer.template is not None and buffer.status != wanted:
-        status: dict[str, Any] = {"replicas": verdict.pods, "provisioningStrategy": buffer.strategy}
+    named = buffer.pod_template_ref
+    wanted = CapacityBufferStatus(
+        verdict.pod_count, named, buffer.pod_template_generation, buffer.provisioning_strategy
+    )
+    if buffer.template_pod is not None and buffer.status != wanted:
+        status: dict[str, Any] = {"replicas": verdict.pod_count, "provisioningStrategy": buffer.provisioning_strategy}
         status["podTemplateRef"] = {"name": named} if named else None
         status["podTemplateGeneration"] = buffer.pod_template_generation or None
         # Conditions are written next, under whatever version this leaves.
@@ -42,16 +44,20 @@ def _write(cluster: ClusterPort, buffer: CapacityBuffer, verdict: BufferVerdict)
         cluster.set_conditions(KIND, about, changed)
 
 
-def _conditions(buffer: CapacityBuffer, verdict: BufferVerdict) -> Iterator[Condition]:
+def _conditions(buffer: CapacityBuffer, verdict: BufferProvisioning) -> Iterator[Condition]:
     generation = buffer.metadata.generation
-    ready = ("False", buffer.fault, buffer.problem) if buffer.fault else ("True", "Resolved", "")
+    ready = (
+        ("False", buffer.not_ready_reason, buffer.not_ready_message)
+        if buffer.not_ready_reason
+        else ("True", "Resolved", "")
+    )
     yield Condition("ReadyForProvisioning", *ready, observed_generation=generation)
-    fits = "True" if verdict.reason == buffers.FITS else "False"
+    fits = "True" if verdict.reason == capacity_buffers.FITS_EXISTING_CAPACITY else "False"
     yield Condition("Provisioning", fits, verdict.reason, verdict.message, observed_generation=generation)
 
 
 def _differs(buffer: CapacityBuffer, wanted: Condition) -> bool:
-    found = condition(buffer.conditions, wanted.type)
+    found = find_condition(buffer.conditions, wanted.type)
     return found is None or (found.status, found.reason, found.message, found.observed_generation) != (
         wanted.status, wanted.reason, wanted.message, wanted.observed_generation,
     )  # fmt: skip

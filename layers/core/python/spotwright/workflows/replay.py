@@ -40,7 +40,7 @@ def replay(key: str, *, blobs: BlobPort, catalogs: CatalogPort) -> Replayed:
         case "disrupt":
             return Replayed(decision, Plan(), same, _kept(decision, snapshot, plan))
         case "scale-down":
-            return Replayed(decision, Plan(surplus=plan.surplus), same)
+            return Replayed(decision, Plan(excess_nodeclaims=plan.excess_nodeclaims), same)
         case other:
             known = "provision, interrupt, disrupt, scale-down"
             raise InvalidRequest(f"decision {decision.id}: kind {other!r} is not one of {known}")

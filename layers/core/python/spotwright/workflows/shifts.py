@@ -24,7 +24,7 @@ class Shifting(Protocol):
 
 def zones(ports: Shifting) -> frozenset[str]:
     """Names of the shifted zones, by the newest catalog. It knows their ids; classes know which names those have."""
-    shifted = ports.catalogs.read(ports.state.catalog_key()).shifted
+    shifted = ports.catalogs.read(ports.state.catalog_key()).shifted_zone_ids
     if not shifted:
         return frozenset()
     subnets = (one for node_class in ports.cluster.nodeclasses() for one in node_class.subnets)

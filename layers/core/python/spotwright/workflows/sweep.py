@@ -13,15 +13,15 @@ import msgspec
 
 from spotwright.lifecycle import liveness, reservation
 from spotwright.model import labels
-from spotwright.model.instancetype import Catalog
-from spotwright.model.node import instance_id
-from spotwright.model.nodeclaim import NodeClaim
-from spotwright.model.nodeclass import EC2NodeClass
-from spotwright.model.nodepool import NodePool
-from spotwright.model.objects import Condition, condition
-from spotwright.model.pod import Pod
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import Condition, find_condition
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import CAPACITY_BUFFER, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
-from spotwright.scheduling.eligibility import is_follower, why_not
+from spotwright.scheduling.inputs.provisionable import ignore_reason, is_follower
 from spotwright.workflows.ports import CatalogPort, ClusterPort, Doorbell, DoorbellPort, Ec2Port, StatePort
 from spotwright.workflows.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
@@ -133,8 +133,8 @@ def full(ports: Sweeping, *, now: datetime) -> Found:
         if one.id not in known
         and one.tags.get(labels.LAUNCH_TAG, "") not in launching
         and one.state in ("pending", "running", "stopping", "stopped")
-        and one.launched is not None
-        and now - one.launched >= ORPHAN_AGE
+        and one.launch_time is not None
+        and now - one.launch_time >= ORPHAN_AGE
     ]
     if len(orphans) > max(ORPHANS_ALLOWED, int(len(instances) * ORPHAN_SHARE_ALLOWED)):
         return Found(nodes=len(claims), orphans=-1)
@@ -156,7 +156,7 @@ def _price(claim: NodeClaim, catalog: Catalog) -> int:
     return next(
         (
             offering.price_picousd_per_hour
-            for one in catalog.of(claim.node_class_ref.name)
+            for one in catalog.instance_types(claim.node_class_ref.name)
             if one.name == known.get(labels.INSTANCE_TYPE)
             for offering in one.offerings
             if (offering.zone, offering.capacity_type) == bought
@@ -182,7 +182,7 @@ def _ring_expiring(bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, .
     """Each claim that expires before the next scheduled poll is rung for at that very second."""
     for claim in claims:
         at = liveness.expires_at(claim)
-        if at is not None and claim.metadata.deleting is None:
+        if at is not None and claim.metadata.deletion_timestamp is None:
             left = math.ceil((at - now).total_seconds())
             if left <= HORIZON_SECONDS:
                 bells.ring("lifecycle", [Doorbell(cluster, "claim", claim.name)], delay_seconds=max(0, left))
@@ -203,7 +203,7 @@ def _ring_reserved(
 
 def _off_target(pools: tuple[NodePool, ...], claims: tuple[NodeClaim, ...]) -> bool:
     """True when a static pool has more or fewer nodes than its replicas, those that leave not counted."""
-    there = Counter(claim.nodepool for claim in claims if claim.metadata.deleting is None)
+    there = Counter(claim.nodepool for claim in claims if claim.metadata.deletion_timestamp is None)
     return any(pool.replicas not in (None, there[pool.name]) for pool in pools)
 
 
@@ -213,7 +213,7 @@ def _classes_and_pools(ports: Sweeping, classes: tuple[EC2NodeClass, ...], pools
     stale = [
         Doorbell(name, "nodeclasses", one.name)
         for one in classes
-        if one.metadata.deleting is not None or _unready(one.conditions, one.metadata.generation)
+        if one.metadata.deletion_timestamp is not None or _unready(one.conditions, one.metadata.generation)
     ]
     if stale:
         ports.bells.ring("catalog", stale)
@@ -222,15 +222,15 @@ def _classes_and_pools(ports: Sweeping, classes: tuple[EC2NodeClass, ...], pools
 
 
 def _unready(conditions: tuple[Condition, ...], generation: int) -> bool:
-    ready = condition(conditions, "Ready")
+    ready = find_condition(conditions, "Ready")
     return ready is None or ready.status != "True" or ready.observed_generation < generation
 
 
 def _unsettled(claim: NodeClaim) -> bool:
     """True for a claim that waits for a next step."""
-    return claim.metadata.deleting is not None or not claim.has("Initialized")
+    return claim.metadata.deletion_timestamp is not None or not claim.is_condition_true("Initialized")
 
 
 def _pending(pods: tuple[Pod, ...], settings: Settings, nodes: bool) -> tuple[Pod, ...]:
     """Pods to plan for; followers count only when there is a node of ours to be with."""
-    return tuple(one for one in pods if not why_not(one) and (nodes or not is_follower(one, settings)))
+    return tuple(one for one in pods if not ignore_reason(one) and (nodes or not is_follower(one, settings)))

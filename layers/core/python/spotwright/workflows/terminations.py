@@ -14,8 +14,8 @@ import msgspec
 from spotwright.failures import Failure, NotFound, Throttled, Unavailable
 from spotwright.lifecycle.retry import LONGEST_RETRY_SECONDS, retry_seconds
 from spotwright.lifecycle.steps import true
-from spotwright.model.fleet import FleetInstance
-from spotwright.model.nodeclaim import NodeClaim
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.workflows import pacing, shifts
 from spotwright.workflows.lifecycle_acting import Acting, log, record, ring
 from spotwright.workflows.ports import Ec2Port
@@ -27,7 +27,7 @@ AT_ONCE: Final = 100
 class Ending(msgspec.Struct, frozen=True):
     """An instance whose time has come. ``claim``: whose it is; None: nobody's."""
 
-    instance: FleetInstance
+    instance: Instance
     claim: NodeClaim | None = None
 
 
@@ -68,7 +68,7 @@ def _say(ports: Acting, claim: NodeClaim, now: datetime) -> None:
         log.warning("step interrupted", extra={"NodeClaim": claim.name, "code": failure.code, "error": str(failure)})
 
 
-def terminate(ports: Terminating, instances: Iterable[FleetInstance], now: datetime) -> Ended:
+def terminate(ports: Terminating, instances: Iterable[Instance], now: datetime) -> Ended:
     """Ask EC2 to end ``instances``, as far as the pace allows now; terminated ones may be among them.
 
     Those in a zone that is shifted away from are left until the shift is over.

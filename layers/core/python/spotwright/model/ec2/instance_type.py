@@ -1,0 +1,111 @@
+"""Instance types with their offerings: what can be bought, where, and for how much."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from spotwright.model import labels
+from spotwright.model.requirements import Requirements
+
+# Reserved offerings cost a ten-millionth of on-demand, so anything coarser than picodollars would tie them.
+PICOUSD: Final = 10**12
+
+
+# Stands for every instance type, or every zone, among the offerings that are sold out.
+WILDCARD: Final = "*"
+
+
+class Offering(msgspec.Struct, frozen=True):
+    """One way to buy a type. ``reservation_capacity``: instances left of a reservation; 0 = not reserved.
+
+    ``unavailable_reason``: what EC2 said when it was tried lately, "" = nothing. ``lacks_price``: it is not available
+    for want of a price alone.
+    """
+
+    zone: str
+    capacity_type: str
+    price_picousd_per_hour: int
+    available: bool = True
+    requirements: Requirements = Requirements()
+    reservation_capacity: int = 0
+    unavailable_reason: str = ""
+    lacks_price: bool = False
+
+
+class InstanceType(msgspec.Struct, frozen=True):
+    """A type as one node class would run it.
+
+    ``requirements``: its labels (zone and capacity type come from the offerings too).
+    ``capacity`` and ``allocatable``: cpu millicores, memory bytes, pods; allocatable is capacity without kube-reserved,
+    system-reserved and the eviction threshold.
+    ``price_overlay_applied``, ``capacity_overlay_applied``: a NodeOverlay states some of its prices, or some of its
+    resources. A type that has other resources in some offerings than in others stands in the catalog once for each
+    amount, every time with the offerings in which it has that.
+    ``attachable_volumes``: CSI driver → how many volumes of pods; without a limit it is missing.
+    ``kubelet_reserved``: reserved amounts that the node's kubelet must be told, where the class states them as
+    expressions.
+    """
+
+    name: str
+    requirements: Requirements
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+    offerings: tuple[Offering, ...]
+    price_overlay_applied: bool = False
+    capacity_overlay_applied: bool = False
+    kubelet_reserved: dict[str, dict[str, str]] = {}
+    attachable_volumes: dict[str, int] = {}
+
+
+def drop_reserved_offerings(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
+    """The types without offerings of capacity reservations; the same objects where they have none."""
+    kept = tuple(_bought(one) for one in types)
+    return types if all(one is other for one, other in zip(kept, types, strict=True)) else kept
+
+
+def _bought(one: InstanceType) -> InstanceType:
+    if all(offering.capacity_type != labels.RESERVED for offering in one.offerings):
+        return one
+    bought = tuple(offering for offering in one.offerings if offering.capacity_type != labels.RESERVED)
+    return msgspec.structs.replace(one, offerings=bought)
+
+
+def find_instance_type(
+    types: Iterable[InstanceType], name: str, *, zone: str, capacity_type: str, reservation: str = ""
+) -> InstanceType | None:
+    """The type as an instance in this zone, of this capacity type and reservation, has it; None = it is not known.
+
+    Where no offering is of that kind, what the catalog says first of the type.
+    """
+    named = [one for one in types if one.name == name]
+    if len(named) < 2:
+        return named[0] if named else None
+    return next(
+        (one for one in named if any(_is(each, zone, capacity_type, reservation) for each in one.offerings)), named[0]
+    )
+
+
+def _is(one: Offering, zone: str, capacity_type: str, reservation: str) -> bool:
+    taken_from = one.requirements.get(labels.RESERVATION_ID).sole_value or ""
+    return (one.zone, one.capacity_type, taken_from) == (zone, capacity_type, reservation)
+
+
+class Catalog(msgspec.Struct, frozen=True):
+    """Instance types by EC2NodeClass name; the key "" stands for every class that is not listed.
+
+    ``by_nodepool``: NodePools whose types are not those of their class, because NodeOverlays change them; see
+    InstanceType for types that stand there more than once.
+    ``shifted_zone_ids``: ids of zones that the cluster's traffic is shifted away from, sorted.
+    """
+
+    by_nodeclass: dict[str, tuple[InstanceType, ...]] = {}
+    source: str = ""
+    by_nodepool: dict[str, tuple[InstanceType, ...]] = {}
+    shifted_zone_ids: tuple[str, ...] = ()
+
+    def instance_types(self, nodeclass: str, nodepool: str = "") -> tuple[InstanceType, ...]:
+        """The types of a class; as the overlays change them for a pool, if one is named."""
+        if nodepool in self.by_nodepool:
+            return self.by_nodepool[nodepool]
+        return self.by_nodeclass.get(nodeclass, self.by_nodeclass.get("", ()))

@@ -1,0 +1,53 @@
+"""How long a node has been left alone: the clock behind ``consolidateAfter``.
+
+Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/disruption/consolidation.go`` and ``podevents``. We derive pod
+events from what was seen last (annotation ``spotwright.dev/pods-seen``), so that a restart resets nothing.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.pod import Pod
+
+# Pod events closer together than this count once.
+POD_EVENT_DEDUPLICATION: Final = timedelta(seconds=10)
+
+
+def idle_since(claim: NodeClaim) -> datetime | None:
+    """The last pod event, or else the time it initialized; None before it did."""
+    initialized = find_condition(claim.conditions, "Initialized")
+    if initialized is None or initialized.status != "True":
+        return None
+    return claim.last_pod_event_time or initialized.last_transition_time or claim.metadata.creation_timestamp
+
+
+def consolidatable_at(claim: NodeClaim, pool: NodePool | None) -> datetime | None:
+    """When the claim becomes Consolidatable; None = not as things stand (Never, static pool, not initialized)."""
+    since = idle_since(claim)
+    if pool is None or pool.replicas is not None or pool.consolidate_after_seconds is None or since is None:
+        return None
+    return since + timedelta(seconds=pool.consolidate_after_seconds)
+
+
+def pods_digest(pods: Iterable[Pod]) -> str:
+    """Digest of the pods that keep a node busy; it changes when one binds, finishes, terminates or goes."""
+    facts = sorted(
+        f"{pod.metadata.uid}/{pod.is_terminal}/{pod.metadata.deletion_timestamp is not None}"
+        for pod in pods
+        if not eviction.is_owned_by_daemonset(pod) and not pod.is_mirror
+    )
+    return hashlib.sha256("\n".join(facts).encode()).hexdigest()[:16] if facts else "none"
+
+
+def has_pod_event(claim: NodeClaim, pods: Iterable[Pod], now: datetime) -> bool:
+    """True when the pods of its node differ from those seen last, and the last event is not just now."""
+    if claim.metadata.annotations.get(labels.PODS_SEEN, "none") == pods_digest(pods):
+        return False
+    return claim.last_pod_event_time is None or now - claim.last_pod_event_time >= POD_EVENT_DEDUPLICATION

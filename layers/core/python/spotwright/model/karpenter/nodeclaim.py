@@ -1,0 +1,53 @@
+"""A NodeClaim (karpenter.sh/v1): one node that was promised."""
+
+from datetime import datetime
+
+import msgspec
+
+from spotwright.model import labels
+from spotwright.model.karpenter.nodepool import NodeClassReference
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, is_condition_true
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement
+
+
+class NodeClaim(msgspec.Struct, frozen=True):
+    """A NodeClaim. Quantities: cpu millicores, memory bytes. ``expire_after_seconds`` None = Never.
+
+    ``read_error``: why the rest of it cannot be read, naming field and value; nothing is done about such a claim, and
+    its class is not stated.
+    """
+
+    metadata: ObjectMeta
+    node_class_ref: NodeClassReference
+    requirements: tuple[NodeSelectorRequirement, ...] = ()
+    requests: dict[str, int] = {}
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    expire_after_seconds: int | None = None
+    termination_grace_period_seconds: int | None = msgspec.field(default=None, name="termination_grace_seconds")
+    provider_id: str = ""
+    node_name: str = ""
+    image_id: str = ""
+    capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
+    last_pod_event_time: datetime | None = msgspec.field(default=None, name="last_pod_event")
+    conditions: tuple[Condition, ...] = ()
+    read_error: str = msgspec.field(default="", name="unreadable")
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def is_managed(self) -> bool:
+        """True when it is of a class we launch; every other claim is left alone."""
+        return (self.node_class_ref.group, self.node_class_ref.kind) == ("karpenter.k8s.aws", "EC2NodeClass")
+
+    @property
+    def nodepool(self) -> str:
+        return self.metadata.labels.get(labels.NODEPOOL, "")
+
+    def is_condition_true(self, condition: str) -> bool:
+        """True when that condition is True."""
+        return is_condition_true(self.conditions, condition)

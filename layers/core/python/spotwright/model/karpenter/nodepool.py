@@ -1,0 +1,60 @@
+"""A NodePool (karpenter.sh/v1): which nodes may be made, how many, and when they may be disrupted."""
+
+import msgspec
+
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement
+
+
+class NodeClassReference(msgspec.Struct, frozen=True):
+    group: str
+    kind: str
+    name: str
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """How many nodes may be disrupted at once. ``nodes``: a count or a percentage; empty ``reasons`` = all."""
+
+    nodes: str = "10%"
+    reasons: tuple[str, ...] = ()
+    schedule: str = ""
+    duration: str = ""
+
+
+class NodePool(msgspec.Struct, frozen=True):
+    """A NodePool.
+
+    ``expire_after_seconds`` and ``consolidate_after_seconds``: None = Never.
+    ``termination_grace_period_seconds``: None = unset. ``replicas`` set = a static pool. ``limits``: cpu millicores …
+    ``read_error``: why the rest of it cannot be read, naming field and value; such a pool makes no nodes.
+    ``problems``: fields that are set but mean nothing to us (unknown, or not handled), each with a sentence.
+    ``explicitly_empty``: template lists and maps that are written out empty (taints, startupTaints, labels,
+    annotations), which Karpenter's hash tells from absent ones.
+    """
+
+    metadata: ObjectMeta
+    node_class_ref: NodeClassReference
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    requirements: tuple[NodeSelectorRequirement, ...] = ()
+    taints: tuple[Taint, ...] = ()
+    startup_taints: tuple[Taint, ...] = ()
+    expire_after_seconds: int | None = 720 * 3600
+    termination_grace_period_seconds: int | None = msgspec.field(default=None, name="termination_grace_seconds")
+    limits: dict[str, int] = {}
+    weight: int = 0
+    replicas: int | None = None
+    consolidation_policy: str = "WhenEmptyOrUnderutilized"
+    consolidate_after_seconds: int | None = 0
+    budgets: tuple[Budget, ...] = (Budget(),)
+    conditions: tuple[Condition, ...] = ()
+    resources: dict[str, int] = {}
+    node_count: int = msgspec.field(default=0, name="nodes")
+    problems: tuple[str, ...] = ()
+    read_error: str = msgspec.field(default="", name="unreadable")
+    explicitly_empty: tuple[str, ...] = msgspec.field(default=(), name="stated_empty")
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name

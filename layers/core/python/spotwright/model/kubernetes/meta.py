@@ -1,0 +1,55 @@
+"""What every Kubernetes object has, and conditions."""
+
+from datetime import datetime
+
+import msgspec
+
+
+class ObjectMeta(msgspec.Struct, frozen=True):
+    """Identity of an object. ``creation_timestamp`` and ``deletion_timestamp`` are aware UTC; ``deletion_timestamp``
+    None = not being deleted.
+    """
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    resource_version: str = ""
+    creation_timestamp: datetime | None = msgspec.field(default=None, name="created")
+    deletion_timestamp: datetime | None = msgspec.field(default=None, name="deleting")
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    finalizers: tuple[str, ...] = ()
+    owner_references: tuple["OwnerReference", ...] = msgspec.field(default=(), name="owners")
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or the name of a cluster-scoped object."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+class OwnerReference(msgspec.Struct, frozen=True):
+    kind: str
+    name: str
+    uid: str = ""
+    api_version: str = ""
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A status condition; ``status`` is True, False or Unknown as text."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    last_transition_time: datetime | None = msgspec.field(default=None, name="since")
+    observed_generation: int = 0
+
+
+def find_condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
+    return next((one for one in conditions if one.type == kind), None)
+
+
+def is_condition_true(conditions: tuple[Condition, ...], kind: str) -> bool:
+    found = find_condition(conditions, kind)
+    return found is not None and found.status == "True"

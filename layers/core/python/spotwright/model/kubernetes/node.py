@@ -1,0 +1,62 @@
+"""A Node of the cluster, ours or not."""
+
+import msgspec
+
+from spotwright.model import labels
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, is_condition_true
+from spotwright.model.kubernetes.taints import Taint
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A Node. ``allocatable`` and ``capacity``: cpu millicores, memory bytes, pods.
+
+    ``read_error``: why the rest of it cannot be read, naming field and value; such a node takes no pods.
+    """
+
+    metadata: ObjectMeta
+    provider_id: str = ""
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    allocatable: dict[str, int] = {}
+    capacity: dict[str, int] = {}
+    conditions: tuple[Condition, ...] = ()
+    read_error: str = msgspec.field(default="", name="unreadable")
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def is_ready(self) -> bool:
+        return is_condition_true(self.conditions, "Ready")
+
+    @property
+    def is_registered(self) -> bool:
+        return self.metadata.labels.get(labels.REGISTERED) == "true"
+
+    @property
+    def is_initialized(self) -> bool:
+        return self.metadata.labels.get(labels.INITIALIZED) == "true"
+
+    @property
+    def nodepool(self) -> str:
+        """The NodePool that owns it; "" for a node of nobody's."""
+        return self.metadata.labels.get(labels.NODEPOOL, "")
+
+
+def is_ephemeral(taint: Taint) -> bool:
+    """True for taints that go away by themselves while a node starts (lifecycle of a NodeClaim, §2.3)."""
+    return taint.key.startswith(labels.READINESS_PREFIX) or (taint.key, taint.effect) in {
+        (labels.NOT_READY, "NoSchedule"),
+        (labels.NOT_READY, "NoExecute"),
+        (labels.UNREACHABLE, "NoSchedule"),
+        (labels.UNINITIALIZED, "NoSchedule"),
+        (labels.UNREGISTERED, "NoExecute"),
+        (labels.HELD, "NoSchedule"),
+    }
+
+
+def instance_id(provider_id: str) -> str:
+    """``i-…`` of ``aws:///zone/i-…``; "" when there is none."""
+    last = provider_id.rsplit("/", 1)[-1]
+    return last if provider_id.startswith("aws://") and last.startswith("i-") else ""

@@ -1,0 +1,135 @@
+"""Which pods ask for a node: pending ones that kube-scheduler gave up on, and those whose node is going away.
+
+Source: Karpenter v1.14 ``pkg/utils/pod/scheduling.go`` and ``pkg/controllers/provisioning/provisioner.go``.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import msgspec
+
+from spotwright.model import labels
+from spotwright.model.kubernetes.eviction import is_do_not_disrupt_active
+from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
+from spotwright.model.kubernetes.pod_constraints import selects
+from spotwright.model.requirements import NodeSelectorRequirement, Operator, RequirementError
+from spotwright.model.snapshot import Settings, Snapshot
+from spotwright.scheduling.inputs.volume_topology import VolumeTopology
+from spotwright.scheduling.plan import UnplacedPod
+
+_KEY: Final = re.compile(r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
+_VALUE: Final = re.compile(r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")
+_CLOSED_VALUES: Final = {
+    labels.CAPACITY_TYPE: frozenset((labels.ON_DEMAND, labels.SPOT, labels.RESERVED)),
+    labels.INSTANCE_PREFIX + "tenancy": frozenset(("default", "dedicated")),
+}
+
+
+class PodSelection(msgspec.Struct, frozen=True):
+    """``provisionable_pods``: pods to find a place for. ``ignored_pods``: pods without a node that are not ours to
+    place.
+    """
+
+    provisionable_pods: tuple[Pod, ...]
+    ignored_pods: tuple[UnplacedPod, ...]
+
+
+def select_pods(snapshot: Snapshot, deleting_nodes: frozenset[str], volume_topology: VolumeTopology) -> PodSelection:
+    """Split the pods that have no lasting place. ``deleting_nodes``: names of nodes on their way out."""
+    candidates, ignored = [], []
+    for pod in snapshot.pods:
+        if pod.node_name:
+            if pod.node_name in deleting_nodes and _moves(pod, snapshot):
+                candidates.append(pod)
+            continue
+        if pod.phase in ("Succeeded", "Failed") or pod.is_mirror:
+            continue
+        if why := ignore_reason(pod) or (volume_topology.volume_error(pod) if pod.volume_claim_names else ""):
+            ignored.append(UnplacedPod(pod.key, (why,)))
+        else:
+            candidates.append(pod)
+    return PodSelection(tuple(candidates), tuple(ignored))
+
+
+def ignore_reason(pod: Pod) -> str:
+    """Why a pod without a node is not ours to place; "" when it is."""
+    if pod.metadata.owner_references and pod.is_owned_by("DaemonSet"):
+        return "it is owned by a DaemonSet: nodes are sized for DaemonSets, never made for them"
+    if pod.nominated_node_name:
+        return f"kube-scheduler is making room for it on node {pod.nominated_node_name} (status.nominatedNodeName)"
+    if not pod.unschedulable:
+        return "kube-scheduler has not called it Unschedulable (it is gated, or has not been tried yet)"
+    if pod.read_error:
+        return f"it cannot be read: {pod.read_error}"
+    return next(requirement_errors(pod), "") if pod.node_selector or pod.node_affinity else ""
+
+
+def requirement_errors(pod: Pod) -> Iterator[str]:
+    """What a nodeSelector or required node affinity asks for that cannot be asked for."""
+    for key, value in pod.node_selector.items():
+        yield from _selector_faults(NodeSelectorRequirement(key, Operator.IN, (value,)), "nodeSelector")
+    for term in pod.node_affinity:
+        for selector in term:
+            yield from _selector_faults(selector, "node affinity")
+
+
+def _selector_faults(selector: NodeSelectorRequirement, where: str) -> Iterator[str]:
+    key = labels.normalize(selector.key)
+    if key == labels.NODEPOOL and selector.operator == Operator.DOES_NOT_EXIST:
+        yield f"its {where} says {labels.NODEPOOL} DoesNotExist: it wants no node of a NodePool"
+        return
+    try:
+        selector.requirement()
+    except RequirementError as error:
+        yield f"its {where} is invalid: {error}"
+        return
+    if not _KEY.match(key):
+        yield f"its {where} is invalid: {selector.key!r} is not a label key"
+    elif labels.is_restricted(key) and key != labels.EC2NODECLASS:
+        yield f"its {where} may not ask for label {key}: that label is set by the provisioner alone"
+    elif wrong := [value for value in selector.values if not _VALUE.match(value)]:
+        yield f"its {where} is invalid: {wrong[0]!r} is not a value of a label ({key})"
+    elif selector.operator == Operator.IN and not _CLOSED_VALUES.get(key, frozenset(selector.values)).intersection(
+        selector.values
+    ):
+        known = ", ".join(sorted(_CLOSED_VALUES[key]))
+        yield f"its {where} is invalid: {key} has none of the values {known}"
+
+
+def _moves(pod: Pod, snapshot: Snapshot) -> bool:
+    """True for a pod of a leaving node that will need a new place."""
+    if pod.is_terminal or pod.is_mirror or pod.is_owned_by("DaemonSet"):
+        return False
+    if pod.metadata.deletion_timestamp is not None and not pod.is_owned_by("StatefulSet"):
+        return False
+    if is_do_not_disrupt_active(pod, snapshot.now):
+        return False
+    budgets = [one for one in snapshot.pod_disruption_budgets if _guards(one, pod)]
+    return len(budgets) <= 1 and not any(_never_allows(one, pod) for one in budgets)
+
+
+def _guards(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    if budget.selector is None or budget.metadata.namespace != pod.metadata.namespace:
+        return False
+    return selects(budget.selector, pod.metadata.labels)
+
+
+def _never_allows(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """A budget that forbids every eviction, whatever the pods' number."""
+    if budget.unhealthy_pod_eviction_policy == "AlwaysAllow" and not pod.is_ready:
+        return False
+    return str(budget.max_unavailable) in ("0", "0%") or str(budget.min_available) == "100%"
+
+
+def is_follower(pod: Pod, settings: Settings) -> bool:
+    """True for a pod that never causes the first node: annotated, or a known companion in kube-system."""
+    if pod.metadata.annotations.get(labels.FOLLOW) == "true":
+        return True
+    if pod.metadata.namespace != "kube-system":
+        return False
+    return _holds_any(pod.metadata.labels, settings.follower_selectors)
+
+
+def _holds_any(values: dict[str, str], pairs: Iterable[str]) -> bool:
+    return any(values.get(key) == value for key, _, value in (pair.partition("=") for pair in pairs))

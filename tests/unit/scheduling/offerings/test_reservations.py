@@ -1,0 +1,141 @@
+"""What is reserved counts with its gate alone, and only as often as EC2 has it left."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.model import labels
+from spotwright.model.ec2.instance_type import PICOUSD, Catalog, InstanceType, Offering
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_expressions
+from spotwright.model.snapshot import InFlightNodeClaim, Settings, Snapshot
+from spotwright.scheduling import static_pools
+from spotwright.scheduling.offerings import reservations
+from spotwright.scheduling.plan import Plan
+from spotwright.scheduling.pod_planner import plan_pods
+from tests.unit.scheduling.builders import MEDIUM, NOW, SMALL, pod, pods, pool
+
+WITH, WITHOUT = Settings(), Settings(feature_gates=())
+INTO = (NodeSelectorRequirement(labels.RESERVATION_ID, "In", ("cr-1",)),)
+
+
+def reserving(one: InstanceType, capacity: int) -> InstanceType:
+    """The type with a reservation ``cr-1`` of so many instances in z1."""
+    told = {labels.RESERVATION_ID: "cr-1", labels.RESERVATION_TYPE: "default"}
+    stated = Requirements({key: Requirement(key, False, frozenset((value,))) for key, value in told.items()})
+    offering = Offering("z1", labels.RESERVED, PICOUSD // 10**8, True, stated, capacity)
+    return msgspec.structs.replace(one, offerings=(*one.offerings, offering))
+
+
+def planned(capacity: int, settings: Settings = WITH, **seen: Any) -> Plan:
+    """Four pods that need a node each, with a reservation of so many instances."""
+    snapshot = Snapshot("test", NOW, pods(4, cpu="1500m"), nodepools=(pool(),), settings=settings, **seen)
+    return plan_pods(snapshot, Catalog({"": (reserving(SMALL, capacity),)}))
+
+
+def bought(made: Plan) -> list[str]:
+    return sorted(node.capacity_type for node in made.new_nodes)
+
+
+def test_what_is_reserved_is_used_up_before_anything_is_bought() -> None:
+    made = planned(3)
+    assert bought(made) == ["reserved"] * 3 + ["spot"]
+    reserved = next(one for one in made.new_nodes if one.capacity_type == "reserved")
+    assert {one.key: one.values for one in reserved.requirements}[labels.RESERVATION_ID] == ("cr-1",)
+
+
+def test_without_the_gate_nothing_is_reserved() -> None:
+    assert bought(planned(3, WITHOUT)) == ["spot"] * 4
+
+
+def test_without_the_gate_a_pod_that_wants_reserved_capacity_waits() -> None:
+    wanting = pod(node_selector={labels.CAPACITY_TYPE: labels.RESERVED})
+    snapshot = Snapshot("test", NOW, (wanting,), nodepools=(pool(),), settings=WITHOUT)
+    assert not plan_pods(snapshot, Catalog({"": (reserving(SMALL, 3),)})).new_nodes
+
+
+def test_without_the_gate_a_catalog_without_reservations_is_the_same_object() -> None:
+    catalog = Catalog({"": (SMALL, MEDIUM)})
+    assert reservations.apply_feature_gate(catalog, ()) is catalog
+    mixed = reservations.apply_feature_gate(Catalog({"": (SMALL, reserving(MEDIUM, 1))}), ())
+    assert mixed.instance_types("")[0] is SMALL
+
+
+CLASS = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
+CLAIM = NodeClaim(ObjectMeta("claim"), CLASS, requirements=INTO, taints=(Taint("full", "NoSchedule"),))
+
+
+@pytest.mark.parametrize(
+    ("seen", "left"),
+    [
+        ({"nodeclaims": (CLAIM,)}, 2),
+        ({"in_flight": (InFlightNodeClaim(CLAIM, ("small",)),)}, 2),
+        ({"in_flight": (InFlightNodeClaim(CLAIM, ("small",)),), "nodeclaims": (CLAIM,)}, 2),
+        ({"nodeclaims": (msgspec.structs.replace(CLAIM, provider_id="aws:///z1/i-1"),)}, 3),
+        ({"nodeclaims": (msgspec.structs.replace(CLAIM, requirements=()),)}, 3),
+    ],
+)
+def test_nodes_on_their_way_into_a_reservation_count_until_they_have_an_instance(
+    seen: dict[str, Any], left: int
+) -> None:
+    assert bought(planned(3, **seen)).count("reserved") == left
+
+
+STATIC = Settings(feature_gates=("ReservedCapacity", "StaticCapacity"))
+
+
+def kept(capacity: int, *pools: NodePool, types: Sequence[InstanceType] = (), settings: Settings = STATIC) -> Plan:
+    """Static pools with a reservation of so many instances, and four pods that need a node each."""
+    snapshot = Snapshot("test", NOW, pods(4, cpu="1500m"), nodepools=(pool(), *pools), settings=settings)
+    return static_pools.plan_with_static_pools(snapshot, Catalog({"": (reserving(SMALL, capacity), *types)}))
+
+
+def of_pool(made: Plan, name: str) -> Plan:
+    return msgspec.structs.replace(made, new_nodes=tuple(one for one in made.new_nodes if one.nodepool == name))
+
+
+def test_static_pools_use_up_what_is_reserved_before_they_buy_and_leave_none_to_pods() -> None:
+    made = kept(3, pool("a", replicas=2), pool("b", replicas=4))
+    assert bought(of_pool(made, "a")) == ["reserved"] * 2
+    assert bought(of_pool(made, "b")) == ["reserved"] + ["spot"] * 3
+    assert bought(made).count("reserved") == 3
+    reserved, other = (
+        next(one for one in made.new_nodes if one.nodepool == "b" and one.capacity_type == kind)
+        for kind in ("reserved", "spot")
+    )
+    said = {one.key: one.values for one in reserved.requirements}
+    assert (said[labels.RESERVATION_ID], said[labels.CAPACITY_TYPE]) == (("cr-1",), ("reserved",))
+    assert reserved.zones == ("z1",)
+    # A launch tries what is reserved first, unless it may not.
+    assert not from_expressions(other.requirements).get(labels.CAPACITY_TYPE).has("reserved")
+
+
+def test_what_static_pools_leave_is_for_pods() -> None:
+    made = kept(
+        3, pool("a", NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("small",)), replicas=1, taints=CLAIM.taints)
+    )
+    assert bought(of_pool(made, "default")) == ["reserved"] * 2 + ["spot"] * 2
+
+
+def test_a_static_pool_of_reserved_capacity_alone_makes_what_there_is_and_says_why() -> None:
+    made = kept(1, pool("a", NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", ("reserved",)), replicas=3))
+    assert bought(of_pool(made, "a")) == ["reserved"]
+    assert any("has 0; 1 can be made: no instance type" in one for one in made.notes)
+    assert "a" not in made.nodepools_without_offerings
+
+
+def test_a_reservation_of_one_type_is_not_for_a_static_pool_that_demands_several() -> None:
+    several = pool("a", NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 2), replicas=2)
+    made = kept(2, several, types=(MEDIUM,))
+    assert bought(of_pool(made, "a")) == ["spot"] * 2
+
+
+def test_without_the_gate_static_pools_reserve_nothing() -> None:
+    assert "reserved" not in bought(
+        kept(3, pool("a", replicas=2), settings=Settings(feature_gates=("StaticCapacity",)))
+    )
