@@ -12,9 +12,10 @@ from botocore.config import Config
 
 from spotwright.adapters.ec2 import Ec2
 from spotwright.adapters.ec2_region import Ec2Region
-from spotwright.aws import families, offerings
+from spotwright.aws.images import families
+from spotwright.aws.instance_types import offerings
+from spotwright.aws.instance_types.capacity import Overheads
 from spotwright.aws.refusal import Refusal
-from spotwright.aws.sizing import Overheads
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass, SecurityGroup, Subnet
@@ -167,10 +168,10 @@ def class_in(ec2: Any, iam: Any, cluster: str) -> EC2NodeClass:
 
 def _types(ec2: Any, prices: Any, region: str, node_class: EC2NodeClass) -> Catalog:
     """Every type that the account can buy, as the catalog function makes them."""
-    family = families.of(node_class)
+    family = families.ami_family(node_class)
     assert not isinstance(family, Refusal), family
     sells = Ec2Region(ec2, prices, region=region).read(datetime.now(UTC))
-    return Catalog({"": offerings.instance_types(sells, offerings.buyer(node_class, family), Overheads())})
+    return Catalog({"": offerings.instance_types(sells, offerings.offering_context(node_class, family), Overheads())})
 
 
 def _offered(catalog: Catalog) -> set[tuple[str, str, str]]:

@@ -23,10 +23,11 @@ from bench.bought import class_in, local_account
 from local.aws import moto_setup
 from spotwright.adapters import pricing
 from spotwright.adapters.ec2_region import Ec2Region
-from spotwright.aws import catalog_wire, families, offerings
-from spotwright.aws.offerings import Region
+from spotwright.aws.images import families
+from spotwright.aws.instance_types import catalog_codec, offerings
+from spotwright.aws.instance_types.capacity import Overheads
+from spotwright.aws.instance_types.offerings import RegionFacts
 from spotwright.aws.refusal import Refusal
-from spotwright.aws.sizing import Overheads
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
@@ -82,7 +83,7 @@ def main() -> int:
     return 1 if missed else 0
 
 
-def _refreshed(region: Region, answers: Answers, seconds: float) -> Iterator[Row]:
+def _refreshed(region: RegionFacts, answers: Answers, seconds: float) -> Iterator[Row]:
     yield "instance types of the region", str(len(region.types)), ""
     for name, count in sorted(answers.calls.items()):
         yield f"{name} calls", str(count), ""
@@ -91,12 +92,12 @@ def _refreshed(region: Region, answers: Answers, seconds: float) -> Iterator[Row
     yield "reading the region, the local AWS answering", f"{seconds:.1f} s", ""
 
 
-def _stored(directory: Path, region: Region, node_class: EC2NodeClass) -> Iterator[Row]:
+def _stored(directory: Path, region: RegionFacts, node_class: EC2NodeClass) -> Iterator[Row]:
     """One class, and two that differ in how many pods they allow."""
     other = msgspec.structs.replace(node_class, kubelet={"maxPods": 20})
     for classes in ({"a": node_class}, {"a": node_class, "b": other}):
         started = time.process_time()
-        body = catalog_wire.encode(Catalog({name: _types(region, one) for name, one in classes.items()}))
+        body = catalog_codec.encode(Catalog({name: _types(region, one) for name, one in classes.items()}))
         made = time.process_time() - started
         file = directory / f"{len(classes)}.json"
         file.write_bytes(body)
@@ -107,10 +108,10 @@ def _stored(directory: Path, region: Region, node_class: EC2NodeClass) -> Iterat
         yield told, f"{_read_milliseconds(file):.0f} ms", f"≤ {MOST_MILLISECONDS} ms"
 
 
-def _types(region: Region, node_class: EC2NodeClass) -> Any:
-    family = families.of(node_class)
+def _types(region: RegionFacts, node_class: EC2NodeClass) -> Any:
+    family = families.ami_family(node_class)
     assert not isinstance(family, Refusal), family
-    return offerings.instance_types(region, offerings.buyer(node_class, family), Overheads())
+    return offerings.instance_types(region, offerings.offering_context(node_class, family), Overheads())
 
 
 def _read_milliseconds(file: Path) -> float:

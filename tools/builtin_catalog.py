@@ -21,8 +21,8 @@ import msgspec
 
 from spotwright import data
 from spotwright.adapters import ec2_types
-from spotwright.aws import catalog_wire, offerings, sizing
-from spotwright.aws.described import Described, Gpu
+from spotwright.aws.instance_types import capacity, catalog_codec, offerings
+from spotwright.aws.instance_types.info import Gpu, InstanceTypeInfo
 from spotwright.cli import builtin, builtin_region
 from spotwright.model.ec2.instance_type import Catalog
 
@@ -31,14 +31,14 @@ TABLES = Path(moto.__file__).parent / "ec2" / "resources"
 FACTS = json.loads(Path(__file__).with_name("builtin_facts.json").read_text())
 
 
-def region() -> offerings.Region:
+def region() -> offerings.RegionFacts:
     prices = data.on_demand_picousd(builtin.REGION)
     types = tuple(sorted((*_recorded(), *_retired()), key=lambda one: one.name))
     zones: dict[str, list[str]] = {}
     for offered in _table(f"instance_type_offerings/availability-zone/{builtin.REGION}.json.gz"):
         if offered["Location"] in ZONES:
             zones.setdefault(offered["InstanceType"], []).append(offered["Location"])
-    return offerings.Region(
+    return offerings.RegionFacts(
         name=builtin.REGION,
         types=types,
         zones={one.name: tuple(sorted(zones[one.name])) for one in types if one.name in zones},
@@ -47,7 +47,7 @@ def region() -> offerings.Region:
     )
 
 
-def _recorded() -> Iterator[Described]:
+def _recorded() -> Iterator[InstanceTypeInfo]:
     """The types that EC2 described and a node can run on, as the reference states them; macOS is no node's."""
     tables = {"network_mbps": data.network_mbps(), "branch_interfaces": data.branch_interfaces()}
     for _, raw in sorted(_table("instance_types.json.gz").items()):
@@ -56,7 +56,7 @@ def _recorded() -> Iterator[Described]:
             yield _corrected(one)
 
 
-def _corrected(one: Described) -> Described:
+def _corrected(one: InstanceTypeInfo) -> InstanceTypeInfo:
     family, _, size = one.name.partition(".")
     without = FACTS["not_trunking"]
     trunks = not (
@@ -73,10 +73,10 @@ def _corrected(one: Described) -> Described:
     )
 
 
-def _retired() -> Iterator[Described]:
+def _retired() -> Iterator[InstanceTypeInfo]:
     """Types of the reference that the recorded descriptions no longer have: all of them G4ad."""
     for name, facts in FACTS["described"].items():
-        yield Described(
+        yield InstanceTypeInfo(
             name=name,
             architectures=("x86_64",),
             usage_classes=("on-demand", "spot"),
@@ -110,9 +110,9 @@ def _spot(name: str, zone: str, on_demand: int) -> int:
 def main() -> None:
     made = region()
     builtin_region.FACTS.write_bytes(zlib.compress(msgspec.json.encode(made), 9))
-    types = offerings.instance_types(made, builtin_region.buyer(made), sizing.Overheads())
+    types = offerings.instance_types(made, builtin_region.buyer(made), capacity.Overheads())
     sold = tuple(one for one in types if any(offering.available for offering in one.offerings))
-    body = catalog_wire.encode(Catalog({"": sold}, source=made.name))
+    body = catalog_codec.encode(Catalog({"": sold}, source=made.name))
     builtin.CATALOG.write_bytes(zlib.compress(body, 9))
     print(f"{len(made.types)} instance types, {builtin_region.FACTS.stat().st_size} bytes in {builtin_region.FACTS}")
     print(f"{len(sold)} of them sold, {builtin.CATALOG.stat().st_size} bytes in {builtin.CATALOG}")

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.aws import health
+from spotwright.aws.instance_types import unavailable_offerings
 from spotwright.cli import catalogs, manifests_input
 from spotwright.cli.documents import Document, Documents
 from spotwright.model.ec2.instance_type import PICOUSD, Catalog
@@ -53,14 +53,14 @@ def load(path: str) -> tuple[Snapshot, Catalog]:
         for one in manifests_input.snapshot(Documents(tuple(_documents(path, "Pod", page)))).pods
     ]
     catalog = catalogs.from_file(problem.catalog)
-    gone = health.closing(
+    gone = unavailable_offerings.from_snapshot(
         UnavailableOffering(offering.capacity_type, one.name, offering.zone)
         for one in catalog.instance_types("")
         for offering in one.offerings
         if one.name in problem.sold_out
     )
     snapshot = msgspec.structs.replace(manifests_input.snapshot(Documents(tuple(few))), pods=tuple(pods))
-    return snapshot, health.sold_out(catalog, (), gone)
+    return snapshot, unavailable_offerings.apply_to_catalog(catalog, (), gone)
 
 
 def _documents(path: str, kind: str, several: Iterable[msgspec.Raw]) -> Iterator[Document]:

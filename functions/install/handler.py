@@ -104,7 +104,7 @@ def _installation(event: Mapping[str, Any]) -> Installation:
     asker = f"{event['StackId']}/{event['LogicalResourceId']}"
     return Installation(
         definitions=manifests.definitions(),
-        parts=[*manifests.rights(), *manifests.forwarder(image, environment)],
+        parts=[*manifests.rbac(), *manifests.forwarder(image, environment)],
         installer=hashlib.sha256(asker.encode()).hexdigest()[:12],
     )
 

@@ -10,9 +10,9 @@ import pytest
 import urllib3
 
 from spotwright.adapters.ec2 import Ec2
-from spotwright.aws import fleet_errors, launch
-from spotwright.aws.health import Health
-from spotwright.aws.launch import FleetPlan
+from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
+from spotwright.aws.launch import fleet_errors, fleet_plan
+from spotwright.aws.launch.fleet_plan import FleetPlan
 from spotwright.failures import InvalidRequest, NotFound
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetResult
@@ -148,15 +148,17 @@ def planned(
 ) -> FleetPlan:
     wanted = samples.new_node(*names, requirements=(samples.capacity_types(capacity_type), *further))
     facts = msgspec.structs.replace(samples.FACTS, name=world.cluster)
-    found = launch.plan(wanted, world.node_class, samples.types(*names, of=world.node_class), facts, Health())
+    found = fleet_plan.plan_fleet(
+        wanted, world.node_class, samples.types(*names, of=world.node_class), facts, UnavailableOfferings()
+    )
     assert isinstance(found, FleetPlan), found
     return found
 
 
 def request_of(world: World, fleet: FleetPlan, *, id: str, count: int = 1, attempt: int = 0) -> Mapping[str, Any]:
     versions = {one.name: world.ec2.ensure_launch_template(one.name, one.data, one.tags) for one in fleet.templates}
-    token = launch.token(f"{world.cluster}-{id}", attempt)
-    return launch.request(fleet, versions, launch=id, count=count, client_token=token)
+    token = fleet_plan.client_token(f"{world.cluster}-{id}", attempt)
+    return fleet_plan.create_fleet_request(fleet, versions, launch_id=id, count=count, client_token=token)
 
 
 def bought(world: World, *names: str, id: str = "l1", count: int = 1, capacity_type: str = "spot") -> FleetResult:
@@ -231,8 +233,8 @@ def test_nothing_left_is_an_answer_and_not_a_failure(world: World) -> None:
             "spot",
         )
         assert error.zone in samples.ZONES
-    assert fleet_errors.outcome(result.errors).insufficient
-    assert fleet_errors.marks(result.errors, now_ms=0)
+    assert fleet_errors.launch_failure(result.errors).insufficient_capacity
+    assert fleet_errors.offering_failures(result.errors, now_ms=0)
 
 
 def into_reservation(world: World, count: int, reserved: int) -> tuple[str, FleetResult]:
@@ -245,7 +247,7 @@ def into_reservation(world: World, count: int, reserved: int) -> tuple[str, Flee
     )
     wanted = samples.new_node(name, requirements=(samples.capacity_types("reserved"),))
     facts = msgspec.structs.replace(samples.FACTS, name=world.cluster)
-    fleet = launch.plan(wanted, own, samples.types(name, of=own), facts, Health())
+    fleet = fleet_plan.plan_fleet(wanted, own, samples.types(name, of=own), facts, UnavailableOfferings())
     assert isinstance(fleet, FleetPlan), fleet
     world.sold_out(("on-demand", "*", "*"))
     return id, world.ec2.create_fleet(request_of(world, fleet, id=f"into-{id}", count=count))
@@ -265,7 +267,7 @@ def test_beyond_a_reservation_there_is_nothing_and_its_pool_says_why(world: Worl
     assert len(answer.instances) == 1
     (error,) = answer.errors
     assert (error.code, error.instance_type) == ("ReservationCapacityExceeded", "c5a.large")
-    assert fleet_errors.outcome(answer.errors).insufficient
+    assert fleet_errors.launch_failure(answer.errors).insufficient_capacity
 
 
 def test_a_template_is_made_once_for_its_content(world: World) -> None:

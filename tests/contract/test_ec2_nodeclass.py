@@ -20,8 +20,8 @@ from spotwright.adapters.ec2_region import Ec2Region
 from spotwright.adapters.iam import InstanceProfiles
 from spotwright.adapters.kubernetes import KubernetesCluster
 from spotwright.adapters.kubernetes_transport import Transport
-from spotwright.aws import catalog_wire
-from spotwright.aws.sizing import Overheads
+from spotwright.aws.instance_types import catalog_codec
+from spotwright.aws.instance_types.capacity import Overheads
 from spotwright.composition_catalog import CatalogPorts
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -137,7 +137,7 @@ def test_a_published_class_is_ready_within_seconds(world: World, file: str) -> N
     assert len(one.amis) == 5
     assert world.profiles.role_of(one.resolved_instance_profile) in world.ports.node_roles
     assert one.metadata.finalizers == (labels.EC2NODECLASS_FINALIZER,)
-    types = catalog_wire.decode(world.blobs.get(world.state.catalog_key())).instance_types(name)
+    types = catalog_codec.decode(world.blobs.get(world.state.catalog_key())).instance_types(name)
     assert len(types) > 700
     assert "True" in world.stack.kubectl("get", "ec2nc", name).stdout
 
@@ -174,7 +174,7 @@ def test_a_class_of_another_family_is_ready_and_has_types(world: World, family: 
     assert world.said(name, "Ready") == ("True", "Ready", "")
     assert len(world.node_class(name).amis) == images
     types = {
-        one.name: one for one in catalog_wire.decode(world.blobs.get(world.state.catalog_key())).instance_types(name)
+        one.name: one for one in catalog_codec.decode(world.blobs.get(world.state.catalog_key())).instance_types(name)
     }
     assert any(one.available for one in types["m5.large"].offerings)
     assert any(one.available for one in types["m6g.large"].offerings) == (images == 5)
@@ -271,7 +271,7 @@ def test_a_deleted_class_goes_with_what_was_made_for_it(world: World) -> None:
     _until(lambda: all(one.name != "leaving" for one in world.ports.cluster.nodeclasses()))
     assert world.profiles.role_of(profile) is None
     assert world.ec2.launch_templates("leaving") == ()
-    assert catalog_wire.decode(world.blobs.get(world.state.catalog_key())).instance_types("leaving") == ()
+    assert catalog_codec.decode(world.blobs.get(world.state.catalog_key())).instance_types("leaving") == ()
 
 
 def _until(holds: Callable[[], bool]) -> None:

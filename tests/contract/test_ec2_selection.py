@@ -15,8 +15,9 @@ from spotwright.adapters.ec2_network import Selection
 from spotwright.adapters.ec2_region import Ec2Region
 from spotwright.adapters.iam import InstanceProfiles
 from spotwright.adapters.zonal_shift import ZonalShifts
-from spotwright.aws import amis, nodeclass
-from spotwright.aws.offerings import Region
+from spotwright.aws.images import amis
+from spotwright.aws.instance_types.offerings import RegionFacts
+from spotwright.aws.nodeclass import readiness
 from spotwright.failures import Denied, InvalidRequest, NotFound, Unavailable
 from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.karpenter.nodeclass import (
@@ -34,7 +35,7 @@ NOW = datetime.now(UTC)
 
 
 @pytest.fixture(scope="session")
-def market(local_aws: LocalAws) -> Region:
+def market(local_aws: LocalAws) -> RegionFacts:
     client: Any = local_aws.client("ec2")
     return Ec2Region(client, local_aws.prices(), region=REGION).read(NOW)
 
@@ -46,7 +47,7 @@ def selection(local_aws: LocalAws) -> Selection:
     return Selection(ec2, ssm)
 
 
-def test_every_type_of_the_region_is_read_past_the_first_page(market: Region) -> None:
+def test_every_type_of_the_region_is_read_past_the_first_page(market: RegionFacts) -> None:
     assert market.notes == ()
     assert len(market.types) > 700
     assert [one.name for one in market.types] == sorted(one.name for one in market.types)
@@ -54,7 +55,7 @@ def test_every_type_of_the_region_is_read_past_the_first_page(market: Region) ->
     assert all({"x86_64", "arm64"} & set(one.architectures) for one in market.types)
 
 
-def test_zones_and_prices_are_those_of_the_region(market: Region) -> None:
+def test_zones_and_prices_are_those_of_the_region(market: RegionFacts) -> None:
     assert market.zones["m5.large"] == (*ZONES, f"{REGION}d")
     assert market.zones["t3a.large"] == (ZONES[0], ZONES[2])
     assert market.on_demand["m5.large"] == 96_000_000_000
@@ -106,7 +107,7 @@ def test_types_that_cannot_be_read_are_no_types(local_aws: LocalAws, fault: Call
 def test_subnets_are_found_by_tags_and_by_id(selection: Selection) -> None:
     found = selection.subnets(DISCOVERY)
     assert sorted(one.zone for one in found) == list(ZONES)
-    assert all(one.vpc_id.startswith("vpc-") and one.zone_id and one.free_addresses > 1000 for one in found)
+    assert all(one.vpc_id.startswith("vpc-") and one.zone_id and one.available_ip_address_count > 1000 for one in found)
     assert selection.subnets((SelectorTerm(id=found[0].id), SelectorTerm(id=found[1].id))) == found[:2]
     assert selection.subnets((SelectorTerm(id=found[0].id), *DISCOVERY)) == found
     assert selection.subnets((SelectorTerm(tags={"karpenter.sh/discovery": "*"}),)) == found
@@ -126,11 +127,11 @@ def test_groups_are_found_by_tags_id_and_name(selection: Selection) -> None:
 
 
 def resolved(selection: Selection, *terms: SelectorTerm) -> tuple[AMI, ...]:
-    asked = amis.query(terms, "1.35")
-    assert isinstance(asked, amis.Query)
+    asked = amis.image_query(terms, "1.35")
+    assert isinstance(asked, amis.ImageQuery)
     values = selection.parameters([one.path for one in asked.parameters])
     ids = sorted({*asked.ids, *values.values()})
-    return amis.resolved(asked, values, selection.images(ids, asked.terms), now=NOW)
+    return amis.resolve_amis(asked, values, selection.images(ids, asked.terms), now=NOW)
 
 
 def test_an_alias_finds_the_images_that_aws_publishes(selection: Selection) -> None:
@@ -153,11 +154,11 @@ def test_images_are_found_by_name_and_id(selection: Selection) -> None:
 
 def test_aliases_of_every_family_find_what_aws_publishes(selection: Selection) -> None:
     def names(alias: str, version: str) -> list[str]:
-        asked = amis.query((SelectorTerm(alias=alias),), version)
-        assert isinstance(asked, amis.Query)
+        asked = amis.image_query((SelectorTerm(alias=alias),), version)
+        assert isinstance(asked, amis.ImageQuery)
         values = selection.parameters([one.path for one in asked.parameters])
         images = selection.images(sorted(set(values.values())), ())
-        return [one.name for one in amis.resolved(asked, values, images, now=NOW)]
+        return [one.name for one in amis.resolve_amis(asked, values, images, now=NOW)]
 
     assert len(names("bottlerocket@latest", "1.35")) == 5
     assert len(names("al2@latest", "1.32")) == 4
@@ -221,10 +222,10 @@ def test_a_placement_group_is_found_by_name_and_id(local_aws: LocalAws, selectio
     assert selection.placement_group(PlacementGroupSelector(name="far")) is None
 
 
-def wanted(uid: str) -> nodeclass.Profile:
+def wanted(uid: str) -> readiness.DesiredProfile:
     one = node_class(metadata=ObjectMeta("default", uid=uid))
-    found = nodeclass.profile(one, region=REGION, cluster=CLUSTER, node_roles=(f"KarpenterNodeRole-{CLUSTER}",))
-    assert isinstance(found, nodeclass.Profile)
+    found = readiness.desired_profile(one, region=REGION, cluster=CLUSTER, node_roles=(f"KarpenterNodeRole-{CLUSTER}",))
+    assert isinstance(found, readiness.DesiredProfile)
     return found
 
 
@@ -302,7 +303,7 @@ def test_half_a_price_list_is_none(local_aws: LocalAws) -> None:
         pricing.on_demand(local_aws.prices(), "mars-north-1")
 
 
-def test_prices_of_last_time_stand_where_nobody_answers(local_aws: LocalAws, fault: Any, market: Region) -> None:
+def test_prices_of_last_time_stand_where_nobody_answers(local_aws: LocalAws, fault: Any, market: RegionFacts) -> None:
     fault("pricing", "GetProducts", "AccessDeniedException")
     fault("ec2", "DescribeSpotPriceHistory", "UnauthorizedOperation")
     before = msgspec.structs.replace(
@@ -320,7 +321,7 @@ def test_prices_of_last_time_stand_where_nobody_answers(local_aws: LocalAws, fau
     ]
 
 
-def test_a_newer_answer_replaces_only_the_prices_that_it_states(local_aws: LocalAws, market: Region) -> None:
+def test_a_newer_answer_replaces_only_the_prices_that_it_states(local_aws: LocalAws, market: RegionFacts) -> None:
     before = msgspec.structs.replace(market, on_demand={"m5.large": 7, "x99.large": 9}, spot={"gone": {ZONES[0]: 5}})
     client: Any = local_aws.client("ec2")
     found = Ec2Region(client, local_aws.prices(), region=REGION).read(NOW, before)

@@ -11,8 +11,8 @@ import pytest
 from spotwright import composition
 from spotwright.adapters import aws_sessions
 from spotwright.adapters.dynamodb import DynamoState
-from spotwright.aws import health
-from spotwright.aws.rate import CallRate
+from spotwright.aws.instance_types import unavailable_offerings
+from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
 from spotwright.failures import Conflict, Unavailable
 from spotwright.model.ec2.fleet import FleetError, Instance, OfferingHealth
@@ -147,7 +147,7 @@ def test_what_an_offering_did_is_remembered_beyond_its_time(state: StatePort) ->
     assert known(4_999) == known(5_000) == [
         msgspec.structs.replace(mark, version=1), msgspec.structs.replace(mark, scope="pg-1", version=1),
     ]  # fmt: skip
-    assert known(5_000 + health.MEMORY_SECONDS * 1_000) == []
+    assert known(5_000 + unavailable_offerings.HEALTH_TTL_SECONDS * 1_000) == []
 
 
 def test_of_two_who_learn_at_once_one_learns_again(state: StatePort) -> None:
@@ -163,7 +163,7 @@ def test_of_two_who_learn_at_once_one_learns_again(state: StatePort) -> None:
 def test_a_call_rate_is_one_for_all_and_nobody_overwrites_it(state: StatePort) -> None:
     action = f"Create{state.cluster().cluster}"
     assert state.call_rate(action) is None
-    rate = CallRate(action, per_second=5, tokens=7, at=1_000)
+    rate = TokenBucket(action, refill_per_second=5, tokens=7, updated_at_ms=1_000)
     state.save_call_rate(rate)
     assert state.call_rate(action) == msgspec.structs.replace(rate, version=1)
     with pytest.raises(Conflict):
@@ -184,7 +184,7 @@ def test_a_catalog_says_when_it_was_described(state: StatePort) -> None:
 
 
 def test_what_was_taken_of_a_reservation_is_remembered(state: StatePort) -> None:
-    row = health.took(None, f"cr-{state.cluster().cluster}", 2, now_ms=10**12)
+    row = unavailable_offerings.record_reservation_launches(None, f"cr-{state.cluster().cluster}", 2, now_ms=10**12)
     state.mark_offering(row)
     (known,) = [one for one in state.offering_health(10**12) if one.key == row.key]
     assert known.reservation_launches == ((10**12, 2),)
@@ -193,11 +193,11 @@ def test_what_was_taken_of_a_reservation_is_remembered(state: StatePort) -> None
 def test_the_breaker_is_replaced_only_by_who_read_it(state: StatePort) -> None:
     fresh = state.breaker()
     assert fresh == Breaker()
-    state.save_breaker(msgspec.structs.replace(fresh, trips=1, why="first"))
+    state.save_breaker(msgspec.structs.replace(fresh, trips=1, reason="first"))
     with pytest.raises(Conflict):
         state.save_breaker(msgspec.structs.replace(fresh, trips=7))
     read = state.breaker()
-    assert (read.trips, read.why) == (1, "first")
+    assert (read.trips, read.reason) == (1, "first")
     state.save_breaker(msgspec.structs.replace(read, trips=2))
     with pytest.raises(Conflict):
         state.save_breaker(read)
@@ -235,10 +235,10 @@ def test_what_one_cell_learnt_the_other_knows(local_aws: LocalAws) -> None:
         name = f"m{next(NAMES)}.large"
         refused = msgspec.structs.replace(FULL, instance_type=name)
         offering_memory.answered(here, (), [refused], now_ms=NOW_MS, cpu_millicores={})
-        assert not offering_memory.recalled(there, now_ms=NOW_MS).allows("spot", name, "z1")
+        assert not offering_memory.recalled(there, now_ms=NOW_MS).is_available("spot", name, "z1")
         given = Instance("i-1", name, "z1", "spot", "pending")
         offering_memory.answered(there, [given], (), now_ms=NOW_MS + 1, cpu_millicores={})
-        assert offering_memory.recalled(here, now_ms=NOW_MS + 1).allows("spot", name, "z1")
+        assert offering_memory.recalled(here, now_ms=NOW_MS + 1).is_available("spot", name, "z1")
 
 
 def test_cells_ask_ec2_at_one_pace(local_aws: LocalAws) -> None:
@@ -250,7 +250,7 @@ def test_cells_ask_ec2_at_one_pace(local_aws: LocalAws) -> None:
     pacing.slow_down(two, pacing.CREATE_FLEET, now=NOW)
     slowed = one.call_rate(pacing.CREATE_FLEET)
     assert slowed is not None
-    assert slowed.slowed_at == NOW_MS
+    assert slowed.throttled_at_ms == NOW_MS
 
 
 def test_cells_share_nothing_else(local_aws: LocalAws) -> None:
@@ -277,7 +277,7 @@ def test_a_cell_learns_alone_when_the_shared_table_is_of_no_use(
     own = tables.made(client, f"{next(NAMES)}-cell")
     state = DynamoState(client, table=own, cluster="one", memory_table=gone)
     offering_memory.answered(state, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
-    assert not offering_memory.recalled(state, now_ms=NOW_MS).allows("spot", "m7i.large", "z1")
+    assert not offering_memory.recalled(state, now_ms=NOW_MS).is_available("spot", "m7i.large", "z1")
     assert pacing.wait_seconds(state, pacing.CREATE_FLEET, key="k", now=NOW) == 0
     (said,) = [one for one in caplog.records if one.name == "spotwright.memory"]
     assert said.getMessage() == "memoryTable cannot be used: this cell learns alone"
@@ -288,9 +288,9 @@ def test_a_shared_table_that_goes_takes_only_what_was_learnt(local_aws: LocalAws
     offering_memory.answered(two, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
     client: Any = local_aws.client("dynamodb")
     client.delete_table(TableName=shared)
-    assert offering_memory.recalled(two, now_ms=NOW_MS).allows("spot", "m7i.large", "z1")
+    assert offering_memory.recalled(two, now_ms=NOW_MS).is_available("spot", "m7i.large", "z1")
     offering_memory.answered(two, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
-    assert not offering_memory.recalled(two, now_ms=NOW_MS).allows("spot", "m7i.large", "z1")
+    assert not offering_memory.recalled(two, now_ms=NOW_MS).is_available("spot", "m7i.large", "z1")
 
 
 def test_a_function_that_is_told_of_another_cells_table_learns_there(

@@ -95,7 +95,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def forwarder(aws: str, image: Path, tmp_path: Path) -> Iterator[Forwarder]:
     cluster = running_cluster()
-    for document in [*manifests.definitions(), *manifests.rights()]:
+    for document in [*manifests.definitions(), *manifests.rbac()]:
         cluster.objects.apply(document)
     keys = {
         "AWS_ENDPOINT_URL": aws, "AWS_REGION": "ap-northeast-2", "AWS_DEFAULT_REGION": "ap-northeast-2",

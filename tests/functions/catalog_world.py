@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from spotwright.adapters import decode_nodeclass
-from spotwright.aws import catalog_wire, offerings
-from spotwright.aws.amis import Image
-from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
-from spotwright.aws.price_file import PriceFile
-from spotwright.aws.sizing import Overheads
+from spotwright.aws.images.amis import Image
+from spotwright.aws.instance_types import catalog_codec, offerings
+from spotwright.aws.instance_types.capacity import Overheads
+from spotwright.aws.instance_types.price_file import PriceFile
+from spotwright.aws.nodeclass.readiness import DiscoveredSecurityGroup, DiscoveredSubnet
 from spotwright.failures import Failure, NotFound
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import ClusterFacts, Instance, InstanceProfile, LaunchTemplate
@@ -67,9 +67,9 @@ class Market:
         self.sells = region(*TYPES)
         self.fails: Failure | None = None
         self.reads = 0
-        self.before: offerings.Region | None = None
+        self.before: offerings.RegionFacts | None = None
 
-    def read(self, now: datetime, before: offerings.Region | None = None) -> offerings.Region:
+    def read(self, now: datetime, before: offerings.RegionFacts | None = None) -> offerings.RegionFacts:
         if self.fails:
             raise self.fails
         self.reads += 1
@@ -104,8 +104,10 @@ class Selection:
     """A VPC with three subnets and a group, and images for every parameter but the missing ones."""
 
     def __init__(self) -> None:
-        self.found_subnets = tuple(FoundSubnet(f"subnet-{z[-1]}", z, f"az-{z[-1]}", 100, FACTS.vpc_id) for z in ZONES)
-        self.found_groups = (FoundGroup("sg-1", "nodes", FACTS.vpc_id),)
+        self.found_subnets = tuple(
+            DiscoveredSubnet(f"subnet-{z[-1]}", z, f"az-{z[-1]}", 100, FACTS.vpc_id) for z in ZONES
+        )
+        self.found_groups = (DiscoveredSecurityGroup("sg-1", "nodes", FACTS.vpc_id),)
         self.missing: frozenset[str] = frozenset()
         self.fails: dict[str, Failure] = {}
         self.reservations: tuple[CapacityReservation, ...] = ()
@@ -119,13 +121,13 @@ class Selection:
     def placement_group(self, selector: PlacementGroupSelector) -> PlacementGroup | None:
         return next((one for one in self.groups if selector.name == one.name or selector.id == one.id), None)
 
-    def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[FoundSubnet, ...]:
+    def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[DiscoveredSubnet, ...]:
         for term in terms:
             if term.id in self.fails:
                 raise self.fails[term.id]
         return self.found_subnets
 
-    def security_groups(self, terms: Sequence[SelectorTerm]) -> tuple[FoundGroup, ...]:
+    def security_groups(self, terms: Sequence[SelectorTerm]) -> tuple[DiscoveredSecurityGroup, ...]:
         return self.found_groups
 
     def parameters(self, names: Sequence[str]) -> Mapping[str, str]:
@@ -285,7 +287,7 @@ class World:
         return found
 
     def catalog(self) -> Catalog:
-        return catalog_wire.decode(self.blobs.get(self.state.catalog_key()))
+        return catalog_codec.decode(self.blobs.get(self.state.catalog_key()))
 
     def rung(self) -> set[tuple[str, str, str]]:
         """(queue, kind, key) of everything that waits; taken."""

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.aws import hash
+from spotwright.aws.nodeclass import hashes
 from spotwright.failures import Denied, NotFound, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclass import SelectorTerm
@@ -42,7 +42,7 @@ def test_a_class_gets_its_hash_and_our_finalizer(world: World) -> None:
     world.run()
     about = world.node_class().metadata
     assert about.finalizers == (labels.EC2NODECLASS_FINALIZER,)
-    assert about.annotations[labels.EC2NODECLASS_HASH] == hash.of_class(applied, FACTS.certificate_authority)
+    assert about.annotations[labels.EC2NODECLASS_HASH] == hashes.nodeclass_hash(applied, FACTS.certificate_authority)
     assert about.annotations[labels.EC2NODECLASS_HASH_VERSION] == "v6"
 
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from spotwright.aws import ami_parameters
+from spotwright.aws.images import aliases
 from spotwright.aws.refusal import Refusal
 from spotwright.failures import Denied
 from spotwright.model import labels
@@ -48,7 +48,7 @@ def test_whoever_may_drift_is_looked_at_when_a_class_changes(world: World, what:
         case "groups":
             chosen.found_groups = (msgspec.structs.replace(chosen.found_groups[0], id="sg-new"),)
         case "images":
-            latest = ami_parameters.of_alias("al2023@latest", world.facts.version)
+            latest = aliases.alias_parameters("al2023@latest", world.facts.version)
             assert not isinstance(latest, Refusal)
             chosen.missing = frozenset({latest[0].path})
         case _:

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from spotwright.aws.price_file import PriceFile, Rule
-from spotwright.aws.sizing import Overheads
+from spotwright.aws.instance_types.capacity import Overheads
+from spotwright.aws.instance_types.price_file import PriceFile, PriceRule
 from spotwright.failures import Denied, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclass import CapacityReservation, CapacityReservationSelectorTerm, SelectorTerm
@@ -60,7 +60,7 @@ def test_the_accounts_own_prices_are_those_of_the_catalog(world: World) -> None:
     world.run()
     listed = prices_of(world)["on-demand", ZONES[0]]
     world.rung()
-    world.account_prices.file = PriceFile((Rule(instance_types=("m5.*",), factor=(3, 4)),))
+    world.account_prices.file = PriceFile((PriceRule(instance_types=("m5.*",), factor=(3, 4)),))
     assert world.run().changed
     assert prices_of(world)["on-demand", ZONES[0]] == listed * 3 // 4
     assert PODS in world.rung()
@@ -132,7 +132,7 @@ def test_while_ssm_is_down_a_class_keeps_its_images_and_a_new_one_waits(world: W
 
 
 def test_expressions_of_a_class_are_held_against_every_type(world: World) -> None:
-    world.overheads = Overheads(expressions=True)
+    world.overheads = Overheads(node_class_cel=True)
     world.apply("fine", kubelet={"maxPods": "vcpus * 4"})
     world.apply("wrong", kubelet={"maxPods": "100 / (vcpus - 2)"})
     assert world.run().ready == ()

@@ -119,7 +119,7 @@ def test_throttling_slows_down_the_whole_account(world: World, trials: Trials) -
     world.run()
     rate = world.state.call_rate(FLEET)
     assert rate is not None
-    assert rate.slowed_at
+    assert rate.throttled_at_ms
 
 
 def test_a_profile_that_iam_has_and_ec2_does_not_know_yet(world: World, trials: Trials) -> None:

@@ -56,5 +56,5 @@ def running_cluster() -> Cluster:
 
 def wanted(installer: str = "one", image: str = "forwarder:test") -> Installation:
     """Everything that install applies, for an installer of that name."""
-    parts: list[Document] = [*manifests.rights(), *manifests.forwarder(image, {"CLUSTER_NAME": "test"})]
+    parts: list[Document] = [*manifests.rbac(), *manifests.forwarder(image, {"CLUSTER_NAME": "test"})]
     return Installation(manifests.definitions(), parts, installer)

@@ -10,8 +10,8 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spotwright.conversion import OLD
-from spotwright.conversion.convert import Result, converted
+from spotwright.conversion import CONVERTED_KINDS
+from spotwright.conversion.convert import ConversionResult, convert
 from spotwright.conversion.remarks import ConversionError
 
 OBJECTS: Final[list[dict[str, Any]]] = yaml.safe_load(Path(__file__).with_name("before_v1.yaml").read_text())
@@ -43,14 +43,14 @@ def changed(objects: list[dict[str, Any]], number: int, path: Place, to: Any) ->
     return copied
 
 
-def outcome(objects: list[dict[str, Any]]) -> Result | str:
+def outcome(objects: list[dict[str, Any]]) -> ConversionResult | str:
     try:
-        return converted(objects)
+        return convert(objects)
     except ConversionError as error:
         return str(error)
 
 
-def flat(result: Result) -> list[dict[str, Any]]:
+def flat(result: ConversionResult) -> list[dict[str, Any]]:
     return [content for made in result.objects for content in made]
 
 
@@ -73,7 +73,7 @@ LEAVES: Final = [
 @pytest.mark.parametrize(("number", "path"), LEAVES, ids=str)
 def test_no_field_could_be_taken_away_unnoticed(number: int, path: Place) -> None:
     """What leaves no trace, neither in the result nor in a remark, would be lost in silence."""
-    assert outcome(changed(OBJECTS, number, path, None)) != converted(OBJECTS)
+    assert outcome(changed(OBJECTS, number, path, None)) != convert(OBJECTS)
 
 
 @pytest.mark.parametrize("number", range(len(OBJECTS)))
@@ -84,21 +84,21 @@ def test_a_field_that_never_was_is_named_wherever_it_stands(number: int) -> None
     tried = [path for path in found if path[0] == "spec" and not maps.intersection(map(str, path))]
     assert tried
     for path in tried:
-        result = converted(changed(OBJECTS, number, (*path, "neverWas"), "x"))
+        result = convert(changed(OBJECTS, number, (*path, "neverWas"), "x"))
         (said,) = (one for one in result.remarks[number] if one.path.endswith(".neverWas"))
         assert "has no such field" in said.text
 
 
 def test_limits_resources_is_an_object_with_one_field() -> None:
-    result = converted(changed(OBJECTS, 0, ("spec", "limits", "cpu"), "10"))
+    result = convert(changed(OBJECTS, 0, ("spec", "limits", "cpu"), "10"))
     assert any(one.path == "spec.limits.cpu" for one in result.remarks[0])
 
 
 def test_twice_is_once() -> None:
-    made = flat(converted(OBJECTS))
+    made = flat(convert(OBJECTS))
     assert {one["kind"] for one in made} == {"NodePool", "EC2NodeClass"}
-    assert flat(converted(made)) == made
-    assert not any(converted(made).remarks)
+    assert flat(convert(made)) == made
+    assert not any(convert(made).remarks)
 
 
 WRONG: Final[tuple[Any, ...]] = (
@@ -125,11 +125,11 @@ def test_a_wrong_value_is_refused_by_its_field_or_converts_to_what_stays_the_sam
         assert found.startswith(("spec", "metadata", "as v1 "))
     else:
         made = flat(found)
-        assert repr(flat(converted(made))) == repr(made)
+        assert repr(flat(convert(made))) == repr(made)
 
 
 KINDS: Final = ("Provisioner", "AWSNodeTemplate", "NodePool", "EC2NodeClass", "Pod", "Service")
-VERSIONS: Final = (*OLD.values(), "karpenter.sh/v1", "karpenter.k8s.aws/v1", "v1", None, 1)
+VERSIONS: Final = (*CONVERTED_KINDS.values(), "karpenter.sh/v1", "karpenter.k8s.aws/v1", "v1", None, 1)
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
@@ -138,7 +138,7 @@ def test_any_object_is_converted_or_refused_or_stays_as_it_is(kind: str, version
     metadata = {"name": "odd", "labels": extra, "annotations": extra, "finalizers": extra}
     odd = {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec}
     found = outcome([*copy.deepcopy(OBJECTS), odd])
-    if not isinstance(found, str) and OLD.get(kind) != version:
+    if not isinstance(found, str) and CONVERTED_KINDS.get(kind) != version:
         assert repr(found.objects[-1]) == repr((odd,))
 
 
@@ -154,7 +154,7 @@ OTHERS: Final[list[dict[str, Any]]] = [
 
 def test_what_is_not_old_is_the_same_afterwards_in_its_place() -> None:
     given_objects = [OTHERS[0], OBJECTS[1], *OTHERS[1:], OBJECTS[2]]
-    result = converted(copy.deepcopy(given_objects))
+    result = convert(copy.deepcopy(given_objects))
     assert [made for made in result.objects if made[0] in OTHERS] == [(one,) for one in OTHERS]
     assert [made[0]["kind"] for made in result.objects[:2]] == ["Service", "NodePool"]
     assert result.objects[-1][0]["kind"] == "EC2NodeClass"

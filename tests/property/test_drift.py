@@ -7,8 +7,8 @@ import msgspec
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from spotwright.aws import hash
-from spotwright.disruption.drift import drift
+from spotwright.aws.nodeclass import hashes
+from spotwright.disruption.nodeclaim_drift import nodeclaim_drift
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.drift import Drift, DriftReason
@@ -119,13 +119,13 @@ def test_a_claim_made_of_a_pool_and_a_class_just_now_does_not_drift(
 
 
 def stamped(one: EC2NodeClass) -> EC2NodeClass:
-    digest = hash.of_class(one, objects.FACTS.certificate_authority)
-    kept = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hash.CLASS_VERSION}
+    digest = hashes.nodeclass_hash(one, objects.FACTS.certificate_authority)
+    kept = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hashes.NODECLASS_VERSION}
     return msgspec.structs.replace(one, metadata=ObjectMeta("default", annotations=kept))
 
 
 def stamped_pool(one: NodePool) -> NodePool:
-    kept = {labels.NODEPOOL_HASH: hash.of_pool(one), labels.NODEPOOL_HASH_VERSION: hash.POOL_VERSION}
+    kept = {labels.NODEPOOL_HASH: hashes.nodepool_hash(one), labels.NODEPOOL_HASH_VERSION: hashes.NODEPOOL_VERSION}
     return msgspec.structs.replace(one, metadata=ObjectMeta("default", annotations=kept))
 
 
@@ -135,7 +135,7 @@ def reason(pool: NodePool, node_class: EC2NodeClass, *, made_of: tuple[NodePool,
     known = {labels.NODEPOOL: "default", labels.INSTANCE_TYPE: "m5.large"}
     about = ObjectMeta("claim", creation_timestamp=NOW, labels=known, annotations=annotations)
     claim = NodeClaim(about, pool.node_class_ref, conditions=(Condition("Launched", "True"),))
-    found = drift(claim, pool, node_class, {}, None, gates=(), now=NOW)
+    found = nodeclaim_drift(claim, pool, node_class, {}, None, feature_gates=(), now=NOW)
     return found.reason if isinstance(found, Drift) else None
 
 

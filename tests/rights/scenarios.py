@@ -20,11 +20,11 @@ from spotwright.adapters.ec2_network import Selection
 from spotwright.adapters.ec2_region import Ec2Region
 from spotwright.adapters.iam import InstanceProfiles
 from spotwright.adapters.zonal_shift import ZonalShifts
-from spotwright.aws import reserved
-from spotwright.aws.launch import FleetPlan, Override
-from spotwright.aws.launchtemplate import Template, tag_specifications
-from spotwright.aws.reserved import Reserved
-from spotwright.aws.trial import fleet_request, run_requests
+from spotwright.aws.launch import capacity_reservations
+from spotwright.aws.launch.capacity_reservations import ReservationTarget
+from spotwright.aws.launch.dry_run import create_fleet_dry_run, run_instances_dry_runs
+from spotwright.aws.launch.fleet_plan import FleetPlan, Override
+from spotwright.aws.launch.template import LaunchTemplateRequest, tag_specifications
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetResult
 from spotwright.model.karpenter.nodeclass import CapacityReservationSelectorTerm, PlacementGroupSelector, SelectorTerm
@@ -110,8 +110,8 @@ def create_template(
     group: str = "",
 ) -> tuple[str, str]:
     """(id, version) of a template as a launch would make it."""
-    into = Reserved(reservation) if reservation else None
-    data = reserved.template_fields(into) | {
+    into = ReservationTarget(reservation) if reservation else None
+    data = capacity_reservations.launch_template_fields(into) | {
         "Placement": {"GroupId": group} if group else {},
         "ImageId": account.image,
         "IamInstanceProfile": {"Name": profile},
@@ -213,9 +213,9 @@ def dry_run_launch(account: RightsAccount, by: Ec2, made: tuple[str, str], *, ta
         "t", "m5.large", account.subnet["AvailabilityZone"], account.subnet["SubnetId"], account.image, 0
     )
     data = {"NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [account.security_group_id]}]}
-    plan = FleetPlan("on-demand", (Template("t", data, {}),), (override,), dict(tags))
-    by.dry_run("CreateFleet", fleet_request(plan, made))
-    for request in run_requests(plan, made, [account.subnet["SubnetId"]]):
+    plan = FleetPlan("on-demand", (LaunchTemplateRequest("t", data, {}),), (override,), dict(tags))
+    by.dry_run("CreateFleet", create_fleet_dry_run(plan, made))
+    for request in run_instances_dry_runs(plan, made, [account.subnet["SubnetId"]]):
         by.dry_run("RunInstances", request)
 
 

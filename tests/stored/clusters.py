@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws import catalog_wire
+from spotwright.aws.instance_types import catalog_codec
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog, InstanceType, Offering
 from spotwright.model.karpenter.nodeclass import PlacementGroup
@@ -24,8 +24,8 @@ PARTITIONS: Final = ("1", "2")
 
 def start(catalog: Catalog) -> World:
     """A cluster with a ready class and a pool."""
-    body = catalog_wire.encode(catalog)
-    world = World(catalog_wire.decode(body))
+    body = catalog_codec.encode(catalog)
+    world = World(catalog_codec.decode(body))
     world.state.set_catalog_key(world.blobs.put("catalogs", body), world.clock.milliseconds())
     read_catalogs_from(world)
     world.cluster.put("ec2nodeclasses", given.node_class())

@@ -8,9 +8,9 @@ import msgspec
 import yaml
 
 from spotwright.adapters import capacity_buffers, decode, decode_nodeclass, decode_nodepool, overlays, storage
-from spotwright.aws import catalog_wire
-from spotwright.aws.price_file import PriceFile
-from spotwright.aws.sizing import Overheads
+from spotwright.aws.instance_types import catalog_codec
+from spotwright.aws.instance_types.capacity import Overheads
+from spotwright.aws.instance_types.price_file import PriceFile
 from spotwright.disruption import breaker
 from spotwright.model.ec2.fleet import FleetError
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -120,7 +120,7 @@ def _apply_manifests() -> World:
     objects = yaml.safe_load(MANIFESTS.read_text())["items"]
     stored = World().blobs
     key = _store_catalog(stored, [_count_reservations(obj) for obj in objects if obj["kind"] == "EC2NodeClass"])
-    world = World(catalog_wire.decode(stored.bodies[key]))
+    world = World(catalog_codec.decode(stored.bodies[key]))
     world.blobs.bodies.update(stored.bodies)
     world.state.set_catalog_key(key, world.clock.milliseconds())
     read_catalogs_from(world)
@@ -145,7 +145,7 @@ def _store_catalog(blobs: FakeBlobs, classes: list[EC2NodeClass]) -> str:
     region = msgspec.structs.replace(samples.region(*INSTANCE_TYPES), notes=("prices are those of last time",))
     # Type and image → bytes of memory that its nodes have, and when that was last confirmed.
     memory = {"m5.large ami-x86": (7_900 * 2**20, 1_767_600_000)}
-    about = Circumstances(Overheads(expressions=True), frozenset({"apne2-az9"}), PriceFile(), memory)
+    about = Circumstances(Overheads(node_class_cel=True), frozenset({"apne2-az9"}), PriceFile(), memory)
     source = catalog_types.keep(blobs, region)
     nothing = catalog_types.stored(blobs, "")
     return catalog_types.make(blobs, nothing, source=source, region=region, classes=classes, about=about)

@@ -17,7 +17,7 @@ import msgspec
 
 from spotwright.adapters.catalogs import Catalogs
 from spotwright.adapters.dynamodb_rows import Item
-from spotwright.aws import catalog_wire
+from spotwright.aws.instance_types import catalog_codec
 from spotwright.simulation import given
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
@@ -158,7 +158,7 @@ def read_catalogs_from(world: World) -> None:
 def restore(name: str) -> World:
     """The cluster at that moment: rows, bodies and messages as they were stored, everything else as it was."""
     store, state = read_stores()[name], read_state(name)
-    world = World(catalog_wire.decode(read_body(state.catalog)))
+    world = World(catalog_codec.decode(read_body(state.catalog)))
     world.blobs.bodies.update({key: read_body(key) for key in store.bucket})
     read_catalogs_from(world)
     set_state(world, state)

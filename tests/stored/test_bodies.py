@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from spotwright.adapters.account_prices import AccountPrices
-from spotwright.aws import catalog_wire
-from spotwright.aws.offerings import Region
+from spotwright.aws.instance_types import catalog_codec
+from spotwright.aws.instance_types.offerings import RegionFacts
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import given
 from spotwright.workflows import catalog_types, decisions
@@ -46,9 +46,9 @@ def test_a_snapshot_is_written_as_it_was(key: str) -> None:
 def test_a_catalog_or_a_region_is_written_as_it_was(key: str) -> None:
     body = read_body(key)
     if is_region(key):
-        assert msgspec.json.encode(msgspec.json.decode(body, type=Region)) == body
+        assert msgspec.json.encode(msgspec.json.decode(body, type=RegionFacts)) == body
     else:
-        assert catalog_wire.encode(catalog_wire.decode(body), catalog_wire.header(body)) == body
+        assert catalog_codec.encode(catalog_codec.decode(body), catalog_codec.read_header(body)) == body
 
 
 def test_the_function_catalog_goes_on_from_what_it_read_of_the_region() -> None:

@@ -3,10 +3,10 @@
 import msgspec
 
 from spotwright.adapters.dynamodb_rows import waiting
-from spotwright.aws import catalog_wire
-from spotwright.aws.catalog_wire import Header
-from spotwright.aws.offerings import Region
-from spotwright.aws.rate import CallRate
+from spotwright.aws.instance_types import catalog_codec
+from spotwright.aws.instance_types.catalog_codec import CatalogHeader
+from spotwright.aws.instance_types.offerings import RegionFacts
+from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.karpenter.nodeclass import CapacityReservation, Subnet
@@ -27,9 +27,20 @@ from tests.stored.recorded import (
 )
 
 ROOTS = (
-    Snapshot, Decision, Region, Header, LaunchRow, CommandRow, NoticeRow, NominationRow, ClusterRow, Breaker,
-    OfferingHealth, CallRate, Doorbell,
-)  # fmt: skip
+    Snapshot,
+    Decision,
+    RegionFacts,
+    CatalogHeader,
+    LaunchRow,
+    CommandRow,
+    NoticeRow,
+    NominationRow,
+    ClusterRow,
+    Breaker,
+    OfferingHealth,
+    TokenBucket,
+    Doorbell,
+)
 ONE_SCHEMA = "it has been the same since the first version"
 NOT_IN_STATUS = "it is not in the status of a class, which snapshots are made of"
 UNUSED = "no code sets it"
@@ -37,7 +48,7 @@ UNUSED = "no code sets it"
 NOT_STATED: dict[Field, str] = {
     (Snapshot, "schema"): ONE_SCHEMA,
     (Decision, "schema"): ONE_SCHEMA,
-    (Region, "schema"): ONE_SCHEMA,
+    (RegionFacts, "schema"): ONE_SCHEMA,
     (LaunchRow, "schema"): ONE_SCHEMA,
     (CommandRow, "schema"): ONE_SCHEMA,
     (NoticeRow, "schema"): ONE_SCHEMA,
@@ -74,7 +85,9 @@ def read_all_bodies() -> list[object]:
     values += [msgspec.json.decode(read_body(key), type=Snapshot) for key in list_keys("snapshots")]
     for key in list_keys("catalogs"):
         body = read_body(key)
-        values.append(msgspec.json.decode(body, type=Region) if is_region(key) else catalog_wire.header(body))
+        values.append(
+            msgspec.json.decode(body, type=RegionFacts) if is_region(key) else catalog_codec.read_header(body)
+        )
     return values
 
 

@@ -79,4 +79,4 @@ def test_there_are_notices_of_every_kind() -> None:
 def test_a_cluster_that_was_stopped_is_still_stopped() -> None:
     state = read_state(FULL)
     assert state.row.paused
-    assert state.guard.open_until > 0
+    assert state.guard.open_until_ms > 0

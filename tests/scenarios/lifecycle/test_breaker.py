@@ -38,7 +38,7 @@ def test_a_mistake_takes_half_the_nodes_and_no_more(world: World) -> None:
 def test_it_closes_by_itself_and_goes_on(world: World) -> None:
     emptied(world)
     world.run(500)
-    assert world.run(breaker.HOLD_MS // 1000, until=lambda: len(world.ec2.live()) < NODES // 2)
+    assert world.run(breaker.OPEN_MS // 1000, until=lambda: len(world.ec2.live()) < NODES // 2)
     assert breaker.is_open(world.state.guard, world.clock.milliseconds()) or not world.ec2.live()
 
 
@@ -50,7 +50,7 @@ def test_resuming_closes_it_at_once(world: World) -> None:
 
 
 def test_small_clusters_go_to_zero_in_one_step(world: World) -> None:
-    emptied(world, breaker.LEAST_NODES)
+    emptied(world, breaker.MIN_NODES)
     assert world.run(300, until=lambda: not world.ec2.live())
     assert not told(world)
 
@@ -61,7 +61,7 @@ def test_an_interruption_goes_on_while_it_is_open(world: World) -> None:
     world.run(5)
     assert len(world.running()) == 3
     open_until = world.clock.milliseconds() + 3_600_000
-    world.state.guard = breaker.Breaker(open_until=open_until, trips=1, why="a test", version=1)
+    world.state.guard = breaker.Breaker(open_until_ms=open_until, trips=1, reason="a test", version=1)
     victim = world.ec2.live()[0].id
     world.interrupt_spot(victim)
     assert world.run(150, until=lambda: victim not in {one.id for one in world.ec2.live()})

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.aws import hash
+from spotwright.aws.nodeclass import hashes
 from spotwright.failures import Conflict, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -35,8 +35,8 @@ def edit(world: World, kind: str, **fields: Any) -> None:
 def stamp(world: World) -> None:
     """As catalog does: the class carries the hash of what it says."""
     (one,) = world.cluster.nodeclasses()
-    digest = hash.of_class(one, world.facts.certificate_authority)
-    kept = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hash.CLASS_VERSION}
+    digest = hashes.nodeclass_hash(one, world.facts.certificate_authority)
+    kept = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hashes.NODECLASS_VERSION}
     world.cluster.change("ec2nodeclasses", one.name, annotations=kept)
 
 

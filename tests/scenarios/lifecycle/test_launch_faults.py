@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from spotwright.aws import launch as fleets
-from spotwright.aws import rate
+from spotwright.aws import token_bucket
+from spotwright.aws.launch import fleet_plan
 from spotwright.failures import Failure, InvalidRequest, Throttled, Unavailable
 from spotwright.model.ec2.fleet import FleetResult
 from spotwright.model.kubernetes.node import instance_id
@@ -113,7 +113,7 @@ def test_a_retry_by_newer_code_sends_what_was_stored(world: World, monkeypatch: 
 
     monkeypatch.setattr(world.ec2, "create_fleet", send)
     world.run(1)
-    monkeypatch.setattr(fleets, "request", lambda *_, **__: pytest.fail("the request was made anew"))
+    monkeypatch.setattr(fleet_plan, "create_fleet_request", lambda *_, **__: pytest.fail("the request was made anew"))
     assert all_run(world, 2)
     assert len(sent) == 2
     assert sent[0] == sent[1]
@@ -155,13 +155,15 @@ def test_a_refusal_for_being_too_fast_halves_the_pace_of_all(world: World) -> No
     world.effects.fail(Fault("ec2", "create_fleet", THROTTLED))
     deployed(world)
     assert all_run(world, 1)
-    assert world.state.rates["CreateFleet"].slowed_at > 0
-    assert world.state.rates["CreateFleet"].per_second < rate.fastest("CreateFleet")
+    assert world.state.rates["CreateFleet"].throttled_at_ms > 0
+    assert world.state.rates["CreateFleet"].refill_per_second < token_bucket.max_refill_per_second("CreateFleet")
 
 
 def test_a_launch_waits_for_its_turn_in_its_row(world: World) -> None:
-    full = rate.fresh("CreateFleet", now_ms=world.clock.milliseconds())
-    world.state.rates["CreateFleet"] = rate.CallRate("CreateFleet", full.per_second, -10 * full.per_second, full.at)
+    full = token_bucket.full_bucket("CreateFleet", now_ms=world.clock.milliseconds())
+    world.state.rates["CreateFleet"] = token_bucket.TokenBucket(
+        "CreateFleet", full.refill_per_second, -10 * full.refill_per_second, full.updated_at_ms
+    )
     deployed(world)
     world.run(3)
     (row,) = world.state.launches()

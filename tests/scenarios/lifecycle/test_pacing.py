@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from spotwright.aws import rate
+from spotwright.aws import token_bucket
 from spotwright.failures import Denied, NotFound, Throttled, Unavailable
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
@@ -53,8 +53,10 @@ def refusing(world: World, refuses: Callable[[Sequence[str]], None]) -> list[int
 
 def in_debt(world: World, action: str, calls: int) -> None:
     """Others of the account have used the bucket up: at the fastest rate it takes ``calls`` calls to fill again."""
-    full = rate.fresh(action, now_ms=world.clock.milliseconds())
-    world.state.rates[action] = rate.CallRate(action, full.per_second, -calls * rate.CALL, full.at)
+    full = token_bucket.full_bucket(action, now_ms=world.clock.milliseconds())
+    world.state.rates[action] = token_bucket.TokenBucket(
+        action, full.refill_per_second, -calls * token_bucket.TOKENS_PER_CALL, full.updated_at_ms
+    )
 
 
 def test_a_drain_of_many_nodes_ends_their_instances_in_one_call(world: World) -> None:
@@ -68,7 +70,7 @@ def test_throttling_of_every_call_delays_and_halves_the_pace(world: World) -> No
     world.effects.fail(Fault("ec2", "terminate", THROTTLED, times=4))
     assert world.run(300, until=lambda: is_gone(world))
     assert sorted(one for call in calls(world) for one in call) == ids
-    assert world.state.rates["TerminateInstances"].slowed_at > 0
+    assert world.state.rates["TerminateInstances"].throttled_at_ms > 0
 
 
 def test_terminations_wait_for_their_turn(world: World) -> None:
@@ -81,7 +83,7 @@ def test_terminations_wait_for_their_turn(world: World) -> None:
 
 def test_the_instances_in_calls_are_counted_too(world: World) -> None:
     drained(world)
-    in_debt(world, rate.TERMINATED_INSTANCES, 320)
+    in_debt(world, token_bucket.TERMINATED_INSTANCES, 320)
     world.run(15)
     assert calls(world) == []
     assert world.run(120, until=lambda: is_gone(world))
@@ -172,7 +174,7 @@ def test_throttled_tags_halve_their_pace(world: World) -> None:
     world.deploy(given.pod("inflate", cpu_millicores=1800), 2)
     assert world.run(60, until=lambda: len(world.running()) == 2)
     assert world.run(120, until=lambda: all("Name" in one.tags for one in world.ec2.live()))
-    assert world.state.rates["CreateTags"].slowed_at > 0
+    assert world.state.rates["CreateTags"].throttled_at_ms > 0
 
 
 def test_surplus_waits_for_its_turn_in_its_row(world: World) -> None:
@@ -196,7 +198,7 @@ def test_an_unknown_id_alone_counts_as_ended(world: World) -> None:
 
 
 def test_the_instances_in_launches_are_counted_too(world: World) -> None:
-    in_debt(world, rate.STARTED_INSTANCES, 32)
+    in_debt(world, token_bucket.STARTED_INSTANCES, 32)
     world.deploy(given.pod("inflate", cpu_millicores=1800), NODES)
     world.run(15)
     assert not world.ec2.requests
@@ -208,8 +210,8 @@ def test_a_launch_that_is_sent_twice_is_counted_once(world: World) -> None:
     world.effects.fail(Fault("ec2", "create_fleet", Unavailable("no answer"), times=1))
     world.deploy(given.pod("inflate", cpu_millicores=1800), NODES)
     assert world.run(60, until=lambda: len(world.running()) == NODES)
-    full = rate.fresh(rate.STARTED_INSTANCES, now_ms=0).tokens
-    assert full - world.state.rates[rate.STARTED_INSTANCES].tokens == NODES * rate.CALL
+    full = token_bucket.full_bucket(token_bucket.STARTED_INSTANCES, now_ms=0).tokens
+    assert full - world.state.rates[token_bucket.STARTED_INSTANCES].tokens == NODES * token_bucket.TOKENS_PER_CALL
 
 
 @pytest.mark.parametrize("counted", ["request", "resource"])
@@ -218,5 +220,5 @@ def test_ec2_says_whether_calls_or_instances_were_too_many(world: World, counted
     world.effects.fail(Fault("ec2", "create_fleet", Throttled(said, code="RequestLimitExceeded"), times=1))
     world.deploy(given.pod("inflate", cpu_millicores=1800), NODES)
     assert world.run(120, until=lambda: len(world.running()) == NODES)
-    slowed = {name for name, one in world.state.rates.items() if one.slowed_at}
-    assert slowed == {"CreateFleet" if counted == "request" else rate.STARTED_INSTANCES}
+    slowed = {name for name, one in world.state.rates.items() if one.throttled_at_ms}
+    assert slowed == {"CreateFleet" if counted == "request" else token_bucket.STARTED_INSTANCES}

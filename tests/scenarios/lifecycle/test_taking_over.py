@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from spotwright.adapters import decode_nodeclass, decode_nodepool
-from spotwright.aws import hash
+from spotwright.aws.nodeclass import hashes
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -17,7 +17,7 @@ from spotwright.simulation import given
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle import lifecycle
 from spotwright.workflows.ports import Doorbell
-from tests.unit.aws.golden import CERTIFICATE_AUTHORITY, CLASS_HASH, CLASS_SPEC
+from tests.unit.aws.nodeclass.golden import CERTIFICATE_AUTHORITY, CLASS_HASH, CLASS_SPEC
 
 # What Karpenter writes for the pool below, by Go's hashstructure; for the class see its test vectors.
 POOL_HASH = "6821555240594823858"
@@ -102,8 +102,8 @@ def stamp_class(world: World) -> None:
     """As catalog does."""
     (one,) = world.cluster.nodeclasses()
     kept = {
-        labels.EC2NODECLASS_HASH: hash.of_class(one, world.facts.certificate_authority),
-        labels.EC2NODECLASS_HASH_VERSION: hash.CLASS_VERSION,
+        labels.EC2NODECLASS_HASH: hashes.nodeclass_hash(one, world.facts.certificate_authority),
+        labels.EC2NODECLASS_HASH_VERSION: hashes.NODECLASS_VERSION,
     }
     world.cluster.change("ec2nodeclasses", one.name, annotations=kept)
 

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from spotwright.adapters import decode_nodeclass
-from spotwright.aws import nodeclass_status
+from spotwright.aws.nodeclass import status_patch
 from spotwright.model.karpenter.nodeclass import (
     CapacityReservation,
     CapacityReservationSelectorTerm,
@@ -48,7 +48,7 @@ def test_the_status_of_a_class_is_read_as_it_is_written() -> None:
         capacity_reservations=(block, CapacityReservation("cr-2", "m5.large", "us-east-1b", interruptible=True)),
         placement_group=PlacementGroup("pg-1", "near", "partition", 3),
     )
-    obj = {"kind": "EC2NodeClass", "metadata": {"name": "x"}, "spec": {}, "status": nodeclass_status.status(written)}
+    obj = {"kind": "EC2NodeClass", "metadata": {"name": "x"}, "spec": {}, "status": status_patch.status_patch(written)}
     read = decode_nodeclass.nodeclass(obj)
     assert read.capacity_reservations == written.capacity_reservations
     assert read.placement_group == written.placement_group

@@ -13,8 +13,9 @@ import msgspec
 
 from spotwright import data
 from spotwright.adapters.ec2_types import described
-from spotwright.aws import ami_parameters, families, offerings, sizing
-from spotwright.aws.described import Described
+from spotwright.aws.images import aliases, families
+from spotwright.aws.instance_types import capacity, offerings
+from spotwright.aws.instance_types.info import InstanceTypeInfo
 from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass, SecurityGroup, SelectorTerm, Subnet
@@ -54,7 +55,7 @@ def ec2_says() -> Mapping[str, Any]:
 
 
 @cache
-def type_of(name: str) -> Described:
+def type_of(name: str) -> InstanceTypeInfo:
     return described(ec2_says()[name], network_mbps=data.network_mbps(), branch_interfaces=data.branch_interfaces())
 
 
@@ -67,11 +68,11 @@ def zones_of() -> Mapping[str, tuple[str, ...]]:
     return {name: tuple(sorted(zones)) for name, zones in found.items()}
 
 
-def region(*names: str, spot_share: int = 40) -> offerings.Region:
+def region(*names: str, spot_share: int = 40) -> offerings.RegionFacts:
     """A region that sells these types, spot at ``spot_share`` percent of on-demand in every zone."""
     prices = data.on_demand_picousd(REGION)
     on_demand = {name: prices[name] for name in names if name in prices}
-    return offerings.Region(
+    return offerings.RegionFacts(
         REGION,
         tuple(type_of(name) for name in names),
         {name: zones_of()[name] for name in names},
@@ -91,9 +92,7 @@ def node_class(**changes: Any) -> EC2NodeClass:
         subnets=tuple(Subnet(f"subnet-{zone[-1]}", zone, f"apne2-az{i}") for i, zone in enumerate(ZONES, 1)),
         security_groups=(SecurityGroup("sg-1", "nodes"),),
         amis=tuple(
-            AMI(
-                f"ami-{architecture}-{variant}", requirements=ami_parameters.variant_requirements(architecture, variant)
-            )
+            AMI(f"ami-{architecture}-{variant}", requirements=aliases.variant_requirements(architecture, variant))
             for architecture, variant in VARIANTS
         ),
         resolved_instance_profile=f"{CLUSTER}_profile",
@@ -102,13 +101,15 @@ def node_class(**changes: Any) -> EC2NodeClass:
 
 
 def types(
-    *names: str, of: EC2NodeClass | None = None, sells: offerings.Region | None = None
+    *names: str, of: EC2NodeClass | None = None, sells: offerings.RegionFacts | None = None
 ) -> tuple[InstanceType, ...]:
     """The catalog of a class in a region that sells just these types."""
     chosen = of or node_class()
-    family = families.of(chosen)
-    assert isinstance(family, families.Family)
-    return offerings.instance_types(sells or region(*names), offerings.buyer(chosen, family), sizing.Overheads())
+    family = families.ami_family(chosen)
+    assert isinstance(family, families.AMIFamily)
+    return offerings.instance_types(
+        sells or region(*names), offerings.offering_context(chosen, family), capacity.Overheads()
+    )
 
 
 def new_node(*names: str, **changes: Any) -> NewNode:

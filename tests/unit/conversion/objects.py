@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.conversion.convert import Result, converted
+from spotwright.conversion.convert import ConversionResult, convert
 from spotwright.conversion.remarks import ConversionError, Level
 
 type Object = dict[str, Any]
@@ -56,19 +56,19 @@ def beta_class(name: str = "c", **spec: Any) -> Object:
 
 def spec_of(old: Object) -> Object:
     """``spec`` of the first object made."""
-    spec: Object = converted([old]).objects[0][0]["spec"]
+    spec: Object = convert([old]).objects[0][0]["spec"]
     return spec
 
 
-def said(old: Object | Result, level: Level | None = None) -> dict[str, str]:
+def said(old: Object | ConversionResult, level: Level | None = None) -> dict[str, str]:
     """Remarks about the first object: field → text."""
-    result = old if isinstance(old, Result) else converted([old])
+    result = old if isinstance(old, ConversionResult) else convert([old])
     return {one.path: one.text for one in result.remarks[0] if level in (None, one.level)}
 
 
 def refused(*objects: Object) -> str:
     """The error about the last of the objects."""
     with pytest.raises(ConversionError) as error:
-        converted(objects)
+        convert(objects)
     assert error.value.origin == len(objects) - 1
     return str(error.value)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from spotwright.conversion.convert import converted
+from spotwright.conversion.convert import convert
 from spotwright.conversion.remarks import Level
 from tests.unit.conversion.objects import REFERENCE, Object, provisioner, refused, said, spec_of, template
 
@@ -100,21 +100,21 @@ def test_limits_are_the_resources() -> None:
 
 def test_its_own_provider_becomes_a_class_of_its_name() -> None:
     old = provisioner(provider={"subnetSelector": {"a": "b"}, "securityGroupSelector": {"a": "b"}, "kind": "AWS"})
-    ((pool, node_class),) = converted([old]).objects
+    ((pool, node_class),) = convert([old]).objects
     assert pool["spec"]["template"]["spec"]["nodeClassRef"]["name"] == "a"
     assert (node_class["kind"], node_class["metadata"]) == ("EC2NodeClass", {"name": "a"})
 
 
 def test_its_class_takes_nobodys_name() -> None:
     provider = template()["spec"]
-    result = converted([provisioner("c", provider=provider), template("c"), provisioner("c-2", provider=provider)])
+    result = convert([provisioner("c", provider=provider), template("c"), provisioner("c-2", provider=provider)])
     classes = [one["metadata"]["name"] for made in result.objects for one in made if one["kind"] == "EC2NodeClass"]
     assert classes == ["c-2", "c", "c-2-2"]
 
 
 def test_a_missing_template_is_named_and_the_pool_is_converted_all_the_same() -> None:
     assert "EC2NodeClass c, which is not among these files" in said(provisioner())[""]
-    assert "" not in said(converted([provisioner(), template("c")]))
+    assert "" not in said(convert([provisioner(), template("c")]))
 
 
 def test_labels_that_v1_has_no_more_are_lost_in_words() -> None:
@@ -134,7 +134,7 @@ def test_do_not_consolidate_has_a_new_name() -> None:
 
 @pytest.mark.parametrize("runtime", ["dockerd", "containerd"])
 def test_a_container_runtime_cannot_be_chosen(runtime: str) -> None:
-    result = converted([provisioner(kubeletConfiguration={"containerRuntime": runtime, "maxPods": 5}), template()])
+    result = convert([provisioner(kubeletConfiguration={"containerRuntime": runtime, "maxPods": 5}), template()])
     assert result.objects[1][0]["spec"]["kubelet"] == {"maxPods": 5}
     assert runtime in said(result, Level.LOST)["spec.kubeletConfiguration.containerRuntime"]
 

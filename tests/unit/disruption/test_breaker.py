@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spotwright.disruption.breaker import HOLD_MS, RECOVERY_MS, WINDOW_MS, Breaker, admit, is_open, limit
+from spotwright.disruption.breaker import OPEN_MS, RECOVERY_MS, WINDOW_MS, Breaker, admit, is_open, max_nodes
 
 NOW = 1_800_000_000_000
 BATCHES = st.lists(st.tuples(st.integers(0, 120), st.integers(0, WINDOW_MS)), max_size=30)
@@ -12,7 +12,7 @@ BATCHES = st.lists(st.tuples(st.integers(0, 120), st.integers(0, WINDOW_MS)), ma
 
 @pytest.mark.parametrize(("total", "percent", "most"), [(0, 50, 20), (40, 50, 20), (41, 50, 21), (500, 10, 50)])
 def test_the_limit_is_a_share_rounded_up_and_never_below_twenty(total: int, percent: int, most: int) -> None:
-    assert limit(total, percent) == most
+    assert max_nodes(total, percent) == most
 
 
 @given(BATCHES, st.integers(0, 200))
@@ -23,7 +23,7 @@ def test_no_window_lets_more_go_than_the_limit(batches: list[tuple[int, int]], t
         admission = admit(breaker, str(number), wanted, total=total, percent=50, now=now)
         breaker = admission.breaker
         gone.append((now, admission.nodes))
-        assert sum(nodes for at, nodes in gone if now - at < WINDOW_MS) <= limit(total, 50)
+        assert sum(nodes for at, nodes in gone if now - at < WINDOW_MS) <= max_nodes(total, 50)
         assert admission.nodes <= wanted
 
 
@@ -38,15 +38,15 @@ def test_a_proposal_that_is_admitted_again_counts_once() -> None:
 
 def test_it_opens_at_the_limit_and_stays_open_twice_as_long_the_next_time() -> None:
     first = admit(Breaker(), "a", 30, total=30, percent=50, now=NOW)
-    assert (first.nodes, first.breaker.open_until) == (20, NOW + HOLD_MS)
-    assert admit(first.breaker, "b", 1, total=30, percent=50, now=NOW + HOLD_MS - 1).nodes == 0
-    closed = NOW + HOLD_MS
+    assert (first.nodes, first.breaker.open_until_ms) == (20, NOW + OPEN_MS)
+    assert admit(first.breaker, "b", 1, total=30, percent=50, now=NOW + OPEN_MS - 1).nodes == 0
+    closed = NOW + OPEN_MS
     assert not is_open(first.breaker, closed)
     second = admit(first.breaker, "c", 30, total=30, percent=50, now=closed)
-    assert second.breaker.open_until == closed + 2 * HOLD_MS
-    much_later = second.breaker.open_until + RECOVERY_MS
+    assert second.breaker.open_until_ms == closed + 2 * OPEN_MS
+    much_later = second.breaker.open_until_ms + RECOVERY_MS
     third = admit(second.breaker, "d", 30, total=30, percent=50, now=much_later)
-    assert third.breaker.open_until == much_later + HOLD_MS
+    assert third.breaker.open_until_ms == much_later + OPEN_MS
 
 
 def test_the_share_is_of_the_most_nodes_there_were() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given as generated
 from hypothesis import strategies as st
 
 from spotwright.disruption import cron
-from spotwright.disruption.budgets import UNLIMITED, active, allowed, problem
+from spotwright.disruption.budgets import UNLIMITED, allowed_disruptions, budget_error, is_active
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.simulation import given
 
@@ -20,7 +20,7 @@ SUNDAY = datetime(2026, 1, 4, tzinfo=UTC)
     [("30%", 10, 3), ("100%", 10, 10), ("0%", 10, 0), ("0", 10, 0), ("5", 10, 5), ("10%", 3, 1), ("20%", 19, 4)],
 )
 def test_percentages_round_up(nodes: str, total: int, size: int) -> None:
-    assert allowed(given.node_pool(budgets=(Budget(nodes),)), "Empty", total, NOON) == size
+    assert allowed_disruptions(given.node_pool(budgets=(Budget(nodes),)), "Empty", total, NOON) == size
 
 
 def test_the_smallest_active_budget_for_the_reason_counts() -> None:
@@ -30,13 +30,17 @@ def test_the_smallest_active_budget_for_the_reason_counts() -> None:
         Budget("5", reasons=("Drifted",)), Budget("4", reasons=("Empty",)), never,
     )  # fmt: skip
     pool = given.node_pool(budgets=budgets)
-    assert [allowed(pool, reason, 100, NOON) for reason in ("Empty", "Drifted", "Underutilized")] == [4, 5, 10]
-    assert allowed(pool, "Empty", 100, SUNDAY) == 0
+    assert [allowed_disruptions(pool, reason, 100, NOON) for reason in ("Empty", "Drifted", "Underutilized")] == [
+        4,
+        5,
+        10,
+    ]
+    assert allowed_disruptions(pool, "Empty", 100, SUNDAY) == 0
 
 
 @pytest.mark.parametrize("budgets", [(), (Budget("1", schedule="@weekly", duration="1m"),)])
 def test_without_an_active_budget_there_is_no_limit(budgets: tuple[Budget, ...]) -> None:
-    assert allowed(given.node_pool(budgets=budgets), "Empty", 10, NOON) == UNLIMITED
+    assert allowed_disruptions(given.node_pool(budgets=budgets), "Empty", 10, NOON) == UNLIMITED
 
 
 @pytest.mark.parametrize(
@@ -54,8 +58,8 @@ def test_without_an_active_budget_there_is_no_limit(budgets: tuple[Budget, ...])
     ],
 )
 def test_a_budget_that_cannot_be_read_allows_nothing_for_any_reason(bad: Budget) -> None:
-    assert problem(bad)
-    assert allowed(given.node_pool(budgets=(Budget("100%"), bad)), "Drifted", 10, NOON) == 0
+    assert budget_error(bad)
+    assert allowed_disruptions(given.node_pool(budgets=(Budget("100%"), bad)), "Drifted", 10, NOON) == 0
 
 
 @pytest.mark.parametrize(
@@ -78,7 +82,7 @@ def test_a_budget_that_cannot_be_read_allows_nothing_for_any_reason(bad: Budget)
 def test_windows_are_open_at_their_start_and_closed_at_their_end(
     schedule: str, duration: str, at: datetime, open_: bool
 ) -> None:
-    assert active(Budget("1", schedule=schedule, duration=duration), at) is open_
+    assert is_active(Budget("1", schedule=schedule, duration=duration), at) is open_
 
 
 FIELD = st.one_of(st.just("*"), st.integers(1, 6).map(str), st.sampled_from(["1-3", "*/2", "2,5", "1-6/2", "4/1"]))
@@ -92,14 +96,14 @@ FIELD = st.one_of(st.just("*"), st.integers(1, 6).map(str), st.sampled_from(["1-
 def test_the_last_hit_is_what_going_through_every_minute_finds(text: str, offset: int, window: int) -> None:
     schedule, until = cron.parse(text), NOON + timedelta(minutes=offset)
     after = until - timedelta(minutes=window)
-    assert schedule.last_hit(after=after, until=until) == _slowly(schedule, after, until)
+    assert schedule.last_activation(after=after, until=until) == _slowly(schedule, after, until)
 
 
 def _slowly(schedule: cron.Schedule, after: datetime, until: datetime) -> datetime | None:
     at = until
     while at > after:
         days = (at.day in schedule.day_of_month.values, at.isoweekday() % 7 in schedule.day_of_week.values)
-        both = schedule.day_of_month.any or schedule.day_of_week.any
+        both = schedule.day_of_month.unrestricted or schedule.day_of_week.unrestricted
         if (
             at.minute in schedule.minute.values
             and at.hour in schedule.hour.values

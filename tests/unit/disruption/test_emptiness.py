@@ -5,8 +5,8 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from spotwright.disruption.emptiness import emptiness, stale_idleness
-from spotwright.disruption.interruption import force_at, without
+from spotwright.disruption.emptiness import find_empty_nodes, stale_consolidation_timers
+from spotwright.disruption.interruption import eviction_start, mark_deleting
 from spotwright.model import labels
 from spotwright.model.karpenter.consolidation_timer import consolidatable_at, pods_digest
 from spotwright.model.karpenter.nodepool import Budget
@@ -18,16 +18,16 @@ from tests.unit.disruption.builders import LONG_AGO, NOBODY, NOW, claim, node, o
 
 
 def why(found: Snapshot, plan: Plan | None = None, locked: frozenset[str] = NOBODY) -> str:
-    (blocked,) = emptiness(found, plan or Plan(), locked=locked).blocked
+    (blocked,) = find_empty_nodes(found, plan or Plan(), locked=locked).blocked
     return blocked.reason
 
 
 def test_an_empty_node_may_go() -> None:
-    assert emptiness(snapshot("a", "b"), Plan(), locked=NOBODY).claims == ("a", "b")
+    assert find_empty_nodes(snapshot("a", "b"), Plan(), locked=NOBODY).claims == ("a", "b")
 
 
 def test_a_node_with_a_pod_is_not_even_considered() -> None:
-    found = emptiness(snapshot("a", pods=(on("a", given.pod("p")),)), Plan(), locked=NOBODY)
+    found = find_empty_nodes(snapshot("a", pods=(on("a", given.pod("p")),)), Plan(), locked=NOBODY)
     assert (found.claims, found.blocked) == ((), ())
 
 
@@ -37,7 +37,7 @@ def test_daemons_finished_and_costless_pods_keep_nothing() -> None:
     seen = claim(
         "a", metadata=msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_digest(pods)})
     )
-    assert emptiness(snapshot("a", pods=pods, nodeclaims=(seen,)), Plan(), locked=NOBODY).claims == ("a",)
+    assert find_empty_nodes(snapshot("a", pods=pods, nodeclaims=(seen,)), Plan(), locked=NOBODY).claims == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -94,18 +94,18 @@ def test_a_node_that_pending_pods_would_go_to_is_kept() -> None:
 
 
 def test_a_locked_claim_is_left_out_without_a_word() -> None:
-    assert emptiness(snapshot("a"), Plan(), locked=frozenset({"a"})).blocked == ()
+    assert find_empty_nodes(snapshot("a"), Plan(), locked=frozenset({"a"})).blocked == ()
 
 
 def test_budgets_split_those_who_go_from_those_who_wait() -> None:
     pool = given.node_pool(budgets=(Budget("2"),))
-    found = emptiness(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=NOBODY)
+    found = find_empty_nodes(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=NOBODY)
     assert (found.claims, found.waiting) == (("a", "b"), ("c",))
 
 
 def test_nodes_under_way_use_the_budget_up() -> None:
     pool = given.node_pool(budgets=(Budget("2"),))
-    found = emptiness(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=frozenset({"c"}))
+    found = find_empty_nodes(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=frozenset({"c"}))
     assert found.claims == ("a",)
 
 
@@ -114,7 +114,7 @@ def test_a_pod_event_that_was_not_recorded_counts_as_now() -> None:
     pool = given.node_pool(consolidate_after_seconds=30)
     found = snapshot("a", nodepools=(pool,), nodeclaims=(claim("a", metadata=gone),))
     assert "not consolidatable" in why(found)
-    assert stale_idleness(found) == ("a",)
+    assert stale_consolidation_timers(found) == ("a",)
 
 
 @pytest.mark.parametrize(("after", "event", "at"), [(60, None, 60), (0, None, 0), (60, 30, 90), (None, None, None)])
@@ -134,16 +134,16 @@ def test_followers_alone_keep_nothing_but_with_others_they_do() -> None:
     dns = on("a", given.pod("dns", namespace="kube-system", labels={"k8s-app": "kube-dns"}))
     seen = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_digest([dns])})
     alone = snapshot("a", pods=(dns,), nodeclaims=(claim("a", metadata=seen),))
-    assert emptiness(alone, Plan(), locked=NOBODY).claims == ("a",)
+    assert find_empty_nodes(alone, Plan(), locked=NOBODY).claims == ("a",)
     busy = msgspec.structs.replace(alone, pods=(dns, on("b", given.pod("p"))), nodes=(*alone.nodes, node("b")))
     busy = msgspec.structs.replace(busy, nodeclaims=(*alone.nodeclaims, claim("b")))
-    assert emptiness(busy, Plan(), locked=NOBODY).claims == ()
+    assert find_empty_nodes(busy, Plan(), locked=NOBODY).claims == ()
     foreign = msgspec.structs.replace(alone, nodes=(*alone.nodes, given.foreign_node("managed")))
-    assert emptiness(foreign, Plan(), locked=NOBODY).claims == ()
+    assert find_empty_nodes(foreign, Plan(), locked=NOBODY).claims == ()
 
 
 def test_an_interrupted_node_counts_as_leaving() -> None:
-    found = without(snapshot("a", "b"), claim("a"))
+    found = mark_deleting(snapshot("a", "b"), claim("a"))
     assert [one.metadata.deletion_timestamp for one in found.nodeclaims] == [NOW, None]
     assert [one.metadata.deletion_timestamp for one in found.nodes] == [NOW, None]
 
@@ -151,5 +151,5 @@ def test_an_interrupted_node_counts_as_leaving() -> None:
 def test_evictions_begin_when_the_longest_grace_still_fits() -> None:
     deadline = NOW + timedelta(seconds=120)
     pods = [given.pod("a", termination_grace_period_seconds=30), given.pod("b", termination_grace_period_seconds=60)]
-    assert force_at(pods, deadline, NOW) == NOW + timedelta(seconds=50)
-    assert force_at([given.pod("a", termination_grace_period_seconds=600)], deadline, NOW) == NOW
+    assert eviction_start(pods, deadline, NOW) == NOW + timedelta(seconds=50)
+    assert eviction_start([given.pod("a", termination_grace_period_seconds=600)], deadline, NOW) == NOW

@@ -2,8 +2,14 @@
 
 from datetime import UTC, datetime, timedelta
 
-from spotwright.lifecycle.conditions import OF_NODECLAIM, settle
-from spotwright.lifecycle.steps import Change, false, transitions, true, unknown
+from spotwright.lifecycle.conditions import NODECLAIM_CONDITIONS, conditions_to_write
+from spotwright.lifecycle.steps import (
+    ConditionChange,
+    false_condition,
+    transition_events,
+    true_condition,
+    unknown_condition,
+)
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -11,8 +17,10 @@ NOW = BORN + timedelta(minutes=1)
 ABOUT = ObjectMeta("claim", generation=1, creation_timestamp=BORN)
 
 
-def settled(*changes: Change, before: tuple[Condition, ...] = (), now: datetime = NOW) -> tuple[Condition, ...]:
-    written = settle(ABOUT, before, changes, dependents=OF_NODECLAIM, now=now)
+def settled(
+    *changes: ConditionChange, before: tuple[Condition, ...] = (), now: datetime = NOW
+) -> tuple[Condition, ...]:
+    written = conditions_to_write(ABOUT, before, changes, dependents=NODECLAIM_CONDITIONS, now=now)
     kept = tuple(one for one in before if one.type not in {new.type for new in written})
     return (*kept, *written)
 
@@ -30,50 +38,59 @@ def test_dependents_begin_unknown_at_the_objects_creation() -> None:
 
 
 def test_ready_waits_for_all_and_names_those_it_waits_for() -> None:
-    ready = find_condition(settled(true("Launched")), "Ready")
+    ready = find_condition(settled(true_condition("Launched")), "Ready")
     assert ready is not None
     assert (ready.status, ready.reason) == ("Unknown", "ReconcilingDependents")
     assert ready.message == "Registered=Unknown, Initialized=Unknown"
 
 
 def test_ready_is_false_as_soon_as_one_is() -> None:
-    assert status(settled(true("Launched"), false("Registered", "MultipleNodesFound")), "Ready") == (
-        "False UnhealthyDependents"
-    )
+    assert status(
+        settled(true_condition("Launched"), false_condition("Registered", "MultipleNodesFound")), "Ready"
+    ) == ("False UnhealthyDependents")
 
 
 def test_ready_is_true_when_all_are() -> None:
-    assert status(settled(*map(true, OF_NODECLAIM)), "Ready") == "True Ready"
+    assert status(settled(*map(true_condition, NODECLAIM_CONDITIONS)), "Ready") == "True Ready"
 
 
 def test_time_moves_with_the_status_only() -> None:
-    before = settled(unknown("Launched", "LaunchFailed", "one"))
-    again = settled(unknown("Launched", "LaunchFailed", "another"), before=before, now=NOW + timedelta(hours=1))
+    before = settled(unknown_condition("Launched", "LaunchFailed", "one"))
+    again = settled(
+        unknown_condition("Launched", "LaunchFailed", "another"), before=before, now=NOW + timedelta(hours=1)
+    )
     first, second = find_condition(before, "Launched"), find_condition(again, "Launched")
     assert first is not None
     assert second is not None
     assert (second.message, second.last_transition_time) == ("another", first.last_transition_time)
-    done = find_condition(settled(true("Launched"), before=again, now=NOW + timedelta(hours=2)), "Launched")
+    done = find_condition(settled(true_condition("Launched"), before=again, now=NOW + timedelta(hours=2)), "Launched")
     assert done is not None
     assert done.last_transition_time == NOW + timedelta(hours=2)
 
 
 def test_nothing_is_written_when_nothing_changes() -> None:
-    before = settled(true("Launched"))
-    assert settle(ABOUT, before, [true("Launched")], dependents=OF_NODECLAIM, now=NOW + timedelta(days=1)) == ()
+    before = settled(true_condition("Launched"))
+    assert (
+        conditions_to_write(
+            ABOUT, before, [true_condition("Launched")], dependents=NODECLAIM_CONDITIONS, now=NOW + timedelta(days=1)
+        )
+        == ()
+    )
 
 
 def test_a_dependent_of_an_older_generation_counts_as_unknown() -> None:
-    before = settled(*map(true, OF_NODECLAIM))
+    before = settled(*map(true_condition, NODECLAIM_CONDITIONS))
     newer = ObjectMeta("pool", generation=2, creation_timestamp=BORN)
-    (ready,) = settle(newer, before, [], dependents=OF_NODECLAIM, now=NOW)
+    (ready,) = conditions_to_write(newer, before, [], dependents=NODECLAIM_CONDITIONS, now=NOW)
     assert (ready.type, ready.status) == ("Ready", "Unknown")
 
 
 def test_every_change_of_status_is_an_event_in_karpenters_words() -> None:
-    before = settled(true("Launched"))
-    written = settle(ABOUT, before, [true("Registered")], dependents=OF_NODECLAIM, now=NOW)
-    assert [(one.type, one.reason, one.message) for one in transitions(before, written)] == [
+    before = settled(true_condition("Launched"))
+    written = conditions_to_write(
+        ABOUT, before, [true_condition("Registered")], dependents=NODECLAIM_CONDITIONS, now=NOW
+    )
+    assert [(one.type, one.reason, one.message) for one in transition_events(before, written)] == [
         (
             "Normal",
             "Registered",

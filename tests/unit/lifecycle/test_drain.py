@@ -105,7 +105,7 @@ def test_a_terminating_pod_is_only_cut_short() -> None:
 def test_the_next_forced_deletion_is_announced() -> None:
     pods = [given.pod("a", termination_grace_period_seconds=60), given.pod("b", termination_grace_period_seconds=10)]
     found = drain(pods, deadline=NOW + timedelta(seconds=100), now=NOW)
-    assert found.next_forced == NOW + timedelta(seconds=40)
+    assert found.next_forced_deletion == NOW + timedelta(seconds=40)
 
 
 PODS = st.builds(

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from spotwright.lifecycle.initialization import initialize
-from spotwright.lifecycle.liveness import expired, overdue
+from spotwright.lifecycle.liveness import expiration, timeout
 from spotwright.lifecycle.registration import register
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -44,7 +44,7 @@ def launched(claim: NodeClaim, at: datetime, *kinds: str) -> NodeClaim:
 
 
 def test_without_a_node_registration_waits() -> None:
-    (change,) = register(CLAIM, ()).seen.changes
+    (change,) = register(CLAIM, ()).result.condition_changes
     assert (change.status, change.reason, change.message) == (
         "Unknown",
         "NodeNotFound",
@@ -54,12 +54,12 @@ def test_without_a_node_registration_waits() -> None:
 
 def test_two_nodes_of_one_instance_are_an_error() -> None:
     registration = register(CLAIM, (NODE, node(metadata=ObjectMeta("twin"))))
-    assert registration.adoption is None
-    assert registration.seen.changes[0].reason == "MultipleNodesFound"
+    assert registration.node_update is None
+    assert registration.result.condition_changes[0].reason == "MultipleNodesFound"
 
 
 def test_the_node_takes_over_what_the_claim_says() -> None:
-    adoption = register(CLAIM, (NODE,)).adoption
+    adoption = register(CLAIM, (NODE,)).node_update
     assert adoption is not None
     assert adoption.metadata["labels"] == {labels.NODEPOOL: "default", "team": "a", labels.REGISTERED: "true"}
     assert adoption.metadata["finalizers"] == [labels.FINALIZER]
@@ -69,15 +69,15 @@ def test_the_node_takes_over_what_the_claim_says() -> None:
 
 def test_taints_that_the_kubelet_set_are_not_synced_again() -> None:
     synced = node(metadata=ObjectMeta("node", labels={labels.DO_NOT_SYNC_TAINTS: "true"}))
-    adoption = register(CLAIM, (synced,)).adoption
+    adoption = register(CLAIM, (synced,)).node_update
     assert adoption is not None
     assert adoption.taints == ()
 
 
 def test_a_node_without_the_unregistered_taint_registers_and_is_pointed_out() -> None:
     registration = register(CLAIM, (node(taints=()),))
-    assert [one.reason for one in registration.seen.notes] == ["UnregisteredTaintMissing"]
-    assert registration.adoption is not None
+    assert [one.reason for one in registration.result.events] == ["UnregisteredTaintMissing"]
+    assert registration.node_update is not None
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_a_node_without_the_unregistered_taint_registers_and_is_pointed_out() ->
     ],
 )
 def test_what_initialization_waits_for(seen: Node | None, reason: str) -> None:
-    (change,) = initialize(CLAIM, seen).changes
+    (change,) = initialize(CLAIM, seen).condition_changes
     assert change.reason == reason
 
 
@@ -109,21 +109,21 @@ def test_what_initialization_waits_for(seen: Node | None, reason: str) -> None:
     ],
 )
 def test_what_does_not_come_in_time_ends(kinds: tuple[str, ...], seconds: int, reason: str) -> None:
-    found = overdue(launched(CLAIM, BORN, *kinds), BORN + timedelta(seconds=seconds))
+    found = timeout(launched(CLAIM, BORN, *kinds), BORN + timedelta(seconds=seconds))
     assert (found.reason if found else "") == reason
 
 
 def test_the_timer_runs_from_the_conditions_own_time() -> None:
     late = BORN + timedelta(minutes=10)
     claim = msgspec.structs.replace(CLAIM, conditions=(Condition("Launched", "Unknown", last_transition_time=late),))
-    assert overdue(claim, BORN + timedelta(minutes=12)) is None
-    assert overdue(claim, BORN + timedelta(minutes=15)) is not None
+    assert timeout(claim, BORN + timedelta(minutes=12)) is None
+    assert timeout(claim, BORN + timedelta(minutes=15)) is not None
 
 
 @pytest.mark.parametrize(("after", "seconds", "goes"), [(200, 199, False), (200, 200, True), (None, 10**9, False)])
 def test_expiration_counts_from_creation(after: int | None, seconds: int, goes: bool) -> None:
     claim = msgspec.structs.replace(CLAIM, expire_after_seconds=after)
-    assert (expired(claim, BORN + timedelta(seconds=seconds)) is not None) is goes
+    assert (expiration(claim, BORN + timedelta(seconds=seconds)) is not None) is goes
 
 
 def test_a_node_in_a_partition_waits_until_it_is_known_in_which() -> None:
@@ -132,8 +132,11 @@ def test_a_node_in_a_partition_waits_until_it_is_known_in_which() -> None:
         return msgspec.structs.replace(CLAIM, metadata=msgspec.structs.replace(CLAIM.metadata, labels=told))
 
     waiting = register(labelled(""), (NODE,))
-    assert waiting.adoption is None
-    assert (waiting.seen.changes[0].status, waiting.seen.changes[0].reason) == ("Unknown", "PartitionUnknown")
+    assert waiting.node_update is None
+    assert (waiting.result.condition_changes[0].status, waiting.result.condition_changes[0].reason) == (
+        "Unknown",
+        "PartitionUnknown",
+    )
     known = register(labelled("3"), (NODE,))
-    assert known.adoption is not None
-    assert known.adoption.metadata["labels"][labels.PLACEMENT_GROUP_PARTITION] == "3"
+    assert known.node_update is not None
+    assert known.node_update.metadata["labels"][labels.PLACEMENT_GROUP_PARTITION] == "3"

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from spotwright.aws.health import Health
-from spotwright.aws.launch_filters import candidates
+from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
+from spotwright.aws.launch.filters import select_offerings
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import PICOUSD, Catalog, InstanceType, Offering
@@ -120,7 +120,9 @@ def launchable(node: NewNode, types: Iterable[InstanceType]) -> set[tuple[str, s
         only = from_expressions(
             (*node.requirements, NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (kind,)))
         ).node_selector_requirements()
-        answer = candidates(msgspec.structs.replace(node, requirements=only), node_class, sold, Health())
+        answer = select_offerings(
+            msgspec.structs.replace(node, requirements=only), node_class, sold, UnavailableOfferings()
+        )
         if not isinstance(answer, Refusal):
             found |= {(one.instance_type.name, one.zone, one.capacity_type) for one in answer[1]}
     return found

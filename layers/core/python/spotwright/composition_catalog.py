@@ -10,7 +10,7 @@ from spotwright.adapters.ec2_network import Selection
 from spotwright.adapters.ec2_region import Ec2Region
 from spotwright.adapters.iam import InstanceProfiles
 from spotwright.adapters.zonal_shift import ZonalShifts
-from spotwright.aws.sizing import Overheads
+from spotwright.aws.instance_types.capacity import Overheads
 from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.settings import Environment, buying_settings
 from spotwright.workflows.ports import BlobPort, ClusterPort, DoorbellPort, StatePort

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws.sizing import Overheads
+from spotwright.aws.instance_types.capacity import Overheads
 from spotwright.failures import InvalidRequest
 from spotwright.model.snapshot import CAPACITY_BUFFER, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
 

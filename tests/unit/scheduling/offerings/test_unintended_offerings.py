@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.lifecycle.launch import node_of
+from spotwright.lifecycle.nodeclaim_creation import to_new_node
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog, InstanceType, find_instance_type
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -364,5 +364,5 @@ class TestElsewhere:
 def test_a_claim_without_its_launch_row_is_launched_as_it_was_decided() -> None:
     about = ObjectMeta("lost", annotations={labels.CAPACITY_OVERLAY_APPLIED: "true"})
     claim = NodeClaim(about, NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"), requests={FUSE: 1})
-    node = node_of(claim, ["small"])
+    node = to_new_node(claim, ["small"])
     assert (node.capacity_overlay_applied, node.price_overlay_applied) == (True, False)

@@ -12,7 +12,7 @@ import msgspec
 
 from spotwright.adapters.dynamodb_rows import HISTORY_SECONDS, Item, offering
 from spotwright.adapters.dynamodb_table import Table
-from spotwright.aws.rate import CallRate
+from spotwright.aws.token_bucket import TokenBucket
 from spotwright.failures import Failure
 from spotwright.model.ec2.fleet import OfferingHealth
 
@@ -44,11 +44,11 @@ class AccountMemory:
         after = msgspec.structs.replace(health, version=health.version + 1)
         self._asked(lambda table: table.put_versioned(offering(after), health.version))
 
-    def call_rate(self, action: str) -> CallRate | None:
+    def call_rate(self, action: str) -> TokenBucket | None:
         item = self._asked(lambda table: table.get("rate", action))
-        return None if item is None else msgspec.json.decode(item["body"]["S"], type=CallRate)
+        return None if item is None else msgspec.json.decode(item["body"]["S"], type=TokenBucket)
 
-    def save_call_rate(self, rate: CallRate) -> None:
+    def save_call_rate(self, rate: TokenBucket) -> None:
         after = msgspec.structs.replace(rate, version=rate.version + 1)
         item: Item = {
             "pk": {"S": "rate"},
@@ -56,7 +56,7 @@ class AccountMemory:
             "schema": {"N": "1"},
             "version": {"N": str(after.version)},
             "body": {"S": msgspec.json.encode(after).decode()},
-            "expires": {"N": str(rate.at // 1000 + HISTORY_SECONDS)},
+            "expires": {"N": str(rate.updated_at_ms // 1000 + HISTORY_SECONDS)},
         }
         self._asked(lambda table: table.put_versioned(item, rate.version))
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from spotwright.aws import price_file
-from spotwright.aws.price_file import PriceFile, PriceFileError
+from spotwright.aws.instance_types import price_file
+from spotwright.aws.instance_types.price_file import PriceFile, PriceFileError
 from spotwright.failures import NotFound
 from spotwright.workflows.ports import BlobPort
 
@@ -22,7 +22,7 @@ class AccountPrices:
             except NotFound:
                 continue
             try:
-                return price_file.read(parsed(body)), ""
+                return price_file.parse_price_file(parsed(body)), ""
             except PriceFileError as error:
                 return PriceFile(), f"{key} is not used, prices are the list's: {error}"
         return PriceFile(), ""

@@ -1,7 +1,7 @@
 """Instance catalogs by key, decoded once per process (CatalogPort)."""
 
 from spotwright.adapters.s3 import S3Blobs
-from spotwright.aws import catalog_wire
+from spotwright.aws.instance_types import catalog_codec
 from spotwright.model.ec2.instance_type import Catalog
 
 # A process serves the clusters of one cell and each has one current catalog; older ones are not needed again.
@@ -22,5 +22,5 @@ class Catalogs:
         if key not in self._read:
             while len(self._read) >= KEPT:
                 self._read.pop(next(iter(self._read)))
-            self._read[key] = catalog_wire.decode(self._blobs.get(key))
+            self._read[key] = catalog_codec.decode(self._blobs.get(key))
         return self._read[key]

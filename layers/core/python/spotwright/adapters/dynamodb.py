@@ -15,7 +15,7 @@ import msgspec
 from spotwright.adapters.account_memory import AccountMemory
 from spotwright.adapters.dynamodb_rows import Item, decoded, item_of, number, text, waiting
 from spotwright.adapters.dynamodb_table import Table, translated
-from spotwright.aws.rate import CallRate
+from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
 from spotwright.failures import Conflict, Throttled
 from spotwright.model.ec2.fleet import OfferingHealth
@@ -145,10 +145,10 @@ class DynamoState:
     def mark_offering(self, health: OfferingHealth) -> None:
         self._memory.mark_offering(health)
 
-    def call_rate(self, action: str) -> CallRate | None:
+    def call_rate(self, action: str) -> TokenBucket | None:
         return self._memory.call_rate(action)
 
-    def save_call_rate(self, rate: CallRate) -> None:
+    def save_call_rate(self, rate: TokenBucket) -> None:
         self._memory.save_call_rate(rate)
 
     def heartbeat(self) -> int:

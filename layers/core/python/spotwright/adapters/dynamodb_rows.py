@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.aws.health import MEMORY_SECONDS
+from spotwright.aws.instance_types.unavailable_offerings import HEALTH_TTL_SECONDS
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.workflows.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow, NoticeRow, Row, sort_key
 
@@ -55,7 +55,7 @@ def offering(health: OfferingHealth) -> Item:
         "schema": {"N": "1"},
         "version": {"N": str(health.version)},
         "body": {"S": msgspec.json.encode(health).decode()},
-        "expires": {"N": str(last // 1000 + MEMORY_SECONDS)},
+        "expires": {"N": str(last // 1000 + HEALTH_TTL_SECONDS)},
     }
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import msgspec
 
 from spotwright.adapters.aws_failures import translated
-from spotwright.aws import reserved
+from spotwright.aws.launch import capacity_reservations
 from spotwright.failures import Conflict, Failure, NotFound, Unavailable
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance, LaunchTemplate
@@ -230,5 +230,8 @@ def _capacity_type(one: "InstanceTypeDef", reservation: str) -> str:
 def _reservation(one: "InstanceTypeDef") -> str:
     """The capacity reservation that an instance was launched into; one that just fell into an open one is not."""
     asked = one.get("CapacityReservationSpecification", {}).get("CapacityReservationPreference", "")
-    into = asked == reserved.PREFERENCE or one.get("InstanceLifecycle", "") in reserved.LIFECYCLES
+    into = (
+        asked == capacity_reservations.RESERVATIONS_ONLY
+        or one.get("InstanceLifecycle", "") in capacity_reservations.RESERVED_LIFECYCLES
+    )
     return one.get("CapacityReservationId", "") if into else ""

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spotwright.adapters import ssm
 from spotwright.adapters.aws_failures import translated
-from spotwright.aws.amis import Image
-from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
+from spotwright.aws.images.amis import Image
+from spotwright.aws.nodeclass.readiness import DiscoveredSecurityGroup, DiscoveredSubnet
 from spotwright.failures import NotFound
 from spotwright.model.karpenter.nodeclass import (
     CapacityReservation,
@@ -31,8 +31,8 @@ class Selection:
     def __init__(self, ec2: "EC2Client", parameters: "SSMClient") -> None:
         self._ec2, self._ssm = ec2, parameters
 
-    def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[FoundSubnet, ...]:
-        found: dict[str, FoundSubnet] = {}
+    def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[DiscoveredSubnet, ...]:
+        found: dict[str, DiscoveredSubnet] = {}
         with translated("DescribeSubnets"):
             for filters in _filters(terms, "subnet-id"):
                 pages = self._ec2.get_paginator("describe_subnets").paginate(
@@ -41,8 +41,8 @@ class Selection:
                 found |= {one["SubnetId"]: _subnet(one) for page in pages for one in page["Subnets"]}
         return tuple(found[key] for key in sorted(found))
 
-    def security_groups(self, terms: Sequence[SelectorTerm]) -> tuple[FoundGroup, ...]:
-        found: dict[str, FoundGroup] = {}
+    def security_groups(self, terms: Sequence[SelectorTerm]) -> tuple[DiscoveredSecurityGroup, ...]:
+        found: dict[str, DiscoveredSecurityGroup] = {}
         with translated("DescribeSecurityGroups"):
             for filters in _filters(terms, "group-id"):
                 pages = self._ec2.get_paginator("describe_security_groups").paginate(
@@ -162,25 +162,25 @@ def _image_queries(ids: Sequence[str], terms: Sequence[SelectorTerm]) -> Iterato
         yield query | ({"Owners": owners} if owners else {})
 
 
-def _subnet(one: Mapping[str, Any]) -> FoundSubnet:
-    return FoundSubnet(
+def _subnet(one: Mapping[str, Any]) -> DiscoveredSubnet:
+    return DiscoveredSubnet(
         id=one["SubnetId"],
         zone=one["AvailabilityZone"],
         zone_id=one.get("AvailabilityZoneId") or "",
-        free_addresses=one.get("AvailableIpAddressCount") or 0,
+        available_ip_address_count=one.get("AvailableIpAddressCount") or 0,
         vpc_id=one.get("VpcId") or "",
     )
 
 
-def _group(one: Mapping[str, Any]) -> FoundGroup:
-    return FoundGroup(one["GroupId"], one.get("GroupName") or "", one.get("VpcId") or "")
+def _group(one: Mapping[str, Any]) -> DiscoveredSecurityGroup:
+    return DiscoveredSecurityGroup(one["GroupId"], one.get("GroupName") or "", one.get("VpcId") or "")
 
 
 def _image(one: Mapping[str, Any]) -> Image:
     return Image(
         id=one["ImageId"],
         name=one.get("Name") or "",
-        created=one.get("CreationDate") or "",
+        creation_date=one.get("CreationDate") or "",
         architecture=one.get("Architecture") or "",
-        deprecation=one.get("DeprecationTime") or "",
+        deprecation_time=one.get("DeprecationTime") or "",
     )

@@ -13,8 +13,8 @@ from spotwright import data
 from spotwright.adapters import pricing
 from spotwright.adapters.aws_failures import translated
 from spotwright.adapters.ec2_types import described
-from spotwright.aws.described import Described
-from spotwright.aws.offerings import Region
+from spotwright.aws.instance_types.info import InstanceTypeInfo
+from spotwright.aws.instance_types.offerings import RegionFacts
 from spotwright.failures import Failure
 from spotwright.model.ec2.instance_type import PICOUSD
 
@@ -34,15 +34,15 @@ class Ec2Region:
     def __init__(self, client: "EC2Client", prices: "PricingClient | None", *, region: str) -> None:
         self._client, self._prices, self._region = client, prices, region
 
-    def read(self, now: datetime, before: Region | None = None) -> Region:
+    def read(self, now: datetime, before: RegionFacts | None = None) -> RegionFacts:
         """The four lists at once: together they are about thirty pages."""
         with ThreadPoolExecutor(max_workers=4) as several:
             prices, spot = several.submit(self._on_demand, before), several.submit(self._spot, now, before)
             types, zones = several.submit(self._types), several.submit(self._zones)
         (on_demand, priced), (bids, bid) = prices.result(), spot.result()
-        return Region(self._region, types.result(), zones.result(), on_demand, bids, (*priced, *bid))
+        return RegionFacts(self._region, types.result(), zones.result(), on_demand, bids, (*priced, *bid))
 
-    def _types(self) -> tuple[Described, ...]:
+    def _types(self) -> tuple[InstanceTypeInfo, ...]:
         tables = {"network_mbps": data.network_mbps(), "branch_interfaces": data.branch_interfaces()}
         return tuple(sorted((described(one, **tables) for one in self._described()), key=lambda one: one.name))
 
@@ -69,7 +69,7 @@ class Ec2Region:
                     found.setdefault(one["InstanceType"], set()).add(one["Location"])
         return {name: tuple(sorted(found[name])) for name in sorted(found)}
 
-    def _on_demand(self, before: Region | None) -> tuple[dict[str, int], tuple[str, ...]]:
+    def _on_demand(self, before: RegionFacts | None) -> tuple[dict[str, int], tuple[str, ...]]:
         """Published prices, over them those of last time, and over them what the Price List says today."""
         shipped = dict(data.on_demand_picousd(self._region))
         if self._prices is None:
@@ -81,7 +81,9 @@ class Ec2Region:
             which = "those of last time" if before else "the shipped table"
             return known, (f"on-demand prices are {which}: {error}",)
 
-    def _spot(self, now: datetime, before: Region | None) -> tuple[dict[str, dict[str, int]] | None, tuple[str, ...]]:
+    def _spot(
+        self, now: datetime, before: RegionFacts | None
+    ) -> tuple[dict[str, dict[str, int]] | None, tuple[str, ...]]:
         """A list that was read is whole: a zone that it lacks has no price. One that was not leaves the old one."""
         found: dict[str, dict[str, int]] = {}
         try:

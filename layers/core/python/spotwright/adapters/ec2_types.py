@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from spotwright.aws.described import Accelerator, Described, Gpu
+from spotwright.aws.instance_types.info import Accelerator, Gpu, InstanceTypeInfo
 
 _EBS_BY_DEFAULT: Final = "default"
 
 
 def described(
     raw: Mapping[str, Any], *, network_mbps: Mapping[str, int], branch_interfaces: Mapping[str, int]
-) -> Described:
+) -> InstanceTypeInfo:
     """One InstanceTypeInfo; the two tables hold what EC2 does not say. Keyed by type name."""
     name, network = raw["InstanceType"], raw.get("NetworkInfo") or {}
     processor, ebs = raw.get("ProcessorInfo") or {}, raw.get("EbsInfo") or {}
     storage = raw.get("InstanceStorageInfo") or {}
-    return Described(
+    return InstanceTypeInfo(
         name=name,
         architectures=tuple(processor.get("SupportedArchitectures") or ()),
         vcpus=raw["VCpuInfo"]["DefaultVCpus"],

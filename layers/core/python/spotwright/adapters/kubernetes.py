@@ -9,7 +9,7 @@ from typing import Any, Final
 from spotwright.adapters import capacity_buffers, decode, decode_nodeclass, decode_nodepool, encode, overlays, storage
 from spotwright.adapters.kubernetes_transport import JSON_PATCH, MERGE_PATCH, Json, Transport
 from spotwright.failures import Conflict, Failure, InvalidRequest, NotFound, Throttled
-from spotwright.lifecycle.telling import quiet
+from spotwright.lifecycle.event_dedupe import window
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -262,7 +262,7 @@ class KubernetesCluster:
     def event(self, kind: str, metadata: ObjectMeta, *, type: str, reason: str, message: str, now: datetime) -> None:
         version, name = _KINDS[kind]
         digest = hashlib.sha256(f"{metadata.uid}/{reason}/{message}".encode()).hexdigest()[:16]
-        if digest in self._told and now - self._told[digest] < quiet(reason):
+        if digest in self._told and now - self._told[digest] < window(reason):
             return
         self._told[digest] = now
         namespace = metadata.namespace or "default"
@@ -292,7 +292,7 @@ class KubernetesCluster:
         try:
             before = self._api.call("GET", path)
             last = decode.moment(before.get("lastTimestamp"))
-            if last is None or now - last >= quiet(reason):
+            if last is None or now - last >= window(reason):
                 self._patch(path, {"count": (before.get("count") or 1) + 1, "lastTimestamp": encode.moment(now)})
         except Failure:
             return

@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 from typing import Final
 
-from spotwright.aws import catalog_wire
+from spotwright.aws.instance_types import catalog_codec
 from spotwright.model.ec2.instance_type import Catalog
 
 REGION: Final = "us-east-1"
@@ -20,4 +20,4 @@ ABOUT: Final = (
 
 def catalog() -> Catalog:
     """Every type that a plain class can buy in us-east-1, zones a to c."""
-    return catalog_wire.decode(zlib.decompress(CATALOG.read_bytes()))
+    return catalog_codec.decode(zlib.decompress(CATALOG.read_bytes()))

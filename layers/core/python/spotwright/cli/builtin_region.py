@@ -6,7 +6,8 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws import families, offerings
+from spotwright.aws.images import families
+from spotwright.aws.instance_types import offerings
 from spotwright.cli.builtin import REGION
 from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass, Subnet
 from spotwright.model.kubernetes.meta import ObjectMeta
@@ -15,12 +16,12 @@ from spotwright.model.requirements import NodeSelectorRequirement
 FACTS: Final = Path(__file__).with_name(f"{REGION}.facts.json.z")
 
 
-def region() -> offerings.Region:
+def region() -> offerings.RegionFacts:
     """The facts of us-east-1, with every type of Karpenter's published reference whether it is sold there or not."""
-    return msgspec.json.decode(zlib.decompress(FACTS.read_bytes()), type=offerings.Region)
+    return msgspec.json.decode(zlib.decompress(FACTS.read_bytes()), type=offerings.RegionFacts)
 
 
-def plain_class(region: offerings.Region, of: EC2NodeClass | None = None) -> EC2NodeClass:
+def plain_class(region: offerings.RegionFacts, of: EC2NodeClass | None = None) -> EC2NodeClass:
     """``of`` (a class of Amazon Linux 2023 where there is none) with a subnet in every zone and an image for
     everything: what a class finds in an account is not known here."""
     zones = sorted({zone for several in region.zones.values() for zone in several})
@@ -32,5 +33,5 @@ def plain_class(region: offerings.Region, of: EC2NodeClass | None = None) -> EC2
     return msgspec.structs.replace(chosen, subnets=tuple(Subnet(f"subnet-{zone}", zone) for zone in zones), amis=images)
 
 
-def buyer(region: offerings.Region) -> offerings.Buyer:
-    return offerings.buyer(plain_class(region), families.FAMILIES[families.AL2023])
+def buyer(region: offerings.RegionFacts) -> offerings.OfferingContext:
+    return offerings.offering_context(plain_class(region), families.FAMILIES[families.AL2023])

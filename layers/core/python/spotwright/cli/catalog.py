@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spotwright.cli import InputError
 
 if TYPE_CHECKING:
-    from spotwright.aws.offerings import Region
+    from spotwright.aws.instance_types.offerings import RegionFacts
     from spotwright.cli.catalog_text import Row
     from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
@@ -63,8 +63,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _made(options: argparse.Namespace) -> "tuple[str, list[Row]]":
     """The types of a region under one class, whether they are sold there or not."""
-    from spotwright.aws import families, offerings, sizing
-    from spotwright.aws.kubelet_sizing import KubeletError
+    from spotwright.aws.images import families
+    from spotwright.aws.instance_types import capacity, offerings
+    from spotwright.aws.kubelet.configuration import KubeletError
     from spotwright.aws.refusal import Refusal
     from spotwright.cli import builtin, builtin_region
     from spotwright.cli.catalog_text import Row
@@ -74,14 +75,17 @@ def _made(options: argparse.Namespace) -> "tuple[str, list[Row]]":
 
     region = _asked(options.region) if options.region else builtin_region.region()
     chosen = builtin_region.plain_class(region, _class_of(options.nodeclass) if options.nodeclass else None)
-    family = families.of(chosen)
+    family = families.ami_family(chosen)
     if isinstance(family, Refusal):
         raise InputError(f"{options.nodeclass}: EC2NodeClass {chosen.name}: {family.message}")
-    who = offerings.buyer(chosen, family)
+    who = offerings.offering_context(chosen, family)
     try:
         settings = buying_settings(_settings(options.setting)).overheads
         rows = [
-            Row(offerings.instance_type(one, region, who, settings), sizing.size(one, chosen, family, settings))
+            Row(
+                offerings.instance_type(one, region, who, settings),
+                capacity.node_resources(one, chosen, family, settings),
+            )
             for one in region.types
             if one.arch
         ]
@@ -119,7 +123,7 @@ def _class_of(path: str) -> "EC2NodeClass":
         raise InputError(f"{path}: {error}") from None
 
 
-def _asked(region: str) -> "Region":
+def _asked(region: str) -> "RegionFacts":
     """What EC2 and the Price List say of a region now."""
     from spotwright.adapters import aws_sessions, pricing
     from spotwright.adapters.ec2_region import Ec2Region

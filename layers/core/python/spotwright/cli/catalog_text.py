@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.aws.sizing import Size
+from spotwright.aws.instance_types.capacity import NodeResources
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import PICOUSD, InstanceType, Offering
 from spotwright.model.requirements import NodeSelectorRequirement
@@ -19,7 +19,7 @@ class Row(msgspec.Struct, frozen=True):
     """A type, and its overheads one by one; ``size`` None = only their sum is known."""
 
     instance_type: InstanceType
-    size: Size | None = None
+    size: NodeResources | None = None
 
 
 def as_json(rows: Sequence[Row]) -> str:

@@ -9,7 +9,7 @@ from spotwright.cli import InputError
 
 if TYPE_CHECKING:
     from spotwright.cli.documents import Document, Documents
-    from spotwright.conversion.convert import Result
+    from spotwright.conversion.convert import ConversionResult
     from spotwright.conversion.remarks import Remark
 
     type Made = tuple[dict[str, Any], ...]
@@ -45,9 +45,9 @@ def run(options: argparse.Namespace) -> int:
     return 1 if any(one.level == Level.TO_DO for remarks in result.remarks for one in remarks) else 0
 
 
-def converted(given: "tuple[Document, ...]") -> "Result":
+def converted(given: "tuple[Document, ...]") -> "ConversionResult":
     """The objects as v1 has them; raises InputError naming file, object, field and value."""
-    from spotwright.conversion.convert import converted as convert
+    from spotwright.conversion.convert import convert as convert
     from spotwright.conversion.remarks import ConversionError
 
     try:
@@ -61,9 +61,9 @@ def current(read: "Documents") -> "tuple[Documents, tuple[str, ...]]":
 
     A NodeClaim of v1beta1, which ``convert`` leaves out, stays: whoever plans wants to know of it. Raises InputError.
     """
-    from spotwright.conversion import concerns
+    from spotwright.conversion import needs_conversion
 
-    if not any(concerns(one.content) for one in read.objects):
+    if not any(needs_conversion(one.content) for one in read.objects):
         return read, ()
     import msgspec
 

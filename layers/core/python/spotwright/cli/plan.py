@@ -82,6 +82,8 @@ def _seen(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, tuple
 def _sold(catalog: "Catalog", snapshot: "Snapshot") -> "Catalog":
     if not snapshot.unavailable_offerings:
         return catalog
-    from spotwright.aws import health
+    from spotwright.aws.instance_types import unavailable_offerings
 
-    return health.sold_out(catalog, snapshot.nodeclasses, health.closing(snapshot.unavailable_offerings))
+    return unavailable_offerings.apply_to_catalog(
+        catalog, snapshot.nodeclasses, unavailable_offerings.from_snapshot(snapshot.unavailable_offerings)
+    )

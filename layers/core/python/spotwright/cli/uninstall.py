@@ -86,7 +86,7 @@ def _uninstall(arguments: argparse.Namespace, objects: "ObjectApi") -> "Outcome"
     pause = PauseRow(dynamodb, table=outputs["TableName"], cluster=arguments.cluster)
     patience, tell = Patience(arguments.timeout), _teller()
     if arguments.hand_back:
-        parts = [*manifests.rights(), *manifests.forwarder("", {})]
+        parts = [*manifests.rbac(), *manifests.forwarder("", {})]
         return hand_back(objects, pause, patience, tell, parts=parts)
     force_at = None if arguments.grace is None else datetime.now(UTC) + timedelta(seconds=arguments.grace)
     return drain(objects, pause, patience, tell, force_at=force_at)

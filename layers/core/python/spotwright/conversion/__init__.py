@@ -16,26 +16,26 @@ AWS_BETA: Final = "karpenter.k8s.aws/v1beta1"
 KUBELET_ANNOTATION: Final = "compatibility.karpenter.sh/v1beta1-kubelet-conversion"
 
 # kind → the versions of it that are converted.
-OLD: Final[dict[str, str]] = {
+CONVERTED_KINDS: Final[dict[str, str]] = {
     "Provisioner": CORE_ALPHA,
     "AWSNodeTemplate": AWS_ALPHA,
     "NodePool": CORE_BETA,
     "EC2NodeClass": AWS_BETA,
 }
 # What Karpenter wrote itself, one for each instance.
-CLAIMS: Final = (("Machine", CORE_ALPHA), ("NodeClaim", CORE_BETA))
+CLAIM_KINDS: Final = (("Machine", CORE_ALPHA), ("NodeClaim", CORE_BETA))
 _KINDS_BEFORE_V1: Final = ("Provisioner", "AWSNodeTemplate", "Machine")
 
 
-def concerns(content: Json) -> bool:
+def needs_conversion(content: Json) -> bool:
     """Whether this object, or what it refers to, cannot be read before it is converted."""
     kind, version = content["kind"], content.get("apiVersion")
     if kind in _KINDS_BEFORE_V1:
-        return is_karpenters(version)
-    return kind in OLD and (version == OLD[kind] or bool(kubelet_annotation(content)))
+        return is_karpenter_group(version)
+    return kind in CONVERTED_KINDS and (version == CONVERTED_KINDS[kind] or bool(kubelet_annotation(content)))
 
 
-def is_karpenters(version: object) -> bool:
+def is_karpenter_group(version: object) -> bool:
     """Whether an ``apiVersion`` is of one of Karpenter's groups; one that is left out is."""
     return version is None or str(version).startswith(("karpenter.sh/", "karpenter.k8s.aws/"))
 

@@ -5,130 +5,134 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from spotwright.conversion import (
-    CLAIMS,
-    OLD,
+    CLAIM_KINDS,
+    CONVERTED_KINDS,
     Json,
     awsnodetemplate,
-    is_karpenters,
-    kubelets,
-    nodes,
-    pods,
+    is_karpenter_group,
+    kubelet_placement,
+    node_metadata,
+    old_schemas,
+    pod_remarks,
     provisioner,
-    schemas,
     v1beta1,
 )
-from spotwright.conversion.kubelets import Piece
-from spotwright.conversion.remarks import ConversionError, Remark, Told, refuse
-from spotwright.conversion.shape import shaped
+from spotwright.conversion.kubelet_placement import ResultObject
+from spotwright.conversion.remarks import ConversionError, ObjectRemarks, Remark, refuse
+from spotwright.conversion.schema_validation import apply_schema
 
 
-class Result(msgspec.Struct, frozen=True):
+class ConversionResult(msgspec.Struct, frozen=True):
     """For each object that was given: what has become of it, and what is to be said about it."""
 
     objects: tuple[tuple[Json, ...], ...]
     remarks: tuple[tuple[Remark, ...], ...]
 
 
-def converted(objects: Sequence[Json]) -> Result:
+def convert(objects: Sequence[Json]) -> ConversionResult:
     """Every object as v1 has it. ``objects``: each with ``kind`` and ``metadata``.
 
     An object of v1, or of any other kind, is the same afterwards; only a class that takes its NodePools' kubelet
     settings is not, nor is such a NodePool. Raises ConversionError, whose ``origin`` is the object's index.
     """
-    told = [Told(origin) for origin in range(len(objects))]
+    remarks = [ObjectRemarks(origin) for origin in range(len(objects))]
     taken = {str(one["metadata"].get("name")) for one in objects if one["kind"] in ("EC2NodeClass", "AWSNodeTemplate")}
-    pieces: list[Piece] = []
-    for content, about in zip(objects, told, strict=True):
+    pieces: list[ResultObject] = []
+    for content, about in zip(objects, remarks, strict=True):
         try:
             pieces += _pieces(content, about, taken)
         except ConversionError as error:
             error.origin = about.origin
             raise
-        pods.remark(content, about)
+        pod_remarks.note_renamed(content, about)
     _repeated(pieces)
     made: list[list[Json]] = [[] for _ in objects]
-    for one in kubelets.settle(pieces):
-        made[one.told.origin].append(one.content)
-    return Result(tuple(map(tuple, made)), tuple(tuple(about.remarks) for about in told))
+    for one in kubelet_placement.place_kubelets(pieces):
+        made[one.remarks.origin].append(one.content)
+    return ConversionResult(tuple(map(tuple, made)), tuple(tuple(about.remarks) for about in remarks))
 
 
-def _pieces(content: Json, told: Told, taken: set[str]) -> Iterator[Piece]:
+def _pieces(content: Json, remarks: ObjectRemarks, taken: set[str]) -> Iterator[ResultObject]:
     kind, version = content["kind"], content.get("apiVersion")
-    if (kind, version) in CLAIMS:
-        told.lost("", "is left out: it stands for one instance, and applied anew it would buy another")
-    elif kind in ("Provisioner", "AWSNodeTemplate") and is_karpenters(version):
-        if version != OLD[kind]:
-            refuse("apiVersion", version, f"is not {OLD[kind]}, the only one that is converted")
-        yield from _provisioner(content, told, taken) if kind == "Provisioner" else [_template(content, told)]
-    elif kind in OLD and version == OLD[kind]:
-        yield _beta(content, told)
+    if (kind, version) in CLAIM_KINDS:
+        remarks.lost("", "is left out: it stands for one instance, and applied anew it would buy another")
+    elif kind in ("Provisioner", "AWSNodeTemplate") and is_karpenter_group(version):
+        if version != CONVERTED_KINDS[kind]:
+            refuse("apiVersion", version, f"is not {CONVERTED_KINDS[kind]}, the only one that is converted")
+        yield from _provisioner(content, remarks, taken) if kind == "Provisioner" else [_template(content, remarks)]
+    elif kind in CONVERTED_KINDS and version == CONVERTED_KINDS[kind]:
+        yield _beta(content, remarks)
     else:
-        yield Piece(content, told, kubelet=kubelets.annotated(content), made=False)
+        yield ResultObject(content, remarks, kubelet=kubelet_placement.annotated_kubelet(content), is_converted=False)
 
 
-def _provisioner(content: Json, told: Told, taken: set[str]) -> Iterator[Piece]:
+def _provisioner(content: Json, remarks: ObjectRemarks, taken: set[str]) -> Iterator[ResultObject]:
     """A NodePool, and the class of the Provisioner's own provider."""
-    metadata = _metadata(content, told)
-    spec = _spec(content, schemas.provisioner(), told)
+    metadata = _metadata(content, remarks)
+    spec = _spec(content, old_schemas.provisioner(), remarks)
     own = spec.get("provider")
     if own is not None and "providerRef" in spec:
         refuse("spec.providerRef", spec["providerRef"], "cannot be combined with provider")
-    name = "" if own is None else kubelets.free_name(metadata["name"], taken)
-    made, kubelet = provisioner.node_pool_spec(spec, told, name)
-    yield _made("NodePool", "karpenter.sh/v1", metadata, made, told, kubelet or None)
+    name = "" if own is None else kubelet_placement.free_name(metadata["name"], taken)
+    made, kubelet = provisioner.node_pool_spec(spec, remarks, name)
+    yield _made("NodePool", "karpenter.sh/v1", metadata, made, remarks, kubelet or None)
     if own is not None:
         taken.add(name)
-        inner = awsnodetemplate.node_class_spec(own, "spec.provider", told)
-        yield _made("EC2NodeClass", "karpenter.k8s.aws/v1", {"name": name}, inner, told)
+        inner = awsnodetemplate.node_class_spec(own, "spec.provider", remarks)
+        yield _made("EC2NodeClass", "karpenter.k8s.aws/v1", {"name": name}, inner, remarks)
 
 
-def _template(content: Json, told: Told) -> Piece:
-    metadata = _metadata(content, told)
-    spec = _spec(content, schemas.aws_node_template(), told)
-    made = awsnodetemplate.node_class_spec(spec, "spec", told)
-    return _made("EC2NodeClass", "karpenter.k8s.aws/v1", metadata, made, told)
+def _template(content: Json, remarks: ObjectRemarks) -> ResultObject:
+    metadata = _metadata(content, remarks)
+    spec = _spec(content, old_schemas.aws_node_template(), remarks)
+    made = awsnodetemplate.node_class_spec(spec, "spec", remarks)
+    return _made("EC2NodeClass", "karpenter.k8s.aws/v1", metadata, made, remarks)
 
 
-def _beta(content: Json, told: Told) -> Piece:
-    metadata = _metadata(content, told)
+def _beta(content: Json, remarks: ObjectRemarks) -> ResultObject:
+    metadata = _metadata(content, remarks)
     if content["kind"] == "NodePool":
-        made, kubelet = v1beta1.node_pool_spec(_spec(content, schemas.node_pool_v1beta1(), told), told)
-        return _made("NodePool", "karpenter.sh/v1", metadata, made, told, kubelet or None)
-    spec = _spec(content, schemas.ec2_node_class_v1beta1(), told)
-    return _made("EC2NodeClass", "karpenter.k8s.aws/v1", metadata, v1beta1.node_class_spec(spec, told), told)
+        made, kubelet = v1beta1.node_pool_spec(_spec(content, old_schemas.node_pool_v1beta1(), remarks), remarks)
+        return _made("NodePool", "karpenter.sh/v1", metadata, made, remarks, kubelet or None)
+    spec = _spec(content, old_schemas.ec2_node_class_v1beta1(), remarks)
+    return _made("EC2NodeClass", "karpenter.k8s.aws/v1", metadata, v1beta1.node_class_spec(spec, remarks), remarks)
 
 
-def _spec(content: Json, schema: Json, told: Told) -> Json:
+def _spec(content: Json, schema: Json, remarks: ObjectRemarks) -> Json:
     """``spec`` as its schema has it; other fields of the object are told."""
     for name in content:
         if name not in ("apiVersion", "kind", "metadata", "spec", "status"):
-            told.lost(name, f"{content['kind']} has no such field")
+            remarks.lost(name, f"{content['kind']} has no such field")
     given = content.get("spec")
-    spec: Json = shaped(
-        {} if given is None else given, schema, "spec", told, f"{content['apiVersion']} {content['kind']}"
+    spec: Json = apply_schema(
+        {} if given is None else given, schema, "spec", remarks, f"{content['apiVersion']} {content['kind']}"
     )
     return spec
 
 
-def _metadata(content: Json, told: Told) -> Json:
-    found = nodes.object_metadata(content, told)
+def _metadata(content: Json, remarks: ObjectRemarks) -> Json:
+    found = node_metadata.object_metadata(content, remarks)
     name = found.get("name")
     if not isinstance(name, str) or not name:
         refuse("metadata.name", name, "is not a name")
     return found
 
 
-def _made(kind: str, version: str, metadata: Json, spec: Json, told: Told, kubelet: Json | None = None) -> Piece:
+def _made(
+    kind: str, version: str, metadata: Json, spec: Json, remarks: ObjectRemarks, kubelet: Json | None = None
+) -> ResultObject:
     """A v1 object, held against our own definition."""
-    sound = shaped(spec, schemas.v1(kind), f"as v1 {kind}: spec", told, f"v1 {kind}")
-    return Piece({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": sound}, told, kubelet=kubelet)
+    sound = apply_schema(spec, old_schemas.v1(kind), f"as v1 {kind}: spec", remarks, f"v1 {kind}")
+    return ResultObject(
+        {"apiVersion": version, "kind": kind, "metadata": metadata, "spec": sound}, remarks, kubelet=kubelet
+    )
 
 
-def _repeated(pieces: Sequence[Piece]) -> None:
+def _repeated(pieces: Sequence[ResultObject]) -> None:
     """Of objects with the same name ``kubectl apply`` leaves the last."""
     seen: set[tuple[str, str]] = set()
     for one in pieces:
-        if one.made and one.key in seen:
-            one.told.to_do("", f"{' '.join(one.key)} is there already, from another object: keep one of them")
+        if one.is_converted and one.key in seen:
+            one.remarks.to_do("", f"{' '.join(one.key)} is there already, from another object: keep one of them")
         if one.content["kind"] in ("NodePool", "EC2NodeClass"):
             seen.add(one.key)

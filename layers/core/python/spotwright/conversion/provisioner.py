@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from spotwright.conversion import AWS_ALPHA, Json, nodes
-from spotwright.conversion.remarks import Told, absent, refuse
+from spotwright.conversion import AWS_ALPHA, Json, node_metadata
+from spotwright.conversion.remarks import ObjectRemarks, refuse, refuse_missing
 from spotwright.model import labels
 
 CLASS_REFERENCE: Final = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass"}
@@ -22,16 +22,16 @@ _DEFAULT_TYPES: Final = (
 _TYPE_KEYS: Final = frozenset({labels.INSTANCE_TYPE, labels.INSTANCE_PREFIX + "family", _CATEGORY, _GENERATION})
 
 
-def node_pool_spec(spec: Json, told: Told, own_class: str) -> tuple[Json, Json]:
+def node_pool_spec(spec: Json, remarks: ObjectRemarks, own_class: str) -> tuple[Json, Json]:
     """``spec`` of a v1 NodePool, and the kubelet configuration, which v1 keeps in the class.
 
     ``own_class``: the name of the class that is made of the Provisioner's own provider, if it has one. ``spec``: as
     the schema has it. Raises ConversionError.
     """
     given = dict(spec)
-    about = nodes.template_metadata(given.pop("labels", {}), given.pop("annotations", {}), "spec", told)
-    kubelet = _kubelet(given.pop("kubeletConfiguration", {}), told)
-    template: Json = {"requirements": _requirements(given.pop("requirements", []), told)}
+    about = node_metadata.template_metadata(given.pop("labels", {}), given.pop("annotations", {}), "spec", remarks)
+    kubelet = _kubelet(given.pop("kubeletConfiguration", {}), remarks)
+    template: Json = {"requirements": _requirements(given.pop("requirements", []), remarks)}
     template |= {name: given.pop(name) for name in ("taints", "startupTaints") if given.get(name)}
     template["nodeClassRef"] = CLASS_REFERENCE | {"name": own_class or _referred(given)}
     template["expireAfter"] = duration(given.pop("ttlSecondsUntilExpired", None))
@@ -63,11 +63,11 @@ def _disruption(given: Json) -> Json:
     return {"consolidationPolicy": "WhenEmpty", "consolidateAfter": duration(after)}
 
 
-def _kubelet(given: Json, told: Told) -> Json:
+def _kubelet(given: Json, remarks: ObjectRemarks) -> Json:
     kubelet = dict(given)
     if runtime := kubelet.pop("containerRuntime", ""):
         why = "containerd is the only one there is" if runtime != "containerd" else "it is what every image runs now"
-        told.lost("spec.kubeletConfiguration.containerRuntime", f"{runtime} cannot be chosen in v1: {why}")
+        remarks.lost("spec.kubeletConfiguration.containerRuntime", f"{runtime} cannot be chosen in v1: {why}")
     return kubelet_settings(kubelet)
 
 
@@ -81,22 +81,22 @@ def kubelet_settings(given: Json) -> Json:
     return {name: value for name, value in (given | reserved).items() if value not in ({}, [])}
 
 
-def _requirements(given: list[Json], told: Told) -> list[Json]:
+def _requirements(given: list[Json], remarks: ObjectRemarks) -> list[Json]:
     stated = {labels.normalize(one["key"]) for one in given}
     implied = [one for one in _DEFAULTS if one["key"] not in stated]
     if not stated & _TYPE_KEYS:
         implied += _DEFAULT_TYPES
     if implied:
         written = ", ".join(f"{one['key']} {one['operator']} [{', '.join(one['values'])}]" for one in implied)
-        told.note("spec.requirements", f"written out what v1alpha5 implied: {written}")
-    return nodes.requirements(given, "spec.requirements", told) + [dict(one) for one in implied]
+        remarks.note("spec.requirements", f"written out what v1alpha5 implied: {written}")
+    return node_metadata.requirements(given, "spec.requirements", remarks) + [dict(one) for one in implied]
 
 
 def _referred(given: Json) -> str:
     """The name of the AWSNodeTemplate, which its class keeps."""
     reference = given.get("providerRef")
     if reference is None:
-        absent("spec.providerRef", "a Provisioner needs a provider or a providerRef")
+        refuse_missing("spec.providerRef", "a Provisioner needs a provider or a providerRef")
     if reference.get("kind", "AWSNodeTemplate") != "AWSNodeTemplate":
         refuse("spec.providerRef.kind", reference["kind"], "is not AWSNodeTemplate")
     if reference.get("apiVersion", AWS_ALPHA) != AWS_ALPHA:

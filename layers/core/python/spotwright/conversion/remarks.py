@@ -34,7 +34,7 @@ class Remark(msgspec.Struct, frozen=True):
         return f"{self.path}: {self.text}" if self.path else self.text
 
 
-class Told:
+class ObjectRemarks:
     """Collects the remarks about one object. ``origin``: its place among the objects."""
 
     def __init__(self, origin: int) -> None:
@@ -53,15 +53,15 @@ class Told:
 
 def refuse(path: str, value: object, allowed: str) -> NoReturn:
     """Raise the error about one value."""
-    raise ConversionError(f"{path}: {shown(value)} {allowed}")
+    raise ConversionError(f"{path}: {quote(value)} {allowed}")
 
 
-def absent(path: str, why: str = "it is required") -> NoReturn:
+def refuse_missing(path: str, why: str = "it is required") -> NoReturn:
     """Raise the error about a field that is not there."""
     raise ConversionError(f"{path} is missing: {why}")
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """A value as a message quotes it: never longer than a line."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

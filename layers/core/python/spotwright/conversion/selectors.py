@@ -18,13 +18,13 @@ _OWNERS: Final = "aws::owners"
 _MOST_TERMS: Final = 30
 
 
-def terms(selector: Json, path: str) -> list[Json]:
+def selector_terms(selector: Json, path: str) -> list[Json]:
     """Terms of ``id`` or ``tags``; raises ConversionError."""
     given = _values(selector, path)
     return _ids(given, path) or [{"tags": tags} for tags in _tags(given, given)]
 
 
-def image_terms(selector: Json, path: str) -> list[Json]:
+def ami_terms(selector: Json, path: str) -> list[Json]:
     """Terms of ``id``, or of ``name``, ``owner`` and ``tags``; raises ConversionError."""
     given = _values(selector, path)
     if set(given) == {_OWNERS}:

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from spotwright.conversion import Json, images, instances, nodes
+from spotwright.conversion import Json, ami_fields, instance_fields, node_metadata
 from spotwright.conversion.provisioner import CLASS_REFERENCE, kubelet_settings
-from spotwright.conversion.remarks import Told, absent, refuse
+from spotwright.conversion.remarks import ObjectRemarks, refuse, refuse_missing
 
 _TEMPLATE: Final = "spec.template"
 _AS_IT_IS: Final = (
@@ -15,17 +15,19 @@ _AS_IT_IS: Final = (
 _ALONE: Final = ("id", "name")
 
 
-def node_pool_spec(spec: Json, told: Told) -> tuple[Json, Json]:
+def node_pool_spec(spec: Json, remarks: ObjectRemarks) -> tuple[Json, Json]:
     """``spec`` of a v1 NodePool, and the kubelet configuration, which v1 keeps in the class. Raises ConversionError."""
     given, claim = dict(spec), dict(spec["template"]["spec"])
     metadata = given.pop("template").get("metadata", {})
-    about = nodes.template_metadata(
-        metadata.get("labels", {}), metadata.get("annotations", {}), f"{_TEMPLATE}.metadata", told
+    about = node_metadata.template_metadata(
+        metadata.get("labels", {}), metadata.get("annotations", {}), f"{_TEMPLATE}.metadata", remarks
     )
     disruption = dict(given.pop("disruption", {}))
     kubelet = kubelet_settings(claim.pop("kubelet", {}))
     made: Json = {
-        "requirements": nodes.requirements(claim.pop("requirements", []), f"{_TEMPLATE}.spec.requirements", told)
+        "requirements": node_metadata.requirements(
+            claim.pop("requirements", []), f"{_TEMPLATE}.spec.requirements", remarks
+        )
     }
     made |= {name: claim.pop(name) for name in ("taints", "startupTaints") if name in claim}
     made["nodeClassRef"] = _reference(claim.pop("nodeClassRef"))
@@ -48,7 +50,7 @@ def _disruption(given: Json) -> Json:
     path = "spec.disruption.consolidateAfter"
     made: Json = {"consolidationPolicy": policy, "consolidateAfter": after}
     if policy == "WhenEmpty" and after is None:
-        absent(path, "consolidationPolicy WhenEmpty needs it")
+        refuse_missing(path, "consolidationPolicy WhenEmpty needs it")
     if policy == "WhenUnderutilized":
         if after not in (None, "Never"):
             refuse(path, after, "goes with consolidationPolicy WhenEmpty alone in v1beta1; in v1 with any")
@@ -59,23 +61,23 @@ def _disruption(given: Json) -> Json:
     return made | ({"budgets": given["budgets"]} if "budgets" in given else {})
 
 
-def node_class_spec(spec: Json, told: Told) -> Json:
+def node_class_spec(spec: Json, remarks: ObjectRemarks) -> Json:
     """``spec`` of a v1 EC2NodeClass. Raises ConversionError."""
     given = dict(spec)
     if ("role" in given) == ("instanceProfile" in given):
         refuse("spec.role", given.get("role"), "and instanceProfile: set exactly one of them")
-    terms = _terms(given.pop("amiSelectorTerms", []), "spec.amiSelectorTerms", ("id",), told)
-    devices = instances.block_devices(given.pop("blockDeviceMappings", []), "spec.blockDeviceMappings")
-    made = images.image_fields(given.pop("amiFamily"), terms, devices, "spec", told)
+    terms = _terms(given.pop("amiSelectorTerms", []), "spec.amiSelectorTerms", ("id",), remarks)
+    devices = instance_fields.block_devices(given.pop("blockDeviceMappings", []), "spec.blockDeviceMappings")
+    made = ami_fields.ami_fields(given.pop("amiFamily"), terms, devices, "spec", remarks)
     for name, alone in (("subnetSelectorTerms", ("id",)), ("securityGroupSelectorTerms", _ALONE)):
-        made[name] = _terms(given.pop(name), f"spec.{name}", alone, told)
-    made |= instances.tags(given.pop("tags", {}), "spec.tags", told)
-    made |= instances.metadata_options(given.pop("metadataOptions", None), instances.METADATA_OPTIONS)
+        made[name] = _terms(given.pop(name), f"spec.{name}", alone, remarks)
+    made |= instance_fields.tags(given.pop("tags", {}), "spec.tags", remarks)
+    made |= instance_fields.metadata_options(given.pop("metadataOptions", None), instance_fields.METADATA_OPTIONS)
     made |= {name: given.pop(name) for name in _AS_IT_IS if name in given}
     return made
 
 
-def _terms(given: list[Json], path: str, alone: tuple[str, ...], told: Told) -> list[Json]:
+def _terms(given: list[Json], path: str, alone: tuple[str, ...], remarks: ObjectRemarks) -> list[Json]:
     """Terms that v1 takes. What stood beside an id or a group's name was never asked for."""
     kept = []
     for at, term in enumerate(given):
@@ -84,6 +86,6 @@ def _terms(given: list[Json], path: str, alone: tuple[str, ...], told: Told) -> 
             refuse(where, term, "selects nothing: it needs tags, an id or a name")
         first = next((name for name in alone if term.get(name)), None)
         for name in sorted(set(term) - {first}) if first else ():
-            told.lost(f"{where}.{name}", f"stands beside {first}, which is asked for alone")
+            remarks.lost(f"{where}.{name}", f"stands beside {first}, which is asked for alone")
         kept.append({first: term[first]} if first else term)
     return kept

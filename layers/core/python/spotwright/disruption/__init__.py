@@ -1,1 +1,4 @@
-"""Which nodes may go, and how many at once: snapshot in, proposal out. Pure."""
+"""Which nodes may be removed, how many at once, and why others stay.
+
+In: a snapshot, the plan for its pending pods, ``now``. Out: proposals and reasons. Deletes nothing.
+"""

@@ -10,32 +10,36 @@ import msgspec
 
 WINDOW_MS: Final = 10 * 60 * 1000
 # How long it stays open the first time; each further time within RECOVERY_MS of its closing twice as long.
-HOLD_MS: Final = 15 * 60 * 1000
-LONGEST_DOUBLINGS: Final = 4
+OPEN_MS: Final = 15 * 60 * 1000
+MAX_DOUBLINGS: Final = 4
 RECOVERY_MS: Final = 60 * 60 * 1000
 # Small clusters are emptied whole in ordinary life.
-LEAST_NODES: Final = 20
+MIN_NODES: Final = 20
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Nodes of one proposal that were let go. ``at``: epoch milliseconds; ``total``: nodes of ours there were then."""
+    """Nodes of one proposal that were let go.
+
+    ``admitted_at_ms``: epoch milliseconds; ``total_nodes``: nodes of ours there were then.
+    """
 
     id: str
-    at: int
+    admitted_at_ms: int = msgspec.field(name="at")
     nodes: int
-    total: int
+    total_nodes: int = msgspec.field(name="total")
 
 
 class Breaker(msgspec.Struct, frozen=True):
-    """``batches``: of the window, oldest first. ``open_until``: epoch milliseconds, 0 = never was open.
+    """``batches``: of the window, oldest first. ``open_until_ms``: epoch milliseconds, 0 = never was open.
 
-    ``trips``: how often it opened in a row. ``why``: what it last opened for. ``version``: optimistic lock, 0 = no row.
+    ``trips``: how often it opened in a row. ``reason``: what it last opened for. ``version``: optimistic lock, 0 = no
+    row.
     """
 
     batches: tuple[Batch, ...] = ()
-    open_until: int = 0
+    open_until_ms: int = msgspec.field(default=0, name="open_until")
     trips: int = 0
-    why: str = ""
+    reason: str = msgspec.field(default="", name="why")
     version: int = 0
     schema: int = 1
 
@@ -49,7 +53,7 @@ class Admission(msgspec.Struct, frozen=True):
 
 def is_open(breaker: Breaker, now: int) -> bool:
     """``now``: epoch milliseconds."""
-    return now < breaker.open_until
+    return now < breaker.open_until_ms
 
 
 def admit(breaker: Breaker, id: str, wanted: int, *, total: int, percent: int, now: int) -> Admission:
@@ -59,21 +63,21 @@ def admit(breaker: Breaker, id: str, wanted: int, *, total: int, percent: int, n
     """
     if is_open(breaker, now):
         return Admission(0, breaker)
-    recent = tuple(one for one in breaker.batches if now - one.at < WINDOW_MS and one.id != id)
-    most = limit(max((total, *(one.total for one in recent))), percent)
+    recent = tuple(one for one in breaker.batches if now - one.admitted_at_ms < WINDOW_MS and one.id != id)
+    most = max_nodes(max((total, *(one.total_nodes for one in recent))), percent)
     left = max(0, most - sum(one.nodes for one in recent))
     nodes = min(wanted, left)
     after = msgspec.structs.replace(breaker, batches=(*recent, Batch(id, now, nodes, total)) if nodes else recent)
     return Admission(nodes, after if nodes == wanted else _opened(after, most, now))
 
 
-def limit(total: int, percent: int) -> int:
+def max_nodes(total: int, percent: int) -> int:
     """Nodes that may go within the window; a share is rounded up."""
-    return max(LEAST_NODES, -(-total * percent // 100))
+    return max(MIN_NODES, -(-total * percent // 100))
 
 
 def _opened(breaker: Breaker, most: int, now: int) -> Breaker:
-    trips = breaker.trips if now - breaker.open_until < RECOVERY_MS else 0
+    trips = breaker.trips if now - breaker.open_until_ms < RECOVERY_MS else 0
     why = f"more than {most} nodes would have been disrupted within {WINDOW_MS // 60_000} minutes"
-    until = now + HOLD_MS * 2 ** min(trips, LONGEST_DOUBLINGS)
-    return msgspec.structs.replace(breaker, open_until=until, trips=trips + 1, why=why)
+    until = now + OPEN_MS * 2 ** min(trips, MAX_DOUBLINGS)
+    return msgspec.structs.replace(breaker, open_until_ms=until, trips=trips + 1, reason=why)

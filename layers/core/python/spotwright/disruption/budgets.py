@@ -20,22 +20,22 @@ _NODES: Final = re.compile(r"^(100%|[0-9]{1,2}%|[0-9]+)$")
 _DURATION: Final = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:0s)?$")
 
 
-def allowed(pool: NodePool, reason: str, total: int, now: datetime) -> int:
+def allowed_disruptions(pool: NodePool, reason: str, total: int, now: datetime) -> int:
     """How many of ``total`` nodes the budgets allow for ``reason``; a budget that cannot be read allows none.
 
     A percentage is rounded up. Budgets outside their window, or for other reasons, do not count.
     """
-    if any(problem(budget) for budget in pool.budgets):
+    if any(budget_error(budget) for budget in pool.budgets):
         return 0
     limits = (
         _size(budget.nodes, total)
         for budget in pool.budgets
-        if (not budget.reasons or reason in budget.reasons) and active(budget, now)
+        if (not budget.reasons or reason in budget.reasons) and is_active(budget, now)
     )
     return min(limits, default=UNLIMITED)
 
 
-def problem(budget: Budget) -> str:
+def budget_error(budget: Budget) -> str:
     """What is wrong with a budget; "" when it can be read."""
     if not _NODES.match(budget.nodes):
         return f"nodes: {budget.nodes!r} is neither a count nor a percentage up to 100%"
@@ -52,16 +52,19 @@ def problem(budget: Budget) -> str:
     return ""
 
 
-def active(budget: Budget, now: datetime) -> bool:
+def is_active(budget: Budget, now: datetime) -> bool:
     """True inside a window: from a moment of the schedule, included, for the duration, its end excluded."""
     if not budget.schedule:
         return True
     window = _window(budget.duration)
     second = now.replace(microsecond=0)
-    return window is not None and cron.parse(budget.schedule).last_hit(after=second - window, until=second) is not None
+    return (
+        window is not None
+        and cron.parse(budget.schedule).last_activation(after=second - window, until=second) is not None
+    )
 
 
-def remaining(
+def remaining_disruptions(
     pool: NodePool,
     reason: str,
     claims: Iterable[NodeClaim],
@@ -86,7 +89,7 @@ def remaining(
         node = by_provider.get(claim.provider_id)
         going = claim.metadata.deletion_timestamp is not None or claim.name in locked
         disrupting += going or node is None or not node.is_ready or node.metadata.deletion_timestamp is not None
-    return max(allowed(pool, reason, total, now) - disrupting, 0)
+    return max(allowed_disruptions(pool, reason, total, now) - disrupting, 0)
 
 
 def _size(text: str, total: int) -> int:

@@ -26,10 +26,10 @@ class CronError(ValueError):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """The allowed values of one field. ``any``: written as ``*`` or ``?``, hence no restriction."""
+    """The allowed values of one field. ``unrestricted``: written as ``*`` or ``?``, hence no restriction."""
 
     values: frozenset[int]
-    any: bool
+    unrestricted: bool
 
 
 class Schedule(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class Schedule(msgspec.Struct, frozen=True):
     month: Field
     day_of_week: Field
 
-    def last_hit(self, *, after: datetime, until: datetime) -> datetime | None:
+    def last_activation(self, *, after: datetime, until: datetime) -> datetime | None:
         """The latest moment of the schedule with ``after`` < moment ≤ ``until``; None if there is none."""
         day = until.date()
         while day >= after.date():
@@ -52,7 +52,7 @@ class Schedule(msgspec.Struct, frozen=True):
         if day.month not in self.month.values:
             return False
         by_month, by_week = day.day in self.day_of_month.values, day.isoweekday() % 7 in self.day_of_week.values
-        if self.day_of_month.any or self.day_of_week.any:
+        if self.day_of_month.unrestricted or self.day_of_week.unrestricted:
             return by_month and by_week
         return by_month or by_week
 

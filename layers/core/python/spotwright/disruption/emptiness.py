@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.disruption import budgets, gates
+from spotwright.disruption import blockers, budgets
 from spotwright.model import labels
 from spotwright.model.karpenter import consolidation_timer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -23,7 +23,7 @@ from spotwright.scheduling.plan import Plan
 REASON: Final = "Empty"
 
 
-class Blocked(msgspec.Struct, frozen=True):
+class BlockedClaim(msgspec.Struct, frozen=True):
     """A claim that may not be disrupted now, and why; ``reason`` "" = it is simply not empty."""
 
     claim: str
@@ -37,17 +37,17 @@ class Emptiness(msgspec.Struct, frozen=True):
     """
 
     claims: tuple[str, ...] = ()
-    blocked: tuple[Blocked, ...] = ()
+    blocked: tuple[BlockedClaim, ...] = ()
     waiting: tuple[str, ...] = ()
 
 
-def emptiness(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str]) -> Emptiness:
+def find_empty_nodes(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str]) -> Emptiness:
     """``plan``: where the snapshot's pending pods would go. ``locked``: claims that a command or notice holds."""
     nominated = frozenset(node.name for node in plan.existing_nodes)
     buffered = frozenset(node.name for node in plan.buffer_assignments)
     pools = {pool.name: pool for pool in snapshot.nodepools}
-    nodes = gates.by_provider(snapshot.nodes)
-    pods = gates.by_node(snapshot.pods)
+    nodes = blockers.nodes_by_provider_id(snapshot.nodes)
+    pods = blockers.pods_by_node(snapshot.pods)
     alone = _only_followers(snapshot, plan)
     free: dict[str, list[str]] = {}
     blocked = []
@@ -57,17 +57,17 @@ def emptiness(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str]) -> Empt
         if not claim.is_managed or claim.name in locked or not _is_empty(mine, snapshot, alone):
             continue
         pool = pools.get(claim.nodepool)
-        why = gates.why_not(claim, node, mine, pool, snapshot, nominated)
+        why = blockers.blocking_reason(claim, node, mine, pool, snapshot, nominated)
         if not why and node is not None and not buffered.isdisjoint((node.name, claim.name)):
             why = "node has buffer pods"
         why = why or _too_early(claim, pool, mine, snapshot.now)
         if why:
-            blocked.append(Blocked(claim.name, why))
+            blocked.append(BlockedClaim(claim.name, why))
         else:
             free.setdefault(claim.nodepool, []).append(claim.name)
     going, waiting = [], []
     for name, candidates in free.items():
-        left = budgets.remaining(
+        left = budgets.remaining_disruptions(
             pools[name], REASON, snapshot.nodeclaims, snapshot.nodes, locked=locked, now=snapshot.now
         )
         going += candidates[:left]
@@ -86,7 +86,7 @@ def _too_early(claim: NodeClaim, pool: NodePool | None, pods: list[Pod], now: da
     return ""
 
 
-def keeps(pod: Pod, settings: Settings) -> bool:
+def keeps_node(pod: Pod, settings: Settings) -> bool:
     """True for a pod that keeps its node from being empty, followers never."""
     return eviction.is_reschedulable(pod) and eviction.eviction_cost(pod) > 0 and not is_follower(pod, settings)
 
@@ -97,7 +97,7 @@ def _is_empty(pods: list[Pod], snapshot: Snapshot, alone: bool) -> bool:
     Followers alone keep no node either, where nobody is left whom they could follow.
     """
     if alone:
-        return not any(keeps(pod, snapshot.settings) for pod in pods)
+        return not any(keeps_node(pod, snapshot.settings) for pod in pods)
     return all(eviction.eviction_cost(pod) <= 0 for pod in pods if eviction.is_reschedulable(pod))
 
 
@@ -108,13 +108,13 @@ def _only_followers(snapshot: Snapshot, plan: Plan) -> bool:
         return False
     placed = {pod for node in plan.existing_nodes for pod in node.pods}
     placed |= {pod for node in plan.new_nodes for pod in node.pods}
-    return not any(keeps(pod, snapshot.settings) for pod in snapshot.pods if pod.node_name or pod.key in placed)
+    return not any(keeps_node(pod, snapshot.settings) for pod in snapshot.pods if pod.node_name or pod.key in placed)
 
 
-def stale_idleness(snapshot: Snapshot) -> tuple[str, ...]:
+def stale_consolidation_timers(snapshot: Snapshot) -> tuple[str, ...]:
     """Claims whose recorded pod events or Consolidatable condition no longer say what is: for lifecycle, by name."""
     pools = {pool.name: pool for pool in snapshot.nodepools}
-    nodes, pods = gates.by_provider(snapshot.nodes), gates.by_node(snapshot.pods)
+    nodes, pods = blockers.nodes_by_provider_id(snapshot.nodes), blockers.pods_by_node(snapshot.pods)
     stale = []
     for claim in snapshot.nodeclaims:
         node = nodes.get(claim.provider_id)

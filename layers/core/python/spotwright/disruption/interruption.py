@@ -12,10 +12,10 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
 
 # Besides the pods' own grace period: for the eviction itself and the message that starts it.
-MARGIN: Final = timedelta(seconds=10)
+EVICTION_MARGIN: Final = timedelta(seconds=10)
 
 
-def without(snapshot: Snapshot, claim: NodeClaim) -> Snapshot:
+def mark_deleting(snapshot: Snapshot, claim: NodeClaim) -> Snapshot:
     """The snapshot as if the claim were deleted: its pods need places, its node takes none."""
     going = msgspec.structs.replace(
         claim, metadata=msgspec.structs.replace(claim.metadata, deletion_timestamp=snapshot.now)
@@ -30,9 +30,9 @@ def without(snapshot: Snapshot, claim: NodeClaim) -> Snapshot:
     return msgspec.structs.replace(snapshot, nodeclaims=claims, nodes=nodes)
 
 
-def force_at(pods: Iterable[Pod], deadline: datetime, now: datetime) -> datetime:
+def eviction_start(pods: Iterable[Pod], deadline: datetime, now: datetime) -> datetime:
     """When evictions must begin so that the longest grace period still fits before the deadline; not before now."""
     grace = max(
         (pod.termination_grace_period_seconds for pod in pods if eviction.is_waiting_eviction(pod, now)), default=0
     )
-    return max(now, deadline - timedelta(seconds=grace) - MARGIN)
+    return max(now, deadline - timedelta(seconds=grace) - EVICTION_MARGIN)

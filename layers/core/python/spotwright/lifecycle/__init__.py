@@ -1,1 +1,4 @@
-"""The next step of one NodeClaim, and what its conditions, events and log lines say. Pure."""
+"""The life of a NodeClaim after it was decided: launched, registered, initialized, drained; its conditions.
+
+In: the claim, its node, pods, ``now``. Out: conditions, events, deletions as values. Reads and writes nothing.
+"""

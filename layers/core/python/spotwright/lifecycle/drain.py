@@ -28,13 +28,13 @@ class ForcedDelete(msgspec.Struct, frozen=True):
 class Drain(msgspec.Struct, frozen=True):
     """``waiting``: pods the drain waits for, by key. ``evict``: those of the first tier that still has any.
 
-    ``next_forced``: when the next forced deletion is due; None = none to come.
+    ``next_forced_deletion``: when the next forced deletion is due; None = none to come.
     """
 
     waiting: tuple[Pod, ...] = ()
     evict: tuple[Pod, ...] = ()
     delete: tuple[ForcedDelete, ...] = ()
-    next_forced: datetime | None = None
+    next_forced_deletion: datetime | None = None
 
 
 def drain(pods: Iterable[Pod], *, deadline: datetime | None, now: datetime) -> Drain:
@@ -60,7 +60,7 @@ def tier(pod: Pod) -> int:
     return 2 * (pod.priority_class_name in CRITICAL_CLASSES) + eviction.is_owned_by_daemonset(pod)
 
 
-def force_at(pod: Pod, deadline: datetime) -> datetime:
+def forced_deletion_time(pod: Pod, deadline: datetime) -> datetime:
     """The last moment that still leaves the pod its whole grace period."""
     return deadline - timedelta(seconds=pod.termination_grace_period_seconds)
 
@@ -68,10 +68,10 @@ def force_at(pod: Pod, deadline: datetime) -> datetime:
 def _forced(pod: Pod, deadline: datetime, now: datetime) -> bool:
     if pod.metadata.deletion_timestamp is not None:
         return pod.metadata.deletion_timestamp > deadline
-    return now > force_at(pod, deadline)
+    return now > forced_deletion_time(pod, deadline)
 
 
 def _next_forced(waiting: tuple[Pod, ...], deadline: datetime | None, now: datetime) -> datetime | None:
     if deadline is None:
         return None
-    return min((at for pod in waiting if (at := force_at(pod, deadline)) >= now), default=None)
+    return min((at for pod in waiting if (at := forced_deletion_time(pod, deadline)) >= now), default=None)

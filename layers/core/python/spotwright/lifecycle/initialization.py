@@ -4,32 +4,36 @@ Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/lifecycle/initialization.go`
 time limit of its own.
 """
 
-from spotwright.lifecycle.steps import Change, Seen, true, unknown
+from spotwright.lifecycle.steps import ConditionChange, StepResult, true_condition, unknown_condition
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node, is_ephemeral
 
 
-def initialize(claim: NodeClaim, node: Node | None) -> Seen:
+def initialize(claim: NodeClaim, node: Node | None) -> StepResult:
     """``node``: the claim's registered node, None when it was not found."""
     blocked = _blocked(claim, node)
-    return Seen((blocked,)) if blocked else Seen((true("Initialized"),), log="initialized nodeclaim")
+    return (
+        StepResult((blocked,)) if blocked else StepResult((true_condition("Initialized"),), log="initialized nodeclaim")
+    )
 
 
-def _blocked(claim: NodeClaim, node: Node | None) -> Change | None:
+def _blocked(claim: NodeClaim, node: Node | None) -> ConditionChange | None:
     if node is None:
-        return unknown("Initialized", "NodeNotFound", "Node not registered with cluster")
+        return unknown_condition("Initialized", "NodeNotFound", "Node not registered with cluster")
     if not node.is_ready:
-        return unknown("Initialized", "NodeNotReady", "Node status is NotReady")
+        return unknown_condition("Initialized", "NodeNotReady", "Node status is NotReady")
     starting = {(taint.key, taint.effect) for taint in claim.startup_taints}
     for taint in node.taints:
         if (taint.key, taint.effect) in starting:
-            return unknown("Initialized", "StartupTaintsExist", f"StartupTaint {taint} still exists")
+            return unknown_condition("Initialized", "StartupTaintsExist", f"StartupTaint {taint} still exists")
     for taint in node.taints:
         if is_ephemeral(taint):
-            return unknown("Initialized", "KnownEphemeralTaintsExist", f"KnownEphemeralTaint {taint} still exists")
+            return unknown_condition(
+                "Initialized", "KnownEphemeralTaintsExist", f"KnownEphemeralTaint {taint} still exists"
+            )
     for name, size in sorted(claim.requests.items()):
         if size > 0 and not node.allocatable.get(name):
-            return unknown(
+            return unknown_condition(
                 "Initialized", "ResourceNotRegistered", f"Resource {name!r} was requested but not registered"
             )
     return None

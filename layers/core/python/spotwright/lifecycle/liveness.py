@@ -6,7 +6,7 @@ Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/lifecycle/liveness.go`` and 
 from datetime import datetime, timedelta
 from typing import Final
 
-from spotwright.lifecycle.steps import Delete
+from spotwright.lifecycle.steps import Deletion
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 
@@ -14,7 +14,7 @@ LAUNCH_TIMEOUT: Final = timedelta(minutes=5)
 REGISTRATION_TIMEOUT: Final = timedelta(minutes=15)
 
 
-def overdue(claim: NodeClaim, now: datetime) -> Delete | None:
+def timeout(claim: NodeClaim, now: datetime) -> Deletion | None:
     """The timers run from the last change of the condition that is waited for, normally the claim's creation."""
     if not claim.is_condition_true("Launched"):
         return _after(claim, "Launched", LAUNCH_TIMEOUT, "launch_timeout", now)
@@ -23,22 +23,22 @@ def overdue(claim: NodeClaim, now: datetime) -> Delete | None:
     return None
 
 
-def _after(claim: NodeClaim, kind: str, timeout: timedelta, reason: str, now: datetime) -> Delete | None:
+def _after(claim: NodeClaim, kind: str, timeout: timedelta, reason: str, now: datetime) -> Deletion | None:
     waiting = find_condition(claim.conditions, kind)
     since = (waiting.last_transition_time if waiting else None) or claim.metadata.creation_timestamp
     if since is None or now - since < timeout:
         return None
-    return Delete(reason, f"not {kind} {int(timeout.total_seconds() // 60)} minutes after {since.isoformat()}")
+    return Deletion(reason, f"not {kind} {int(timeout.total_seconds() // 60)} minutes after {since.isoformat()}")
 
 
-def expired(claim: NodeClaim, now: datetime) -> Delete | None:
-    expires = expires_at(claim)
+def expiration(claim: NodeClaim, now: datetime) -> Deletion | None:
+    expires = expiration_time(claim)
     if expires is None or now < expires:
         return None
-    return Delete("expired", f"older than expireAfter since {expires.isoformat()}")
+    return Deletion("expired", f"older than expireAfter since {expires.isoformat()}")
 
 
-def expires_at(claim: NodeClaim) -> datetime | None:
+def expiration_time(claim: NodeClaim) -> datetime | None:
     """Creation plus the claim's own expireAfter; None = Never."""
     if claim.expire_after_seconds is None or claim.metadata.creation_timestamp is None:
         return None

@@ -7,7 +7,14 @@ from typing import Any
 
 import msgspec
 
-from spotwright.lifecycle.steps import Note, Seen, false, normal, true, unknown
+from spotwright.lifecycle.steps import (
+    Event,
+    StepResult,
+    false_condition,
+    normal_event,
+    true_condition,
+    unknown_condition,
+)
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node
@@ -16,7 +23,7 @@ from spotwright.model.kubernetes.taints import Taint, TaintEffect
 UNREGISTERED_TAINT = Taint(labels.UNREGISTERED, TaintEffect.NO_EXECUTE)
 
 
-class Adoption(msgspec.Struct, frozen=True):
+class NodeUpdate(msgspec.Struct, frozen=True):
     """What the Node becomes. ``metadata``: a merge patch of its metadata; ``taints``: all it has afterwards."""
 
     node: Node
@@ -25,10 +32,10 @@ class Adoption(msgspec.Struct, frozen=True):
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """Where registration stands; ``adoption`` None = there is no node to take over, or not exactly one."""
+    """Where registration stands; ``node_update`` None = there is no node to take over, or not exactly one."""
 
-    seen: Seen
-    adoption: Adoption | None = None
+    result: StepResult
+    node_update: NodeUpdate | None = None
 
 
 def lacks_partition(claim: NodeClaim) -> bool:
@@ -40,23 +47,27 @@ def register(claim: NodeClaim, nodes: tuple[Node, ...]) -> Registration:
     """``nodes``: those with the claim's provider id. Pods may be spread over partitions, so that a node without its
     partition is not let in."""
     if not nodes:
-        return Registration(Seen((unknown("Registered", "NodeNotFound", "Node not registered with cluster"),)))
+        return Registration(
+            StepResult((unknown_condition("Registered", "NodeNotFound", "Node not registered with cluster"),))
+        )
     if len(nodes) > 1:
         message = "Invariant violated, matched multiple nodes: " + ", ".join(sorted(node.name for node in nodes))
-        return Registration(Seen((false("Registered", "MultipleNodesFound", message),)))
+        return Registration(StepResult((false_condition("Registered", "MultipleNodesFound", message),)))
     if lacks_partition(claim):
         message = "EC2 has not said yet in which partition of the placement group the instance is"
-        return Registration(Seen((unknown("Registered", "PartitionUnknown", message),)))
+        return Registration(StepResult((unknown_condition("Registered", "PartitionUnknown", message),)))
     node = nodes[0]
-    seen = Seen((true("Registered"),), _missing_taint(node), {"nodeName": node.name}, "registered nodeclaim")
-    return Registration(seen, Adoption(node, _metadata(claim, node), _taints(claim, node)))
+    seen = StepResult(
+        (true_condition("Registered"),), _missing_taint(node), {"nodeName": node.name}, "registered nodeclaim"
+    )
+    return Registration(seen, NodeUpdate(node, _metadata(claim, node), _taints(claim, node)))
 
 
-def _missing_taint(node: Node) -> tuple[Note, ...]:
+def _missing_taint(node: Node) -> tuple[Event, ...]:
     if node.is_registered or any(taint.key == labels.UNREGISTERED for taint in node.taints):
         return ()
     return (
-        normal(
+        normal_event(
             "UnregisteredTaintMissing",
             f"Missing {labels.UNREGISTERED} taint which prevents registration related race conditions on"
             " Karpenter-managed nodes",
@@ -68,7 +79,7 @@ def _metadata(claim: NodeClaim, node: Node) -> dict[str, Any]:
     change: dict[str, Any] = {
         "labels": claim.metadata.labels | {labels.REGISTERED: "true"},
         "annotations": {
-            key: value for key, value in claim.metadata.annotations.items() if key not in _OF_THE_CLAIM_ALONE
+            key: value for key, value in claim.metadata.annotations.items() if key not in _CLAIM_ONLY_ANNOTATIONS
         },
         "ownerReferences": [
             *(
@@ -90,7 +101,7 @@ def _metadata(claim: NodeClaim, node: Node) -> dict[str, Any]:
     return change
 
 
-_OF_THE_CLAIM_ALONE = frozenset(
+_CLAIM_ONLY_ANNOTATIONS = frozenset(
     {
         labels.INSTANCE_TAGGED,
         labels.CLUSTER_NAME_TAGGED,

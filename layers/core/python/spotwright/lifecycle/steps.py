@@ -7,7 +7,7 @@ import msgspec
 from spotwright.model.kubernetes.meta import Condition
 
 
-class Note(msgspec.Struct, frozen=True):
+class Event(msgspec.Struct, frozen=True):
     """An Event to record. ``type``: Normal | Warning."""
 
     type: str
@@ -15,7 +15,7 @@ class Note(msgspec.Struct, frozen=True):
     message: str
 
 
-class Change(msgspec.Struct, frozen=True):
+class ConditionChange(msgspec.Struct, frozen=True):
     """A condition as it should be; when it last changed follows from what it was."""
 
     type: str
@@ -24,44 +24,44 @@ class Change(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class Delete(msgspec.Struct, frozen=True):
-    """The claim is to be deleted. ``reason`` in the words of Karpenter's disrupted metric; ``why``: a sentence."""
+class Deletion(msgspec.Struct, frozen=True):
+    """The claim is to be deleted. ``reason`` in the words of Karpenter's disrupted metric; ``message``: a sentence."""
 
     reason: str
-    why: str
+    message: str
 
 
-class Seen(msgspec.Struct, frozen=True):
+class StepResult(msgspec.Struct, frozen=True):
     """Where a claim stands: conditions to write, events to record, status fields to set, a log line or ""."""
 
-    changes: tuple[Change, ...] = ()
-    notes: tuple[Note, ...] = ()
+    condition_changes: tuple[ConditionChange, ...] = ()
+    events: tuple[Event, ...] = ()
     status: dict[str, Any] = {}
     log: str = ""
 
 
-def true(kind: str, message: str = "") -> Change:
+def true_condition(kind: str, message: str = "") -> ConditionChange:
     """A condition that is True has its own type as reason."""
-    return Change(kind, "True", kind, message)
+    return ConditionChange(kind, "True", kind, message)
 
 
-def unknown(kind: str, reason: str, message: str = "") -> Change:
-    return Change(kind, "Unknown", reason, message or reason)
+def unknown_condition(kind: str, reason: str, message: str = "") -> ConditionChange:
+    return ConditionChange(kind, "Unknown", reason, message or reason)
 
 
-def false(kind: str, reason: str, message: str = "") -> Change:
-    return Change(kind, "False", reason, message or reason)
+def false_condition(kind: str, reason: str, message: str = "") -> ConditionChange:
+    return ConditionChange(kind, "False", reason, message or reason)
 
 
-def normal(reason: str, message: str) -> Note:
-    return Note("Normal", reason, message)
+def normal_event(reason: str, message: str) -> Event:
+    return Event("Normal", reason, message)
 
 
-def warning(reason: str, message: str) -> Note:
-    return Note("Warning", reason, message)
+def warning_event(reason: str, message: str) -> Event:
+    return Event("Warning", reason, message)
 
 
-def transitions(before: tuple[Condition, ...], written: tuple[Condition, ...]) -> tuple[Note, ...]:
+def transition_events(before: tuple[Condition, ...], written: tuple[Condition, ...]) -> tuple[Event, ...]:
     """One Event for each condition whose status changed; its reason is the condition's type."""
     statuses = {one.type: one.status for one in before}
     notes = []
@@ -70,5 +70,5 @@ def transitions(before: tuple[Condition, ...], written: tuple[Condition, ...]) -
         if was != one.status:
             text = f"Status condition transitioned, Type: {one.type}, Status: {was} -> {one.status}"
             text += f", Reason: {one.reason}" + (f", Message: {one.message}" if one.message else "")
-            notes.append(normal(one.type, text))
+            notes.append(normal_event(one.type, text))
     return tuple(notes)

@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from spotwright.manifests.ec2nodeclass import ec2_node_class
-from spotwright.manifests.nodeclaim import node_claim
-from spotwright.manifests.nodeoverlay import node_overlay
-from spotwright.manifests.nodepool import node_pool
+from spotwright.manifests.crds.ec2nodeclass.definition import ec2_node_class
+from spotwright.manifests.crds.nodeclaim import node_claim
+from spotwright.manifests.crds.nodeoverlay import node_overlay
+from spotwright.manifests.crds.nodepool import node_pool
 
 type Document = dict[str, Any]
 
@@ -28,7 +28,7 @@ def definitions() -> tuple[Document, ...]:
     return tuple(_labelled(one) for one in (node_pool(), node_claim(), node_overlay(), ec2_node_class()))
 
 
-def rights() -> tuple[Document, ...]:
+def rbac() -> tuple[Document, ...]:
     """Roles, bindings and the forwarder's service account."""
     return _read("rbac.yaml")
 
@@ -46,7 +46,7 @@ def forwarder(image: str, environment: Mapping[str, str]) -> tuple[Document, ...
 
 def digest() -> str:
     """Changes whenever anything that is installed does, image and environment aside."""
-    everything = [*definitions(), *rights(), *forwarder("", {})]
+    everything = [*definitions(), *rbac(), *forwarder("", {})]
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.failures import Conflict, NotFound
-from spotwright.lifecycle.telling import quiet
+from spotwright.lifecycle.event_dedupe import window
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -241,7 +241,7 @@ class FakeCluster:
 
     def event(self, kind: str, metadata: ObjectMeta, *, type: str, reason: str, message: str, now: datetime) -> None:
         key = f"{metadata.uid or metadata.key}/{reason}/{message}"
-        if key not in self._told or now - self._told[key] >= quiet(reason):
+        if key not in self._told or now - self._told[key] >= window(reason):
             self._told[key] = now
             self.events.append(RecordedEvent(now, kind, metadata.name, type, reason, message))
 

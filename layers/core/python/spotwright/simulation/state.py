@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from spotwright.aws.health import MEMORY_SECONDS
-from spotwright.aws.rate import CallRate
+from spotwright.aws.instance_types.unavailable_offerings import HEALTH_TTL_SECONDS
+from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
 from spotwright.failures import Conflict, NotFound
 from spotwright.model.ec2.fleet import OfferingHealth
@@ -37,7 +37,7 @@ class FakeState:
         self.row = ClusterRow(self._cluster)
         self.rows: dict[str, Row] = {}
         self.health: dict[str, OfferingHealth] = {}
-        self.rates: dict[str, CallRate] = {}
+        self.rates: dict[str, TokenBucket] = {}
         self.beat = 0
         self.guard = Breaker()
         self.catalog = ""
@@ -126,7 +126,7 @@ class FakeState:
             one
             for one in kept
             if max(one.unavailable_until_ms, one.recorded_at_ms, *(at for at, _ in one.reservation_launches))
-            + MEMORY_SECONDS * 1000
+            + HEALTH_TTL_SECONDS * 1000
             > now
         )
 
@@ -137,11 +137,11 @@ class FakeState:
                 raise Conflict(f"offering {health.key} was changed by another", code="ConditionalCheckFailed")
             self.health[health.key] = msgspec.structs.replace(health, version=health.version + 1)
 
-    def call_rate(self, action: str) -> CallRate | None:
+    def call_rate(self, action: str) -> TokenBucket | None:
         self._effects.reading("state", "call_rate")
         return self.rates.get(action)
 
-    def save_call_rate(self, rate: CallRate) -> None:
+    def save_call_rate(self, rate: TokenBucket) -> None:
         with self._effects.making("state", "save_call_rate", rate.action):
             before = self.rates.get(rate.action)
             if (before.version if before else 0) != rate.version:

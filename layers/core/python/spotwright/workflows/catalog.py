@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws import memory, nodeclass
-from spotwright.aws.offerings import Region
+from spotwright.aws.instance_types import discovered_capacity
+from spotwright.aws.instance_types.offerings import RegionFacts
+from spotwright.aws.nodeclass import readiness
 from spotwright.failures import Denied, Failure, NotFound
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.kubernetes.meta import is_condition_true
@@ -123,11 +124,13 @@ def _circumstances(ports: Cataloguing, now: datetime) -> tuple[catalog_types.Cir
     return catalog_types.Circumstances(ports.overheads, shifted, prices), tuple(notes)
 
 
-def _run(ports: Cataloguing, names: Sequence[str], fresh: Region | None, now: datetime, attempt: int) -> Catalogued:
+def _run(
+    ports: Cataloguing, names: Sequence[str], fresh: RegionFacts | None, now: datetime, attempt: int
+) -> Catalogued:
     """Statuses first: people wait for them. A catalog that appears meanwhile came from a run that may have seen newer
     classes or a newer region, so ours is made anew on top of it."""
     turned: set[str] = set()
-    read: Region | None = None
+    read: RegionFacts | None = None
     about, notes = _circumstances(ports, now)
     for _ in range(_RACES):
         before = catalog_types.stored(ports.blobs, ports.state.catalog_key())
@@ -172,10 +175,12 @@ def _memory(
     """What nodes really have; looked at again when all classes are."""
     if names:
         return before.header.memory
-    return memory.learned(before.header.memory, ports.cluster.nodes(), ports.cluster.nodeclaims(), classes, now=now)
+    return discovered_capacity.update_memory(
+        before.header.memory, ports.cluster.nodes(), ports.cluster.nodeclaims(), classes, now=now
+    )
 
 
-def _read(ports: Cataloguing, now: datetime, last: Region | None = None) -> Region | None:
+def _read(ports: Cataloguing, now: datetime, last: RegionFacts | None = None) -> RegionFacts | None:
     """The region as it is now; None while another reads it for the first time too: both at once take twice as long."""
     moment = int(now.timestamp() * 1000)
     if last is None and not ports.state.begin_reading(moment, since=moment - READING_MS):
@@ -197,12 +202,12 @@ def _settled(ports: Cataloguing, names: Sequence[str], now: datetime) -> tuple[O
             continue
         # How much of a reservation is left is in no status: it is asked for whenever a catalog may be made.
         if names and one.name not in names and not one.capacity_reservation_selector_terms:
-            found.append(Outcome(one, is_condition_true(one.conditions, nodeclass.READY)))
+            found.append(Outcome(one, is_condition_true(one.conditions, readiness.READY)))
             continue
         try:
             found.append(settle(ports, one, claims, now=now))
         except Failure as error:
-            ready = is_condition_true(one.conditions, nodeclass.READY)
+            ready = is_condition_true(one.conditions, readiness.READY)
             found.append(Outcome(one, ready, failure=f"{type(error).__name__}: {error}", again=True))
     return tuple(found)
 
@@ -224,7 +229,7 @@ def _told(key: str, before: str, outcomes: Sequence[Outcome], notes: tuple[str, 
         key=key,
         changed=key != before,
         ready=tuple(name for name, one in classes.items() if one.ready),
-        refused={name: nodeclass.complaint(one.node_class) for name, one in classes.items() if not one.ready},
+        refused={name: readiness.not_ready_message(one.node_class) for name, one in classes.items() if not one.ready},
         failures={name: one.failure for name, one in classes.items() if one.failure},
         notes=notes,
     )

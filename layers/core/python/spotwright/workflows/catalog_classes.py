@@ -6,11 +6,12 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.aws import amis, hash, nodeclass, nodeclass_status
-from spotwright.aws.described import Described
-from spotwright.aws.nodeclass_validation import states_expressions
+from spotwright.aws.images import amis
+from spotwright.aws.instance_types.info import InstanceTypeInfo
+from spotwright.aws.nodeclass import hashes, readiness, status_patch
+from spotwright.aws.nodeclass.validation import has_expressions
 from spotwright.aws.refusal import Refusal, Unanswered
-from spotwright.disruption.drift import taken_over
+from spotwright.disruption.nodeclaim_drift import hash_migration
 from spotwright.failures import Denied, Failure, NotFound
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -44,17 +45,19 @@ def settle(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeCl
         return _ended(ports, node_class, own, now)
     read, node_class = node_class, _stamped(ports, node_class, own)
     found = _found(ports, node_class, now)
-    checks = nodeclass.Checks(ports.overheads, _types(ports, node_class), reserved=ports.reserved_capacity)
-    resolution = nodeclass.resolve(node_class, found, ports.facts, now=now, checks=checks)
+    checks = readiness.ValidationInputs(
+        ports.overheads, _types(ports, node_class), reserved_capacity=ports.reserved_capacity
+    )
+    resolution = readiness.resolve(node_class, found, ports.facts, now=now, inputs=checks)
     tried = catalog_trials.Answer()
-    if is_condition_true(resolution.node_class.conditions, nodeclass.VALIDATION):
+    if is_condition_true(resolution.node_class.conditions, readiness.VALIDATION_SUCCEEDED):
         tried = catalog_trials.answer(ports, node_class, resolution.node_class, now=now)
-        checks = msgspec.structs.replace(checks, trial=tried.said)
-        resolution = nodeclass.resolve(node_class, found, ports.facts, now=now, checks=checks)
+        checks = msgspec.structs.replace(checks, dry_run=tried.said)
+        resolution = readiness.resolve(node_class, found, ports.facts, now=now, inputs=checks)
     _write(ports, node_class, resolution.node_class, now)
     if tried.remember:
         ports.cluster.patch_metadata(KIND, _about(node_class), {"annotations": {labels.LAUNCH_TRIED: tried.remember}})
-    was_ready = is_condition_true(node_class.conditions, nodeclass.READY)
+    was_ready = is_condition_true(node_class.conditions, readiness.READY)
     unanswered = _unanswered(found, checks)
     return Outcome(
         resolution.node_class,
@@ -75,15 +78,15 @@ def _wants(node_class: EC2NodeClass) -> tuple[object, ...]:
     return stamped, node_class.amis, groups, subnets, reservations, node_class.placement_group
 
 
-def _found(ports: Cataloguing, node_class: EC2NodeClass, now: datetime) -> nodeclass.Found:
+def _found(ports: Cataloguing, node_class: EC2NodeClass, now: datetime) -> readiness.DiscoveredResources:
     """Every answer there is: one that cannot be had keeps none of the others."""
     chosen, one = ports.selection, node_class
-    return nodeclass.Found(
+    return readiness.DiscoveredResources(
         subnets=_answer(lambda: chosen.subnets(one.subnet_selector_terms)),
-        groups=_answer(lambda: chosen.security_groups(one.security_group_selector_terms)),
+        security_groups=_answer(lambda: chosen.security_groups(one.security_group_selector_terms)),
         amis=_answer(lambda: _amis(ports, one, now)),
-        profile=_answer(lambda: _profile(ports, one)),
-        reservations=_answer(lambda: _reservations(ports, one)),
+        instance_profile=_answer(lambda: _profile(ports, one)),
+        capacity_reservations=_answer(lambda: _reservations(ports, one)),
         placement_group=_answer(lambda: _placement_group(ports, one)),
     )
 
@@ -95,16 +98,16 @@ def _answer[T](ask: Callable[[], T]) -> T | Unanswered:
         return Unanswered(f"{type(error).__name__}: {error}")
 
 
-def _types(ports: Cataloguing, node_class: EC2NodeClass) -> tuple[Described, ...] | Unanswered:
+def _types(ports: Cataloguing, node_class: EC2NodeClass) -> tuple[InstanceTypeInfo, ...] | Unanswered:
     """The region's types, for a class whose amounts differ by type."""
-    if not (ports.overheads.expressions and states_expressions(node_class)):
+    if not (ports.overheads.node_class_cel and has_expressions(node_class)):
         return ()
     region = catalog_types.region_of(ports.blobs, catalog_types.stored(ports.blobs, ports.state.catalog_key()))
     return region.types if region else Unanswered("which instance types the region has is not known yet")
 
 
-def _unanswered(found: nodeclass.Found, checks: nodeclass.Checks) -> tuple[str, ...]:
-    answers = (*(getattr(found, name) for name in found.__struct_fields__), checks.types, checks.trial)
+def _unanswered(found: readiness.DiscoveredResources, checks: readiness.ValidationInputs) -> tuple[str, ...]:
+    answers = (*(getattr(found, name) for name in found.__struct_fields__), checks.instance_types, checks.dry_run)
     return tuple(one.message for one in answers if isinstance(one, Unanswered))
 
 
@@ -116,11 +119,11 @@ def _about(node_class: EC2NodeClass) -> ObjectMeta:
 def _stamped(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> EC2NodeClass:
     """The class with our finalizer and its hash; claims of another hash version take over the new one first."""
     about = node_class.metadata
-    digest = hash.of_class(node_class, ports.facts.certificate_authority)
-    annotations = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hash.CLASS_VERSION}
-    if about.annotations.get(labels.EC2NODECLASS_HASH_VERSION) != hash.CLASS_VERSION:
+    digest = hashes.nodeclass_hash(node_class, ports.facts.certificate_authority)
+    annotations = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hashes.NODECLASS_VERSION}
+    if about.annotations.get(labels.EC2NODECLASS_HASH_VERSION) != hashes.NODECLASS_VERSION:
         for claim in claims:
-            if given := taken_over(claim, annotations, labels.EC2NODECLASS_HASH_VERSION):
+            if given := hash_migration(claim, annotations, labels.EC2NODECLASS_HASH_VERSION):
                 ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": dict(given)})
     change: dict[str, Any] = {}
     if any(about.annotations.get(key) != value for key, value in annotations.items()):
@@ -139,7 +142,7 @@ def _stamped(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[Node
 
 
 def _amis(ports: Cataloguing, node_class: EC2NodeClass, now: datetime) -> tuple[AMI, ...] | Refusal:
-    asked = amis.query(node_class.ami_selector_terms, ports.facts.version)
+    asked = amis.image_query(node_class.ami_selector_terms, ports.facts.version)
     if isinstance(asked, Refusal):
         return asked
     try:
@@ -149,7 +152,7 @@ def _amis(ports: Cataloguing, node_class: EC2NodeClass, now: datetime) -> tuple[
     ids = sorted({*asked.ids, *(value for value in values.values() if value.startswith("ami-"))})
     if not ids and not asked.terms:
         return ()
-    return amis.resolved(asked, values, ports.selection.images(ids, asked.terms), now=now)
+    return amis.resolve_amis(asked, values, ports.selection.images(ids, asked.terms), now=now)
 
 
 def _reservations(ports: Cataloguing, node_class: EC2NodeClass) -> tuple[CapacityReservation, ...]:
@@ -174,7 +177,9 @@ def _profile(ports: Cataloguing, node_class: EC2NodeClass) -> str | Refusal:
     """
     if node_class.instance_profile:
         return _own_profile(ports.profiles, ports.node_roles, node_class.instance_profile)
-    wanted = nodeclass.profile(node_class, region=ports.region, cluster=ports.cluster.name, node_roles=ports.node_roles)
+    wanted = readiness.desired_profile(
+        node_class, region=ports.region, cluster=ports.cluster.name, node_roles=ports.node_roles
+    )
     if isinstance(wanted, Refusal):
         return wanted
     if ports.profiles is None:
@@ -194,7 +199,7 @@ def _own_profile(iam: ProfilePort | None, node_roles: Sequence[str], name: str) 
     role = iam.role_of(name)
     if role is None:
         return Refusal("InstanceProfileNotFound", f"spec.instanceProfile: there is no instance profile {name}")
-    refusal = nodeclass.role_refusal(role, node_roles, f"spec.instanceProfile: the role of {name}")
+    refusal = readiness.role_refusal(role, node_roles, f"spec.instanceProfile: the role of {name}")
     return refusal or name
 
 
@@ -207,15 +212,15 @@ def _write(ports: Cataloguing, before: EC2NodeClass, after: EC2NodeClass, now: d
     ):
         # Instances that are just starting have the earlier profile: it is kept for a while from now.
         ports.cluster.patch_metadata(KIND, about, {"annotations": {labels.INSTANCE_PROFILE_SINCE: now.isoformat()}})
-    status = nodeclass_status.status(after)
-    if status != nodeclass_status.status(before):
+    status = status_patch.status_patch(after)
+    if status != status_patch.status_patch(before):
         ports.cluster.patch_status(KIND, about, status)
     old = {one.type: one for one in before.conditions}
     changed = [one for one in after.conditions if not _says_the_same(old.get(one.type), one)]
     if changed:
         ports.cluster.set_conditions(KIND, about, changed)
     for one in changed:
-        if one.status == "False" and one.type != nodeclass.READY:
+        if one.status == "False" and one.type != readiness.READY:
             ports.cluster.event(KIND, about, type="Warning", reason=one.reason, message=one.message, now=now)
 
 
@@ -237,7 +242,7 @@ def _ended(ports: Cataloguing, node_class: EC2NodeClass, claims: Sequence[NodeCl
         reason = "WaitingOnNodeClaimTermination"
         ports.cluster.event(KIND, about, type="Normal", reason=reason, message=message, now=now)
         return Outcome(node_class, False, again=True)
-    path = nodeclass.profile_path(region=ports.region, cluster=ports.cluster.name, uid=about.uid)
+    path = readiness.profile_path(region=ports.region, cluster=ports.cluster.name, uid=about.uid)
     iam = ports.profiles
     if iam is not None:
         for name in iam.under(path):

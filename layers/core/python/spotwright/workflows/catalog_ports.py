@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from spotwright.aws.amis import Image
-from spotwright.aws.nodeclass import FoundGroup, FoundSubnet
-from spotwright.aws.offerings import Region
-from spotwright.aws.price_file import PriceFile
-from spotwright.aws.sizing import Overheads
+from spotwright.aws.images.amis import Image
+from spotwright.aws.instance_types.capacity import Overheads
+from spotwright.aws.instance_types.offerings import RegionFacts
+from spotwright.aws.instance_types.price_file import PriceFile
+from spotwright.aws.nodeclass.readiness import DiscoveredSecurityGroup, DiscoveredSubnet
 from spotwright.model.ec2.fleet import ClusterFacts, Instance, InstanceProfile, LaunchTemplate
 from spotwright.model.karpenter.nodeclass import (
     CapacityReservation,
@@ -21,7 +21,7 @@ from spotwright.workflows.ports import BlobPort, ClusterPort, DoorbellPort, Stat
 
 
 class RegionPort(Protocol):
-    def read(self, now: datetime, before: Region | None = None) -> Region:
+    def read(self, now: datetime, before: RegionFacts | None = None) -> RegionFacts:
         """Everything that EC2 sells, read to the end; prices that cannot be had are noted, the rest raises.
 
         ``before``: the region of last time, whose prices stand where there are no newer ones.
@@ -44,8 +44,8 @@ class ShiftsPort(Protocol):
 class SelectionPort(Protocol):
     """What selector terms find. Terms are OR-ed; lists are complete and sorted by id."""
 
-    def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[FoundSubnet, ...]: ...
-    def security_groups(self, terms: Sequence[SelectorTerm]) -> tuple[FoundGroup, ...]: ...
+    def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[DiscoveredSubnet, ...]: ...
+    def security_groups(self, terms: Sequence[SelectorTerm]) -> tuple[DiscoveredSecurityGroup, ...]: ...
 
     def capacity_reservations(
         self, terms: Sequence[CapacityReservationSelectorTerm]

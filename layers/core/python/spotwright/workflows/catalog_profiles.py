@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Final
 
-from spotwright.aws import profiles
+from spotwright.aws.nodeclass import instance_profiles
 from spotwright.failures import Failure
 from spotwright.model import labels
 from spotwright.workflows.catalog_ports import Cataloguing, ProfilePort
@@ -37,7 +37,7 @@ def _collected(ports: Cataloguing, iam: ProfilePort, now: datetime) -> tuple[str
     unread = sorted(one.name for one in classes if one.read_error)
     if unread:
         return (f"no instance profile is deleted while EC2NodeClass {', '.join(unread)} cannot be read",)
-    found = profiles.unneeded(listed, classes, ports.cluster.nodeclaims(), now=now)
+    found = instance_profiles.unused_profiles(listed, classes, ports.cluster.nodeclaims(), now=now)
     gone = [one.name for one in found.profiles if _deleted(ports, iam, one.name, now)]
     said = [f"instance profile {name} deleted: nothing uses it" for name in gone]
     return (*said, found.note) if found.note else tuple(said)
@@ -51,7 +51,7 @@ def _deleted(ports: Cataloguing, iam: ProfilePort, name: str, now: datetime) -> 
     owner = one.tags.get(labels.EC2NODECLASS, "")
     current = ports.cluster.nodeclass(owner) if owner else None
     classes = (current,) if current is not None else ()
-    if not profiles.is_unneeded(one, classes, ports.cluster.nodeclaims(), now=now):
+    if not instance_profiles.is_unused(one, classes, ports.cluster.nodeclaims(), now=now):
         return False
     iam.delete(name)
     return True

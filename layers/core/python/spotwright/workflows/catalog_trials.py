@@ -9,8 +9,10 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws import families, nodeclass, trial
-from spotwright.aws.launch import FleetPlan
+from spotwright.aws.images import families
+from spotwright.aws.launch import dry_run
+from spotwright.aws.launch.fleet_plan import FleetPlan
+from spotwright.aws.nodeclass import readiness
 from spotwright.aws.refusal import Refusal, Unanswered
 from spotwright.failures import Failure, Throttled
 from spotwright.model import labels
@@ -35,22 +37,22 @@ def answer(ports: Cataloguing, before: EC2NodeClass, resolved: EC2NodeClass, *, 
     """What EC2 says of a class that is right in everything else. ``before``: the class as it was read."""
     if ports.trials is None:
         return Answer()
-    digest = trial.digest(resolved, ports.facts)
+    digest = dry_run.inputs_digest(resolved, ports.facts)
     if known := _remembered(before, digest, now):
         return known
     said = _Trial(ports, ports.trials, resolved, now).said()
-    lasting = said is None or (isinstance(said, Refusal) and said.reason in trial.REASONS)
-    return Answer(said, f"{digest}@{(now + trial.HOLDS).isoformat()}" if lasting else "")
+    lasting = said is None or (isinstance(said, Refusal) and said.reason in dry_run.LASTING_REASONS)
+    return Answer(said, f"{digest}@{(now + dry_run.RESULT_TTL).isoformat()}" if lasting else "")
 
 
 def _remembered(before: EC2NodeClass, digest: str, now: datetime) -> Answer | None:
     about, _, until = before.metadata.annotations.get(labels.LAUNCH_TRIED, "").partition("@")
     if about != digest or not _is_ahead(until, now):
         return None
-    match find_condition(before.conditions, nodeclass.VALIDATION):
+    match find_condition(before.conditions, readiness.VALIDATION_SUCCEEDED):
         case Condition(status="True"):
             return Answer()
-        case Condition(status="False", reason=reason, message=message) if reason in trial.REASONS:
+        case Condition(status="False", reason=reason, message=message) if reason in dry_run.LASTING_REASONS:
             return Answer(Refusal(reason, message))
     return None
 
@@ -58,7 +60,7 @@ def _remembered(before: EC2NodeClass, digest: str, now: datetime) -> Answer | No
 def _is_ahead(text: str, now: datetime) -> bool:
     """False for what is no time: anybody may write an annotation."""
     try:
-        return now < datetime.fromisoformat(text) <= now + trial.HOLDS
+        return now < datetime.fromisoformat(text) <= now + dry_run.RESULT_TTL
     except (TypeError, ValueError):
         return False
 
@@ -73,19 +75,19 @@ class _Trial(msgspec.Struct, frozen=True):
 
     def said(self) -> Refusal | Unanswered | None:
         """What EC2 refuses, or could not be asked; None: it would launch."""
-        family = families.of(self.node_class)
+        family = families.ami_family(self.node_class)
         if isinstance(family, Refusal):
             return family
         stored = catalog_types.stored(self.ports.blobs, self.ports.state.catalog_key())
         types = catalog_types.types_of(stored, self.node_class.name)
-        chosen = trial.subject(self.node_class, self.ports.cluster.nodepools(), types)
-        plan = trial.fleet(self.node_class, chosen, self.ports.facts, family)
+        chosen = dry_run.dry_run_target(self.node_class, self.ports.cluster.nodepools(), types)
+        plan = dry_run.plan_dry_run(self.node_class, chosen, self.ports.facts, family)
         if isinstance(plan, Refusal):
             return plan
         made = self._template(plan)
         if not isinstance(made, tuple):
             return made
-        return self._asked(_FLEET, trial.fleet_request(plan, made)) or self._runs(plan, made)
+        return self._asked(_FLEET, dry_run.create_fleet_dry_run(plan, made)) or self._runs(plan, made)
 
     def _template(self, plan: FleetPlan) -> tuple[str, str] | Refusal | Unanswered:
         """A template is really made, since nothing can be tried without one; it goes like any other that grew old."""
@@ -102,7 +104,7 @@ class _Trial(msgspec.Struct, frozen=True):
     def _runs(self, plan: FleetPlan, made: tuple[str, str]) -> Refusal | Unanswered | None:
         """One subnet that works is enough; else the first one's answer counts."""
         first: Refusal | Unanswered | None = None
-        for request in trial.run_requests(plan, made, [one.id for one in self.node_class.subnets]):
+        for request in dry_run.run_instances_dry_runs(plan, made, [one.id for one in self.node_class.subnets]):
             said = self._asked(_RUN, request)
             if said is None:
                 return None
@@ -127,4 +129,4 @@ class _Trial(msgspec.Struct, frozen=True):
     def _understood(self, operation: str, error: Failure) -> Refusal | Unanswered:
         if isinstance(error, Throttled):
             pacing.slow_down(self.ports.state, operation, now=self.now)
-        return trial.outcome(operation, error, self.node_class)
+        return dry_run.explain_error(operation, error, self.node_class)

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from spotwright.aws import catalog_wire, families, memory, offerings, price_file
-from spotwright.aws.kubelet_sizing import KubeletError
-from spotwright.aws.offerings import Region
-from spotwright.aws.price_file import PriceFile
+from spotwright.aws.images import families
+from spotwright.aws.instance_types import catalog_codec, discovered_capacity, offerings, price_file
+from spotwright.aws.instance_types.capacity import Overheads
+from spotwright.aws.instance_types.offerings import RegionFacts
+from spotwright.aws.instance_types.price_file import PriceFile
+from spotwright.aws.kubelet.configuration import KubeletError
 from spotwright.aws.refusal import Refusal
-from spotwright.aws.sizing import Overheads
 from spotwright.failures import NotFound
 from spotwright.model.ec2.instance_type import Catalog, InstanceType
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -23,7 +24,8 @@ from spotwright.workflows.ports import BlobPort
 class Circumstances(msgspec.Struct, frozen=True):
     """What the types of a class depend on besides the class and the region.
 
-    ``shifted``: ids of zones that are shifted away from. ``memory``: see ``aws.memory.Memory``.
+    ``shifted``: ids of zones that are shifted away from. ``memory``: see ``DiscoveredMemory`` of
+    ``aws.instance_types.discovered_capacity``.
     """
 
     overheads: Overheads = Overheads()
@@ -36,7 +38,7 @@ class Stored(msgspec.Struct, frozen=True):
     """A catalog in the blob store; an empty ``body`` = there is none that can be used."""
 
     key: str
-    header: catalog_wire.Header = catalog_wire.Header()
+    header: catalog_codec.CatalogHeader = catalog_codec.CatalogHeader()
     body: bytes = b""
 
 
@@ -46,29 +48,29 @@ def stored(blobs: BlobPort, key: str) -> Stored:
         return Stored("")
     try:
         body = blobs.get(key)
-        header = catalog_wire.header(body)
+        header = catalog_codec.read_header(body)
     except (NotFound, msgspec.DecodeError):
         return Stored(key)
-    return Stored(key, header, body) if header.schema == catalog_wire.SCHEMA else Stored(key)
+    return Stored(key, header, body) if header.schema == catalog_codec.SCHEMA else Stored(key)
 
 
-def keep(blobs: BlobPort, region: Region) -> str:
+def keep(blobs: BlobPort, region: RegionFacts) -> str:
     return blobs.put("catalogs", msgspec.json.encode(region))
 
 
-def first(blobs: BlobPort, region: Region) -> str:
+def first(blobs: BlobPort, region: RegionFacts) -> str:
     """The key of a catalog of no class, which says where the region is."""
     source = keep(blobs, region)
-    header = catalog_wire.Header(source, {}, (), {}, schema=catalog_wire.SCHEMA)
-    return blobs.put("catalogs", catalog_wire.encode(Catalog({}, source), header))
+    header = catalog_codec.CatalogHeader(source, {}, (), {}, schema=catalog_codec.SCHEMA)
+    return blobs.put("catalogs", catalog_codec.encode(Catalog({}, source), header))
 
 
-def region_of(blobs: BlobPort, before: Stored) -> Region | None:
+def region_of(blobs: BlobPort, before: Stored) -> RegionFacts | None:
     """The region that a catalog was made from; None when it cannot be had or is of another schema."""
     if not before.header.source:
         return None
     try:
-        region = msgspec.json.decode(blobs.get(before.header.source), type=Region)
+        region = msgspec.json.decode(blobs.get(before.header.source), type=RegionFacts)
     except (NotFound, msgspec.DecodeError):
         return None
     return region if region.schema == offerings.REGION_SCHEMA else None
@@ -76,7 +78,7 @@ def region_of(blobs: BlobPort, before: Stored) -> Region | None:
 
 def types_of(one: Stored, node_class: str) -> tuple[InstanceType, ...]:
     """The types of a class in a stored catalog; () when it is not in it."""
-    return catalog_wire.decode(one.body).instance_types(node_class) if node_class in one.header.signatures else ()
+    return catalog_codec.decode(one.body).instance_types(node_class) if node_class in one.header.signatures else ()
 
 
 def make(
@@ -84,7 +86,7 @@ def make(
     before: Stored,
     *,
     source: str,
-    region: Region,
+    region: RegionFacts,
     classes: Iterable[EC2NodeClass],
     about: Circumstances,
 ) -> str:
@@ -94,18 +96,18 @@ def make(
     """
     buying = {one.name: one for one in classes if one.subnets and one.metadata.deletion_timestamp is None}
     signatures = {name: signature(buying[name], about) for name in sorted(buying)}
-    header = catalog_wire.Header(
-        source, signatures, tuple(sorted(about.shifted)), about.memory, schema=catalog_wire.SCHEMA
+    header = catalog_codec.CatalogHeader(
+        source, signatures, tuple(sorted(about.shifted)), about.memory, schema=catalog_codec.SCHEMA
     )
     if before.body and before.header == header:
         return before.key
-    made, priced = _reusable(before, source), price_file.applied(region, about.prices)
+    made, priced = _reusable(before, source), price_file.apply_prices(region, about.prices)
     for name, wanted in signatures.items():
         if wanted not in made:
             made[wanted] = _types(priced, buying[name], about)
     by_class = {name: made[wanted] for name, wanted in signatures.items()}
     return blobs.put(
-        "catalogs", catalog_wire.encode(Catalog(by_class, source, shifted_zone_ids=header.shifted), header)
+        "catalogs", catalog_codec.encode(Catalog(by_class, source, shifted_zone_ids=header.shifted), header)
     )
 
 
@@ -113,16 +115,21 @@ def _reusable(before: Stored, source: str) -> dict[str, tuple[InstanceType, ...]
     """Signature → types of the catalog before, where it is about the same region."""
     if not before.body or before.header.source != source:
         return {}
-    known = catalog_wire.decode(before.body)
+    known = catalog_codec.decode(before.body)
     return {wanted: known.instance_types(name) for name, wanted in before.header.signatures.items()}
 
 
-def _types(region: Region, node_class: EC2NodeClass, about: Circumstances) -> tuple[InstanceType, ...]:
-    family = families.of(node_class)
+def _types(region: RegionFacts, node_class: EC2NodeClass, about: Circumstances) -> tuple[InstanceType, ...]:
+    family = families.ami_family(node_class)
     if isinstance(family, Refusal):
         return ()
     try:
-        who = offerings.buyer(node_class, family, shifted=about.shifted, memory=memory.sizes(about.memory))
+        who = offerings.offering_context(
+            node_class,
+            family,
+            shifted_zone_ids=about.shifted,
+            discovered_memory=discovered_capacity.memory_sizes(about.memory),
+        )
         return offerings.instance_types(region, who, about.overheads)
     except (QuantityError, KubeletError):
         # A volume size or an expression without a value: the class says so in its conditions.
@@ -134,7 +141,7 @@ def signature(node_class: EC2NodeClass, about: Circumstances) -> str:
     content = (
         sorted({(one.zone, one.zone_id) for one in node_class.subnets}),
         [one.requirements for one in node_class.amis],
-        families.name_of(node_class),
+        families.ami_family_name(node_class),
         node_class.kubelet,
         node_class.block_device_mappings,
         node_class.instance_store_policy,
@@ -146,7 +153,11 @@ def signature(node_class: EC2NodeClass, about: Circumstances) -> str:
         sorted(about.shifted & {one.zone_id for one in node_class.subnets}),
         about.overheads,
         about.prices,
-        [one for one in sorted(memory.sizes(about.memory).items()) if one[0][1] in {ami.id for ami in node_class.amis}],
+        [
+            one
+            for one in sorted(discovered_capacity.memory_sizes(about.memory).items())
+            if one[0][1] in {ami.id for ami in node_class.amis}
+        ],
         sizing_code(),
     )
     return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:16]

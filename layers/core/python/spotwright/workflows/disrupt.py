@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from spotwright.disruption import breaker, emptiness, gates
+from spotwright.disruption import blockers, breaker, emptiness
+from spotwright.disruption.blockers import BlockedEvent
 from spotwright.disruption.emptiness import Emptiness
-from spotwright.disruption.gates import Obstacle
 from spotwright.failures import Conflict
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.snapshot import Snapshot
@@ -50,12 +50,12 @@ def evaluate(ports: Planning, *, now: datetime, seconds_left: SecondsLeft = None
     stopped = ports.state.breaker()
     if breaker.is_open(stopped, _milliseconds(now)):
         _tell_stopped(ports, snapshot, stopped)
-        return Looked(f"the breaker is open: {stopped.why}", breaker_open=True)
+        return Looked(f"the breaker is open: {stopped.reason}", breaker_open=True)
     if why:
         return Looked(why)
     locked = _locked(ports)
-    _tell(ports, snapshot, gates.obstacles(snapshot, plan, locked=locked, reason=emptiness.REASON))
-    found = emptiness.emptiness(snapshot, plan, locked=locked)
+    _tell(ports, snapshot, blockers.blocked_events(snapshot, plan, locked=locked, reason=emptiness.REASON))
+    found = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
     if not found.claims:
         return Looked(found=found)
     uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims if claim.name in found.claims}
@@ -90,7 +90,7 @@ def validate(ports: Planning, id: str, *, now: datetime, seconds_left: SecondsLe
     version = ports.state.cluster().version
     snapshot, plan, why = _look(ports, now, seconds_left)
     locked = _locked(ports, but=id)
-    found = Emptiness() if why else emptiness.emptiness(snapshot, plan, locked=locked)
+    found = Emptiness() if why else emptiness.find_empty_nodes(snapshot, plan, locked=locked)
     uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims}
     left = tuple(name for name in row.candidates if name in found.claims and uids[name] == row.candidate_uids[name])
     try:
@@ -154,7 +154,7 @@ def _locked(ports: Planning, *, but: str = "") -> frozenset[str]:
 
 def _ring_for_idleness(ports: Planning, snapshot: Snapshot) -> None:
     """Lifecycle writes claims, not we: it is told which of them no longer say what is."""
-    stale = emptiness.stale_idleness(snapshot)
+    stale = emptiness.stale_consolidation_timers(snapshot)
     if stale:
         ports.bells.ring("lifecycle", [Doorbell(snapshot.cluster, "claim", name) for name in stale])
 
@@ -170,16 +170,16 @@ def _admitted(ports: Planning, snapshot: Snapshot, id: str, wanted: tuple[str, .
 
 
 def _tell_stopped(ports: Planning, snapshot: Snapshot, stopped: breaker.Breaker) -> None:
-    until = datetime.fromtimestamp(stopped.open_until / 1000, snapshot.now.tzinfo).isoformat(timespec="seconds")
-    message = f"Disruption is stopped until {until}: {stopped.why}; `spotwright resume` ends it"
+    until = datetime.fromtimestamp(stopped.open_until_ms / 1000, snapshot.now.tzinfo).isoformat(timespec="seconds")
+    message = f"Disruption is stopped until {until}: {stopped.reason}; `spotwright resume` ends it"
     _tell(
         ports,
         snapshot,
-        tuple(Obstacle("nodepools", pool.metadata, "DisruptionBlocked", message) for pool in snapshot.nodepools),
+        tuple(BlockedEvent("nodepools", pool.metadata, "DisruptionBlocked", message) for pool in snapshot.nodepools),
     )
 
 
-def _tell(ports: Planning, snapshot: Snapshot, obstacles: tuple[Obstacle, ...]) -> None:
+def _tell(ports: Planning, snapshot: Snapshot, obstacles: tuple[BlockedEvent, ...]) -> None:
     """Events of what stands in the way; of many, another part every minute. An Event that fails is no obstacle."""
     turns = max(1, -(-len(obstacles) // TOLD_AT_ONCE))
     turn = int(snapshot.now.timestamp()) // 60 % turns

@@ -9,20 +9,20 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
-from spotwright.aws import interruption
-from spotwright.aws.interruption import Kind, Notice
+from spotwright.aws import interruption_messages
+from spotwright.aws.interruption_messages import Notice, NoticeKind
 from spotwright.failures import Conflict
 from spotwright.workflows.ports import Doorbell, DoorbellPort, StatePort
 from spotwright.workflows.rows import NoticeRow
 
 # What outweighs what when several notices concern one instance.
 _WEIGHT: Final = {
-    Kind.REBALANCE_RECOMMENDATION: 0,
-    Kind.SCHEDULED_CHANGE: 1,
-    Kind.CAPACITY_RESERVATION_INTERRUPTED: 2,
-    Kind.SPOT_INTERRUPTED: 2,
-    Kind.INSTANCE_STOPPED: 3,
-    Kind.INSTANCE_TERMINATED: 3,
+    NoticeKind.REBALANCE_RECOMMENDATION: 0,
+    NoticeKind.SCHEDULED_CHANGE: 1,
+    NoticeKind.CAPACITY_RESERVATION_INTERRUPTED: 2,
+    NoticeKind.SPOT_INTERRUPTED: 2,
+    NoticeKind.INSTANCE_STOPPED: 3,
+    NoticeKind.INSTANCE_TERMINATED: 3,
 }
 # If no message gets through, the row's timer rings.
 TIMER: Final = timedelta(seconds=20)
@@ -42,7 +42,7 @@ def interrupt(clusters: Mapping[str, Noting], envelope: Mapping[str, Any], *, no
 
     ``clusters``: those of the cell, by name.
     """
-    notice = interruption.notice(envelope)
+    notice = interruption_messages.parse_notice(envelope)
     if notice is not None:
         for name, ports in sorted(clusters.items()):
             for instance in notice.instance_ids:
@@ -68,7 +68,7 @@ def _note(ports: Noting, cluster: str, instance: str, notice: Notice, now: datet
 def _outweigh(state: StatePort, row: NoticeRow) -> None:
     """A graver notice begins anew where a lighter one stands; the same one again changes nothing."""
     existing = state.notice(row.instance_id)
-    if existing is None or _WEIGHT[Kind(row.kind)] <= _WEIGHT[Kind(existing.kind)]:
+    if existing is None or _WEIGHT[NoticeKind(row.kind)] <= _WEIGHT[NoticeKind(existing.kind)]:
         return
     try:
         state.save(msgspec.structs.replace(row, version=existing.version))

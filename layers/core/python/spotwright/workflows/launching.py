@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws import hash
+from spotwright.aws.nodeclass import hashes
 from spotwright.failures import Conflict, Failure, NotFound
-from spotwright.lifecycle import launch as launches
+from spotwright.lifecycle import nodeclaim_creation
 from spotwright.lifecycle.retry import retry_seconds
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -195,15 +195,15 @@ def _give_up(ports: Acting, row: LaunchRow, why: str) -> None:
 
 def _created(ports: Acting, row: LaunchRow, node: NewNode, pool: NodePool, name: str) -> NodeClaim:
     """The claim of that name, made now or by an earlier worker; Conflict when the name is somebody else's."""
-    wanted = launches.claim_of(
+    wanted = nodeclaim_creation.to_nodeclaim(
         name,
         node,
         pool,
-        decision=row.decision,
-        launch=row.id,
+        decision_id=row.decision,
+        launch_id=row.id,
         annotations={
-            labels.NODEPOOL_HASH: hash.of_pool(launches.made_of(node, pool)),
-            labels.NODEPOOL_HASH_VERSION: hash.POOL_VERSION,
+            labels.NODEPOOL_HASH: hashes.nodepool_hash(nodeclaim_creation.decided_nodepool(node, pool)),
+            labels.NODEPOOL_HASH_VERSION: hashes.NODEPOOL_VERSION,
         },
     )
     try:
@@ -235,7 +235,7 @@ def adopt(ports: Acting, claim: NodeClaim, *, now: datetime) -> str:
         return ""
     claims = _siblings(ports, claim, lost)
     types = ports.catalogs.read(ports.state.catalog_key()).instance_types(claim.node_class_ref.name)
-    node = launches.node_of(claim, (one.name for one in types))
+    node = nodeclaim_creation.to_new_node(claim, (one.name for one in types))
     ports.state.create(
         LaunchRow(
             id=id,
@@ -260,7 +260,8 @@ def _siblings(ports: Acting, claim: NodeClaim, launch: str) -> Iterable[NodeClai
     return [
         one
         for one in sorted(ports.cluster.nodeclaims(), key=lambda one: one.name)
-        if one.metadata.annotations.get(labels.LAUNCH) == launch and launches.unlaunched(one, one.metadata.uid)
+        if one.metadata.annotations.get(labels.LAUNCH) == launch
+        and nodeclaim_creation.is_awaiting_instance(one, one.metadata.uid)
     ]
 
 

@@ -8,16 +8,17 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws import fleet_errors, hash, rate
-from spotwright.aws import launch as fleets
-from spotwright.aws.health import Health
-from spotwright.aws.launch import FleetPlan
-from spotwright.aws.launchtemplate import Template
+from spotwright.aws import token_bucket
+from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
+from spotwright.aws.launch import fleet_errors, fleet_plan
+from spotwright.aws.launch.fleet_plan import FleetPlan
+from spotwright.aws.launch.template import LaunchTemplateRequest
+from spotwright.aws.nodeclass import hashes
 from spotwright.aws.refusal import Refusal
 from spotwright.failures import Failure, Throttled, Unavailable
-from spotwright.lifecycle import launch as launches
+from spotwright.lifecycle import nodeclaim_creation
 from spotwright.lifecycle.retry import retry_seconds
-from spotwright.lifecycle.steps import unknown, warning
+from spotwright.lifecycle.steps import unknown_condition, warning_event
 from spotwright.model import labels, resources
 from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance
 from spotwright.model.ec2.instance_type import InstanceType
@@ -49,7 +50,9 @@ def buy(ports: Acting, row: LaunchRow, now: datetime) -> LaunchRow | None:
     waiting = tuple(
         claims[name]
         for name in row.claims
-        if name in claims and name not in row.instances and launches.unlaunched(claims[name], row.uids[name])
+        if name in claims
+        and name not in row.instances
+        and nodeclaim_creation.is_awaiting_instance(claims[name], row.uids[name])
     )
     held = {instance_id(claim.provider_id) for claim in claims.values()}
     tagged = ports.ec2.instances_of_launch(row.id) if uncertain else ()
@@ -75,7 +78,7 @@ class Offered(msgspec.Struct, frozen=True):
     """What a launch chooses from: its class, if it is there; what is known to be empty; what the class can buy."""
 
     node_class: EC2NodeClass | None
-    known: Health
+    known: UnavailableOfferings
     types: tuple[InstanceType, ...]
 
 
@@ -109,10 +112,10 @@ def _prepared(
         msgspec.structs.replace(
             row,
             request=request,
-            reservations=fleets.reservations(fleet),
-            group=fleet.group,
+            reservations=fleet_plan.reservations_by_pool(fleet),
+            group=fleet.placement_scope,
             class_hash=_class_hash(ports, offered),
-            token=fleets.token(row.id, row.attempt),
+            token=fleet_plan.client_token(row.id, row.attempt),
             failure="",
             asked=milliseconds(now),
             due=milliseconds(now + SETTLING),
@@ -121,7 +124,7 @@ def _prepared(
 
 
 def _class_hash(ports: Acting, offered: Offered) -> str:
-    return hash.of_class(offered.node_class, ports.facts.certificate_authority) if offered.node_class else ""
+    return hashes.nodeclass_hash(offered.node_class, ports.facts.certificate_authority) if offered.node_class else ""
 
 
 def _is_answered(row: LaunchRow, now: datetime) -> bool:
@@ -134,11 +137,13 @@ def _request(
 ) -> tuple[str, FleetPlan] | int | Refusal:
     """The request as text, or in how many seconds EC2 may be asked for its templates, or why there can be none."""
     node = msgspec.json.decode(row.node, type=NewNode)
-    readiness = launches.class_readiness(offered.node_class, node.nodeclass)
+    readiness = nodeclaim_creation.nodeclass_readiness(offered.node_class, node.nodeclass)
     if offered.node_class is None or readiness.reason:
         return Refusal(readiness.reason, readiness.message)
     gates = ports.settings.feature_gates
-    planned = fleets.plan(node, offered.node_class, offered.types, ports.facts, offered.known, gates=gates)
+    planned = fleet_plan.plan_fleet(
+        node, offered.node_class, offered.types, ports.facts, offered.known, feature_gates=gates
+    )
     if isinstance(planned, Refusal):
         return planned
     # With fewer kinds of instances than were asked for, the class's context would not mean what it was made for.
@@ -148,13 +153,13 @@ def _request(
     versions = _versions(ports, row, planned.templates, now)
     if isinstance(versions, int):
         return versions
-    token = fleets.token(row.id, row.attempt)
-    body = fleets.request(planned, versions, launch=row.id, count=len(waiting), client_token=token)
-    return fleets.serialise(body), planned
+    token = fleet_plan.client_token(row.id, row.attempt)
+    body = fleet_plan.create_fleet_request(planned, versions, launch_id=row.id, count=len(waiting), client_token=token)
+    return fleet_plan.encode_request(body), planned
 
 
 def _versions(
-    ports: Acting, row: LaunchRow, templates: Iterable[Template], now: datetime
+    ports: Acting, row: LaunchRow, templates: Iterable[LaunchTemplateRequest], now: datetime
 ) -> dict[str, tuple[str, str]] | int:
     """Template name → (id, version); missing ones are made, or in how many seconds that may be."""
     wanted = tuple(templates)
@@ -170,7 +175,7 @@ def _versions(
     return {name: version for name, version in found.items() if version is not None} | made
 
 
-def _made(ports: Acting, one: Template, now: datetime) -> tuple[str, str]:
+def _made(ports: Acting, one: LaunchTemplateRequest, now: datetime) -> tuple[str, str]:
     try:
         return ports.ec2.ensure_launch_template(one.name, one.data, one.tags)
     except Throttled:
@@ -194,7 +199,7 @@ def _refused(
     if refusal.reason == INSUFFICIENT and row.decision and _is_lasting(ports, row, offered):
         for claim in waiting:
             message = f"NodeClaim {claim.name} event: {refusal.message}; nothing that is sold out explains it"
-            note(ports, "nodeclaims", claim.metadata, [warning("InsufficientCapacityError", message)], now=now)
+            note(ports, "nodeclaims", claim.metadata, [warning_event("InsufficientCapacityError", message)], now=now)
     elif refusal.reason in (INSUFFICIENT, "NodeClassNotReady"):
         return ports.state.save(
             msgspec.structs.replace(
@@ -211,7 +216,12 @@ def _is_lasting(ports: Acting, row: LaunchRow, offered: Offered) -> bool:
     if offered.node_class is None or offered.node_class.metadata.deletion_timestamp is not None:
         return False
     node, gates = msgspec.json.decode(row.node, type=NewNode), ports.settings.feature_gates
-    return isinstance(fleets.plan(node, offered.node_class, offered.types, ports.facts, Health(), gates=gates), Refusal)
+    return isinstance(
+        fleet_plan.plan_fleet(
+            node, offered.node_class, offered.types, ports.facts, UnavailableOfferings(), feature_gates=gates
+        ),
+        Refusal,
+    )
 
 
 def _sent(
@@ -232,7 +242,7 @@ def _sent(
         return None
     except Failure as error:
         result = FleetResult(errors=(FleetError(error.code, str(error)),))
-    result = launches.attributed(result, row.reservations)
+    result = nodeclaim_creation.attribute_reservations(result, row.reservations)
     return _answered(ports, _learnt(ports, row, result, now), waiting, (*found, *result.instances), result, now)
 
 
@@ -247,8 +257,8 @@ def _learnt(ports: Acting, row: LaunchRow, result: FleetResult, now: datetime) -
     )  # fmt: skip
     for error in (one for one in result.errors if one.code in fleet_errors.THROTTLING_CODES):
         _throttled(ports, row, error.message, now)
-    for failed in fleet_errors.failures(result.errors):
-        known = failed.reason != fleet_errors.UNKNOWN
+    for failed in fleet_errors.count_failures(result.errors):
+        known = failed.reason != fleet_errors.UNKNOWN_FAILURE
         said = "CreateFleet refused offerings" if known else "CreateFleet answered an unknown error"
         log.warning(said, extra={"launch": row.id} | msgspec.structs.asdict(failed))
     return msgspec.structs.replace(row, marked=marked)
@@ -257,7 +267,7 @@ def _learnt(ports: Acting, row: LaunchRow, result: FleetResult, now: datetime) -
 def _throttled(ports: Acting, row: LaunchRow, said: str, now: datetime) -> None:
     """EC2 says whether it counted calls or the instances in them."""
     log.warning("CreateFleet was throttled", extra={"launch": row.id, "error": said})
-    action = pacing.STARTED if rate.OF_INSTANCES in said else pacing.CREATE_FLEET
+    action = pacing.STARTED if token_bucket.INSTANCE_LIMIT_MESSAGE in said else pacing.CREATE_FLEET
     pacing.slow_down(ports.state, action, now=now)
 
 
@@ -272,10 +282,10 @@ def _answered(
     """A definite answer: instances are dealt out; for what is missing the errors say whether to try again."""
     row = _dealt(row, waiting, instances)
     missing = tuple(claim for claim in waiting if claim.name not in row.instances)
-    verdict = fleet_errors.outcome(result.errors)
-    if missing and verdict.reason == fleet_errors.TEMPLATE_GONE and not row.remade:
+    verdict = fleet_errors.launch_failure(result.errors)
+    if missing and verdict.reason == fleet_errors.LAUNCH_TEMPLATE_NOT_FOUND and not row.remade:
         return ports.state.save(msgspec.structs.replace(row, request="", attempt=row.attempt + 1, remade=True))
-    if missing and not verdict.insufficient:
+    if missing and not verdict.insufficient_capacity:
         _again(ports, msgspec.structs.replace(row, request=""), missing, verdict.reason, verdict.message, now)
         return None
     failure = f"{verdict.reason}: {verdict.message}" if missing else ""
@@ -294,7 +304,7 @@ def _settled(ports: Acting, row: LaunchRow, now: datetime) -> LaunchRow:
 def _dealt(row: LaunchRow, waiting: Iterable[NodeClaim], instances: Iterable[Instance]) -> LaunchRow:
     alive = (one.id for one in instances if one.state not in ("shutting-down", "terminated"))
     return msgspec.structs.replace(
-        row, instances=launches.assign([claim.name for claim in waiting], row.instances, alive)
+        row, instances=nodeclaim_creation.assign_instances([claim.name for claim in waiting], row.instances, alive)
     )
 
 
@@ -308,7 +318,7 @@ def _again(
     )
     shown = message if len(message) <= 300 else message[:300] + "..."
     for claim in waiting:
-        record(ports, claim, [unknown("Launched", reason, shown)], now=now)
+        record(ports, claim, [unknown_condition("Launched", reason, shown)], now=now)
     after = _wait(ports, row, row.attempt + 1, now)
     if after.instances:
         give(ports, after, now)

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.aws import hash
-from spotwright.aws import launch as fleets
-from spotwright.lifecycle import launch as launches
-from spotwright.lifecycle.steps import Delete, true, warning
+from spotwright.aws.launch import fleet_plan
+from spotwright.aws.nodeclass import hashes
+from spotwright.lifecycle import nodeclaim_creation
+from spotwright.lifecycle.steps import Deletion, true_condition, warning_event
 from spotwright.model import labels, resources
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.ec2.instance_type import InstanceType, find_instance_type
@@ -85,7 +85,7 @@ def _given(ports: Acting, row: LaunchRow, unclaimed: list[Instance], now: dateti
         else:
             work += 1
             # EC2 may show the reservation of an instance that it has just made later than the instance.
-            instance = launches.into(instance, row.reservations)
+            instance = nodeclaim_creation.with_reservation(instance, row.reservations)
             learnt = _learnt(instance, node, types)
             _launched(ports, claim, instance, learnt, annotations, now)
             _say_launched(row, claim, instance, now)
@@ -93,7 +93,7 @@ def _given(ports: Acting, row: LaunchRow, unclaimed: list[Instance], now: dateti
     return True
 
 
-def _learnt(instance: Instance, node: NewNode, types: Iterable[InstanceType]) -> fleets.Launched:
+def _learnt(instance: Instance, node: NewNode, types: Iterable[InstanceType]) -> fleet_plan.LaunchedStatus:
     known = find_instance_type(
         types,
         instance.instance_type,
@@ -101,14 +101,14 @@ def _learnt(instance: Instance, node: NewNode, types: Iterable[InstanceType]) ->
         capacity_type=instance.capacity_type,
         reservation=instance.reservation_id,
     )
-    return fleets.launched(
+    return fleet_plan.launched_status(
         instance_id=instance.id,
         zone=instance.zone,
         capacity_type=instance.capacity_type,
         instance_type=known or InstanceType(instance.instance_type, Requirements(), {}, {}, ()),
-        wanted=node,
-        reservation=instance.reservation_id,
-        partition=instance.partition_number,
+        node=node,
+        reservation_id=instance.reservation_id,
+        partition_number=instance.partition_number,
     )
 
 
@@ -116,7 +116,7 @@ def _launched(
     ports: Acting,
     claim: NodeClaim,
     instance: Instance,
-    learnt: fleets.Launched,
+    learnt: fleet_plan.LaunchedStatus,
     annotations: Mapping[str, str],
     now: datetime,
 ) -> None:
@@ -131,7 +131,7 @@ def _launched(
         "allocatable": resources.text(learnt.allocatable),
     }
     ports.cluster.patch_status("nodeclaims", unlocked(claim.metadata), status)
-    record(ports, claim, [true("Launched")], now=now)
+    record(ports, claim, [true_condition("Launched")], now=now)
 
 
 def _say_launched(row: LaunchRow, claim: NodeClaim, instance: Instance, now: datetime) -> None:
@@ -156,7 +156,7 @@ def _class_annotations(ports: Acting, row: LaunchRow, node: NewNode) -> Mapping[
     kept = (labels.EC2NODECLASS_HASH, labels.EC2NODECLASS_HASH_VERSION)
     stamped = {key: found.metadata.annotations[key] for key in kept if key in found.metadata.annotations}
     if row.class_hash:
-        stamped = dict(zip(kept, (row.class_hash, hash.CLASS_VERSION), strict=True))
+        stamped = dict(zip(kept, (row.class_hash, hashes.NODECLASS_VERSION), strict=True))
     return stamped | {labels.INSTANCE_PROFILE_NAME: found.resolved_instance_profile}
 
 
@@ -170,10 +170,10 @@ def _end_the_rest(ports: Acting, row: LaunchRow, now: datetime) -> None:
         why = row.failure or "EC2 gave no instance"
         if row.insufficient:
             message = f"NodeClaim {name} event: {why}"
-            note(ports, "nodeclaims", claim.metadata, [warning("InsufficientCapacityError", message)], now=now)
+            note(ports, "nodeclaims", claim.metadata, [warning_event("InsufficientCapacityError", message)], now=now)
         log.error("failed launching nodeclaim", extra={"NodeClaim": name, "error": why})
         reason = "insufficient_capacity" if row.insufficient else "nodeclass_not_ready"
-        delete_claim(ports, claim, Delete(reason, why))
+        delete_claim(ports, claim, Deletion(reason, why))
         ended += 1
     if ended:
         request_planning(ports, delay_seconds=0 if row.marked else REPLAN_SECONDS)

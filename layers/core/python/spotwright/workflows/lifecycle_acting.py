@@ -9,7 +9,7 @@ import msgspec
 
 from spotwright.lifecycle import conditions
 from spotwright.lifecycle.retry import MAXIMUM_TICKS, tick_seconds
-from spotwright.lifecycle.steps import Change, Delete, Note, transitions
+from spotwright.lifecycle.steps import ConditionChange, Deletion, Event, transition_events
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -83,15 +83,17 @@ def request_disruption(ports: Acting) -> None:
     ports.bells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
 
 
-def record(ports: Acting, claim: NodeClaim, changes: Iterable[Change], *, now: datetime) -> None:
+def record(ports: Acting, claim: NodeClaim, changes: Iterable[ConditionChange], *, now: datetime) -> None:
     """Write the conditions of a claim that changed, the root included, and an event for each transition."""
-    written = conditions.settle(claim.metadata, claim.conditions, changes, dependents=conditions.OF_NODECLAIM, now=now)
+    written = conditions.conditions_to_write(
+        claim.metadata, claim.conditions, changes, dependents=conditions.NODECLAIM_CONDITIONS, now=now
+    )
     if written:
         ports.cluster.set_conditions("nodeclaims", claim.metadata, written)
-        note(ports, "nodeclaims", claim.metadata, transitions(claim.conditions, written), now=now)
+        note(ports, "nodeclaims", claim.metadata, transition_events(claim.conditions, written), now=now)
 
 
-def note(ports: Acting, kind: str, about: ObjectMeta, notes: Iterable[Note], *, now: datetime) -> None:
+def note(ports: Acting, kind: str, about: ObjectMeta, notes: Iterable[Event], *, now: datetime) -> None:
     for one in notes:
         ports.cluster.event(kind, about, type=one.type, reason=one.reason, message=one.message, now=now)
 
@@ -101,13 +103,13 @@ def unlocked(about: ObjectMeta) -> ObjectMeta:
     return msgspec.structs.replace(about, resource_version="")
 
 
-def delete_claim(ports: Acting, claim: NodeClaim, cause: Delete) -> None:
+def delete_claim(ports: Acting, claim: NodeClaim, cause: Deletion) -> None:
     """Delete a claim by its uid and begin to look at its end."""
     if claim.metadata.deletion_timestamp is None:
         ports.cluster.delete("nodeclaims", claim.metadata)
         log.info(
             "disrupted nodeclaim",
-            extra={"NodeClaim": claim.name, "nodepool": claim.nodepool, "reason": cause.reason, "why": cause.why},
+            extra={"NodeClaim": claim.name, "nodepool": claim.nodepool, "reason": cause.reason, "why": cause.message},
         )
     tick(ports, claim.name, 1, within_seconds=0)
 

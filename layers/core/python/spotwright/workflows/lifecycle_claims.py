@@ -8,12 +8,12 @@ import math
 from datetime import datetime, timedelta
 from typing import Final
 
-from spotwright.aws import memory
+from spotwright.aws.instance_types import discovered_capacity
 from spotwright.failures import Conflict, Failure, NotFound
 from spotwright.lifecycle import liveness
 from spotwright.lifecycle.initialization import initialize
-from spotwright.lifecycle.registration import Adoption, lacks_partition, register
-from spotwright.lifecycle.steps import Change, Seen, false, true
+from spotwright.lifecycle.registration import NodeUpdate, lacks_partition, register
+from spotwright.lifecycle.steps import ConditionChange, StepResult, false_condition, true_condition
 from spotwright.model import labels
 from spotwright.model.karpenter import consolidation_timer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -107,9 +107,9 @@ def _live(ports: Acting, claim: NodeClaim, now: datetime) -> float | None:
     if labels.FINALIZER not in claim.metadata.finalizers:
         finalizers = [*claim.metadata.finalizers, labels.FINALIZER]
         ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"finalizers": finalizers})
-    gone = liveness.expired(claim, now) or liveness.overdue(claim, now)
+    gone = liveness.expiration(claim, now) or liveness.timeout(claim, now)
     if gone is not None:
-        log.info(_CAUSES.get(gone.reason, "deleting nodeclaim"), extra={"NodeClaim": claim.name, "why": gone.why})
+        log.info(_CAUSES.get(gone.reason, "deleting nodeclaim"), extra={"NodeClaim": claim.name, "why": gone.message})
         delete_claim(ports, claim, gone)
         return None
     if not claim.is_condition_true("Launched"):
@@ -142,15 +142,15 @@ def _registering(ports: Acting, claim: NodeClaim, nodes: tuple[Node, ...], now: 
     if nodes and lacks_partition(claim):
         claim = _with_partition(ports, claim)
     registration = register(claim, nodes)
-    if registration.adoption is None:
-        _write(ports, claim, registration.seen, now)
+    if registration.node_update is None:
+        _write(ports, claim, registration.result, now)
         return float("inf")
-    _take_over(ports, lifecycle_nominations.held(ports, claim, registration.adoption, now))
-    _write(ports, claim, registration.seen, now)
-    note(ports, "nodes", registration.adoption.node.metadata, registration.seen.notes, now=now)
-    tag(ports, claim, registration.adoption.node.name, now)
+    _take_over(ports, lifecycle_nominations.held(ports, claim, registration.node_update, now))
+    _write(ports, claim, registration.result, now)
+    note(ports, "nodes", registration.node_update.node.metadata, registration.result.events, now=now)
+    tag(ports, claim, registration.node_update.node.name, now)
     current = ports.cluster.nodeclaim(claim.name)
-    node = ports.cluster.node(registration.adoption.node.name)
+    node = ports.cluster.node(registration.node_update.node.name)
     return 1.0 if current is None or current.metadata.deletion_timestamp else _initializing(ports, current, node, now)
 
 
@@ -164,7 +164,7 @@ def _with_partition(ports: Acting, claim: NodeClaim) -> NodeClaim:
     return ports.cluster.nodeclaim(claim.name) or claim
 
 
-def _take_over(ports: Acting, adoption: Adoption) -> None:
+def _take_over(ports: Acting, adoption: NodeUpdate) -> None:
     """Metadata first, taints last: pods come only to a node that carries all its labels."""
     ports.cluster.patch_metadata("nodes", adoption.node.metadata, adoption.metadata)
     current = ports.cluster.node(adoption.node.name)
@@ -181,7 +181,7 @@ def _initializing(ports: Acting, claim: NodeClaim, node: Node | None, now: datet
     if not seen.log:
         return float("inf")
     tagging = tag(ports, claim, claim.node_name, now)
-    if node is not None and memory.is_less(node, claim):
+    if node is not None and discovered_capacity.has_less_memory(node, claim):
         # Plans count with what the catalog says until it knows better.
         ports.bells.ring("catalog", [Doorbell(ports.cluster.name, "nodeclasses")])
     current = ports.cluster.nodeclaim(claim.name)
@@ -203,7 +203,7 @@ def _keeping(ports: Acting, claim: NodeClaim, node: Node | None, now: datetime) 
         if is_tainted(node) and not _is_disrupted(ports, claim):
             uncordon(ports, node)
             if claim.is_condition_true("DisruptionReason"):
-                record(ports, claim, [false("DisruptionReason", "NotDisrupted")], now=now)
+                record(ports, claim, [false_condition("DisruptionReason", "NotDisrupted")], now=now)
         pods = ports.cluster.pods(node=node.name)
         if consolidation_timer.has_pod_event(claim, pods, now):
             stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -234,24 +234,24 @@ def _consolidatable(ports: Acting, claim: NodeClaim, now: datetime) -> float | N
     if at is not None and at <= now:
         if not claim.is_condition_true("Consolidatable"):
             log.debug("marking consolidatable", extra={"NodeClaim": claim.name})
-            record(ports, claim, [true("Consolidatable")], now=now)
+            record(ports, claim, [true_condition("Consolidatable")], now=now)
             request_disruption(ports)
         return None
     if claim.is_condition_true("Consolidatable"):
-        record(ports, claim, [false("Consolidatable", "NotConsolidatable")], now=now)
+        record(ports, claim, [false_condition("Consolidatable", "NotConsolidatable")], now=now)
     if at is not None and at - now <= SOON:
         # No tick: the chain of a claim that has settled ends, and this rings once, at the moment itself.
         ring(ports, "claim", [claim.name], delay_seconds=math.ceil((at - now).total_seconds()))
     return None
 
 
-def _write(ports: Acting, claim: NodeClaim, seen: Seen, now: datetime) -> None:
+def _write(ports: Acting, claim: NodeClaim, seen: StepResult, now: datetime) -> None:
     """Status fields, then conditions: what a True condition stands for is there when it is read."""
     if seen.status:
         ports.cluster.patch_status("nodeclaims", unlocked(claim.metadata), seen.status)
-    changes: list[Change] = [one for one in seen.changes if not _same(claim, one)]
+    changes: list[ConditionChange] = [one for one in seen.condition_changes if not _same(claim, one)]
     record(ports, claim, changes, now=now)
-    note(ports, "nodeclaims", claim.metadata, seen.notes, now=now)
+    note(ports, "nodeclaims", claim.metadata, seen.events, now=now)
     if seen.log:
         node = seen.status.get("nodeName") or claim.node_name
         launched = find_condition(claim.conditions, "Launched")
@@ -267,7 +267,7 @@ def _write(ports: Acting, claim: NodeClaim, seen: Seen, now: datetime) -> None:
         )
 
 
-def _same(claim: NodeClaim, change: Change) -> bool:
+def _same(claim: NodeClaim, change: ConditionChange) -> bool:
     before = find_condition(claim.conditions, change.type)
     return before is not None and (before.status, before.reason, before.message) == (
         change.status, change.reason, change.message,

@@ -11,7 +11,7 @@ import msgspec
 
 from spotwright.disruption import emptiness
 from spotwright.failures import Conflict, Failure, NotFound
-from spotwright.lifecycle.steps import Change, Delete, false, normal
+from spotwright.lifecycle.steps import ConditionChange, Deletion, false_condition, normal_event
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.workflows.lifecycle_acting import (
     Acting,
@@ -83,11 +83,11 @@ def _marked(ports: Acting, row: CommandRow, claim: NodeClaim, now: datetime) -> 
     for node in nodes_of(ports, claim):
         node = cordon(ports, node)
         pods = ports.cluster.pods(node=node.name)
-        if row.reason == emptiness.REASON and any(emptiness.keeps(pod, ports.settings) for pod in pods):
+        if row.reason == emptiness.REASON and any(emptiness.keeps_node(pod, ports.settings) for pod in pods):
             log.info("node is not empty any more", extra={"Node": node.name, "NodeClaim": claim.name})
             uncordon(ports, node)
             return False
-    record(ports, claim, [Change("DisruptionReason", "True", row.reason)], now=now)
+    record(ports, claim, [ConditionChange("DisruptionReason", "True", row.reason)], now=now)
     return True
 
 
@@ -128,12 +128,12 @@ def _looked_at(ports: Acting, row: CommandRow) -> tuple[CommandRow, str]:
 
 def _delete(ports: Acting, row: CommandRow, now: datetime) -> None:
     for claim in _candidates(ports, row):
-        told = normal("DisruptionTerminating", f"Disrupting NodeClaim: {row.reason}")
+        told = normal_event("DisruptionTerminating", f"Disrupting NodeClaim: {row.reason}")
         note(ports, "nodeclaims", claim.metadata, [told], now=now)
         for node in nodes_of(ports, claim):
-            told = normal("DisruptionTerminating", f"Disrupting Node: {row.reason}")
+            told = normal_event("DisruptionTerminating", f"Disrupting Node: {row.reason}")
             note(ports, "nodes", node.metadata, [told], now=now)
-        delete_claim(ports, claim, Delete(row.reason.lower(), f"command {row.id}"))
+        delete_claim(ports, claim, Deletion(row.reason.lower(), f"command {row.id}"))
     log.info("command succeeded", extra={"command-id": row.id})
     _finish(ports, row, "done")
 
@@ -146,7 +146,7 @@ def _abort(ports: Acting, row: CommandRow, why: str, now: datetime) -> CommandRo
             for node in nodes_of(ports, claim):
                 uncordon(ports, node)
             if claim.is_condition_true("DisruptionReason"):
-                record(ports, claim, [false("DisruptionReason", "DisruptionFailed", why)], now=now)
+                record(ports, claim, [false_condition("DisruptionReason", "DisruptionFailed", why)], now=now)
     return _finish(ports, row, "aborted")
 
 

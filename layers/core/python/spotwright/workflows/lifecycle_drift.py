@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from spotwright.disruption.drift import DRIFTED, drift
+from spotwright.disruption.nodeclaim_drift import DRIFTED, nodeclaim_drift
 from spotwright.failures import Conflict, NotFound
-from spotwright.lifecycle.steps import Change
+from spotwright.lifecycle.steps import ConditionChange
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.karpenter.drift import Drift, DriftUnknown
@@ -69,7 +69,9 @@ def _judged(claim: NodeClaim, seen: _Seen, ports: Acting, now: datetime) -> Drif
     name = pool.node_class_ref.name if pool else ""
     instance = seen.instances.get(instance_id(claim.provider_id))
     gates = ports.settings.feature_gates
-    return drift(claim, pool, seen.classes.get(name), seen.types.get(name, {}), instance, gates=gates, now=now)
+    return nodeclaim_drift(
+        claim, pool, seen.classes.get(name), seen.types.get(name, {}), instance, feature_gates=gates, now=now
+    )
 
 
 def _is_news(claim: NodeClaim, verdict: Drift | DriftUnknown | None) -> bool:
@@ -88,7 +90,7 @@ def _say(ports: Acting, claim: NodeClaim, verdict: Drift | DriftUnknown | None, 
         case Drift(reason, message):
             if not claim.is_condition_true(DRIFTED):
                 log.debug("marking drifted", extra={"NodeClaim": claim.name, "reason": reason, "why": message})
-            record(ports, claim, [Change(DRIFTED, "True", reason, message)], now=now)
+            record(ports, claim, [ConditionChange(DRIFTED, "True", reason, message)], now=now)
         case None:
             log.debug("removing drifted status condition, not drifted", extra={"NodeClaim": claim.name})
             ports.cluster.set_conditions("nodeclaims", claim.metadata, (), removed=(DRIFTED,))

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from spotwright.aws import hash
-from spotwright.disruption import budgets, drift
+from spotwright.aws.nodeclass import hashes
+from spotwright.disruption import budgets, nodeclaim_drift
 from spotwright.failures import Conflict, NotFound
-from spotwright.lifecycle import conditions, nodepool
-from spotwright.lifecycle.steps import transitions
+from spotwright.lifecycle import conditions, nodepool_status
+from spotwright.lifecycle.steps import transition_events
 from spotwright.model import labels, resources
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -22,7 +22,7 @@ def step(ports: Acting, *, now: datetime) -> None:
     changed = set()
     for pool in ports.cluster.nodepools():
         try:
-            _count(ports, pool, nodepool.usage(pool, claims, nodes))
+            _count(ports, pool, nodepool_status.usage(pool, claims, nodes))
             judged = _judge(ports, pool, classes.get(pool.node_class_ref.name), now)
             changed |= {judged, _stamp(ports, pool, claims)}
         except (Conflict, NotFound) as lost:
@@ -40,22 +40,24 @@ def _count(ports: Acting, pool: NodePool, usage: dict[str, int]) -> None:
 
 def _judge(ports: Acting, pool: NodePool, node_class: EC2NodeClass | None, now: datetime) -> bool:
     """Whether a condition changed: each of them says which generation of the pool it speaks of."""
-    faults = ((index, budgets.problem(budget)) for index, budget in enumerate(pool.budgets))
+    faults = ((index, budgets.budget_error(budget)) for index, budget in enumerate(pool.budgets))
     named = tuple(f"spec.disruption.budgets[{index}]: {fault}" for index, fault in faults if fault)
-    changes = nodepool.judge(pool, node_class, named, gates=ports.settings.feature_gates)
-    written = conditions.settle(pool.metadata, pool.conditions, changes, dependents=conditions.OF_NODEPOOL, now=now)
+    changes = nodepool_status.nodepool_conditions(pool, node_class, named, feature_gates=ports.settings.feature_gates)
+    written = conditions.conditions_to_write(
+        pool.metadata, pool.conditions, changes, dependents=conditions.NODEPOOL_CONDITIONS, now=now
+    )
     if written:
         ports.cluster.set_conditions("nodepools", pool.metadata, written)
-        note(ports, "nodepools", pool.metadata, transitions(pool.conditions, written), now=now)
-        note(ports, "nodepools", pool.metadata, nodepool.complaints(changes), now=now)
+        note(ports, "nodepools", pool.metadata, transition_events(pool.conditions, written), now=now)
+        note(ports, "nodepools", pool.metadata, nodepool_status.validation_events(changes), now=now)
     return bool(written)
 
 
 def _stamp(ports: Acting, pool: NodePool, claims: Iterable[NodeClaim]) -> bool:
     """Whether the pool's hash changed; claims of another hash version take over the new one first."""
-    wanted = {labels.NODEPOOL_HASH: hash.of_pool(pool), labels.NODEPOOL_HASH_VERSION: hash.POOL_VERSION}
+    wanted = {labels.NODEPOOL_HASH: hashes.nodepool_hash(pool), labels.NODEPOOL_HASH_VERSION: hashes.NODEPOOL_VERSION}
     stated = pool.metadata.annotations
-    if stated.get(labels.NODEPOOL_HASH_VERSION) != hash.POOL_VERSION:
+    if stated.get(labels.NODEPOOL_HASH_VERSION) != hashes.NODEPOOL_VERSION:
         for claim in claims:
             if claim.is_managed and claim.nodepool == pool.name:
                 _take_over(ports, claim, wanted)
@@ -66,5 +68,5 @@ def _stamp(ports: Acting, pool: NodePool, claims: Iterable[NodeClaim]) -> bool:
 
 
 def _take_over(ports: Acting, claim: NodeClaim, wanted: Mapping[str, str]) -> None:
-    if given := drift.taken_over(claim, wanted, labels.NODEPOOL_HASH_VERSION):
+    if given := nodeclaim_drift.hash_migration(claim, wanted, labels.NODEPOOL_HASH_VERSION):
         ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": dict(given)})

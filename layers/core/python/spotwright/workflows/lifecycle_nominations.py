@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from spotwright.failures import Failure
-from spotwright.lifecycle.registration import Adoption
+from spotwright.lifecycle.registration import NodeUpdate
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
@@ -39,7 +39,7 @@ def promise(ports: Acting, decision: Decision) -> None:
             ports.state.create(row)
 
 
-def held(ports: Acting, claim: NodeClaim, adoption: Adoption, now: datetime) -> Adoption:
+def held(ports: Acting, claim: NodeClaim, adoption: NodeUpdate, now: datetime) -> NodeUpdate:
     """The adoption of a node that still keeps pods off, with our taint in the place of the unregistered one.
 
     Not where the claim has start-up taints: what lifts them may be a pod that tolerates those alone.

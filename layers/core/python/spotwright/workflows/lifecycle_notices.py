@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws.interruption import Kind
+from spotwright.aws.interruption_messages import NoticeKind
 from spotwright.disruption import interruption
 from spotwright.failures import Conflict, Failure, NotFound
-from spotwright.lifecycle.steps import Delete, Note, normal, warning
+from spotwright.lifecycle.steps import Deletion, Event, normal_event, warning_event
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
@@ -41,16 +41,20 @@ REPLACEMENTS_TRIED: Final = 3
 LOOK_SECONDS: Final = 2
 
 _EVENTS: Final = {
-    Kind.SPOT_INTERRUPTED: warning("SpotInterrupted", "Spot interruption warning was triggered"),
-    Kind.CAPACITY_RESERVATION_INTERRUPTED: warning(
+    NoticeKind.SPOT_INTERRUPTED: warning_event("SpotInterrupted", "Spot interruption warning was triggered"),
+    NoticeKind.CAPACITY_RESERVATION_INTERRUPTED: warning_event(
         "CapacityReservationInstanceInterrupted", "Capacity reservation interruption warning was triggered"
     ),
-    Kind.REBALANCE_RECOMMENDATION: normal("SpotRebalanceRecommendation", "Spot rebalance recommendation was triggered"),
-    Kind.INSTANCE_STOPPED: warning("InstanceStopping", "Instance is stopping"),
-    Kind.INSTANCE_TERMINATED: warning("InstanceTerminating", "Instance is terminating"),
-    Kind.SCHEDULED_CHANGE: warning("InstanceUnhealthy", "An unhealthy warning was triggered for the instance"),
+    NoticeKind.REBALANCE_RECOMMENDATION: normal_event(
+        "SpotRebalanceRecommendation", "Spot rebalance recommendation was triggered"
+    ),
+    NoticeKind.INSTANCE_STOPPED: warning_event("InstanceStopping", "Instance is stopping"),
+    NoticeKind.INSTANCE_TERMINATED: warning_event("InstanceTerminating", "Instance is terminating"),
+    NoticeKind.SCHEDULED_CHANGE: warning_event(
+        "InstanceUnhealthy", "An unhealthy warning was triggered for the instance"
+    ),
 }
-_REPLACED: Final = (Kind.SPOT_INTERRUPTED, Kind.CAPACITY_RESERVATION_INTERRUPTED)
+_REPLACED: Final = (NoticeKind.SPOT_INTERRUPTED, NoticeKind.CAPACITY_RESERVATION_INTERRUPTED)
 
 
 def step(ports: Acting, instance: str, *, now: datetime, seconds_left: SecondsLeft = None) -> None:
@@ -88,14 +92,14 @@ def _unclaimed(ports: Acting, row: NoticeRow, may_come: bool, now: datetime) -> 
 
 
 def _begin(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime, seconds_left: SecondsLeft) -> None:
-    kind = Kind(row.kind)
+    kind = NoticeKind(row.kind)
     if claim.metadata.deletion_timestamp is not None and kind not in _REPLACED:
         # Most likely our own doing: the instance of a claim that is being finalized has ended. No news for anybody.
         ring(ports, "claim", [claim.name])
         _save(ports, row, claim=claim.name, phase="done", due=0)
         return
     _tell(ports, claim, _EVENTS[kind], now)
-    if kind == Kind.REBALANCE_RECOMMENDATION:
+    if kind == NoticeKind.REBALANCE_RECOMMENDATION:
         _save(ports, row, claim=claim.name, phase="done", due=0)
     elif kind in _REPLACED and claim.metadata.deletion_timestamp is None and claim.is_condition_true("Registered"):
         _replace(ports, row, claim, now, seconds_left)
@@ -105,10 +109,10 @@ def _begin(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime, secon
 
 def _end(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
     """Delete the claim at once; its finalizer drains what can still be drained."""
-    terminating = warning("TerminatingOnInterruption", "Interruption triggered termination for the NodeClaim")
+    terminating = warning_event("TerminatingOnInterruption", "Interruption triggered termination for the NodeClaim")
     _tell(ports, claim, terminating, now)
     _mark_offering(ports, row, claim)
-    delete_claim(ports, claim, Delete(row.kind, f"EC2 announced {row.kind}"))
+    delete_claim(ports, claim, Deletion(row.kind, f"EC2 announced {row.kind}"))
     _save(ports, row, claim=claim.name, phase="done", due=0)
 
 
@@ -144,7 +148,7 @@ def _commit(
     """
     for _ in range(COMMIT_ATTEMPTS):
         before = ports.state.cluster()
-        doomed = interruption.without(gather(ports, before, now=now), claim)
+        doomed = interruption.mark_deleting(gather(ports, before, now=now), claim)
         snapshot, _ = planning_time.fitted(doomed, seconds_left)
         plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
         decision = commit_plan(
@@ -173,7 +177,7 @@ def _force_at(snapshot: Snapshot, row: NoticeRow, claim: NodeClaim, now: datetim
     names = {node.name for node in snapshot.nodes if node.provider_id == claim.provider_id}
     pods = (pod for pod in snapshot.pods if pod.node_name in names)
     deadline = datetime.fromtimestamp(row.deadline / 1000, now.tzinfo)
-    return milliseconds(interruption.force_at(pods, deadline, now))
+    return milliseconds(interruption.eviction_start(pods, deadline, now))
 
 
 def _follow(ports: Acting, row: NoticeRow, claim: NodeClaim, now: datetime, seconds_left: SecondsLeft) -> None:
@@ -200,14 +204,14 @@ def _mark_offering(ports: Acting, row: NoticeRow, claim: NodeClaim) -> None:
     """What takes instances back has none to give: said to all clusters, as of the notice."""
     known = claim.metadata.labels
     kind, reservation = known.get(labels.CAPACITY_TYPE), known.get(labels.RESERVATION_ID, "")
-    if row.kind == Kind.SPOT_INTERRUPTED and kind == labels.SPOT:
+    if row.kind == NoticeKind.SPOT_INTERRUPTED and kind == labels.SPOT:
         instance_type, zone = known.get(labels.INSTANCE_TYPE, ""), known.get(labels.ZONE, "")
         offering_memory.interrupted(ports.state, instance_type, zone, now_ms=row.created)
-    elif row.kind == Kind.CAPACITY_RESERVATION_INTERRUPTED and reservation:
+    elif row.kind == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED and reservation:
         offering_memory.reservation_gone(ports.state, reservation, now_ms=row.created)
 
 
-def _tell(ports: Acting, claim: NodeClaim, said: Note, now: datetime) -> None:
+def _tell(ports: Acting, claim: NodeClaim, said: Event, now: datetime) -> None:
     note(ports, "nodeclaims", claim.metadata, [said], now=now)
     for node in nodes_of(ports, claim):
         note(ports, "nodes", node.metadata, [said], now=now)

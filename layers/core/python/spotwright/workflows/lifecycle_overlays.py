@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import Final
 
 from spotwright.failures import Conflict, NotFound
-from spotwright.lifecycle import conditions, nodepool
-from spotwright.lifecycle.steps import Change, false, transitions, true
+from spotwright.lifecycle import conditions, nodepool_status
+from spotwright.lifecycle.steps import ConditionChange, false_condition, transition_events, true_condition
 from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.scheduling.offerings.overlays import OverlayStatus, apply_overlays
@@ -39,10 +39,14 @@ def step(ports: Acting, *, now: datetime) -> None:
 
 
 def _judge(ports: Acting, overlay: NodeOverlay, verdict: OverlayStatus, now: datetime) -> None:
-    changes: tuple[Change, ...] = (false(VALID, verdict.reason, verdict.message),) if verdict.reason else (true(VALID),)
+    changes: tuple[ConditionChange, ...] = (
+        (false_condition(VALID, verdict.reason, verdict.message),) if verdict.reason else (true_condition(VALID),)
+    )
     about = overlay.metadata
-    written = conditions.settle(about, overlay.conditions, changes, dependents=conditions.OF_NODEOVERLAY, now=now)
+    written = conditions.conditions_to_write(
+        about, overlay.conditions, changes, dependents=conditions.NODEOVERLAY_CONDITIONS, now=now
+    )
     if written:
         ports.cluster.set_conditions("nodeoverlays", about, written)
-        note(ports, "nodeoverlays", about, transitions(overlay.conditions, written), now=now)
-        note(ports, "nodeoverlays", about, nodepool.complaints(changes), now=now)
+        note(ports, "nodeoverlays", about, transition_events(overlay.conditions, written), now=now)
+        note(ports, "nodeoverlays", about, nodepool_status.validation_events(changes), now=now)

@@ -1,18 +1,18 @@
 """Claims whose capacity reservation ended or is about to: the one kind is bought from now on, the other goes."""
 
-from spotwright.lifecycle import reservation
-from spotwright.lifecycle.steps import Delete
+from spotwright.lifecycle import reservation_expiration
+from spotwright.lifecycle.steps import Deletion
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.snapshot import RESERVED_CAPACITY
 from spotwright.workflows.lifecycle_acting import Acting, log
 
 
-def step(ports: Acting, claim: NodeClaim, node: Node | None) -> Delete | None:
+def step(ports: Acting, claim: NodeClaim, node: Node | None) -> Deletion | None:
     """Why the claim must go; else it and its node say what they are. Costs a read only where a claim is reserved."""
-    if not reservation.is_reserved(claim) or RESERVED_CAPACITY not in ports.settings.feature_gates:
+    if not reservation_expiration.is_reserved(claim) or RESERVED_CAPACITY not in ports.settings.feature_gates:
         return None
-    ending = reservation.ends(claim, ports.cluster.nodeclass(claim.node_class_ref.name))
+    ending = reservation_expiration.capacity_block_expiration(claim, ports.cluster.nodeclass(claim.node_class_ref.name))
     if ending is None:
         _relabel(ports, claim, node)
     return ending
@@ -24,6 +24,6 @@ def _relabel(ports: Acting, claim: NodeClaim, node: Node | None) -> None:
     if found is None or found.state not in ("pending", "running") or found.reservation_id:
         return
     if node is not None:
-        ports.cluster.patch_metadata("nodes", node.metadata, {"labels": reservation.BOUGHT})
-    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": reservation.BOUGHT})
+        ports.cluster.patch_metadata("nodes", node.metadata, {"labels": reservation_expiration.ON_DEMAND_LABELS})
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": reservation_expiration.ON_DEMAND_LABELS})
     log.info("nodeclaim is no longer in its capacity reservation", extra={"NodeClaim": claim.name})

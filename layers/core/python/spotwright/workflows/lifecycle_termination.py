@@ -12,8 +12,8 @@ from typing import Final
 
 from spotwright.disruption import emptiness
 from spotwright.lifecycle import drain as draining
-from spotwright.lifecycle import launch as launches
-from spotwright.lifecycle.steps import false, normal, true, unknown, warning
+from spotwright.lifecycle import nodeclaim_creation
+from spotwright.lifecycle.steps import false_condition, normal_event, true_condition, unknown_condition, warning_event
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -77,7 +77,7 @@ def _deadline(ports: Acting, claim: NodeClaim, now: datetime) -> datetime | None
     deadline = claim.metadata.deletion_timestamp + timedelta(seconds=claim.termination_grace_period_seconds)
     text = deadline.strftime("%Y-%m-%dT%H:%M:%SZ")
     ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": {labels.TERMINATION_TIMESTAMP: text}})
-    warn = warning("TerminationGracePeriodExpiring", f"All pods will be deleted by {text}")
+    warn = warning_event("TerminationGracePeriodExpiring", f"All pods will be deleted by {text}")
     note(ports, "nodeclaims", claim.metadata, [warn], now=now)
     return deadline
 
@@ -92,21 +92,21 @@ def _empty(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | Non
         wait = _drain(ports, claim, node, deadline, now)
         if wait is not None:
             return wait
-        record(ports, claim, [true("Drained")], now=now)
+        record(ports, claim, [true_condition("Drained")], now=now)
     return _volumes(ports, claim, node, deadline, now)
 
 
 def _drain(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | None, now: datetime) -> float | None:
     began = find_condition(claim.conditions, "Drained")
     if began is None:
-        record(ports, claim, [unknown("Drained", "Draining")], now=now)
+        record(ports, claim, [unknown_condition("Drained", "Draining")], now=now)
     drain = draining.drain(ports.cluster.pods(node=node.name), deadline=deadline, now=now)
     if not drain.waiting:
         since = (began.last_transition_time if began else None) or now
         left = (since + draining.MINIMUM_DRAIN - now).total_seconds()
         return left if left > 0 else None
     _evict(ports, claim, node, drain, now)
-    return (drain.next_forced - now).total_seconds() if drain.next_forced else math.inf
+    return (drain.next_forced_deletion - now).total_seconds() if drain.next_forced_deletion else math.inf
 
 
 def _evict(ports: Acting, claim: NodeClaim, node: Node, drain: draining.Drain, now: datetime) -> None:
@@ -115,15 +115,15 @@ def _evict(ports: Acting, claim: NodeClaim, node: Node, drain: draining.Drain, n
     for one in drain.delete:
         ports.cluster.delete("pods", one.pod.metadata, grace_seconds=one.grace_seconds)
         told = f"Deleting the pod to accommodate the terminationTime of the node, grace period {one.grace_seconds}s"
-        note(ports, "pods", one.pod.metadata, [normal("Disrupted", told)], now=now)
+        note(ports, "pods", one.pod.metadata, [normal_event("Disrupted", told)], now=now)
     for pod in drain.evict:
         if ports.cluster.evict(pod) or _leave_with(ports, node, pod, why):
-            note(ports, "pods", pod.metadata, [normal("Evicted", f"Evicted pod: {why}")], now=now)
+            note(ports, "pods", pod.metadata, [normal_event("Evicted", f"Evicted pod: {why}")], now=now)
         else:
             told = f"evicting pod {pod.key} violates a PDB"
-            note(ports, "nodes", node.metadata, [warning("FailedDraining", told)], now=now)
+            note(ports, "nodes", node.metadata, [warning_event("FailedDraining", told)], now=now)
     told = f"Failed to drain node, {len(drain.waiting)} pods are waiting to be evicted"
-    note(ports, "nodes", node.metadata, [warning("FailedDraining", told)], now=now)
+    note(ports, "nodes", node.metadata, [warning_event("FailedDraining", told)], now=now)
 
 
 def _leave_with(ports: Acting, node: Node, pod: Pod, why: str) -> bool:
@@ -153,14 +153,14 @@ def _volumes(ports: Acting, claim: NodeClaim, node: Node, deadline: datetime | N
         return None
     attached = ports.cluster.volume_attachments(node.name)
     if len(attached) <= _kept_volumes(ports.cluster.pods(node=node.name), now):
-        record(ports, claim, [true("VolumesDetached")], now=now)
+        record(ports, claim, [true_condition("VolumesDetached")], now=now)
         return None
     if deadline is not None and now >= deadline:
-        record(ports, claim, [false("VolumesDetached", "TerminationGracePeriodElapsed")], now=now)
+        record(ports, claim, [false_condition("VolumesDetached", "TerminationGracePeriodElapsed")], now=now)
         return None
     message = "waiting for volumes to detach: " + ", ".join(sorted(attached))
-    record(ports, claim, [unknown("VolumesDetached", "AwaitingVolumeDetachment", message)], now=now)
-    note(ports, "nodes", node.metadata, [normal("AwaitingVolumeDetachment", message)], now=now)
+    record(ports, claim, [unknown_condition("VolumesDetached", "AwaitingVolumeDetachment", message)], now=now)
+    note(ports, "nodes", node.metadata, [normal_event("AwaitingVolumeDetachment", message)], now=now)
     return (deadline - now).total_seconds() if deadline else math.inf
 
 
@@ -213,7 +213,7 @@ def _dealt_to(ports: Acting, claim: NodeClaim, launch: str) -> Instance | None:
         one.name for one in claims if one.metadata.annotations.get(labels.LAUNCH) == launch and not one.provider_id
     ]
     # Claims that stay are served first: only what is left over is taken down with this one.
-    staying = launches.assign(_staying(claims, waiting), {}, sorted(set(alive) - held))
+    staying = nodeclaim_creation.assign_instances(_staying(claims, waiting), {}, sorted(set(alive) - held))
     rest = sorted(set(alive) - held - set(staying.values()))
     return alive[rest[0]] if rest else None
 
@@ -228,7 +228,7 @@ def _end_instance(
     if instance is None:
         return
     if instance.state == "shutting-down":
-        record(ports, claim, [true("InstanceTerminating")], now=now)
+        record(ports, claim, [true_condition("InstanceTerminating")], now=now)
     else:
         endings.append(Ending(instance, claim))
 
@@ -251,7 +251,7 @@ def _let_go(ports: Acting, claim: NodeClaim, now: datetime) -> None:
         offering_memory.reservation_taken(ports.state, into, -1, now_ms=milliseconds(now))
     kept = [one for one in current.metadata.finalizers if one != labels.FINALIZER]
     ports.cluster.patch_metadata("nodeclaims", current.metadata, {"finalizers": kept})
-    finalized = normal("Finalized", f"Finalized {labels.FINALIZER}")
+    finalized = normal_event("Finalized", f"Finalized {labels.FINALIZER}")
     note(ports, "nodeclaims", claim.metadata, [finalized], now=now)
     log.info("deleted nodeclaim", extra={"NodeClaim": claim.name, "provider-id": claim.provider_id})
     if find_condition(claim.conditions, "DisruptionReason") is not None:

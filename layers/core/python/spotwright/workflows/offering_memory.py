@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from spotwright.aws import fleet_errors, health
-from spotwright.aws.health import Health
+from spotwright.aws.instance_types import unavailable_offerings
+from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
+from spotwright.aws.launch import fleet_errors
 from spotwright.failures import Conflict
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetError, Instance, OfferingHealth
@@ -35,13 +36,17 @@ def answered(
     True when something failed, so that the next plan is another one.
     """
     given = tuple(instances)
-    marks = fleet_errors.marks(errors, now_ms=now_ms, cpu_millicores=cpu_millicores, scope=scope)
+    marks = fleet_errors.offering_failures(errors, now_ms=now_ms, cpu_millicores=cpu_millicores, scope=scope)
     failed = {mark.key for mark in marks}
     gave = {_of(one, scope).key for one in given}
 
     def lesson(known: Known) -> Iterable[OfferingHealth | None]:
-        yield from (health.learnt(known.get(mark.key), mark, now_ms=now_ms) for mark in marks)
-        yield from (health.eased(known[key], now_ms=now_ms) for key in sorted(gave - failed) if key in known)
+        yield from (unavailable_offerings.record_failure(known.get(mark.key), mark, now_ms=now_ms) for mark in marks)
+        yield from (
+            unavailable_offerings.record_success(known[key], now_ms=now_ms)
+            for key in sorted(gave - failed)
+            if key in known
+        )
 
     _write(state, lesson, now_ms)
     for reservation, count in sorted(Counter(one.reservation_id for one in given if one.reservation_id).items()):
@@ -55,10 +60,10 @@ def _of(one: Instance, scope: str) -> OfferingHealth:
     return OfferingHealth(one.capacity_type, one.instance_type, one.zone, 0, "", scope)
 
 
-def recalled(state: StatePort, *, now_ms: int) -> Health:
+def recalled(state: StatePort, *, now_ms: int) -> UnavailableOfferings:
     """What is known now."""
     rows = state.offering_health(now_ms)
-    return health.of(rows, now_ms=now_ms, described_ms=described_ms(state, rows))
+    return unavailable_offerings.from_health_rows(rows, now_ms=now_ms, described_ms=described_ms(state, rows))
 
 
 def described_ms(state: StatePort, rows: Iterable[OfferingHealth]) -> int:
@@ -69,23 +74,43 @@ def described_ms(state: StatePort, rows: Iterable[OfferingHealth]) -> int:
 def interrupted(state: StatePort, instance_type: str, zone: str, *, now_ms: int) -> None:
     """A spot pool that takes instances back has none to give; the oftener it does, the longer."""
     mark = OfferingHealth(
-        labels.SPOT, instance_type, zone, now_ms + health.FIRST_MS, health.INTERRUPTED, interruptions=1
+        labels.SPOT,
+        instance_type,
+        zone,
+        now_ms + unavailable_offerings.UNAVAILABLE_MS,
+        unavailable_offerings.INTERRUPTION_CODE,
+        interruptions=1,
     )
-    _write(state, lambda known: [health.learnt(known.get(mark.key), mark, now_ms=now_ms)], now_ms)
+    _write(
+        state, lambda known: [unavailable_offerings.record_failure(known.get(mark.key), mark, now_ms=now_ms)], now_ms
+    )
 
 
 def reservation_taken(state: StatePort, reservation: str, count: int, *, now_ms: int) -> None:
     """``count`` instances were launched into a reservation; negative when an instance of it was found gone."""
-    key = health.took(None, reservation, count, now_ms=now_ms).key
-    _write(state, lambda known: [health.took(known.get(key), reservation, count, now_ms=now_ms)], now_ms)
+    key = unavailable_offerings.record_reservation_launches(None, reservation, count, now_ms=now_ms).key
+    _write(
+        state,
+        lambda known: [
+            unavailable_offerings.record_reservation_launches(known.get(key), reservation, count, now_ms=now_ms)
+        ],
+        now_ms,
+    )
 
 
 def reservation_gone(state: StatePort, reservation: str, *, now_ms: int) -> None:
     """EC2 takes instances of an interruptible reservation back: it has none to give."""
     mark = OfferingHealth(
-        labels.RESERVED, reservation, WILDCARD, now_ms + health.FIRST_MS, fleet_errors.RESERVATION_FULL, interruptions=1
+        labels.RESERVED,
+        reservation,
+        WILDCARD,
+        now_ms + unavailable_offerings.UNAVAILABLE_MS,
+        fleet_errors.RESERVATION_FULL,
+        interruptions=1,
     )
-    _write(state, lambda known: [health.learnt(known.get(mark.key), mark, now_ms=now_ms)], now_ms)
+    _write(
+        state, lambda known: [unavailable_offerings.record_failure(known.get(mark.key), mark, now_ms=now_ms)], now_ms
+    )
 
 
 def _write(state: StatePort, lesson: Lesson, now_ms: int) -> None:

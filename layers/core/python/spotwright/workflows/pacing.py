@@ -4,7 +4,7 @@ import zlib
 from datetime import datetime
 from typing import Final
 
-from spotwright.aws import rate
+from spotwright.aws import token_bucket
 from spotwright.failures import Conflict
 from spotwright.workflows.ports import StatePort
 
@@ -16,8 +16,8 @@ CREATE_FLEET: Final = "CreateFleet"
 CREATE_TEMPLATE: Final = "CreateLaunchTemplate"
 TERMINATE: Final = "TerminateInstances"
 # Besides its calls EC2 counts the instances in them.
-STARTED: Final = rate.STARTED_INSTANCES
-TERMINATED: Final = rate.TERMINATED_INSTANCES
+STARTED: Final = token_bucket.STARTED_INSTANCES
+TERMINATED: Final = token_bucket.TERMINATED_INSTANCES
 TAG: Final = "CreateTags"
 
 
@@ -25,8 +25,8 @@ def wait_seconds(state: StatePort, action: str, *, key: str, now: datetime, call
     """0: call now, it is counted; else when to ask again. ``key``: who asks, so that not all come back together."""
     now_ms = int(now.timestamp() * 1000)
     for _ in range(ATTEMPTS):
-        before = state.call_rate(action) or rate.fresh(action, now_ms=now_ms)
-        after, wait_ms = rate.take(before, calls, now_ms=now_ms)
+        before = state.call_rate(action) or token_bucket.full_bucket(action, now_ms=now_ms)
+        after, wait_ms = token_bucket.take(before, calls, now_ms=now_ms)
         if wait_ms:
             return -(-wait_ms // 1000) + zlib.crc32(key.encode()) % SPREAD_SECONDS
         try:
@@ -42,7 +42,9 @@ def slow_down(state: StatePort, action: str, *, now: datetime) -> None:
     """EC2 said that it was too many requests: all clusters of the account ask half as often from now on."""
     now_ms = int(now.timestamp() * 1000)
     for _ in range(ATTEMPTS):
-        after = rate.slowed(state.call_rate(action) or rate.fresh(action, now_ms=now_ms), now_ms=now_ms)
+        after = token_bucket.throttle(
+            state.call_rate(action) or token_bucket.full_bucket(action, now_ms=now_ms), now_ms=now_ms
+        )
         if after is None:
             return
         try:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from spotwright.aws.rate import CallRate
+from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
 from spotwright.model.ec2.fleet import FleetResult, Instance, OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
@@ -194,11 +194,11 @@ class StatePort(Protocol):
         """Replace under the row's version; Conflict when another learned something meanwhile."""
         ...
 
-    def call_rate(self, action: str) -> CallRate | None:
+    def call_rate(self, action: str) -> TokenBucket | None:
         """The account's bucket of an EC2 action; None when it was not called for a while."""
         ...
 
-    def save_call_rate(self, rate: CallRate) -> None:
+    def save_call_rate(self, rate: TokenBucket) -> None:
         """Replace under the row's version; Conflict when another called meanwhile."""
         ...
 

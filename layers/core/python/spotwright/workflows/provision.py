@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from spotwright.aws import health as offering_health
+from spotwright.aws.instance_types import unavailable_offerings as offering_health
 from spotwright.failures import Conflict, Failure
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -132,8 +132,8 @@ def _scale_down(ports: Planning, snapshot: Snapshot, row: ClusterRow, plan: Plan
 
 def decide(snapshot: Snapshot, catalog: Catalog) -> Plan:
     """The plan for a snapshot: a pure function of it and its catalog."""
-    known = offering_health.closing(snapshot.unavailable_offerings)
-    return planner.plan(snapshot, offering_health.sold_out(catalog, snapshot.nodeclasses, known))
+    known = offering_health.from_snapshot(snapshot.unavailable_offerings)
+    return planner.plan(snapshot, offering_health.apply_to_catalog(catalog, snapshot.nodeclasses, known))
 
 
 def gather(ports: Gathering, row: ClusterRow, *, now: datetime) -> Snapshot:
@@ -166,7 +166,7 @@ def gather(ports: Gathering, row: ClusterRow, *, now: datetime) -> Snapshot:
         nodeclaims_to_delete=leaving,
         nodeclaims_to_replace=disrupting,
         pods=nominations.seated(seen.pods, promised, hosts=hosts, now=now),
-        unavailable_offerings=offering_health.unavailable(health, now_ms=now_ms, described_ms=described_ms),
+        unavailable_offerings=offering_health.to_snapshot(health, now_ms=now_ms, described_ms=described_ms),
         catalog_key=catalog_key.result(),
     )
 

@@ -49,5 +49,5 @@ def replay(key: str, *, blobs: BlobPort, catalogs: CatalogPort) -> Replayed:
 def _kept(decision: Decision, snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:
     """Candidates that would stay. Others might have gone too: a proposal or the breaker left them out."""
     assert decision.disruption is not None
-    found = emptiness.emptiness(snapshot, plan, locked=frozenset(decision.disruption.locked))
+    found = emptiness.find_empty_nodes(snapshot, plan, locked=frozenset(decision.disruption.locked))
     return tuple(name for name in decision.disruption.candidates if name not in found.claims)

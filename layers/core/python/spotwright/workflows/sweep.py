@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from spotwright.lifecycle import liveness, reservation
+from spotwright.lifecycle import liveness, reservation_expiration
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -181,7 +181,7 @@ def _ring_due(bells: DoorbellPort, row: Row, now: int) -> None:
 def _ring_expiring(bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, ...], now: datetime) -> None:
     """Each claim that expires before the next scheduled poll is rung for at that very second."""
     for claim in claims:
-        at = liveness.expires_at(claim)
+        at = liveness.expiration_time(claim)
         if at is not None and claim.metadata.deletion_timestamp is None:
             left = math.ceil((at - now).total_seconds())
             if left <= HORIZON_SECONDS:
@@ -196,7 +196,11 @@ def _ring_reserved(
     if selecting:
         bells.ring("catalog", [Doorbell(cluster, "nodeclasses", name) for name in selecting])
     by_name = {one.name: one for one in classes}
-    ending = [one for one in claims if reservation.needs_a_look(one, by_name.get(one.node_class_ref.name))]
+    ending = [
+        one
+        for one in claims
+        if reservation_expiration.has_ending_reservation(one, by_name.get(one.node_class_ref.name))
+    ]
     if ending:
         bells.ring("lifecycle", [Doorbell(cluster, "claim", one.name) for one in ending])
 

@@ -13,7 +13,7 @@ import msgspec
 
 from spotwright.failures import Failure, NotFound, Throttled, Unavailable
 from spotwright.lifecycle.retry import LONGEST_RETRY_SECONDS, retry_seconds
-from spotwright.lifecycle.steps import true
+from spotwright.lifecycle.steps import true_condition
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.workflows import pacing, shifts
@@ -63,7 +63,7 @@ def end(ports: Acting, endings: Iterable[Ending], now: datetime) -> None:
 def _say(ports: Acting, claim: NodeClaim, now: datetime) -> None:
     """The condition is written again at the next look if it cannot be now."""
     try:
-        record(ports, claim, [true("InstanceTerminating")], now=now)
+        record(ports, claim, [true_condition("InstanceTerminating")], now=now)
     except Failure as failure:
         log.warning("step interrupted", extra={"NodeClaim": claim.name, "code": failure.code, "error": str(failure)})
 

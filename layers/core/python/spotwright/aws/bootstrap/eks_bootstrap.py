@@ -1,0 +1,116 @@
+"""User data of the families that run a script with kubelet flags: AL2 (bootstrap.sh) and Windows (PowerShell).
+
+Source: https://github.com/awslabs/amazon-eks-ami/blob/main/templates/al2/runtime/bootstrap.sh (its arguments take no
+equal sign) and https://docs.aws.amazon.com/eks/latest/userguide/eks-optimized-windows-ami.html.
+"""
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from spotwright.aws.bootstrap import mime
+from spotwright.aws.bootstrap.options import (
+    BootstrapOptions,
+    cluster_dns,
+    kubelet_configuration,
+    node_labels_flag,
+    registration_taints,
+)
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+
+# Kubelet flags by the setting they stand for, in the order they are written.
+_NUMBERS: Final = (("--max-pods", "maxPods"), ("--pods-per-core", "podsPerCore"))
+_AMOUNTS: Final = (("--system-reserved", "systemReserved"), ("--kube-reserved", "kubeReserved"))
+_THRESHOLDS: Final = (("--eviction-hard", "evictionHard"), ("--eviction-soft", "evictionSoft"))
+_LIMITS: Final = (
+    ("--eviction-max-pod-grace-period", "evictionMaxPodGracePeriod"),
+    ("--image-gc-high-threshold", "imageGCHighThresholdPercent"),
+    ("--image-gc-low-threshold", "imageGCLowThresholdPercent"),
+)
+
+
+def al2_user_data(node_class: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
+    """A MIME archive: the user's parts, then the script that joins. Raises MimeError."""
+    own = node_class.user_data
+    entries: tuple[mime.Part, ...] = ()
+    if own.strip():
+        parsed = mime.is_archive(own)
+        entries = mime.parse(own) if parsed else (mime.part(mime.SHELL_SCRIPT, own.replace("\r", "").rstrip("\n")),)
+    generated = mime.part(mime.SHELL_SCRIPT, "\n".join(_bootstrap(node_class, cluster, options)))
+    return mime.compose((*entries, generated))
+
+
+def _bootstrap(node_class: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> Iterator[str]:
+    config = kubelet_configuration(node_class.kubelet, cluster, options)
+    yield "#!/bin/bash -xe"
+    yield "exec > >(tee /var/log/user-data.log|logger -t user-data -s 2>/dev/console) 2>&1"
+    arguments = [
+        f"/etc/eks/bootstrap.sh {_shell(cluster.name)} --apiserver-endpoint {_shell(cluster.endpoint)}"
+        f" --b64-cluster-ca {_shell(cluster.certificate_authority)}"
+    ]
+    dns = cluster_dns(config)
+    if dns and ipaddress.ip_address(dns[0]).version == 6:
+        arguments.append("--ip-family ipv6")
+    if dns:
+        arguments.append(f"--dns-cluster-ip {_shell(dns[0])}")
+    arguments.append("--use-max-pods false")
+    arguments.append(f"--kubelet-extra-args {_shell(' '.join(kubelet_flags(config, options)))}")
+    if node_class.instance_store_policy == "RAID0":
+        arguments.append("--local-disks raid0")
+    yield " \\\n".join(arguments)
+
+
+def windows_user_data(node_class: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
+    """A PowerShell block: the user's lines, then the call that joins."""
+    config = kubelet_configuration(node_class.kubelet, cluster, options)
+    own = [node_class.user_data] if node_class.user_data else []
+    dns = cluster_dns(config)
+    call = (
+        f"& $EKSBootstrapScriptFile -EKSClusterName {_powershell(cluster.name)}"
+        f" -APIServerEndpoint {_powershell(cluster.endpoint)}"
+        f" -Base64ClusterCA {_powershell(cluster.certificate_authority)}"
+        f" -KubeletExtraArgs {_powershell(' '.join(kubelet_flags(config, options)))}"
+    ) + (f" -DNSClusterIP {_powershell(dns[0])}" if dns else "")
+    script = r'[string]$EKSBootstrapScriptFile = "$env:ProgramFiles\Amazon\EKS\Start-EKSBootstrap.ps1"'
+    return "\n".join(["<powershell>", *own, script, call, "</powershell>"])
+
+
+def kubelet_flags(config: Mapping[str, object], options: BootstrapOptions) -> tuple[str, ...]:
+    """The kubelet's flags for these settings, in a fixed order; settings without a flag are left out."""
+    return tuple(_flags(config, options))
+
+
+def _flags(config: Mapping[str, object], options: BootstrapOptions) -> Iterator[str]:
+    labels = node_labels_flag(options.labels)
+    if labels:
+        yield f'--node-labels="{labels}"'
+    taints = registration_taints(options.taints)
+    yield '--register-with-taints="' + ",".join(f"{one.key}={one.value}:{one.effect}" for one in taints) + '"'
+    for flag, key in _NUMBERS:
+        if config.get(key) is not None:
+            yield f"{flag}={config[key]}"
+    yield from _maps(config, _AMOUNTS, "=")
+    yield from _maps(config, _THRESHOLDS, "<")
+    yield from _maps(config, (("--eviction-soft-grace-period", "evictionSoftGracePeriod"),), "=")
+    for flag, key in _LIMITS:
+        if config.get(key) is not None:
+            yield f"{flag}={config[key]}"
+    if config.get("cpuCFSQuota") is not None:
+        yield f"--cpu-cfs-quota={str(config['cpuCFSQuota']).lower()}"
+
+
+def _maps(config: Mapping[str, object], flags: tuple[tuple[str, str], ...], sign: str) -> Iterator[str]:
+    for flag, key in flags:
+        given = config.get(key)
+        if isinstance(given, Mapping) and given:
+            yield f'{flag}="' + ",".join(f"{name}{sign}{given[name]}" for name in sorted(given)) + '"'
+
+
+def _shell(text: str) -> str:
+    """One word of a POSIX shell."""
+    return "'" + text.replace("'", "'\"'\"'") + "'"
+
+
+def _powershell(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

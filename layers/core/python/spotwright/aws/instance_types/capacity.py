@@ -1,0 +1,259 @@
+"""What a node of an instance type offers to pods under a class: capacity, and allocatable after overheads.
+
+Source: Karpenter's AWS provider as documented (concepts: NodeClasses, ``spec.kubelet``) and the EKS images' own
+kube-reserved formula; checked against its published instance types reference. CPU in millicores, memory in bytes.
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Final
+
+import msgspec
+
+from spotwright.aws.images.families import WINDOWS_BUILDS, AMIFamily
+from spotwright.aws.instance_types.compatibility import EFA_ONLY
+from spotwright.aws.instance_types.info import InstanceTypeInfo
+from spotwright.aws.kubelet.cel import Variables
+from spotwright.aws.kubelet.configuration import RESERVED_FIELDS, KubeletConfiguration, KubeletError
+from spotwright.model import quantity, resources
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.kubernetes.volumes import EBS_CSI_DRIVER
+
+MIB: Final = 2**20
+GIB: Final = 2**30
+# The contiguous memory that Graviton guests set aside.
+_ARM_CMA_MIB: Final = 64
+_EVICTION_MEMORY: Final = 100 * MIB
+_EVICTION_STORAGE_PERCENT: Final = 10
+_RESERVED_STORAGE: Final = GIB
+_DEFAULT_VOLUME: Final = "20Gi"
+# Millicores up to which a share, in parts of 10,000, is reserved for Kubernetes.
+_CPU_BRACKETS: Final = ((0, 1000, 600), (1000, 2000, 100), (2000, 4000, 50), (4000, 2**63, 25))
+_GPU_RESOURCES: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
+
+
+# What a node of a family that is not limited by its network interfaces runs at most.
+_PODS_WITHOUT_ENI_LIMIT: Final = 110
+EFA: Final = "vpc.amazonaws.com/efa"
+
+
+class Overheads(msgspec.Struct, frozen=True):
+    """Settings of the cluster, under Karpenter's names. ``vm_memory_overhead_percent``: a share, e.g. 0.075.
+
+    ``node_class_cel``: whether kubelet amounts may be expressions (gate NodeClassCEL).
+    """
+
+    vm_memory_overhead_percent: str = "0.075"
+    reserved_enis: int = 0
+    node_class_cel: bool = False
+
+
+class NodeResources(msgspec.Struct, frozen=True):
+    """``allocatable`` is ``capacity`` without the three overheads, never negative.
+
+    ``kubelet``: reserved amounts as the node's kubelet must state them, where the class states expressions.
+    ``attachable_volumes``: CSI driver → how many volumes of pods.
+    """
+
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+    kube_reserved: dict[str, int]
+    system_reserved: dict[str, int]
+    eviction_threshold: dict[str, int]
+    kubelet: dict[str, dict[str, str]] = {}
+    attachable_volumes: dict[str, int] = {}
+
+
+def node_resources(
+    info: InstanceTypeInfo,
+    node_class: EC2NodeClass,
+    family: AMIFamily,
+    overheads: Overheads,
+    memory_bytes: int | None = None,
+) -> NodeResources:
+    """Capacity and overheads. ``memory_bytes``: what nodes of this type and image were seen to have; None = unknown.
+
+    Raises QuantityError and KubeletError for amounts of the class.
+    """
+    raw, variables = node_class.kubelet, _variables(info) if overheads.node_class_cel else None
+    kubelet = KubeletConfiguration(raw, variables)
+    capacity = _capacity(info, node_class, family, kubelet, overheads, memory_bytes)
+    kubelet = kubelet.with_max_pods(capacity[resources.PODS])
+    kept = _kube_reserved(info, family, kubelet, capacity[resources.PODS])
+    system, eviction = kubelet.reserved_amounts("systemReserved"), _eviction(kubelet, capacity)
+    reserved = resources.add(kept, system, eviction)
+    allocatable = {name: max(left - reserved.get(name, 0), 0) for name, left in capacity.items()}
+    stated = {
+        name: kubelet.reserved_texts(name) for name in RESERVED_FIELDS if raw.get(name) and kubelet.has_expressions
+    }
+    return NodeResources(
+        capacity, allocatable, kept, system, eviction, stated, attachable_volumes(info, node_class, family)
+    )
+
+
+def attachable_volumes(info: InstanceTypeInfo, node_class: EC2NodeClass, family: AMIFamily) -> dict[str, int]:
+    """Volumes of pods that the EBS driver will allow, as it counts when it starts: without those that the node starts
+    with and, where the limit is shared, without further interfaces: the class's, or the one that the CNI keeps warm.
+
+    Source: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/volume_limits.html.
+    """
+    if not info.ebs_attachments:
+        return {}
+    own = len(node_class.block_device_mappings or family.block_device_mappings) or 1
+    further = max(len(node_class.network_interfaces), 2 if info.interfaces > 1 else 1) - 1
+    shared = further if info.ebs_attachments_shared else 0
+    return {EBS_CSI_DRIVER: max(info.ebs_attachments - own - shared, 1)}
+
+
+def expression_errors(
+    info: InstanceTypeInfo, node_class: EC2NodeClass, family: AMIFamily, overheads: Overheads
+) -> tuple[str, ...]:
+    """Expressions of the class that have no usable value for a type, as sentences; () = all have one."""
+    kubelet = KubeletConfiguration(node_class.kubelet, _variables(info))
+    try:
+        count = max_pods(info, node_class, family, kubelet, overheads)
+    except KubeletError as error:
+        return (str(error),)
+    return kubelet.with_max_pods(count).expression_errors()
+
+
+def _variables(info: InstanceTypeInfo) -> Variables:
+    """What expressions may name."""
+    return {
+        "vcpus": info.vcpus,
+        "memory_mib": info.memory_mib,
+        "default_enis": info.interfaces,
+        "ips_per_eni": info.addresses_per_interface,
+        "max_pods": eni_limited_pods(info, 0),
+        "instance_type": info.name,
+    }
+
+
+def _capacity(
+    info: InstanceTypeInfo,
+    node_class: EC2NodeClass,
+    family: AMIFamily,
+    kubelet: KubeletConfiguration,
+    overheads: Overheads,
+    memory_bytes: int | None,
+) -> dict[str, int]:
+    certain = {
+        resources.CPU: info.vcpus * 1000,
+        resources.MEMORY: _memory(info, overheads) if memory_bytes is None else memory_bytes,
+        resources.EPHEMERAL_STORAGE: ephemeral_storage(info, node_class, family),
+        resources.PODS: max_pods(info, node_class, family, kubelet, overheads),
+    }
+    return certain | {name: count for name, count in _devices(info, node_class, family).items() if count}
+
+
+def _devices(info: InstanceTypeInfo, node_class: EC2NodeClass, family: AMIFamily) -> dict[str, int]:
+    """Extended resources; 0 = the type has none."""
+    neuron, interfaces = info.neuron, node_class.network_interfaces
+    efa_only = sum(one.interface_type == EFA_ONLY for one in interfaces)
+    found = {
+        "vpc.amazonaws.com/pod-eni": info.branch_interfaces,
+        "vpc.amazonaws.com/PrivateIPv4Address": info.addresses_per_interface - 1
+        if family.name in WINDOWS_BUILDS
+        else 0,
+        EFA: efa_only if interfaces else info.efa_interfaces,
+        "aws.amazon.com/neuron": sum(one.count for one in neuron),
+        "aws.amazon.com/neuroncore": neuron[0].count * neuron[0].cores if neuron else 0,
+    }
+    gpus = ({_GPU_RESOURCES.get(gpu.manufacturer.lower(), ""): gpu.count} for gpu in info.gpus)
+    return {name: count for name, count in resources.add(found, *gpus).items() if name}
+
+
+def _memory(info: InstanceTypeInfo, overheads: Overheads) -> int:
+    """Bytes that the operating system will see: without Graviton's CMA and the hypervisor's share."""
+    mib = info.memory_mib - (_ARM_CMA_MIB if info.architectures[:1] == ("arm64",) else 0)
+    share = Fraction(overheads.vm_memory_overhead_percent) * mib
+    return (mib - _ceil(share)) * MIB
+
+
+def ephemeral_storage(info: InstanceTypeInfo, node_class: EC2NodeClass, family: AMIFamily) -> int:
+    """Bytes of the disk that pods write to: local disks under RAID0, else the root or ephemeral volume."""
+    if node_class.instance_store_policy == "RAID0" and info.local_storage_gb:
+        return info.local_storage_gb * 10**9
+    devices = node_class.block_device_mappings
+    root = [one for one in devices if one.root_volume]
+    named = [one for one in devices if family.ephemeral_device and one.device_name == family.ephemeral_device]
+    last = list(devices[-1:]) if not family.ephemeral_device else []
+    own = [one for one in family.block_device_mappings if one.device_name == family.ephemeral_device]
+    stated = (one.volume_size for one in (*root, *named, *last, *own) if one.volume_size)
+    return quantity.amount(resources.EPHEMERAL_STORAGE, next(stated, _DEFAULT_VOLUME))
+
+
+def max_pods(
+    info: InstanceTypeInfo,
+    node_class: EC2NodeClass,
+    family: AMIFamily,
+    kubelet: KubeletConfiguration,
+    overheads: Overheads,
+) -> int:
+    """How many pods: ``maxPods``, else what the network interfaces can address; ``podsPerCore`` lowers it."""
+    most = kubelet.max_pods()
+    if most is None:
+        first_card = (one for one in node_class.network_interfaces if one.network_card_index == 0)
+        taken = overheads.reserved_enis + sum(one.interface_type == EFA_ONLY for one in first_card)
+        most = eni_limited_pods(info, taken) if family.supports_eni_limited_pod_density else _PODS_WITHOUT_ENI_LIMIT
+    per_core = kubelet.number("podsPerCore")
+    return min(most, per_core * info.vcpus) if per_core and family.pods_per_core_enabled else most
+
+
+def eni_limited_pods(info: InstanceTypeInfo, reserved_enis: int) -> int:
+    """Pods that addresses suffice for: one of each interface is its own, two pods use the host network.
+
+    ``reserved_enis``: interfaces that give pods no addresses. An interface is never lent prefixes: users who delegate
+    them state ``maxPods``.
+    """
+    interfaces = max(info.interfaces - reserved_enis, 0)
+    return interfaces * (info.addresses_per_interface - 1) + 2 if interfaces else 0
+
+
+def _kube_reserved(
+    info: InstanceTypeInfo, family: AMIFamily, kubelet: KubeletConfiguration, pod_count: int
+) -> dict[str, int]:
+    """What kubelet and runtime keep, key by key overridden by ``kubeReserved``."""
+    counted = eni_limited_pods(info, 0) if family.uses_eni_limited_memory_overhead else pod_count
+    return {
+        resources.CPU: kube_reserved_cpu(info.vcpus * 1000),
+        resources.MEMORY: (11 * counted + 255) * MIB,
+        resources.EPHEMERAL_STORAGE: _RESERVED_STORAGE,
+    } | kubelet.reserved_amounts("kubeReserved")
+
+
+def kube_reserved_cpu(millicores: int) -> int:
+    """Millicores: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % above; each cut down."""
+    return sum(
+        (min(millicores, end) - start) * share // 10_000 for start, end, share in _CPU_BRACKETS if millicores > start
+    )
+
+
+def _eviction(kubelet: KubeletConfiguration, capacity: Mapping[str, int]) -> dict[str, int]:
+    """The hard eviction thresholds; soft ones do not take anything away."""
+    memory, storage = capacity[resources.MEMORY], capacity[resources.EPHEMERAL_STORAGE]
+    return {
+        resources.MEMORY: _threshold(kubelet.eviction_threshold("memory.available"), memory, _EVICTION_MEMORY),
+        resources.EPHEMERAL_STORAGE: _threshold(
+            kubelet.eviction_threshold("nodefs.available"),
+            storage,
+            _ceil(Fraction(storage * _EVICTION_STORAGE_PERCENT, 100)),
+        ),
+    }
+
+
+def _threshold(stated: str | None, capacity: int, default: int) -> int:
+    """Bytes. A percentage is of the capacity; 100 % switches the signal off, as the kubelet reads it."""
+    if stated is None:
+        return default
+    try:
+        if stated.endswith("%"):
+            share = Fraction(stated.removesuffix("%"))
+            return 0 if share == 100 else _ceil(share * capacity / 100)
+        return quantity.amount(resources.MEMORY, stated)
+    except (ValueError, ZeroDivisionError):
+        return default
+
+
+def _ceil(number: Fraction) -> int:
+    return -(-number.numerator // number.denominator)

@@ -1,0 +1,187 @@
+"""A catalog as bytes: small, and quick to read in a process that has just started.
+
+Equal requirements, amounts and types are written once and referred to by number: most labels of most types repeat,
+and classes differ in little. Reading makes one object for each, shared by all that refer to it.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Final
+
+import msgspec
+
+from spotwright.model.ec2.instance_type import Catalog, InstanceType, Offering
+from spotwright.model.requirements import Requirement, Requirements
+
+SCHEMA: Final = 2
+_UNPRICED: Final = 2
+
+type _Numbers = tuple[int, ...]
+type _Amounts = tuple[tuple[str, int], ...]
+# key, complement, values, gte, lte, min_values
+type _Requirement = tuple[str, bool, tuple[str, ...], int | None, int | None, int | None]
+# zone, capacity type, price, whether it is available (_UNPRICED: but for its price), requirements, reservation capacity
+type _Offering = tuple[str, str, int, bool | int, int, int]
+# name of a map, its entries
+type _Kubelet = tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+# name, requirements, capacity, allocatable, offerings, kubelet
+type _Type = tuple[str, int, int, int, int, int]
+
+
+class _Body(msgspec.Struct, frozen=True):
+    """Tables; every number is a place in one of them. ``sets``: requirements that stand together.
+
+    ``attachable``: amounts for each type in turn; ``needed``: requirements whose label must be there although values
+    are excluded. Both are missing in catalogs written before there were any.
+    """
+
+    requirements: tuple[_Requirement, ...]
+    sets: tuple[_Numbers, ...]
+    amounts: tuple[_Amounts, ...]
+    offerings: tuple[tuple[_Offering, ...], ...]
+    kubelets: tuple[_Kubelet, ...]
+    types: tuple[_Type, ...]
+    by_class: dict[str, _Numbers]
+    source: str
+    signatures: dict[str, str]
+    shifted: tuple[str, ...]
+    memory: dict[str, tuple[int, int]] = {}
+    attachable: _Numbers = ()
+    needed: _Numbers = ()
+    schema: int = SCHEMA
+
+
+class _Table[Row: Hashable]:
+    """Gives equal rows the same number, in order of first sight."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Row, int] = {}
+
+    def number(self, row: Row) -> int:
+        return self._numbers.setdefault(row, len(self._numbers))
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return tuple(self._numbers)
+
+
+class _Writer:
+    """The tables of a catalog that is being written."""
+
+    def __init__(self) -> None:
+        self.requirements, self.sets = _Table[tuple[_Requirement, bool]](), _Table[_Numbers]()
+        self.amounts, self.kubelets = _Table[_Amounts](), _Table[_Kubelet]()
+        self.offerings, self.types = _Table[tuple[_Offering, ...]](), _Table[tuple[_Type, int]]()
+        # By identity: classes that agree share their types, offerings of one zone their requirements.
+        self._written: dict[int, _Numbers] = {}
+        self._known_sets: dict[int, int] = {}
+
+    def all(self, types: tuple[InstanceType, ...]) -> _Numbers:
+        if id(types) not in self._written:
+            self._written[id(types)] = tuple(self.type(one) for one in types)
+        return self._written[id(types)]
+
+    def type(self, one: InstanceType) -> int:
+        offerings = self.offerings.number(tuple(self._offering(each) for each in one.offerings))
+        capacity, allocatable = self._amounts(one.capacity), self._amounts(one.allocatable)
+        kubelet = self.kubelets.number(
+            tuple((name, tuple(one.kubelet_reserved[name].items())) for name in one.kubelet_reserved)
+        )
+        row = (one.name, self._set(one.requirements), capacity, allocatable, offerings, kubelet)
+        return self.types.number((row, self._amounts(one.attachable_volumes)))
+
+    def _offering(self, one: Offering) -> _Offering:
+        price, extra = one.price_picousd_per_hour, self._set(one.requirements)
+        available = _UNPRICED if one.lacks_price else one.available
+        return (one.zone, one.capacity_type, price, available, extra, one.reservation_capacity)
+
+    def _set(self, all_of: Requirements) -> int:
+        if id(all_of) not in self._known_sets:
+            numbers = tuple(self.requirements.number(_requirement(one)) for one in all_of)
+            self._known_sets[id(all_of)] = self.sets.number(numbers)
+        return self._known_sets[id(all_of)]
+
+    def _amounts(self, one: Mapping[str, int]) -> int:
+        return self.amounts.number(tuple(sorted(one.items())))
+
+
+def _requirement(one: Requirement) -> tuple[_Requirement, bool]:
+    return (one.key, one.complement, tuple(sorted(one.values)), one.gte, one.lte, one.min_values), one.must_exist
+
+
+def encode(catalog: Catalog, header: "CatalogHeader | None" = None) -> bytes:
+    """Equal catalogs give equal bytes."""
+    told = header or CatalogHeader(shifted=catalog.shifted_zone_ids)
+    writer = _Writer()
+    by_class = {name: writer.all(catalog.by_nodeclass[name]) for name in sorted(catalog.by_nodeclass)}
+    body = _Body(
+        requirements=tuple(row for row, _ in writer.requirements.rows),
+        sets=writer.sets.rows,
+        amounts=writer.amounts.rows,
+        offerings=writer.offerings.rows,
+        kubelets=writer.kubelets.rows,
+        types=tuple(row for row, _ in writer.types.rows),
+        by_class=by_class,
+        source=catalog.source,
+        signatures=dict(sorted(told.signatures.items())),
+        shifted=told.shifted,
+        memory=told.memory,
+        attachable=tuple(attachable for _, attachable in writer.types.rows),
+        needed=tuple(number for number, (_, present) in enumerate(writer.requirements.rows) if present),
+    )
+    return msgspec.json.encode(body)
+
+
+class CatalogHeader(msgspec.Struct, frozen=True):
+    """What a catalog was made from. ``source``: where its region facts are kept.
+
+    ``signatures``: class → digest of everything about the class and the settings that its types depend on. ``shifted``:
+    ids of the zones that were shifted away from, sorted. ``memory``: see ``discovered_capacity.DiscoveredMemory``.
+    """
+
+    source: str = ""
+    signatures: dict[str, str] = {}
+    shifted: tuple[str, ...] = ()
+    memory: dict[str, tuple[int, int]] = {}
+    schema: int = 0
+
+
+def read_header(body: bytes) -> CatalogHeader:
+    """The header of a written catalog, without making the rest; raises msgspec.DecodeError."""
+    return msgspec.json.decode(body, type=CatalogHeader)
+
+
+def decode(body: bytes) -> Catalog:
+    """The catalog; raises msgspec.DecodeError for bytes that are none."""
+    read = msgspec.json.decode(body, type=_Body)
+    needed = frozenset(read.needed)
+    requirements = [
+        Requirement(key, complement, frozenset(values), gte, lte, least, number in needed)
+        for number, (key, complement, values, gte, lte, least) in enumerate(read.requirements)
+    ]
+    sets = [
+        Requirements({requirements[number].key: requirements[number] for number in numbers}) for numbers in read.sets
+    ]
+    amounts = [dict(one) for one in read.amounts]
+    kubelets = [{name: dict(entries) for name, entries in one} for one in read.kubelets]
+    offerings = [
+        tuple(
+            Offering(zone, kind, price, available is True, sets[extra], reserved, lacks_price=available == _UNPRICED)
+            for zone, kind, price, available, extra, reserved in some
+        )
+        for some in read.offerings
+    ]
+    attachable = [amounts[number] for number in read.attachable] or [{}] * len(read.types)
+    types = [
+        InstanceType(
+            name,
+            sets[labels],
+            amounts[capacity],
+            amounts[allocatable],
+            offerings[sold],
+            kubelet_reserved=kubelets[kubelet],
+            attachable_volumes=volumes,
+        )
+        for (name, labels, capacity, allocatable, sold, kubelet), volumes in zip(read.types, attachable, strict=True)
+    ]
+    by_class = {name: tuple(types[number] for number in numbers) for name, numbers in read.by_class.items()}
+    return Catalog(by_class, read.source, shifted_zone_ids=read.shifted)

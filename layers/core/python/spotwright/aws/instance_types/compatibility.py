@@ -1,0 +1,61 @@
+"""Whether an instance type can run a class at all, whatever image and price say.
+
+Source: Karpenter's AWS provider as documented; https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceTypeInfo.html.
+"""
+
+from collections.abc import Iterator
+from typing import Final
+
+from spotwright.aws.images import families
+from spotwright.aws.instance_types.info import InstanceTypeInfo
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+
+NITRO: Final = "nitro"
+EFA_ONLY: Final = "efa-only"
+
+
+def incompatibilities(info: InstanceTypeInfo, node_class: EC2NodeClass, family: families.AMIFamily) -> tuple[str, ...]:
+    """Why the type cannot run the class, as sentences; empty = it can."""
+    return (
+        *_image(info, family),
+        *_interfaces(info, node_class),
+        *_processor(info, node_class),
+        *_placement(info, node_class),
+    )
+
+
+def _image(info: InstanceTypeInfo, family: families.AMIFamily) -> Iterator[str]:
+    if family.name == families.AL2023 and info.name.startswith("a1."):
+        yield "Amazon Linux 2023 does not boot on the first Graviton"
+    if family.name in families.WINDOWS_BUILDS and info.arch != "amd64":
+        yield "Windows runs on amd64 only"
+
+
+def _interfaces(info: InstanceTypeInfo, node_class: EC2NodeClass) -> Iterator[str]:
+    wanted = node_class.network_interfaces
+    if not wanted:
+        return
+    if not info.ena:
+        yield "spec.networkInterfaces: the type has no ENA"
+    for one in wanted:
+        if one.network_card_index >= len(info.cards):
+            yield f"spec.networkInterfaces: there is no network card {one.network_card_index}"
+        elif one.device_index >= info.cards[one.network_card_index]:
+            yield f"spec.networkInterfaces: card {one.network_card_index} has no device {one.device_index}"
+    efa_only = sum(one.interface_type == EFA_ONLY for one in wanted)
+    if efa_only > info.efa_interfaces:
+        yield f"spec.networkInterfaces: {efa_only} efa-only, the type takes {info.efa_interfaces}"
+
+
+def _processor(info: InstanceTypeInfo, node_class: EC2NodeClass) -> Iterator[str]:
+    options = node_class.cpu_options
+    if options is not None and options.nested_virtualization == "enabled" and not info.nested_virtualization:
+        yield "spec.cpuOptions.nestedVirtualization: the processor cannot"
+    if node_class.connection_tracking is not None and info.hypervisor != NITRO:
+        yield "spec.connectionTracking: only on Nitro"
+
+
+def _placement(info: InstanceTypeInfo, node_class: EC2NodeClass) -> Iterator[str]:
+    group = node_class.placement_group
+    if group is not None and group.strategy not in info.placement_strategies:
+        yield f"spec.placementGroupSelector: the type does not go into a {group.strategy} group"

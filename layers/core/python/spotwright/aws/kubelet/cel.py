@@ -1,0 +1,226 @@
+"""Arithmetic that a class may state instead of an amount, worked out for one instance type.
+
+The part of the Common Expression Language (https://github.com/google/cel-spec) that sizing needs: integers, doubles,
+strings, lists; ``+ - * / %``, comparisons, ``&& || !``, ``? :``, ``in``; ``min``, ``max``, ``int``, ``double``,
+``size``, and ``startsWith``, ``endsWith``, ``contains`` of a string. As there, integers have 64 bits, division of
+integers cuts towards zero, and integers and doubles do not mix. Macros and everything else are refused by name.
+"""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Final
+
+from spotwright.aws.kubelet import cel_values
+from spotwright.aws.kubelet.cel_values import ExpressionError, Value
+
+type Variables = Mapping[str, Value]
+type _Node = Callable[[Variables], Value]
+
+_TOKEN: Final = re.compile(
+    r"\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<text>\"[^\"\\]*\"|'[^'\\]*')|(?P<sign>&&|\|\||[=!<>]=|[-+*/%()<>!?:,.\[\]]))"
+)
+_LONGEST: Final = 2000
+_DEEPEST: Final = 50
+# How tightly operators of two sides bind; `? :` binds least and is read apart.
+_BINDING: Final = {
+    "||": 1, "&&": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3,
+    "+": 4, "-": 4, "*": 5, "/": 5, "%": 5,
+}  # fmt: skip
+_METHODS: Final = ("startsWith", "endsWith", "contains", "size")
+_FUNCTIONS: Final = ("min", "max", "int", "double", "size")
+_WORDS: Final = {"true": True, "false": False}
+
+
+def evaluate(text: str, variables: Variables) -> int:
+    """The result as an integer, a double cut towards zero; raises ExpressionError."""
+    found = _read(text)(variables)
+    if isinstance(found, bool) or not isinstance(found, int | float):
+        raise ExpressionError(f"{text!r}: the result must be a number, found {cel_values.type_name(found)}")
+    if not math.isfinite(found):
+        raise ExpressionError(f"{text!r}: the result is {found}")
+    return int(found)
+
+
+@lru_cache(maxsize=256)
+def _read(text: str) -> _Node:
+    if len(text) > _LONGEST:
+        raise ExpressionError(f"an expression of {len(text)} characters; at most {_LONGEST} are read")
+    try:
+        return _Reader(text).whole()
+    except ExpressionError as error:
+        raise ExpressionError(f"{text!r}: {error}") from None
+
+
+class _Reader:
+    """Turns the text into a function of its variables, operator by operator."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = _tokens(text)
+        self._at = 0
+        self._depth = 0
+
+    def whole(self) -> _Node:
+        node = self._choice()
+        if self._peek() != "":
+            raise ExpressionError(f"unexpected {self._peek()!r}")
+        return node
+
+    def _peek(self) -> str:
+        return self._tokens[self._at] if self._at < len(self._tokens) else ""
+
+    def _next(self) -> str:
+        self._at += 1
+        return self._tokens[self._at - 1] if self._at <= len(self._tokens) else ""
+
+    def _expect(self, sign: str) -> None:
+        found = self._next()
+        if found != sign:
+            raise ExpressionError(f"expected {sign!r}, found {_shown(found)}")
+
+    def _choice(self) -> _Node:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise ExpressionError(f"nested more than {_DEEPEST} deep")
+        condition = self._binary(1)
+        if self._peek() == "?":
+            self._next()
+            first = self._choice()
+            self._expect(":")
+            condition = _chosen(condition, first, self._choice())
+        self._depth -= 1
+        return condition
+
+    def _binary(self, least: int) -> _Node:
+        left = self._unary()
+        while _BINDING.get(self._peek(), 0) >= least:
+            sign = self._next()
+            left = _joined(sign, left, self._binary(_BINDING[sign] + 1))
+        return left
+
+    def _unary(self) -> _Node:
+        signs = []
+        while self._peek() in ("-", "!"):
+            signs.append(self._next())
+        node = self._member()
+        for sign in reversed(signs):
+            node = _negated(sign, node)
+        return node
+
+    def _member(self) -> _Node:
+        node = self._primary()
+        while self._peek() == ".":
+            self._next()
+            name = self._next()
+            if name not in _METHODS:
+                raise ExpressionError(f"unknown method {name!r}; known are {', '.join(_METHODS)}")
+            self._expect("(")
+            node = _call(name, (node, *self._arguments(")")))
+        return node
+
+    def _primary(self) -> _Node:
+        token = self._next()
+        if token == "(":
+            node = self._choice()
+            self._expect(")")
+            return node
+        if token == "[":
+            return _listed(self._arguments("]"))
+        if token[:1] in ("'", '"'):
+            return _constant(token[1:-1])
+        if token[:1].isdigit() or (token[:1] == "." and len(token) > 1):
+            return _constant(_number(token))
+        if token in _WORDS:
+            return _constant(_WORDS[token])
+        if not re.fullmatch(r"[A-Za-z_]\w*", token):
+            raise ExpressionError(f"expected a value, found {_shown(token)}")
+        return self._named(token)
+
+    def _named(self, name: str) -> _Node:
+        if self._peek() != "(":
+            return _variable(name)
+        self._next()
+        if name not in _FUNCTIONS:
+            raise ExpressionError(f"unknown function {name!r}; known are {', '.join(_FUNCTIONS)}")
+        return _call(name, self._arguments(")"))
+
+    def _arguments(self, end: str) -> tuple[_Node, ...]:
+        found: list[_Node] = []
+        while self._peek() != end:
+            if found:
+                self._expect(",")
+            found.append(self._choice())
+        self._next()
+        return tuple(found)
+
+
+def _tokens(text: str) -> list[str]:
+    found, at = [], 0
+    while text[at:].strip():
+        token = _TOKEN.match(text, at)
+        if token is None:
+            raise ExpressionError(f"cannot read {text[at:].strip()[:20]!r}")
+        found.append(token[0].strip())
+        at = token.end()
+    return found
+
+
+def _shown(token: str) -> str:
+    return repr(token) if token else "the end"
+
+
+def _number(token: str) -> Value:
+    if token.isdigit():
+        return cel_values.check_int64(int(token))
+    return float(token)
+
+
+def _constant(value: Value) -> _Node:
+    return lambda _: value
+
+
+def _variable(name: str) -> _Node:
+    def read(variables: Variables) -> Value:
+        if name not in variables:
+            raise ExpressionError(f"unknown variable {name!r}; known are {', '.join(variables)}")
+        return variables[name]
+
+    return read
+
+
+def _listed(nodes: tuple[_Node, ...]) -> _Node:
+    return lambda variables: tuple(node(variables) for node in nodes)
+
+
+def _chosen(condition: _Node, first: _Node, second: _Node) -> _Node:
+    return lambda variables: first(variables) if cel_values.check_bool(condition(variables), "?") else second(variables)
+
+
+def _negated(sign: str, node: _Node) -> _Node:
+    def negate(variables: Variables) -> Value:
+        value = node(variables)
+        if sign == "!":
+            return not cel_values.check_bool(value, sign)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ExpressionError(f"- of {cel_values.type_name(value)}")
+        return cel_values.check_int64(-value) if isinstance(value, int) else -value
+
+    return negate
+
+
+def _joined(sign: str, left: _Node, right: _Node) -> _Node:
+    if sign == "&&":
+        return lambda variables: cel_values.check_bool(left(variables), sign) and cel_values.check_bool(
+            right(variables), sign
+        )
+    if sign == "||":
+        return lambda variables: cel_values.check_bool(left(variables), sign) or cel_values.check_bool(
+            right(variables), sign
+        )
+    return lambda variables: cel_values.apply_operator(sign, left(variables), right(variables))
+
+
+def _call(name: str, nodes: tuple[_Node, ...]) -> _Node:
+    return lambda variables: cel_values.call_function(name, tuple(node(variables) for node in nodes))

@@ -1,0 +1,123 @@
+"""Values of expressions and what can be done with them, by the rules of the Common Expression Language.
+
+Integers have 64 bits, division of integers cuts towards zero, and values of different kinds do not mix.
+"""
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+type Value = bool | int | float | str | tuple[Value, ...]
+
+_LARGEST: Final = 2**63
+
+
+class ExpressionError(ValueError):
+    """An expression that cannot be read, or that has no number as its result here; says why."""
+
+
+def check_int64(number: int) -> int:
+    if not -_LARGEST <= number < _LARGEST:
+        raise ExpressionError("an integer beyond 64 bits")
+    return number
+
+
+def check_bool(value: Value, sign: str) -> bool:
+    if not isinstance(value, bool):
+        raise ExpressionError(f"{sign} of {type_name(value)}, which is neither true nor false")
+    return value
+
+
+def apply_operator(sign: str, left: Value, right: Value) -> Value:
+    if sign == "in":
+        if not isinstance(right, tuple):
+            raise ExpressionError(f"in of {type_name(right)}, which is no list")
+        return left in right
+    if type_name(left) != type_name(right):
+        raise ExpressionError(f"{type_name(left)} {sign} {type_name(right)}: the two do not mix")
+    if sign in ("==", "!="):
+        return (left == right) == (sign == "==")
+    if isinstance(left, bool | tuple):
+        raise ExpressionError(f"{sign} of {type_name(left)}")
+    if isinstance(left, str) and isinstance(right, str):
+        return _compared(sign, left, right) if sign != "+" else left + right
+    if isinstance(left, str) or isinstance(right, str | tuple):
+        raise ExpressionError(f"{sign} of {type_name(left)}")
+    return _compared(sign, left, right) if sign[0] in "<>" else _calculated(sign, left, right)
+
+
+def _compared[Ordered: (str, float)](sign: str, left: Ordered, right: Ordered) -> bool:
+    match sign:
+        case "<":
+            return left < right
+        case "<=":
+            return left <= right
+        case ">":
+            return left > right
+        case ">=":
+            return left >= right
+    raise ExpressionError(f"{sign} of strings")
+
+
+_SIMPLE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+
+
+def _calculated(sign: str, left: float, right: float) -> Value:
+    if isinstance(left, int) and isinstance(right, int):
+        return check_int64(_of_integers(sign, left, right))
+    if sign in _SIMPLE:
+        result: float = _SIMPLE[sign](left, right)
+        return result
+    if sign == "/":
+        return left / right if right else math.nan if left == 0 else math.copysign(math.inf, left)
+    raise ExpressionError(f"{sign} of doubles")
+
+
+def _of_integers(sign: str, left: int, right: int) -> int:
+    if sign in _SIMPLE:
+        result: int = _SIMPLE[sign](left, right)
+        return result
+    if right == 0:
+        raise ExpressionError("division by zero")
+    cut = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+    return cut if sign == "/" else left - cut * right
+
+
+def call_function(name: str, given: tuple[Value, ...]) -> Value:
+    match name, given:
+        case (("min" | "max"), (_, *_)) if len({type_name(one) for one in given}) == 1:
+            numbers = [one for one in given if isinstance(one, int | float) and not isinstance(one, bool)]
+            if len(numbers) == len(given):
+                return min(numbers) if name == "min" else max(numbers)
+        case (("int" | "double"), (int() | float() | str() as one,)) if not isinstance(one, bool):
+            return _converted(name, one)
+        case "size", (str() | tuple() as one,):
+            return len(one)
+        case "startsWith", (str() as one, str() as part):
+            return one.startswith(part)
+        case "endsWith", (str() as one, str() as part):
+            return one.endswith(part)
+        case "contains", (str() as one, str() as part):
+            return part in one
+    raise ExpressionError(f"{name} of {', '.join(type_name(one) for one in given) or 'nothing'}")
+
+
+def _converted(name: str, value: float | str) -> Value:
+    try:
+        return check_int64(int(value)) if name == "int" else float(value)
+    except (ValueError, OverflowError):
+        raise ExpressionError(f"{name} of {value!r}") from None
+
+
+def type_name(value: Value) -> str:
+    match value:
+        case bool():
+            return "a boolean"
+        case int():
+            return "an integer"
+        case float():
+            return "a double"
+        case str():
+            return "a string"
+    return "a list"

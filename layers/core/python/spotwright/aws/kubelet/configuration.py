@@ -1,0 +1,153 @@
+"""The parts of a class' kubelet configuration that sizing reads, with expressions worked out for one instance type.
+
+``maxPods`` and reserved amounts may be expressions where the gate NodeClassCEL is on. Source: Karpenter's concepts
+(NodeClasses, ``spec.kubelet``): cpu in millicores rounded up to 10m, memory in Mi rounded up to 16Mi,
+ephemeral-storage in Gi, others as they are.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from spotwright.aws.kubelet import cel
+from spotwright.aws.kubelet.cel_values import ExpressionError
+from spotwright.model import quantity, resources
+
+# Resource → (steps it is rounded up to, unit it is written in).
+_RENDERED: Final = {
+    resources.CPU: (10, "m"),
+    resources.MEMORY: (16, "Mi"),
+    resources.EPHEMERAL_STORAGE: (1, "Gi"),
+}
+_MOST_PODS: Final = 2**31 - 1
+RESERVED_FIELDS: Final = ("kubeReserved", "systemReserved")
+
+
+class KubeletError(ValueError):
+    """A ``maxPods`` that has no usable value for an instance type; names type, expression and reason."""
+
+
+class KubeletConfiguration:
+    """A raw KubeletConfiguration as one instance type would get it. ``variables`` None: expressions are left aside."""
+
+    def __init__(self, raw: Mapping[str, object], variables: cel.Variables | None = None) -> None:
+        self._raw, self._variables = raw, variables
+
+    def max_pods(self) -> int | None:
+        """None = not stated. Raises KubeletError for an expression without a usable value."""
+        value = self._raw.get("maxPods")
+        if not isinstance(value, str) or self._variables is None:
+            return self.number("maxPods")
+        try:
+            found = cel.evaluate(value, self._variables)
+        except ExpressionError as error:
+            raise KubeletError(f"spec.kubelet.maxPods for {self._variables.get('instance_type')}: {error}") from None
+        if not 0 <= found <= _MOST_PODS:
+            name = self._variables.get("instance_type")
+            raise KubeletError(f"spec.kubelet.maxPods for {name}: {value!r} is {found}; allowed are 0 to {_MOST_PODS}")
+        return found
+
+    def number(self, name: str) -> int | None:
+        value = self._raw.get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def with_max_pods(self, pods: int) -> "KubeletConfiguration":
+        """For reserved amounts, which may depend on how many pods there can be."""
+        if self._variables is None:
+            return self
+        return KubeletConfiguration(self._raw, {**self._variables, "max_pods": pods})
+
+    def reserved_amounts(self, name: str) -> dict[str, int]:
+        """A map of reserved amounts, e.g. kubeReserved; what has no value here is left out."""
+        return {resource: quantity.amount(resource, text) for resource, text in self.reserved_texts(name).items()}
+
+    def reserved_texts(self, name: str) -> dict[str, str]:
+        """The same as texts, as the node's kubelet gets them."""
+        given = self._raw.get(name)
+        found = {}
+        for resource, value in (given if isinstance(given, Mapping) else {}).items():
+            text = self._rendered(str(resource), str(value))
+            if text is not None:
+                found[str(resource)] = text
+        return found
+
+    def _rendered(self, resource: str, stated: str) -> str | None:
+        if _is_amount(resource, stated):
+            return stated
+        if self._variables is None:
+            return None
+        try:
+            result = cel.evaluate(stated, self._variables)
+        except ExpressionError:
+            return None
+        step, unit = _RENDERED.get(resource, (1, ""))
+        text = f"{-(-result // step) * step}{unit}"
+        return text if result >= 0 and _is_amount(resource, text) else None
+
+    def expression_errors(self) -> tuple[str, ...]:
+        """Reserved amounts that cannot be worked out here, as sentences; one that comes out negative is left out."""
+        if self._variables is None:
+            return ()
+        found, name = [], self._variables.get("instance_type")
+        for field, resource, text in self._formulas():
+            try:
+                cel.evaluate(text, self._variables)
+            except ExpressionError as error:
+                found.append(f"spec.kubelet.{field}.{resource} for {name}: {error}")
+        return tuple(found)
+
+    def _formulas(self) -> list[tuple[str, str, str]]:
+        """(map, resource, text) of reserved amounts that are not plain amounts."""
+        maps = [(name, given) for name in RESERVED_FIELDS if isinstance(given := self._raw.get(name), Mapping)]
+        stated = ((name, str(key), str(text)) for name, given in maps for key, text in given.items())
+        return [(name, key, text) for name, key, text in stated if not _is_amount(key, text)]
+
+    @property
+    def has_expressions(self) -> bool:
+        """Whether a reserved amount is not a plain amount."""
+        return bool(self._formulas())
+
+    def eviction_threshold(self, signal: str) -> str | None:
+        given = self._raw.get("evictionHard")
+        value = given.get(signal) if isinstance(given, Mapping) else None
+        return None if value is None else str(value)
+
+
+def _is_amount(resource: str, text: str) -> bool:
+    try:
+        quantity.amount(resource, text)
+    except quantity.QuantityError:
+        return False
+    return True
+
+
+# A type for which every expression should have a value: what it is does not matter, that there are such figures does.
+_EXAMPLE: Final[cel.Variables] = {
+    "vcpus": 64, "memory_mib": 2**18, "default_enis": 8, "ips_per_eni": 30, "max_pods": 110,
+    "instance_type": "m5.16xlarge",
+}  # fmt: skip
+
+
+def substitute_expressions(raw: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
+    """The configuration with an amount in the place of each expression; and those that cannot be read, as sentences."""
+    found, faults = dict(raw), list[str]()
+    if isinstance(raw.get("maxPods"), str):
+        found["maxPods"] = 0
+        faults += _faults("maxPods", str(raw["maxPods"]))
+    for name in RESERVED_FIELDS:
+        given = raw.get(name)
+        if isinstance(given, Mapping):
+            stated = {
+                key: value for key, value in given.items() if not isinstance(value, str) or _is_amount(key, value)
+            }
+            found[name] = dict.fromkeys(given, "0") | stated
+            for key in given.keys() - stated.keys():
+                faults += _faults(f"{name}.{key}", given[key])
+    return found, tuple(sorted(faults))
+
+
+def _faults(field: str, text: str) -> list[str]:
+    try:
+        cel.evaluate(text, _EXAMPLE)
+    except ExpressionError as error:
+        return [f"spec.kubelet.{field}: {error}"]
+    return []

@@ -1,0 +1,180 @@
+"""Whether AWS would let a class' nodes be launched, found out by calls that only say so (DryRun).
+
+Source: Karpenter's validation of EC2NodeClasses (condition ValidationSucceeded) and the EC2 API reference, DryRun.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.aws.bootstrap import user_data
+from spotwright.aws.bootstrap.options import BootstrapOptions
+from spotwright.aws.images import amis, families
+from spotwright.aws.images.families import AMIFamily
+from spotwright.aws.launch import fleet_plan
+from spotwright.aws.launch.fleet_plan import FleetPlan, Override
+from spotwright.aws.launch.template import TemplateOptions, launch_tags, launch_template_request, tag_specifications
+from spotwright.aws.refusal import Refusal, Unanswered
+from spotwright.failures import Failure
+from spotwright.model import labels
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.requirements import NodeSelectorRequirement, Operator, Requirements, from_expressions
+
+# An answer holds so long for a class that stays as it is.
+RESULT_TTL: Final = timedelta(minutes=30)
+# Sold nearly everywhere; taken when nothing else is known.
+_USUAL: Final = {"amd64": "m5.large", "arm64": "m6g.large"}
+_PODS: Final = 110
+PROFILE_MISSING: Final = "InstanceProfileNotFound"
+LASTING_REASONS: Final = frozenset(
+    {
+        "CreateLaunchTemplateAuthCheckFailed", "CreateFleetAuthCheckFailed", "RunInstancesAuthCheckFailed",
+        "UserDataSizeLimitExceeded",
+    }
+)  # fmt: skip
+
+
+class DryRunTarget(msgspec.Struct, frozen=True):
+    """What is tried: a type that the class' pools may buy, and the image it would start from."""
+
+    instance_type: str
+    ami: AMI
+    dedicated: bool = False
+
+
+def dry_run_target(node_class: EC2NodeClass, pools: Iterable[NodePool], types: Iterable[InstanceType]) -> DryRunTarget:
+    """The cheapest type that a pool of the class may buy, with an ordinary image before one for accelerators.
+
+    ``types``: those of the class, () when they are not known yet; then a usual one. The class has images.
+    """
+    wanted = [from_expressions(pool.requirements) for pool in pools if pool.node_class_ref.name == node_class.name]
+    dedicated = any(labels.TENANCY in one and one.get(labels.TENANCY).has("dedicated") for one in wanted)
+    ordered = sorted(node_class.amis, key=lambda one: (not _is_standard(one), _arch(one) != "amd64"))
+    images, windows = (
+        amis.amis_with_requirements(ordered),
+        families.ami_family_name(node_class) in families.WINDOWS_BUILDS,
+    )
+    fitting = [] if windows else [one for one in types if any(one.requirements.intersects(asked) for asked in wanted)]
+    found = [(one, ami) for one in fitting if (ami := amis.ami_for_type(images, one))]
+    if not found:
+        return DryRunTarget(_usual(ordered[0]), ordered[0], dedicated)
+    best, ami = min(found, key=lambda it: (not _is_standard(it[1]), _price(it[0]), it[0].name))
+    return DryRunTarget(best.name, ami, dedicated)
+
+
+def _is_standard(ami: AMI) -> bool:
+    return all(one.operator != Operator.EXISTS for one in ami.requirements)
+
+
+def _usual(ami: AMI) -> str:
+    return _USUAL.get(_arch(ami), _USUAL["amd64"])
+
+
+def _arch(ami: AMI) -> str:
+    return from_expressions(ami.requirements).get(labels.ARCH).sole_value or "amd64"
+
+
+def _price(one: InstanceType) -> int:
+    prices = (it.price_picousd_per_hour for it in one.offerings if it.capacity_type == labels.ON_DEMAND)
+    return min((price for price in prices if price), default=2**63)
+
+
+def plan_dry_run(
+    node_class: EC2NodeClass, target: DryRunTarget, cluster: ClusterFacts, family: AMIFamily
+) -> FleetPlan | Refusal:
+    """The launch that is tried: one template, and one subnet of each zone; its nodepool tag is empty."""
+    text = user_data.render(
+        family.name, node_class, cluster, BootstrapOptions({labels.EC2NODECLASS: node_class.name}, (), _PODS)
+    )
+    if isinstance(text, Refusal):
+        return text
+    tenancy = NodeSelectorRequirement(labels.TENANCY, Operator.IN, ("dedicated",))
+    made = launch_template_request(
+        cluster=cluster.name,
+        node_pool="",
+        node_class=node_class,
+        family=family,
+        ami=target.ami,
+        user_data=text,
+        capacity_type=labels.ON_DEMAND,
+        options=TemplateOptions(
+            from_expressions((tenancy,)) if target.dedicated else Requirements(), ipv6=":" in cluster.service_cidr
+        ),
+    )
+    first = {one.zone: one for one in reversed(node_class.subnets)}
+    overrides = tuple(
+        Override(made.name, target.instance_type, zone, first[zone].id, target.ami.id, 0) for zone in sorted(first)
+    )
+    tags = launch_tags(cluster=cluster.name, node_pool="", node_class=node_class)
+    return FleetPlan(labels.ON_DEMAND, (made,), overrides, tags, node_class.context)
+
+
+def create_fleet_dry_run(plan: FleetPlan, version: tuple[str, str]) -> dict[str, Any]:
+    versions = {plan.templates[0].name: version}
+    body = fleet_plan.create_fleet_request(plan, versions, launch_id=_TRIAL, count=1, client_token=_TRIAL)
+    return {key: value for key, value in body.items() if key != "ClientToken"} | {"DryRun": True}
+
+
+_TRIAL: Final = "dry-run"
+
+
+def run_instances_dry_runs(plan: FleetPlan, version: tuple[str, str], subnets: Sequence[str]) -> list[dict[str, Any]]:
+    """RunInstances of one instance in each subnet. Subnets stand in the interfaces, since the template states some."""
+    chosen, interfaces = plan.overrides[0], plan.templates[0].data["NetworkInterfaces"]
+    return [
+        {
+            "DryRun": True,
+            "InstanceType": chosen.instance_type,
+            "LaunchTemplate": {"LaunchTemplateId": version[0], "Version": version[1]},
+            "MaxCount": 1,
+            "MinCount": 1,
+            "NetworkInterfaces": [one | {"SubnetId": subnet} for one in interfaces],
+            "TagSpecifications": tag_specifications(("instance", "volume"), plan.tags | {labels.LAUNCH_TAG: _TRIAL}),
+        }
+        for subnet in subnets
+    ]
+
+
+def explain_error(operation: str, error: Failure, node_class: EC2NodeClass) -> Refusal | Unanswered:
+    """What an error to a call that only asks means: a lasting no, or that nobody knows yet."""
+    said = str(error)
+    if error.code == "UnauthorizedOperation":
+        why = f"not authorized to call ec2:{operation}: {_explained(said)}"
+        return Refusal(f"{operation}AuthCheckFailed", why)
+    if "User data is limited to" in said:
+        return Refusal("UserDataSizeLimitExceeded", f"spec.userData: {said}")
+    if "Invalid IAM Instance Profile" in said and node_class.instance_profile:
+        return Refusal(PROFILE_MISSING, f"spec.instanceProfile: EC2 knows no {node_class.instance_profile}")
+    return Unanswered(f"ec2:{operation} could not be tried: {said}")
+
+
+def _explained(said: str) -> str:
+    """EC2's own words, without the part that only ``aws sts decode-authorization-message`` can read."""
+    plain = said.partition("Encoded authorization failure message")[0].strip()
+    if "permissions boundary" in plain:
+        return f"a permissions boundary does not allow it ({plain})"
+    if "service control policy" in plain:
+        return f"a service control policy of the organization denies it ({plain})"
+    return plain
+
+
+def inputs_digest(node_class: EC2NodeClass, cluster: ClusterFacts) -> str:
+    """Of everything an answer depends on: another digest, another question."""
+    content = (
+        {key: value for key, value in node_class.metadata.annotations.items() if key == labels.EC2NODECLASS_HASH},
+        sorted(one.id for one in node_class.subnets),
+        sorted(one.id for one in node_class.security_groups),
+        sorted(one.id for one in node_class.amis),
+        node_class.placement_group,
+        node_class.resolved_instance_profile,
+        node_class.ip_prefix_count,
+        sorted(node_class.tags.items()),
+        cluster,
+    )
+    return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:16]

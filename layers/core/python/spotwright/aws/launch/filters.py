@@ -1,0 +1,216 @@
+"""Which offerings a launch may ask for: compatible, available, not exotic without need, not spot above on-demand.
+
+What is reserved comes first (``aws.launch.capacity_reservations``). Source: the filters of Karpenter's AWS provider, in
+our words.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from spotwright.aws.instance_types import unavailable_offerings
+from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
+from spotwright.aws.launch import capacity_reservations
+from spotwright.aws.launch.capacity_reservations import ReservationTarget
+from spotwright.aws.refusal import Refusal
+from spotwright.model import labels, resources
+from spotwright.model.ec2.instance_type import InstanceType, Offering
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_expressions
+
+# Types in one request: enough choice for EC2, small enough for its limits. Karpenter's figure.
+MAX_INSTANCE_TYPES: Final = 60
+EXOTIC_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "aws.amazon.com/neuron")
+
+_NONE_LEFT: Final = "InsufficientCapacity"
+
+
+class LaunchConstraints(Protocol):
+    @property
+    def instance_types(self) -> tuple[str, ...]: ...
+    @property
+    def requirements(self) -> tuple[NodeSelectorRequirement, ...]: ...
+    @property
+    def requests(self) -> dict[str, int]: ...
+    @property
+    def zones(self) -> tuple[str, ...]: ...
+
+
+class LaunchOffering(msgspec.Struct, frozen=True):
+    """An offering that can be asked for, and the subnet it would use.
+
+    ``risk_adjusted_price``: its price, and dearer by how often it failed or was taken back lately; orders the
+    offerings. ``reservation``: the reservation it comes out of, None = it is bought.
+    """
+
+    instance_type: InstanceType
+    zone: str
+    capacity_type: str
+    price_picousd_per_hour: int
+    subnet_id: str
+    risk_adjusted_price: int = 0
+    reservation: ReservationTarget | None = None
+
+
+def select_offerings(
+    constraints: LaunchConstraints,
+    node_class: EC2NodeClass,
+    types: Iterable[InstanceType],
+    unavailable: UnavailableOfferings,
+) -> tuple[str, tuple[LaunchOffering, ...]] | Refusal:
+    """(capacity type, candidates cheapest first) or why nothing is left.
+
+    What is reserved comes before spot, and spot before on-demand, where they are allowed.
+    """
+    requirements = from_expressions(constraints.requirements)
+    found = _reserved_first(_compatible(constraints, requirements, node_class, types, unavailable))
+    if not found:
+        return Refusal(_NONE_LEFT, "no compatible instance type has an available offering")
+    if not any(one.min_values for one in requirements):
+        found = _filter_expensive_spot(_filter_exotic_types(found))
+    kept = _cheapest_types(found, requirements)
+    unmet = _unmet_minimum(requirements, kept)
+    if unmet is not None:
+        return Refusal(_NONE_LEFT, f"minValues of {unmet.key} cannot be met with {MAX_INSTANCE_TYPES} types")
+    offered = {one.capacity_type for one in kept}
+    capacity_type = next(one for one in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND) if one in offered)
+    return capacity_type, tuple(one for one in kept if one.capacity_type == capacity_type)
+
+
+def _compatible(
+    constraints: LaunchConstraints,
+    requirements: Requirements,
+    node_class: EC2NodeClass,
+    types: Iterable[InstanceType],
+    unavailable: UnavailableOfferings,
+) -> list[LaunchOffering]:
+    names = frozenset(constraints.instance_types)
+    subnets, group = subnet_by_zone(node_class, unavailable), unavailable_offerings.placement_group_id(node_class)
+    return _distinct_pools(
+        _launch_offering(one, offering, subnets[offering.zone], unavailable)
+        for one in types
+        if one.name in names
+        and one.requirements.intersects(requirements)
+        and resources.fits(constraints.requests, one.allocatable)
+        for offering in one.offerings
+        if _is_allowed(offering, constraints, requirements)
+        and offering.zone in subnets
+        and unavailable_offerings.apply_to_offering(one, offering, unavailable, placement_group=group).available
+    )
+
+
+def _distinct_pools(found: Iterable[LaunchOffering]) -> list[LaunchOffering]:
+    """Each pool once, for a fleet may not name it twice: partitions of a placement group are all of one pool."""
+    pools: dict[tuple[str, str, str, str], LaunchOffering] = {}
+    for one in found:
+        into = one.reservation.id if one.reservation else ""
+        pools.setdefault((one.instance_type.name, one.zone, one.capacity_type, into), one)
+    return list(pools.values())
+
+
+def _launch_offering(
+    instance_type: InstanceType, offering: Offering, subnet: str, unavailable: UnavailableOfferings
+) -> LaunchOffering:
+    price = offering.price_picousd_per_hour
+    risk = unavailable.risk_percent(offering.capacity_type, instance_type.name, offering.zone)
+    weight = price * (100 + risk) // 100
+    return LaunchOffering(
+        instance_type,
+        offering.zone,
+        offering.capacity_type,
+        price,
+        subnet,
+        weight,
+        capacity_reservations.reservation_target(offering),
+    )
+
+
+def _is_allowed(offering: Offering, constraints: LaunchConstraints, requirements: Requirements) -> bool:
+    return (
+        offering.available
+        and (not constraints.zones or offering.zone in constraints.zones)
+        and requirements.get(labels.ZONE).has(offering.zone)
+        and requirements.get(labels.CAPACITY_TYPE).has(offering.capacity_type)
+        and offering.requirements.intersects(requirements)
+    )
+
+
+def subnet_by_zone(node_class: EC2NodeClass, unavailable: UnavailableOfferings) -> dict[str, str]:
+    """Per zone the class's first subnet that is not out of addresses; the status lists the emptiest first."""
+    chosen: dict[str, str] = {}
+    for subnet in node_class.subnets:
+        if unavailable.has_free_addresses(subnet.id, subnet.zone):
+            chosen.setdefault(subnet.zone, subnet.id)
+    return chosen
+
+
+def _reserved_first(found: list[LaunchOffering]) -> list[LaunchOffering]:
+    """Of what is reserved that which one request may name; everything else where nothing is reserved."""
+    offers = [
+        (one.instance_type.name, one.zone, one.price_picousd_per_hour, one.reservation)
+        for one in found
+        if one.reservation
+    ]
+    if not offers:
+        return found
+    named = capacity_reservations.select_reservations(offers)
+    return [one for one in found if one.reservation and one.reservation.id in named]
+
+
+def _filter_exotic_types(found: list[LaunchOffering]) -> list[LaunchOffering]:
+    """Without metal and accelerated types, unless nothing else remains."""
+    generic = [one for one in found if not is_exotic(one.instance_type)]
+    return generic or found
+
+
+def is_exotic(instance_type: InstanceType) -> bool:
+    """Metal, or with GPUs or accelerators: dear, slow to start, and rarely what a generic pod needs."""
+    accelerated = any(instance_type.capacity.get(name) for name in EXOTIC_RESOURCES)
+    return accelerated or "metal" in instance_type.name.partition(".")[2]
+
+
+def _filter_expensive_spot(found: list[LaunchOffering]) -> list[LaunchOffering]:
+    """Without spot offerings that cost more than the cheapest on-demand one, where both are allowed."""
+    on_demand = [one.price_picousd_per_hour for one in found if one.capacity_type == labels.ON_DEMAND]
+    if not on_demand:
+        return found
+    ceiling = min(on_demand)
+    return [one for one in found if one.capacity_type != labels.SPOT or one.price_picousd_per_hour <= ceiling]
+
+
+def _cheapest_types(found: Iterable[LaunchOffering], requirements: Requirements) -> tuple[LaunchOffering, ...]:
+    """The offerings of the cheapest types, cheapest offering first, by weight; ties by name and zone.
+
+    Types that ``minValues`` needs come before cheaper ones that add nothing to it.
+    """
+    ordered = sorted(found, key=lambda one: (one.risk_adjusted_price, one.instance_type.name, one.zone))
+    types = {id(one.instance_type): one.instance_type for one in ordered}
+    by_price = (one.name for one in types.values())
+    allowed = frozenset([*dict.fromkeys((*_needed(types.values(), requirements), *by_price))][:MAX_INSTANCE_TYPES])
+    return tuple(one for one in ordered if one.instance_type.name in allowed)
+
+
+def _needed(types: Iterable[InstanceType], requirements: Requirements) -> Iterator[str]:
+    """Names of types, in their order, that bring a value which some ``minValues`` still lacks."""
+    lacking: dict[Requirement, set[str]] = {one: set() for one in requirements if one.min_values}
+    for each in types:
+        news = {one: _values(each, one) - seen for one, seen in lacking.items() if len(seen) < (one.min_values or 0)}
+        if any(news.values()):
+            yield each.name
+            for one, values in news.items():
+                lacking[one] |= values
+
+
+def _values(one: InstanceType, requirement: Requirement) -> set[str]:
+    """The values of a label that a type can have and that are allowed."""
+    return {value for value in one.requirements.get(requirement.key).values if requirement.has(value)}
+
+
+def _unmet_minimum(requirements: Requirements, kept: Sequence[LaunchOffering]) -> Requirement | None:
+    """The first requirement whose ``min_values`` the remaining types do not reach."""
+    for one in requirements:
+        found = {value for each in kept for value in _values(each.instance_type, one)} if one.min_values else ()
+        if len(found) < (one.min_values or 0):
+            return one
+    return None

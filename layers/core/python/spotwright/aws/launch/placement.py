@@ -1,0 +1,64 @@
+"""Where on EC2's hardware a launch lands: tenancy, placement group, partition; and whether it may run enclaves.
+
+Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_LaunchTemplatePlacementRequest.html.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclass import EC2NodeClass, PlacementGroup
+from spotwright.model.requirements import Requirements
+
+# Pods ask for Nitro Enclaves by this resource.
+NITRO_SANDBOX_RESOURCE: Final = "eks.amazonaws.com/nitro-sandbox"
+
+
+def placement_fields(node_class: EC2NodeClass, requirements: Requirements) -> dict[str, Any]:
+    """The Placement of a template; dedicated hardware only where the default is not allowed."""
+    found: dict[str, Any] = {"Tenancy": tenancy(requirements)}
+    group = node_class.placement_group
+    if group is None:
+        return found
+    found["GroupId"] = group.id
+    number = partition_number(group, requirements)
+    return found | ({"PartitionNumber": number} if number else {})
+
+
+def placement_scope(node_class: EC2NodeClass, requirements: Requirements) -> str:
+    """What an answer of EC2 is true of: the placement group, or the one partition asked for; "" = no group."""
+    group = node_class.placement_group
+    number = partition_number(group, requirements) if group else 0
+    return f"{group.id}/{number}" if group and number else group.id if group else ""
+
+
+def tenancy(requirements: Requirements) -> str:
+    """The first that is allowed: dedicated hardware costs more."""
+    asked = requirements.get(labels.TENANCY)
+    return next((one for one in labels.TENANCIES if asked.has(one)), labels.TENANCIES[0])
+
+
+def partition_number(group: PlacementGroup, requirements: Requirements) -> int:
+    """The partition that is asked for, the lowest of several; 0 = EC2 spreads evenly."""
+    if labels.PLACEMENT_GROUP_PARTITION not in requirements:
+        return 0
+    asked = requirements.get(labels.PLACEMENT_GROUP_PARTITION)
+    return next((int(name) for name in group.partition_names if asked.has(name)), 0)
+
+
+def partition_label(type_requirements: Requirements, requirements: Requirements, number: int) -> dict[str, str]:
+    """The partition's label of a node: "" = EC2 has not said yet, {} = it is in no partition.
+
+    ``type_requirements``: the labels of its type; ``number``: what EC2 says, 0 = nothing yet.
+    """
+    key = labels.PLACEMENT_GROUP_PARTITION
+    if number:
+        return {key: str(number)}
+    if not type_requirements.get(key).values or type_requirements.get(key).complement:
+        return {}
+    return {key: (requirements.get(key).sole_value if key in requirements else None) or ""}
+
+
+def enclave_options(requests: Mapping[str, int]) -> dict[str, Any]:
+    """EnclaveOptions, stated only when a pod asks for enclaves."""
+    return {"EnclaveOptions": {"Enabled": True}} if requests.get(NITRO_SANDBOX_RESOURCE) else {}

@@ -1,0 +1,161 @@
+"""The launch template of a launch: image, disks, profile, security groups, metadata service, user data, tags.
+
+A template's name holds the hash of everything in it, so equal launches share one and a change makes another.
+Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RequestLaunchTemplateData.html.
+"""
+
+import base64
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.aws.images.families import AMIFamily
+from spotwright.aws.launch.network_interfaces import network_interfaces
+from spotwright.aws.launch.placement import enclave_options, placement_fields
+from spotwright.model import labels, quantity
+from spotwright.model.karpenter.nodeclass import AMI, BlockDeviceMapping, EC2NodeClass
+from spotwright.model.requirements import Requirements
+
+_GIB: Final = 2**30
+# 11 for "spotwright/", at most 100 for the cluster, 1, and these make the 128 that a name may have.
+_HASH_DIGITS: Final = 16
+
+
+class TemplateOptions(msgspec.Struct, frozen=True):
+    """What of a template follows from the pods and the cluster rather than from the class.
+
+    ``efa``: interfaces of that type, 0 = none asked for. ``ipv6``: the cluster's services have IPv6 addresses.
+    ``reservation_fields``: fields that say which capacity reservation it starts in, or that it starts in none.
+    """
+
+    requirements: Requirements = Requirements()
+    requests: dict[str, int] = {}
+    efa: int = 0
+    ipv6: bool = False
+    reservation_fields: dict[str, Any] = {}
+
+
+_PLAIN: Final = TemplateOptions()
+
+
+class LaunchTemplateRequest(msgspec.Struct, frozen=True):
+    """A launch template to ensure. ``data``: RequestLaunchTemplateData; ``tags``: the template's own."""
+
+    name: str
+    data: dict[str, Any]
+    tags: dict[str, str]
+
+
+def launch_template_request(
+    *,
+    cluster: str,
+    node_pool: str,
+    node_class: EC2NodeClass,
+    family: AMIFamily,
+    ami: AMI,
+    user_data: str,
+    capacity_type: str,
+    options: TemplateOptions = _PLAIN,
+) -> LaunchTemplateRequest:
+    """The template by which instances of a pool and class start from ``ami``."""
+    tags = launch_tags(cluster=cluster, node_pool=node_pool, node_class=node_class)
+    data = template_data(
+        node_class=node_class,
+        family=family,
+        ami=ami,
+        user_data=user_data,
+        capacity_type=capacity_type,
+        tags=tags,
+        options=options,
+    )
+    return LaunchTemplateRequest(template_name(cluster, data, tags), data, tags)
+
+
+def template_name(cluster: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> str:
+    """``spotwright/<cluster>/<hash>``."""
+    content = msgspec.json.encode([data, tags], order="deterministic")
+    return f"spotwright/{cluster}/{hashlib.sha256(content).hexdigest()[:_HASH_DIGITS]}"
+
+
+def launch_tags(*, cluster: str, node_pool: str, node_class: EC2NodeClass) -> dict[str, str]:
+    """The tags of everything a launch makes: the class's, and ours which win."""
+    return dict(node_class.tags) | {
+        labels.cluster_tag(cluster): "owned",
+        labels.CLUSTER_NAME_TAG: cluster,
+        labels.NODEPOOL: node_pool,
+        labels.EC2NODECLASS: node_class.name,
+    }
+
+
+def template_data(
+    *,
+    node_class: EC2NodeClass,
+    family: AMIFamily,
+    ami: AMI,
+    user_data: str,
+    capacity_type: str,
+    tags: Mapping[str, str],
+    options: TemplateOptions = _PLAIN,
+) -> dict[str, Any]:
+    """RequestLaunchTemplateData; what the class leaves open is left out, so that EC2 or the image decides."""
+    tagged = ["network-interface"] + (["spot-instances-request"] if capacity_type == labels.SPOT else [])
+    data: dict[str, Any] = {
+        "IamInstanceProfile": {"Name": node_class.resolved_instance_profile},
+        "ImageId": ami.id,
+        "MetadataOptions": _metadata_options(node_class),
+        "Monitoring": {"Enabled": bool(node_class.detailed_monitoring)},
+        "NetworkInterfaces": network_interfaces(node_class, efa_count=options.efa, ipv6=options.ipv6),
+        "Placement": placement_fields(node_class, options.requirements),
+        "TagSpecifications": tag_specifications(tagged, tags),
+    }
+    data |= enclave_options(options.requests) | options.reservation_fields
+    if node_class.cpu_options and node_class.cpu_options.nested_virtualization:
+        data["CpuOptions"] = {"NestedVirtualization": node_class.cpu_options.nested_virtualization}
+    devices = node_class.block_device_mappings or family.block_device_mappings
+    if devices:
+        data["BlockDeviceMappings"] = [_mapping(device) for device in devices]
+    if user_data:
+        data["UserData"] = base64.b64encode(user_data.encode()).decode()
+    return data
+
+
+def _metadata_options(node_class: EC2NodeClass) -> dict[str, Any]:
+    options = node_class.metadata_options
+    return {
+        "HttpEndpoint": options.http_endpoint,
+        "HttpProtocolIpv6": options.http_protocol_ipv6,
+        "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
+        "HttpTokens": options.http_tokens,
+        "InstanceMetadataTags": "disabled",
+    }
+
+
+def _mapping(device: BlockDeviceMapping) -> dict[str, Any]:
+    stated = {
+        "DeleteOnTermination": device.delete_on_termination,
+        "Encrypted": device.encrypted,
+        "Iops": device.iops,
+        "KmsKeyId": device.kms_key_id or None,
+        "SnapshotId": device.snapshot_id or None,
+        "Throughput": device.throughput,
+        "VolumeInitializationRate": device.volume_initialization_rate,
+        "VolumeSize": gibibytes(device.volume_size) if device.volume_size else None,
+        "VolumeType": device.volume_type or None,
+    }
+    return {"DeviceName": device.device_name, "Ebs": {key: value for key, value in stated.items() if value is not None}}
+
+
+def gibibytes(size: str) -> int:
+    """A volume's size in whole GiB, rounded up, which is the unit EC2 takes."""
+    return -(-quantity.amount("ephemeral-storage", size) // _GIB)
+
+
+def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
+    """Tags as EC2 lists them, sorted by key."""
+    return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]
+
+
+def tag_specifications(kinds: Iterable[str], tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    return [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in kinds]

@@ -1,0 +1,143 @@
+"""What forbids the disruption of a node, whatever the reason for it.
+
+Source: Karpenter v1.14 ``pkg/controllers/disruption/types.go`` (NewCandidate) and ``state/statenode.go``
+(ValidateNodeDisruptable, ValidatePodsDisruptable). A node that a plan gives pods to counts as nominated.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from spotwright.disruption import budgets
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.inputs.provisionable import is_follower
+from spotwright.scheduling.plan import Plan
+
+# A node that just became usable keeps this long for the pods that were meant for it.
+NOMINATION_WINDOW: Final = timedelta(seconds=20)
+
+
+class BlockedEvent(msgspec.Struct, frozen=True):
+    """Something users are told of: ``kind`` and ``about`` name the object, ``reason`` is the Event's."""
+
+    kind: str
+    about: ObjectMeta
+    reason: str
+    message: str
+
+
+def blocking_reason(
+    claim: NodeClaim,
+    node: Node | None,
+    pods: list[Pod],
+    pool: NodePool | None,
+    snapshot: Snapshot,
+    nominated: frozenset[str],
+) -> str:
+    """The first gate that holds a claim back, in Karpenter's words; "" = none. ``pods``: those of its node."""
+    now = snapshot.now
+    if node is None:
+        return "nodeclaim does not have an associated node"
+    if not claim.is_condition_true("Initialized") or not node.is_initialized:
+        return "node isn't initialized"
+    if claim.metadata.deletion_timestamp is not None or node.metadata.deletion_timestamp is not None:
+        return "node is deleting or marked for deletion"
+    if node.name in nominated or claim.name in nominated or _fresh(claim, now):
+        return "node is nominated for a pending pod"
+    if node.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true":
+        return "disruption is blocked through the karpenter.sh/do-not-disrupt annotation"
+    if pool is None:
+        return f"NodePool not found (NodePool={claim.nodepool})"
+    return _pods_forbid(pods, snapshot)
+
+
+def _pods_forbid(pods: list[Pod], snapshot: Snapshot) -> str:
+    """Karpenter's pod gates: they hold for DaemonSet and mirror pods too."""
+    for pod in pods:
+        if pod.is_active and eviction.is_do_not_disrupt_active(pod, snapshot.now):
+            return f"pod has the karpenter.sh/do-not-disrupt annotation (Pod={pod.key})"
+    for pod in pods:
+        # A follower's budget protects nobody once there is nobody to follow; its drain deletes it then.
+        if is_follower(pod, snapshot.settings):
+            continue
+        if eviction.is_evictable(pod, snapshot.now) and (
+            why := eviction.eviction_refusal(pod, snapshot.pod_disruption_budgets)
+        ):
+            return why
+    return ""
+
+
+def _fresh(claim: NodeClaim, now: datetime) -> bool:
+    initialized = find_condition(claim.conditions, "Initialized")
+    return (
+        initialized is not None
+        and initialized.last_transition_time is not None
+        and now - initialized.last_transition_time < NOMINATION_WINDOW
+    )
+
+
+def blocked_events(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], reason: str) -> tuple[BlockedEvent, ...]:
+    """Why nodes may not be disrupted, on claim and node; and which pools' budgets allow nothing, for ``reason``.
+
+    Claims that a command holds are left out, as is whatever is on its way out already.
+    """
+    pools = {pool.name: pool for pool in snapshot.nodepools}
+    nodes, pods = nodes_by_provider_id(snapshot.nodes), pods_by_node(snapshot.pods)
+    nominated = frozenset(node.name for node in plan.existing_nodes)
+    buffered = frozenset(node.name for node in plan.buffer_assignments)
+    found: list[BlockedEvent] = []
+    for claim in sorted(snapshot.nodeclaims, key=lambda one: one.name):
+        node, pool = nodes.get(claim.provider_id), pools.get(claim.nodepool)
+        if (
+            node is None
+            or not claim.is_managed
+            or claim.name in locked
+            or claim.metadata.deletion_timestamp is not None
+        ):
+            continue
+        why = blocking_reason(claim, node, pods.get(node.name, []), pool, snapshot, nominated)
+        if why:
+            found += _on_both(claim, node, "DisruptionBlocked", why[0].upper() + why[1:])
+        elif node.name in buffered and all(map(eviction.is_owned_by_daemonset, pods.get(node.name, []))):
+            found += _on_both(claim, node, "DisruptionBlocked", f"Node {node.name} has buffer pods")
+        elif pool is not None and pool.consolidate_after_seconds is None:
+            found += _on_both(claim, node, "Unconsolidatable", f"NodePool {pool.name!r} has consolidation disabled")
+    return (*found, *_closed_budgets(snapshot, reason))
+
+
+def _closed_budgets(snapshot: Snapshot, reason: str) -> Iterable[BlockedEvent]:
+    message = f"No allowed disruptions for disruption reason {reason} due to blocking budget"
+    for pool in snapshot.nodepools:
+        mine = sum(
+            1 for claim in snapshot.nodeclaims if claim.nodepool == pool.name and claim.is_condition_true("Initialized")
+        )
+        if mine and budgets.allowed_disruptions(pool, reason, mine, snapshot.now) == 0:
+            yield BlockedEvent("nodepools", pool.metadata, "DisruptionBlocked", message)
+
+
+def _on_both(claim: NodeClaim, node: Node, reason: str, message: str) -> tuple[BlockedEvent, BlockedEvent]:
+    return (
+        BlockedEvent("nodeclaims", claim.metadata, reason, message),
+        BlockedEvent("nodes", node.metadata, reason, message),
+    )
+
+
+def nodes_by_provider_id(nodes: Iterable[Node]) -> dict[str, Node]:
+    return {node.provider_id: node for node in nodes if node.provider_id}
+
+
+def pods_by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        if pod.node_name and not pod.is_terminal:
+            found.setdefault(pod.node_name, []).append(pod)
+    return found

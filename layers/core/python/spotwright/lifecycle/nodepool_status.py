@@ -1,0 +1,141 @@
+"""What a NodePool's status says: how much it has, whether its template makes sense, whether its class is ready.
+
+Source: Karpenter v1.14 ``pkg/controllers/nodepool/{counter,validation,readiness}`` and ``pkg/apis/v1/*_validation.go``.
+We add ``FieldsRecognized``: fields that mean nothing do not stop a pool, but are said.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final
+
+from spotwright.lifecycle.steps import ConditionChange, Event, false_condition, true_condition, warning_event
+from spotwright.model import labels, resources
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.requirements import NodeSelectorRequirement, Operator, RequirementError
+from spotwright.model.snapshot import STATIC_CAPACITY
+
+VALIDATION_FAILED: Final = "NodePoolValidationFailed"
+UNRECOGNIZED_FIELDS: Final = "UnrecognizedFields"
+_BASE: Final = {
+    resources.CPU: 0,
+    resources.MEMORY: 0,
+    resources.PODS: 0,
+    resources.EPHEMERAL_STORAGE: 0,
+    resources.NODES: 0,
+}
+_NAME: Final = re.compile(r"^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
+_PREFIX: Final = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
+_CAPACITY_TYPES: Final = frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERVED})
+
+
+def usage(pool: NodePool, claims: Iterable[NodeClaim], nodes: Iterable[Node]) -> dict[str, int]:
+    """Capacity of the pool's claims and nodes that are not deleting, ``nodes`` included; zeroes are stated."""
+    by_provider = {node.provider_id: node for node in nodes if node.provider_id}
+    total = dict(_BASE)
+    for claim in claims:
+        if claim.nodepool != pool.name or claim.metadata.deletion_timestamp is not None:
+            continue
+        node = by_provider.get(claim.provider_id) if claim.provider_id else None
+        capacity = dict(claim.capacity) | {k: v for k, v in (node.capacity if node else {}).items() if v}
+        total = resources.add(total, capacity, {resources.NODES: 1})
+    return total
+
+
+def nodepool_conditions(
+    pool: NodePool,
+    node_class: EC2NodeClass | None,
+    budget_errors: tuple[str, ...] = (),
+    *,
+    feature_gates: Collection[str],
+) -> tuple[ConditionChange, ...]:
+    """ValidationSucceeded, NodeClassReady and FieldsRecognized as they should be.
+
+    ``budget_errors``: what is wrong with the pool's budgets. ``feature_gates``: the feature gates that are on.
+    """
+    faults = (*_faults(pool, feature_gates), *budget_errors)
+    valid = (
+        false_condition("ValidationSucceeded", VALIDATION_FAILED, "; ".join(faults))
+        if faults
+        else true_condition("ValidationSucceeded")
+    )
+    known = (
+        false_condition("FieldsRecognized", UNRECOGNIZED_FIELDS, "; ".join(pool.problems))
+        if pool.problems
+        else true_condition("FieldsRecognized")
+    )
+    return (valid, _class_ready(pool, node_class), known)
+
+
+def validation_events(changes: Iterable[ConditionChange]) -> tuple[Event, ...]:
+    """The Warning events for what a user wrote wrong."""
+    return tuple(
+        warning_event(one.reason, one.message)
+        for one in changes
+        if one.status == "False" and one.type in ("ValidationSucceeded", "FieldsRecognized")
+    )
+
+
+def _class_ready(pool: NodePool, node_class: EC2NodeClass | None) -> ConditionChange:
+    if node_class is None:
+        return false_condition("NodeClassReady", "NodeClassNotFound", "NodeClass not found on cluster")
+    if node_class.metadata.deletion_timestamp is not None:
+        return false_condition("NodeClassReady", "NodeClassTerminating", "NodeClass is Terminating")
+    ready = find_condition(node_class.conditions, "Ready")
+    if ready is None or ready.status == "Unknown":
+        return false_condition("NodeClassReady", "NodeClassReadinessUnknown", "Node Class Readiness Unknown")
+    if ready.status == "False":
+        return false_condition("NodeClassReady", ready.reason, ready.message)
+    return true_condition("NodeClassReady")
+
+
+def _faults(pool: NodePool, gates: Collection[str]) -> Iterator[str]:
+    """Everything that the API server lets pass and that means nothing, each with its field."""
+    if pool.read_error:
+        yield pool.read_error
+    if pool.replicas is not None and STATIC_CAPACITY not in gates:
+        yield f"field spec.replicas (a static pool) needs the feature gate {STATIC_CAPACITY}, which is off"
+    if pool.consolidation_policy == "Balanced":
+        yield "field spec.disruption.consolidationPolicy: Balanced is not supported yet"
+    for key, value in sorted(pool.labels.items()):
+        yield from _label_faults(f"spec.template.metadata.labels[{key}]", key, (value,))
+    for selector in pool.requirements:
+        yield from _requirement_faults(selector)
+    yield from _taint_faults(pool)
+
+
+def _label_faults(where: str, key: str, values: Iterable[str]) -> Iterator[str]:
+    prefix, slash, name = key.rpartition("/")
+    if not _NAME.match(name) or (slash and (not _PREFIX.match(prefix) or len(prefix) > 253)):
+        yield f"{where}: {key!r} is not a qualified name (an optional DNS prefix and /, then at most 63 characters)"
+    if key == labels.NODEPOOL or labels.is_restricted(key):
+        yield f"{where}: {key} is restricted: it is set by us alone"
+    for value in values:
+        if value and not _NAME.match(value):
+            yield f"{where}: {value!r} is not a label value (at most 63 of letters, digits, '-', '_', '.')"
+
+
+def _requirement_faults(selector: NodeSelectorRequirement) -> Iterator[str]:
+    where = f"spec.template.spec.requirements[{selector.key}]"
+    try:
+        selector.requirement()
+    except RequirementError as error:
+        yield f"{where}: {error}"
+        return
+    numeric = selector.operator in (Operator.GT, Operator.LT, Operator.GTE, Operator.LTE)
+    yield from _label_faults(where, selector.key, () if numeric else selector.values)
+    if labels.normalize(selector.key) == labels.CAPACITY_TYPE and selector.operator == Operator.IN:
+        known = _CAPACITY_TYPES.intersection(selector.values)
+        if len(known) < max(1, selector.min_values or 0):
+            yield f"{where}: {list(selector.values)} holds too few of {', '.join(sorted(_CAPACITY_TYPES))}"
+
+
+def _taint_faults(pool: NodePool) -> Iterator[str]:
+    seen = set()
+    for taint in (*pool.taints, *pool.startup_taints):
+        if (taint.key, taint.effect) in seen:
+            yield f"spec.template.spec: taint {taint.key}:{taint.effect} is given twice (taints and startupTaints)"
+        seen.add((taint.key, taint.effect))

@@ -1,0 +1,1 @@
+"""The CustomResourceDefinition of EC2NodeClass: spec, selector terms, status."""

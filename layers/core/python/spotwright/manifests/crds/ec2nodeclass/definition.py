@@ -1,0 +1,238 @@
+"""karpenter.k8s.aws/v1 EC2NodeClass: how an instance is made.
+
+Source of fields, defaults and limits: karpenter-provider-aws v1.14 ``pkg/apis/v1/ec2nodeclass.go``. Where we differ:
+a selector list is refused when any of its terms mixes exclusive fields (there: when every term does), the volume
+size pattern takes all sizes EBS takes, and at most 50 tags are taken, EC2's own limit.
+"""
+
+from spotwright.manifests.crds.ec2nodeclass.selectors import (
+    ami_terms,
+    capacity_reservation_terms,
+    placement_group,
+    security_group_terms,
+    subnet_terms,
+)
+from spotwright.manifests.crds.ec2nodeclass.status import node_class_status
+from spotwright.manifests.crds.openapi import (
+    Schema,
+    array,
+    boolean,
+    custom_resource_definition,
+    enum,
+    integer,
+    map_of,
+    object_with,
+    printer_column,
+    rule,
+    string,
+)
+from spotwright.manifests.crds.shared_fields import READY_STATUS_PATH
+from spotwright.model import labels
+
+FAMILIES = ("AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "Windows2022", "Windows2025")
+# EBS volume sizes: 1 GiB to 64 TiB, spelled as the whole numbers whose bytes EC2 can be asked for.
+_VOLUME_SIZE = (
+    r"^(([1-9][0-9]{0,3}|[1-4][0-9]{4}|5[0-8][0-9]{3}|59000)Gi"
+    r"|([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-3][0-9]{3}|64000)G"
+    r"|([1-9]|[1-4][0-9]|5[0-8])Ti|([1-9]|[1-5][0-9]|6[0-4])T)$"
+)
+
+
+def ec2_node_class() -> Schema:
+    return custom_resource_definition(
+        group="karpenter.k8s.aws",
+        kind="EC2NodeClass",
+        description="How an EC2 instance is made: its image, network, role, disks and settings.",
+        short_names=["ec2nc", "ec2ncs"],
+        spec=_spec(),
+        status=node_class_status(),
+        columns=[
+            printer_column("Ready", READY_STATUS_PATH),
+            printer_column("Age", ".metadata.creationTimestamp", "date"),
+            printer_column("Role", ".spec.role", priority=1),
+        ],
+    )
+
+
+def _spec() -> Schema:
+    return object_with(
+        "What the user wants.",
+        _selectors() | _identity() | _machine() | _network(),
+        required=["amiSelectorTerms", "subnetSelectorTerms", "securityGroupSelectorTerms"],
+        rules=[
+            rule("has(self.role) != has(self.instanceProfile)", "set exactly one of role and instanceProfile"),
+            rule(
+                "has(self.amiFamily) || self.amiSelectorTerms.exists(term, has(term.alias))",
+                "amiFamily is required unless an amiSelectorTerm has an alias",
+            ),
+            rule(
+                "!has(self.amiFamily) || self.amiFamily == 'Custom' || self.amiSelectorTerms.all(term,"
+                " !has(term.alias) || term.alias.split('@')[0] == self.amiFamily.lowerAscii())",
+                "amiFamily must be the family of the alias, or Custom",
+            ),
+        ],
+    )
+
+
+def _selectors() -> dict[str, Schema]:
+    return {
+        "amiSelectorTerms": ami_terms(),
+        "subnetSelectorTerms": subnet_terms(),
+        "securityGroupSelectorTerms": security_group_terms(),
+        "capacityReservationSelectorTerms": capacity_reservation_terms(),
+        "placementGroupSelector": placement_group(),
+    }
+
+
+def _identity() -> dict[str, Schema]:
+    forbidden = [labels.CLUSTER_NAME_TAG, labels.NODEPOOL, labels.NODECLAIM, labels.EC2NODECLASS]
+    return {
+        "role": string("IAM role of the nodes; an instance profile is made for it.", minLength=1),
+        "instanceProfile": string("An instance profile of yours, in place of role.", minLength=1),
+        "tags": map_of(
+            "EC2 tags of everything that is made for a node.",
+            string(""),
+            maxProperties=50,
+            rules=[
+                rule("self.all(key, key != '')", "a tag key cannot be empty"),
+                *(rule(f"!('{key}' in self)", f"tag {key} is reserved") for key in forbidden),
+                rule(
+                    "self.all(key, !key.startsWith('kubernetes.io/cluster'))",
+                    "tags that start with kubernetes.io/cluster are reserved",
+                ),
+            ],
+        ),
+        "context": string("EC2 Fleet's Context field, passed on as it is."),
+    }
+
+
+def _machine() -> dict[str, Schema]:
+    return {
+        "amiFamily": enum("How user data and defaults are made; needed where no alias says it.", *FAMILIES),
+        "userData": string("User data that is merged into ours (or, for Custom, used as it is)."),
+        "kubelet": {
+            "type": "object",
+            "description": "KubeletConfiguration fields for the nodes; checked by a condition, not by the schema.",
+            "x-kubernetes-preserve-unknown-fields": True,
+        },
+        "blockDeviceMappings": _block_devices(),
+        "instanceStorePolicy": enum("What is done with local disks.", "RAID0"),
+        "detailedMonitoring": boolean("CloudWatch metrics every minute, at a price."),
+        "metadataOptions": _metadata_options(),
+        "cpuOptions": object_with(
+            "", {"nestedVirtualization": enum("Let the node run virtual machines.", "enabled", "disabled")}
+        ),
+    }
+
+
+def _block_devices() -> Schema:
+    device = object_with(
+        "A volume of the instance.",
+        {
+            "deviceName": string("For example /dev/xvda."),
+            "rootVolume": boolean("True on the volume that holds the kubelet's data."),
+            "ebs": _ebs(),
+        },
+    )
+    return array(
+        "Volumes; unset = what the AMI family uses.",
+        device,
+        maxItems=50,
+        rules=[
+            rule(
+                "self.filter(device, has(device.rootVolume) && device.rootVolume).size() <= 1",
+                "only one blockDeviceMapping may be the rootVolume",
+            )
+        ],
+    )
+
+
+def _ebs() -> Schema:
+    volume_types = ("standard", "io1", "io2", "gp2", "sc1", "st1", "gp3")
+    return object_with(
+        "",
+        {
+            "volumeSize": string("For example 100Gi; whole numbers of Gi, G, Ti or T.", pattern=_VOLUME_SIZE),
+            "volumeType": enum("", *volume_types),
+            "iops": integer("I/O operations per second.", 0),
+            "throughput": integer("MiB per second.", 0),
+            "encrypted": boolean(""),
+            "kmsKeyID": string("Id, alias or ARN of the key to encrypt with."),
+            "deleteOnTermination": boolean(""),
+            "snapshotID": string("The snapshot that the volume starts from."),
+            "volumeInitializationRate": integer("MiB per second at which the snapshot is read.", 100, 300),
+        },
+        rules=[
+            rule("has(self.snapshotID) || has(self.volumeSize)", "set snapshotID or volumeSize"),
+            rule(
+                "!has(self.volumeInitializationRate) || has(self.snapshotID)",
+                "volumeInitializationRate needs a snapshotID",
+            ),
+        ],
+    )
+
+
+def _metadata_options() -> Schema:
+    return object_with(
+        "The instance metadata service.",
+        {
+            "httpEndpoint": enum("", "enabled", "disabled", default="enabled"),
+            "httpProtocolIPv6": enum("", "enabled", "disabled", default="disabled"),
+            "httpPutResponseHopLimit": integer("Network hops; pods are one further away.", 1, 64, default=1),
+            "httpTokens": enum("Whether a session token is asked for.", "required", "optional", default="required"),
+        },
+        default={
+            "httpEndpoint": "enabled",
+            "httpProtocolIPv6": "disabled",
+            "httpPutResponseHopLimit": 1,
+            "httpTokens": "required",
+        },
+    )  # fmt: skip
+
+
+def _network() -> dict[str, Schema]:
+    return {
+        "associatePublicIPAddress": boolean("Give instances a public address; unset = as the subnet says."),
+        "ipPrefixCount": integer("Prefixes assigned to the first network interface.", 0, 2**31 - 1),
+        "networkInterfaces": _network_interfaces(),
+        "connectionTracking": object_with(
+            "Idle timeouts of tracked connections, in seconds.",
+            {
+                "tcpEstablishedTimeout": integer("", 60, 432_000),
+                "udpStreamTimeout": integer("", 60, 180),
+                "udpTimeout": integer("", 30, 60),
+            },
+            minProperties=1,
+        ),
+    }
+
+
+def _network_interfaces() -> Schema:
+    interface = object_with(
+        "One network interface.",
+        {
+            "networkCardIndex": integer("", 0, 2**31 - 1),
+            "deviceIndex": integer("", 0, 2**31 - 1),
+            "interfaceType": enum("", "interface", "efa-only"),
+        },
+        required=["networkCardIndex", "deviceIndex", "interfaceType"],
+    )
+    return array(
+        "Network interfaces; unset = one.",
+        interface,
+        kind="map",
+        keys=["networkCardIndex", "deviceIndex"],
+        maxItems=150,
+        rules=[
+            rule(
+                "self.exists(one, one.networkCardIndex == 0 && one.deviceIndex == 0"
+                " && one.interfaceType == 'interface')",
+                "networkInterfaces must hold an interface with networkCardIndex 0 and deviceIndex 0",
+            ),
+            rule(
+                "self.all(one, one.interfaceType != 'efa-only' || self.filter(other, other.interfaceType"
+                " == 'efa-only' && other.networkCardIndex == one.networkCardIndex).size() == 1)",
+                "at most one efa-only interface per network card",
+            ),
+        ],
+    )

@@ -1,0 +1,148 @@
+"""The words in which our CustomResourceDefinitions are written: each makes one OpenAPI schema.
+
+Facets carry their OpenAPI names (``maxLength``, ``pattern``, ``default`` …), so what stands in a definition is
+what the API server gets. Source of the dialect:
+https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+type Schema = dict[str, Any]
+type Rule = dict[str, str]
+
+
+def string(description: str, *, rules: Sequence[Rule] = (), **facets: Any) -> Schema:
+    return {"type": "string"} | _said(description) | facets | _checked(rules)
+
+
+def enum(description: str, *values: str, **facets: Any) -> Schema:
+    """A string that is one of ``values``."""
+    return string(description, enum=list(values), **facets)
+
+
+def integer(description: str, minimum: int, maximum: int | None = None, **facets: Any) -> Schema:
+    """A whole number; above 2^31 only where no ``maximum`` says otherwise."""
+    size = "int32" if maximum is not None and maximum < 2**31 else "int64"
+    bounds = {"minimum": minimum} | ({} if maximum is None else {"maximum": maximum})
+    return {"type": "integer", "format": size} | _said(description) | bounds | facets
+
+
+def boolean(description: str, **facets: Any) -> Schema:
+    return {"type": "boolean"} | _said(description) | facets
+
+
+def date_time(description: str) -> Schema:
+    return string(description, format="date-time")
+
+
+def quantity(description: str, **facets: Any) -> Schema:
+    """A Kubernetes quantity: ``2``, ``500m``, ``1.5Gi``."""
+    kind = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
+    return _said(description) | kind | {"pattern": QUANTITY} | facets
+
+
+def array(
+    description: str,
+    of: Schema,
+    *,
+    kind: str = "atomic",
+    keys: Sequence[str] = (),
+    rules: Sequence[Rule] = (),
+    **facets: Any,
+) -> Schema:
+    """A list. ``kind``: atomic (has one owner), set, or map (merged by the fields ``keys``)."""
+    merge: Schema = {"x-kubernetes-list-type": kind}
+    if keys:
+        merge["x-kubernetes-list-map-keys"] = list(keys)
+    return {"type": "array"} | _said(description) | {"items": of} | merge | facets | _checked(rules)
+
+
+def map_of(description: str, of: Schema, *, rules: Sequence[Rule] = (), **facets: Any) -> Schema:
+    """Free keys, one schema for all values."""
+    shape: Schema = {"type": "object", "additionalProperties": of}
+    return shape | _said(description) | facets | _checked(rules)
+
+
+def object_with(
+    description: str,
+    properties: Mapping[str, Schema],
+    *,
+    required: Sequence[str] = (),
+    rules: Sequence[Rule] = (),
+    **facets: Any,
+) -> Schema:
+    """An object with named fields; the API server refuses or prunes any other."""
+    shape: Schema = {"type": "object", "properties": dict(properties)}
+    if required:
+        shape["required"] = list(required)
+    return shape | _said(description) | facets | _checked(rules)
+
+
+def rule(expression: str, message: str) -> Rule:
+    """A CEL expression that must hold, and what the user reads when it does not."""
+    return {"rule": expression, "message": message}
+
+
+def _said(description: str) -> Schema:
+    """A description, where the field's name does not say it all."""
+    return {"description": description} if description else {}
+
+
+def _checked(rules: Sequence[Rule]) -> Schema:
+    return {"x-kubernetes-validations": list(rules)} if rules else {}
+
+
+def printer_column(name: str, path: str, kind: str = "string", priority: int = 0) -> Schema:
+    """A column of `kubectl get`; priority 1 shows with `-o wide` only."""
+    return {"name": name, "jsonPath": path, "type": kind} | ({"priority": priority} if priority else {})
+
+
+def custom_resource_definition(
+    *,
+    group: str,
+    kind: str,
+    description: str,
+    spec: Schema,
+    status: Schema,
+    columns: Sequence[Schema],
+    short_names: Sequence[str] = (),
+    scale: Mapping[str, str] | None = None,
+    version: str = "v1",
+) -> Schema:
+    """The CustomResourceDefinition of a cluster-scoped kind, served and stored as one version."""
+    plural = kind.lower() + ("es" if kind.endswith("s") else "s")
+    names: Schema = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
+    names |= {"categories": ["karpenter"]} | ({"shortNames": list(short_names)} if short_names else {})
+    served: Schema = {
+        "name": version,
+        "served": True,
+        "storage": True,
+        "additionalPrinterColumns": list(columns),
+        "subresources": {"status": {}} | ({"scale": dict(scale)} if scale else {}),
+        "schema": {"openAPIV3Schema": _object(description, spec, status)},
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "names": names, "scope": "Cluster", "versions": [served]},
+    }
+
+
+def _object(description: str, spec: Schema, status: Schema) -> Schema:
+    """A whole Kubernetes object; the API server itself checks apiVersion, kind and metadata."""
+    properties: Schema = {
+        "apiVersion": {"type": "string"},
+        "kind": {"type": "string"},
+        "metadata": {"type": "object"},
+        "spec": spec,
+        "status": status,
+    }
+    return {"type": "object", "description": description, "properties": properties, "required": ["spec"]}
+
+
+QUANTITY = (
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
+    r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
+)

@@ -1,0 +1,249 @@
+"""What a class can buy, and how the catalog is written down."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.aws.images import families
+from spotwright.aws.instance_types import capacity, catalog_codec, offerings, unavailable_offerings
+from spotwright.cli import builtin
+from spotwright.model import labels
+from spotwright.model.ec2.instance_type import Catalog, Offering
+from spotwright.model.karpenter.nodeclass import CapacityReservation, PlacementGroup, Subnet
+from spotwright.model.requirements import Requirement, Requirements
+from spotwright.model.snapshot import UnavailableOffering
+from tests.unit.aws.samples import ZONES, node_class, region, types
+
+
+def test_an_offering_is_a_zone_and_a_capacity_type_at_a_price() -> None:
+    (one,) = types("m5.large")
+    found = {(it.capacity_type, it.zone): it.price_picousd_per_hour for it in one.offerings}
+    assert set(found) == {(kind, zone) for kind in ("on-demand", "spot") for zone in ZONES}
+    assert found["on-demand", ZONES[0]] == 96_000_000_000
+    assert found["spot", ZONES[0]] == 38_400_000_000
+    assert all(it.available for it in one.offerings)
+    assert one.requirements.get(labels.ZONE).values == frozenset(ZONES)
+    assert one.requirements.get(labels.CAPACITY_TYPE).values == {"spot", "on-demand"}
+
+
+def test_only_zones_where_the_class_has_a_subnet_and_ec2_the_type() -> None:
+    one_zone = node_class(subnets=(Subnet("subnet-b", ZONES[1], "apne2-az2"),))
+    (found,) = types("m5.large", of=one_zone)
+    assert {it.zone for it in found.offerings} == {ZONES[1]}
+    assert types("t3a.large", of=one_zone) == ()
+    assert types("m5.large", of=node_class(subnets=())) == ()
+
+
+def test_an_offering_knows_its_zones_id() -> None:
+    (one,) = types("m5.large")
+    ids = {it.zone: it.requirements.get(labels.ZONE_ID).sole_value for it in one.offerings}
+    assert ids == {ZONES[0]: "apne2-az1", ZONES[1]: "apne2-az2", ZONES[2]: "apne2-az3"}
+
+
+def test_without_a_price_an_offering_is_not_available() -> None:
+    sells = msgspec.structs.replace(region("m5.large"), spot={"m5.large": {ZONES[0]: 1}})
+    (one,) = types(sells=sells)
+    assert {(it.capacity_type, it.zone) for it in one.offerings if not it.available} == {
+        ("spot", ZONES[1]),
+        ("spot", ZONES[2]),
+    }
+
+
+def test_spot_costs_on_demand_until_its_prices_are_known() -> None:
+    sells = msgspec.structs.replace(region("m5.large"), spot=None)
+    (one,) = types(sells=sells)
+    assert {it.price_picousd_per_hour for it in one.offerings} == {96_000_000_000}
+    assert all(it.available for it in one.offerings)
+
+
+@pytest.mark.parametrize("name", ["a1.large", "g4dn.xlarge"])
+def test_a_type_that_the_class_cannot_run_has_nothing_available(name: str) -> None:
+    """Amazon Linux 2023 does not boot on a1; the class here has no image for GPUs."""
+    of = node_class(amis=node_class().amis[:2])
+    sells = msgspec.structs.replace(region("m5.large", "g4dn.xlarge"))
+    if name == "a1.large":
+        known = region("m5.large")
+        described = msgspec.structs.replace(known.types[0], name=name, architectures=("arm64",))
+        sells = msgspec.structs.replace(
+            known, types=(described,), zones={name: ZONES}, on_demand={name: 1}, spot={name: {ZONES[0]: 1}}
+        )
+    (one,) = (it for it in types(of=of, sells=sells) if it.name == name)
+    assert one.offerings
+    assert not any(it.available for it in one.offerings)
+
+
+def reservation(**changes: Any) -> CapacityReservation:
+    made = CapacityReservation("cr-1", "m5.large", ZONES[1], available_instance_count=3)
+    return msgspec.structs.replace(made, **changes)
+
+
+def reserved(one: CapacityReservation) -> Offering:
+    (found,) = types("m5.large", of=node_class(capacity_reservations=(one,)))
+    (offering,) = (it for it in found.offerings if it.capacity_type == "reserved")
+    return offering
+
+
+def test_a_reservation_is_an_offering_at_a_ten_millionth_of_on_demand() -> None:
+    found = reserved(reservation())
+    assert (found.zone, found.available, found.reservation_capacity) == (ZONES[1], True, 3)
+    assert found.price_picousd_per_hour == 9_600
+    told = found.requirements.labels()
+    assert told[labels.RESERVATION_ID] == "cr-1"
+    assert (told[labels.RESERVATION_TYPE], told[labels.RESERVATION_INTERRUPTIBLE]) == ("default", "false")
+
+
+@pytest.mark.parametrize("changes", [{"available_instance_count": 0}, {"state": "expiring"}])
+def test_a_reservation_that_is_used_up_or_ends_is_not_available(changes: dict[str, Any]) -> None:
+    assert not reserved(reservation(**changes)).available
+
+
+def test_only_the_reservations_own_offering_has_its_labels() -> None:
+    of = node_class(capacity_reservations=(reservation(), reservation(id="cr-2", zone="elsewhere")))
+    (found, other) = types("m5.large", "r5.large", of=of)
+    assert found.requirements.get(labels.CAPACITY_TYPE).values == {"on-demand", "spot", "reserved"}
+    assert found.requirements.get(labels.RESERVATION_ID).values == {"cr-1"}
+    assert other.requirements.get(labels.RESERVATION_ID).values == frozenset()
+    bought = [it for it in found.offerings if it.capacity_type != "reserved"]
+    assert all(it.requirements.get(labels.RESERVATION_ID).values == frozenset() for it in bought)
+    assert len(found.offerings) - len(bought) == 1
+
+
+def test_nothing_is_available_in_a_zone_that_is_shifted_away_from() -> None:
+    of = node_class(capacity_reservations=(reservation(),))
+    who = offerings.offering_context(of, families.FAMILIES["AL2023"], shifted_zone_ids=frozenset({"apne2-az2"}))
+    (found,) = offerings.instance_types(region("m5.large"), who, capacity.Overheads())
+    assert {it.zone for it in found.offerings if it.available} == {ZONES[0], ZONES[2]}
+    assert {it.zone for it in found.offerings} == set(ZONES)
+
+
+def test_memory_is_that_of_the_image_the_type_would_start_from() -> None:
+    image = node_class().amis[0].id
+    who = offerings.offering_context(
+        node_class(),
+        families.FAMILIES["AL2023"],
+        discovered_memory={("m5.large", image): 2**32, ("m5.large", "ami-old"): 1},
+    )
+    (found,) = offerings.instance_types(region("m5.large"), who, capacity.Overheads())
+    assert found.capacity["memory"] == 2**32
+
+
+def test_types_stand_by_name_whatever_order_ec2_lists_them_in() -> None:
+    assert [one.name for one in types("r5.large", "c5.large", "m5.large")] == ["c5.large", "m5.large", "r5.large"]
+
+
+MANY = ("c5.large", "m5.large", "g4dn.xlarge", "t4g.small", "m5.metal", "inf1.xlarge", "i3.large", "t3a.large")
+
+
+def catalog() -> Catalog:
+    small = node_class(kubelet={"maxPods": 10}, subnets=(Subnet("subnet-a", ZONES[0]),))
+    return Catalog({"default": types(*MANY), "same": types(*MANY), "small": types(*MANY, of=small)}, "catalogs/x.json")
+
+
+def test_a_catalog_survives_being_written() -> None:
+    body = catalog_codec.encode(catalog())
+    assert catalog_codec.decode(body) == catalog()
+    assert catalog_codec.read_header(body).source == "catalogs/x.json"
+    assert catalog_codec.encode(catalog_codec.decode(body)) == body
+
+
+def test_every_built_in_type_survives_being_written() -> None:
+    whole = builtin.catalog()
+    assert catalog_codec.decode(catalog_codec.encode(whole)) == whole
+
+
+@pytest.mark.parametrize("present", [True, False])
+def test_whether_a_label_must_be_there_survives_being_written(present: bool) -> None:
+    (one,) = types("m5.large")
+    excluded = Requirement("example.com/rack", True, frozenset({"a"}), must_exist=present)
+    other = msgspec.structs.replace(excluded, must_exist=not present)
+    labelled = Requirements({one.key: one for one in (*one.requirements, excluded)})
+    offering = msgspec.structs.replace(one.offerings[0], requirements=Requirements({other.key: other}))
+    made = Catalog(
+        {"": (msgspec.structs.replace(one, requirements=labelled, offerings=(offering,)),)}, shifted_zone_ids=("az-1",)
+    )
+    assert catalog_codec.decode(catalog_codec.encode(made)) == made
+
+
+def test_a_catalog_written_before_volumes_were_counted_limits_none() -> None:
+    body = msgspec.json.decode(catalog_codec.encode(catalog()))
+    del body["attachable"]
+    read = catalog_codec.decode(msgspec.json.encode(body))
+    assert {one.name for one in read.instance_types("default")} == set(MANY)
+    assert all(one.attachable_volumes == {} for one in read.instance_types("default"))
+
+
+def test_equal_catalogs_are_equal_bytes() -> None:
+    turned = Catalog(dict(reversed(catalog().by_nodeclass.items())), "catalogs/x.json")
+    assert catalog_codec.encode(turned) == catalog_codec.encode(catalog())
+
+
+def test_classes_that_agree_cost_their_names_only() -> None:
+    one = Catalog({"default": catalog().instance_types("default")})
+    both = Catalog({"default": catalog().instance_types("default"), "same": catalog().instance_types("same")})
+    assert len(catalog_codec.encode(both)) - len(catalog_codec.encode(one)) < 60
+
+
+def test_equal_parts_are_one_object_when_read() -> None:
+    found = catalog_codec.decode(catalog_codec.encode(catalog()))
+    assert found.instance_types("default")[0] is found.instance_types("same")[0]
+    first, second = found.instance_types("default")[:2]
+    assert first.requirements.get(labels.OS) is second.requirements.get(labels.OS)
+
+
+def test_what_is_sold_out_everywhere_is_taken_out_of_a_catalog() -> None:
+    gone = (UnavailableOffering("spot", "*", "*"), UnavailableOffering("on-demand", "m5.large", ZONES[0]))
+    found = unavailable_offerings.apply_to_catalog(catalog(), (), unavailable_offerings.from_snapshot(gone))
+    available = {
+        (it.name, o.capacity_type, o.zone)
+        for it in found.instance_types("default")
+        for o in it.offerings
+        if o.available
+    }
+    assert not any(kind == "spot" for _, kind, _ in available)
+    assert ("m5.large", "on-demand", ZONES[0]) not in available
+    assert ("m5.large", "on-demand", ZONES[1]) in available
+
+
+def test_a_region_survives_being_stored() -> None:
+    one = region(*MANY)
+    assert msgspec.json.decode(msgspec.json.encode(one), type=offerings.RegionFacts) == one
+
+
+IN_PARTITIONS = PlacementGroup("pg-1", "kafka", "partition", 3)
+
+
+def test_in_a_partition_group_each_offering_is_had_in_every_partition() -> None:
+    (one,) = types("m5.large", of=node_class(placement_group=IN_PARTITIONS))
+    key = labels.PLACEMENT_GROUP_PARTITION
+    found = [(it.capacity_type, it.zone, it.requirements.get(key).sole_value) for it in one.offerings]
+    assert len(found) == 2 * len(ZONES) * 3
+    assert set(found) == {
+        (kind, zone, name) for kind in ("on-demand", "spot") for zone in ZONES for name in ("1", "2", "3")
+    }
+    assert one.requirements.get(labels.PLACEMENT_GROUP_ID).sole_value == "pg-1"
+    assert one.requirements.get(key).values == {"1", "2", "3"}
+
+
+@pytest.mark.parametrize("strategy", ["cluster", "spread"])
+def test_other_placement_groups_have_no_partitions(strategy: str) -> None:
+    (one,) = types("m5.large", of=node_class(placement_group=PlacementGroup("pg-1", "one", strategy)))
+    assert len(one.offerings) == 2 * len(ZONES)
+    assert one.requirements.get(labels.PLACEMENT_GROUP_ID).sole_value == "pg-1"
+    assert one.requirements.get(labels.PLACEMENT_GROUP_PARTITION).allows_absence
+
+
+def test_a_class_without_a_placement_group_is_in_none() -> None:
+    (one,) = types("m5.large")
+    for key in (labels.PLACEMENT_GROUP_ID, labels.PLACEMENT_GROUP_PARTITION):
+        assert one.requirements.get(key).allows_absence
+        assert not one.requirements.get(key).has("1")
+
+
+def test_a_type_that_does_not_go_into_the_group_has_nothing_available() -> None:
+    """Burstable types go into no cluster group."""
+    cluster, spread = (PlacementGroup("pg-1", "one", kind) for kind in ("cluster", "spread"))
+    (burstable,) = types("t3.large", of=node_class(placement_group=cluster))
+    assert not any(it.available for it in burstable.offerings)
+    (burstable,) = types("t3.large", of=node_class(placement_group=spread))
+    assert all(it.available for it in burstable.offerings)

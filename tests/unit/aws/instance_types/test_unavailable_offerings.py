@@ -1,0 +1,206 @@
+"""The memory of offerings: how long one that failed is left alone, and what a catalog is worth under it."""
+
+import msgspec
+import pytest
+
+from spotwright.aws.instance_types import unavailable_offerings
+from spotwright.model import labels
+from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.model.ec2.instance_type import Catalog, Offering
+from spotwright.model.karpenter.nodeclass import PlacementGroup, Subnet
+from spotwright.model.requirements import from_labels
+from spotwright.simulation import given
+
+MINUTE = 60_000
+START = 1_000 * MINUTE
+EMPTY = OfferingHealth(
+    "spot", "m5.large", "z1", START + unavailable_offerings.UNAVAILABLE_MS, "InsufficientInstanceCapacity", failures=1
+)
+
+
+def failed(before: OfferingHealth | None, at: int) -> OfferingHealth:
+    found = unavailable_offerings.record_failure(
+        before,
+        msgspec.structs.replace(EMPTY, unavailable_until_ms=at + unavailable_offerings.UNAVAILABLE_MS),
+        now_ms=at,
+    )
+    assert found is not None
+    return found
+
+
+def test_an_offering_that_fails_again_is_left_alone_longer() -> None:
+    spans, at, row = [], START, None
+    for _ in range(6):
+        row = failed(row, at)
+        spans.append((row.unavailable_until_ms - at) // MINUTE)
+        at = row.unavailable_until_ms
+    assert spans == [3, 6, 12, 24, 30, 30]
+
+
+def test_what_several_launches_hear_at_once_is_one_failure() -> None:
+    row = failed(None, START)
+    assert (
+        unavailable_offerings.record_failure(row, EMPTY, now_ms=START + unavailable_offerings.SAME_FAILURE_MS - 1)
+        is None
+    )
+    again = unavailable_offerings.record_failure(row, EMPTY, now_ms=START + unavailable_offerings.SAME_FAILURE_MS)
+    assert again is not None
+    assert again.failures == 2
+
+
+def test_a_success_opens_an_offering_and_forgives_half() -> None:
+    row = failed(failed(failed(failed(None, START), START + MINUTE), START + 2 * MINUTE), START + 3 * MINUTE)
+    now = START + 4 * MINUTE
+    better = unavailable_offerings.record_success(row, now_ms=now)
+    assert better is not None
+    assert (better.unavailable_until_ms, better.failures) == (now, 2)
+    assert unavailable_offerings.from_health_rows([better], now_ms=now).is_available("spot", "m5.large", "z1")
+    assert unavailable_offerings.record_success(msgspec.structs.replace(better, failures=0), now_ms=now) is None
+
+
+def test_failures_fade_with_time() -> None:
+    row = failed(failed(None, START), START + MINUTE)
+    much_later = START + MINUTE + 2 * unavailable_offerings.FAILURE_DECAY_MS
+    assert failed(row, much_later).unavailable_until_ms - much_later == unavailable_offerings.UNAVAILABLE_MS
+    assert unavailable_offerings.from_health_rows([row], now_ms=much_later).risk_percent("spot", "m5.large", "z1") == 0
+
+
+def test_a_mark_never_ends_sooner_because_of_another() -> None:
+    long = msgspec.structs.replace(failed(None, START), unavailable_until_ms=START + 30 * MINUTE)
+    assert failed(long, START + MINUTE).unavailable_until_ms == START + 30 * MINUTE
+
+
+def test_interruptions_are_remembered_for_hours_and_make_an_offering_count_dearer() -> None:
+    mark = OfferingHealth(
+        "spot",
+        "m5.large",
+        "z1",
+        START + unavailable_offerings.UNAVAILABLE_MS,
+        unavailable_offerings.INTERRUPTION_CODE,
+        interruptions=1,
+    )
+    row = unavailable_offerings.record_failure(None, mark, now_ms=START)
+    assert row is not None
+    for number in range(1, 3):
+        row = unavailable_offerings.record_failure(row, mark, now_ms=START + number * 60 * MINUTE)
+        assert row is not None
+    assert row.interruptions == 3
+    after = START + 3 * 60 * MINUTE
+    known = unavailable_offerings.from_health_rows([row], now_ms=after)
+    assert known.is_available("spot", "m5.large", "z1")
+    assert known.risk_percent("spot", "m5.large", "z1") == 30
+    assert (
+        unavailable_offerings.from_health_rows(
+            [row], now_ms=after + 3 * unavailable_offerings.INTERRUPTION_DECAY_MS
+        ).risk_percents
+        == {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [
+        ("m5.large", "standard"), ("im4gn.large", "standard"), ("t4g.nano", "standard"), ("g5.xlarge", "g"),
+        ("gr6.4xlarge", "g"), ("vt1.3xlarge", "g"), ("p4d.24xlarge", "p"), ("inf2.xlarge", "inf"),
+        ("i4i.large", "standard"), ("trn1.2xlarge", "trn"), ("dl1.24xlarge", "dl"), ("d3.xlarge", "standard"),
+        ("x2idn.32xlarge", "x"), ("u-6tb1.metal", "high-memory"), ("u7i-12tb.224xlarge", "high-memory"),
+        ("hpc7a.96xlarge", "hpc"), ("h1.2xlarge", "standard"), ("f2.6xlarge", "f"),
+    ],
+)  # fmt: skip
+def test_quotas_of_vcpus_go_by_family(name: str, family: str) -> None:
+    assert unavailable_offerings.quota_family(name) == family
+
+
+def bought(catalog: Catalog, node_class: str = "default") -> set[tuple[str, str, str]]:
+    return {
+        (one.name, each.capacity_type, each.zone)
+        for one in catalog.instance_types(node_class)
+        for each in one.offerings
+        if each.available
+    }
+
+
+def sold_out(*rows: OfferingHealth, catalog: Catalog | None = None) -> Catalog:
+    known = unavailable_offerings.from_snapshot(unavailable_offerings.to_snapshot(rows, now_ms=START))
+    return unavailable_offerings.apply_to_catalog(catalog or given.market(), [given.node_class()], known)
+
+
+def test_a_zone_is_out_only_when_every_subnet_of_the_class_is() -> None:
+    def full(subnet: str) -> OfferingHealth:
+        return OfferingHealth("subnet", subnet, given.ZONES[0], START + 1, "InsufficientFreeAddressesInSubnet")
+
+    two = given.node_class(subnets=(Subnet("s-1", given.ZONES[0]), Subnet("s-2", given.ZONES[0])))
+    for marks, left in ((["s-1"], True), (["s-1", "s-2"], False)):
+        known = unavailable_offerings.from_health_rows(map(full, marks), now_ms=START)
+        found = unavailable_offerings.apply_to_catalog(given.market(), [two], known)
+        assert any(zone == given.ZONES[0] for _, _, zone in bought(found)) == left
+        assert any(zone == given.ZONES[0] for _, _, zone in bought(found, "another class"))
+
+
+def test_a_reached_quota_leaves_smaller_types() -> None:
+    quota = OfferingHealth("spot", "quota/standard", "*", START + 1, "VcpuLimitExceeded", cpu_millicores=4000)
+    names = {name for name, kind, _ in bought(sold_out(quota)) if kind == "spot"}
+    assert names == {"m5.large", "c5.large"}
+    assert {name for name, kind, _ in bought(sold_out(quota)) if kind == "on-demand"} > names
+
+
+def test_a_closed_offering_says_what_ec2_said() -> None:
+    found = sold_out(EMPTY, msgspec.structs.replace(EMPTY, zone="*", instance_type="c5.large"))
+    said = {
+        each.unavailable_reason
+        for one in found.instance_types("default")
+        if one.name == "c5.large"
+        for each in one.offerings
+    }
+    assert said == {"", "InsufficientInstanceCapacity"}
+
+
+@pytest.mark.parametrize(("taken", "left"), [(0, 5), (2, 3), (5, 0), (7, 0)])
+def test_what_was_launched_into_a_reservation_is_not_promised_again(taken: int, left: int) -> None:
+    zone = given.ZONES[0]
+    known = from_labels({labels.ZONE: zone, labels.CAPACITY_TYPE: labels.RESERVED, labels.RESERVATION_ID: "cr-1"})
+    one = given.instance_type("m5.large", 2, 8, on_demand=0.1)
+    reserved = Offering(zone, labels.RESERVED, 1, True, known, reservation_capacity=5)
+    catalog = Catalog({"": (msgspec.structs.replace(one, offerings=(reserved,)),)})
+    row = unavailable_offerings.record_reservation_launches(None, "cr-1", taken, now_ms=START - 1)
+    (offering,) = sold_out(row, catalog=catalog).instance_types("default")[0].offerings
+    assert (offering.reservation_capacity, offering.available) == (left, left > 0)
+
+
+def test_launches_into_a_reservation_are_counted_until_its_description_knows_them() -> None:
+    row = unavailable_offerings.record_reservation_launches(
+        unavailable_offerings.record_reservation_launches(None, "cr-1", 2, now_ms=START),
+        "cr-1",
+        1,
+        now_ms=START + MINUTE,
+    )
+    taken = {
+        one.instance_type: one.reservation_launches
+        for one in unavailable_offerings.to_snapshot([row], now_ms=START + unavailable_offerings.RESERVATION_LAUNCH_MS)
+    }
+    assert taken == {"cr-1": 1}
+
+
+def test_what_is_full_in_a_placement_group_is_full_for_its_classes_only() -> None:
+    full = msgspec.structs.replace(EMPTY, zone=given.ZONES[0], scope="pg-1")
+    grouped = given.node_class("grouped", placement_group=PlacementGroup("pg-1", "one", "cluster"))
+    found = unavailable_offerings.apply_to_catalog(
+        given.market(), [given.node_class(), grouped], unavailable_offerings.from_health_rows([full], now_ms=START)
+    )
+
+    def closed(name: str) -> int:
+        return sum(
+            bool(offering.unavailable_reason) for one in found.instance_types(name) for offering in one.offerings
+        )
+
+    assert (closed("default"), closed("grouped")) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("scope", "closed"),
+    [("", {"", "pg-1", "pg-1/1", "pg-1/2"}), ("pg-1", {"pg-1", "pg-1/1", "pg-1/2"}), ("pg-1/2", {"pg-1/2"})],
+)
+def test_a_partition_is_closed_with_its_group_and_not_the_other_way_round(scope: str, closed: set[str]) -> None:
+    known = unavailable_offerings.from_health_rows([msgspec.structs.replace(EMPTY, scope=scope)], now_ms=START)
+    every = ("", "pg-1", "pg-1/1", "pg-1/2")
+    assert {one for one in every if not known.is_available("spot", "m5.large", "z1", scope=one)} == closed

@@ -1,0 +1,48 @@
+"""Launches of new nodes: what is asked of EC2 for them, or why nothing is."""
+
+from typing import Any
+
+from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings, from_snapshot
+from spotwright.aws.launch import fleet_plan
+from spotwright.aws.launch.fleet_plan import FleetPlan
+from spotwright.aws.refusal import Refusal
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.snapshot import UnavailableOffering
+from spotwright.scheduling.plan import NewNode
+from tests.unit.aws.samples import FACTS, capacity_types, node_class
+
+PLENTY = UnavailableOfferings()
+
+
+FREE_CHOICE = (capacity_types("spot", "on-demand"),)
+
+
+def closed(*offerings: tuple[str, str, str]) -> UnavailableOfferings:
+    return from_snapshot(UnavailableOffering(*one) for one in offerings)
+
+
+def planned(
+    wanted: NewNode, catalog: tuple[InstanceType, ...], health: UnavailableOfferings = PLENTY, **changes: Any
+) -> FleetPlan:
+    found = fleet_plan.plan_fleet(wanted, node_class(**changes), catalog, FACTS, health)
+    assert isinstance(found, FleetPlan), found
+    return found
+
+
+def refused(
+    wanted: NewNode, catalog: tuple[InstanceType, ...], health: UnavailableOfferings = PLENTY, **changes: Any
+) -> Refusal:
+    found = fleet_plan.plan_fleet(wanted, node_class(**changes), catalog, FACTS, health)
+    assert isinstance(found, Refusal), found
+    return found
+
+
+def asked_types(fleet: FleetPlan) -> set[str]:
+    return {one.instance_type for one in fleet.overrides}
+
+
+def asked(fleet: FleetPlan, count: int = 1) -> dict[str, Any]:
+    versions = {one.name: (f"lt-{number}", "3") for number, one in enumerate(fleet.templates)}
+    return fleet_plan.create_fleet_request(
+        fleet, versions, launch_id="l1", count=count, client_token=fleet_plan.client_token("l1", 0)
+    )

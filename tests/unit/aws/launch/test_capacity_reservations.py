@@ -1,0 +1,172 @@
+"""Launching into capacity reservations: what is asked for, and how template and request say it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings, from_snapshot
+from spotwright.aws.launch import fleet_plan
+from spotwright.aws.launch.fleet_plan import FleetPlan
+from spotwright.aws.refusal import Refusal
+from spotwright.model import labels
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.nodeclass import CapacityReservation
+from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.model.snapshot import UnavailableOffering
+from tests.unit.aws.samples import FACTS, ZONES, capacity_types, new_node, node_class, region, types
+
+PLENTY = UnavailableOfferings()
+ANY_KIND = capacity_types("reserved", "spot", "on-demand")
+
+
+def reservation(
+    id: str = "cr-1", type_: str = "c5a.large", zone: str = ZONES[0], **changes: Any
+) -> CapacityReservation:
+    return msgspec.structs.replace(CapacityReservation(id, type_, zone, available_instance_count=3), **changes)
+
+
+def asked(
+    *reservations: CapacityReservation,
+    requirement: NodeSelectorRequirement = ANY_KIND,
+    health: UnavailableOfferings = PLENTY,
+    **more: Any,
+) -> tuple[FleetPlan | Refusal, tuple[InstanceType, ...]]:
+    own = node_class(capacity_reservations=reservations)
+    catalog = types("c5a.large", "m5a.large", of=own)
+    wanted = new_node("c5a.large", "m5a.large", requirements=(requirement,))
+    return fleet_plan.plan_fleet(wanted, own, catalog, FACTS, health, **more), catalog
+
+
+def planned(*reservations: CapacityReservation, **more: Any) -> FleetPlan:
+    found, _ = asked(*reservations, **more)
+    assert isinstance(found, FleetPlan), found
+    return found
+
+
+def request(fleet: FleetPlan) -> dict[str, Any]:
+    versions = {one.name: (f"lt-{number}", "1") for number, one in enumerate(fleet.templates)}
+    return fleet_plan.create_fleet_request(fleet, versions, launch_id="l1", count=2, client_token="l1-0")
+
+
+def test_what_is_reserved_comes_first_and_its_template_names_it() -> None:
+    fleet = planned(reservation())
+    assert (fleet.capacity_type, fleet.reservation_kind) == ("reserved", "default")
+    assert [(one.instance_type, one.zone, one.reservation_id) for one in fleet.overrides] == [
+        ("c5a.large", ZONES[0], "cr-1")
+    ]
+    (template,) = fleet.templates
+    assert template.data["CapacityReservationSpecification"] == {
+        "CapacityReservationPreference": "capacity-reservations-only",
+        "CapacityReservationTarget": {"CapacityReservationId": "cr-1"},
+    }
+    assert "InstanceMarketOptions" not in template.data
+    body = request(fleet)
+    assert body["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "on-demand"
+    assert body["OnDemandOptions"] == {"AllocationStrategy": "lowest-price"}
+    assert fleet_plan.reservations_by_pool(fleet) == {f"c5a.large/{ZONES[0]}": "cr-1"}
+
+
+def test_what_is_bought_opts_out_of_open_reservations() -> None:
+    for requirement in (capacity_types("spot"), capacity_types("on-demand")):
+        for template in planned(reservation(), requirement=requirement).templates:
+            assert template.data["CapacityReservationSpecification"] == {"CapacityReservationPreference": "none"}
+
+
+def test_without_the_gate_nothing_is_said_of_reservations() -> None:
+    fleet = planned(reservation(), feature_gates=())
+    assert fleet.capacity_type == "spot"
+    assert all("CapacityReservationSpecification" not in one.data for one in fleet.templates)
+    found, _ = asked(reservation(), requirement=capacity_types("reserved"), feature_gates=())
+    assert isinstance(found, Refusal)
+
+
+def test_each_reservation_has_a_template_of_its_own() -> None:
+    fleet = planned(reservation(), reservation("cr-2", "m5a.large", ZONES[1]))
+    named = {one.name: one.data["CapacityReservationSpecification"] for one in fleet.templates}
+    targets = {
+        one.reservation_id: named[one.template_name]["CapacityReservationTarget"]["CapacityReservationId"]
+        for one in fleet.overrides
+    }
+    assert targets == {"cr-1": "cr-1", "cr-2": "cr-2"}
+
+
+def test_of_two_reservations_of_one_pool_the_one_with_more_left_is_named() -> None:
+    fleet = planned(reservation("cr-5", available_instance_count=5), reservation("cr-6", available_instance_count=6))
+    assert [one.reservation_id for one in fleet.overrides] == ["cr-6"]
+
+
+def test_a_reservation_without_instances_is_not_named() -> None:
+    assert planned(reservation(available_instance_count=0)).capacity_type == "spot"
+
+
+@pytest.mark.parametrize("taken", [3, 4])
+def test_a_reservation_that_was_used_up_since_it_was_described_is_not_named(taken: int) -> None:
+    known = from_snapshot([UnavailableOffering("reserved", "cr-1", "*", reservation_launches=taken)])
+    assert planned(reservation(), health=known).capacity_type == "spot"
+
+
+def test_a_capacity_block_is_asked_for_alone_in_its_own_market() -> None:
+    blocks = (
+        reservation("cr-1", reservation_type="capacity-block"),
+        reservation("cr-2", "m5a.large", reservation_type="capacity-block"),
+    )
+    fleet = planned(*blocks)
+    assert [(one.instance_type, one.reservation_id) for one in fleet.overrides] == [("c5a.large", "cr-1")]
+    (template,) = fleet.templates
+    assert template.data["InstanceMarketOptions"] == {"MarketType": "capacity-block"}
+    body = request(fleet)
+    assert body["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "capacity-block"
+    assert not {"OnDemandOptions", "SpotOptions", "ReservedCapacityOptions"} & set(body)
+
+
+def test_an_interruptible_reservation_is_reserved_capacity_of_its_type() -> None:
+    fleet = planned(reservation(interruptible=True))
+    (template,) = fleet.templates
+    assert template.data["InstanceMarketOptions"] == {"MarketType": "interruptible-capacity-reservation"}
+    body = request(fleet)
+    assert body["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "reserved-capacity"
+    assert body["ReservedCapacityOptions"] == {"ReservationTypes": ["interruptible-capacity-reservation"]}
+
+
+@pytest.mark.parametrize(
+    ("prices", "chosen"),
+    [
+        ({"c5a.large": 1, "m5a.large": 2}, "cr-block"),
+        ({"c5a.large": 2, "m5a.large": 1}, "cr-plain"),
+        ({"c5a.large": 1, "m5a.large": 1}, "cr-plain"),
+    ],
+)
+def test_one_kind_only_the_cheapest_and_the_usual_one_in_a_tie(prices: dict[str, int], chosen: str) -> None:
+    own = node_class(
+        capacity_reservations=(
+            reservation("cr-block", "c5a.large", reservation_type="capacity-block"),
+            reservation("cr-plain", "m5a.large"),
+        )
+    )
+    priced = {name: price * 10**12 for name, price in prices.items()}
+    sells = msgspec.structs.replace(region("c5a.large", "m5a.large"), on_demand=priced)
+    wanted = new_node("c5a.large", "m5a.large", requirements=(ANY_KIND,))
+    fleet = fleet_plan.plan_fleet(wanted, own, types("c5a.large", "m5a.large", of=own, sells=sells), FACTS, PLENTY)
+    assert isinstance(fleet, FleetPlan)
+    assert [one.reservation_id for one in fleet.overrides] == [chosen]
+
+
+def test_only_a_node_in_a_reservation_has_its_labels() -> None:
+    _, catalog = asked(reservation())
+    one = next(it for it in catalog if it.name == "c5a.large")
+
+    def learnt(kind: str, into: str) -> dict[str, str]:
+        made = fleet_plan.launched_status(
+            instance_id="i-1", zone=ZONES[0], capacity_type=kind, instance_type=one, node=new_node("c5a.large"),
+            reservation_id=into,
+        )  # fmt: skip
+        return {key: value for key, value in made.labels.items() if "reservation" in key or "capacity-type" in key}
+
+    assert learnt("on-demand", "") == {labels.CAPACITY_TYPE: "on-demand"}
+    assert learnt("reserved", "cr-1") == {
+        labels.CAPACITY_TYPE: "reserved",
+        labels.RESERVATION_ID: "cr-1",
+        labels.RESERVATION_TYPE: "default",
+        labels.RESERVATION_INTERRUPTIBLE: "false",
+    }

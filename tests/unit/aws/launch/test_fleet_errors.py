@@ -1,0 +1,153 @@
+"""What the errors of a CreateFleet mean."""
+
+import pytest
+
+from spotwright.aws.instance_types import unavailable_offerings
+from spotwright.aws.launch import fleet_errors
+from spotwright.model.ec2.fleet import FleetError, OfferingHealth
+
+NOW = 1_000_000
+UNTIL = NOW + 180_000
+
+
+def error(code: str, message: str = "", kind: str = "t3.large", zone: str = "z1", spot: str = "spot") -> FleetError:
+    return FleetError(code, message, kind, zone, spot, "subnet-1")
+
+
+@pytest.mark.parametrize("code", sorted(fleet_errors.CAPACITY_CODES - {fleet_errors.NO_ADDRESSES}))
+def test_an_empty_offering_is_left_alone_for_three_minutes(code: str) -> None:
+    marks = fleet_errors.offering_failures([error(code), error(code)], now_ms=NOW)
+    assert marks == (OfferingHealth("spot", "t3.large", "z1", UNTIL, code, failures=1),)
+    assert not unavailable_offerings.from_health_rows(marks, now_ms=UNTIL - 1).is_available("spot", "t3.large", "z1")
+    assert unavailable_offerings.from_health_rows(marks, now_ms=UNTIL).is_available("spot", "t3.large", "z1")
+    assert unavailable_offerings.from_health_rows(marks, now_ms=NOW).is_available("spot", "t3.large", "z2")
+    assert unavailable_offerings.from_health_rows(marks, now_ms=NOW).is_available("on-demand", "t3.large", "z1")
+
+
+def test_a_subnet_without_addresses_is_left_alone_and_the_type_is_not_at_fault() -> None:
+    marks = fleet_errors.offering_failures([error("InsufficientFreeAddressesInSubnet")], now_ms=NOW)
+    known = unavailable_offerings.from_health_rows(marks, now_ms=NOW)
+    assert not known.has_free_addresses("subnet-1", "z1")
+    assert known.has_free_addresses("subnet-2", "z1")
+    assert known.is_available("spot", "t3.large", "z1")
+
+
+@pytest.mark.parametrize("code", sorted(fleet_errors.QUOTA_CODES))
+def test_a_quota_of_vcpus_closes_its_family_from_the_size_that_was_refused(code: str) -> None:
+    sizes = {"t3.large": 2000, "m5.xlarge": 4000}
+    marks = fleet_errors.offering_failures(
+        [error(code, kind="m5.xlarge"), error(code)], now_ms=NOW, cpu_millicores=sizes
+    )
+    known = unavailable_offerings.from_health_rows(marks, now_ms=NOW)
+    assert not known.is_available("spot", "c5.large", "z9", cpu_millicores=2000)
+    assert known.is_available("spot", "t3.small", "z9", cpu_millicores=1999)
+    assert known.is_available("spot", "g5.xlarge", "z9", cpu_millicores=4000)
+    assert known.is_available("on-demand", "c5.large", "z9", cpu_millicores=2000)
+
+
+def test_what_failed_in_a_placement_group_failed_there_only() -> None:
+    marks = fleet_errors.offering_failures([error("InsufficientInstanceCapacity")], now_ms=NOW, scope="pg-1")
+    known = unavailable_offerings.from_health_rows(marks, now_ms=NOW)
+    assert known.is_available("spot", "t3.large", "z1")
+    assert not known.is_available("spot", "t3.large", "z1", scope="pg-1")
+    assert known.is_available("spot", "t3.large", "z1", scope="pg-2")
+
+
+def test_a_full_reservation_is_marked_itself() -> None:
+    full = FleetError("ReservationCapacityExceeded", "", "p5.48xlarge", "z1", "on-demand", "subnet-1", "cr-1")
+    (mark,) = fleet_errors.offering_failures([full], now_ms=NOW)
+    assert (mark.capacity_type, mark.instance_type) == ("reserved", "cr-1")
+    assert unavailable_offerings.from_health_rows([mark], now_ms=NOW).is_available("on-demand", "p5.48xlarge", "z1")
+
+
+def test_without_the_spot_role_all_spot_is_left_alone() -> None:
+    marks = fleet_errors.offering_failures([error("AuthFailure.ServiceLinkedRoleCreationNotPermitted")], now_ms=NOW)
+    known = unavailable_offerings.from_health_rows(marks, now_ms=NOW)
+    assert not known.is_available("spot", "m5.large", "z9")
+    assert known.is_available("on-demand", "m5.large", "z9")
+    assert fleet_errors.launch_failure(
+        [error("AuthFailure.ServiceLinkedRoleCreationNotPermitted")]
+    ).insufficient_capacity
+
+
+@pytest.mark.parametrize("code", ["RequestLimitExceeded", "UnauthorizedOperation", "InvalidParameterValue", "Strange"])
+def test_other_errors_say_nothing_about_capacity(code: str) -> None:
+    assert fleet_errors.offering_failures([error(code)], now_ms=NOW) == ()
+    assert not fleet_errors.launch_failure([error(code)]).insufficient_capacity
+
+
+def test_only_capacity_errors_are_no_capacity() -> None:
+    both = [error("InsufficientInstanceCapacity"), error("UnauthorizedOperation", "no")]
+    assert fleet_errors.launch_failure(both[:1]).insufficient_capacity
+    found = fleet_errors.launch_failure(both)
+    assert (found.insufficient_capacity, found.reason) == (False, "Unauthorized")
+    assert found.message == "UnauthorizedOperation: no"
+
+
+def test_silence_is_no_capacity() -> None:
+    assert fleet_errors.launch_failure([]).insufficient_capacity
+
+
+def test_the_summary_counts_offerings() -> None:
+    many = [error("InsufficientInstanceCapacity", zone=zone) for zone in "abc"] + [error("UnfulfillableCapacity")]
+    assert fleet_errors.launch_failure(many).message == (
+        "InsufficientInstanceCapacity for 3 offerings, UnfulfillableCapacity for 1 offering"
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "reason"),
+    [
+        ("UnauthorizedOperation", "You are not authorized to perform this operation", "Unauthorized"),
+        ("AuthFailure", "Not authorized for images: [ami-1]", "AMIAuthorizationFailure"),
+        ("InvalidParameter", "sg-1 and subnet-1 belong to different networks.", "SecurityGroupSubnetVPCMismatch"),
+        ("InvalidParameterValue", "Value (x) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance"
+         " Profile name", "InstanceProfileNameInvalid"),
+        ("InvalidLaunchTemplateId.NotFound", "", "LaunchTemplateNotFound"),
+        ("InvalidLaunchTemplateName.NotFoundException", "", "LaunchTemplateNotFound"),
+        ("InvalidUserData", "User data is limited to 16384 bytes", "UserDataSizeLimitExceeded"),
+        ("InvalidAMIID.NotFound", "", "AMINotFound"),
+        ("InvalidAMIID.Malformed", "", "InvalidAMIID"),
+        ("RequestLimitExceeded", "", "RequestLimitExceeded"),
+        ("InternalError", "", "InternalError"),
+        ("InvalidParameterCombination", "type is not eligible for Free Tier", "FreeTierIneligible"),
+        ("PendingVerification", "", "AccountPendingVerification"),
+        ("VcpuLimitExceeded", "", "VCPULimitExceeded"),
+        ("MaxSpotInstanceCountExceeded", "", "SpotQuotaExceeded"),
+        ("SomethingNew", "never seen", "LaunchFailed"),
+    ],
+)  # fmt: skip
+def test_a_reason_in_one_word(code: str, message: str, reason: str) -> None:
+    assert fleet_errors.failure_reason(error(code, message)) == reason
+
+
+def test_failures_are_counted_as_karpenter_counts_them() -> None:
+    many = [error("RequestLimitExceeded"), error("RequestLimitExceeded"), error("Strange", zone="z2")]
+    assert [(one.reason, one.code, one.zone, one.offerings) for one in fleet_errors.count_failures(many)] == [
+        ("LaunchFailed", "Strange", "z2", 1),
+        ("RequestLimitExceeded", "RequestLimitExceeded", "z1", 2),
+    ]
+
+
+SPREAD_FULL = (
+    "You've reached the limit of instances in this spread placement group."
+    " A spread placement group can have up to seven instances per Availability Zone."
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [("UnfulfillableCapacity", SPREAD_FULL), ("InsufficientInstanceCapacity", SPREAD_FULL),
+     ("InvalidPlacementGroup.InUse", "The placement group 'one' is in use in another availability zone: z2")],
+)  # fmt: skip
+def test_a_zone_that_is_no_place_for_a_group_is_left_alone_for_the_group(code: str, message: str) -> None:
+    refused = [error(code, message)]
+    known = unavailable_offerings.from_health_rows(
+        fleet_errors.offering_failures(refused, now_ms=NOW, scope="pg-1"), now_ms=NOW
+    )
+    for kind in ("spot", "on-demand"):
+        assert not known.is_available(kind, "m5.large", "z1", scope="pg-1")
+        assert known.is_available(kind, "m5.large", "z2", scope="pg-1")
+        assert known.is_available(kind, "t3.large", "z1", scope="pg-2")
+        assert known.is_available(kind, "t3.large", "z1")
+    assert fleet_errors.launch_failure(refused).insufficient_capacity

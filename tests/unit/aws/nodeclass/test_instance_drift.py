@@ -1,0 +1,97 @@
+"""Which claims drift from their class: their image, and what EC2 shows of their instance."""
+
+import pytest
+
+from spotwright.disruption.nodeclaim_drift import nodeclaim_drift
+from spotwright.model import labels
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.karpenter.nodeclass import (
+    AMI,
+    EC2NodeClass,
+    PlacementGroup,
+    PlacementGroupSelector,
+    SecurityGroup,
+)
+from spotwright.model.requirements import NodeSelectorRequirement
+from tests.unit.disruption.drift_cases import (
+    GATES,
+    NOW,
+    TYPES,
+    claim,
+    instance,
+    judged,
+    node_class,
+    pool,
+    reason,
+    reserving,
+)
+
+ARM = AMI("ami-arm64", requirements=(NodeSelectorRequirement(labels.ARCH, "In", ("arm64",)),))
+AMD = AMI("ami-amd64", requirements=(NodeSelectorRequirement(labels.ARCH, "In", ("amd64",)),))
+NEWER = AMI("ami-newer", requirements=(NodeSelectorRequirement(labels.ARCH, "In", ("amd64",)),))
+
+
+@pytest.mark.parametrize(
+    ("amis", "image", "expected"),
+    [
+        ((ARM, AMD), "ami-amd64", "NoneType"),
+        ((NEWER,), "ami-amd64", "AMIDrift"),
+        ((NEWER, AMD), "ami-amd64", "AMIDrift"),
+        ((AMD, ARM), "ami-arm64", "AMIDrift"),
+        ((ARM,), "ami-amd64", "AMIDrift"),
+        ((), "ami-amd64", "DriftUnknown"),
+        ((AMD,), "", "DriftUnknown"),
+    ],
+)
+def test_an_image_that_its_type_would_not_get_now_drifts(amis: tuple[AMI, ...], image: str, expected: str) -> None:
+    assert reason(judged(claim(image=image), like=node_class(amis=amis))) == expected
+
+
+@pytest.mark.parametrize(
+    ("like", "on", "expected"),
+    [
+        (node_class(), instance(security_groups=("sg-1", "sg-2")), "SecurityGroupDrift"),
+        (node_class(security_groups=(SecurityGroup("sg-1"), SecurityGroup("sg-2"))), instance(), "SecurityGroupDrift"),
+        (node_class(security_groups=()), instance(), "DriftUnknown"),
+        (node_class(), instance(subnet_id="subnet-z"), "SubnetDrift"),
+        (node_class(subnets=()), instance(), "DriftUnknown"),
+        (reserving("cr-foo"), instance(reservation_id="cr-foo"), "NoneType"),
+        (reserving("cr-bar"), instance(reservation_id="cr-foo"), "CapacityReservationDrift"),
+        (reserving(), instance(reservation_id="cr-foo"), "CapacityReservationDrift"),
+        (reserving("cr-bar"), instance(), "NoneType"),
+        (node_class(), instance(state="shutting-down", subnet_id="subnet-z"), "DriftUnknown"),
+        (node_class(), instance(security_groups=()), "DriftUnknown"),
+        (node_class(), instance(subnet_id=""), "DriftUnknown"),
+    ],
+)
+def test_what_the_instance_has_is_held_against_the_class(like: EC2NodeClass, on: Instance, expected: str) -> None:
+    assert reason(judged(like=like, on=on)) == expected
+
+
+def test_without_its_gate_a_reservation_says_nothing() -> None:
+    assert judged(on=instance(reservation_id="cr-foo"), gates=()) is None
+
+
+def test_an_instance_that_ec2_does_not_show_says_nothing() -> None:
+    assert (
+        reason(nodeclaim_drift(claim(), pool(), node_class(), TYPES, None, feature_gates=GATES, now=NOW))
+        == "DriftUnknown"
+    )
+
+
+GROUP = PlacementGroup("pg-1", "near", "cluster")
+SELECTING = PlacementGroupSelector(name="near")
+
+
+@pytest.mark.parametrize(
+    ("found", "like", "expected"),
+    [
+        ("pg-1", node_class(placement_group_selector=SELECTING, placement_group=GROUP), "NoneType"),
+        ("pg-2", node_class(placement_group_selector=SELECTING, placement_group=GROUP), "PlacementGroupDrift"),
+        (None, node_class(placement_group_selector=SELECTING, placement_group=GROUP), "PlacementGroupDrift"),
+        ("pg-1", node_class(), "PlacementGroupDrift"),
+        ("pg-1", node_class(placement_group_selector=SELECTING), "DriftUnknown"),
+    ],
+)
+def test_another_placement_group_drifts(found: str | None, like: EC2NodeClass, expected: str) -> None:
+    assert reason(judged(claim(labels={labels.PLACEMENT_GROUP_ID: found}), like=like)) == expected

@@ -1,0 +1,59 @@
+"""What stands in the way of a disruption, and who is told."""
+
+import msgspec
+
+from spotwright.disruption.blockers import blocked_events
+from spotwright.model import labels
+from spotwright.model.karpenter.nodepool import Budget
+from spotwright.scheduling.plan import NodeAssignment, Plan
+from spotwright.simulation import given
+from tests.unit.disruption.builders import NOBODY, claim, node, on, snapshot
+
+
+def told(*args: object, plan: Plan | None = None, locked: frozenset[str] = NOBODY) -> set[tuple[str, str, str, str]]:
+    (seen,) = args
+    found = blocked_events(seen, plan or Plan(), locked=locked, reason="Empty")  # type: ignore[arg-type]
+    return {(one.kind, one.about.name, one.reason, one.message) for one in found}
+
+
+def test_nothing_is_told_of_nodes_that_may_go() -> None:
+    assert told(snapshot("a", pods=(on("a", given.pod("p")),))) == set()
+
+
+def test_claim_and_node_are_told_of_the_annotation() -> None:
+    kept = msgspec.structs.replace(node("a").metadata, annotations={labels.DO_NOT_DISRUPT: "true"})
+    message = "Disruption is blocked through the karpenter.sh/do-not-disrupt annotation"
+    assert told(snapshot("a", nodes=(node("a", metadata=kept),))) == {
+        ("nodeclaims", "a", "DisruptionBlocked", message),
+        ("nodes", "node-a", "DisruptionBlocked", message),
+    }
+
+
+def test_pods_that_forbid_it_are_named_on_busy_nodes_too() -> None:
+    stays = on("a", given.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"}))
+    assert {one[3] for one in told(snapshot("a", pods=(stays,)))} == {
+        "Pod has the karpenter.sh/do-not-disrupt annotation (Pod=default/p)"
+    }
+
+
+def test_a_node_that_waits_for_pods_is_nominated() -> None:
+    plan = Plan(existing_nodes=(NodeAssignment("node-a", ("default/p",)),))
+    assert {one[3] for one in told(snapshot("a"), plan=plan)} == {"Node is nominated for a pending pod"}
+
+
+def test_disabled_consolidation_is_unconsolidatable_and_nothing_worse() -> None:
+    pools = (given.node_pool(consolidate_after_seconds=None, budgets=(Budget("100%"),)),)
+    assert {(one[2], one[3]) for one in told(snapshot("a", nodepools=pools))} == {
+        ("Unconsolidatable", "NodePool 'default' has consolidation disabled")
+    }
+
+
+def test_a_pool_whose_budgets_allow_nothing_says_so() -> None:
+    pools = (given.node_pool(budgets=(Budget("0"),)),)
+    message = "No allowed disruptions for disruption reason Empty due to blocking budget"
+    assert told(snapshot("a", nodepools=pools)) == {("nodepools", "default", "DisruptionBlocked", message)}
+
+
+def test_whoever_goes_already_or_is_held_by_a_command_is_not_spoken_of() -> None:
+    fresh = claim("b", conditions=())
+    assert told(snapshot("a", nodeclaims=(fresh,)), locked=frozenset({"b"})) == set()

@@ -1,0 +1,106 @@
+"""What a NodePool's status says."""
+
+import pytest
+
+from spotwright.lifecycle.nodepool_status import nodepool_conditions, usage, validation_events
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
+from spotwright.simulation import given
+
+CLASS = given.node_class(metadata=ObjectMeta("default", generation=1))
+
+
+def claim(name: str, pool: str = "default", **fields: object) -> NodeClaim:
+    return NodeClaim(
+        ObjectMeta(name, labels={labels.NODEPOOL: pool}),
+        NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def verdict(pool: NodePool, kind: str = "ValidationSucceeded", gates: tuple[str, ...] = ()) -> tuple[str, str, str]:
+    (found,) = [one for one in nodepool_conditions(pool, CLASS, feature_gates=gates) if one.type == kind]
+    return found.status, found.reason, found.message
+
+
+def test_usage_counts_claims_and_prefers_what_the_node_reports() -> None:
+    claims = [
+        claim("a", provider_id="p-a", capacity={"cpu": 2000, "memory": 10}),
+        claim("b", capacity={"cpu": 4000}),
+        claim("c", pool="other", capacity={"cpu": 8000}),
+    ]
+    nodes = [Node(ObjectMeta("n"), provider_id="p-a", capacity={"cpu": 1900, "nvidia.com/gpu": 1})]
+    assert usage(given.node_pool(), claims, nodes) == {
+        "cpu": 5900, "memory": 10, "pods": 0, "ephemeral-storage": 0, "nodes": 2, "nvidia.com/gpu": 1,
+    }  # fmt: skip
+
+
+def test_a_good_pool_is_valid() -> None:
+    assert verdict(given.node_pool())[0] == "True"
+    assert verdict(given.node_pool(), "NodeClassReady")[0] == "True"
+    assert verdict(given.node_pool(), "FieldsRecognized")[0] == "True"
+
+
+@pytest.mark.parametrize(
+    ("pool", "named"),
+    [
+        (given.node_pool(replicas=3), "spec.replicas"),
+        (given.node_pool(consolidation_policy="Balanced"), "Balanced"),
+        (
+            given.node_pool(requirements=(NodeSelectorRequirement("x", Operator.IN, ()),)),
+            "spec.template.spec.requirements[x]",
+        ),
+        (given.node_pool(requirements=(NodeSelectorRequirement("a" * 64, Operator.EXISTS),)), "qualified name"),
+        (given.node_pool(requirements=(NodeSelectorRequirement(labels.NODEPOOL, Operator.IN, ("a",)),)), "restricted"),
+        (given.node_pool(requirements=(NodeSelectorRequirement("x", Operator.IN, ("-",)),)), "label value"),
+        (given.node_pool(requirements=given.of_capacity("foo")), "capacity-type"),
+        (given.node_pool(labels={"karpenter.sh/custom": "x"}), "spec.template.metadata.labels[karpenter.sh/custom]"),
+        (
+            given.node_pool(taints=(Taint("a", "NoSchedule"),), startup_taints=(Taint("a", "NoSchedule", "v"),)),
+            "given twice",
+        ),
+    ],
+)
+def test_what_means_nothing_is_named(pool: NodePool, named: str) -> None:
+    status, reason, message = verdict(pool)
+    assert (status, reason) == ("False", "NodePoolValidationFailed")
+    assert named in message
+
+
+def test_min_values_are_no_fault() -> None:
+    assert verdict(given.node_pool(requirements=(NodeSelectorRequirement("x", Operator.EXISTS, (), 2),)))[0] == "True"
+
+
+def test_one_known_capacity_type_is_enough() -> None:
+    assert verdict(given.node_pool(requirements=given.of_capacity("spot", "foo")))[0] == "True"
+
+
+def test_an_unknown_field_is_said_but_stops_nothing() -> None:
+    pool = given.node_pool(problems=("unknown field spec.limit, did you mean limits?",))
+    assert verdict(pool)[0] == "True"
+    status, reason, message = verdict(pool, "FieldsRecognized")
+    assert (status, reason) == ("False", "UnrecognizedFields")
+    assert "did you mean limits?" in message
+    (told,) = validation_events(nodepool_conditions(pool, CLASS, feature_gates=()))
+    assert (told.type, told.message) == ("Warning", message)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        ((), "NodeClassReadinessUnknown"),
+        ((Condition("Ready", "False", "SubnetsNotFound", "no subnets"),), "SubnetsNotFound"),
+    ],
+)
+def test_a_class_that_is_not_ready_says_why(conditions: tuple[Condition, ...], reason: str) -> None:
+    changes = nodepool_conditions(given.node_pool(), given.node_class(conditions=conditions), feature_gates=())
+    assert [one.reason for one in changes if one.type == "NodeClassReady"] == [reason]
+
+
+def test_a_missing_class_is_named() -> None:
+    assert "NodeClassNotFound" in [one.reason for one in nodepool_conditions(given.node_pool(), None, feature_gates=())]
