@@ -16,15 +16,14 @@ from spotwright.aws.images import families
 from spotwright.aws.instance_types import offerings
 from spotwright.aws.instance_types.capacity import Overheads
 from spotwright.aws.refusal import Refusal
+from spotwright.decisions.decision import Launch, decode_decision
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass, SecurityGroup, Subnet
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.simulation import given
 from spotwright.simulation.world import World
-from spotwright.workflows import decisions
-from spotwright.workflows.decisions import Launch
-from spotwright.workflows.ports import Doorbell
+from spotwright.workflows.ports.doorbells import Doorbell
 
 MOST_SECONDS = 600
 PROFILE = "bench-profile"
@@ -101,15 +100,17 @@ def _burst(
         world.deploy(template, pods // len(shapes) + (number < pods % len(shapes)))
     world.forget_deployments()
     world.forwarder = False
-    world.bells.ring("provision", [Doorbell(world.cluster.name, "pods")])
+    world.doorbells.ring("provision", [Doorbell(world.cluster.name, "pods")])
     begun = world.clock.now()
     world.run(MOST_SECONDS, until=lambda: _is_settled(world))
     return int((world.clock.now() - begun).total_seconds())
 
 
 def _is_settled(world: World) -> bool:
-    planning = any(one.queue == "provision" for one in world.bells.waiting)
-    return bool(world.claims()) and not planning and not world.state.launches() and not world.state.row.unacted
+    planning = any(one.queue == "provision" for one in world.doorbells.waiting)
+    return (
+        bool(world.claims()) and not planning and not world.state.launches() and not world.state.row.pending_decisions
+    )
 
 
 def _counted(world: World, calls: list[dict[str, Any]], offered: int, empty: int, seconds: int) -> Bought:
@@ -136,7 +137,7 @@ def _counted(world: World, calls: list[dict[str, Any]], offered: int, empty: int
 def _launches(world: World) -> Iterator[Launch]:
     """Of every decision, in the order in which they became true."""
     bodies = (body for key, body in world.blobs.bodies.items() if key.startswith("decisions/"))
-    for decision in sorted(map(decisions.decode, bodies), key=lambda one: one.based_on):
+    for decision in sorted(map(decode_decision, bodies), key=lambda one: one.cluster_version):
         yield from decision.launches
 
 

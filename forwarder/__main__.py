@@ -13,17 +13,17 @@ from pathlib import Path
 import msgspec
 from prometheus_client import CollectorRegistry, Metric
 
-from forwarder.batching import Window
-from forwarder.following import KINDS, follow
+from forwarder.batching import BatchWindow
 from forwarder.loop import Loop
-from forwarder.memory import Memory
 from forwarder.metrics import ClusterCollector, families
-from forwarder.sending import Sender, write_heartbeat
-from forwarder.settings import Settings, settings
+from forwarder.object_cache import ObjectCache
+from forwarder.sender import DoorbellSender, write_heartbeat
+from forwarder.settings import ForwarderSettings, settings
+from forwarder.watcher import WATCHED_KINDS, list_and_watch
 from forwarder.web import Checks, serve
 from spotwright.adapters import aws_sessions
 from spotwright.adapters.connection import Connection, pod_configuration
-from spotwright.failures import InvalidRequest
+from spotwright.errors import InvalidRequest
 
 # A loop that has not gone round for this long is stuck: longer than any send with all its attempts.
 STUCK_SECONDS = 120.0
@@ -60,10 +60,10 @@ def main() -> int:
     return 0
 
 
-def _run(wanted: Settings, connection: Connection, stopping: threading.Event) -> None:
+def _run(wanted: ForwarderSettings, connection: Connection, stopping: threading.Event) -> None:
     loop = _loop(wanted)
     server = serve(_registry(loop), _checks(loop), wanted.address, wanted.metrics_port)
-    for kind in KINDS:
+    for kind in WATCHED_KINDS:
         arguments = (connection, kind, loop.news.put, stopping)
         threading.Thread(target=_follow_or_stop, args=arguments, name=kind.name, daemon=True).start()
     host, port = server.server_address[:2]
@@ -73,24 +73,26 @@ def _run(wanted: Settings, connection: Connection, stopping: threading.Event) ->
     logger.info("ended")
 
 
-def _loop(wanted: Settings) -> Loop:
+def _loop(wanted: ForwarderSettings) -> Loop:
     started = time.time()
-    sender = Sender(aws_sessions.client("sqs"), cluster=wanted.cluster, urls=wanted.queues)
+    sender = DoorbellSender(aws_sessions.client("sqs"), cluster=wanted.cluster, urls=wanted.queues)
     dynamodb = aws_sessions.client("dynamodb")
 
     def beat(leaving: bool) -> None:
         epoch, now = int(started * 1000), 0.0 if leaving else time.time()
         write_heartbeat(dynamodb, table=wanted.table, cluster=wanted.cluster, now=now, epoch=epoch)
 
-    window = Window(wanted.batch_idle_seconds, wanted.batch_max_seconds)
-    return Loop(memory=Memory(), window=window, send=sender.send, beat=beat)
+    window = BatchWindow(wanted.batch_idle_seconds, wanted.batch_max_seconds)
+    return Loop(cache=ObjectCache(), window=window, send=sender.send, beat=beat)
 
 
 def _registry(loop: Loop) -> CollectorRegistry:
     def now_known() -> Iterator[Metric]:
-        now, memory = time.monotonic(), loop.memory
-        silent = {kind: now - at for kind, at in memory.contact().items()}
-        return families(memory.nodes(), memory.pods(), loop.counters, fresh=memory.fresh(now), silent_seconds=silent)
+        now, memory = time.monotonic(), loop.cache
+        silent = {kind: now - at for kind, at in memory.last_contact().items()}
+        return families(
+            memory.nodes(), memory.pods(), loop.counters, fresh=memory.is_synced(now), silent_seconds=silent
+        )
 
     registry = CollectorRegistry()
     registry.register(ClusterCollector(now_known))
@@ -100,15 +102,15 @@ def _registry(loop: Loop) -> CollectorRegistry:
 def _checks(loop: Loop) -> Checks:
     started = time.monotonic()
     return {
-        "/healthz": lambda: time.monotonic() - max(started, loop.counters.turned) < STUCK_SECONDS,
-        "/readyz": lambda: loop.memory.fresh(time.monotonic()),
+        "/healthz": lambda: time.monotonic() - max(started, loop.counters.last_turn_at) < STUCK_SECONDS,
+        "/readyz": lambda: loop.cache.is_synced(time.monotonic()),
     }
 
 
 def _follow_or_stop(*arguments: object) -> None:
     """A watcher that ends by an error nobody foresaw ends the process: a pod that is restarted sees again."""
     try:
-        partial(follow, *arguments)()  # type: ignore[arg-type]
+        partial(list_and_watch, *arguments)()  # type: ignore[arg-type]
     except BaseException:
         logger.exception("a watcher ended")
         os._exit(1)

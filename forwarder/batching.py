@@ -2,12 +2,12 @@
 
 import msgspec
 
-from forwarder.bells import Bell
+from forwarder.doorbells import QueuedDoorbell
 
 NEVER = float("inf")
 
 
-class Window(msgspec.Struct, frozen=True):
+class BatchWindow(msgspec.Struct, frozen=True):
     """A batch ends ``idle_seconds`` after its last bell, at the latest ``max_seconds`` after its first."""
 
     idle_seconds: float
@@ -15,51 +15,54 @@ class Window(msgspec.Struct, frozen=True):
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Bells that wait, each once. ``first`` and ``last``: when the first and the last of them rang."""
+    """Bells that wait, each once. ``first_at`` and ``last_at``: when the first and the last of them rang."""
 
-    bells: frozenset[Bell] = frozenset()
-    first: float = NEVER
-    last: float = NEVER
+    doorbells: frozenset[QueuedDoorbell] = frozenset()
+    first_at: float = NEVER
+    last_at: float = NEVER
 
 
 EMPTY = Batch()
 
 
-def rung(batch: Batch, bells: frozenset[Bell], now: float) -> Batch:
+def add_to_batch(batch: Batch, doorbells: frozenset[QueuedDoorbell], now: float) -> Batch:
     """The batch with more bells; ringing again what waits already keeps the window open."""
-    if not bells:
+    if not doorbells:
         return batch
-    return Batch(batch.bells | bells, min(batch.first, now), now)
+    return Batch(batch.doorbells | doorbells, min(batch.first_at, now), now)
 
 
-def due_at(batch: Batch, window: Window) -> float:
+def due_at(batch: Batch, window: BatchWindow) -> float:
     """When the batch is to be sent; NEVER while it is empty."""
-    if not batch.bells:
+    if not batch.doorbells:
         return NEVER
-    return min(batch.last + window.idle_seconds, batch.first + window.max_seconds)
+    return min(batch.last_at + window.idle_seconds, batch.first_at + window.max_seconds)
 
 
-class Pace(msgspec.Struct, frozen=True):
-    """One bell per key and period: ``rang`` when each key last did, ``waiting`` when each that was held back will."""
+class KeyedThrottle(msgspec.Struct, frozen=True):
+    """One bell per key and period: ``last_at`` when each key last did, ``due_by_key`` when each that was held back
+    will."""
 
     period_seconds: float
-    rang: dict[str, float] = {}
-    waiting: dict[str, float] = {}
+    last_at: dict[str, float] = {}
+    due_by_key: dict[str, float] = {}
 
 
-def paced(pace: Pace, key: str, now: float) -> Pace:
+def request_key(throttle: KeyedThrottle, key: str, now: float) -> KeyedThrottle:
     """Ask for a bell of ``key``: at once if its period is over, else when it is; never lost, never doubled."""
-    at = max(now, pace.rang.get(key, -NEVER) + pace.period_seconds)
-    return msgspec.structs.replace(pace, waiting=pace.waiting | {key: min(at, pace.waiting.get(key, NEVER))})
+    at = max(now, throttle.last_at.get(key, -NEVER) + throttle.period_seconds)
+    return msgspec.structs.replace(
+        throttle, due_by_key=throttle.due_by_key | {key: min(at, throttle.due_by_key.get(key, NEVER))}
+    )
 
 
-def taken(pace: Pace, now: float) -> tuple[frozenset[str], Pace]:
+def take_due_keys(throttle: KeyedThrottle, now: float) -> tuple[frozenset[str], KeyedThrottle]:
     """The keys whose time has come, and the pace without them; what is older than a period is forgotten."""
-    due = frozenset(key for key, at in pace.waiting.items() if at <= now)
-    waiting = {key: at for key, at in pace.waiting.items() if key not in due}
-    recent = {key: at for key, at in pace.rang.items() if now - at < pace.period_seconds}
-    return due, Pace(pace.period_seconds, recent | dict.fromkeys(due, now), waiting)
+    due = frozenset(key for key, at in throttle.due_by_key.items() if at <= now)
+    waiting = {key: at for key, at in throttle.due_by_key.items() if key not in due}
+    recent = {key: at for key, at in throttle.last_at.items() if now - at < throttle.period_seconds}
+    return due, KeyedThrottle(throttle.period_seconds, recent | dict.fromkeys(due, now), waiting)
 
 
-def next_at(pace: Pace) -> float:
-    return min(pace.waiting.values(), default=NEVER)
+def next_due_at(throttle: KeyedThrottle) -> float:
+    return min(throttle.due_by_key.values(), default=NEVER)

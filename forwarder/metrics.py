@@ -76,7 +76,7 @@ def _node_gauges(nodes: Sequence[NodeView], pods: Sequence[PodView]) -> Iterator
         return _gauge(f"karpenter_nodes_{name}", text, samples)
 
     def requests(node: NodeView, daemons: bool) -> dict[str, int]:
-        return resources.add(*(pod.requests for pod in own.get(node.name, ()) if pod.daemon is daemons))
+        return resources.add(*(pod.requests for pod in own.get(node.name, ()) if pod.of_daemonset is daemons))
 
     yield gauge("allocatable", "What pods may use.", lambda node: node.allocatable)
     yield gauge(

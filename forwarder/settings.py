@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import msgspec
 
 from spotwright.adapters.connection import SERVICE_ACCOUNT
-from spotwright.failures import InvalidRequest
+from spotwright.errors import InvalidRequest
 
 QUEUES = ("provision", "lifecycle", "catalog")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0}
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ForwarderSettings(msgspec.Struct, frozen=True):
     """``queues``: URL by name. ``batch_idle_seconds``/``batch_max_seconds``: Karpenter's batching window of pods.
 
     ``server``: URL of the API server; ``service_account``: the folder of the pod's token and the cluster's CA.
@@ -29,10 +29,10 @@ class Settings(msgspec.Struct, frozen=True):
     batch_max_seconds: float = 10.0
 
 
-def settings(variables: Mapping[str, str]) -> Settings:
+def settings(variables: Mapping[str, str]) -> ForwarderSettings:
     """Read the variables that the Deployment sets; raises InvalidRequest naming the one that is wrong."""
     try:
-        return Settings(
+        return ForwarderSettings(
             cluster=variables.get("CLUSTER_NAME") or variables["SPOTWRIGHT_CLUSTER"],
             table=variables["SPOTWRIGHT_TABLE"],
             queues={name: variables[f"SPOTWRIGHT_{name.upper()}_QUEUE_URL"] for name in QUEUES},

@@ -16,17 +16,17 @@ type Json = Mapping[str, Any]
 
 
 class PodView(msgspec.Struct, frozen=True):
-    """``waiting``: kube-scheduler found no place, nobody nominated one, and no DaemonSet will bring it along."""
+    """``unschedulable``: kube-scheduler found no place, nobody nominated one, and no DaemonSet will bring it along."""
 
     namespace: str
     name: str
     uid: str
     node: str = ""
     phase: str = "Pending"
-    waiting: bool = False
+    unschedulable: bool = False
     terminal: bool = False
     deleting: bool = False
-    daemon: bool = False
+    of_daemonset: bool = False
     ready: bool = False
     owner: str = ""
     requests: dict[str, int] = {}
@@ -46,17 +46,17 @@ class NodeView(msgspec.Struct, frozen=True):
     allocatable: dict[str, int] = {}
 
 
-class ClaimView(msgspec.Struct, frozen=True):
-    """``decided``: our own decision made it, so that lifecycle knows of it already."""
+class NodeClaimView(msgspec.Struct, frozen=True):
+    """``decided_by_us``: our own decision made it, so that lifecycle knows of it already."""
 
     name: str
     uid: str
-    decided: bool = False
+    decided_by_us: bool = False
     deleting: bool = False
     node: str = ""
 
 
-class PoolView(msgspec.Struct, frozen=True):
+class NodePoolView(msgspec.Struct, frozen=True):
     name: str
     uid: str
     generation: int = 0
@@ -64,7 +64,7 @@ class PoolView(msgspec.Struct, frozen=True):
     ready: str = ""
 
 
-class ClassView(msgspec.Struct, frozen=True):
+class NodeClassView(msgspec.Struct, frozen=True):
     name: str
     uid: str
     generation: int = 0
@@ -72,7 +72,7 @@ class ClassView(msgspec.Struct, frozen=True):
     ready: str = ""
 
 
-type View = PodView | NodeView | ClaimView | PoolView | ClassView
+type View = PodView | NodeView | NodeClaimView | NodePoolView | NodeClassView
 
 
 def pod_view(value: Json) -> PodView:
@@ -89,10 +89,10 @@ def pod_view(value: Json) -> PodView:
         uid=metadata["uid"],
         node=node,
         phase=status.get("phase") or "Pending",
-        waiting=not placed and scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
+        unschedulable=not placed and scheduled.get("status") == "False" and scheduled.get("reason") == "Unschedulable",
         terminal=status.get("phase") in ("Succeeded", "Failed"),
         deleting=deleting,
-        daemon=daemon,
+        of_daemonset=daemon,
         ready=_condition(status, "Ready").get("status") == "True",
         owner=f"{owners[0].get('kind')}/{owners[0].get('name')}" if owners else "",
         requests=_requests(spec, status),
@@ -115,26 +115,26 @@ def node_view(value: Json) -> NodeView:
     )
 
 
-def claim_view(value: Json) -> ClaimView:
+def nodeclaim_view(value: Json) -> NodeClaimView:
     metadata, _, status = _parts(value)
-    return ClaimView(
+    return NodeClaimView(
         name=metadata["name"],
         uid=metadata["uid"],
-        decided=labels.DECISION in (metadata.get("annotations") or {}),
+        decided_by_us=labels.DECISION in (metadata.get("annotations") or {}),
         deleting="deletionTimestamp" in metadata,
         node=status.get("nodeName") or "",
     )
 
 
-def pool_view(value: Json) -> PoolView:
-    return PoolView(**_wish(value))
+def nodepool_view(value: Json) -> NodePoolView:
+    return NodePoolView(**_generation_fields(value))
 
 
-def class_view(value: Json) -> ClassView:
-    return ClassView(**_wish(value))
+def nodeclass_view(value: Json) -> NodeClassView:
+    return NodeClassView(**_generation_fields(value))
 
 
-def _wish(value: Json) -> dict[str, Any]:
+def _generation_fields(value: Json) -> dict[str, Any]:
     metadata, _, status = _parts(value)
     return {
         "name": metadata["name"],

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from infra.fields import ConfigError, Fields
-from spotwright.failures import InvalidRequest
-from spotwright.settings import buying_settings, decision_settings
+from spotwright.errors import InvalidRequest
+from spotwright.settings import catalog_settings, decision_settings
 
 #: https://docs.aws.amazon.com/AmazonCloudWatchLogs/latest/APIReference/API_PutRetentionPolicy.html
 RETENTION_DAYS = (
@@ -193,7 +193,7 @@ def _settings(fields: Fields) -> dict[str, str]:
     settings = fields.texts_by_name("settings", "|".join(names), f"a map of {', '.join(names)}")
     try:
         decision_settings(settings)
-        buying_settings(settings)
+        catalog_settings(settings)
     except (InvalidRequest, ValueError) as error:
         raise fields.refusal("settings", settings, str(error)) from error
     for name in sorted(settings.keys() & set(FORWARDER_SETTINGS)):

@@ -7,9 +7,10 @@ from typing import Any
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from spotwright import composition, composition_catalog, edge
-from spotwright.workflows import catalog
-from spotwright.workflows.ports import Doorbell
+from spotwright import sqs_batch
+from spotwright.composition import catalog_clients, cluster_clients
+from spotwright.workflows.catalog.workflow import CatalogResult, apply_zonal_shifts, refresh_region, resolve_nodeclasses
+from spotwright.workflows.ports.doorbells import Doorbell
 
 logger = Logger()
 metrics = Metrics()
@@ -17,9 +18,9 @@ metrics = Metrics()
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: object) -> edge.BatchAnswer:
-    environment = composition.environment(os.environ)
-    return edge.by_cluster(
+def handler(event: dict[str, Any], context: object) -> sqs_batch.BatchResponse:
+    environment = cluster_clients.environment(os.environ)
+    return sqs_batch.process_by_cluster(
         event,
         kinds=("region", "nodeclasses", "shifts"),
         clusters=environment.clusters,
@@ -30,28 +31,28 @@ def handler(event: dict[str, Any], context: object) -> edge.BatchAnswer:
 
 
 def _work(cluster: str, bells: tuple[Doorbell, ...]) -> None:
-    ports = composition_catalog.ports(cluster, composition.environment(os.environ))
+    ports = catalog_clients.ports(cluster, cluster_clients.environment(os.environ))
     now = datetime.now(UTC)
     classes = [bell for bell in bells if bell.kind == "nodeclasses"]
     if classes:
         names = [] if any(not bell.key for bell in classes) else sorted({bell.key for bell in classes})
         attempt = min(bell.epoch for bell in classes)
-        _tell(cluster, "nodeclasses", catalog.nodeclasses(ports, names, now=now, attempt=attempt))
+        _tell(cluster, "nodeclasses", resolve_nodeclasses(ports, names, now=now, attempt=attempt))
     if any(bell.kind == "region" for bell in bells):
-        _tell(cluster, "region", catalog.refresh(ports, now=now))
-    elif any(bell.kind == "shifts" for bell in bells) and (made := catalog.shifts(ports, now=now)):
+        _tell(cluster, "region", refresh_region(ports, now=now))
+    elif any(bell.kind == "shifts" for bell in bells) and (made := apply_zonal_shifts(ports, now=now)):
         _tell(cluster, "shifts", made)
 
 
-def _tell(cluster: str, kind: str, made: catalog.Catalogued) -> None:
+def _tell(cluster: str, kind: str, made: CatalogResult) -> None:
     logger.info(
         "catalog made" if made.changed else "catalog unchanged",
         extra={
             "cluster": cluster,
             "doorbell": kind,
-            "catalog": made.key,
-            "ready": made.ready,
-            "refused": made.refused,
+            "catalog": made.catalog_key,
+            "ready": made.ready_classes,
+            "refused": made.not_ready,
             "notes": made.notes,
         },
     )
@@ -59,6 +60,6 @@ def _tell(cluster: str, kind: str, made: catalog.Catalogued) -> None:
         logger.error("ec2nodeclass not resolved", extra={"cluster": cluster, "EC2NodeClass": name, "error": failure})
     metrics.add_dimension(name="cluster", value=cluster)
     metrics.add_metric(name="FactsNotRefreshed", unit=MetricUnit.Count, value=len(made.notes))
-    metrics.add_metric(name="ClassesReady", unit=MetricUnit.Count, value=len(made.ready))
-    metrics.add_metric(name="ClassesNotReady", unit=MetricUnit.Count, value=len(made.refused))
+    metrics.add_metric(name="ClassesReady", unit=MetricUnit.Count, value=len(made.ready_classes))
+    metrics.add_metric(name="ClassesNotReady", unit=MetricUnit.Count, value=len(made.not_ready))
     metrics.add_metric(name="ClassResolutionFailed", unit=MetricUnit.Count, value=len(made.failures))

@@ -9,9 +9,12 @@ import msgspec
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from spotwright import composition, edge
-from spotwright.workflows import disrupt
-from spotwright.workflows.ports import Doorbell
+from spotwright import sqs_batch
+from spotwright.composition import cluster_clients
+from spotwright.workflows.disrupt.evaluate import evaluate
+from spotwright.workflows.disrupt.inputs import DisruptResult
+from spotwright.workflows.disrupt.validate import validate
+from spotwright.workflows.ports.doorbells import Doorbell
 
 logger = Logger()
 metrics = Metrics()
@@ -19,9 +22,9 @@ metrics = Metrics()
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: edge.Context) -> edge.BatchAnswer:
-    environment = composition.environment(os.environ)
-    return edge.by_cluster(
+def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batch.BatchResponse:
+    environment = cluster_clients.environment(os.environ)
+    return sqs_batch.process_by_cluster(
         event,
         kinds=("evaluate", "validate"),
         clusters=environment.clusters,
@@ -31,19 +34,19 @@ def handler(event: dict[str, Any], context: edge.Context) -> edge.BatchAnswer:
     )
 
 
-def _work(context: edge.Context, cluster: str, bells: tuple[Doorbell, ...]) -> None:
-    ports, left = composition.ports(cluster), partial(edge.seconds_left, context)
+def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:
+    ports, left = cluster_clients.ports(cluster), partial(sqs_batch.seconds_left, context)
     for proposal in sorted({bell.key for bell in bells if bell.kind == "validate"}):
-        _tell(cluster, "validate", disrupt.validate(ports, proposal, now=datetime.now(UTC), seconds_left=left))
+        _tell(cluster, "validate", validate(ports, proposal, now=datetime.now(UTC), seconds_left=left))
     if any(bell.kind == "evaluate" for bell in bells):
-        _tell(cluster, "evaluate", disrupt.evaluate(ports, now=datetime.now(UTC), seconds_left=left))
+        _tell(cluster, "evaluate", evaluate(ports, now=datetime.now(UTC), seconds_left=left))
 
 
-def _tell(cluster: str, kind: str, looked: disrupt.Looked) -> None:
+def _tell(cluster: str, kind: str, looked: DisruptResult) -> None:
     told = {"cluster": cluster, "doorbell": kind} | msgspec.to_builtins(looked)
     logger.info("looked for nodes to disrupt", extra=told)
     metrics.add_dimension(name="cluster", value=cluster)
     metrics.add_metric(name="NodesProposed", unit=MetricUnit.Count, value=len(looked.proposed))
     metrics.add_metric(name="NodesDisrupted", unit=MetricUnit.Count, value=len(looked.committed))
-    metrics.add_metric(name="DisruptionHeldBack", unit=MetricUnit.Count, value=1 if looked.why else 0)
+    metrics.add_metric(name="DisruptionHeldBack", unit=MetricUnit.Count, value=1 if looked.obstacle else 0)
     metrics.add_metric(name="DisruptionBreakerOpen", unit=MetricUnit.Count, value=1 if looked.breaker_open else 0)

@@ -17,7 +17,8 @@ from spotwright.adapters import aws_sessions
 from spotwright.adapters.bucket_contents import empty_bucket
 from spotwright.adapters.custom_resource import Answer, Outcome
 from spotwright.adapters.eks_access import TemporaryAdmin
-from spotwright.workflows.install import AccessPort, Installation, install, remove
+from spotwright.workflows.install.workflow import Installation, install, remove
+from spotwright.workflows.ports.installation import AdminAccessPort
 
 # Kept back for taking our access away and for answering; above it the timer answers for us.
 RESERVE_SECONDS = 60.0
@@ -109,7 +110,7 @@ def _installation(event: Mapping[str, Any]) -> Installation:
     )
 
 
-def _access(event: Mapping[str, Any]) -> AccessPort:
+def _access(event: Mapping[str, Any]) -> AdminAccessPort:
     properties = event["ResourceProperties"]
     return TemporaryAdmin(
         aws_sessions.eks(), aws_sessions.sts(), cluster=properties["Cluster"], role_arn=properties["RoleArn"]

@@ -9,8 +9,9 @@ import msgspec
 from aws_lambda_powertools import Logger, Metrics
 from aws_lambda_powertools.metrics import MetricUnit
 
-from spotwright import composition_interrupt, edge, settings
-from spotwright.failures import Failure, InvalidRequest
+from spotwright import settings, sqs_batch
+from spotwright.composition import interrupt_clients
+from spotwright.errors import ApiError, InvalidRequest
 from spotwright.workflows.interrupt import interrupt
 
 logger = Logger()
@@ -19,17 +20,17 @@ metrics = Metrics()
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: object) -> edge.BatchAnswer:
-    clusters = composition_interrupt.ports(settings.environment(os.environ))
+def handler(event: dict[str, Any], context: object) -> sqs_batch.BatchResponse:
+    clusters = interrupt_clients.ports(settings.environment(os.environ))
     failed = [record["messageId"] for record in event.get("Records") or () if not _noted(record, clusters)]
     return {"batchItemFailures": [{"itemIdentifier": one} for one in failed]}
 
 
-def _noted(record: Mapping[str, Any], clusters: Mapping[str, composition_interrupt.Noting]) -> bool:
+def _noted(record: Mapping[str, Any], clusters: Mapping[str, interrupt_clients.InterruptClients]) -> bool:
     """False for a message that must come back, or go to the dead letters."""
     try:
         notice = interrupt(clusters, _envelope(record["body"]), now=datetime.now(UTC))
-    except Failure as failure:
+    except ApiError as failure:
         logger.error(
             "notice not written down",
             extra={"message_id": record["messageId"], "code": failure.code, "error": str(failure)},

@@ -7,30 +7,31 @@ from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
 
-from spotwright import composition, edge
-from spotwright.edge_counting import counting
-from spotwright.workflows import lifecycle
-from spotwright.workflows.ports import Doorbell
+from spotwright import sqs_batch
+from spotwright.composition import cluster_clients
+from spotwright.log_metrics import count_log_lines
+from spotwright.workflows.lifecycle.workflow import DOORBELL_KINDS, lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
 
 logger = Logger()
 metrics = Metrics()
-counter = counting(logger, "spotwright.lifecycle")
+counter = count_log_lines(logger, "spotwright.lifecycle")
 
 
 @logger.inject_lambda_context
 @metrics.log_metrics
-def handler(event: dict[str, Any], context: edge.Context) -> edge.BatchAnswer:
-    environment = composition.environment(os.environ)
-    return edge.by_cluster(
-        event, kinds=lifecycle.KINDS, clusters=environment.clusters, work=partial(_work, context), logger=logger,
+def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batch.BatchResponse:
+    environment = cluster_clients.environment(os.environ)
+    return sqs_batch.process_by_cluster(
+        event, kinds=DOORBELL_KINDS, clusters=environment.clusters, work=partial(_work, context), logger=logger,
         metrics=metrics,
     )  # fmt: skip
 
 
-def _work(context: edge.Context, cluster: str, bells: tuple[Doorbell, ...]) -> None:
+def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:
     metrics.add_dimension(name="cluster", value=cluster)
     try:
-        left = partial(edge.seconds_left, context)
-        lifecycle.lifecycle(composition.ports(cluster), bells, now=datetime.now(UTC), seconds_left=left)
+        left = partial(sqs_batch.seconds_left, context)
+        lifecycle(cluster_clients.ports(cluster), bells, now=datetime.now(UTC), seconds_left=left)
     finally:
         counter.flush_into(metrics)

@@ -9,7 +9,7 @@ import pytest
 from kubernetes.client.configuration import Configuration
 
 from spotwright.cli import builtin, documents, live, main, manifests_input
-from spotwright.failures import NotFound
+from spotwright.errors import NotFound
 from spotwright.simulation import given
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster import FakeCluster

@@ -15,7 +15,7 @@ from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, StorageClass
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation.cluster import FakeCluster, Namespace
-from spotwright.workflows.ports import ClusterPort
+from spotwright.workflows.ports.cluster import ClusterPort
 from tests.contract import capacity_buffers
 from tests.contract.conftest import wait_served
 

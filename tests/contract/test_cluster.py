@@ -10,7 +10,7 @@ import pytest
 from local.stack import Stack
 from spotwright.adapters.kubernetes import KubernetesCluster
 from spotwright.adapters.kubernetes_transport import Transport
-from spotwright.failures import Conflict
+from spotwright.errors import Conflict
 from spotwright.model import labels
 from spotwright.model.karpenter.capacity_buffer import CapacityBufferStatus
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -21,7 +21,7 @@ from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster import FakeCluster
 from spotwright.simulation.effects import Effects
-from spotwright.workflows.ports import ClusterPort
+from spotwright.workflows.ports.cluster import ClusterPort
 from tests.contract.cluster_world import IN_A, NUMBERS, ZONAL, FakeWorld, RealWorld, World
 
 CLASS = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
@@ -268,7 +268,9 @@ def test_only_our_own_nomination_is_withdrawn(world: World) -> None:
     world.port.nominate("planned", {ours.key: ours.metadata.uid})
     world.port.nominate("preempted", {theirs.key: theirs.metadata.uid})
     for _ in range(2):
-        world.port.withdraw("planned", {ours.key: ours.metadata.uid, theirs.key: theirs.metadata.uid, "default/x": "x"})
+        world.port.clear_nominations(
+            "planned", {ours.key: ours.metadata.uid, theirs.key: theirs.metadata.uid, "default/x": "x"}
+        )
     assert world.seen(ours.metadata.name).nominated_node_name == ""
     assert world.seen(theirs.metadata.name).nominated_node_name == "preempted"
 
@@ -280,7 +282,9 @@ def test_the_same_event_is_told_again_only_after_a_while(real: tuple[Stack, Kube
     for seconds in (0, 30, 90, 150, 200):
         port._told.clear()
         moment = began + timedelta(seconds=seconds)
-        port.event("nodeclaims", made.metadata, type="Normal", reason="DisruptionBlocked", message="m", now=moment)
+        port.record_event(
+            "nodeclaims", made.metadata, type="Normal", reason="DisruptionBlocked", message="m", now=moment
+        )
     query = f"involvedObject.name={made.name},reason=DisruptionBlocked"
     listed = json.loads(stack.kubectl("get", "events", "-n", "default", "--field-selector", query, "-o", "json").stdout)
     assert [one["count"] for one in listed["items"]] == [2]
@@ -289,9 +293,9 @@ def test_the_same_event_is_told_again_only_after_a_while(real: tuple[Stack, Kube
 def test_an_event_never_raises(world: World) -> None:
     made = world.port.create_nodeclaim(claim())
     for _ in range(2):
-        world.port.event(
+        world.port.record_event(
             "nodeclaims", made.metadata, type="Normal", reason="Launched", message="m", now=datetime.now(UTC)
         )
-    world.port.event(
+    world.port.record_event(
         "nodeclaims", ObjectMeta("Not A Name!"), type="Normal", reason="x", message="m", now=datetime.now(UTC)
     )

@@ -13,7 +13,7 @@ from spotwright.adapters.ec2 import Ec2
 from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
 from spotwright.aws.launch import fleet_errors, fleet_plan
 from spotwright.aws.launch.fleet_plan import FleetPlan
-from spotwright.failures import InvalidRequest, NotFound
+from spotwright.errors import InvalidRequest, NotFound
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetResult
 from spotwright.model.karpenter.nodeclass import (
@@ -28,7 +28,7 @@ from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.ec2 import FakeEc2
 from spotwright.simulation.effects import Effects
-from spotwright.workflows.ports import Ec2Port
+from spotwright.workflows.ports.ec2 import Ec2Port
 from tests.contract.conftest import LocalAws
 from tests.unit.aws import samples
 

@@ -22,14 +22,14 @@ from spotwright.adapters.kubernetes import KubernetesCluster
 from spotwright.adapters.kubernetes_transport import Transport
 from spotwright.aws.instance_types import catalog_codec
 from spotwright.aws.instance_types.capacity import Overheads
-from spotwright.composition_catalog import CatalogPorts
+from spotwright.composition.catalog_clients import CatalogClients
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeBlobs, FakeDoorbells, FakeState
-from spotwright.workflows import catalog
+from spotwright.workflows.catalog.workflow import CatalogResult, resolve_nodeclasses
 
 PUBLISHED = Path(__file__).parents[2] / "examples"
 # People wait this long at most for a class to become ready; the region's market is known by then.
@@ -43,29 +43,29 @@ class World:
         self.stack = stack
         effects = Effects(Clock())
         self.state, self.blobs = FakeState(stack.cluster, effects), FakeBlobs(stack.cluster, effects)
-        self.bells = FakeDoorbells(Clock(), effects)
+        self.doorbells = FakeDoorbells(Clock(), effects)
         self.ec2 = Ec2(self._client("ec2"), cluster=stack.cluster)
         self.profiles = InstanceProfiles(self._client("iam"))
-        self.ports = CatalogPorts(
+        self.ports = CatalogClients(
             cluster=self._cluster(),
             state=self.state,
             blobs=self.blobs,
-            bells=self.bells,
-            market=Ec2Region(
+            doorbells=self.doorbells,
+            region_source=Ec2Region(
                 self._client("ec2"),
                 self._client("pricing", pricing.endpoint_region(stack.region) or ""),
                 region=stack.region,
             ),
-            selection=Selection(self._client("ec2"), self._client("ssm")),
-            profiles=self.profiles,
-            templates=self.ec2,
+            selectors=Selection(self._client("ec2"), self._client("ssm")),
+            instance_profiles=self.profiles,
+            launch_templates=self.ec2,
             facts=eks.cluster_facts(self._client("eks"), stack.cluster),
             region=stack.region,
             node_roles=("dev-eks-node-group-role", f"KarpenterNodeRole-{stack.cluster}"),
             overheads=Overheads(),
             reserved_capacity=True,
             account_prices=AccountPrices(self.blobs, cluster=stack.cluster),
-            trials=self.ec2,
+            dry_runs=self.ec2,
         )
 
     def _client(self, service: str, region: str = "") -> Any:
@@ -94,8 +94,8 @@ class World:
     def apply(self, obj: Any) -> None:
         self.stack.kubectl("apply", "-f", "-", input=json.dumps(obj))
 
-    def run(self, *names: str) -> catalog.Catalogued:
-        return catalog.nodeclasses(self.ports, names, now=datetime.now(UTC))
+    def run(self, *names: str) -> CatalogResult:
+        return resolve_nodeclasses(self.ports, names, now=datetime.now(UTC))
 
     def node_class(self, name: str) -> EC2NodeClass:
         return next(one for one in self.ports.cluster.nodeclasses() if one.name == name)

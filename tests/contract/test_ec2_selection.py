@@ -18,7 +18,7 @@ from spotwright.adapters.zonal_shift import ZonalShifts
 from spotwright.aws.images import amis
 from spotwright.aws.instance_types.offerings import RegionFacts
 from spotwright.aws.nodeclass import readiness
-from spotwright.failures import Denied, InvalidRequest, NotFound, Unavailable
+from spotwright.errors import Denied, InvalidRequest, NotFound, Unavailable
 from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.karpenter.nodeclass import (
     AMI,
@@ -242,11 +242,11 @@ def test_a_profile_is_made_once_and_goes_with_its_class(profiles: InstanceProfil
         profiles.ensure(name=one.name, path=one.path, role=one.role, tags=one.tags)
     profiles.ensure(name=other.name, path=other.path, role=other.role, tags=other.tags)
     assert profiles.role_of(one.name) == one.role
-    assert profiles.under(one.path) == (one.name,)
+    assert profiles.names_under(one.path) == (one.name,)
     for _ in range(2):
         profiles.delete(one.name)
-    assert profiles.under(one.path) == ()
-    assert profiles.under(other.path) == (other.name,)
+    assert profiles.names_under(one.path) == ()
+    assert profiles.names_under(other.path) == (other.name,)
 
 
 def test_a_profile_with_another_role_is_put_right(profiles: InstanceProfiles) -> None:
@@ -260,7 +260,7 @@ def test_a_role_that_does_not_exist_leaves_no_profile_behind(profiles: InstanceP
     one = wanted("uid-4")
     with pytest.raises(NotFound):
         profiles.ensure(name=one.name, path=one.path, role="nobody", tags=one.tags)
-    assert profiles.under(one.path) == ()
+    assert profiles.names_under(one.path) == ()
 
 
 def test_a_cluster_tells_where_it_is(local_aws: LocalAws) -> None:
@@ -338,9 +338,9 @@ def test_a_zonal_shift_names_the_zone_until_it_ends(local_aws: LocalAws) -> None
         assert answer.status == 200, answer.data
 
     now = datetime.now(UTC)
-    assert shifts.zones(now) == frozenset()
+    assert shifts.shifted_zone_ids(now) == frozenset()
     shift(zones=["apne2-az1", "apne2-az3"])
-    assert shifts.zones(now) == {"apne2-az1", "apne2-az3"}
-    assert shifts.zones(now + timedelta(hours=2)) == frozenset()
+    assert shifts.shifted_zone_ids(now) == {"apne2-az1", "apne2-az3"}
+    assert shifts.shifted_zone_ids(now + timedelta(hours=2)) == frozenset()
     shift(zones=[])
-    assert shifts.zones(now) == frozenset()
+    assert shifts.shifted_zone_ids(now) == frozenset()

@@ -8,7 +8,7 @@ import pytest
 
 from spotwright.adapters import aws_sessions
 from spotwright.adapters.aws_failures import translated
-from spotwright.failures import Denied, Unavailable
+from spotwright.errors import Denied, Unavailable
 from tests.contract.conftest import REGION, LocalAws
 
 SEES = {"Effect": "Allow", "Action": ["ec2:DescribeSubnets"], "Resource": "*"}

@@ -12,18 +12,18 @@ from spotwright.model.karpenter.nodeclass import SelectorTerm
 from spotwright.simulation import given
 from spotwright.simulation import world as simulated
 from tests.contract.conftest import REGION, LocalAws
-from tests.functions import catalog_world
+from tests.functions.catalog import fakes
 
 LISTED = 96_000_000_000
 
 
-class World(catalog_world.World):
-    """Classes whose market is that of the local AWS."""
+class World(fakes.CatalogWorld):
+    """Classes whose region is that of the local AWS."""
 
     def __init__(self, aws: LocalAws) -> None:
         super().__init__()
         self.aws = aws
-        self.market = Ec2Region(aws.client("ec2"), aws.prices(), region=REGION)  # type: ignore[assignment,arg-type]
+        self.region_source = Ec2Region(aws.client("ec2"), aws.prices(), region=REGION)  # type: ignore[assignment,arg-type]
 
     def price(self, node_class: str) -> int:
         (one,) = (each for each in self.catalog().instance_types(node_class) if each.name == "m5.large")
@@ -44,7 +44,7 @@ def world(local_aws: LocalAws, fault: Callable[..., None], monkeypatch: pytest.M
 
 def test_classes_are_ready_and_pods_run(world: World) -> None:
     made = world.refresh()
-    assert set(made.ready) == {"default", "other"}
+    assert set(made.ready_classes) == {"default", "other"}
     (note,) = made.notes
     assert note.startswith("on-demand prices are the shipped table")
     assert world.price("default") == world.price("other") == LISTED * 11 // 10

@@ -8,20 +8,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright import composition
 from spotwright.adapters import aws_sessions
 from spotwright.adapters.dynamodb import DynamoState
 from spotwright.aws.instance_types import unavailable_offerings
 from spotwright.aws.token_bucket import TokenBucket
+from spotwright.composition import cluster_clients
 from spotwright.disruption.breaker import Breaker
-from spotwright.failures import Conflict, Unavailable
+from spotwright.errors import Conflict, Unavailable
 from spotwright.model.ec2.fleet import FleetError, Instance, OfferingHealth
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
-from spotwright.workflows import offering_memory, pacing
-from spotwright.workflows.ports import StatePort
-from spotwright.workflows.rows import LaunchRow, NominationRow, NoticeRow
+from spotwright.workflows.account import offering_health_store, rate_limits
+from spotwright.workflows.ports.rows import LaunchRow, NominationRow, NoticeRow
+from spotwright.workflows.ports.state import StatePort
 from tests.contract import tables
 from tests.contract.conftest import LocalAws
 
@@ -53,7 +53,14 @@ def launch(state: StatePort, id: str = "one", **changes: Any) -> LaunchRow:
 
 def test_a_cluster_nobody_wrote_to_stands_at_version_zero(state: StatePort) -> None:
     row = state.cluster()
-    assert (row.version, row.head, row.unacted, row.requested, row.served, row.paused) == (0, "", (), 0, 0, False)
+    assert (row.version, row.head, row.pending_decisions, row.planning_requests, row.served_requests, row.paused) == (
+        0,
+        "",
+        (),
+        0,
+        0,
+        False,
+    )
 
 
 def test_of_two_commits_on_one_version_exactly_one_becomes_true(state: StatePort) -> None:
@@ -61,32 +68,32 @@ def test_of_two_commits_on_one_version_exactly_one_becomes_true(state: StatePort
     with pytest.raises(Conflict):
         state.commit(expected_version=0, key="k2")
     row = state.cluster()
-    assert (row.version, row.head, row.unacted) == (1, "k1", ("k1",))
+    assert (row.version, row.head, row.pending_decisions) == (1, "k1", ("k1",))
 
 
 def test_what_was_acted_on_leaves_the_list_and_may_be_said_twice(state: StatePort) -> None:
     for version, key in enumerate(("k1", "k2", "k3")):
         state.commit(expected_version=version, key=key)
-    state.acted("k2")
-    state.acted("k2")
-    state.acted("never committed")
-    assert state.cluster().unacted == ("k1", "k3")
+    state.mark_acted("k2")
+    state.mark_acted("k2")
+    state.mark_acted("never committed")
+    assert state.cluster().pending_decisions == ("k1", "k3")
     assert state.cluster().version == 3
 
 
 def test_requests_count_up_and_served_never_goes_back(state: StatePort) -> None:
-    assert [state.request(), state.request(), state.request()] == [1, 2, 3]
-    state.served(3)
-    state.served(2)
-    assert state.cluster().served == 3
+    assert [state.request_planning(), state.request_planning(), state.request_planning()] == [1, 2, 3]
+    state.mark_served(3)
+    state.mark_served(2)
+    assert state.cluster().served_requests == 3
 
 
 def test_one_reads_the_region_at_a_time_and_who_died_at_it_is_not_waited_for(state: StatePort) -> None:
-    assert state.begin_reading(100_000, since=70_000)
-    assert not state.begin_reading(110_000, since=80_000)
-    assert state.begin_reading(140_000, since=110_000)
-    state.end_reading()
-    assert state.begin_reading(141_000, since=111_000)
+    assert state.begin_region_read(100_000, since=70_000)
+    assert not state.begin_region_read(110_000, since=80_000)
+    assert state.begin_region_read(140_000, since=110_000)
+    state.end_region_read()
+    assert state.begin_region_read(141_000, since=111_000)
 
 
 def test_a_row_is_created_once_and_saved_only_on_its_version(state: StatePort) -> None:
@@ -115,7 +122,10 @@ def test_rows_that_wait_are_found_by_their_time(state: StatePort) -> None:
     state.create(launch(state, "late", due=9_000))
     state.create(launch(state, "never"))
     state.create(NoticeRow(instance_id="i-1", cluster=cluster, kind="spot_interrupted", due=2_000))
-    assert {getattr(one, "id", "") or getattr(one, "instance_id", "") for one in state.due(5_000)} == {"early", "i-1"}
+    assert {getattr(one, "id", "") or getattr(one, "instance_id", "") for one in state.due_rows(5_000)} == {
+        "early",
+        "i-1",
+    }
 
 
 def test_a_nomination_is_open_until_its_last_phase_and_found_by_its_time(state: StatePort) -> None:
@@ -124,13 +134,13 @@ def test_a_nomination_is_open_until_its_last_phase_and_found_by_its_time(state: 
     assert state.create(row)
     assert state.nomination("default-a") == row
     assert state.nomination("default-b") is None
-    assert state.due(5_000) == (row,)
+    assert state.due_rows(5_000) == (row,)
     nominated = state.save(msgspec.structs.replace(row, phase="nominated", node="n", due=2_000))
     assert state.nominations() == (nominated,)
     with pytest.raises(Conflict):
         state.save(msgspec.structs.replace(row, phase="failed", due=0))
     state.save(msgspec.structs.replace(nominated, phase="done", due=0))
-    assert state.nominations() == state.due(5_000) == ()
+    assert state.nominations() == state.due_rows(5_000) == ()
 
 
 def test_what_an_offering_did_is_remembered_beyond_its_time(state: StatePort) -> None:
@@ -138,8 +148,8 @@ def test_what_an_offering_did_is_remembered_beyond_its_time(state: StatePort) ->
     mark = OfferingHealth(
         "spot", name, "z", unavailable_until_ms=5_000, code="InsufficientInstanceCapacity", recorded_at_ms=2_000
     )
-    state.mark_offering(mark)
-    state.mark_offering(msgspec.structs.replace(mark, scope="pg-1"))
+    state.save_offering_health(mark)
+    state.save_offering_health(msgspec.structs.replace(mark, scope="pg-1"))
 
     def known(now: int) -> list[OfferingHealth]:
         return [one for one in state.offering_health(now) if one.instance_type == name]
@@ -152,10 +162,10 @@ def test_what_an_offering_did_is_remembered_beyond_its_time(state: StatePort) ->
 
 def test_of_two_who_learn_at_once_one_learns_again(state: StatePort) -> None:
     mark = OfferingHealth("spot", f"c5.{state.cluster().cluster}", "z", unavailable_until_ms=5_000, code="Some")
-    state.mark_offering(mark)
+    state.save_offering_health(mark)
     with pytest.raises(Conflict):
-        state.mark_offering(msgspec.structs.replace(mark, code="Other"))
-    state.mark_offering(msgspec.structs.replace(mark, code="Third", version=1))
+        state.save_offering_health(msgspec.structs.replace(mark, code="Other"))
+    state.save_offering_health(msgspec.structs.replace(mark, code="Third", version=1))
     (known,) = [one for one in state.offering_health(0) if one.key == mark.key]
     assert (known.code, known.version) == ("Third", 2)
 
@@ -177,15 +187,15 @@ def test_the_current_catalog_is_named(state: StatePort) -> None:
 
 
 def test_a_catalog_says_when_it_was_described(state: StatePort) -> None:
-    assert state.catalog_at() == 0
+    assert state.catalog_stored_at() == 0
     state.set_catalog_key("catalogs/x.json", at=1_000)
     state.set_catalog_key("catalogs/x.json", at=2_000)
-    assert state.catalog_at() == 2_000
+    assert state.catalog_stored_at() == 2_000
 
 
 def test_what_was_taken_of_a_reservation_is_remembered(state: StatePort) -> None:
     row = unavailable_offerings.record_reservation_launches(None, f"cr-{state.cluster().cluster}", 2, now_ms=10**12)
-    state.mark_offering(row)
+    state.save_offering_health(row)
     (known,) = [one for one in state.offering_health(10**12) if one.key == row.key]
     assert known.reservation_launches == ((10**12, 2),)
 
@@ -208,8 +218,8 @@ def test_a_missing_table_proves_nothing_about_a_row(local_aws: LocalAws) -> None
     state = DynamoState(local_aws.client("dynamodb"), table="never-made", cluster="c")  # type: ignore[arg-type]
     row = NoticeRow(instance_id="i-1", cluster="c", kind="k")
     for ask in (
-        state.cluster, state.launches, state.breaker, state.heartbeat, state.request,
-        lambda: state.launch("x"), lambda: state.due(1), lambda: state.create(row), lambda: state.save(row),
+        state.cluster, state.launches, state.breaker, state.heartbeat, state.request_planning,
+        lambda: state.launch("x"), lambda: state.due_rows(1), lambda: state.create(row), lambda: state.save(row),
     ):  # fmt: skip
         with pytest.raises(Unavailable, match="ResourceNotFoundException"):
             ask()
@@ -234,21 +244,23 @@ def test_what_one_cell_learnt_the_other_knows(local_aws: LocalAws) -> None:
     for here, there in ((one, two), (two, one)):
         name = f"m{next(NAMES)}.large"
         refused = msgspec.structs.replace(FULL, instance_type=name)
-        offering_memory.answered(here, (), [refused], now_ms=NOW_MS, cpu_millicores={})
-        assert not offering_memory.recalled(there, now_ms=NOW_MS).is_available("spot", name, "z1")
+        offering_health_store.record_fleet_response(here, (), [refused], now_ms=NOW_MS, cpu_millicores={})
+        assert not offering_health_store.current_health(there, now_ms=NOW_MS).is_available("spot", name, "z1")
         given = Instance("i-1", name, "z1", "spot", "pending")
-        offering_memory.answered(there, [given], (), now_ms=NOW_MS + 1, cpu_millicores={})
-        assert offering_memory.recalled(here, now_ms=NOW_MS + 1).is_available("spot", name, "z1")
+        offering_health_store.record_fleet_response(there, [given], (), now_ms=NOW_MS + 1, cpu_millicores={})
+        assert offering_health_store.current_health(here, now_ms=NOW_MS + 1).is_available("spot", name, "z1")
 
 
 def test_cells_ask_ec2_at_one_pace(local_aws: LocalAws) -> None:
     one, two, _ = cells(local_aws)
     asked = [
-        pacing.wait_seconds(cell, pacing.CREATE_FLEET, key="k", now=NOW) == 0 for _ in range(30) for cell in (one, two)
+        rate_limits.acquire(cell, rate_limits.CREATE_FLEET, caller="k", now=NOW) == 0
+        for _ in range(30)
+        for cell in (one, two)
     ]
     assert sum(asked) == 40
-    pacing.slow_down(two, pacing.CREATE_FLEET, now=NOW)
-    slowed = one.call_rate(pacing.CREATE_FLEET)
+    rate_limits.slow_down(two, rate_limits.CREATE_FLEET, now=NOW)
+    slowed = one.call_rate(rate_limits.CREATE_FLEET)
     assert slowed is not None
     assert slowed.throttled_at_ms == NOW_MS
 
@@ -258,7 +270,7 @@ def test_cells_share_nothing_else(local_aws: LocalAws) -> None:
     two.commit(expected_version=0, key="k")
     two.set_catalog_key("catalog", 1)
     two.create(launch(two))
-    two.mark_offering(OfferingHealth("spot", "m5.large", "z1", NOW_MS, "X"))
+    two.save_offering_health(OfferingHealth("spot", "m5.large", "z1", NOW_MS, "X"))
     client: Any = local_aws.client("dynamodb")
     assert {row["pk"]["S"] for row in client.scan(TableName=shared)["Items"]} == {"offering"}
 
@@ -276,21 +288,21 @@ def test_a_cell_learns_alone_when_the_shared_table_is_of_no_use(
         )  # fmt: skip
     own = tables.made(client, f"{next(NAMES)}-cell")
     state = DynamoState(client, table=own, cluster="one", memory_table=gone)
-    offering_memory.answered(state, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
-    assert not offering_memory.recalled(state, now_ms=NOW_MS).is_available("spot", "m7i.large", "z1")
-    assert pacing.wait_seconds(state, pacing.CREATE_FLEET, key="k", now=NOW) == 0
+    offering_health_store.record_fleet_response(state, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
+    assert not offering_health_store.current_health(state, now_ms=NOW_MS).is_available("spot", "m7i.large", "z1")
+    assert rate_limits.acquire(state, rate_limits.CREATE_FLEET, caller="k", now=NOW) == 0
     (said,) = [one for one in caplog.records if one.name == "spotwright.memory"]
     assert said.getMessage() == "memoryTable cannot be used: this cell learns alone"
 
 
 def test_a_shared_table_that_goes_takes_only_what_was_learnt(local_aws: LocalAws) -> None:
     _, two, shared = cells(local_aws)
-    offering_memory.answered(two, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
+    offering_health_store.record_fleet_response(two, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
     client: Any = local_aws.client("dynamodb")
     client.delete_table(TableName=shared)
-    assert offering_memory.recalled(two, now_ms=NOW_MS).is_available("spot", "m7i.large", "z1")
-    offering_memory.answered(two, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
-    assert not offering_memory.recalled(two, now_ms=NOW_MS).is_available("spot", "m7i.large", "z1")
+    assert offering_health_store.current_health(two, now_ms=NOW_MS).is_available("spot", "m7i.large", "z1")
+    offering_health_store.record_fleet_response(two, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
+    assert not offering_health_store.current_health(two, now_ms=NOW_MS).is_available("spot", "m7i.large", "z1")
 
 
 def test_a_function_that_is_told_of_another_cells_table_learns_there(
@@ -304,8 +316,8 @@ def test_a_function_that_is_told_of_another_cells_table_learns_there(
         "SPOTWRIGHT_CLUSTERS": '{"two": {"readRoleArn": "arn:read", "actRoleArn": "arn:act"}}',
     }  # fmt: skip
     monkeypatch.setattr(aws_sessions, "client", lambda service: client)
-    ports = composition.Ports("two", composition.environment(told), "arn:act")
-    offering_memory.answered(ports.state, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
+    ports = cluster_clients.ClusterClients("two", cluster_clients.environment(told), "arn:act")
+    offering_health_store.record_fleet_response(ports.state, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
     ports.state.commit(expected_version=0, key="k")
     assert {row["pk"]["S"] for row in client.scan(TableName=first)["Items"]} == {"offering"}
     assert {row["pk"]["S"] for row in client.scan(TableName=own)["Items"]} == {"two"}

@@ -9,7 +9,7 @@ import pytest
 from forwarder.settings import settings as forwarder_settings
 from infra.config import FORWARDER_SETTINGS, SETTINGS, parse_config
 from infra.fields import ConfigError
-from spotwright.settings import buying_settings, decision_settings
+from spotwright.settings import catalog_settings, decision_settings
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "settings.md").read_text()
@@ -63,7 +63,7 @@ def test_every_setting_stands_on_the_page_and_no_other() -> None:
 def test_a_setting_that_is_not_given_is_as_its_default_says(name: str) -> None:
     (default,) = quoted(ROWS[name][2])
     assert decision_settings({name: default}) == decision_settings({})
-    assert buying_settings({name: default}) == buying_settings({})
+    assert catalog_settings({name: default}) == catalog_settings({})
     assert deployed(**{name: default})
 
 

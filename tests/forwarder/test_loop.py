@@ -4,16 +4,16 @@ import threading
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from forwarder.batching import Window
-from forwarder.bells import PODS, Bell
-from forwarder.following import KINDS, Alive, Listed, Seen
-from forwarder.loop import AGAIN_SECONDS, HEARTBEAT_SECONDS, POD_EVENT_SECONDS, RESEND_SECONDS, Loop
-from forwarder.memory import STALE_SECONDS, Memory
-from forwarder.views import View, claim_view, node_view, pod_view
-from spotwright.failures import Unavailable
+from forwarder.batching import BatchWindow
+from forwarder.doorbells import PODS, QueuedDoorbell
+from forwarder.loop import HEARTBEAT_SECONDS, POD_EVENT_SECONDS, REPEAT_SECONDS, RESEND_SECONDS, Loop
+from forwarder.object_cache import STALE_SECONDS, ObjectCache
+from forwarder.views import View, node_view, nodeclaim_view, pod_view
+from forwarder.watcher import WATCHED_KINDS, Bookmark, ListResult, ObjectChange
+from spotwright.errors import Unavailable
 from tests.forwarder import objects
 
-NODE = Bell("lifecycle", "node", "n")
+NODE = QueuedDoorbell("lifecycle", "node", "n")
 
 
 @dataclass
@@ -25,13 +25,13 @@ class Scene:
     beats: int = 0
     broken_table: bool = False
     left: bool = False
-    sent: list[tuple[float, frozenset[Bell]]] = field(default_factory=list)
+    sent: list[tuple[float, frozenset[QueuedDoorbell]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        window = Window(1.0, 10.0)
-        self.loop = Loop(memory=Memory(), window=window, send=self.send, beat=self.beat, clock=lambda: self.now)
+        window = BatchWindow(1.0, 10.0)
+        self.loop = Loop(cache=ObjectCache(), window=window, send=self.send, beat=self.beat, clock=lambda: self.now)
 
-    def send(self, bells: frozenset[Bell]) -> frozenset[Bell]:
+    def send(self, bells: frozenset[QueuedDoorbell]) -> frozenset[QueuedDoorbell]:
         if self.refuse:
             return bells
         self.sent.append((self.now, bells))
@@ -44,12 +44,12 @@ class Scene:
         self.left = leaving
 
     def start(self, **known: dict[str, View]) -> "Scene":
-        for kind in KINDS:
-            self.tell(Listed(kind.name, known.get(kind.name, {})))
+        for kind in WATCHED_KINDS:
+            self.tell(ListResult(kind.name, known.get(kind.name, {})))
         self.sent.clear()
         return self
 
-    def tell(self, *news: Listed | Seen | Alive) -> None:
+    def tell(self, *news: ListResult | ObjectChange | Bookmark) -> None:
         for one in news:
             self.loop.news.put(one)
         self.pass_time(0)
@@ -58,27 +58,27 @@ class Scene:
         """Turn the loop every ``step`` seconds; with bookmarks, as a live API server sends them."""
         for _ in range(max(1, round(seconds / step))):
             self.now += step if seconds else 0
-            for kind in KINDS:
-                self.loop.news.put(Alive(kind.name))
-            self.loop.turn()
+            for kind in WATCHED_KINDS:
+                self.loop.news.put(Bookmark(kind.name))
+            self.loop.run_once()
 
-    def rang(self) -> list[Bell]:
+    def rang(self) -> list[QueuedDoorbell]:
         return [bell for _, bells in self.sent for bell in sorted(bells)]
 
 
-def waiting(name: str = "p") -> Seen:
-    return Seen("Pod", f"uid-{name}", pod_view(objects.pod(name, unschedulable=True)))
+def waiting(name: str = "p") -> ObjectChange:
+    return ObjectChange("Pod", f"uid-{name}", pod_view(objects.pod(name, unschedulable=True)))
 
 
 def test_nothing_rings_before_every_kind_is_known() -> None:
     scene = Scene()
-    scene.tell(Listed("Pod", {"a": pod_view(objects.pod(unschedulable=True))}))
+    scene.tell(ListResult("Pod", {"a": pod_view(objects.pod(unschedulable=True))}))
     scene.pass_time(20)
     assert scene.sent == []
     assert scene.beats == 0
-    for kind in KINDS:
+    for kind in WATCHED_KINDS:
         if kind.name != "Pod":
-            scene.tell(Listed(kind.name, {}))
+            scene.tell(ListResult(kind.name, {}))
     scene.pass_time(1)
     assert scene.rang() == [PODS]
 
@@ -99,8 +99,8 @@ def test_pods_that_still_wait_ring_again_every_ten_seconds_until_they_are_placed
     scene.pass_time(35)
     times = [at for at, _ in scene.sent]
     assert scene.rang() == [PODS] * 4
-    assert all(later - earlier == AGAIN_SECONDS for earlier, later in pairwise(times))
-    scene.tell(Seen("Pod", "uid-p", pod_view(objects.pod(node="n"))))
+    assert all(later - earlier == REPEAT_SECONDS for earlier, later in pairwise(times))
+    scene.tell(ObjectChange("Pod", "uid-p", pod_view(objects.pod(node="n"))))
     scene.sent.clear()
     scene.pass_time(30)
     assert scene.sent == []
@@ -108,7 +108,7 @@ def test_pods_that_still_wait_ring_again_every_ten_seconds_until_they_are_placed
 
 def test_a_pod_that_was_deleted_rings_no_more() -> None:
     scene = Scene().start()
-    scene.tell(waiting(), Seen("Pod", "uid-p", None))
+    scene.tell(waiting(), ObjectChange("Pod", "uid-p", None))
     scene.pass_time(1)
     scene.sent.clear()
     scene.pass_time(30)
@@ -118,7 +118,7 @@ def test_a_pod_that_was_deleted_rings_no_more() -> None:
 def test_pods_coming_and_going_ring_their_node_once_in_ten_seconds() -> None:
     scene = Scene().start(Node={"uid-n": node_view(objects.node())})
     for number in range(40):
-        scene.tell(Seen("Pod", f"uid-{number}", pod_view(objects.pod(str(number), node="n"))))
+        scene.tell(ObjectChange("Pod", f"uid-{number}", pod_view(objects.pod(str(number), node="n"))))
         scene.pass_time(0.5)
     scene.pass_time(15)
     assert set(scene.rang()) == {NODE}
@@ -129,7 +129,7 @@ def test_pods_coming_and_going_ring_their_node_once_in_ten_seconds() -> None:
 
 def test_pods_on_nodes_of_others_ring_nothing() -> None:
     scene = Scene().start(Node={"uid-n": node_view(objects.node(pool=""))})
-    scene.tell(Seen("Pod", "uid-p", pod_view(objects.pod(node="n"))))
+    scene.tell(ObjectChange("Pod", "uid-p", pod_view(objects.pod(node="n"))))
     scene.pass_time(20)
     assert scene.sent == []
 
@@ -141,19 +141,19 @@ def test_a_restart_rings_nothing_for_pods_that_sit_where_they_sat() -> None:
 
 
 def test_a_new_list_rings_only_for_what_differs() -> None:
-    scene = Scene().start(NodeClaim={"uid-c": claim_view(objects.claim(node_name="n"))})
-    scene.tell(Listed("NodeClaim", {"uid-c": claim_view(objects.claim(node_name="n"))}))
+    scene = Scene().start(NodeClaim={"uid-c": nodeclaim_view(objects.claim(node_name="n"))})
+    scene.tell(ListResult("NodeClaim", {"uid-c": nodeclaim_view(objects.claim(node_name="n"))}))
     scene.pass_time(2)
     assert scene.sent == []
-    scene.tell(Listed("NodeClaim", {}))
+    scene.tell(ListResult("NodeClaim", {}))
     scene.pass_time(2)
-    assert scene.rang() == [Bell("lifecycle", "claim", "c")]
+    assert scene.rang() == [QueuedDoorbell("lifecycle", "claim", "c")]
 
 
 def test_doorbells_that_no_queue_takes_are_tried_again_and_stop_the_heartbeat() -> None:
     scene = Scene().start()
     scene.refuse = True
-    scene.tell(Seen("Node", "uid-n", node_view(objects.node())))
+    scene.tell(ObjectChange("Node", "uid-n", node_view(objects.node())))
     scene.pass_time(HEARTBEAT_SECONDS + 1)
     beats = scene.beats
     scene.pass_time(2 * HEARTBEAT_SECONDS)
@@ -179,18 +179,18 @@ def test_the_heart_beats_while_the_cluster_is_seen_and_survives_a_missing_table(
 def test_a_kind_that_falls_silent_stops_the_heartbeat() -> None:
     scene = Scene().start()
     scene.now += STALE_SECONDS + 1
-    for kind in KINDS[1:]:
-        scene.loop.news.put(Alive(kind.name))
+    for kind in WATCHED_KINDS[1:]:
+        scene.loop.news.put(Bookmark(kind.name))
     before = scene.beats
-    scene.loop.turn()
+    scene.loop.run_once()
     assert scene.beats == before
-    assert not scene.loop.memory.fresh(scene.now)
+    assert not scene.loop.cache.is_synced(scene.now)
 
 
 def test_what_waits_at_the_end_is_sent() -> None:
     scene = Scene().start()
     scene.loop.news.put(waiting())
-    scene.loop.turn()
+    scene.loop.run_once()
     stopping = threading.Event()
     stopping.set()
     scene.loop.run(stopping)
@@ -199,7 +199,7 @@ def test_what_waits_at_the_end_is_sent() -> None:
 
 def test_a_forwarder_that_leaves_says_so_after_its_last_doorbells() -> None:
     scene = Scene().start(pods={})
-    scene.tell(Seen("nodes", "n", None))
+    scene.tell(ObjectChange("nodes", "n", None))
     stopping = threading.Event()
     stopping.set()
     scene.loop.run(stopping)

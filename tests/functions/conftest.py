@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spotwright import composition, composition_interrupt
+from spotwright.composition import cluster_clients, interrupt_clients
 from spotwright.simulation import given
 from spotwright.simulation.world import World
 
@@ -24,11 +24,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setenv("SPOTWRIGHT_CLUSTERS", json.dumps(clusters))
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "test")
     monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Spotwright")
-    composition._environment.cache_clear()
+    cluster_clients._environment.cache_clear()
     said = logging.getLogger("spotwright.lifecycle")
     monkeypatch.setattr(said, "propagate", said.propagate)
     monkeypatch.setattr(said, "handlers", list(said.handlers))
-    monkeypatch.setattr(composition, "ports", lambda cluster: {made.cluster.name: made.ports}[cluster])
-    monkeypatch.setattr(composition_interrupt, "ports", lambda environment: {made.cluster.name: made.ports})
+    monkeypatch.setattr(cluster_clients, "ports", lambda cluster: {made.cluster.name: made.ports}[cluster])
+    monkeypatch.setattr(interrupt_clients, "ports", lambda environment: {made.cluster.name: made.ports})
     yield made
-    composition._environment.cache_clear()
+    cluster_clients._environment.cache_clear()

@@ -41,7 +41,7 @@ class VirtualTime:
         return self._world.clock.now()
 
 
-def load(name: str, world: World) -> ModuleType:
+def load_handler(name: str, world: World) -> ModuleType:
     """``functions/<name>/handler.py`` as a module of its own, living in the world's time."""
     # Powertools keeps one logger for each service name, with the output of the test that made it.
     os.environ["POWERTOOLS_SERVICE_NAME"] = f"{name}-{next(_LOADED)}"
@@ -54,7 +54,7 @@ def load(name: str, world: World) -> ModuleType:
     return module
 
 
-def records(bodies: Iterable[object]) -> dict[str, Any]:
+def sqs_event(bodies: Iterable[object]) -> dict[str, Any]:
     """An SQS event: texts as they are, everything else as JSON; message ids m0, m1 …"""
     return {
         "Records": [
@@ -64,7 +64,7 @@ def records(bodies: Iterable[object]) -> dict[str, Any]:
     }
 
 
-def failed(answer: dict[str, Any]) -> list[str]:
+def failed_messages(answer: dict[str, Any]) -> list[str]:
     return [one["itemIdentifier"] for one in answer["batchItemFailures"]]
 
 

@@ -2,12 +2,12 @@
 
 import msgspec
 
+from spotwright.decisions.decision import decode_decision
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import given
 from spotwright.simulation.world import World
-from spotwright.workflows import decisions
-from spotwright.workflows.replay import replay
-from tests.functions.handlers import Context, doorbell, failed, load, records
+from spotwright.workflows.planning.replay import replay
+from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
 
 
 def empty_node(world: World) -> None:
@@ -19,22 +19,22 @@ def empty_node(world: World) -> None:
     world.run(20)
     world.state.rows = {key: row for key, row in world.state.rows.items() if key.startswith("launch#")}
     world.state.beat = world.clock.milliseconds()
-    world.bells.waiting.clear()
+    world.doorbells.waiting.clear()
 
 
 def test_an_empty_node_is_proposed_and_committed_after_fifteen_seconds(world: World) -> None:
     empty_node(world)
-    handler, before = load("disrupt", world).handler, len(world.effects.done)
-    assert failed(handler(records([doorbell(world, "evaluate")]), Context())) == []
-    (rung,) = [one for one in world.bells.waiting if one.queue == "disrupt"]
+    handler, before = load_handler("disrupt", world).handler, len(world.effects.done)
+    assert failed_messages(handler(sqs_event([doorbell(world, "evaluate")]), Context())) == []
+    (rung,) = [one for one in world.doorbells.waiting if one.queue == "disrupt"]
     assert rung.at - world.clock.milliseconds() == 15_000
     version = world.state.row.version
-    handler(records([doorbell(world, "validate", rung.bell.key)]), Context())
+    handler(sqs_event([doorbell(world, "validate", rung.bell.key)]), Context())
     assert world.state.row.version == version, "validated too early"
     world.clock.advance(15)
-    handler(records([doorbell(world, "validate", rung.bell.key)]), Context())
+    handler(sqs_event([doorbell(world, "validate", rung.bell.key)]), Context())
     assert world.state.row.version == version + 1
-    decision = decisions.decode(world.blobs.get(world.state.row.head))
+    decision = decode_decision(world.blobs.get(world.state.row.head))
     assert decision.disruption is not None
     assert decision.disruption.candidates == tuple(claim.name for claim in world.claims())
     assert [one.port for one in world.effects.done[before:] if one.port in ("cluster", "ec2")] == []
@@ -42,35 +42,35 @@ def test_an_empty_node_is_proposed_and_committed_after_fifteen_seconds(world: Wo
 
 def test_the_same_events_again_commit_once(world: World) -> None:
     empty_node(world)
-    handler = load("disrupt", world).handler
+    handler = load_handler("disrupt", world).handler
     for _ in range(2):
-        handler(records([doorbell(world, "evaluate")]), Context())
-    (proposal,) = {one.bell.key for one in world.bells.waiting if one.queue == "disrupt"}
+        handler(sqs_event([doorbell(world, "evaluate")]), Context())
+    (proposal,) = {one.bell.key for one in world.doorbells.waiting if one.queue == "disrupt"}
     world.clock.advance(15)
     version = world.state.row.version
     for _ in range(3):
-        handler(records([doorbell(world, "validate", proposal), doorbell(world, "evaluate")]), Context())
+        handler(sqs_event([doorbell(world, "validate", proposal), doorbell(world, "evaluate")]), Context())
     assert world.state.row.version == version + 1
 
 
 def test_a_malformed_message_fails_alone(world: World) -> None:
     empty_node(world)
     bodies = ["?", doorbell(world, "evaluate"), doorbell(world, "pods")]
-    assert failed(load("disrupt", world).handler(records(bodies), Context())) == ["m0", "m2"]
+    assert failed_messages(load_handler("disrupt", world).handler(sqs_event(bodies), Context())) == ["m0", "m2"]
     assert world.state.commands()
 
 
 def test_another_claim_of_the_same_name_is_not_the_one_that_was_proposed(world: World) -> None:
     empty_node(world)
-    handler = load("disrupt", world).handler
-    handler(records([doorbell(world, "evaluate")]), Context())
-    (rung,) = [one for one in world.bells.waiting if one.queue == "disrupt"]
+    handler = load_handler("disrupt", world).handler
+    handler(sqs_event([doorbell(world, "evaluate")]), Context())
+    (rung,) = [one for one in world.doorbells.waiting if one.queue == "disrupt"]
     (claim,) = world.claims()
     about = msgspec.structs.replace(claim.metadata, uid="another")
     world.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=about))
     world.clock.advance(15)
     version = world.state.row.version
-    handler(records([doorbell(world, "validate", rung.bell.key)]), Context())
+    handler(sqs_event([doorbell(world, "validate", rung.bell.key)]), Context())
     assert world.state.row.version == version
     assert world.state.commands() == ()
 
@@ -80,26 +80,26 @@ def test_where_the_time_is_too_short_for_the_pending_pods_nothing_is_disrupted(w
     empty_node(world)
     world.deploy(given.pod("huge", cpu_millicores=10_000_000), 250)
     world.kubelets.look()
-    handler = load("disrupt", world).handler
-    evaluate = records([doorbell(world, "evaluate")])
-    assert failed(handler(evaluate, Context(left_seconds=1))) == []
+    handler = load_handler("disrupt", world).handler
+    evaluate = sqs_event([doorbell(world, "evaluate")])
+    assert failed_messages(handler(evaluate, Context(left_seconds=1))) == []
     assert not world.state.commands()
     handler(evaluate, Context())
     (proposal,) = world.state.commands()
     world.clock.advance(15)
     version = world.state.row.version
-    handler(records([doorbell(world, "validate", proposal.id)]), Context(left_seconds=1))
+    handler(sqs_event([doorbell(world, "validate", proposal.id)]), Context(left_seconds=1))
     assert world.state.row.version == version
     assert not [row for row in world.state.commands() if row.phase == "proposed"]
 
 
 def test_what_is_decided_in_a_hurry_is_replayed_with_as_little_search(world: World) -> None:
     empty_node(world)
-    handler = load("disrupt", world).handler
-    handler(records([doorbell(world, "evaluate")]), Context(left_seconds=1))
+    handler = load_handler("disrupt", world).handler
+    handler(sqs_event([doorbell(world, "evaluate")]), Context(left_seconds=1))
     (proposal,) = world.state.commands()
     world.clock.advance(15)
-    handler(records([doorbell(world, "validate", proposal.id)]), Context(left_seconds=1))
+    handler(sqs_event([doorbell(world, "validate", proposal.id)]), Context(left_seconds=1))
     replayed = replay(world.state.row.head, blobs=world.blobs, catalogs=world.catalogs)
     assert stored(world).settings.work_units == 1
     assert replayed.agrees
@@ -107,5 +107,5 @@ def test_what_is_decided_in_a_hurry_is_replayed_with_as_little_search(world: Wor
 
 def stored(world: World) -> Snapshot:
     """The snapshot of the newest decision."""
-    decision = decisions.decode(world.blobs.get(world.state.row.head))
-    return msgspec.json.decode(world.blobs.get(decision.snapshot), type=Snapshot)
+    decision = decode_decision(world.blobs.get(world.state.row.head))
+    return msgspec.json.decode(world.blobs.get(decision.snapshot_key), type=Snapshot)

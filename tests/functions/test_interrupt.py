@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from spotwright.failures import Unavailable
+from spotwright.errors import Unavailable
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
-from tests.functions.handlers import Context, failed, load, records
+from tests.functions.handlers import Context, failed_messages, load_handler, sqs_event
 
 SPOT = "EC2 Spot Instance Interruption Warning"
 STATE = "EC2 Instance State-change Notification"
@@ -24,20 +24,22 @@ def envelope(detail_type: str, source: str = "aws.ec2", **detail: Any) -> dict[s
 
 
 def test_a_spot_warning_becomes_a_row_with_two_minutes_and_a_doorbell(world: World) -> None:
-    answer = load("interrupt", world).handler(records([envelope(SPOT, **{"instance-action": "terminate"})]), Context())
-    assert failed(answer) == []
+    answer = load_handler("interrupt", world).handler(
+        sqs_event([envelope(SPOT, **{"instance-action": "terminate"})]), Context()
+    )
+    assert failed_messages(answer) == []
     row = world.state.notice("i-1")
     assert row is not None
     assert (row.kind, row.phase) == ("spot_interrupted", "new")
     assert row.deadline == datetime.fromisoformat("2026-01-05T09:02:00+00:00").timestamp() * 1000
-    assert [(one.kind, one.key) for one in world.bells.take("lifecycle")] == [("notice", "i-1")]
+    assert [(one.kind, one.key) for one in world.doorbells.take("lifecycle")] == [("notice", "i-1")]
 
 
 def test_the_same_message_again_leaves_the_row_as_it_is(world: World) -> None:
-    handler = load("interrupt", world).handler
-    handler(records([envelope(SPOT)]), Context())
+    handler = load_handler("interrupt", world).handler
+    handler(sqs_event([envelope(SPOT)]), Context())
     before = world.state.notice("i-1")
-    handler(records([envelope(SPOT)]), Context())
+    handler(sqs_event([envelope(SPOT)]), Context())
     assert world.state.notice("i-1") == before
 
 
@@ -50,7 +52,7 @@ def test_the_same_message_again_leaves_the_row_as_it_is(world: World) -> None:
     ],
 )
 def test_the_graver_notice_counts(world: World, first: dict[str, Any], then: dict[str, Any], kept: str) -> None:
-    load("interrupt", world).handler(records([first, then]), Context())
+    load_handler("interrupt", world).handler(sqs_event([first, then]), Context())
     row = world.state.notice("i-1")
     assert row is not None
     assert row.kind == kept
@@ -58,18 +60,23 @@ def test_the_graver_notice_counts(world: World, first: dict[str, Any], then: dic
 
 def test_what_concerns_no_instance_is_taken_and_forgotten(world: World) -> None:
     bodies = [envelope(STATE, state="running"), envelope("Scheduled Event", source="aws.events")]
-    assert failed(load("interrupt", world).handler(records(bodies), Context())) == []
+    assert failed_messages(load_handler("interrupt", world).handler(sqs_event(bodies), Context())) == []
     assert not world.state.rows
 
 
 def test_malformed_messages_fail_alone(world: World) -> None:
     bodies = ["{", {"source": "aws.ec2"}, envelope(SPOT), {**envelope(SPOT), "detail": {"instance-id": 5}}, "[]"]
-    assert failed(load("interrupt", world).handler(records(bodies), Context())) == ["m0", "m1", "m3", "m4"]
+    assert failed_messages(load_handler("interrupt", world).handler(sqs_event(bodies), Context())) == [
+        "m0",
+        "m1",
+        "m3",
+        "m4",
+    ]
     assert list(world.state.rows) == ["notice#i-1"]
 
 
 def test_a_notice_that_cannot_be_written_comes_back(world: World) -> None:
     world.effects.fail(Fault("state", "create", Unavailable("no table"), times=1))
     bodies = [envelope(SPOT), envelope(SPOT, **{"instance-id": "i-2"})]
-    assert failed(load("interrupt", world).handler(records(bodies), Context())) == ["m0"]
+    assert failed_messages(load_handler("interrupt", world).handler(sqs_event(bodies), Context())) == ["m0"]
     assert list(world.state.rows) == ["notice#i-2"]

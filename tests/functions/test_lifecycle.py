@@ -5,17 +5,17 @@ import json
 import msgspec
 import pytest
 
-from spotwright.failures import Failure, Throttled, Unavailable
+from spotwright.decisions.decision import decode_decision
+from spotwright.errors import ApiError, Throttled, Unavailable
 from spotwright.model.karpenter.nodeclass import AMI
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import given
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
-from spotwright.workflows import decisions
-from spotwright.workflows.provision import provision
-from spotwright.workflows.replay import replay
-from tests.functions.handlers import Context, doorbell, failed, load, records
+from spotwright.workflows.planning.replay import replay
+from spotwright.workflows.provision.workflow import provision
+from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
 
 
 def commit(world: World, pods: int = 1) -> str:
@@ -27,9 +27,9 @@ def commit(world: World, pods: int = 1) -> str:
 
 
 def test_a_decision_is_bought_and_said(world: World, capsys: pytest.CaptureFixture[str]) -> None:
-    handler = load("lifecycle", world).handler
-    answer = handler(records([doorbell(world, "decision", commit(world))]), Context())
-    assert failed(answer) == []
+    handler = load_handler("lifecycle", world).handler
+    answer = handler(sqs_event([doorbell(world, "decision", commit(world))]), Context())
+    assert failed_messages(answer) == []
     assert len(world.ec2.live()) == 1
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     (launched,) = [line for line in lines if line.get("message") == "launched nodeclaim"]
@@ -39,7 +39,7 @@ def test_a_decision_is_bought_and_said(world: World, capsys: pytest.CaptureFixtu
 
 
 def test_a_malformed_and_a_foreign_message_fail_alone(world: World) -> None:
-    handler = load("lifecycle", world).handler
+    handler = load_handler("lifecycle", world).handler
     good = doorbell(world, "decision", commit(world))
     foreign = [
         "not json",
@@ -48,17 +48,23 @@ def test_a_malformed_and_a_foreign_message_fail_alone(world: World) -> None:
         doorbell(world, "pods"),
         doorbell(world, "claim", schema=9),
     ]
-    assert failed(handler(records([foreign[0], good, *foreign[1:]]), Context())) == ["m0", "m2", "m3", "m4", "m5"]
+    assert failed_messages(handler(sqs_event([foreign[0], good, *foreign[1:]]), Context())) == [
+        "m0",
+        "m2",
+        "m3",
+        "m4",
+        "m5",
+    ]
     assert len(world.ec2.live()) == 1
 
 
 def test_the_same_event_twice_changes_nothing_the_second_time(world: World) -> None:
-    handler = load("lifecycle", world).handler
-    event = records([doorbell(world, "decision", commit(world, pods=3)), doorbell(world, "nodepools")])
+    handler = load_handler("lifecycle", world).handler
+    event = sqs_event([doorbell(world, "decision", commit(world, pods=3)), doorbell(world, "nodepools")])
     handler(event, Context())
     claims = [doorbell(world, "claim", claim.name) for claim in world.claims()]
     launches = [doorbell(world, "launch", row.partition("#")[2]) for row in world.state.rows]
-    settle = records([*claims, *launches])
+    settle = sqs_event([*claims, *launches])
     handler(settle, Context())
     before = [one for one in world.effects.done if one.port in ("cluster", "ec2", "state")]
     handler(event, Context())
@@ -69,47 +75,52 @@ def test_the_same_event_twice_changes_nothing_the_second_time(world: World) -> N
 def test_without_the_table_the_message_returns_and_nothing_is_bought(world: World) -> None:
     key = commit(world)
     world.effects.fail(Fault("state", "cluster", Unavailable("no table"), times=1))
-    answer = load("lifecycle", world).handler(records([doorbell(world, "decision", key)]), Context())
-    assert failed(answer) == ["m0"]
+    answer = load_handler("lifecycle", world).handler(sqs_event([doorbell(world, "decision", key)]), Context())
+    assert failed_messages(answer) == ["m0"]
     assert not world.ec2.every()
 
 
 def test_one_thing_in_trouble_does_not_keep_its_neighbours(world: World) -> None:
-    handler = load("lifecycle", world).handler
+    handler = load_handler("lifecycle", world).handler
     key = commit(world)
     world.effects.fail(Fault("cluster", "nodes", Unavailable("no API server"), times=1))
-    answer = handler(records([doorbell(world, "nodepools"), doorbell(world, "decision", key)]), Context())
+    answer = handler(sqs_event([doorbell(world, "nodepools"), doorbell(world, "decision", key)]), Context())
     assert len(world.ec2.live()) == 1
-    assert "m0" in failed(answer)
+    assert "m0" in failed_messages(answer)
 
 
 @pytest.mark.parametrize("damage", ["gone", "unreadable"])
 def test_a_decision_that_cannot_be_read_is_dropped_and_planned_anew(world: World, damage: str) -> None:
     key = commit(world)
-    body = world.state.row.unacted[0]
+    body = world.state.row.pending_decisions[0]
     if damage == "gone":
         del world.blobs.bodies[body]
     else:
         world.blobs.bodies[body] = b'{"schema":99}'
-    assert failed(load("lifecycle", world).handler(records([doorbell(world, "decision", key)]), Context())) == []
-    assert world.state.row.unacted == ()
-    assert [one.bell.kind for one in world.bells.waiting if one.queue == "provision"] == ["pods"]
+    assert (
+        failed_messages(
+            load_handler("lifecycle", world).handler(sqs_event([doorbell(world, "decision", key)]), Context())
+        )
+        == []
+    )
+    assert world.state.row.pending_decisions == ()
+    assert [one.bell.kind for one in world.doorbells.waiting if one.queue == "provision"] == ["pods"]
 
 
 @pytest.mark.parametrize(
     ("error", "metric", "reason"),
     [
-        (Failure("never seen", code="SomethingNew"), "UnknownLaunchErrors", "LaunchFailed"),
-        (Failure("no", code="UnauthorizedOperation"), "OfferingsRefused", "Unauthorized"),
+        (ApiError("never seen", code="SomethingNew"), "UnknownLaunchErrors", "LaunchFailed"),
+        (ApiError("no", code="UnauthorizedOperation"), "OfferingsRefused", "Unauthorized"),
         (Throttled("too fast", code="RequestLimitExceeded"), "CallsThrottled", ""),
     ],
 )
 def test_why_a_launch_failed_is_counted_and_said_on_the_claim(
-    world: World, capsys: pytest.CaptureFixture[str], error: Failure, metric: str, reason: str
+    world: World, capsys: pytest.CaptureFixture[str], error: ApiError, metric: str, reason: str
 ) -> None:
     world.effects.fail(Fault("ec2", "create_fleet", error))
-    handler = load("lifecycle", world).handler
-    assert failed(handler(records([doorbell(world, "decision", commit(world))]), Context())) == []
+    handler = load_handler("lifecycle", world).handler
+    assert failed_messages(handler(sqs_event([doorbell(world, "decision", commit(world))]), Context())) == []
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     assert any(line.get(metric) == [1.0] for line in lines)
     (claim,) = world.claims()
@@ -127,10 +138,10 @@ def test_a_replacement_is_decided_within_what_the_invocation_has_left(world: Wor
     world.kubelets.look()
     instance = doomed.provider_id.rpartition("/")[2]
     world.interrupt_spot(instance)
-    handler = load("lifecycle", world).handler
-    assert failed(handler(records([doorbell(world, "notice", instance)]), Context(left_seconds=1))) == []
-    decision = decisions.decode(world.blobs.get(world.state.row.head))
-    snapshot = msgspec.json.decode(world.blobs.get(decision.snapshot), type=Snapshot)
+    handler = load_handler("lifecycle", world).handler
+    assert failed_messages(handler(sqs_event([doorbell(world, "notice", instance)]), Context(left_seconds=1))) == []
+    decision = decode_decision(world.blobs.get(world.state.row.head))
+    snapshot = msgspec.json.decode(world.blobs.get(decision.snapshot_key), type=Snapshot)
     assert (decision.kind, snapshot.settings.work_units) == ("interrupt", 1)
     assert sum(not pod.node_name for pod in snapshot.pods) == 200
     assert [pod.split("-")[0] for node in decision.plan.new_nodes for pod in node.pods] == ["default/inflate"]
@@ -139,15 +150,15 @@ def test_a_replacement_is_decided_within_what_the_invocation_has_left(world: Wor
 
 
 def test_a_doorbell_of_drift_says_which_claims_drift_and_the_second_one_nothing_more(world: World) -> None:
-    handler = load("lifecycle", world).handler
-    handler(records([doorbell(world, "decision", commit(world))]), Context())
+    handler = load_handler("lifecycle", world).handler
+    handler(sqs_event([doorbell(world, "decision", commit(world))]), Context())
     (claim,) = world.claims()
     world.cluster.change("ec2nodeclasses", "default", amis=(AMI("ami-newer"),))
-    assert failed(handler(records([doorbell(world, "drift")]), Context())) == []
+    assert failed_messages(handler(sqs_event([doorbell(world, "drift")]), Context())) == []
     found = find_condition(world.claims()[0].conditions, "Drifted")
     assert found is not None
     assert (found.status, found.reason) == ("True", "AMIDrift")
     assert found.message == f"image: found {claim.image_id}, wanted ami-newer"
     before = list(world.effects.done)
-    assert failed(handler(records([doorbell(world, "drift"), doorbell(world, "drift")]), Context())) == []
+    assert failed_messages(handler(sqs_event([doorbell(world, "drift"), doorbell(world, "drift")]), Context())) == []
     assert world.effects.done == before

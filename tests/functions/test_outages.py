@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from spotwright.failures import Denied, Failure, Throttled, Unavailable
+from spotwright.errors import ApiError, Denied, Throttled, Unavailable
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.simulation import given
 from spotwright.simulation.world import World
-from tests.functions.handlers import Context, doorbell, failed, load, records
+from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
 
 NO_API_SERVER = ("cluster", Unavailable("no answer", code="Unreachable"))
 NO_RIGHTS = ("cluster", Denied("forbidden", code="Forbidden"))
 THROTTLED_EC2 = ("ec2", Throttled("too many requests", code="RequestLimitExceeded"))
 NO_TABLE = ("state", Unavailable("table not found", code="ResourceNotFoundException"))
 NO_BUCKET = ("blobs", Unavailable("no such bucket", code="NoSuchBucket"))
-NO_QUEUE = ("bells", Unavailable("no such queue", code="QueueDoesNotExist"))
+NO_QUEUE = ("doorbells", Unavailable("no such queue", code="QueueDoesNotExist"))
 OUTAGES = (NO_API_SERVER, NO_RIGHTS, THROTTLED_EC2, NO_TABLE, NO_BUCKET, NO_QUEUE)
 NAMES = ("no API server", "no rights", "throttled EC2", "no table", "no bucket", "no queue")
 # What an alarm can be set on.
@@ -39,8 +39,8 @@ def busy(world: World) -> None:
     world.forget_deployments()
     waiting = given.pod("waiting", cpu_millicores=1800, unschedulable=True)
     world.cluster.put("pods", waiting)
-    world.state.request()
-    world.bells.waiting.clear()
+    world.state.request_planning()
+    world.doorbells.waiting.clear()
 
 
 def _instance(claim: NodeClaim) -> str:
@@ -65,7 +65,7 @@ def events(world: World, function: str) -> dict[str, Any]:
         "sweep": [doorbell(world, "poll"), doorbell(world, "full")],
         "interrupt": [warned],
     }
-    return records(bodies[function])
+    return sqs_event(bodies[function])
 
 
 def harm(world: World) -> list[str]:
@@ -88,10 +88,10 @@ def counted(output: str) -> dict[str, float]:
 @pytest.mark.parametrize(("port", "failure"), OUTAGES, ids=NAMES)
 @pytest.mark.parametrize("function", ["provision", "lifecycle", "disrupt", "sweep", "interrupt"])
 def test_in_an_outage_nothing_is_deleted_and_it_is_counted(
-    world: World, function: str, port: str, failure: Failure, capsys: pytest.CaptureFixture[str]
+    world: World, function: str, port: str, failure: ApiError, capsys: pytest.CaptureFixture[str]
 ) -> None:
     busy(world)
-    handler, event = load(function, world).handler, events(world, function)
+    handler, event = load_handler(function, world).handler, events(world, function)
     world.outages = {port: failure}
     before, rows = harm(world), dict(world.state.rows)
     capsys.readouterr()
@@ -106,37 +106,39 @@ def test_in_an_outage_nothing_is_deleted_and_it_is_counted(
 def concerned(function: str, port: str) -> bool:
     """Whether a function reaches a port at all in this situation."""
     reached = {
-        "provision": {"cluster", "state", "blobs", "bells"},
-        "lifecycle": {"cluster", "ec2", "state", "bells"},
+        "provision": {"cluster", "state", "blobs", "doorbells"},
+        "lifecycle": {"cluster", "ec2", "state", "doorbells"},
         "disrupt": {"cluster", "state"},
-        "sweep": {"cluster", "ec2", "state", "bells"},
-        "interrupt": {"state", "bells"},
+        "sweep": {"cluster", "ec2", "state", "doorbells"},
+        "interrupt": {"state", "doorbells"},
     }
     return port in reached[function]
 
 
 @pytest.mark.parametrize(("port", "failure"), OUTAGES, ids=NAMES)
 @pytest.mark.parametrize("function", ["provision", "lifecycle", "disrupt", "sweep", "interrupt"])
-def test_after_an_outage_the_same_event_is_worked_off(world: World, function: str, port: str, failure: Failure) -> None:
+def test_after_an_outage_the_same_event_is_worked_off(
+    world: World, function: str, port: str, failure: ApiError
+) -> None:
     busy(world)
-    handler, event = load(function, world).handler, events(world, function)
+    handler, event = load_handler(function, world).handler, events(world, function)
     world.outages = {port: failure}
     handler(event, Context())
     world.outages = {}
-    assert failed(handler(event, Context())) == []
+    assert failed_messages(handler(event, Context())) == []
 
 
 @pytest.mark.parametrize("function", ["provision", "lifecycle", "disrupt", "sweep", "interrupt"])
 def test_late_messages_are_worked_off_as_if_they_were_new(world: World, function: str) -> None:
     """An hour in a queue: what they speak of is long gone, and nothing happens twice."""
     busy(world)
-    handler, event = load(function, world).handler, events(world, function)
+    handler, event = load_handler(function, world).handler, events(world, function)
     world.forwarder = True
     world.run(600)
-    world.bells.waiting.clear()
+    world.doorbells.waiting.clear()
     bought, before = len(world.ec2.every()), harm(world)
     world.clock.advance(3600)
-    assert failed(handler(event, Context())) == []
+    assert failed_messages(handler(event, Context())) == []
     assert len(world.ec2.every()) == bought
     assert harm(world) == before
 
@@ -144,7 +146,7 @@ def test_late_messages_are_worked_off_as_if_they_were_new(world: World, function
 @pytest.mark.parametrize("function", ["provision", "disrupt", "sweep", "interrupt"])
 def test_the_same_event_again_changes_no_row_and_no_node(world: World, function: str) -> None:
     busy(world)
-    handler, event = load(function, world).handler, events(world, function)
+    handler, event = load_handler(function, world).handler, events(world, function)
     handler(event, Context())
     rows = {key: row for key, row in world.state.rows.items() if not key.startswith("command#")}
     head, before = world.state.row.head, harm(world)

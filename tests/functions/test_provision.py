@@ -3,17 +3,20 @@
 import msgspec
 import pytest
 
-from spotwright.failures import InvalidRequest, Unavailable
+from spotwright.decisions.decide import decide
+from spotwright.decisions.decision import decode_decision, encode_decision
+from spotwright.errors import InvalidRequest, Unavailable
 from spotwright.model import labels
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.model.snapshot import Snapshot
 from spotwright.settings import decision_settings
 from spotwright.simulation import given
 from spotwright.simulation.world import World
-from spotwright.workflows import decisions
-from spotwright.workflows.provision import commit_plan, decide, gather, observed, provision
-from spotwright.workflows.replay import replay
-from tests.functions.handlers import Context, doorbell, failed, load, records
+from spotwright.workflows.planning.commit import commit_plan
+from spotwright.workflows.planning.replay import replay
+from spotwright.workflows.planning.snapshot import gather, read_cluster
+from spotwright.workflows.provision.workflow import provision
+from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
 
 
 def planned(world: World) -> int:
@@ -36,11 +39,11 @@ def test_of_two_planners_on_one_version_the_second_plans_on_what_the_first_decid
     version = world.state.cluster().version
     assert planned(world) >= 1
     late = commit_plan(
-        state=world.state, blobs=world.blobs, snapshot=snapshot, based_on=version,
-        plan=decide(snapshot, world.catalogs.read("")), kind="provision", why="late",
+        state=world.state, blobs=world.blobs, snapshot=snapshot, cluster_version=version,
+        plan=decide(snapshot, world.catalogs.read("")), kind="provision", message="late",
     )  # fmt: skip
     assert late is None
-    assert len(world.state.cluster().unacted) == 1
+    assert len(world.state.cluster().pending_decisions) == 1
 
 
 def test_a_paused_cluster_is_not_planned_for(world: World) -> None:
@@ -66,7 +69,7 @@ def test_a_stored_decision_is_replayed_bit_for_bit(world: World) -> None:
     replayed = replay(world.state.cluster().head, blobs=world.blobs, catalogs=world.catalogs)
     assert replayed.agrees
     assert replayed.same_code
-    assert decisions.encode(replayed.decision) == world.blobs.get(world.state.cluster().head)
+    assert encode_decision(replayed.decision) == world.blobs.get(world.state.cluster().head)
 
 
 def test_a_replay_obeys_the_work_units_of_its_snapshot_whatever_is_set_now(world: World) -> None:
@@ -117,7 +120,7 @@ def test_what_is_promised_to_be_in_order_is_read_in_order(world: World, monkeypa
     read: list[str] = []
     for name in ("nodeclaims", "nodes", "pods"):
         _noted(world, monkeypatch, name, read)
-    observed(world.cluster, world.settings, world.clock.now())
+    read_cluster(world.cluster, world.settings, world.clock.now())
     assert read == ["nodeclaims", "nodes", "pods"]
 
 
@@ -142,13 +145,13 @@ def test_nothing_is_decided_from_half_a_cluster(world: World, monkeypatch: pytes
     monkeypatch.setattr(world.cluster, kind, unanswered)
     with pytest.raises(Unavailable, match=kind):
         provision(world, clock=world.clock.now)
-    assert not world.state.cluster().unacted
+    assert not world.state.cluster().pending_decisions
 
 
 def stored(world: World) -> list[Snapshot]:
     """The snapshots of the committed decisions, oldest first."""
-    made = (decisions.decode(world.blobs.get(key)) for key in world.state.cluster().unacted)
-    return [msgspec.json.decode(world.blobs.get(one.snapshot), type=Snapshot) for one in made]
+    made = (decode_decision(world.blobs.get(key)) for key in world.state.cluster().pending_decisions)
+    return [msgspec.json.decode(world.blobs.get(one.snapshot_key), type=Snapshot) for one in made]
 
 
 def crowd(world: World) -> None:
@@ -162,9 +165,9 @@ def crowd(world: World) -> None:
 
 def test_with_little_time_left_a_smaller_decision_is_made_and_the_rest_follows(world: World) -> None:
     crowd(world)
-    handler = load("provision", world).handler
-    event = records([doorbell(world, "pods")])
-    assert failed(handler(event, Context(left_seconds=1))) == []
+    handler = load_handler("provision", world).handler
+    event = sqs_event([doorbell(world, "pods")])
+    assert failed_messages(handler(event, Context(left_seconds=1))) == []
     (first,) = stored(world)
     kept = [pod for pod in first.pods if not pod.node_name]
     assert len(kept) == 200
@@ -174,28 +177,28 @@ def test_with_little_time_left_a_smaller_decision_is_made_and_the_rest_follows(w
     replayed = replay(key, blobs=world.blobs, catalogs=world.catalogs)
     assert replayed.agrees
     assert not replayed.plan.unschedulable_pods
-    assert len(world.bells.of("provision", "pods")) == 1
-    assert failed(handler(event, Context())) == []
+    assert len(world.doorbells.of("provision", "pods")) == 1
+    assert failed_messages(handler(event, Context())) == []
     second = stored(world)[-1]
     assert second.settings.work_units == world.settings.work_units
     assert sum(not pod.node_name for pod in second.pods) == 100
-    assert not world.bells.of("provision", "pods")[1:]
+    assert not world.doorbells.of("provision", "pods")[1:]
 
 
 def test_with_enough_time_everything_is_planned_at_once(world: World) -> None:
     crowd(world)
-    handler = load("provision", world).handler
-    assert failed(handler(records([doorbell(world, "pods")]), Context())) == []
+    handler = load_handler("provision", world).handler
+    assert failed_messages(handler(sqs_event([doorbell(world, "pods")]), Context())) == []
     (only,) = stored(world)
     assert only.settings == world.settings
     assert sum(not pod.node_name for pod in only.pods) == 300
-    assert not world.bells.of("provision", "pods")
+    assert not world.doorbells.of("provision", "pods")
 
 
 def test_where_nothing_could_be_placed_the_others_are_tried_a_little_later(world: World) -> None:
     world.deploy(given.pod("huge", cpu_millicores=10_000_000, priority=1), 250)
     world.kubelets.look()
     served = provision(world, clock=world.clock.now, seconds_left=lambda: 0.0)
-    assert (served.decisions, served.postponed) == ((), 50)
-    (rung,) = world.bells.of("provision", "pods")
+    assert (served.decisions, served.postponed_pods) == ((), 50)
+    (rung,) = world.doorbells.of("provision", "pods")
     assert rung.at == world.clock.milliseconds() + 10_000

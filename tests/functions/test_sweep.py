@@ -5,12 +5,15 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from spotwright.lifecycle.orphans import ORPHAN_AGE
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.settings import decision_settings
 from spotwright.simulation import given
 from spotwright.simulation.world import World
-from spotwright.workflows import orphans, sweep
+from spotwright.workflows.lifecycle.termination.orphans import find_orphan
+from spotwright.workflows.sweep.full import MAXIMUM_ORPHANS, full_sweep
+from spotwright.workflows.sweep.poll import HEARTBEAT_SECONDS, POLL_SECONDS, SweepResult, poll
 
 
 def follower(name: str) -> object:
@@ -23,45 +26,45 @@ def pending(name: str) -> object:
     return msgspec.structs.replace(given.pod(name), unschedulable=True)
 
 
-def poll(world: World, *, again: bool = True) -> sweep.Found:
-    return sweep.poll(world, now=world.clock.now(), again=again)
+def run_poll(world: World, *, again: bool = True) -> SweepResult:
+    return poll(world, now=world.clock.now(), scheduled=again)
 
 
 def test_at_zero_a_pending_pod_is_rung_for_and_followers_are_not(world: World) -> None:
     world.cluster.put("pods", follower("coredns"))
-    assert poll(world).pending == 0
-    assert not world.bells.of("provision", "pods")
+    assert run_poll(world).pending_pods == 0
+    assert not world.doorbells.of("provision", "pods")
     world.cluster.put("pods", pending("web"))
-    assert poll(world).pending == 1
-    assert world.bells.of("provision", "pods")
+    assert run_poll(world).pending_pods == 1
+    assert world.doorbells.of("provision", "pods")
 
 
 def test_the_scheduled_poll_enqueues_those_of_its_minute_and_they_enqueue_none(world: World) -> None:
-    poll(world)
-    later = world.bells.of("sweep", "poll")
-    assert len(later) == 60 // sweep.POLL_SECONDS - 1
+    run_poll(world)
+    later = world.doorbells.of("sweep", "poll")
+    assert len(later) == 60 // POLL_SECONDS - 1
     assert all(one.bell.epoch == 1 for one in later)
-    poll(world, again=False)
-    assert len(world.bells.of("sweep", "poll")) == len(later)
+    run_poll(world, again=False)
+    assert len(world.doorbells.of("sweep", "poll")) == len(later)
 
 
 def test_a_poll_in_between_ends_at_once_while_a_forwarder_lives(world: World) -> None:
     world.cluster.put("pods", pending("web"))
     world.state.beat = world.clock.milliseconds()
-    found = poll(world, again=False)
+    found = run_poll(world, again=False)
     assert found.forwarder_alive
-    assert not world.bells.of("provision", "pods")
-    world.clock.advance(sweep.HEARTBEAT_SECONDS + 1)
-    assert not poll(world, again=False).forwarder_alive
-    assert world.bells.of("provision", "pods")
+    assert not world.doorbells.of("provision", "pods")
+    world.clock.advance(HEARTBEAT_SECONDS + 1)
+    assert not run_poll(world, again=False).forwarder_alive
+    assert world.doorbells.of("provision", "pods")
 
 
 def test_a_class_and_a_pool_without_a_status_are_rung_for(world: World) -> None:
     world.cluster.put("ec2nodeclasses", msgspec.structs.replace(given.node_class("fresh"), conditions=()))
     world.cluster.put("nodepools", msgspec.structs.replace(given.node_pool("fresh"), conditions=()))
-    poll(world)
-    assert {one.bell.key for one in world.bells.of("catalog", "nodeclasses")} == {"fresh"}
-    assert world.bells.of("lifecycle", "nodepools")
+    run_poll(world)
+    assert {one.bell.key for one in world.doorbells.of("catalog", "nodeclasses")} == {"fresh"}
+    assert world.doorbells.of("lifecycle", "nodepools")
 
 
 def orphan(world: World, number: int, age: timedelta) -> str:
@@ -80,32 +83,32 @@ def orphan(world: World, number: int, age: timedelta) -> str:
 
 @pytest.fixture
 def old() -> timedelta:
-    return sweep.ORPHAN_AGE + timedelta(seconds=1)
+    return ORPHAN_AGE + timedelta(seconds=1)
 
 
 def test_an_orphan_is_terminated_when_it_is_old_enough(world: World, old: timedelta) -> None:
     lost, young = orphan(world, 1, old), orphan(world, 2, timedelta(seconds=5))
-    assert sweep.full(world, now=world.clock.now()).orphans == 1
-    assert [one.bell.key for one in world.bells.of("lifecycle", "instance")] == [lost]
-    assert orphans.verified(world, lost, world.clock.now()) == world.ec2.instance(lost)
-    assert not orphans.verified(world, young, world.clock.now())
-    assert not orphans.verified(world, "i-unknown", world.clock.now())
+    assert full_sweep(world, now=world.clock.now()).orphans == 1
+    assert [one.bell.key for one in world.doorbells.of("lifecycle", "instance")] == [lost]
+    assert find_orphan(world, lost, world.clock.now()) == world.ec2.instance(lost)
+    assert not find_orphan(world, young, world.clock.now())
+    assert not find_orphan(world, "i-unknown", world.clock.now())
 
 
 def test_many_orphans_at_once_are_taken_for_an_error_of_ours(world: World, old: timedelta) -> None:
-    for number in range(sweep.ORPHANS_ALLOWED + 1):
+    for number in range(MAXIMUM_ORPHANS + 1):
         orphan(world, number, old)
-    assert sweep.full(world, now=world.clock.now()).orphans == -1
-    assert not world.bells.of("lifecycle", "instance")
+    assert full_sweep(world, now=world.clock.now()).orphans == -1
+    assert not world.doorbells.of("lifecycle", "instance")
 
 
 def test_an_instance_that_a_claim_speaks_of_is_no_orphan(world: World) -> None:
     world.deploy(given.pod("web"), 1)
     assert world.run(60, until=lambda: bool(world.running()))
     world.clock.advance(600)
-    assert sweep.full(world, now=world.clock.now()).orphans == 0
+    assert full_sweep(world, now=world.clock.now()).orphans == 0
     instance = world.ec2.live()[0].id
-    assert not orphans.verified(world, instance, world.clock.now())
+    assert not find_orphan(world, instance, world.clock.now())
 
 
 @pytest.mark.parametrize(("left", "delay"), [(-5, 0), (0, 0), (37.2, 38), (60, 60), (61, None)])
@@ -117,10 +120,10 @@ def test_a_claim_that_expires_within_the_minute_is_rung_for_at_its_second(
     (claim,) = world.claims()
     assert claim.metadata.creation_timestamp is not None
     world.cluster.change("nodeclaims", claim.name, expire_after_seconds=3600)
-    world.bells.waiting.clear()
+    world.doorbells.waiting.clear()
     now = claim.metadata.creation_timestamp + timedelta(seconds=3600 - left)
-    sweep.poll(world, now=now, again=True)
-    rung = [one.at - world.clock.milliseconds() for one in world.bells.of("lifecycle", "claim")]
+    poll(world, now=now, scheduled=True)
+    rung = [one.at - world.clock.milliseconds() for one in world.doorbells.of("lifecycle", "claim")]
     assert rung == ([] if delay is None else [delay * 1000])
 
 
@@ -137,22 +140,22 @@ def test_a_claim_goes_in_the_second_it_expires(world: World) -> None:
 
 
 def test_buffers_are_looked_after_every_minute_behind_their_gate(world: World) -> None:
-    poll(world)
-    assert not world.bells.of("provision", "pods")
+    run_poll(world)
+    assert not world.doorbells.of("provision", "pods")
     world.settings = decision_settings({"FEATURE_GATES": "CapacityBuffer=true"})
-    poll(world, again=False)
-    assert not world.bells.of("provision", "pods")
-    poll(world)
-    assert len(world.bells.of("provision", "pods")) == 1
+    run_poll(world, again=False)
+    assert not world.doorbells.of("provision", "pods")
+    run_poll(world)
+    assert len(world.doorbells.of("provision", "pods")) == 1
 
 
 def test_a_static_pool_with_too_few_or_too_many_nodes_is_rung_for_behind_its_gate(world: World) -> None:
     world.cluster.put("nodepools", given.node_pool("fixed", replicas=1))
-    poll(world)
-    assert not world.bells.of("provision", "pods")
+    run_poll(world)
+    assert not world.doorbells.of("provision", "pods")
     world.settings = decision_settings({"FEATURE_GATES": "StaticCapacity=true"})
-    poll(world)
-    assert len(world.bells.of("provision", "pods")) == 1
+    run_poll(world)
+    assert len(world.doorbells.of("provision", "pods")) == 1
     world.cluster.change("nodepools", "fixed", replicas=0)
-    poll(world)
-    assert len(world.bells.of("provision", "pods")) == 1
+    run_poll(world)
+    assert len(world.doorbells.of("provision", "pods")) == 1

@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from spotwright.workflows.ports import Doorbell
+from spotwright.workflows.ports.doorbells import Doorbell
 from tests.infra.template import Template, statements
 
 INTERRUPTIONS = {

@@ -68,7 +68,8 @@ def test_a_function_rings_just_these_doorbells(plain: Template, name: str) -> No
 
 @pytest.mark.parametrize("name", ["provision", "interrupt", "disrupt", "catalog", "sweep"])
 def test_a_function_may_ring_what_its_workflow_rings(name: str) -> None:
-    modules = Path(workflows.__file__).parent.glob(f"{name}*.py")
+    folder = Path(workflows.__file__).parent
+    modules = [*folder.glob(f"{name}.py"), *folder.glob(f"{name}/**/*.py")]
     rung = {queue for one in modules for queue in re.findall(r'ring\(\s*"(\w+)"', one.read_text())}
     assert rung
     assert {queue.capitalize() for queue in rung} <= RINGS[name]

@@ -116,7 +116,7 @@ def test_every_verb_reaches_the_server_with_its_body_and_token(python: Python, a
 
 
 def test_a_failure_is_told_by_its_status(python: Python, api_server: ApiServer) -> None:
-    code = "from spotwright.failures import NotFound\ntry: api.call('GET', '/missing')\n"
+    code = "from spotwright.errors import NotFound\ntry: api.call('GET', '/missing')\n"
     assert python(_client(api_server) + code + "except NotFound: print('not found')") == "not found\n"
 
 
@@ -126,7 +126,7 @@ def test_a_server_with_another_certificate_is_not_trusted(
     folder = tmp_path / "other"
     folder.mkdir()
     stranger = ApiServer(api_server.url, _certificate(folder)[0].read_text())
-    code = "from spotwright.failures import Unavailable\ntry: api.call('GET', '/x', attempts=1)\n"
+    code = "from spotwright.errors import Unavailable\ntry: api.call('GET', '/x', attempts=1)\n"
     assert "CERTIFICATE_VERIFY_FAILED" in python(_client(stranger) + code + "except Unavailable as e: print(e)")
     assert api_server.seen == []
 

@@ -16,7 +16,7 @@ from local.processes import Processes
 from spotwright import manifests
 from spotwright.adapters.apply import ObjectApi
 from spotwright.adapters.connection import Document, kubeconfig_configuration
-from spotwright.workflows.install import Installation
+from spotwright.workflows.install.workflow import Installation
 
 # Nobody listens there: no test of these logs in by an AWS role.
 NO_AWS = "http://127.0.0.1:9"

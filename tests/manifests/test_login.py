@@ -18,8 +18,8 @@ from local.processes import Processes
 from spotwright.adapters.apply import ObjectApi
 from spotwright.adapters.eks_access import TemporaryAdmin
 from spotwright.adapters.eks_token import TOKEN_PREFIX, kubernetes_token
-from spotwright.failures import Denied, NotFound
-from spotwright.workflows.install import install, remove
+from spotwright.errors import Denied, NotFound
+from spotwright.workflows.install.workflow import install, remove
 from tests.local.aws.serverless import ACCOUNT, REGION, Aws, run_local_aws
 from tests.manifests.cluster import wanted
 

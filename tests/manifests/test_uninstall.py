@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from spotwright.failures import Conflict, NotFound
-from spotwright.workflows.uninstall import POLL_SECONDS, SETTLE_SECONDS, Outcome, drain, hand_back
+from spotwright.errors import Conflict, NotFound
+from spotwright.workflows.install.uninstall import POLL_SECONDS, SETTLE_SECONDS, UninstallResult, drain, hand_back
 from tests.manifests.cluster import wanted
 
 type Object = dict[str, Any]
@@ -90,13 +90,13 @@ class World:
         for act in due:
             act()
 
-    def drain(self, **more: Any) -> Outcome:
+    def drain(self, **more: Any) -> UninstallResult:
         return drain(self, self, self, self.said.append, **more)
 
 
 def test_an_empty_cluster_is_paused_and_that_is_all() -> None:
     world = World()
-    assert world.drain() == Outcome()
+    assert world.drain() == UninstallResult()
     assert world.log == ["pause"]
     assert world.now <= SETTLE_SECONDS
 
@@ -105,7 +105,7 @@ def test_everything_is_cordoned_before_anything_goes_and_add_ons_go_last() -> No
     world = World()
     for name, system in (("b", False), ("a", True), ("c", False)):
         world.add(name, system=system)
-    assert world.drain().done == ("a", "b", "c")
+    assert world.drain().finished == ("a", "b", "c")
     assert world.log == [
         "pause",
         *(f"cordon node-{name}" for name in "bac"),
@@ -119,14 +119,14 @@ def test_everything_is_cordoned_before_anything_goes_and_add_ons_go_last() -> No
 def test_a_cluster_that_has_only_nodes_with_add_ons_is_emptied_too() -> None:
     world = World()
     world.add("a", system=True)
-    assert world.drain().done == ("a",)
+    assert world.drain().finished == ("a",)
 
 
 def test_a_claim_that_appears_late_goes_too() -> None:
     world = World()
     world.add("a")
     world.later.append((15.0, lambda: world.add("late", node=False)))
-    assert world.drain().done == ("a", "late")
+    assert world.drain().finished == ("a", "late")
 
 
 def test_a_second_run_goes_on_where_the_first_gave_up() -> None:
@@ -134,10 +134,10 @@ def test_a_second_run_goes_on_where_the_first_gave_up() -> None:
     world.add("a", slow=30)
     world.add("b")
     first = world.drain()
-    assert first.done == ("b",)
-    assert first.left == ("a: instance terminating",)
+    assert first.finished == ("b",)
+    assert first.remaining == ("a: instance terminating",)
     world.patience = 600
-    assert world.drain().done == ("a",)
+    assert world.drain().finished == ("a",)
     assert world.log.count("delete a") == 1
 
 
@@ -146,7 +146,7 @@ def test_what_holds_a_drain_up_is_told_once_in_the_claims_own_words() -> None:
     world.add("a", slow=1000)
     message = "3 pods are waiting to be evicted"
     world.claims["a"]["status"]["conditions"] = [{"type": "Drained", "status": "Unknown", "message": message}]
-    assert world.drain().left == (f"a: {message}",)
+    assert world.drain().remaining == (f"a: {message}",)
     assert sum(message in line for line in world.said) == 1
 
 
@@ -175,7 +175,7 @@ def test_handing_back_takes_only_our_own_parts_in_reverse() -> None:
     world = World()
     world.add("a")
     outcome = hand_back(world, world, world, world.said.append, parts=wanted().parts)
-    assert outcome.done == ("a",)
+    assert outcome.finished == ("a",)
     assert world.log[:2] == ["pause", "delete Deployment"]
     assert {line.split()[1] for line in world.log[1:]} == {
         "Deployment", "ClusterRoleBinding", "ServiceAccount", "ClusterRole",
@@ -187,7 +187,7 @@ def test_handing_back_waits_for_launches_under_way() -> None:
     world = World()
     world.add("a", node=False)
     world.later.append((10.0, lambda: world.claims["a"]["status"].update(providerID="aws:///a/i-1")))
-    assert hand_back(world, world, world, world.said.append, parts=wanted().parts).done == ("a",)
+    assert hand_back(world, world, world, world.said.append, parts=wanted().parts).finished == ("a",)
     assert world.now >= 10
 
 
@@ -196,11 +196,11 @@ def test_handing_back_waits_for_nodes_that_nobody_else_would_let_go() -> None:
     world.add("a")
     world.nodes["node-a"]["spec"]["taints"] = [{"key": "spotwright.dev/held", "effect": "NoSchedule"}]
     outcome = hand_back(world, world, world, world.said.append, parts=wanted().parts)
-    assert outcome.left == ("node node-a is not Ready yet",)
+    assert outcome.remaining == ("node node-a is not Ready yet",)
     assert world.log == ["pause"]
     world.patience = 600.0
     world.later.append((world.now + 10.0, lambda: world.nodes["node-a"]["spec"].update(taints=[])))
-    assert hand_back(world, world, world, world.said.append, parts=wanted().parts).done == ("a",)
+    assert hand_back(world, world, world, world.said.append, parts=wanted().parts).finished == ("a",)
 
 
 @pytest.mark.parametrize("patience", [0.0, 2 * POLL_SECONDS])
@@ -208,5 +208,5 @@ def test_handing_back_gives_up_without_touching_anything(patience: float) -> Non
     world = World(patience=patience)
     world.add("a", node=False)
     outcome = hand_back(world, world, world, world.said.append, parts=wanted().parts)
-    assert outcome.left == ("nodeclaim a has no instance yet",)
+    assert outcome.remaining == ("nodeclaim a has no instance yet",)
     assert world.log == ["pause"]

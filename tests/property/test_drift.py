@@ -33,8 +33,8 @@ from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Settings
 from spotwright.simulation import given as objects
 from spotwright.simulation.world import World
-from spotwright.workflows.lifecycle import lifecycle
-from spotwright.workflows.ports import Doorbell
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
 from tests.unit.aws import samples
 
 NAMES = ("m5.large", "c6g.xlarge", "c5d.2xlarge", "t3a.large", "g4dn.xlarge")

@@ -190,7 +190,7 @@ def refresh_the_catalog(account: RightsAccount) -> None:
 
 def follow_zonal_shifts(account: RightsAccount) -> None:
     shifts = ZonalShifts(account.client("arc-zonal-shift", "act"), f"arn:aws:eks:{REGION}:{ACCOUNT}:cluster/{CLUSTER}")
-    assert shifts.zones(datetime.now(UTC)) == frozenset()
+    assert shifts.shifted_zone_ids(datetime.now(UTC)) == frozenset()
 
 
 def launch(account: RightsAccount) -> None:
@@ -252,7 +252,7 @@ def collect_profiles(account: RightsAccount) -> None:
     name = f"{CLUSTER}_{next(account.numbers)}"
     InstanceProfiles(account.client("iam")).ensure(name=name, path=PATH, role=NODE_ROLE, tags=PROFILE_TAGS)
     profiles = InstanceProfiles(account.client("iam", "act"))
-    assert name in profiles.under(PATH)
+    assert name in profiles.names_under(PATH)
     profiles.delete(name)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spotwright.failures import Denied
+from spotwright.errors import Denied
 from spotwright.model import labels
 from tests.rights.recording import Recording
 from tests.rights.scenarios import TAGS, RightsAccount, create_role, create_template, dry_run_launch, policy_document

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from spotwright.adapters.iam import InstanceProfiles
-from spotwright.failures import Denied
+from spotwright.errors import Denied
 from spotwright.model import labels
 from tests.rights.recording import Recording
 from tests.rights.scenarios import (

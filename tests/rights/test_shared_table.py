@@ -11,9 +11,9 @@ from infra.config import Cluster, Config
 from infra.state import State
 from spotwright.adapters.dynamodb import DynamoState
 from spotwright.adapters.dynamodb_table import Table
-from spotwright.failures import Denied
+from spotwright.errors import Denied
 from spotwright.model.ec2.fleet import OfferingHealth
-from spotwright.workflows import pacing
+from spotwright.workflows.account import rate_limits
 from tests.contract import tables
 from tests.rights.recording import Recording
 from tests.rights.scenarios import ACCOUNT, CLUSTER, NODE_ROLE, REGION, create_role, plain_grant, policy_document
@@ -39,10 +39,10 @@ def client(recording: Recording) -> Any:
 def test_cells_learn_together(client: Any, recording: Recording) -> None:
     first = DynamoState(recording.account.client("dynamodb"), table="first", cluster="one")
     second = DynamoState(client, table="second", cluster="two", memory_table="first")
-    second.mark_offering(MARK)
+    second.save_offering_health(MARK)
     assert [one.key for one in first.offering_health(NOW_MS)] == [MARK.key]
-    assert pacing.wait_seconds(second, pacing.CREATE_FLEET, key="k", now=NOW) == 0
-    assert first.call_rate(pacing.CREATE_FLEET) is not None
+    assert rate_limits.acquire(second, rate_limits.CREATE_FLEET, caller="k", now=NOW) == 0
+    assert first.call_rate(rate_limits.CREATE_FLEET) is not None
 
 
 def test_a_cell_sees_and_changes_no_other_row(client: Any) -> None:

@@ -9,8 +9,8 @@ import boto3
 import msgspec
 from moto import mock_aws
 
-from forwarder.bells import Bell
-from forwarder.sending import Sender, write_heartbeat
+from forwarder.doorbells import QueuedDoorbell
+from forwarder.sender import DoorbellSender, write_heartbeat
 from spotwright.adapters.dynamodb import DynamoState
 from spotwright.adapters.dynamodb_rows import Item
 from spotwright.adapters.pause import PauseRow
@@ -19,8 +19,8 @@ from spotwright.simulation import given
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
-from spotwright.workflows.ports import Doorbell
-from spotwright.workflows.rows import Row
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import Row
 from tests.contract import tables
 
 REGION: Final = "ap-northeast-2"
@@ -83,23 +83,23 @@ def _client(service: str) -> Any:
 def _write_cluster(table: DynamoState, state: FakeState) -> None:
     """Commit as often as the cluster's version says; the simulation knows the keys of the last decisions only."""
     row = state.row
-    keys = [*row.unacted] if row.unacted else [row.head] if row.head else []
+    keys = [*row.pending_decisions] if row.pending_decisions else [row.head] if row.head else []
     keys = [*(f"decisions/earlier/{number}" for number in range(row.version - len(keys))), *keys]
     for version, key in enumerate(keys):
         table.commit(expected_version=version, key=key)
-        if key not in row.unacted:
-            table.acted(key)
-    for _ in range(row.requested):
-        table.request()
-    if row.served:
-        table.served(row.served)
+        if key not in row.pending_decisions:
+            table.mark_acted(key)
+    for _ in range(row.planning_requests):
+        table.request_planning()
+    if row.served_requests:
+        table.mark_served(row.served_requests)
 
 
 def _write_account(table: DynamoState, state: FakeState) -> None:
     """Write each row once for each of its versions, for the adapter takes no version but the next."""
     for health in state.health.values():
         for version in range(health.version):
-            table.mark_offering(msgspec.structs.replace(health, version=version))
+            table.save_offering_health(msgspec.structs.replace(health, version=version))
     for rate in state.rates.values():
         for version in range(rate.version):
             table.save_call_rate(msgspec.structs.replace(rate, version=version))
@@ -111,7 +111,7 @@ def _write_catalog_and_breaker(table: DynamoState, state: FakeState) -> None:
     if state.catalog:
         table.set_catalog_key(state.catalog, state.catalogued)
     if state.reading:
-        table.begin_reading(state.reading, since=0)
+        table.begin_region_read(state.reading, since=0)
 
 
 def _read(table: DynamoState, items: Sequence[Item]) -> FakeState:
@@ -122,7 +122,7 @@ def _read(table: DynamoState, items: Sequence[Item]) -> FakeState:
     actions = [item["sk"]["S"] for item in items if item["pk"]["S"] == "rate"]
     state.rates = {action: rate for action in actions if (rate := table.call_rate(action)) is not None}
     state.beat, state.guard = table.heartbeat(), table.breaker()
-    state.catalog, state.catalogued = table.catalog_key(), table.catalog_at()
+    state.catalog, state.catalogued = table.catalog_key(), table.catalog_stored_at()
     state.reading = next((int(item["began"]["N"]) for item in items if "began" in item), 0)
     return state
 
@@ -148,10 +148,10 @@ def send(bells: Sequence[Doorbell]) -> list[str]:
     return bodies
 
 
-def forward(bells: Sequence[Bell]) -> list[str]:
+def forward(bells: Sequence[QueuedDoorbell]) -> list[str]:
     """The bodies of the messages by which the forwarder rings, in their order."""
     with _queue() as (client, url):
-        sender, bodies = Sender(client, cluster=given.CLUSTER, urls={bell.queue: url for bell in bells}), []
+        sender, bodies = DoorbellSender(client, cluster=given.CLUSTER, urls={bell.queue: url for bell in bells}), []
         for bell in bells:
             sender.send([bell])
             bodies.append(_take(client, url))

@@ -14,14 +14,15 @@ from spotwright.aws.instance_types.price_file import PriceFile
 from spotwright.disruption import breaker
 from spotwright.model.ec2.fleet import FleetError
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
-from spotwright.settings import Given, decision_settings
+from spotwright.settings import RawSettings, decision_settings
 from spotwright.simulation.cluster import Namespace
 from spotwright.simulation.state import FakeBlobs
 from spotwright.simulation.world import World
-from spotwright.workflows import catalog_types, offering_memory, pacing
-from spotwright.workflows.catalog_types import Circumstances
+from spotwright.workflows.account import offering_health_store, rate_limits
+from spotwright.workflows.catalog import instance_types
+from spotwright.workflows.catalog.instance_types import CatalogInputs
 from spotwright.workflows.interrupt import interrupt
-from spotwright.workflows.provision import provision
+from spotwright.workflows.provision.workflow import provision
 from tests.stored.recorded import read_catalogs_from
 from tests.unit.aws import samples
 
@@ -32,13 +33,13 @@ MANIFESTS: Final = Path(__file__).with_name("full_cluster.yaml")
 INSTANCE_TYPES: Final = (
     "c5.large", "m5.large", "m5.xlarge", "t4g.small", "g4dn.12xlarge", "inf1.24xlarge", "c7i.12xlarge",
 )  # fmt: skip
-SETTINGS: Final[Given] = {
+SETTINGS: Final[RawSettings] = {
     "FEATURE_GATES": "CapacityBuffer=true,NodeOverlay=true,StaticCapacity=true",
     "LARGEST_NODE_SHARE": 90,
     "LARGEST_ZONE_SHARE": 80,
     "BREAKER_PERCENT": 40,
 }
-LATER_SETTINGS: Final[Given] = {
+LATER_SETTINGS: Final[RawSettings] = {
     "PREFERENCE_POLICY": "Ignore",
     "MIN_VALUES_POLICY": "BestEffort",
     "FOLLOWER_SELECTORS": "app=agent",
@@ -96,13 +97,17 @@ def _learn_about_ec2(world: World) -> None:
         FleetError("InsufficientFreeAddressesInSubnet", "full", "c5.large", zone, "spot", "subnet-a"),
     )
     for _ in range(2):
-        offering_memory.answered(world.state, (), errors, now_ms=now_ms, cpu_millicores={"m5.xlarge": 4000})
+        offering_health_store.record_fleet_response(
+            world.state, (), errors, now_ms=now_ms, cpu_millicores={"m5.xlarge": 4000}
+        )
     in_group = (FleetError(no_capacity, "none left", "m5.large", zone, "spot"),)
-    offering_memory.answered(world.state, (), in_group, now_ms=now_ms, cpu_millicores={}, scope="pg-1")
-    offering_memory.interrupted(world.state, "m5.large", zone, now_ms=now_ms)
-    offering_memory.reservation_taken(world.state, "cr-2", 1, now_ms=now_ms)
-    pacing.wait_seconds(world.state, pacing.CREATE_FLEET, key="", now=world.clock.now())
-    pacing.slow_down(world.state, pacing.CREATE_FLEET, now=world.clock.now())
+    offering_health_store.record_fleet_response(
+        world.state, (), in_group, now_ms=now_ms, cpu_millicores={}, scope="pg-1"
+    )
+    offering_health_store.record_interruption(world.state, "m5.large", zone, now_ms=now_ms)
+    offering_health_store.record_reservation_use(world.state, "cr-2", 1, now_ms=now_ms)
+    rate_limits.acquire(world.state, rate_limits.CREATE_FLEET, caller="", now=world.clock.now())
+    rate_limits.slow_down(world.state, rate_limits.CREATE_FLEET, now=world.clock.now())
 
 
 def _stop(world: World) -> None:
@@ -112,7 +117,7 @@ def _stop(world: World) -> None:
         admission = breaker.admit(world.state.breaker(), id, nodes, total=30, percent=40, now=at)
         world.state.save_breaker(admission.breaker)
     world.state.row = msgspec.structs.replace(world.state.row, paused=True)
-    world.state.begin_reading(now_ms, since=0)
+    world.state.begin_region_read(now_ms, since=0)
     world.state.beat = now_ms
 
 
@@ -145,10 +150,10 @@ def _store_catalog(blobs: FakeBlobs, classes: list[EC2NodeClass]) -> str:
     region = msgspec.structs.replace(samples.region(*INSTANCE_TYPES), notes=("prices are those of last time",))
     # Type and image → bytes of memory that its nodes have, and when that was last confirmed.
     memory = {"m5.large ami-x86": (7_900 * 2**20, 1_767_600_000)}
-    about = Circumstances(Overheads(node_class_cel=True), frozenset({"apne2-az9"}), PriceFile(), memory)
-    source = catalog_types.keep(blobs, region)
-    nothing = catalog_types.stored(blobs, "")
-    return catalog_types.make(blobs, nothing, source=source, region=region, classes=classes, about=about)
+    about = CatalogInputs(Overheads(node_class_cel=True), frozenset({"apne2-az9"}), PriceFile(), memory)
+    source = instance_types.store_region(blobs, region)
+    nothing = instance_types.read_catalog(blobs, "")
+    return instance_types.store_catalog(blobs, nothing, source=source, region=region, classes=classes, inputs=about)
 
 
 def _count_reservations(obj: Json) -> EC2NodeClass:

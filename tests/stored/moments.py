@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from spotwright.failures import InvalidRequest, Throttled, Unavailable
+from spotwright.decisions.decision import decode_decision
+from spotwright.errors import InvalidRequest, Throttled, Unavailable
 from spotwright.settings import decision_settings
 from spotwright.simulation import given
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
-from spotwright.workflows import decisions
-from spotwright.workflows.rows import CommandRow, LaunchRow, NominationRow, NoticeRow
+from spotwright.workflows.ports.rows import CommandRow, LaunchRow, NominationRow, NoticeRow
 from tests.stored import clusters
 
 type Reached = Callable[[World], bool]
@@ -168,15 +168,17 @@ def _has_nomination(phase: str) -> Reached:
 
 def _has_decision(kind: str) -> Reached:
     """A decision of this kind is committed, and nobody has acted on it."""
-    return lambda world: any(decisions.decode(world.blobs.bodies[key]).kind == kind for key in world.state.row.unacted)
+    return lambda world: any(
+        decode_decision(world.blobs.bodies[key]).kind == kind for key in world.state.row.pending_decisions
+    )
 
 
 def _has_two_decisions(world: World) -> bool:
-    return len(world.state.row.unacted) == 2
+    return len(world.state.row.pending_decisions) == 2
 
 
 def _has_rows_and_decision(world: World) -> bool:
-    return bool(world.state.rows) and bool(world.state.row.unacted)
+    return bool(world.state.rows) and bool(world.state.row.pending_decisions)
 
 
 def _has_made(port: str, action: str) -> Reached:
@@ -193,8 +195,8 @@ MOMENTS: Final = (
     Moment("launch-bought", PENDING, _has_made("ec2", "create_fleet")),
     Moment("launch-unanswered", start_unanswered, _has_launch(lambda row: row.not_before > 0)),
     Moment("launch-throttled", start_throttled, _has_launch(lambda row: row.not_before > 0)),
-    Moment("launch-without-templates", start_without_templates, _has_launch(lambda row: row.remade)),
-    Moment("launch-without-capacity", start_sold_out, _has_launch(lambda row: row.insufficient)),
+    Moment("launch-without-templates", start_without_templates, _has_launch(lambda row: row.templates_recreated)),
+    Moment("launch-without-capacity", start_sold_out, _has_launch(lambda row: row.insufficient_capacity)),
     Moment("launch-in-reservation", clusters.start_reserved, _has_launch(lambda row: bool(row.reservations))),
     Moment("launch-launched", PENDING, _has_launch(lambda row: row.phase == "launched")),
     Moment("launch-half-handed-over", PENDING, _has_made("cluster", "patch_status")),

@@ -4,7 +4,7 @@ from typing import Final
 
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation.world import World
-from spotwright.workflows.rows import FINAL_PHASES
+from spotwright.workflows.ports.rows import FINAL_PHASES
 
 # Longer than every timer of a row; the longest is that of a nomination, a quarter of an hour.
 SECONDS: Final = 1000
@@ -24,4 +24,8 @@ def find_unfinished(world: World) -> list[str]:
     without an instance."""
     rows = [key for key, row in world.state.rows.items() if row.phase not in FINAL_PHASES or row.due]
     claimed = {instance_id(claim.provider_id) for claim in world.claims()}
-    return [*rows, *world.state.row.unacted, *sorted(claimed ^ {instance.id for instance in world.ec2.live()})]
+    return [
+        *rows,
+        *world.state.row.pending_decisions,
+        *sorted(claimed ^ {instance.id for instance in world.ec2.live()}),
+    ]

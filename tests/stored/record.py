@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
-from forwarder.bells import Bell
+from forwarder.doorbells import QueuedDoorbell
 from infra.events import _SHIFTS, _TICKS, _doorbell
 from spotwright.simulation import given
 from spotwright.simulation.world import World
-from spotwright.workflows import lifecycle
-from spotwright.workflows.ports import Doorbell
+from spotwright.workflows.lifecycle.workflow import DOORBELL_KINDS
+from spotwright.workflows.ports.doorbells import Doorbell
 from tests.stored import aws, full_cluster, moments, outcome, outside, recorded
 
 type Json = dict[str, Any]
@@ -31,17 +31,17 @@ rules:
 # What functions ring for, by queue.
 KINDS: Final = {
     "provision": ("pods",),
-    "lifecycle": lifecycle.KINDS,
+    "lifecycle": DOORBELL_KINDS,
     "disrupt": ("evaluate", "validate"),
     "sweep": ("poll",),
     "catalog": ("region", "nodeclasses"),
 }
 FORWARDED: Final = (
-    Bell("provision", "pods"),
-    Bell("lifecycle", "node", "ip-10-0-0-1.internal"),
-    Bell("lifecycle", "claim", "default-bdwpm"),
-    Bell("lifecycle", "nodepools"),
-    Bell("catalog", "nodeclasses", "default"),
+    QueuedDoorbell("provision", "pods"),
+    QueuedDoorbell("lifecycle", "node", "ip-10-0-0-1.internal"),
+    QueuedDoorbell("lifecycle", "claim", "default-bdwpm"),
+    QueuedDoorbell("lifecycle", "nodepools"),
+    QueuedDoorbell("catalog", "nodeclasses", "default"),
 )
 
 
@@ -71,7 +71,7 @@ class Recording:
 
     def add(self, name: str, world: World) -> Json:
         """Record a cluster as it is; what it comes to is left out."""
-        waiting = world.bells.waiting
+        waiting = world.doorbells.waiting
         bodies = aws.send([message.bell for message in waiting])
         store: Json = {
             "name": name,

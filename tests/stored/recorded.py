@@ -23,7 +23,7 @@ from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeBlobs, FakeState, Rung
 from spotwright.simulation.world import World
-from spotwright.workflows.ports import Doorbell
+from spotwright.workflows.ports.doorbells import Doorbell
 from tests.stored import aws, outside
 
 type Json = dict[str, Any]
@@ -162,7 +162,7 @@ def restore(name: str) -> World:
     world.blobs.bodies.update({key: read_body(key) for key in store.bucket})
     read_catalogs_from(world)
     set_state(world, state)
-    world.bells.waiting = [
+    world.doorbells.waiting = [
         Rung(message["queue"], msgspec.json.decode(message["body"], type=Doorbell), message["at"])
         for message in store.messages
     ]

@@ -6,9 +6,10 @@ import pytest
 from spotwright.adapters.account_prices import AccountPrices
 from spotwright.aws.instance_types import catalog_codec
 from spotwright.aws.instance_types.offerings import RegionFacts
+from spotwright.decisions.decision import decode_decision, encode_decision
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import given
-from spotwright.workflows import catalog_types, decisions
+from spotwright.workflows.catalog import instance_types
 from tests.stored.recorded import (
     DIRECTORY,
     empty_bucket,
@@ -28,7 +29,7 @@ def test_a_body_has_the_key_under_which_it_was_stored() -> None:
 
 @pytest.mark.parametrize("key", list_keys("decisions"))
 def test_a_decision_is_written_as_it_was(key: str) -> None:
-    assert decisions.encode(decisions.decode(read_body(key))) == read_body(key)
+    assert encode_decision(decode_decision(read_body(key))) == read_body(key)
 
 
 def test_there_are_decisions_of_every_kind() -> None:
@@ -55,9 +56,9 @@ def test_the_function_catalog_goes_on_from_what_it_read_of_the_region() -> None:
     """A catalog or a region that it did not know would have it read the whole region anew."""
     (region,) = filter(is_region, list_keys("catalogs"))
     (key,) = (key for key in list_keys("catalogs") if read_json(key).get("source") == region)
-    stored = catalog_types.stored(read_bucket(), key)
+    stored = instance_types.read_catalog(read_bucket(), key)
     assert stored.body == read_body(key)
-    read = catalog_types.region_of(read_bucket(), stored)
+    read = instance_types.region_of(read_bucket(), stored)
     assert read is not None
     assert sorted(read.on_demand) == sorted(read_json(region)["on_demand"])
 

@@ -7,14 +7,13 @@ from spotwright.aws.instance_types import catalog_codec
 from spotwright.aws.instance_types.catalog_codec import CatalogHeader
 from spotwright.aws.instance_types.offerings import RegionFacts
 from spotwright.aws.token_bucket import TokenBucket
+from spotwright.decisions.decision import Decision, Disruption, Launch, decode_decision
 from spotwright.disruption.breaker import Breaker
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.karpenter.nodeclass import CapacityReservation, Subnet
 from spotwright.model.snapshot import Snapshot
-from spotwright.workflows import decisions
-from spotwright.workflows.decisions import Decision, Disruption, Launch
-from spotwright.workflows.ports import Doorbell
-from spotwright.workflows.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow
 from tests.stored.fields import Field, find_stated, list_fields
 from tests.stored.recorded import (
     is_region,
@@ -81,7 +80,7 @@ def find_recorded() -> set[Field]:
 
 
 def read_all_bodies() -> list[object]:
-    values: list[object] = [decisions.decode(read_body(key)) for key in list_keys("decisions")]
+    values: list[object] = [decode_decision(read_body(key)) for key in list_keys("decisions")]
     values += [msgspec.json.decode(read_body(key), type=Snapshot) for key in list_keys("snapshots")]
     for key in list_keys("catalogs"):
         body = read_body(key)

@@ -6,11 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright import composition_catalog
+from spotwright.composition import catalog_clients
 from spotwright.simulation.world import World
-from spotwright.workflows.ports import Doorbell
-from tests.functions import catalog_world
-from tests.functions.handlers import Context, failed, load, records
+from spotwright.workflows.ports.doorbells import Doorbell
+from tests.functions.catalog import fakes
+from tests.functions.handlers import Context, failed_messages, load_handler, sqs_event
 from tests.stored.recorded import FULL, read_messages, read_stores
 
 
@@ -33,14 +33,14 @@ def test_the_function_behind_the_queue_takes_a_doorbell(
     world: World, monkeypatch: pytest.MonkeyPatch, queue: str, body: str
 ) -> None:
     if queue == "catalog":
-        account = catalog_world.World()
-        monkeypatch.setattr(composition_catalog, "ports", lambda cluster, environment: account)
-    assert failed(load(queue, world).handler(records([body]), Context())) == []
+        account = fakes.CatalogWorld()
+        monkeypatch.setattr(catalog_clients, "ports", lambda cluster, environment: account)
+    assert failed_messages(load_handler(queue, world).handler(sqs_event([body]), Context())) == []
 
 
 @pytest.mark.parametrize(("queue", "body"), sent_by("eventbridge"))
 def test_a_message_of_eventbridge_becomes_the_notice_that_it_was(world: World, queue: str, body: str) -> None:
-    assert failed(load(queue, world).handler(records([body]), Context())) == []
+    assert failed_messages(load_handler(queue, world).handler(sqs_event([body]), Context())) == []
     (notice,) = world.state.notices()
     (before,) = (
         json.loads(row["body"]["S"])

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.workflows.provision import code_digest
+from spotwright.workflows.planning.commit import code_digest
 from tests.stored.recorded import copy_bucket, list_keys, read_json
 from tests.stored.replays import replay_from, replay_recorded
 
@@ -30,7 +30,7 @@ def test_the_same_is_decided_again(key: str) -> None:
     """A planner that was changed may decide something else: then this test, and no other test here, no longer holds."""
     replayed = replay_recorded(key)
     assert as_text(replayed.plan) == read_json(key)["plan"]
-    assert replayed.kept == ()
+    assert replayed.kept_claims == ()
     assert replayed.agrees
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from spotwright.adapters.dynamodb import DynamoState
 from spotwright.simulation import given
-from spotwright.workflows.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, Row
+from spotwright.workflows.ports.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 from tests.stored import aws
 from tests.stored.recorded import FULL, read_rows, read_state, read_stores
 
@@ -32,12 +32,12 @@ def test_every_row_is_changed_under_the_version_that_it_has(name: str) -> None:
         for row in state.rows.values():
             assert save(table, row).version == row.version + 1
         for health in state.health.values():
-            table.mark_offering(health)
+            table.save_offering_health(health)
         for rate in state.rates.values():
             table.save_call_rate(rate)
         table.save_breaker(state.guard)
         table.commit(expected_version=state.row.version, key="decisions/next")
-        assert table.cluster().unacted == (*state.row.unacted, "decisions/next")
+        assert table.cluster().pending_decisions == (*state.row.pending_decisions, "decisions/next")
 
 
 def save(table: DynamoState, row: Row) -> Row:

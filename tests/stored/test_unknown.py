@@ -10,12 +10,12 @@ import json
 import msgspec
 import pytest
 
-from spotwright import edge
+from spotwright import sqs_batch
 from spotwright.adapters.catalogs import Catalogs
 from spotwright.adapters.dynamodb_rows import Item, item_of, waiting
-from spotwright.failures import InvalidRequest
+from spotwright.errors import InvalidRequest
 from spotwright.simulation import given
-from spotwright.workflows import catalog_types
+from spotwright.workflows.catalog import instance_types
 from tests.stored import aws
 from tests.stored.outcome import count, find_unfinished, run_to_end
 from tests.stored.recorded import (
@@ -79,7 +79,7 @@ def test_a_catalog_of_a_later_schema_is_planned_with_and_made_anew() -> None:
         later = blobs.put("catalogs", json.dumps(read_json(key) | LATER).encode())
         catalogs = Catalogs(blobs)  # type: ignore[arg-type]
         assert catalogs.read(later) == catalogs.read(key)
-        assert catalog_types.stored(blobs, later).body == b""
+        assert instance_types.read_catalog(blobs, later).body == b""
 
 
 def test_a_region_of_a_later_schema_is_read_anew() -> None:
@@ -88,17 +88,19 @@ def test_a_region_of_a_later_schema_is_read_anew() -> None:
     later = blobs.put("catalogs", json.dumps(read_json(region) | LATER).encode())
     (key,) = (key for key in list_keys("catalogs") if read_json(key).get("source") == region)
     changed = blobs.put("catalogs", json.dumps(read_json(key) | {"source": later}).encode())
-    assert catalog_types.region_of(blobs, catalog_types.stored(blobs, key)) is not None
-    assert catalog_types.region_of(blobs, catalog_types.stored(blobs, changed)) is None
+    assert instance_types.region_of(blobs, instance_types.read_catalog(blobs, key)) is not None
+    assert instance_types.region_of(blobs, instance_types.read_catalog(blobs, changed)) is None
 
 
 def test_a_message_of_a_later_schema_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="doorbell schema: 99 is not one of"):
-        edge.doorbell(json.dumps(first_message() | LATER), kinds={"pods"}, clusters={given.CLUSTER})
+        sqs_batch.parse_doorbell(json.dumps(first_message() | LATER), kinds={"pods"}, clusters={given.CLUSTER})
 
 
 def test_an_unknown_field_in_a_message_is_passed_over() -> None:
-    bell = edge.doorbell(json.dumps(first_message() | UNKNOWN_FIELD), kinds={"pods"}, clusters={given.CLUSTER})
+    bell = sqs_batch.parse_doorbell(
+        json.dumps(first_message() | UNKNOWN_FIELD), kinds={"pods"}, clusters={given.CLUSTER}
+    )
     assert msgspec.to_builtins(bell) == first_message()
 
 

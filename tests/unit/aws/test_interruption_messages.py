@@ -8,7 +8,7 @@ import pytest
 
 from spotwright.aws import interruption_messages
 from spotwright.aws.interruption_messages import NoticeKind
-from spotwright.failures import InvalidRequest
+from spotwright.errors import InvalidRequest
 
 AT = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -7,10 +7,10 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.instance_types.capacity import Overheads
-from spotwright.failures import InvalidRequest
+from spotwright.errors import InvalidRequest
 from spotwright.model.snapshot import CAPACITY_BUFFER, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
 
-type Given = Mapping[str, str | int | float | bool]
+type RawSettings = Mapping[str, str | int | float | bool]
 
 QUEUES = ("provision", "lifecycle", "catalog", "disrupt", "sweep")
 
@@ -120,7 +120,7 @@ def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings
     )
 
 
-class BuyingSettings(msgspec.Struct, frozen=True):
+class CatalogSettings(msgspec.Struct, frozen=True):
     """A cluster's settings as its catalog needs them; names are Karpenter's."""
 
     overheads: Overheads = Overheads()
@@ -130,7 +130,7 @@ class BuyingSettings(msgspec.Struct, frozen=True):
     dry_runs: bool = True
 
 
-def buying_settings(given: Given) -> BuyingSettings:
+def catalog_settings(given: RawSettings) -> CatalogSettings:
     """Raises InvalidRequest naming the setting that means nothing."""
     defaults = Overheads()
     share = str(given.get("VM_MEMORY_OVERHEAD_PERCENT", defaults.vm_memory_overhead_percent))
@@ -142,8 +142,8 @@ def buying_settings(given: Given) -> BuyingSettings:
     enis = str(given.get("RESERVED_ENIS", defaults.reserved_enis))
     if not enis.isdecimal():
         raise InvalidRequest(f"setting RESERVED_ENIS: {enis!r} is not a number from 0 up")
-    return BuyingSettings(
-        overheads=Overheads(share, int(enis), gate(given, "AWS_FEATURE_GATES", "NodeClassCEL")),
+    return CatalogSettings(
+        overheads=Overheads(share, int(enis), is_gate_on(given, "AWS_FEATURE_GATES", "NodeClassCEL")),
         isolated_vpc=_is_on(given, "ISOLATED_VPC"),
         reserved_capacity=RESERVED_CAPACITY in _gates(str(given.get("FEATURE_GATES", ""))),
         zonal_shift=_is_on(given, "ENABLE_ZONAL_SHIFT"),
@@ -151,11 +151,11 @@ def buying_settings(given: Given) -> BuyingSettings:
     )
 
 
-def _is_on(given: Given, setting: str) -> bool:
+def _is_on(given: RawSettings, setting: str) -> bool:
     return _truth(setting, str(given.get(setting, "false")))
 
 
-def gate(given: Given, setting: str, name: str) -> bool:
+def is_gate_on(given: RawSettings, setting: str, name: str) -> bool:
     """Whether a feature gate is on: ``Name=true,Other=false``; gates that nobody knows are ignored."""
     stated = dict(one.strip().partition("=")[::2] for one in str(given.get(setting, "")).split(",") if one.strip())
     return _truth(f"{setting}: {name}", stated.get(name, "false"))

@@ -5,7 +5,7 @@ import pytest
 from spotwright.adapters.account_prices import AccountPrices, parsed
 from spotwright.aws.instance_types import price_file
 from spotwright.aws.instance_types.price_file import PriceFileError
-from spotwright.failures import NotFound
+from spotwright.errors import NotFound
 from tests.unit.aws.samples import ZONES, region
 
 LISTED = region("m5.large", "c5.large", "t4g.small")

@@ -13,7 +13,7 @@ import msgspec
 from spotwright.adapters.dynamodb_rows import HISTORY_SECONDS, Item, offering
 from spotwright.adapters.dynamodb_table import Table
 from spotwright.aws.token_bucket import TokenBucket
-from spotwright.failures import Failure
+from spotwright.errors import ApiError
 from spotwright.model.ec2.fleet import OfferingHealth
 
 log: Final = logging.getLogger("spotwright.memory")
@@ -40,7 +40,7 @@ class AccountMemory:
 
         return self._asked(ask)
 
-    def mark_offering(self, health: OfferingHealth) -> None:
+    def save_offering_health(self, health: OfferingHealth) -> None:
         after = msgspec.structs.replace(health, version=health.version + 1)
         self._asked(lambda table: table.put_versioned(offering(after), health.version))
 
@@ -64,7 +64,7 @@ class AccountMemory:
         if self._shared is not None:
             try:
                 return ask(self._shared)
-            except Failure as failure:
+            except ApiError as failure:
                 if failure.code not in _NO_USE:
                     raise
                 told = {"table": self._shared.name, "code": failure.code, "error": str(failure)}

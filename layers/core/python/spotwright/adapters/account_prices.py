@@ -4,8 +4,8 @@ from typing import Any
 
 from spotwright.aws.instance_types import price_file
 from spotwright.aws.instance_types.price_file import PriceFile, PriceFileError
-from spotwright.failures import NotFound
-from spotwright.workflows.ports import BlobPort
+from spotwright.errors import NotFound
+from spotwright.workflows.ports.state import BlobPort
 
 
 class AccountPrices:

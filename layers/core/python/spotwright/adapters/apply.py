@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 from kubernetes.client.configuration import Configuration
 
 from spotwright.adapters.connection import Connection, Document
-from spotwright.failures import NotFound, Throttled, Unavailable
+from spotwright.errors import NotFound, Throttled, Unavailable
 
 FIELD_MANAGER = "spotwright-install"
 ATTEMPTS = 5

@@ -6,9 +6,9 @@ from typing import Final
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from spotwright.failures import Conflict, Denied, Failure, InvalidRequest, NotFound, Throttled, Unavailable
+from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, Throttled, Unavailable
 
-_CODES: Final[Mapping[str, type[Failure]]] = {
+_CODES: Final[Mapping[str, type[ApiError]]] = {
     "ConditionalCheckFailedException": Conflict,
     "TransactionConflictException": Conflict,
     "IdempotentParameterMismatch": InvalidRequest,
@@ -52,13 +52,13 @@ _CODES: Final[Mapping[str, type[Failure]]] = {
 
 @contextmanager
 def translated(what: str) -> Iterator[None]:
-    """Run AWS calls; their errors come out as ``spotwright.failures``, with ``what`` in front of the message."""
+    """Run AWS calls; their errors come out as ``spotwright.errors``, with ``what`` in front of the message."""
     try:
         yield
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "")
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        kind = _CODES.get(code, Unavailable if status >= 500 else Failure)
+        kind = _CODES.get(code, Unavailable if status >= 500 else ApiError)
         raise kind(f"{what}: {error}", code=code) from error
     except BotoCoreError as error:
         raise Unavailable(f"{what}: {error}", code=type(error).__name__) from error

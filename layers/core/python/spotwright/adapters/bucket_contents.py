@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from spotwright.adapters.aws_failures import translated
-from spotwright.failures import Failure, Unavailable
+from spotwright.errors import ApiError, Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def empty_bucket(s3: "S3Client", bucket: str, remaining_seconds: Callable[[], float]) -> bool:
     """Delete every version and delete marker of every object, a thousand at a time.
 
-    True when nothing is left or the bucket is gone, False when time ran out first. Raises Failure.
+    True when nothing is left or the bucket is gone, False when time ran out first. Raises ApiError.
     """
     try:
         with translated(f"empty bucket {bucket}"):
@@ -32,7 +32,7 @@ def _delete(s3: "S3Client", bucket: str, batch: list[Any]) -> None:
     refused = s3.delete_objects(Bucket=bucket, Delete={"Objects": batch, "Quiet": True}).get("Errors", [])
     if refused:
         first = refused[0]
-        raise Failure(f"{bucket}/{first.get('Key')}: {first.get('Message')}", code=str(first.get("Code")))
+        raise ApiError(f"{bucket}/{first.get('Key')}: {first.get('Message')}", code=str(first.get("Code")))
 
 
 def _versions(s3: "S3Client", bucket: str) -> Iterator[list[Any]]:

@@ -1,4 +1,4 @@
-"""Instance catalogs by key, decoded once per process (CatalogPort)."""
+"""Instance catalogs by key, decoded once per process (InstanceCatalogPort)."""
 
 from spotwright.adapters.s3 import S3Blobs
 from spotwright.aws.instance_types import catalog_codec
@@ -9,7 +9,7 @@ KEPT = 4
 
 
 class Catalogs:
-    """See CatalogPort."""
+    """See InstanceCatalogPort."""
 
     def __init__(self, blobs: S3Blobs) -> None:
         self._blobs = blobs

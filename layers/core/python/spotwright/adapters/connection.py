@@ -16,7 +16,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.client.rest import RESTClientObject
 from urllib3.util.ssl_ import create_urllib3_context
 
-from spotwright.failures import Conflict, Denied, Failure, InvalidRequest, NotFound, Throttled, Unavailable
+from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, Throttled, Unavailable
 
 type Document = dict[str, Any]
 
@@ -24,7 +24,7 @@ CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
 # Where the kubelet mounts a pod's token and the cluster's CA.
 SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-_FAILURES: Mapping[int, type[Failure]] = {
+_FAILURES: Mapping[int, type[ApiError]] = {
     400: InvalidRequest,
     401: Denied,
     403: Denied,
@@ -84,7 +84,7 @@ class Connection:
     def call(
         self, method: str, path: str, body: Document | list[Document] | None = None, content_type: str = ""
     ) -> Document:
-        """The JSON that the API server answers. Raises the exceptions of ``spotwright.failures``."""
+        """The JSON that the API server answers. Raises the exceptions of ``spotwright.errors``."""
         response = self.stream(method, path, body, content_type)
         try:
             content = response.data
@@ -133,9 +133,9 @@ def _context() -> ssl.SSLContext:
     return context
 
 
-def failure(what: str, status: int, told: Mapping[str, Any]) -> Failure:
+def failure(what: str, status: int, told: Mapping[str, Any]) -> ApiError:
     """The exception for a Kubernetes Status; its code is the Status's reason."""
-    kind = _FAILURES.get(status, Unavailable if status >= 500 else Failure)
+    kind = _FAILURES.get(status, Unavailable if status >= 500 else ApiError)
     return kind(f"{what}: {status} {told.get('message', '')}", code=str(told.get("reason") or status))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import urllib3
 
-from spotwright.failures import Unavailable
+from spotwright.errors import Unavailable
 
 # The whole answer may hold 4096 bytes.
 LONGEST_REASON = 1000

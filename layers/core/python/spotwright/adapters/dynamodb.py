@@ -17,9 +17,9 @@ from spotwright.adapters.dynamodb_rows import Item, decoded, item_of, number, te
 from spotwright.adapters.dynamodb_table import Table, translated
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
-from spotwright.failures import Conflict, Throttled
+from spotwright.errors import Conflict, Throttled
 from spotwright.model.ec2.fleet import OfferingHealth
-from spotwright.workflows.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
+from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
@@ -42,17 +42,17 @@ class DynamoState:
             cluster=self._cluster,
             version=number(item, "version"),
             head=text(item, "head"),
-            unacted=_unacted(item),
-            requested=number(item, "requested"),
-            served=number(item, "served"),
+            pending_decisions=_unacted(item),
+            planning_requests=number(item, "requested"),
+            served_requests=number(item, "served"),
             paused=paused,
         )
 
-    def request(self) -> int:
+    def request_planning(self) -> int:
         answer = self._update("ADD requested :one", {":one": {"N": "1"}}, returns="UPDATED_NEW")
         return int(answer["Attributes"]["requested"]["N"])
 
-    def served(self, requested: int) -> None:
+    def mark_served(self, requested: int) -> None:
         try:
             self._update(
                 "SET served = :n",
@@ -76,7 +76,7 @@ class DynamoState:
             condition=first,
         )
 
-    def acted(self, key: str) -> None:
+    def mark_acted(self, key: str) -> None:
         # Decisions are acted on in their order, so the first place is tried before any is looked for.
         position: int | None = 0
         for _ in range(5):
@@ -131,7 +131,7 @@ class DynamoState:
     def nominations(self) -> tuple[NominationRow, ...]:
         return tuple(self._open("nomination#", NominationRow))
 
-    def due(self, before: int) -> tuple[Row, ...]:
+    def due_rows(self, before: int) -> tuple[Row, ...]:
         items = self._table.query(
             IndexName="due",
             KeyConditionExpression="timer = :c AND due <= :t",
@@ -142,8 +142,8 @@ class DynamoState:
     def offering_health(self, now: int) -> tuple[OfferingHealth, ...]:
         return self._memory.offering_health(now)
 
-    def mark_offering(self, health: OfferingHealth) -> None:
-        self._memory.mark_offering(health)
+    def save_offering_health(self, health: OfferingHealth) -> None:
+        self._memory.save_offering_health(health)
 
     def call_rate(self, action: str) -> TokenBucket | None:
         return self._memory.call_rate(action)
@@ -189,11 +189,11 @@ class DynamoState:
         with translated("PutItem catalog"):
             self._client.put_item(TableName=self._table.name, Item=item)
 
-    def catalog_at(self) -> int:
+    def catalog_stored_at(self) -> int:
         item = self._table.get("catalog", self._cluster)
         return 0 if item is None else number(item, "at")
 
-    def begin_reading(self, now: int, *, since: int) -> bool:
+    def begin_region_read(self, now: int, *, since: int) -> bool:
         try:
             self._note_reading(
                 now,
@@ -204,7 +204,7 @@ class DynamoState:
             return False
         return True
 
-    def end_reading(self) -> None:
+    def end_region_read(self) -> None:
         self._note_reading(0)
 
     def _note_reading(self, began: int, **condition: Any) -> None:

@@ -7,7 +7,7 @@ import msgspec
 
 from spotwright.aws.instance_types.unavailable_offerings import HEALTH_TTL_SECONDS
 from spotwright.model.ec2.fleet import OfferingHealth
-from spotwright.workflows.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow, NoticeRow, Row, sort_key
+from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow, NoticeRow, Row, sort_key
 
 HISTORY_SECONDS: Final = 24 * 3600
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from spotwright.adapters import aws_failures
 from spotwright.adapters.dynamodb_rows import Item
-from spotwright.failures import NotFound, Unavailable
+from spotwright.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient

@@ -12,7 +12,7 @@ import msgspec
 
 from spotwright.adapters.aws_failures import translated
 from spotwright.aws.launch import capacity_reservations
-from spotwright.failures import Conflict, Failure, NotFound, Unavailable
+from spotwright.errors import ApiError, Conflict, NotFound, Unavailable
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance, LaunchTemplate
 
@@ -116,7 +116,7 @@ class Ec2:
         try:
             with translated(operation):
                 calls[operation](**request)
-        except Failure as error:
+        except ApiError as error:
             if error.code != "DryRunOperation":
                 raise
 

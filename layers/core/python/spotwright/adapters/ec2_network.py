@@ -1,4 +1,4 @@
-"""The subnets, security groups, images, reservations and placement groups that a class selects (SelectionPort)."""
+"""The subnets, security groups, images, reservations and placement groups that a class selects (SelectorPort)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -7,7 +7,7 @@ from spotwright.adapters import ssm
 from spotwright.adapters.aws_failures import translated
 from spotwright.aws.images.amis import Image
 from spotwright.aws.nodeclass.readiness import DiscoveredSecurityGroup, DiscoveredSubnet
-from spotwright.failures import NotFound
+from spotwright.errors import NotFound
 from spotwright.model.karpenter.nodeclass import (
     CapacityReservation,
     CapacityReservationSelectorTerm,
@@ -26,7 +26,7 @@ IMAGES_PAGE: Final = 1000
 
 
 class Selection:
-    """See SelectionPort."""
+    """See SelectorPort."""
 
     def __init__(self, ec2: "EC2Client", parameters: "SSMClient") -> None:
         self._ec2, self._ssm = ec2, parameters

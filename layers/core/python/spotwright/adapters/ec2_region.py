@@ -15,7 +15,7 @@ from spotwright.adapters.aws_failures import translated
 from spotwright.adapters.ec2_types import described
 from spotwright.aws.instance_types.info import InstanceTypeInfo
 from spotwright.aws.instance_types.offerings import RegionFacts
-from spotwright.failures import Failure
+from spotwright.errors import ApiError
 from spotwright.model.ec2.instance_type import PICOUSD
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Ec2Region:
         known = dict(sorted((shipped | (before.on_demand if before else {})).items()))
         try:
             return dict(sorted((known | pricing.on_demand(self._prices, self._region)).items())), ()
-        except Failure as error:
+        except ApiError as error:
             which = "those of last time" if before else "the shipped table"
             return known, (f"on-demand prices are {which}: {error}",)
 
@@ -95,7 +95,7 @@ class Ec2Region:
                     for one in page["SpotPriceHistory"]:
                         price = int(Decimal(one["SpotPrice"]) * PICOUSD)
                         found.setdefault(one["InstanceType"], {})[one["AvailabilityZone"]] = price
-        except Failure as error:
+        except ApiError as error:
             if before is not None and before.spot is not None:
                 return before.spot, (f"spot prices are those of last time: {error}",)
             return None, (f"spot prices are the on-demand ones: {error}",)

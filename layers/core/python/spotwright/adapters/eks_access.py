@@ -14,7 +14,7 @@ from spotwright.adapters.apply import ObjectApi
 from spotwright.adapters.aws_failures import translated
 from spotwright.adapters.connection import token_configuration
 from spotwright.adapters.eks_token import RENEW_AFTER_SECONDS, kubernetes_token
-from spotwright.failures import Conflict, NotFound
+from spotwright.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from mypy_boto3_eks.client import EKSClient

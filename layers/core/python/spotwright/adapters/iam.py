@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from spotwright.adapters.aws_failures import translated
-from spotwright.failures import Conflict, NotFound
+from spotwright.errors import Conflict, NotFound
 from spotwright.model.ec2.fleet import InstanceProfile
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class InstanceProfiles:
-    """See ProfilePort."""
+    """See InstanceProfilePort."""
 
     def __init__(self, client: "IAMClient") -> None:
         self._client = client
@@ -52,10 +52,10 @@ class InstanceProfiles:
         except Conflict:
             return
 
-    def under(self, path: str) -> tuple[str, ...]:
-        return tuple(one.name for one in self.listed(path))
+    def names_under(self, path: str) -> tuple[str, ...]:
+        return tuple(one.name for one in self.profiles_under(path))
 
-    def listed(self, path: str) -> tuple[InstanceProfile, ...]:
+    def profiles_under(self, path: str) -> tuple[InstanceProfile, ...]:
         with translated(f"ListInstanceProfiles {path}"):
             pages = self._client.get_paginator("list_instance_profiles").paginate(PathPrefix=path)
             found = [_profile(one) for page in pages for one in page["InstanceProfiles"]]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from spotwright.adapters import capacity_buffers, decode, decode_nodeclass, decode_nodepool, encode, overlays, storage
 from spotwright.adapters.kubernetes_transport import JSON_PATCH, MERGE_PATCH, Json, Transport
-from spotwright.failures import Conflict, Failure, InvalidRequest, NotFound, Throttled
+from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound, Throttled
 from spotwright.lifecycle.event_dedupe import window
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -212,7 +212,7 @@ class KubernetesCluster:
             return True
         except Throttled:
             return False
-        except Failure as error:
+        except ApiError as error:
             # Two budgets over one pod are a 500 with this text, and mean "not now" just as well.
             if "more than one PodDisruptionBudget" in str(error):
                 return False
@@ -229,7 +229,7 @@ class KubernetesCluster:
             key for key, made in self._change_each(pods, wanted) if made or self._stands(key, pods[key], node)
         )
 
-    def withdraw(self, node: str, pods: Mapping[str, str]) -> None:
+    def clear_nominations(self, node: str, pods: Mapping[str, str]) -> None:
         wanted: list[Json] = [
             {"op": "test", "path": "/spec/nodeName", "value": None},
             {"op": "test", "path": "/status/nominatedNodeName", "value": node},
@@ -259,7 +259,9 @@ class KubernetesCluster:
             return False
         return (found.get("status") or {}).get("nominatedNodeName") == node
 
-    def event(self, kind: str, metadata: ObjectMeta, *, type: str, reason: str, message: str, now: datetime) -> None:
+    def record_event(
+        self, kind: str, metadata: ObjectMeta, *, type: str, reason: str, message: str, now: datetime
+    ) -> None:
         version, name = _KINDS[kind]
         digest = hashlib.sha256(f"{metadata.uid}/{reason}/{message}".encode()).hexdigest()[:16]
         if digest in self._told and now - self._told[digest] < window(reason):
@@ -284,7 +286,7 @@ class KubernetesCluster:
             self._api.call("POST", path, body=body)
         except Conflict:
             self._repeat(f"{path}/{body['metadata']['name']}", reason, now)  # type: ignore[index]
-        except Failure:
+        except ApiError:
             return
 
     def _repeat(self, path: str, reason: str, now: datetime) -> None:
@@ -294,7 +296,7 @@ class KubernetesCluster:
             last = decode.moment(before.get("lastTimestamp"))
             if last is None or now - last >= window(reason):
                 self._patch(path, {"count": (before.get("count") or 1) + 1, "lastTimestamp": encode.moment(now)})
-        except Failure:
+        except ApiError:
             return
 
     def _get(self, path: str) -> Json | None:

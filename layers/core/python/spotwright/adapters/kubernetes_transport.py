@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 from kubernetes.client.configuration import Configuration
 
 from spotwright.adapters.connection import Connection, token_configuration
-from spotwright.failures import Conflict, Throttled, Unavailable
+from spotwright.errors import Conflict, Throttled, Unavailable
 
 ATTEMPTS: Final = 4
 # Full jitter between 0 and the step, which doubles: at most 0.1 + 0.2 + 0.4 s of waiting.
@@ -48,7 +48,7 @@ class Transport:
         content: str = JSON,
         attempts: int = ATTEMPTS,
     ) -> Json:  # fmt: skip
-        """One request; raises the exceptions of ``spotwright.failures``, Unavailable when nothing answered."""
+        """One request; raises the exceptions of ``spotwright.errors``, Unavailable when nothing answered."""
         for attempt in range(1, attempts + 1):
             try:
                 return self._once(method, path, body, query, content)

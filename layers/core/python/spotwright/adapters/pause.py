@@ -16,7 +16,7 @@ class PauseRow:
         self._client, self._table, self._cluster = client, table, cluster
 
     def pause(self, reason: str) -> None:
-        """Pause provisioning and disruption; a pause that is there already is written anew. Raises Failure."""
+        """Pause provisioning and disruption; a pause that is there already is written anew. Raises ApiError."""
         with translated("PutItem pause"):
             self._client.put_item(
                 TableName=self._table,
@@ -32,7 +32,7 @@ class PauseRow:
             )
 
     def resume(self) -> None:
-        """Take the pause away and close the breaker; no error when there is neither. Raises Failure."""
+        """Take the pause away and close the breaker; no error when there is neither. Raises ApiError."""
         for row in ("pause", "breaker"):
             with translated(f"DeleteItem {row}"):
                 self._client.delete_item(TableName=self._table, Key={"pk": {"S": self._cluster}, "sk": {"S": row}})

@@ -9,7 +9,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
 from spotwright.adapters.aws_failures import translated
-from spotwright.failures import Unavailable
+from spotwright.errors import Unavailable
 from spotwright.model.ec2.instance_type import PICOUSD
 
 if TYPE_CHECKING:

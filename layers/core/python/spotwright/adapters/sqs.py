@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from spotwright.adapters.aws_failures import translated
-from spotwright.failures import Unavailable
-from spotwright.workflows.ports import Doorbell
+from spotwright.errors import Unavailable
+from spotwright.workflows.ports.doorbells import Doorbell
 
 if TYPE_CHECKING:
     from mypy_boto3_sqs.client import SQSClient

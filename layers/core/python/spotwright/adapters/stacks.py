@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from spotwright.adapters.aws_failures import translated
-from spotwright.failures import Failure, NotFound
+from spotwright.errors import ApiError, NotFound
 
 if TYPE_CHECKING:
     from mypy_boto3_cloudformation.client import CloudFormationClient
@@ -14,7 +14,7 @@ def stack_outputs(cloudformation: "CloudFormationClient", stack: str) -> dict[st
     try:
         with translated(f"DescribeStacks {stack}"):
             (found,) = cloudformation.describe_stacks(StackName=stack)["Stacks"]
-    except Failure as failure:
+    except ApiError as failure:
         # CloudFormation has no code of its own for a stack that is not there.
         if failure.code == "ValidationError" and "does not exist" in str(failure):
             raise NotFound(f"there is no stack {stack}", code=failure.code) from failure

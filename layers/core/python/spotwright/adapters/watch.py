@@ -13,7 +13,7 @@ import urllib3
 
 from spotwright.adapters.apply import PAGE, collection
 from spotwright.adapters.connection import Connection, Document, failure
-from spotwright.failures import Conflict, Unavailable
+from spotwright.errors import Conflict, Unavailable
 
 # The API server ends a watch after this long; jittered, so that watches do not end together.
 WATCH_SECONDS = 240
@@ -37,7 +37,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def listed(connection: Connection, api_version: str, kind: str) -> tuple[list[Document], str]:
-    """Every object of a kind, and the version to watch from. Raises Failure, Expired between two pages."""
+    """Every object of a kind, and the version to watch from. Raises ApiError, Expired between two pages."""
     found: list[Document] = []
     query = {"limit": str(PAGE)}
     while True:

@@ -1,4 +1,4 @@
-"""Zones that a cluster's traffic is shifted away from: Amazon Application Recovery Controller (ShiftsPort).
+"""Zones that a cluster's traffic is shifted away from: Amazon Application Recovery Controller (ZonalShiftPort).
 
 Source: https://docs.aws.amazon.com/arc-zonal-shift/latest/api/API_GetManagedResource.html. A shift names the id of a
 zone.
@@ -18,7 +18,7 @@ class ZonalShifts:
     def __init__(self, client: Any, cluster_arn: str) -> None:
         self._client, self._arn = client, cluster_arn
 
-    def zones(self, now: datetime) -> frozenset[str]:
+    def shifted_zone_ids(self, now: datetime) -> frozenset[str]:
         with translated("GetManagedResource"):
             found = self._client.get_managed_resource(resourceIdentifier=self._arn)
         started = [one for one in found.get("zonalShifts", ()) if one["expiryTime"] > now]

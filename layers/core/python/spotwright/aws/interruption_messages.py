@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.failures import InvalidRequest
+from spotwright.errors import InvalidRequest
 
 # EC2 takes a spot instance back two minutes after its warning.
 SPOT_WARNING: Final = timedelta(seconds=120)

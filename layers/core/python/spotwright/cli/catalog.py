@@ -50,11 +50,11 @@ def run(options: argparse.Namespace) -> int:
     import sys
 
     from spotwright.cli import catalog_text
-    from spotwright.failures import Failure
+    from spotwright.errors import ApiError
 
     try:
         about, rows = _stored(options) if options.cluster else _made(options)
-    except Failure as failure:
+    except ApiError as failure:
         print(f"spotwright catalog: {failure}", file=sys.stderr)
         return 1
     print(catalog_text.as_json(rows) if options.output == "json" else "\n".join(catalog_text.as_text(rows, about)))
@@ -69,9 +69,9 @@ def _made(options: argparse.Namespace) -> "tuple[str, list[Row]]":
     from spotwright.aws.refusal import Refusal
     from spotwright.cli import builtin, builtin_region
     from spotwright.cli.catalog_text import Row
-    from spotwright.failures import InvalidRequest
+    from spotwright.errors import InvalidRequest
     from spotwright.model.quantity import QuantityError
-    from spotwright.settings import buying_settings
+    from spotwright.settings import catalog_settings
 
     region = _asked(options.region) if options.region else builtin_region.region()
     chosen = builtin_region.plain_class(region, _class_of(options.nodeclass) if options.nodeclass else None)
@@ -80,7 +80,7 @@ def _made(options: argparse.Namespace) -> "tuple[str, list[Row]]":
         raise InputError(f"{options.nodeclass}: EC2NodeClass {chosen.name}: {family.message}")
     who = offerings.offering_context(chosen, family)
     try:
-        settings = buying_settings(_settings(options.setting)).overheads
+        settings = catalog_settings(_settings(options.setting)).overheads
         rows = [
             Row(
                 offerings.instance_type(one, region, who, settings),

@@ -8,11 +8,12 @@ from spotwright.adapters.connection import kubeconfig_configuration
 from spotwright.adapters.kubernetes import KubernetesCluster
 from spotwright.adapters.kubernetes_transport import Transport
 from spotwright.cli import InputError
-from spotwright.failures import Failure, NotFound
+from spotwright.errors import ApiError, NotFound
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import Settings, Snapshot
-from spotwright.workflows import provision
-from spotwright.workflows.ports import BlobPort, ClusterPort, StatePort
+from spotwright.workflows.planning.snapshot import gather, read_cluster
+from spotwright.workflows.ports.cluster import ClusterPort
+from spotwright.workflows.ports.state import BlobPort, StatePort
 
 
 def observed(options: argparse.Namespace) -> tuple[Snapshot, Catalog | None]:
@@ -27,7 +28,7 @@ def observed(options: argparse.Namespace) -> tuple[Snapshot, Catalog | None]:
         now = datetime.now(UTC)
         if options.cluster:
             return _deployed(options, cluster, now)
-        return provision.observed(cluster, _settings(options), now), None
+        return read_cluster(cluster, _settings(options), now), None
     except NotFound as missing:
         if "/apis/karpenter" not in str(missing):
             raise InputError(f"the cluster cannot be read: {missing}") from missing
@@ -35,13 +36,13 @@ def observed(options: argparse.Namespace) -> tuple[Snapshot, Catalog | None]:
             "the cluster knows no NodePools yet: install their definitions (`spotwright manifests` prints them),"
             " or name manifests to plan for"
         ) from missing
-    except Failure as failure:
+    except ApiError as failure:
         raise InputError(f"the cluster cannot be read: {failure}") from failure
 
 
 @dataclass(frozen=True)
 class _Live:
-    """See workflows.provision.Gathering."""
+    """See workflows.ports.bundles.SnapshotPorts."""
 
     cluster: ClusterPort
     state: StatePort
@@ -68,5 +69,5 @@ def _deployed(
     client, learnt = aws_sessions.client("dynamodb"), outputs.get("MemoryTableName", "")
     state = DynamoState(client, table=outputs["TableName"], cluster=options.cluster, memory_table=learnt)
     blobs = S3Blobs(aws_sessions.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
-    seen = provision.gather(_Live(cluster, state, blobs, _settings(options)), state.cluster(), now=now)
+    seen = gather(_Live(cluster, state, blobs, _settings(options)), state.cluster(), now=now)
     return seen, Catalogs(blobs).read(seen.catalog_key) if seen.catalog_key else None

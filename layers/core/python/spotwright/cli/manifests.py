@@ -37,12 +37,12 @@ def _environment(arguments: argparse.Namespace) -> dict[str, str]:
     """The forwarder's environment, from what the stack says of itself."""
     from spotwright.adapters import aws_sessions
     from spotwright.adapters.stacks import stack_outputs
-    from spotwright.failures import Failure
+    from spotwright.errors import ApiError
 
     try:
         cloudformation = aws_sessions.client("cloudformation", region=arguments.region)
         outputs = stack_outputs(cloudformation, arguments.stack)
-    except Failure as failure:
+    except ApiError as failure:
         raise InputError(f"--stack {arguments.stack}: {failure}") from None
     return {
         "CLUSTER_NAME": arguments.cluster,

@@ -168,7 +168,7 @@ _SETTINGS: Final = {
 
 
 def _settings(given: Json, feature_gates: str) -> Settings:
-    from spotwright.failures import InvalidRequest
+    from spotwright.errors import InvalidRequest
     from spotwright.settings import decision_settings
 
     unknown = sorted(set(given).difference(_SETTINGS))

@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     from spotwright.adapters import aws_sessions
     from spotwright.adapters.pause import PauseRow
     from spotwright.adapters.stacks import stack_outputs
-    from spotwright.failures import Failure
+    from spotwright.errors import ApiError
 
     try:
         outputs = stack_outputs(aws_sessions.client("cloudformation", region=arguments.region), arguments.stack)
@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
             row.pause(arguments.reason)
         else:
             row.resume()
-    except Failure as failure:
+    except ApiError as failure:
         print(f"spotwright {arguments.verb}: {failure}", file=sys.stderr)
         return 1
     print(_SAID[arguments.verb].format(cluster=arguments.cluster))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from spotwright.cli import InputError
 
 if TYPE_CHECKING:
-    from spotwright.workflows.replay import Replayed
+    from spotwright.workflows.planning.replay import ReplayResult
 
 
 def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -22,24 +22,24 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 def run(arguments: argparse.Namespace) -> int:
     """0: the same answer; 1: another one, or the decision cannot be had."""
-    from spotwright.failures import Failure
+    from spotwright.errors import ApiError
 
     try:
         replayed = _replayed(arguments)
-    except Failure as failure:
+    except ApiError as failure:
         print(f"spotwright replay: {failure}", file=sys.stderr)
         return 1
     print("\n".join(_lines(replayed)))
     return 0 if replayed.agrees else 1
 
 
-def _replayed(arguments: argparse.Namespace) -> "Replayed":
+def _replayed(arguments: argparse.Namespace) -> "ReplayResult":
     from spotwright.adapters import aws_sessions
     from spotwright.adapters.catalogs import Catalogs
     from spotwright.adapters.dynamodb import DynamoState
     from spotwright.adapters.s3 import S3Blobs
     from spotwright.adapters.stacks import stack_outputs
-    from spotwright.workflows.replay import replay
+    from spotwright.workflows.planning.replay import replay
 
     outputs = stack_outputs(aws_sessions.client("cloudformation"), arguments.stack)
     key = arguments.decision
@@ -52,16 +52,16 @@ def _replayed(arguments: argparse.Namespace) -> "Replayed":
     return replay(key, blobs=blobs, catalogs=Catalogs(blobs))
 
 
-def _lines(replayed: "Replayed") -> list[str]:
+def _lines(replayed: "ReplayResult") -> list[str]:
     decision = replayed.decision
     lines = [
-        f"decision {decision.id} of {decision.now.isoformat()} ({decision.kind}), {decision.why}",
+        f"decision {decision.id} of {decision.now.isoformat()} ({decision.kind}), {decision.message}",
         "decided by the code that replays it"
         if replayed.same_code
-        else f"decided by other code ({decision.code}): a different answer may be an improvement",
+        else f"decided by other code ({decision.code_digest}): a different answer may be an improvement",
     ]
-    if replayed.kept:
-        return [*lines, f"another answer: {', '.join(replayed.kept)} would stay"]
+    if replayed.kept_claims:
+        return [*lines, f"another answer: {', '.join(replayed.kept_claims)} would stay"]
     if replayed.agrees and decision.kind in ("disrupt", "scale-down"):
         gone = decision.disruption.candidates if decision.disruption else ()
         return [*lines, f"the same answer: {', '.join(gone)} may go"]

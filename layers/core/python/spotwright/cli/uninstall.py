@@ -13,7 +13,7 @@ from spotwright.cli import InputError
 
 if TYPE_CHECKING:
     from spotwright.adapters.apply import ObjectApi
-    from spotwright.workflows.uninstall import Outcome
+    from spotwright.workflows.install.uninstall import UninstallResult
 
 _UNITS = {"s": 1, "m": 60, "h": 3600}
 _AFTER_HAND_BACK = """\
@@ -41,13 +41,13 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    from spotwright.failures import Failure
+    from spotwright.errors import ApiError
 
     if arguments.grace is not None and not arguments.drain:
         raise InputError("--grace goes with --drain only")
     try:
         outcome = _uninstall(arguments, _objects(arguments))
-    except Failure as failure:
+    except ApiError as failure:
         print(f"spotwright uninstall: {failure}", file=sys.stderr)
         return 1
     return _report(arguments, outcome)
@@ -73,12 +73,12 @@ class Patience:
         time.sleep(seconds)
 
 
-def _uninstall(arguments: argparse.Namespace, objects: "ObjectApi") -> "Outcome":
+def _uninstall(arguments: argparse.Namespace, objects: "ObjectApi") -> "UninstallResult":
     from spotwright import manifests
     from spotwright.adapters import aws_sessions
     from spotwright.adapters.pause import PauseRow
     from spotwright.adapters.stacks import stack_outputs
-    from spotwright.workflows.uninstall import drain, hand_back
+    from spotwright.workflows.install.uninstall import drain, hand_back
 
     region = arguments.region
     outputs = stack_outputs(aws_sessions.client("cloudformation", region=region), arguments.stack)
@@ -115,14 +115,14 @@ def _teller() -> Callable[[str], None]:
     return tell
 
 
-def _report(arguments: argparse.Namespace, outcome: "Outcome") -> int:
-    if outcome.left:
+def _report(arguments: argparse.Namespace, outcome: "UninstallResult") -> int:
+    if outcome.remaining:
         print("not finished; run it again to go on. Still there:", file=sys.stderr)
-        for line in outcome.left:
+        for line in outcome.remaining:
             print(f"  {line}", file=sys.stderr)
         return 1
     if arguments.hand_back:
-        print(f"handed back {len(outcome.done)} nodeclaims.\n{_AFTER_HAND_BACK}")
+        print(f"handed back {len(outcome.finished)} nodeclaims.\n{_AFTER_HAND_BACK}")
     else:
-        print(f"{len(outcome.done)} nodeclaims drained and gone; nodepools, classes and definitions stay.")
+        print(f"{len(outcome.finished)} nodeclaims drained and gone; nodepools, classes and definitions stay.")
     return 0

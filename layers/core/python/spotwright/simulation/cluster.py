@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.failures import Conflict, NotFound
+from spotwright.errors import Conflict, NotFound
 from spotwright.lifecycle.event_dedupe import window
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -228,8 +228,8 @@ class FakeCluster:
                     self._store("pods", msgspec.structs.replace(pod, nominated_node_name=node))
         return frozenset(pod.key for pod in self._waiting(pods) if pod.nominated_node_name == node)
 
-    def withdraw(self, node: str, pods: Mapping[str, str]) -> None:
-        with self._effects.making("cluster", "withdraw", node):
+    def clear_nominations(self, node: str, pods: Mapping[str, str]) -> None:
+        with self._effects.making("cluster", "clear_nominations", node):
             for pod in self._waiting(pods):
                 if pod.nominated_node_name == node:
                     self._store("pods", msgspec.structs.replace(pod, nominated_node_name=""))
@@ -239,7 +239,9 @@ class FakeCluster:
         there: Iterable[Pod] = filter(None, map(self._objects["pods"].get, sorted(pods)))
         return tuple(pod for pod in there if pod.metadata.uid == pods[pod.key] and not pod.node_name)
 
-    def event(self, kind: str, metadata: ObjectMeta, *, type: str, reason: str, message: str, now: datetime) -> None:
+    def record_event(
+        self, kind: str, metadata: ObjectMeta, *, type: str, reason: str, message: str, now: datetime
+    ) -> None:
         key = f"{metadata.uid or metadata.key}/{reason}/{message}"
         if key not in self._told or now - self._told[key] >= window(reason):
             self._told[key] = now

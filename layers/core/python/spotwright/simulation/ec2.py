@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.failures import InvalidRequest, NotFound
+from spotwright.errors import InvalidRequest, NotFound
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance
 from spotwright.simulation.clock import Clock

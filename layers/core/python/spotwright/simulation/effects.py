@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from spotwright.failures import Failure
+from spotwright.errors import ApiError
 from spotwright.simulation.clock import Clock
 
 
@@ -15,7 +15,7 @@ class Crash(BaseException):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """One change. ``port``: cluster | ec2 | state | blobs | bells; ``subject``: whom it concerned."""
+    """One change. ``port``: cluster | ec2 | state | blobs | doorbells; ``subject``: whom it concerned."""
 
     number: int
     at: datetime
@@ -29,7 +29,7 @@ class Fault(msgspec.Struct):
 
     port: str
     action: str
-    error: Failure
+    error: ApiError
     times: int = 1
     acted: bool = False
 

@@ -2,19 +2,19 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from spotwright.failures import Failure
+from spotwright.errors import ApiError
 
 if TYPE_CHECKING:
     from spotwright.simulation.world import World
 
 # What promises never to raise does nothing instead.
-_NEVER_RAISES: Final = frozenset({"event"})
+_NEVER_RAISES: Final = frozenset({"record_event"})
 
 
 class Silent:
     """A port of which every call fails in the same way."""
 
-    def __init__(self, port: Any, failure: Failure) -> None:
+    def __init__(self, port: Any, failure: ApiError) -> None:
         self._port, self._failure = port, failure
 
     def __getattr__(self, name: str) -> Any:

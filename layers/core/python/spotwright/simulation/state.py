@@ -1,4 +1,4 @@
-"""Rows, blobs, queues and catalogs in memory (StatePort, BlobPort, DoorbellPort, CatalogPort)."""
+"""Rows, blobs, queues and catalogs in memory (StatePort, BlobPort, DoorbellPort, InstanceCatalogPort)."""
 
 import hashlib
 from collections.abc import Sequence
@@ -8,13 +8,13 @@ import msgspec
 from spotwright.aws.instance_types.unavailable_offerings import HEALTH_TTL_SECONDS
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
-from spotwright.failures import Conflict, NotFound
+from spotwright.errors import Conflict, NotFound
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
-from spotwright.workflows.ports import Doorbell
-from spotwright.workflows.rows import (
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import (
     FINAL_PHASES,
     ClusterRow,
     CommandRow,
@@ -48,26 +48,28 @@ class FakeState:
         self._effects.reading("state", "cluster")
         return self.row
 
-    def request(self) -> int:
-        with self._effects.making("state", "request"):
-            self.row = msgspec.structs.replace(self.row, requested=self.row.requested + 1)
-        return self.row.requested
+    def request_planning(self) -> int:
+        with self._effects.making("state", "request_planning"):
+            self.row = msgspec.structs.replace(self.row, planning_requests=self.row.planning_requests + 1)
+        return self.row.planning_requests
 
-    def served(self, requested: int) -> None:
-        with self._effects.making("state", "served"):
-            self.row = msgspec.structs.replace(self.row, served=max(self.row.served, requested))
+    def mark_served(self, requested: int) -> None:
+        with self._effects.making("state", "mark_served"):
+            self.row = msgspec.structs.replace(self.row, served_requests=max(self.row.served_requests, requested))
 
     def commit(self, *, expected_version: int, key: str) -> None:
         with self._effects.making("state", "commit", key):
             if self.row.version != expected_version:
                 raise Conflict(f"cluster is at version {self.row.version}", code="ConditionalCheckFailed")
             self.row = msgspec.structs.replace(
-                self.row, version=expected_version + 1, head=key, unacted=(*self.row.unacted, key)
+                self.row, version=expected_version + 1, head=key, pending_decisions=(*self.row.pending_decisions, key)
             )
 
-    def acted(self, key: str) -> None:
-        with self._effects.making("state", "acted", key):
-            self.row = msgspec.structs.replace(self.row, unacted=tuple(one for one in self.row.unacted if one != key))
+    def mark_acted(self, key: str) -> None:
+        with self._effects.making("state", "mark_acted", key):
+            self.row = msgspec.structs.replace(
+                self.row, pending_decisions=tuple(one for one in self.row.pending_decisions if one != key)
+            )
 
     def create(self, row: Row) -> bool:
         key = sort_key(row)
@@ -115,7 +117,7 @@ class FakeState:
     def nominations(self) -> tuple[NominationRow, ...]:
         return tuple(row for row in self._open() if isinstance(row, NominationRow))
 
-    def due(self, before: int) -> tuple[Row, ...]:
+    def due_rows(self, before: int) -> tuple[Row, ...]:
         waiting = (row for row in self.rows.values() if row.due and row.due <= before)
         return tuple(sorted(waiting, key=lambda row: (row.due, sort_key(row))))
 
@@ -130,8 +132,8 @@ class FakeState:
             > now
         )
 
-    def mark_offering(self, health: OfferingHealth) -> None:
-        with self._effects.making("state", "mark_offering", health.key):
+    def save_offering_health(self, health: OfferingHealth) -> None:
+        with self._effects.making("state", "save_offering_health", health.key):
             before = self.health.get(health.key)
             if (before.version if before else 0) != health.version:
                 raise Conflict(f"offering {health.key} was changed by another", code="ConditionalCheckFailed")
@@ -168,16 +170,16 @@ class FakeState:
         with self._effects.making("state", "set_catalog_key", key):
             self.catalog, self.catalogued = key, at
 
-    def catalog_at(self) -> int:
+    def catalog_stored_at(self) -> int:
         return self.catalogued
 
-    def begin_reading(self, now: int, *, since: int) -> bool:
+    def begin_region_read(self, now: int, *, since: int) -> bool:
         if self.reading > since:
             return False
         self.reading = now
         return True
 
-    def end_reading(self) -> None:
+    def end_region_read(self) -> None:
         self.reading = 0
 
     def _open(self) -> tuple[Row, ...]:
@@ -225,7 +227,7 @@ class FakeDoorbells:
     def ring(self, queue: str, bells: Sequence[Doorbell], *, delay_seconds: int = 0) -> None:
         if not 0 <= delay_seconds <= 900:
             raise ValueError(f"delay_seconds: {delay_seconds} is not within 0 and 900")
-        with self._effects.making("bells", "ring", " ".join(f"{queue}/{one.kind}:{one.key}" for one in bells)):
+        with self._effects.making("doorbells", "ring", " ".join(f"{queue}/{one.kind}:{one.key}" for one in bells)):
             at = self._clock.milliseconds() + delay_seconds * 1000
             self.waiting.extend(Rung(queue, one, at) for one in bells)
 
@@ -245,7 +247,7 @@ class FakeDoorbells:
 
 
 class FakeCatalogs:
-    """See CatalogPort: one catalog, whatever the key."""
+    """See InstanceCatalogPort: one catalog, whatever the key."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.catalog = catalog

@@ -7,7 +7,7 @@ forwarder, which rings for pending pods, for claims and nodes that change, and s
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from spotwright.failures import Failure
+from spotwright.errors import ApiError
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.pod import Pod
@@ -20,11 +20,14 @@ from spotwright.simulation.effects import Effects
 from spotwright.simulation.kubelets import Kubelets, replacement
 from spotwright.simulation.outages import Seen
 from spotwright.simulation.state import FakeBlobs, FakeCatalogs, FakeDoorbells, FakeState
-from spotwright.workflows import disrupt, sweep
+from spotwright.workflows.disrupt.evaluate import evaluate
+from spotwright.workflows.disrupt.validate import validate
 from spotwright.workflows.interrupt import interrupt
-from spotwright.workflows.lifecycle import lifecycle
-from spotwright.workflows.ports import Doorbell
-from spotwright.workflows.provision import provision
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.provision.workflow import provision
+from spotwright.workflows.sweep.full import full_sweep
+from spotwright.workflows.sweep.poll import poll
 
 HEARTBEAT_SECONDS: Final = 15
 MINUTE: Final = 60
@@ -46,7 +49,7 @@ class World:
         self.ec2 = FakeEc2(cluster, self.clock, self.effects)
         self.state = FakeState(cluster, self.effects)
         self.blobs = FakeBlobs(cluster, self.effects)
-        self.bells = FakeDoorbells(self.clock, self.effects)
+        self.doorbells = FakeDoorbells(self.clock, self.effects)
         self.catalogs = FakeCatalogs(catalog or given.market())
         self.facts = given.FACTS
         self.settings = Settings()
@@ -54,8 +57,8 @@ class World:
         types = {one.name: one for several in self.catalogs.catalog.by_nodeclass.values() for one in several}
         self.kubelets = Kubelets(self.cluster, self.ec2, self.clock, types)
         self.forwarder = True
-        self.failures: list[tuple[str, Failure]] = []
-        self.outages: dict[str, Failure] = {}
+        self.failures: list[tuple[str, ApiError]] = []
+        self.outages: dict[str, ApiError] = {}
         self.ports: Any = Seen(self)
         self._replicas: dict[str, tuple[Pod, int]] = {}
         self._made = 0
@@ -128,7 +131,7 @@ class World:
         """Wake every function whose queue holds messages; True when one was."""
         woken = False
         for queue, work in self._functions().items():
-            bells = self.bells.take(queue)
+            bells = self.doorbells.take(queue)
             if bells:
                 woken = True
                 self._invoke(queue, work, bells)
@@ -146,9 +149,9 @@ class World:
         """As SQS and Lambda: what fails comes back after the visibility timeout."""
         try:
             work(bells)
-        except Failure as failure:
+        except ApiError as failure:
             self.failures.append((queue, failure))
-            self.bells.ring(queue, bells, delay_seconds=180)
+            self.doorbells.ring(queue, bells, delay_seconds=180)
 
     def _provision(self, bells: tuple[Doorbell, ...]) -> None:
         provision(self.ports, clock=self.clock.now)
@@ -159,24 +162,24 @@ class World:
     def _disrupt(self, bells: tuple[Doorbell, ...]) -> None:
         for bell in bells:
             if bell.kind == "validate":
-                disrupt.validate(self.ports, bell.key, now=self.clock.now())
+                validate(self.ports, bell.key, now=self.clock.now())
             else:
-                disrupt.evaluate(self.ports, now=self.clock.now())
+                evaluate(self.ports, now=self.clock.now())
 
     def _sweep(self, bells: tuple[Doorbell, ...]) -> None:
         for bell in bells:
             if bell.kind == "full":
-                sweep.full(self.ports, now=self.clock.now())
+                full_sweep(self.ports, now=self.clock.now())
             else:
-                sweep.poll(self.ports, now=self.clock.now(), again=bell.epoch == 0)
+                poll(self.ports, now=self.clock.now(), scheduled=bell.epoch == 0)
 
     def _schedules(self) -> None:
         name = self.cluster.name
         if self._second % MINUTE == 0:
-            self.bells.ring("sweep", [Doorbell(name, "poll")])
-            self.bells.ring("disrupt", [Doorbell(name, "evaluate")])
+            self.doorbells.ring("sweep", [Doorbell(name, "poll")])
+            self.doorbells.ring("disrupt", [Doorbell(name, "evaluate")])
         if self._second % (10 * MINUTE) == 0:
-            self.bells.ring("sweep", [Doorbell(name, "full")])
+            self.doorbells.ring("sweep", [Doorbell(name, "full")])
 
     def _forward(self) -> None:
         """The forwarder: heartbeat, pending pods, and every claim and node that changed since it last looked."""
@@ -192,7 +195,7 @@ class World:
             if self._seen.get(key) != version:
                 kind, _, object_name = key.partition("/")
                 queue = "provision" if kind == "pods" else "lifecycle"
-                self.bells.ring(queue, [Doorbell(name, kind, "" if kind == "pods" else object_name)])
+                self.doorbells.ring(queue, [Doorbell(name, kind, "" if kind == "pods" else object_name)])
         self._seen = seen
 
     def _controllers(self) -> None:

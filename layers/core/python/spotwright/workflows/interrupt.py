@@ -5,18 +5,20 @@ This function knows neither cluster nor EC2: it writes the fact down for every c
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from spotwright.aws import interruption_messages
 from spotwright.aws.interruption_messages import Notice, NoticeKind
-from spotwright.failures import Conflict
-from spotwright.workflows.ports import Doorbell, DoorbellPort, StatePort
-from spotwright.workflows.rows import NoticeRow
+from spotwright.errors import Conflict
+from spotwright.workflows.ports.bundles import InterruptPorts
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import NoticeRow, epoch_ms
+from spotwright.workflows.ports.state import StatePort
 
 # What outweighs what when several notices concern one instance.
-_WEIGHT: Final = {
+_SEVERITY: Final = {
     NoticeKind.REBALANCE_RECOMMENDATION: 0,
     NoticeKind.SCHEDULED_CHANGE: 1,
     NoticeKind.CAPACITY_RESERVATION_INTERRUPTED: 2,
@@ -28,16 +30,7 @@ _WEIGHT: Final = {
 TIMER: Final = timedelta(seconds=20)
 
 
-class Noting(Protocol):
-    """What writing a notice down needs, of one cluster."""
-
-    @property
-    def state(self) -> StatePort: ...
-    @property
-    def bells(self) -> DoorbellPort: ...
-
-
-def interrupt(clusters: Mapping[str, Noting], envelope: Mapping[str, Any], *, now: datetime) -> Notice | None:
+def interrupt(clusters: Mapping[str, InterruptPorts], envelope: Mapping[str, Any], *, now: datetime) -> Notice | None:
     """Write a notice down; None when the message concerns no instance. Raises InvalidRequest for a malformed one.
 
     ``clusters``: those of the cell, by name.
@@ -46,29 +39,29 @@ def interrupt(clusters: Mapping[str, Noting], envelope: Mapping[str, Any], *, no
     if notice is not None:
         for name, ports in sorted(clusters.items()):
             for instance in notice.instance_ids:
-                _note(ports, name, instance, notice, now)
+                _write_notice(ports, name, instance, notice, now)
     return notice
 
 
-def _note(ports: Noting, cluster: str, instance: str, notice: Notice, now: datetime) -> None:
+def _write_notice(ports: InterruptPorts, cluster: str, instance: str, notice: Notice, now: datetime) -> None:
     """The fact first, then the doorbell: one that is lost is made up for by the row's timer."""
     row = NoticeRow(
         instance_id=instance,
         cluster=cluster,
         kind=notice.kind,
-        deadline=_milliseconds(notice.deadline) if notice.deadline else 0,
-        created=_milliseconds(now),
-        due=_milliseconds(now + TIMER),
+        deadline=epoch_ms(notice.deadline) if notice.deadline else 0,
+        created=epoch_ms(now),
+        due=epoch_ms(now + TIMER),
     )
     if not ports.state.create(row):
-        _outweigh(ports.state, row)
-    ports.bells.ring("lifecycle", [Doorbell(cluster, "notice", instance)])
+        _replace_lighter(ports.state, row)
+    ports.doorbells.ring("lifecycle", [Doorbell(cluster, "notice", instance)])
 
 
-def _outweigh(state: StatePort, row: NoticeRow) -> None:
+def _replace_lighter(state: StatePort, row: NoticeRow) -> None:
     """A graver notice begins anew where a lighter one stands; the same one again changes nothing."""
     existing = state.notice(row.instance_id)
-    if existing is None or _WEIGHT[NoticeKind(row.kind)] <= _WEIGHT[NoticeKind(existing.kind)]:
+    if existing is None or _SEVERITY[NoticeKind(row.kind)] <= _SEVERITY[NoticeKind(existing.kind)]:
         return
     try:
         state.save(msgspec.structs.replace(row, version=existing.version))
@@ -77,7 +70,3 @@ def _outweigh(state: StatePort, row: NoticeRow) -> None:
         current = state.notice(row.instance_id)
         if current is not None:
             state.save(msgspec.structs.replace(row, version=current.version))
-
-
-def _milliseconds(at: datetime) -> int:
-    return int(at.timestamp() * 1000)

@@ -18,7 +18,7 @@ from spotwright.aws.launch import fleet_plan
 from spotwright.aws.launch.fleet_plan import FleetPlan, Override
 from spotwright.aws.launch.template import TemplateOptions, launch_tags, launch_template_request, tag_specifications
 from spotwright.aws.refusal import Refusal, Unanswered
-from spotwright.failures import Failure
+from spotwright.errors import ApiError
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.ec2.instance_type import InstanceType
@@ -141,7 +141,7 @@ def run_instances_dry_runs(plan: FleetPlan, version: tuple[str, str], subnets: S
     ]
 
 
-def explain_error(operation: str, error: Failure, node_class: EC2NodeClass) -> Refusal | Unanswered:
+def explain_error(operation: str, error: ApiError, node_class: EC2NodeClass) -> Refusal | Unanswered:
     """What an error to a call that only asks means: a lasting no, or that nobody knows yet."""
     said = str(error)
     if error.code == "UnauthorizedOperation":

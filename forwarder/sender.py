@@ -1,0 +1,100 @@
+"""Sends doorbells to the queues and the forwarder's sign of life to the table."""
+
+import logging
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import batched
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from forwarder.doorbells import QueuedDoorbell
+from spotwright.adapters.aws_failures import translated
+from spotwright.errors import ApiError
+from spotwright.workflows.ports.doorbells import Doorbell
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.client import DynamoDBClient
+    from mypy_boto3_sqs.client import SQSClient
+
+BATCH = 10
+ATTEMPTS = 3
+FIRST_PAUSE_SECONDS = 0.2
+# A row that nobody renews is no sign of life; it goes a day later.
+HEARTBEAT_EXPIRES_SECONDS = 24 * 3600
+
+logger = logging.getLogger("forwarder")
+
+
+class DoorbellSender:
+    """``urls``: queue name → URL. Doorbells that could not be sent are returned, never lost silently."""
+
+    def __init__(
+        self,
+        sqs: "SQSClient",
+        *,
+        cluster: str,
+        urls: Mapping[str, str],
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._sqs = sqs
+        self._cluster = cluster
+        self._urls = urls
+        self._pause = pause
+
+    def send(self, bells: Iterable[QueuedDoorbell]) -> frozenset[QueuedDoorbell]:
+        """Send each once; the ones that failed after bounded attempts."""
+        by_queue: dict[str, list[QueuedDoorbell]] = {}
+        for bell in sorted(bells):
+            by_queue.setdefault(bell.queue, []).append(bell)
+        failed: set[QueuedDoorbell] = set()
+        for queue, some in by_queue.items():
+            for ten in batched(some, BATCH, strict=False):
+                failed.update(self._send_batch(queue, ten))
+        return frozenset(failed)
+
+    def _send_batch(self, queue: str, bells: Sequence[QueuedDoorbell]) -> Sequence[QueuedDoorbell]:
+        """Send at most ten; what the queue refuses is sent again without the rest."""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                self._pause(random.uniform(0.5, 1.0) * FIRST_PAUSE_SECONDS * 2**attempt)
+            try:
+                bells = self._try_batch(queue, bells)
+            except ApiError as failure:
+                logger.warning("doorbells not sent", extra={"queue": queue, "reason": str(failure)})
+            if not bells:
+                break
+        return bells
+
+    def _try_batch(self, queue: str, bells: Sequence[QueuedDoorbell]) -> Sequence[QueuedDoorbell]:
+        """One SendMessageBatch; the bells of which it says that they failed."""
+        entries: list[Any] = [{"Id": str(number), "MessageBody": self._body(one)} for number, one in enumerate(bells)]
+        with translated(f"SendMessageBatch {queue}"):
+            answer = self._sqs.send_message_batch(QueueUrl=self._urls[queue], Entries=entries)
+        refused = answer.get("Failed", [])
+        for one in refused:
+            logger.warning("doorbell refused", extra={"queue": queue, "reason": one.get("Message") or one["Code"]})
+        return [bells[int(one["Id"])] for one in refused]
+
+    def _body(self, bell: QueuedDoorbell) -> str:
+        return msgspec.json.encode(Doorbell(self._cluster, bell.kind, bell.key)).decode()
+
+
+def write_heartbeat(dynamodb: "DynamoDBClient", *, table: str, cluster: str, now: float, epoch: int) -> None:
+    """Say that the forwarder sees and sends. ``now``: epoch seconds, 0 = it leaves; ``epoch``: of this process.
+
+    Raises ApiError.
+    """
+    with translated("PutItem heartbeat"):
+        dynamodb.put_item(
+            TableName=table,
+            Item={
+                "pk": {"S": f"forwarder#{cluster}"},
+                "sk": {"S": "heartbeat"},
+                "schema": {"N": "1"},
+                "at": {"N": str(int(now * 1000))},
+                "epoch": {"N": str(epoch)},
+                "expires": {"N": str(int(time.time()) + HEARTBEAT_EXPIRES_SECONDS)},
+            },
+        )

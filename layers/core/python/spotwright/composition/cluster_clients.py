@@ -1,0 +1,117 @@
+"""The composition root: the one place that reads the environment, makes clients, and wires ports for a cluster.
+
+What is made here lives as long as the process; nothing in it can go stale unnoticed: credentials and tokens renew
+themselves, catalogs are content-addressed, facts about the cluster are read again after ten minutes.
+"""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from functools import cache, cached_property
+from typing import Final
+
+from spotwright import settings
+from spotwright.adapters import aws_sessions, eks
+from spotwright.adapters.catalogs import Catalogs
+from spotwright.adapters.dynamodb import DynamoState
+from spotwright.adapters.ec2 import Ec2
+from spotwright.adapters.eks_token import RENEW_AFTER_SECONDS, kubernetes_token
+from spotwright.adapters.kubernetes import KubernetesCluster
+from spotwright.adapters.kubernetes_transport import Transport
+from spotwright.adapters.s3 import S3Blobs
+from spotwright.adapters.sqs import SqsDoorbells
+from spotwright.model.ec2.fleet import ClusterFacts
+from spotwright.model.snapshot import Settings
+from spotwright.settings import Environment
+
+FACTS_SECONDS: Final = 600
+# The functions that change something in EC2 or on claims and nodes; the others only read the cluster.
+ACTING_FUNCTIONS: Final = frozenset({"lifecycle", "catalog"})
+
+
+class ClusterClients:
+    """Everything a workflow may reach of one cluster, as the running function; each made when it is first asked for.
+
+    A client costs a start tens of milliseconds, and few functions need them all.
+    """
+
+    def __init__(self, cluster: str, deployed: Environment, role_arn: str) -> None:
+        self._name, self._deployed, self._own = cluster, deployed, deployed.clusters[cluster]
+        self.region, self.node_roles, self.role_arn = deployed.region, self._own.node_roles, role_arn
+
+    @cached_property
+    def settings(self) -> Settings:
+        return settings.decision_settings(self._own.settings)
+
+    @cached_property
+    def facts(self) -> ClusterFacts:
+        return eks.cluster_facts(aws_sessions.eks(self.role_arn), self._name)
+
+    @cached_property
+    def cluster(self) -> KubernetesCluster:
+        return KubernetesCluster(self._name, _transport(self.facts, self.role_arn))
+
+    @cached_property
+    def ec2(self) -> Ec2:
+        role = self.role_arn
+        return Ec2(aws_sessions.ec2(role), cluster=self._name, once=aws_sessions.ec2_once(role))
+
+    @cached_property
+    def state(self) -> DynamoState:
+        deployed, client = self._deployed, aws_sessions.client("dynamodb")
+        return DynamoState(client, table=deployed.table, cluster=self._name, memory_table=deployed.memory_table)
+
+    @cached_property
+    def blobs(self) -> S3Blobs:
+        return S3Blobs(aws_sessions.client("s3"), bucket=self._deployed.bucket, cluster=self._name)
+
+    @cached_property
+    def doorbells(self) -> SqsDoorbells:
+        return SqsDoorbells(aws_sessions.client("sqs"), urls=self._deployed.queues)
+
+    @cached_property
+    def catalogs(self) -> Catalogs:
+        return Catalogs(self.blobs)
+
+
+@cache
+def _environment() -> Environment:
+    return settings.environment(os.environ)
+
+
+def environment(variables: Mapping[str, str]) -> Environment:
+    """The deployment that ``variables`` describe; read once for the process's own."""
+    return _environment() if variables is os.environ else settings.environment(variables)
+
+
+def ports(cluster: str) -> ClusterClients:
+    """The ports of one cluster of the cell, as the running function may use them."""
+    return _ports(cluster, int(time.monotonic() // FACTS_SECONDS))
+
+
+@cache
+def _ports(cluster: str, _period: int) -> ClusterClients:
+    deployed = _environment()
+    own = deployed.clusters[cluster]
+    acting = os.environ.get("POWERTOOLS_SERVICE_NAME", "") in ACTING_FUNCTIONS
+    return ClusterClients(cluster, deployed, own.act_role_arn if acting else own.read_role_arn)
+
+
+def _transport(facts: ClusterFacts, role: str) -> Transport:
+    return Transport(
+        endpoint=facts.endpoint,
+        certificate_authority=facts.certificate_authority,
+        token=_renewed(lambda: kubernetes_token(aws_sessions.sts(role), facts.name)),
+    )
+
+
+def _renewed(make: Callable[[], str]) -> Callable[[], str]:
+    """A token that is made anew before the cluster would refuse it."""
+    made: list[tuple[float, str]] = []
+
+    def token() -> str:
+        if not made or time.monotonic() - made[-1][0] > RENEW_AFTER_SECONDS:
+            made[:] = [(time.monotonic(), make())]
+        return made[-1][1]
+
+    return token

@@ -1,0 +1,27 @@
+"""What ``interrupt`` is wired to: rows and doorbells of every cluster of the cell. It reaches no cluster and no EC2."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from spotwright.adapters import aws_sessions
+from spotwright.adapters.dynamodb import DynamoState
+from spotwright.adapters.sqs import SqsDoorbells
+from spotwright.settings import Environment
+
+
+@dataclass(frozen=True)
+class InterruptClients:
+    """Where a notice is written down and who is rung for it."""
+
+    state: DynamoState
+    doorbells: SqsDoorbells
+
+
+def ports(environment: Environment) -> Mapping[str, InterruptClients]:
+    """By cluster."""
+    table, queues = aws_sessions.client("dynamodb"), aws_sessions.client("sqs")
+    bells = SqsDoorbells(queues, urls=environment.queues)
+    return {
+        name: InterruptClients(DynamoState(table, table=environment.table, cluster=name), bells)
+        for name in environment.clusters
+    }

@@ -1,0 +1,116 @@
+"""Decisions as they are stored: what was decided, on which snapshot, by which code.
+
+A decision's body lies in S3 under its content's hash; it is true once ``cluster.version`` moved on to it.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from spotwright.scheduling.plan import NewNode, Plan
+
+# Lower-case letters and digits without vowels and look-alikes, as Kubernetes' own generated names use.
+_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH: Final = 5
+# Why nodes of a static NodePool go that are more than its replicas.
+SCALED_DOWN: Final = "ScaledDown"
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """Equal nodes that one CreateFleet call buys. ``claims``: a name for each, in order.
+
+    ``pods``: for each claim the pods it is for, key → uid, as far as they waited for a node when it was decided.
+    """
+
+    id: str
+    claims: tuple[str, ...]
+    node: NewNode
+    replaces: tuple[str, ...] = ()
+    reason: str = "provisioned"
+    pods: tuple[dict[str, str], ...] = ()
+
+
+class Disruption(msgspec.Struct, frozen=True):
+    """Nodes to remove, and the launches whose nodes must be Initialized before they go.
+
+    ``candidates``: NodeClaim names; ``candidate_uids``: name → uid when it was decided; ``reason``: Empty, Drifted …
+    ``deadline``: epoch milliseconds at which the candidates go with or without replacements; 0 = they stay then.
+    ``locked_claims``: claims that others held when it was decided, by name.
+    """
+
+    id: str
+    reason: str
+    candidates: tuple[str, ...]
+    candidate_uids: dict[str, str] = msgspec.field(name="uids")
+    replacements: tuple[str, ...] = ()
+    savings_picousd_per_hour: int = 0
+    deadline: int = 0
+    locked_claims: tuple[str, ...] = msgspec.field(default=(), name="locked")
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What was decided. ``kind``: provision | disrupt | interrupt | scale-down.
+
+    ``cluster_version``: the cluster version it was made on.
+    ``code_digest``: digest of the deciding code; a replay under another digest says so. ``message``: one sentence.
+    """
+
+    id: str
+    kind: str
+    cluster: str
+    cluster_version: int = msgspec.field(name="based_on")
+    now: datetime
+    snapshot_key: str = msgspec.field(name="snapshot")
+    catalog_key: str = msgspec.field(name="catalog")
+    code_digest: str = msgspec.field(name="code")
+    plan: Plan = Plan()
+    launches: tuple[Launch, ...] = ()
+    disruption: Disruption | None = None
+    message: str = msgspec.field(default="", name="why")
+    schema: int = 1
+
+
+def encode_decision(decision: Decision) -> bytes:
+    return msgspec.json.encode(decision, order="deterministic")
+
+
+def decode_decision(body: bytes) -> Decision:
+    return msgspec.json.decode(body, type=Decision)
+
+
+def derived_id(*parts: str) -> str:
+    """A short id derived from its inputs: 16 hexadecimal digits."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+
+
+def claim_name(pool: str, launch: str, index: int) -> str:
+    """``<pool>-<suffix>``, derived, so that a repeated creation finds itself. At most 63 characters."""
+    number = int.from_bytes(hashlib.sha256(f"{launch}/{index}".encode()).digest()[:8])
+    suffix = ""
+    for _ in range(_SUFFIX_LENGTH):
+        number, letter = divmod(number, len(_SUFFIX_ALPHABET))
+        suffix += _SUFFIX_ALPHABET[letter]
+    return f"{pool[: 62 - _SUFFIX_LENGTH]}-{suffix}"
+
+
+def group_into_launches(decision: str, plan: Plan, pending_pods: Mapping[str, str]) -> tuple[Launch, ...]:
+    """The plan's new nodes as launches: nodes that are equal but for their pods are bought together.
+
+    ``pending_pods``: key → uid of the pods that wait for a node.
+    """
+    groups: dict[bytes, list[NewNode]] = {}
+    for node in plan.new_nodes:
+        shape = msgspec.structs.replace(node, pods=(), reason="", requests={})
+        key = msgspec.json.encode((shape, sorted(node.requests.items())), order="deterministic")
+        groups.setdefault(key, []).append(node)
+    made = []
+    for number, nodes in enumerate(groups.values()):
+        launch = derived_id(decision, str(number))
+        names = tuple(claim_name(nodes[0].nodepool, launch, index) for index in range(len(nodes)))
+        pods = tuple(sorted(pod for node in nodes for pod in node.pods))
+        each = tuple({pod: pending_pods[pod] for pod in node.pods if pod in pending_pods} for node in nodes)
+        made.append(Launch(launch, names, msgspec.structs.replace(nodes[0], pods=pods), pods=each))
+    return tuple(made)

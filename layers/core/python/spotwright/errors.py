@@ -1,0 +1,33 @@
+"""Exceptions for the outside world, and nothing else: expected outcomes are values."""
+
+
+class ApiError(Exception):
+    """An API did not do what was asked. ``code`` is the vendor's own."""
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class NotFound(ApiError):
+    """The API itself says that the thing is not there."""
+
+
+class Conflict(ApiError):
+    """A precondition did not hold: somebody else was faster, or it exists already."""
+
+
+class Throttled(ApiError):
+    """Too many requests, after our bounded retries."""
+
+
+class Denied(ApiError):
+    """We may not."""
+
+
+class InvalidRequest(ApiError):
+    """The API calls our request wrong; repeating it is pointless."""
+
+
+class Unavailable(ApiError):
+    """No answer, or a 5xx, after our bounded retries: nothing may be concluded from it."""

@@ -1,0 +1,88 @@
+"""Where a queue's messages enter: parsed one by one, worked off by cluster, and exactly the failed ones reported.
+
+Source: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html (ReportBatchItemFailures)
+"""
+
+import warnings
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, Protocol
+
+import msgspec
+from aws_lambda_powertools import Logger, Metrics
+from aws_lambda_powertools.metrics import MetricUnit
+
+from spotwright.errors import ApiError, InvalidRequest
+from spotwright.workflows.ports.doorbells import Doorbell
+
+SCHEMAS: Final = (1,)
+
+# An invocation without figures is an ordinary one.
+warnings.filterwarnings("ignore", message="No application metrics to publish")
+
+type Work = Callable[[str, tuple[Doorbell, ...]], None]
+type BatchResponse = dict[str, list[dict[str, str]]]
+
+
+class LambdaContext(Protocol):
+    """What Lambda says of the invocation."""
+
+    def get_remaining_time_in_millis(self) -> int: ...
+
+
+def seconds_left(context: LambdaContext) -> float:
+    """Until Lambda ends the invocation."""
+    return context.get_remaining_time_in_millis() / 1000
+
+
+def parse_doorbell(body: str, *, kinds: Collection[str], clusters: Collection[str]) -> Doorbell:
+    """The doorbell in a message; raises InvalidRequest naming the field, its value and what is allowed."""
+    try:
+        bell = msgspec.json.decode(body, type=Doorbell)
+    except msgspec.DecodeError as error:
+        raise InvalidRequest(f"message is not a doorbell: {error}: {body[:200]!r}") from None
+    if bell.schema not in SCHEMAS:
+        raise InvalidRequest(f"doorbell schema: {bell.schema} is not one of {SCHEMAS}")
+    if bell.kind not in kinds:
+        raise InvalidRequest(f"doorbell kind: {bell.kind!r} is not one of {', '.join(sorted(kinds))}")
+    if bell.cluster != "*" and bell.cluster not in clusters:
+        raise InvalidRequest(f"doorbell cluster: {bell.cluster!r} is not one of {', '.join(sorted(clusters))}")
+    return bell
+
+
+def process_by_cluster(
+    event: Mapping[str, Any], *, kinds: Collection[str], clusters: Collection[str], work: Work, logger: Logger,
+    metrics: Metrics,
+) -> BatchResponse:  # fmt: skip
+    """Work off a batch: each cluster once with all its doorbells, each doorbell once.
+
+    A message that is not for us fails alone. When a cluster's work fails, exactly the messages that concern it do;
+    they come back after the visibility timeout.
+    """
+    failed: set[str] = set()
+    rung: dict[str, dict[Doorbell, set[str]]] = {}
+    for record in event.get("Records") or ():
+        try:
+            bell = parse_doorbell(record["body"], kinds=kinds, clusters=clusters)
+        except InvalidRequest as error:
+            logger.error("message refused", extra={"message_id": record["messageId"], "reason": str(error)})
+            failed.add(record["messageId"])
+            continue
+        for cluster in sorted(clusters) if bell.cluster == "*" else (bell.cluster,):
+            one = msgspec.structs.replace(bell, cluster=cluster)
+            rung.setdefault(cluster, {}).setdefault(one, set()).add(record["messageId"])
+    for cluster, bells in rung.items():
+        try:
+            work(cluster, tuple(bells))
+        except Exception as error:  # noqa: BLE001 the outermost loop: one cluster's trouble is not another's
+            _report(cluster, error, logger, metrics)
+            failed.update(*bells.values())
+        # Each cluster's figures leave with its own dimension.
+        if metrics.metric_set:
+            metrics.flush_metrics()
+    return {"batchItemFailures": [{"itemIdentifier": one} for one in sorted(failed)]}
+
+
+def _report(cluster: str, error: Exception, logger: Logger, metrics: Metrics) -> None:
+    code = error.code if isinstance(error, ApiError) else type(error).__name__
+    logger.exception("work failed", extra={"cluster": cluster, "code": code})
+    metrics.add_metric(name="WorkFailed", unit=MetricUnit.Count, value=1)

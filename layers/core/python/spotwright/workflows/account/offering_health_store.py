@@ -1,0 +1,127 @@
+"""Writing down what an account learns of its offerings: several clusters and functions at once, nothing lost.
+
+A row is written under its version; who loses reads again and learns on top of what the other wrote.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from spotwright.aws.instance_types import unavailable_offerings
+from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
+from spotwright.aws.launch import fleet_errors
+from spotwright.errors import Conflict
+from spotwright.model import labels
+from spotwright.model.ec2.fleet import FleetError, Instance, OfferingHealth
+from spotwright.model.ec2.instance_type import WILDCARD
+from spotwright.workflows.ports.state import StatePort
+
+ATTEMPTS: Final = 4
+
+type HealthByKey = Mapping[str, OfferingHealth]
+type HealthUpdate = Callable[[HealthByKey], Iterable[OfferingHealth | None]]
+
+
+def record_fleet_response(
+    state: StatePort,
+    instances: Iterable[Instance],
+    errors: Iterable[FleetError],
+    *,
+    now_ms: int,
+    cpu_millicores: Mapping[str, int],
+    scope: str = "",
+) -> bool:
+    """Learn from an answer of CreateFleet: offerings that failed are left alone, those that gave are open again.
+
+    True when something failed, so that the next plan is another one.
+    """
+    given = tuple(instances)
+    marks = fleet_errors.offering_failures(errors, now_ms=now_ms, cpu_millicores=cpu_millicores, scope=scope)
+    failed = {mark.key for mark in marks}
+    gave = {_offering_of(one, scope).key for one in given}
+
+    def lesson(known: HealthByKey) -> Iterable[OfferingHealth | None]:
+        yield from (unavailable_offerings.record_failure(known.get(mark.key), mark, now_ms=now_ms) for mark in marks)
+        yield from (
+            unavailable_offerings.record_success(known[key], now_ms=now_ms)
+            for key in sorted(gave - failed)
+            if key in known
+        )
+
+    _write(state, lesson, now_ms)
+    for reservation, count in sorted(Counter(one.reservation_id for one in given if one.reservation_id).items()):
+        record_reservation_use(state, reservation, count, now_ms=now_ms)
+    return bool(marks)
+
+
+def _offering_of(one: Instance, scope: str) -> OfferingHealth:
+    if one.reservation_id:
+        return OfferingHealth(labels.RESERVED, one.reservation_id, WILDCARD, 0, "")
+    return OfferingHealth(one.capacity_type, one.instance_type, one.zone, 0, "", scope)
+
+
+def current_health(state: StatePort, *, now_ms: int) -> UnavailableOfferings:
+    """What is known now."""
+    rows = state.offering_health(now_ms)
+    return unavailable_offerings.from_health_rows(
+        rows, now_ms=now_ms, described_ms=reservations_described_ms(state, rows)
+    )
+
+
+def reservations_described_ms(state: StatePort, rows: Iterable[OfferingHealth]) -> int:
+    """When the cluster's catalog saw what is left of reservations; 0 where nobody took anything of one lately."""
+    return state.catalog_stored_at() if any(one.reservation_launches for one in rows) else 0
+
+
+def record_interruption(state: StatePort, instance_type: str, zone: str, *, now_ms: int) -> None:
+    """A spot pool that takes instances back has none to give; the oftener it does, the longer."""
+    mark = OfferingHealth(
+        labels.SPOT,
+        instance_type,
+        zone,
+        now_ms + unavailable_offerings.UNAVAILABLE_MS,
+        unavailable_offerings.INTERRUPTION_CODE,
+        interruptions=1,
+    )
+    _write(
+        state, lambda known: [unavailable_offerings.record_failure(known.get(mark.key), mark, now_ms=now_ms)], now_ms
+    )
+
+
+def record_reservation_use(state: StatePort, reservation: str, count: int, *, now_ms: int) -> None:
+    """``count`` instances were launched into a reservation; negative when an instance of it was found gone."""
+    key = unavailable_offerings.record_reservation_launches(None, reservation, count, now_ms=now_ms).key
+    _write(
+        state,
+        lambda known: [
+            unavailable_offerings.record_reservation_launches(known.get(key), reservation, count, now_ms=now_ms)
+        ],
+        now_ms,
+    )
+
+
+def record_reservation_loss(state: StatePort, reservation: str, *, now_ms: int) -> None:
+    """EC2 takes instances of an interruptible reservation back: it has none to give."""
+    mark = OfferingHealth(
+        labels.RESERVED,
+        reservation,
+        WILDCARD,
+        now_ms + unavailable_offerings.UNAVAILABLE_MS,
+        fleet_errors.RESERVATION_FULL,
+        interruptions=1,
+    )
+    _write(
+        state, lambda known: [unavailable_offerings.record_failure(known.get(mark.key), mark, now_ms=now_ms)], now_ms
+    )
+
+
+def _write(state: StatePort, lesson: HealthUpdate, now_ms: int) -> None:
+    for _ in range(ATTEMPTS):
+        known = {one.key: one for one in state.offering_health(now_ms)}
+        try:
+            for row in lesson(known):
+                if row is not None:
+                    state.save_offering_health(row)
+        except Conflict:
+            continue
+        return

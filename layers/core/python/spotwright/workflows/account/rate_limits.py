@@ -1,0 +1,54 @@
+"""Asking before EC2 is asked to change something: a burst waits in its rows, so that EC2 need not refuse it twice."""
+
+import zlib
+from datetime import datetime
+from typing import Final
+
+from spotwright.aws import token_bucket
+from spotwright.errors import Conflict
+from spotwright.workflows.ports.state import StatePort
+
+ATTEMPTS: Final = 8
+# Those who must wait come back spread over so many seconds.
+SPREAD_SECONDS: Final = 4
+
+CREATE_FLEET: Final = "CreateFleet"
+CREATE_LAUNCH_TEMPLATE: Final = "CreateLaunchTemplate"
+TERMINATE_INSTANCES: Final = "TerminateInstances"
+# Besides its calls EC2 counts the instances in them.
+STARTED_INSTANCES: Final = token_bucket.STARTED_INSTANCES
+TERMINATED_INSTANCES: Final = token_bucket.TERMINATED_INSTANCES
+CREATE_TAGS: Final = "CreateTags"
+
+
+def acquire(state: StatePort, action: str, *, caller: str, now: datetime, calls: int = 1) -> int:
+    """0: call now, it is counted; else when to ask again. ``caller``: who asks, so that not all come back together."""
+    now_ms = int(now.timestamp() * 1000)
+    for _ in range(ATTEMPTS):
+        before = state.call_rate(action) or token_bucket.full_bucket(action, now_ms=now_ms)
+        after, wait_ms = token_bucket.take(before, calls, now_ms=now_ms)
+        if wait_ms:
+            return -(-wait_ms // 1000) + zlib.crc32(caller.encode()) % SPREAD_SECONDS
+        try:
+            state.save_call_rate(after)
+        except Conflict:
+            continue
+        return 0
+    # So many ask at this moment that waiting a little is right in any case.
+    return 1 + zlib.crc32(caller.encode()) % SPREAD_SECONDS
+
+
+def slow_down(state: StatePort, action: str, *, now: datetime) -> None:
+    """EC2 said that it was too many requests: all clusters of the account ask half as often from now on."""
+    now_ms = int(now.timestamp() * 1000)
+    for _ in range(ATTEMPTS):
+        after = token_bucket.throttle(
+            state.call_rate(action) or token_bucket.full_bucket(action, now_ms=now_ms), now_ms=now_ms
+        )
+        if after is None:
+            return
+        try:
+            state.save_call_rate(after)
+        except Conflict:
+            continue
+        return

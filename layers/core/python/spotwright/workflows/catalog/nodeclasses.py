@@ -1,0 +1,262 @@
+"""One EC2NodeClass: resolve its selectors, write its status, and clear up behind it when it goes."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.aws.images import amis
+from spotwright.aws.instance_types.info import InstanceTypeInfo
+from spotwright.aws.nodeclass import hashes, readiness, status_patch
+from spotwright.aws.nodeclass.validation import has_expressions
+from spotwright.aws.refusal import Refusal, Unanswered
+from spotwright.disruption.nodeclaim_drift import hash_migration
+from spotwright.errors import ApiError, Denied, NotFound
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import AMI, CapacityReservation, EC2NodeClass, PlacementGroup
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, is_condition_true
+from spotwright.workflows.catalog import dry_runs, instance_types
+from spotwright.workflows.ports.bundles import CatalogPorts
+from spotwright.workflows.ports.catalog import InstanceProfilePort
+
+KIND: Final = "ec2nodeclasses"
+_NAMED_CLAIMS: Final = 5
+
+
+class NodeClassResult(msgspec.Struct, frozen=True):
+    """A class after its turn. ``readiness_changed``: its readiness changed; ``may_drift``: nodes of it may drift now
+    that did not.
+
+    ``retry``: look once more soon.
+    """
+
+    node_class: EC2NodeClass
+    ready: bool
+    readiness_changed: bool = False
+    may_drift: bool = False
+    failure: str = ""
+    retry: bool = False
+
+
+def reconcile_nodeclass(
+    ports: CatalogPorts, node_class: EC2NodeClass, claims: Sequence[NodeClaim], *, now: datetime
+) -> NodeClassResult:
+    """Bring a class' status up to date, or its deletion one step further. Raises what AWS and Kubernetes raise."""
+    own = [claim for claim in claims if claim.node_class_ref.name == node_class.name]
+    if node_class.metadata.deletion_timestamp is not None:
+        return _finalize(ports, node_class, own, now)
+    read, node_class = node_class, _write_hash(ports, node_class, own)
+    found = _resolve_selectors(ports, node_class, now)
+    checks = readiness.ValidationInputs(
+        ports.overheads, _region_types(ports, node_class), reserved_capacity=ports.reserved_capacity
+    )
+    resolution = readiness.resolve(node_class, found, ports.facts, now=now, inputs=checks)
+    tried = dry_runs.DryRunResult()
+    if is_condition_true(resolution.node_class.conditions, readiness.VALIDATION_SUCCEEDED):
+        tried = dry_runs.dry_run_launch(ports, node_class, resolution.node_class, now=now)
+        checks = msgspec.structs.replace(checks, dry_run=tried.refusal)
+        resolution = readiness.resolve(node_class, found, ports.facts, now=now, inputs=checks)
+    _write(ports, node_class, resolution.node_class, now)
+    if tried.annotation:
+        ports.cluster.patch_metadata(
+            KIND, _without_resource_version(node_class), {"annotations": {labels.LAUNCH_TRIED: tried.annotation}}
+        )
+    was_ready = is_condition_true(node_class.conditions, readiness.READY)
+    unanswered = _unanswered(found, checks)
+    return NodeClassResult(
+        resolution.node_class,
+        resolution.ready,
+        readiness_changed=resolution.ready != was_ready,
+        may_drift=_drift_inputs(resolution.node_class) != _drift_inputs(read),
+        failure="; ".join(unanswered),
+        retry=bool(unanswered),
+    )
+
+
+def _drift_inputs(node_class: EC2NodeClass) -> tuple[object, ...]:
+    """What nodes of the class are held against."""
+    groups = sorted(one.id for one in node_class.security_groups)
+    subnets = sorted(one.id for one in node_class.subnets)
+    reservations = [one.id for one in node_class.capacity_reservations]
+    stamped = node_class.metadata.annotations.get(labels.EC2NODECLASS_HASH)
+    return stamped, node_class.amis, groups, subnets, reservations, node_class.placement_group
+
+
+def _resolve_selectors(ports: CatalogPorts, node_class: EC2NodeClass, now: datetime) -> readiness.DiscoveredResources:
+    """Every answer there is: one that cannot be had keeps none of the others."""
+    chosen, one = ports.selectors, node_class
+    return readiness.DiscoveredResources(
+        subnets=_ask(lambda: chosen.subnets(one.subnet_selector_terms)),
+        security_groups=_ask(lambda: chosen.security_groups(one.security_group_selector_terms)),
+        amis=_ask(lambda: _amis(ports, one, now)),
+        instance_profile=_ask(lambda: _profile(ports, one)),
+        capacity_reservations=_ask(lambda: _reservations(ports, one)),
+        placement_group=_ask(lambda: _placement_group(ports, one)),
+    )
+
+
+def _ask[T](ask: Callable[[], T]) -> T | Unanswered:
+    try:
+        return ask()
+    except ApiError as error:
+        return Unanswered(f"{type(error).__name__}: {error}")
+
+
+def _region_types(ports: CatalogPorts, node_class: EC2NodeClass) -> tuple[InstanceTypeInfo, ...] | Unanswered:
+    """The region's types, for a class whose amounts differ by type."""
+    if not (ports.overheads.node_class_cel and has_expressions(node_class)):
+        return ()
+    region = instance_types.region_of(ports.blobs, instance_types.read_catalog(ports.blobs, ports.state.catalog_key()))
+    return region.types if region else Unanswered("which instance types the region has is not known yet")
+
+
+def _unanswered(found: readiness.DiscoveredResources, checks: readiness.ValidationInputs) -> tuple[str, ...]:
+    answers = (*(getattr(found, name) for name in found.__struct_fields__), checks.instance_types, checks.dry_run)
+    return tuple(one.message for one in answers if isinstance(one, Unanswered))
+
+
+def _without_resource_version(node_class: EC2NodeClass) -> ObjectMeta:
+    """For a change that goes through whatever else was changed meanwhile."""
+    return msgspec.structs.replace(node_class.metadata, resource_version="")
+
+
+def _write_hash(ports: CatalogPorts, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> EC2NodeClass:
+    """The class with our finalizer and its hash; claims of another hash version take over the new one first."""
+    about = node_class.metadata
+    digest = hashes.nodeclass_hash(node_class, ports.facts.certificate_authority)
+    annotations = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hashes.NODECLASS_VERSION}
+    if about.annotations.get(labels.EC2NODECLASS_HASH_VERSION) != hashes.NODECLASS_VERSION:
+        for claim in claims:
+            if given := hash_migration(claim, annotations, labels.EC2NODECLASS_HASH_VERSION):
+                ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": dict(given)})
+    change: dict[str, Any] = {}
+    if any(about.annotations.get(key) != value for key, value in annotations.items()):
+        change["annotations"] = annotations
+    if labels.EC2NODECLASS_FINALIZER not in about.finalizers:
+        change["finalizers"] = [*about.finalizers, labels.EC2NODECLASS_FINALIZER]
+    if not change:
+        return node_class
+    ports.cluster.patch_metadata(KIND, about, change)
+    finalizers = tuple(change.get("finalizers", about.finalizers))
+    # The version that we read is spent.
+    after = msgspec.structs.replace(
+        about, annotations=about.annotations | annotations, finalizers=finalizers, resource_version=""
+    )
+    return msgspec.structs.replace(node_class, metadata=after)
+
+
+def _amis(ports: CatalogPorts, node_class: EC2NodeClass, now: datetime) -> tuple[AMI, ...] | Refusal:
+    asked = amis.image_query(node_class.ami_selector_terms, ports.facts.version)
+    if isinstance(asked, Refusal):
+        return asked
+    try:
+        values = ports.selectors.parameters([one.path for one in asked.parameters]) if asked.parameters else {}
+    except Denied as error:
+        return Refusal("AMINotFound", f"spec.amiSelectorTerms: an SSM parameter may not be read: {error}")
+    ids = sorted({*asked.ids, *(value for value in values.values() if value.startswith("ami-"))})
+    if not ids and not asked.terms:
+        return ()
+    return amis.resolve_amis(asked, values, ports.selectors.images(ids, asked.terms), now=now)
+
+
+def _reservations(ports: CatalogPorts, node_class: EC2NodeClass) -> tuple[CapacityReservation, ...]:
+    if not ports.reserved_capacity:
+        return ()
+    return ports.selectors.capacity_reservations(node_class.capacity_reservation_selector_terms)
+
+
+def _placement_group(ports: CatalogPorts, node_class: EC2NodeClass) -> PlacementGroup | Refusal | None:
+    selector = node_class.placement_group_selector
+    if selector is None:
+        return None
+    named = f"id {selector.id}" if selector.id else f"name {selector.name}"
+    refusal = Refusal("PlacementGroupNotFound", f"spec.placementGroupSelector: no usable placement group with {named}")
+    return ports.selectors.placement_group(selector) or refusal
+
+
+def _profile(ports: CatalogPorts, node_class: EC2NodeClass) -> str | Refusal:
+    """The name of the instance profile: the user's, or ours for the role, made now if it is missing.
+
+    Where IAM is out of reach the user's is believed, and ours must have been there before.
+    """
+    if node_class.instance_profile:
+        return _own_profile(ports.instance_profiles, ports.node_roles, node_class.instance_profile)
+    wanted = readiness.desired_profile(
+        node_class, region=ports.region, cluster=ports.cluster.name, node_roles=ports.node_roles
+    )
+    if isinstance(wanted, Refusal):
+        return wanted
+    if ports.instance_profiles is None:
+        message = "spec.role: its instance profile cannot be made, since ISOLATED_VPC keeps IAM out of reach;"
+        known = node_class.resolved_instance_profile == wanted.name
+        return wanted.name if known else Refusal("IsolatedVPC", f"{message} name spec.instanceProfile instead")
+    try:
+        ports.instance_profiles.ensure(name=wanted.name, path=wanted.path, role=wanted.role, tags=wanted.tags)
+    except NotFound:
+        return Refusal("RoleNotFound", f"spec.role: there is no IAM role {wanted.role}")
+    return wanted.name
+
+
+def _own_profile(iam: InstanceProfilePort | None, node_roles: Sequence[str], name: str) -> str | Refusal:
+    if iam is None:
+        return name
+    role = iam.role_of(name)
+    if role is None:
+        return Refusal("InstanceProfileNotFound", f"spec.instanceProfile: there is no instance profile {name}")
+    refusal = readiness.role_refusal(role, node_roles, f"spec.instanceProfile: the role of {name}")
+    return refusal or name
+
+
+def _write(ports: CatalogPorts, before: EC2NodeClass, after: EC2NodeClass, now: datetime) -> None:
+    """Status and conditions where they differ, and an event for each condition that turned False."""
+    about = _without_resource_version(before)
+    if before.resolved_instance_profile and after.resolved_instance_profile not in (
+        "",
+        before.resolved_instance_profile,
+    ):
+        # Instances that are just starting have the earlier profile: it is kept for a while from now.
+        ports.cluster.patch_metadata(KIND, about, {"annotations": {labels.INSTANCE_PROFILE_SINCE: now.isoformat()}})
+    status = status_patch.status_patch(after)
+    if status != status_patch.status_patch(before):
+        ports.cluster.patch_status(KIND, about, status)
+    old = {one.type: one for one in before.conditions}
+    changed = [one for one in after.conditions if not _says_the_same(old.get(one.type), one)]
+    if changed:
+        ports.cluster.set_conditions(KIND, about, changed)
+    for one in changed:
+        if one.status == "False" and one.type != readiness.READY:
+            ports.cluster.record_event(KIND, about, type="Warning", reason=one.reason, message=one.message, now=now)
+
+
+def _says_the_same(old: Condition | None, new: Condition) -> bool:
+    return old is not None and msgspec.structs.replace(old, last_transition_time=None) == msgspec.structs.replace(
+        new, last_transition_time=None
+    )
+
+
+def _finalize(
+    ports: CatalogPorts, node_class: EC2NodeClass, claims: Sequence[NodeClaim], now: datetime
+) -> NodeClassResult:
+    """Without claims, profiles and templates go, then the finalizer; with claims we wait for them."""
+    about = node_class.metadata
+    if labels.EC2NODECLASS_FINALIZER not in about.finalizers:
+        return NodeClassResult(node_class, False)
+    if claims:
+        names = sorted(claim.name for claim in claims)
+        more = f" and {len(names) - _NAMED_CLAIMS} more" if len(names) > _NAMED_CLAIMS else ""
+        message = f"Waiting on NodeClaim termination for {', '.join(names[:_NAMED_CLAIMS])}{more}"
+        reason = "WaitingOnNodeClaimTermination"
+        ports.cluster.record_event(KIND, about, type="Normal", reason=reason, message=message, now=now)
+        return NodeClassResult(node_class, False, retry=True)
+    path = readiness.profile_path(region=ports.region, cluster=ports.cluster.name, uid=about.uid)
+    iam = ports.instance_profiles
+    if iam is not None:
+        for name in iam.names_under(path):
+            iam.delete(name)
+    for template in ports.launch_templates.launch_templates(node_class.name):
+        ports.launch_templates.delete_launch_template(template.id)
+    kept = [one for one in about.finalizers if one != labels.EC2NODECLASS_FINALIZER]
+    ports.cluster.patch_metadata(KIND, about, {"finalizers": kept})
+    return NodeClassResult(node_class, False)

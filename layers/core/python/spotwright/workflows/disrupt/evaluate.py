@@ -1,0 +1,96 @@
+"""Disruption: propose, look again after fifteen seconds, commit. Lifecycle carries out what was committed.
+
+Everything is read from the API server, at the proposal and again before the commit, so that no forwarder is needed.
+Fail static: with an API that does not answer, a launch under way, no catalog, the breaker open, or while paused,
+nothing is proposed and no proposal survives.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from spotwright.decisions.decision import derived_id
+from spotwright.disruption import blockers, breaker, emptiness
+from spotwright.disruption.blockers import BlockedEvent
+from spotwright.model.snapshot import Snapshot
+from spotwright.workflows.disrupt.inputs import (
+    VALIDATION_SECONDS,
+    DisruptResult,
+    abort_proposal,
+    gather_and_plan,
+    locked_claims,
+)
+from spotwright.workflows.planning.time_budget import SecondsLeft
+from spotwright.workflows.ports.bundles import ProvisionPorts
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import CommandRow, epoch_ms
+
+# A proposal that was not validated within this time is dropped, milliseconds.
+PROPOSAL_MS: Final = 120_000
+# So many nodes and claims are told in one look why they stay; the others have their turn in the next minutes.
+EVENTS_AT_ONCE: Final = 100
+
+
+def evaluate(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft = None) -> DisruptResult:
+    """Propose to remove empty nodes; ring for validation. One proposal at a time holds a claim."""
+    _abort_stale(ports, now)
+    snapshot, plan, why = gather_and_plan(ports, now, seconds_left)
+    _ring_stale_claims(ports, snapshot)
+    stopped = ports.state.breaker()
+    if breaker.is_open(stopped, epoch_ms(now)):
+        _record_breaker_open(ports, snapshot, stopped)
+        return DisruptResult(f"the breaker is open: {stopped.reason}", breaker_open=True)
+    if why:
+        return DisruptResult(why)
+    locked = locked_claims(ports)
+    _record_obstacles(ports, snapshot, blockers.blocked_events(snapshot, plan, locked=locked, reason=emptiness.REASON))
+    found = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
+    if not found.claims:
+        return DisruptResult(emptiness=found)
+    uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims if claim.name in found.claims}
+    row = CommandRow(
+        id=derived_id(snapshot.cluster, emptiness.REASON, now.isoformat(), *sorted(uids.values())),
+        cluster=snapshot.cluster,
+        decision="",
+        reason=emptiness.REASON,
+        candidates=found.claims,
+        candidate_uids=uids,
+        phase="proposed",
+        created=epoch_ms(now),
+    )
+    ports.state.create(row)
+    bell = Doorbell(snapshot.cluster, "validate", row.id)
+    ports.doorbells.ring("disrupt", [bell], delay_seconds=VALIDATION_SECONDS)
+    return DisruptResult(proposed=found.claims, emptiness=found)
+
+
+def _ring_stale_claims(ports: ProvisionPorts, snapshot: Snapshot) -> None:
+    """Lifecycle writes claims, not we: it is told which of them no longer say what is."""
+    stale = emptiness.stale_consolidation_timers(snapshot)
+    if stale:
+        ports.doorbells.ring("lifecycle", [Doorbell(snapshot.cluster, "claim", name) for name in stale])
+
+
+def _record_breaker_open(ports: ProvisionPorts, snapshot: Snapshot, stopped: breaker.Breaker) -> None:
+    until = datetime.fromtimestamp(stopped.open_until_ms / 1000, snapshot.now.tzinfo).isoformat(timespec="seconds")
+    message = f"Disruption is stopped until {until}: {stopped.reason}; `spotwright resume` ends it"
+    _record_obstacles(
+        ports,
+        snapshot,
+        tuple(BlockedEvent("nodepools", pool.metadata, "DisruptionBlocked", message) for pool in snapshot.nodepools),
+    )
+
+
+def _record_obstacles(ports: ProvisionPorts, snapshot: Snapshot, obstacles: tuple[BlockedEvent, ...]) -> None:
+    """Events of what stands in the way; of many, another part every minute. An Event that fails is no obstacle."""
+    turns = max(1, -(-len(obstacles) // EVENTS_AT_ONCE))
+    turn = int(snapshot.now.timestamp()) // 60 % turns
+    for one in obstacles[turn * EVENTS_AT_ONCE : (turn + 1) * EVENTS_AT_ONCE]:
+        ports.cluster.record_event(
+            one.kind, one.about, type="Normal", reason=one.reason, message=one.message, now=snapshot.now
+        )
+
+
+def _abort_stale(ports: ProvisionPorts, now: datetime) -> None:
+    for row in ports.state.commands():
+        if row.phase == "proposed" and epoch_ms(now) - row.created > PROPOSAL_MS:
+            abort_proposal(ports, row)

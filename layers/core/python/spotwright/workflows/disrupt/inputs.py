@@ -1,0 +1,72 @@
+"""What a proposal and its validation both read: snapshot, plan, claims that are held, and why nothing may go."""
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from spotwright.decisions.decide import decide
+from spotwright.decisions.decision import decode_decision
+from spotwright.disruption.emptiness import Emptiness
+from spotwright.errors import Conflict
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+from spotwright.workflows.planning import time_budget
+from spotwright.workflows.planning.snapshot import gather
+from spotwright.workflows.planning.time_budget import SecondsLeft
+from spotwright.workflows.ports.bundles import ProvisionPorts
+from spotwright.workflows.ports.rows import CommandRow
+
+# Karpenter's validation delay: what looked empty must still be so.
+VALIDATION_SECONDS: Final = 15
+
+
+class DisruptResult(msgspec.Struct, frozen=True):
+    """What one look came to. ``obstacle``: why nothing may be disrupted at all, "" = it may."""
+
+    obstacle: str = ""
+    breaker_open: bool = False
+    proposed: tuple[str, ...] = ()
+    committed: tuple[str, ...] = ()
+    emptiness: Emptiness = Emptiness()
+
+
+def gather_and_plan(ports: ProvisionPorts, now: datetime, seconds_left: SecondsLeft) -> tuple[Snapshot, Plan, str]:
+    """Everything read from the API server, where pending pods would go, and why nothing may be disrupted."""
+    state = ports.state.cluster()
+    snapshot = gather(ports, state, now=now)
+    if state.paused:
+        return snapshot, Plan(), "the cluster is paused"
+    if not snapshot.catalog_key:
+        return snapshot, Plan(), "there is no instance catalog yet"
+    unlaunched = [
+        one.name for one in snapshot.nodeclaims if not one.provider_id and one.metadata.deletion_timestamp is None
+    ]
+    unlaunched += [one.nodeclaim.name for one in snapshot.in_flight]
+    if unlaunched:
+        return snapshot, Plan(), f"launches are under way: {', '.join(sorted(unlaunched))}"
+    fitted, left_out = time_budget.fit(snapshot, seconds_left)
+    if left_out:
+        return snapshot, Plan(), f"there is no time to see where {left_out} of the pending pods would go"
+    return fitted, decide(fitted, ports.catalogs.read(fitted.catalog_key)), ""
+
+
+def locked_claims(ports: ProvisionPorts, *, but: str = "") -> frozenset[str]:
+    """Claims that a proposal, a command or a committed decision holds, and those of instances under notice."""
+    held = {name for row in ports.state.commands() if row.id != but for name in row.candidates}
+    for key in ports.state.cluster().pending_decisions:
+        disruption = decode_decision(ports.blobs.get(key)).disruption
+        held |= set(disruption.candidates) if disruption else set()
+    noticed = {row.instance_id for row in ports.state.notices()}
+    if noticed:
+        held |= {one.name for one in ports.cluster.nodeclaims() if instance_id(one.provider_id) in noticed}
+    return frozenset(held)
+
+
+def abort_proposal(ports: ProvisionPorts, row: CommandRow) -> None:
+    try:
+        ports.state.save(msgspec.structs.replace(row, phase="aborted", due=0))
+    except Conflict:
+        # Another validation of the same proposal was faster.
+        return

@@ -1,0 +1,77 @@
+"""Validating a proposal fifteen seconds later, on facts read anew, and committing what is left of it."""
+
+from datetime import datetime
+
+from spotwright.decisions.decision import Disruption
+from spotwright.disruption import breaker, emptiness
+from spotwright.disruption.emptiness import Emptiness
+from spotwright.errors import Conflict
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+from spotwright.workflows.disrupt.inputs import (
+    VALIDATION_SECONDS,
+    DisruptResult,
+    abort_proposal,
+    gather_and_plan,
+    locked_claims,
+)
+from spotwright.workflows.planning.commit import commit_plan
+from spotwright.workflows.planning.time_budget import SecondsLeft
+from spotwright.workflows.ports.bundles import ProvisionPorts
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import epoch_ms
+
+
+def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_left: SecondsLeft = None) -> DisruptResult:
+    """Commit what is left of a proposal after reading everything anew; drop it when nothing is.
+
+    A faster planner means that the facts moved: the proposal is looked at again a second later.
+    """
+    row = ports.state.command(proposal)
+    if row is None or row.phase != "proposed":
+        return DisruptResult()
+    early = row.created + VALIDATION_SECONDS * 1000 - epoch_ms(now)
+    if early > 0:
+        ports.doorbells.ring("disrupt", [Doorbell(row.cluster, "validate", proposal)], delay_seconds=-(-early // 1000))
+        return DisruptResult()
+    version = ports.state.cluster().version
+    snapshot, plan, why = gather_and_plan(ports, now, seconds_left)
+    locked = locked_claims(ports, but=proposal)
+    found = Emptiness() if why else emptiness.find_empty_nodes(snapshot, plan, locked=locked)
+    uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims}
+    left = tuple(name for name in row.candidates if name in found.claims and uids[name] == row.candidate_uids[name])
+    try:
+        left, stopped = _admit(ports, snapshot, proposal, left)
+    except Conflict:
+        ports.doorbells.ring("disrupt", [Doorbell(row.cluster, "validate", proposal)], delay_seconds=1)
+        return DisruptResult(emptiness=found)
+    if not left:
+        abort_proposal(ports, row)
+        return DisruptResult(why, stopped, emptiness=found)
+    decision = commit_plan(
+        state=ports.state,
+        blobs=ports.blobs,
+        snapshot=snapshot,
+        cluster_version=version,
+        plan=Plan(),
+        kind="disrupt",
+        message=f"{len(left)} nodes are empty: {', '.join(left)}",
+        disruption=Disruption(
+            proposal, emptiness.REASON, left, {name: uids[name] for name in left}, locked_claims=tuple(sorted(locked))
+        ),
+    )
+    if decision is None:
+        ports.doorbells.ring("disrupt", [Doorbell(row.cluster, "validate", proposal)], delay_seconds=1)
+        return DisruptResult(emptiness=found)
+    ports.doorbells.ring("lifecycle", [Doorbell(row.cluster, "decision", decision.id)])
+    return DisruptResult(breaker_open=stopped, committed=left, emptiness=found)
+
+
+def _admit(ports: ProvisionPorts, snapshot: Snapshot, id: str, wanted: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """Those that the breaker lets go, counted before they do; and whether it is open from now on."""
+    before, now = ports.state.breaker(), epoch_ms(snapshot.now)
+    total, percent = sum(claim.is_managed for claim in snapshot.nodeclaims), snapshot.settings.breaker_percent
+    admission = breaker.admit(before, id, len(wanted), total=total, percent=percent, now=now)
+    if wanted and admission.breaker != before:
+        ports.state.save_breaker(admission.breaker)
+    return wanted[: admission.nodes], breaker.is_open(admission.breaker, now)

@@ -1,0 +1,170 @@
+"""Carrying out a disruption: candidates marked, replacements awaited, candidates deleted; or all of it taken back.
+
+Source: Karpenter v1.14 ``pkg/controllers/disruption/queue.go``. A forced command (an interruption) goes on at its
+deadline without its replacements; any other is given up then.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from spotwright.disruption import emptiness
+from spotwright.errors import ApiError, Conflict, NotFound
+from spotwright.lifecycle.steps import ConditionChange, Deletion, false_condition, normal_event
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.workflows.lifecycle.actions import (
+    cordon,
+    delete_claim,
+    log,
+    nodes_of,
+    record_events,
+    ring_lifecycle,
+    uncordon,
+    update_conditions,
+)
+from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.rows import CommandRow, epoch_ms
+
+INTERRUPTED: Final = "Interrupted"
+# A bell this much before the row's time counts as on time: clocks differ.
+EARLY_MS: Final = 1000
+# Between looks at replacements that are on their way.
+LOOK_SECONDS: Final = 2
+# A command that nobody began within this time was validated on facts that are history.
+STALE_MS: Final = 5 * 60 * 1000
+
+
+def step(ports: LifecyclePorts, id: str, *, now: datetime) -> None:
+    """One step of a command. A lost race ends quietly; an API in trouble is tried again shortly."""
+    row = ports.state.command(id)
+    if row is None or row.phase in ("proposed", "done", "aborted"):
+        return
+    try:
+        if row.phase == "planned":
+            row = _taint_candidates(ports, row, now)
+            if row.phase == "waiting":
+                _await_replacements(ports, row, now)
+        elif epoch_ms(now) >= row.due - EARLY_MS:
+            # A bell before the row's time belongs to a chain that another has overtaken.
+            _await_replacements(ports, row, now)
+    except (Conflict, NotFound) as lost:
+        log.info("command is in other hands", extra={"command": id, "conflict": str(lost)})
+        ring_lifecycle(ports, "command", [id], delay_seconds=1)
+    except ApiError as failure:
+        log.warning("command interrupted", extra={"command": id, "code": failure.code, "error": str(failure)})
+        ring_lifecycle(ports, "command", [id], delay_seconds=LOOK_SECONDS)
+
+
+def _taint_candidates(ports: LifecyclePorts, row: CommandRow, now: datetime) -> CommandRow:
+    """Taint the candidates and say why; a node that took a pod since it was found empty is let off."""
+    if not row.forced and epoch_ms(now) - row.created > STALE_MS:
+        return _abort(ports, row, "nobody began in time", now)
+    kept = [claim for claim in _candidates(ports, row) if _taint_candidate(ports, row, claim, now)]
+    if not kept:
+        return _finish(ports, row, "aborted")
+    log.info(
+        "disrupting node(s)",
+        extra={
+            "command-id": row.id,
+            "reason": row.reason.lower(),
+            "NodeClaims": [claim.name for claim in kept],
+            "replacements": list(row.replacements),
+        },
+    )
+    names = tuple(claim.name for claim in kept)
+    after = msgspec.structs.replace(row, candidates=names, phase="waiting", due=_next(row, now))
+    return ports.state.save(after)
+
+
+def _taint_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, now: datetime) -> bool:
+    """True when the candidate is marked; tainted first, then looked at, so that no pod can slip in between."""
+    for node in nodes_of(ports, claim):
+        node = cordon(ports, node)
+        pods = ports.cluster.pods(node=node.name)
+        if row.reason == emptiness.REASON and any(emptiness.keeps_node(pod, ports.settings) for pod in pods):
+            log.info("node is not empty any more", extra={"Node": node.name, "NodeClaim": claim.name})
+            uncordon(ports, node)
+            return False
+    update_conditions(ports, claim, [ConditionChange("DisruptionReason", "True", row.reason)], now=now)
+    return True
+
+
+def _await_replacements(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
+    """Delete the candidates once every replacement was Initialized, or give up, or go on because time is up."""
+    row, lost = _check_replacements(ports, row)
+    ready = set(row.replacements) <= set(row.initialized_replacements)
+    late = epoch_ms(now) >= row.deadline
+    if not ready and lost and not (row.forced and late):
+        _abort(ports, row, f"replacement {lost} was deleted", now)
+    elif not ready and late and not row.forced:
+        _abort(ports, row, "replacements were not initialized in time", now)
+    elif ready or late:
+        _delete(ports, row, now)
+    else:
+        row = ports.state.save(msgspec.structs.replace(row, due=_next(row, now)))
+        ring_lifecycle(ports, "command", [row.id], delay_seconds=LOOK_SECONDS)
+
+
+def _check_replacements(ports: LifecyclePorts, row: CommandRow) -> tuple[CommandRow, str]:
+    """The row with replacements that are Initialized now (once is enough), and one that is gone, "" = none.
+
+    A replacement that has no claim yet is on its way as long as its launch is open.
+    """
+    initialized, lost = set(row.initialized_replacements), ""
+    expected = {name for launch in ports.state.launches() for name in launch.claims if name not in launch.uids}
+    unacted = bool(ports.state.cluster().pending_decisions)
+    for name in row.replacements:
+        if name in initialized:
+            continue
+        claim = ports.cluster.nodeclaim(name)
+        if claim is not None and claim.is_condition_true("Initialized"):
+            initialized.add(name)
+        elif (claim is None and name not in expected and not unacted) or (claim and claim.metadata.deletion_timestamp):
+            lost = name
+    return msgspec.structs.replace(row, initialized_replacements=tuple(sorted(initialized))), lost
+
+
+def _delete(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
+    for claim in _candidates(ports, row):
+        told = normal_event("DisruptionTerminating", f"Disrupting NodeClaim: {row.reason}")
+        record_events(ports, "nodeclaims", claim.metadata, [told], now=now)
+        for node in nodes_of(ports, claim):
+            told = normal_event("DisruptionTerminating", f"Disrupting Node: {row.reason}")
+            record_events(ports, "nodes", node.metadata, [told], now=now)
+        delete_claim(ports, claim, Deletion(row.reason.lower(), f"command {row.id}"))
+    log.info("command succeeded", extra={"command-id": row.id})
+    _finish(ports, row, "done")
+
+
+def _abort(ports: LifecyclePorts, row: CommandRow, why: str, now: datetime) -> CommandRow:
+    """Take the marks back; replacements that exist stay, and are consolidated later."""
+    log.warning("failed to disrupt nodes", extra={"command-id": row.id, "why": why})
+    if row.reason != INTERRUPTED:
+        for claim in _candidates(ports, row):
+            for node in nodes_of(ports, claim):
+                uncordon(ports, node)
+            if claim.is_condition_true("DisruptionReason"):
+                update_conditions(ports, claim, [false_condition("DisruptionReason", "DisruptionFailed", why)], now=now)
+    return _finish(ports, row, "aborted")
+
+
+def _finish(ports: LifecyclePorts, row: CommandRow, phase: str) -> CommandRow:
+    return ports.state.save(msgspec.structs.replace(row, phase=phase, due=0))
+
+
+def _candidates(ports: LifecyclePorts, row: CommandRow) -> tuple[NodeClaim, ...]:
+    """The candidates that are still there, with the uid they were chosen with, and not being deleted already."""
+    found = (ports.cluster.nodeclaim(name) for name in row.candidates)
+    return tuple(
+        claim
+        for claim in found
+        if claim is not None
+        and claim.metadata.uid == row.candidate_uids.get(claim.name)
+        and claim.metadata.deletion_timestamp is None
+    )
+
+
+def _next(row: CommandRow, now: datetime) -> int:
+    """When to look again; if its message is lost, the sweep finds the row's timer."""
+    return min(row.deadline, epoch_ms(now + timedelta(seconds=LOOK_SECONDS)))

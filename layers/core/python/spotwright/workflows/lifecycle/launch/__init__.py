@@ -1,0 +1,1 @@
+"""A committed decision in, NodeClaims with instances out: launch rows, CreateFleet, assignment."""

@@ -1,0 +1,84 @@
+"""NodeClaims whose launch row is lost or never was: a launch takes them up, or lets them go."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from spotwright.decisions.decision import derived_id
+from spotwright.errors import Conflict, NotFound
+from spotwright.lifecycle import nodeclaim_creation
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.workflows.lifecycle.actions import ring_lifecycle
+from spotwright.workflows.lifecycle.launch.decisions import PHASE_TIMEOUT
+from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
+
+
+def adopt_claim(ports: LifecyclePorts, claim: NodeClaim, *, now: datetime) -> str:
+    """The launch of a claim that none is known for: made by hand, or its row is lost. "" when it must wait.
+
+    A lost launch is taken up again with all its claims that have no instance yet; instances that carry its tag are
+    adopted before any is bought.
+    """
+    lost = claim.metadata.annotations.get(labels.LAUNCH, "")
+    id = lost or derived_id("nodeclaim", claim.metadata.uid)
+    if ports.state.launch(id) is not None:
+        return id
+    if (
+        lost
+        and claim.metadata.creation_timestamp is not None
+        and now - claim.metadata.creation_timestamp < PHASE_TIMEOUT
+    ):
+        return ""
+    claims = _siblings(ports, claim, lost)
+    types = ports.catalogs.read(ports.state.catalog_key()).instance_types(claim.node_class_ref.name)
+    node = nodeclaim_creation.to_new_node(claim, (one.name for one in types))
+    ports.state.create(
+        LaunchRow(
+            id=id,
+            cluster=ports.cluster.name,
+            decision=claim.metadata.annotations.get(labels.DECISION, ""),
+            claims=tuple(one.name for one in claims),
+            uids={one.name: one.metadata.uid for one in claims},
+            node=msgspec.json.encode(node, order="deterministic").decode(),
+            phase="claimed",
+            attempt=1 if lost else 0,
+            created=epoch_ms(now),
+            due=epoch_ms(now + PHASE_TIMEOUT),
+        )
+    )
+    return id
+
+
+def _siblings(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Iterable[NodeClaim]:
+    """The claims of a launch that wait for an instance, by name; just this one when it has no launch."""
+    if not launch:
+        return [claim]
+    return [
+        one
+        for one in sorted(ports.cluster.nodeclaims(), key=lambda one: one.name)
+        if one.metadata.annotations.get(labels.LAUNCH) == launch
+        and nodeclaim_creation.is_awaiting_instance(one, one.metadata.uid)
+    ]
+
+
+def release_claim(ports: LifecyclePorts, claim: NodeClaim) -> bool:
+    """Whether a claim that is deleted without an instance may go: no launch can give it one any more.
+
+    The row is written either way, so that a worker who still counts on the claim loses its race and looks again.
+    """
+    row = ports.state.launch(claim.metadata.annotations.get(labels.LAUNCH, "")) or ports.state.launch(
+        derived_id("nodeclaim", claim.metadata.uid)
+    )
+    if row is None or row.phase in ("done", "failed"):
+        return True
+    if row.request or row.phase == "launched":
+        ring_lifecycle(ports, "launch", [row.id])
+        return False
+    try:
+        ports.state.save(msgspec.structs.replace(row, uids=dict(row.uids) | {claim.name: claim.metadata.uid}))
+    except (Conflict, NotFound):
+        return False
+    return True

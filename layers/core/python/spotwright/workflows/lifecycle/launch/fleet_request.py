@@ -1,0 +1,113 @@
+"""The CreateFleet request of a launch: what it may choose from, its launch templates, its text."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+
+import msgspec
+
+from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
+from spotwright.aws.launch import fleet_plan
+from spotwright.aws.launch.fleet_plan import FleetPlan
+from spotwright.aws.launch.template import LaunchTemplateRequest
+from spotwright.aws.nodeclass import hashes
+from spotwright.aws.refusal import Refusal
+from spotwright.errors import Throttled
+from spotwright.lifecycle import nodeclaim_creation
+from spotwright.model import labels
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.scheduling.plan import NewNode
+from spotwright.workflows.account import offering_health_store, rate_limits
+from spotwright.workflows.lifecycle.launch.instance_types import instance_types_for
+from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
+
+
+class LaunchOptions(msgspec.Struct, frozen=True):
+    """What a launch chooses from: its class, if it is there; what is known to be empty; what the class can buy."""
+
+    node_class: EC2NodeClass | None
+    offering_health: UnavailableOfferings
+    instance_types: tuple[InstanceType, ...]
+
+
+def gather_options(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchOptions:
+    node = msgspec.json.decode(row.node, type=NewNode)
+    with ThreadPoolExecutor(2) as meanwhile:
+        classes = meanwhile.submit(ports.cluster.nodeclasses)
+        known = meanwhile.submit(offering_health_store.current_health, ports.state, now_ms=epoch_ms(now))
+        types = instance_types_for(ports, node)
+    found = next((one for one in classes.result() if one.name == node.nodeclass), None)
+    return LaunchOptions(found, known.result(), types)
+
+
+def nodeclass_hash(ports: LifecyclePorts, options: LaunchOptions) -> str:
+    return hashes.nodeclass_hash(options.node_class, ports.facts.certificate_authority) if options.node_class else ""
+
+
+def build_request(
+    ports: LifecyclePorts, row: LaunchRow, waiting: Sequence[NodeClaim], options: LaunchOptions, now: datetime
+) -> tuple[str, FleetPlan] | int | Refusal:
+    """The request as text, or in how many seconds EC2 may be asked for its templates, or why there can be none."""
+    node = msgspec.json.decode(row.node, type=NewNode)
+    readiness = nodeclaim_creation.nodeclass_readiness(options.node_class, node.nodeclass)
+    if options.node_class is None or readiness.reason:
+        return Refusal(readiness.reason, readiness.message)
+    gates = ports.settings.feature_gates
+    planned = fleet_plan.plan_fleet(
+        node, options.node_class, options.instance_types, ports.facts, options.offering_health, feature_gates=gates
+    )
+    if isinstance(planned, Refusal):
+        return planned
+    # With fewer kinds of instances than were asked for, the class's context would not mean what it was made for.
+    relaxed = any(one.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true" for one in waiting)
+    context = "" if relaxed else planned.context
+    planned = msgspec.structs.replace(planned, prioritized=node.price_overlay_applied, context=context)
+    versions = _template_versions(ports, row, planned.templates, now)
+    if isinstance(versions, int):
+        return versions
+    token = fleet_plan.client_token(row.id, row.attempt)
+    body = fleet_plan.create_fleet_request(planned, versions, launch_id=row.id, count=len(waiting), client_token=token)
+    return fleet_plan.encode_request(body), planned
+
+
+def _template_versions(
+    ports: LifecyclePorts, row: LaunchRow, templates: Iterable[LaunchTemplateRequest], now: datetime
+) -> dict[str, tuple[str, str]] | int:
+    """Template name → (id, version); missing ones are made, or in how many seconds that may be."""
+    wanted = tuple(templates)
+    with ThreadPoolExecutor(len(wanted) or 1) as beside:
+        versions = beside.map(lambda one: ports.ec2.launch_template(one.name, one.data), wanted)
+        found = dict(zip((one.name for one in wanted), versions, strict=True))
+    missing = [one for one in wanted if found[one.name] is None]
+    if missing:
+        wait = rate_limits.acquire(
+            ports.state, rate_limits.CREATE_LAUNCH_TEMPLATE, caller=row.id, now=now, calls=len(missing)
+        )
+        if wait:
+            return wait
+    made = {one.name: _create_template(ports, one, now) for one in missing}
+    return {name: version for name, version in found.items() if version is not None} | made
+
+
+def _create_template(ports: LifecyclePorts, one: LaunchTemplateRequest, now: datetime) -> tuple[str, str]:
+    try:
+        return ports.ec2.ensure_launch_template(one.name, one.data, one.tags)
+    except Throttled:
+        rate_limits.slow_down(ports.state, rate_limits.CREATE_LAUNCH_TEMPLATE, now=now)
+        raise
+
+
+def is_refused_regardless(ports: LifecyclePorts, row: LaunchRow, options: LaunchOptions) -> bool:
+    """Whether a launch that was refused would be even if nothing were known to be empty."""
+    if options.node_class is None or options.node_class.metadata.deletion_timestamp is not None:
+        return False
+    node, gates = msgspec.json.decode(row.node, type=NewNode), ports.settings.feature_gates
+    return isinstance(
+        fleet_plan.plan_fleet(
+            node, options.node_class, options.instance_types, ports.facts, UnavailableOfferings(), feature_gates=gates
+        ),
+        Refusal,
+    )

@@ -1,0 +1,130 @@
+"""Launching: committed decisions become rows, rows become NodeClaims, and NodeClaims get instances.
+
+Each phase is a one-way door that is saved under the row's version before the next begins; whatever comes after a door
+is derived from the row alone, so a crash, a late or a second worker repeats steps that change nothing.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from spotwright.aws.nodeclass import hashes
+from spotwright.errors import ApiError, Conflict
+from spotwright.lifecycle import nodeclaim_creation
+from spotwright.lifecycle.retry import retry_seconds
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.scheduling.plan import NewNode
+from spotwright.workflows.lifecycle.actions import log, request_planning, ring_lifecycle
+from spotwright.workflows.lifecycle.launch import assignment
+from spotwright.workflows.lifecycle.launch.decisions import PHASE_TIMEOUT
+from spotwright.workflows.lifecycle.launch.fleet import create_fleet
+from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
+
+# A decision that nobody acted on for this long is not bought any more; its pods are planned again.
+STALE_AFTER: Final = timedelta(minutes=10)
+
+
+CLAIMS_AT_ONCE: Final = 100
+
+
+def advance(ports: LifecyclePorts, launch: str, *, now: datetime) -> None:
+    """Take a launch as far as it goes now."""
+    row = ports.state.launch(launch)
+    if row is not None:
+        proceed(ports, row, now=now)
+
+
+def proceed(ports: LifecyclePorts, row: LaunchRow, *, now: datetime) -> None:
+    """The same from a row just read or made. A lost race ends quietly; an API in trouble sets the row's timer."""
+    if row.not_before > epoch_ms(now):
+        return
+    launch = row.id
+    after: LaunchRow | None = row
+    try:
+        while after is not None:
+            after = _step(ports, after, now)
+    except Conflict as conflict:
+        log.info("launch is in other hands", extra={"launch": launch, "conflict": str(conflict)})
+        ring_lifecycle(ports, "launch", [launch], delay_seconds=1)
+    except ApiError as failure:
+        log.warning("launch interrupted", extra={"launch": launch, "code": failure.code, "error": str(failure)})
+        _retry_later(ports, launch, now)
+
+
+def _retry_later(ports: LifecyclePorts, launch: str, now: datetime) -> None:
+    """Try again soon, once however often it is rung; the row's timer stands in for a lost message."""
+    row = ports.state.launch(launch)
+    if row is None:
+        return
+    delay = retry_seconds(2)
+    at = epoch_ms(now + timedelta(seconds=delay))
+    ports.state.save(msgspec.structs.replace(row, not_before=at, due=at))
+    ring_lifecycle(ports, "launch", [launch], delay_seconds=delay)
+
+
+def _step(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow | None:
+    """The row after its next phase; None when there is nothing to do now."""
+    match row.phase:
+        case "planned":
+            return _create_claims(ports, row, now)
+        case "claimed":
+            return create_fleet(ports, row, now)
+        case "launched":
+            return assignment.complete_launch(ports, row, now)
+    if row.due and row.due <= epoch_ms(now):
+        assignment.terminate_surplus(ports, row, now)
+    return None
+
+
+def _create_claims(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow | None:
+    """Create each NodeClaim once and record its uid; phase claimed when all have one."""
+    node = msgspec.json.decode(row.node, type=NewNode)
+    pool = next((one for one in ports.cluster.nodepools() if one.name == node.nodepool), None)
+    stale = epoch_ms(now) - row.created > STALE_AFTER.total_seconds() * 1000
+    if pool is None or pool.metadata.deletion_timestamp is not None or (stale and not row.uids):
+        _give_up(ports, row, "the decision is too old" if stale else f"NodePool {node.nodepool} is gone")
+        return None
+    uids = dict(row.uids)
+    missing = [name for name in row.claims if name not in uids]
+    for name in missing[:CLAIMS_AT_ONCE]:
+        uids[name] = _create_claim(ports, row, node, pool, name).metadata.uid
+    complete = len(uids) == len(row.claims)
+    return ports.state.save(
+        msgspec.structs.replace(
+            row, uids=uids, phase="claimed" if complete else "planned", due=epoch_ms(now + PHASE_TIMEOUT)
+        )
+    )
+
+
+def _give_up(ports: LifecyclePorts, row: LaunchRow, why: str) -> None:
+    log.info("launch given up", extra={"launch": row.id, "why": why})
+    ports.state.save(msgspec.structs.replace(row, phase="failed", failure=why, due=0))
+    request_planning(ports)
+
+
+def _create_claim(ports: LifecyclePorts, row: LaunchRow, node: NewNode, pool: NodePool, name: str) -> NodeClaim:
+    """The claim of that name, made now or by an earlier worker; Conflict when the name is somebody else's."""
+    wanted = nodeclaim_creation.to_nodeclaim(
+        name,
+        node,
+        pool,
+        decision_id=row.decision,
+        launch_id=row.id,
+        annotations={
+            labels.NODEPOOL_HASH: hashes.nodepool_hash(nodeclaim_creation.decided_nodepool(node, pool)),
+            labels.NODEPOOL_HASH_VERSION: hashes.NODEPOOL_VERSION,
+        },
+    )
+    try:
+        made = ports.cluster.create_nodeclaim(wanted)
+    except Conflict:
+        found = ports.cluster.nodeclaim(name)
+        if found is None or found.metadata.annotations.get(labels.LAUNCH) != row.id:
+            raise
+        return found
+    log.info("created nodeclaim", extra={"NodePool": pool.name, "NodeClaim": name, "requests": dict(node.requests)})
+    return made

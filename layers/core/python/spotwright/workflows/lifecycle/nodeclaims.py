@@ -1,0 +1,288 @@
+"""One step in the life of a NodeClaim: launched, registered, initialized, kept up to date, or on its way out.
+
+Level-triggered: every step reads the claim and its node anew and writes what is missing. Karpenter's order within a
+pass: launch, registration, initialization, liveness.
+"""
+
+import math
+from datetime import datetime, timedelta
+from typing import Final
+
+from spotwright.aws.instance_types import discovered_capacity
+from spotwright.errors import ApiError, Conflict, NotFound
+from spotwright.lifecycle import liveness
+from spotwright.lifecycle.initialization import initialize
+from spotwright.lifecycle.registration import NodeUpdate, lacks_partition, register
+from spotwright.lifecycle.steps import ConditionChange, StepResult, false_condition, true_condition
+from spotwright.model import labels
+from spotwright.model.karpenter import consolidation_timer
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.snapshot import STATIC_CAPACITY
+from spotwright.workflows.lifecycle import nominations, reservations
+from spotwright.workflows.lifecycle.actions import (
+    delete_claim,
+    has_disrupted_taint,
+    log,
+    nodes_of,
+    record_events,
+    request_disruption,
+    request_planning,
+    ring_lifecycle,
+    ring_next_tick,
+    uncordon,
+    update_conditions,
+    without_resource_version,
+)
+from spotwright.workflows.lifecycle.launch.adoption import adopt_claim
+from spotwright.workflows.lifecycle.launch.phases import advance
+from spotwright.workflows.lifecycle.tagging import tag_instance
+from spotwright.workflows.lifecycle.termination.finalizer import finalize
+from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
+from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.doorbells import Doorbell
+
+# A claim that is being deleted is seen for the first time when it does not say yet how far it is.
+_UNDERWAY: Final = ("Drained", "InstanceTerminating")
+# A node that becomes idle this soon is rung for at the moment itself; later ones are found by the schedule.
+SOON: Final = timedelta(seconds=120)
+
+
+def step(
+    ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermination], *, now: datetime, ticks: int = 0
+) -> None:
+    """Take the claim ``name`` one step further. ``ticks``: number of this tick in its chain, 0 = no chain rang.
+
+    A chain of ticks is carried on until the claim is settled; a lost race or an API in trouble only costs a tick.
+    """
+    claim = ports.cluster.nodeclaim(name)
+    if claim is None or not claim.is_managed:
+        return
+    starts = claim.metadata.deletion_timestamp is not None and not any(
+        find_condition(claim.conditions, one) for one in _UNDERWAY
+    )
+    try:
+        wait = (
+            finalize(ports, claim, now, to_terminate)
+            if claim.metadata.deletion_timestamp
+            else _step_live(ports, claim, now)
+        )
+    except (Conflict, NotFound) as lost:
+        log.info("nodeclaim is in other hands", extra={"NodeClaim": name, "conflict": str(lost)})
+        wait = 1.0
+    except ApiError as failure:
+        log.warning("step interrupted", extra={"NodeClaim": name, "code": failure.code, "error": str(failure)})
+        wait = float("inf")
+    if wait is not None and (ticks or starts):
+        ring_next_tick(ports, name, ticks + 1, within_seconds=wait)
+    # Its limit may let a pool replace a node only when that is gone.
+    if claim.metadata.deletion_timestamp and (starts or wait is None) and _is_static(ports, claim):
+        request_planning(ports)
+
+
+def _is_static(ports: LifecyclePorts, claim: NodeClaim) -> bool:
+    """True for a node of a pool that keeps a number of them."""
+    if STATIC_CAPACITY not in ports.settings.feature_gates:
+        return False
+    return any(one.name == claim.nodepool and one.replicas is not None for one in ports.cluster.nodepools())
+
+
+def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermination], *, now: datetime) -> None:
+    """A node changed: its claim takes a step. Deleting a Node deletes its claim."""
+    node = ports.cluster.node(name)
+    if node is None or not node.provider_id:
+        return
+    claims = [one for one in ports.cluster.nodeclaims() if one.provider_id == node.provider_id]
+    for claim in claims:
+        if (
+            node.metadata.deletion_timestamp is not None
+            and claim.metadata.deletion_timestamp is None
+            and claim.is_managed
+        ):
+            ports.cluster.delete("nodeclaims", claim.metadata)
+            log.info("deleted nodeclaim of a deleted node", extra={"NodeClaim": claim.name, "Node": name})
+            ring_next_tick(ports, claim.name, 1, within_seconds=0)
+        step(ports, claim.name, to_terminate, now=now)
+    if not claims and node.metadata.deletion_timestamp is not None and labels.FINALIZER in node.metadata.finalizers:
+        kept = [one for one in node.metadata.finalizers if one != labels.FINALIZER]
+        ports.cluster.patch_metadata("nodes", node.metadata, {"finalizers": kept})
+        log.info("deleted node", extra={"Node": name})
+
+
+def _step_live(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float | None:
+    """Seconds until the next look at the latest; None when the claim is settled."""
+    if labels.FINALIZER not in claim.metadata.finalizers:
+        finalizers = [*claim.metadata.finalizers, labels.FINALIZER]
+        ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"finalizers": finalizers})
+    gone = liveness.expiration(claim, now) or liveness.timeout(claim, now)
+    if gone is not None:
+        log.info(_CAUSES.get(gone.reason, "deleting nodeclaim"), extra={"NodeClaim": claim.name, "why": gone.message})
+        delete_claim(ports, claim, gone)
+        return None
+    if not claim.is_condition_true("Launched"):
+        return _step_launch(ports, claim, now)
+    nodes = nodes_of(ports, claim)
+    if not claim.is_condition_true("Registered"):
+        return _step_registration(ports, claim, nodes, now)
+    node = nodes[0] if nodes else None
+    if not claim.is_condition_true("Initialized"):
+        return _step_initialization(ports, claim, node, now)
+    return _step_initialized(ports, claim, node, now)
+
+
+_CAUSES: Final = {
+    "expired": "deleting expired nodeclaim",
+    "launch_timeout": "terminating due to timeout",
+    "registration_timeout": "terminating due to timeout",
+}
+
+
+def _step_launch(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float:
+    """A claim without a launch gets one; a claim with one waits for it."""
+    launch = adopt_claim(ports, claim, now=now)
+    if launch:
+        advance(ports, launch, now=now)
+    return float("inf")
+
+
+def _step_registration(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Node, ...], now: datetime) -> float | None:
+    if nodes and lacks_partition(claim):
+        claim = _add_partition(ports, claim)
+    registration = register(claim, nodes)
+    if registration.node_update is None:
+        _write(ports, claim, registration.result, now)
+        return float("inf")
+    _adopt_node(ports, nominations.with_held_taint(ports, claim, registration.node_update, now))
+    _write(ports, claim, registration.result, now)
+    record_events(ports, "nodes", registration.node_update.node.metadata, registration.result.events, now=now)
+    tag_instance(ports, claim, registration.node_update.node.name, now)
+    current = ports.cluster.nodeclaim(claim.name)
+    node = ports.cluster.node(registration.node_update.node.name)
+    return (
+        1.0
+        if current is None or current.metadata.deletion_timestamp
+        else _step_initialization(ports, current, node, now)
+    )
+
+
+def _add_partition(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
+    """The claim with the partition of its placement group, as soon as EC2 shows it; written on it as well."""
+    instance = ports.ec2.instance(instance_id(claim.provider_id))
+    if instance is None or not instance.partition_number:
+        return claim
+    told = {labels.PLACEMENT_GROUP_PARTITION: str(instance.partition_number)}
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": told})
+    return ports.cluster.nodeclaim(claim.name) or claim
+
+
+def _adopt_node(ports: LifecyclePorts, adoption: NodeUpdate) -> None:
+    """Metadata first, taints last: pods come only to a node that carries all its labels."""
+    ports.cluster.patch_metadata("nodes", adoption.node.metadata, adoption.metadata)
+    current = ports.cluster.node(adoption.node.name)
+    if current is not None and current.taints != adoption.taints:
+        ports.cluster.set_taints(current, adoption.taints)
+
+
+def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
+    node = nominations.release_node(ports, claim, node, now)
+    seen = initialize(claim, node)
+    if seen.log and node is not None:
+        ports.cluster.patch_metadata("nodes", node.metadata, {"labels": {labels.INITIALIZED: "true"}})
+    _write(ports, claim, seen, now)
+    if not seen.log:
+        return float("inf")
+    tagging = tag_instance(ports, claim, claim.node_name, now)
+    if node is not None and discovered_capacity.has_less_memory(node, claim):
+        # Plans count with what the catalog says until it knows better.
+        ports.doorbells.ring("catalog", [Doorbell(ports.cluster.name, "nodeclasses")])
+    current = ports.cluster.nodeclaim(claim.name)
+    if current is None:
+        return None
+    landing = nominations.await_binding(ports, current, node, now)
+    return _soonest(tagging, landing, _consolidatable(ports, current, now))
+
+
+def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
+    """An initialized claim: its pods, tags, pod events, Consolidatable; a taint that no command stands behind goes."""
+    ending = reservations.step(ports, claim, node)
+    if ending is not None:
+        delete_claim(ports, claim, ending)
+        return None
+    landing = nominations.await_binding(ports, claim, node, now)
+    tagging = tag_instance(ports, claim, claim.node_name, now)
+    if node is not None:
+        if has_disrupted_taint(node) and not _is_disrupted(ports, claim):
+            uncordon(ports, node)
+            if claim.is_condition_true("DisruptionReason"):
+                update_conditions(ports, claim, [false_condition("DisruptionReason", "NotDisrupted")], now=now)
+        pods = ports.cluster.pods(node=node.name)
+        if consolidation_timer.has_pod_event(claim, pods, now):
+            stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
+            ports.cluster.patch_status(
+                "nodeclaims", without_resource_version(claim.metadata), {"lastPodEventTime": stamp}
+            )
+            seen = {labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
+            ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": seen})
+            claim = ports.cluster.nodeclaim(claim.name) or claim
+    return _soonest(tagging, landing, _consolidatable(ports, claim, now))
+
+
+def _soonest(*waits: float | None) -> float | None:
+    return min((one for one in waits if one is not None), default=None)
+
+
+def _is_disrupted(ports: LifecyclePorts, claim: NodeClaim) -> bool:
+    """True while a command or a notice means this claim, or a committed one may that was not acted on yet."""
+    return (
+        any(claim.name in row.candidates for row in ports.state.commands())
+        or any(row.instance_id == instance_id(claim.provider_id) for row in ports.state.notices())
+        or bool(ports.state.cluster().pending_decisions)
+    )
+
+
+def _consolidatable(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float | None:
+    """The condition, and the seconds until it becomes True."""
+    pool = next((one for one in ports.cluster.nodepools() if one.name == claim.nodepool), None)
+    at = consolidation_timer.consolidatable_at(claim, pool)
+    if at is not None and at <= now:
+        if not claim.is_condition_true("Consolidatable"):
+            log.debug("marking consolidatable", extra={"NodeClaim": claim.name})
+            update_conditions(ports, claim, [true_condition("Consolidatable")], now=now)
+            request_disruption(ports)
+        return None
+    if claim.is_condition_true("Consolidatable"):
+        update_conditions(ports, claim, [false_condition("Consolidatable", "NotConsolidatable")], now=now)
+    if at is not None and at - now <= SOON:
+        # No tick: the chain of a claim that has settled ends, and this rings once, at the moment itself.
+        ring_lifecycle(ports, "claim", [claim.name], delay_seconds=math.ceil((at - now).total_seconds()))
+    return None
+
+
+def _write(ports: LifecyclePorts, claim: NodeClaim, seen: StepResult, now: datetime) -> None:
+    """Status fields, then conditions: what a True condition stands for is there when it is read."""
+    if seen.status:
+        ports.cluster.patch_status("nodeclaims", without_resource_version(claim.metadata), seen.status)
+    changes: list[ConditionChange] = [one for one in seen.condition_changes if not _same(claim, one)]
+    update_conditions(ports, claim, changes, now=now)
+    record_events(ports, "nodeclaims", claim.metadata, seen.events, now=now)
+    if seen.log:
+        node = seen.status.get("nodeName") or claim.node_name
+        launched = find_condition(claim.conditions, "Launched")
+        since = (launched.last_transition_time if launched else None) or now
+        log.info(
+            seen.log,
+            extra={
+                "NodeClaim": claim.name,
+                "provider-id": claim.provider_id,
+                "Node": node,
+                "seconds": (now - since).total_seconds(),
+            },
+        )
+
+
+def _same(claim: NodeClaim, change: ConditionChange) -> bool:
+    before = find_condition(claim.conditions, change.type)
+    return before is not None and (before.status, before.reason, before.message) == (
+        change.status, change.reason, change.message,
+    )  # fmt: skip

@@ -1,0 +1,30 @@
+"""Claims whose capacity reservation ended or is about to: the one kind is bought from now on, the other goes."""
+
+from spotwright.lifecycle import reservation_expiration
+from spotwright.lifecycle.steps import Deletion
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.snapshot import RESERVED_CAPACITY
+from spotwright.workflows.lifecycle.actions import log
+from spotwright.workflows.ports.bundles import LifecyclePorts
+
+
+def step(ports: LifecyclePorts, claim: NodeClaim, node: Node | None) -> Deletion | None:
+    """Why the claim must go; else it and its node say what they are. Costs a read only where a claim is reserved."""
+    if not reservation_expiration.is_reserved(claim) or RESERVED_CAPACITY not in ports.settings.feature_gates:
+        return None
+    ending = reservation_expiration.capacity_block_expiration(claim, ports.cluster.nodeclass(claim.node_class_ref.name))
+    if ending is None:
+        _relabel(ports, claim, node)
+    return ending
+
+
+def _relabel(ports: LifecyclePorts, claim: NodeClaim, node: Node | None) -> None:
+    """An instance that EC2 no longer shows in a reservation runs on, as on-demand. The claim last: it is looked at."""
+    found = ports.ec2.instance(instance_id(claim.provider_id))
+    if found is None or found.state not in ("pending", "running") or found.reservation_id:
+        return
+    if node is not None:
+        ports.cluster.patch_metadata("nodes", node.metadata, {"labels": reservation_expiration.ON_DEMAND_LABELS})
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": reservation_expiration.ON_DEMAND_LABELS})
+    log.info("nodeclaim is no longer in its capacity reservation", extra={"NodeClaim": claim.name})

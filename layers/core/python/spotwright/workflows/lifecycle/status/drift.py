@@ -1,0 +1,101 @@
+"""The condition ``Drifted`` of every claim: there while the node is not what its pool and class ask for.
+
+All claims of a cluster are looked at together, with one list of instances: what makes them drift is mostly a change of
+their pool or class. Nothing but the condition is written here.
+"""
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from spotwright.disruption.nodeclaim_drift import DRIFTED, nodeclaim_drift
+from spotwright.errors import Conflict, NotFound
+from spotwright.lifecycle.steps import ConditionChange
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.drift import Drift, DriftUnknown
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.workflows.lifecycle.actions import log, ring_lifecycle, update_conditions
+from spotwright.workflows.ports.bundles import LifecyclePorts
+
+# Conditions that one invocation writes; the next goes on behind the last claim.
+CLAIMS_AT_ONCE: Final = 100
+
+
+class _DriftInputs(msgspec.Struct, frozen=True):
+    """What claims are held against, by name; types by class and name; instances by id."""
+
+    pools: dict[str, NodePool]
+    classes: dict[str, EC2NodeClass]
+    types: dict[str, dict[str, InstanceType]]
+    instances: dict[str, Instance]
+
+
+def update_drift(ports: LifecyclePorts, after: str, *, now: datetime) -> None:
+    """Say of the claims behind the name ``after`` ("" = all) whether they drift, as far as that has changed."""
+    listed = sorted(ports.cluster.nodeclaims(), key=lambda one: one.name)
+    claims = [one for one in listed if one.is_managed and one.metadata.deletion_timestamp is None and one.name > after]
+    if not claims:
+        return
+    seen = _gather_inputs(ports)
+    found = [(claim, _drift_of(claim, seen, ports, now)) for claim in claims]
+    news = [(claim, verdict) for claim, verdict in found if _has_changed(claim, verdict)]
+    for claim, verdict in news[:CLAIMS_AT_ONCE]:
+        try:
+            _write_condition(ports, claim, verdict, now)
+        except (Conflict, NotFound) as lost:
+            log.info("nodeclaim is in other hands", extra={"NodeClaim": claim.name, "conflict": str(lost)})
+    if len(news) > CLAIMS_AT_ONCE:
+        ring_lifecycle(ports, "drift", [news[CLAIMS_AT_ONCE - 1][0].name])
+
+
+def _gather_inputs(ports: LifecyclePorts) -> _DriftInputs:
+    catalog = ports.catalogs.read(ports.state.catalog_key())
+    classes = {one.name: one for one in ports.cluster.nodeclasses()}
+    return _DriftInputs(
+        pools={one.name: one for one in ports.cluster.nodepools()},
+        classes=classes,
+        types={name: {one.name: one for one in catalog.instance_types(name)} for name in classes},
+        instances={one.id: one for one in ports.ec2.instances_of_cluster()},
+    )
+
+
+def _drift_of(
+    claim: NodeClaim, seen: _DriftInputs, ports: LifecyclePorts, now: datetime
+) -> Drift | DriftUnknown | None:
+    pool = seen.pools.get(claim.nodepool)
+    name = pool.node_class_ref.name if pool else ""
+    instance = seen.instances.get(instance_id(claim.provider_id))
+    gates = ports.settings.feature_gates
+    return nodeclaim_drift(
+        claim, pool, seen.classes.get(name), seen.types.get(name, {}), instance, feature_gates=gates, now=now
+    )
+
+
+def _has_changed(claim: NodeClaim, verdict: Drift | DriftUnknown | None) -> bool:
+    said = find_condition(claim.conditions, DRIFTED)
+    match verdict:
+        case DriftUnknown():
+            return False
+        case None:
+            return said is not None
+        case Drift(reason, message):
+            return said is None or (said.status, said.reason, said.message) != ("True", reason, message)
+
+
+def _write_condition(
+    ports: LifecyclePorts, claim: NodeClaim, verdict: Drift | DriftUnknown | None, now: datetime
+) -> None:
+    match verdict:
+        case Drift(reason, message):
+            if not claim.is_condition_true(DRIFTED):
+                log.debug("marking drifted", extra={"NodeClaim": claim.name, "reason": reason, "why": message})
+            update_conditions(ports, claim, [ConditionChange(DRIFTED, "True", reason, message)], now=now)
+        case None:
+            log.debug("removing drifted status condition, not drifted", extra={"NodeClaim": claim.name})
+            ports.cluster.set_conditions("nodeclaims", claim.metadata, (), removed=(DRIFTED,))

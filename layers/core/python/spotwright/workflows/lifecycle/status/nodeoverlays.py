@@ -1,0 +1,43 @@
+"""The status of NodeOverlays: whether each counts, and what keeps it from counting."""
+
+from datetime import datetime
+from typing import Final
+
+from spotwright.errors import Conflict, NotFound
+from spotwright.lifecycle import conditions, nodepool_status
+from spotwright.lifecycle.steps import ConditionChange, false_condition, transition_events, true_condition
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.scheduling.offerings.overlays import OverlayStatus, apply_overlays
+from spotwright.workflows.lifecycle.actions import log, record_events
+from spotwright.workflows.ports.bundles import LifecyclePorts
+
+VALID: Final = "ValidationSucceeded"
+
+
+def update_nodeoverlays(ports: LifecyclePorts, *, now: datetime) -> None:
+    """Judge them together, as the planner does; one that somebody else is writing is left to the next time."""
+    overlays = ports.cluster.nodeoverlays()
+    key = ports.state.catalog_key()
+    if not overlays or not key:
+        return
+    verdicts = apply_overlays(ports.catalogs.read(key), overlays, ports.cluster.nodepools()).statuses
+    by_name = {one.name: one for one in overlays}
+    for verdict in verdicts:
+        try:
+            _write_conditions(ports, by_name[verdict.name], verdict, now)
+        except (Conflict, NotFound) as lost:
+            log.info("overlay is in other hands", extra={"NodeOverlay": verdict.name, "conflict": str(lost)})
+
+
+def _write_conditions(ports: LifecyclePorts, overlay: NodeOverlay, verdict: OverlayStatus, now: datetime) -> None:
+    changes: tuple[ConditionChange, ...] = (
+        (false_condition(VALID, verdict.reason, verdict.message),) if verdict.reason else (true_condition(VALID),)
+    )
+    about = overlay.metadata
+    written = conditions.conditions_to_write(
+        about, overlay.conditions, changes, dependents=conditions.NODEOVERLAY_CONDITIONS, now=now
+    )
+    if written:
+        ports.cluster.set_conditions("nodeoverlays", about, written)
+        record_events(ports, "nodeoverlays", about, transition_events(overlay.conditions, written), now=now)
+        record_events(ports, "nodeoverlays", about, nodepool_status.validation_events(changes), now=now)

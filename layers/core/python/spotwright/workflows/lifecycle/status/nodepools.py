@@ -1,0 +1,73 @@
+"""Status of every NodePool: what it has, whether it is valid, whether its class is ready; and its hash."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from spotwright.aws.nodeclass import hashes
+from spotwright.disruption import budgets, nodeclaim_drift
+from spotwright.errors import Conflict, NotFound
+from spotwright.lifecycle import conditions, nodepool_status
+from spotwright.lifecycle.steps import transition_events
+from spotwright.model import labels, resources
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.workflows.lifecycle.actions import log, record_events, ring_lifecycle, without_resource_version
+from spotwright.workflows.ports.bundles import LifecyclePorts
+
+
+def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
+    """Bring the status of every pool up to date; a pool that somebody else is writing is left to the next time."""
+    classes = {one.name: one for one in ports.cluster.nodeclasses()}
+    claims, nodes = ports.cluster.nodeclaims(), ports.cluster.nodes()
+    changed = set()
+    for pool in ports.cluster.nodepools():
+        try:
+            _write_resources(ports, pool, nodepool_status.usage(pool, claims, nodes))
+            judged = _write_conditions(ports, pool, classes.get(pool.node_class_ref.name), now)
+            changed |= {judged, _write_hash(ports, pool, claims)}
+        except (Conflict, NotFound) as lost:
+            log.info("nodepool is in other hands", extra={"NodePool": pool.name, "conflict": str(lost)})
+    if True in changed:
+        ring_lifecycle(ports, "drift", [""])
+
+
+def _write_resources(ports: LifecyclePorts, pool: NodePool, usage: dict[str, int]) -> None:
+    nodes = usage[resources.NODES]
+    if (dict(pool.resources), pool.node_count) != (usage, nodes):
+        status = {"resources": resources.text(usage), "nodes": nodes}
+        ports.cluster.patch_status("nodepools", without_resource_version(pool.metadata), status)
+
+
+def _write_conditions(ports: LifecyclePorts, pool: NodePool, node_class: EC2NodeClass | None, now: datetime) -> bool:
+    """Whether a condition changed: each of them says which generation of the pool it speaks of."""
+    faults = ((index, budgets.budget_error(budget)) for index, budget in enumerate(pool.budgets))
+    named = tuple(f"spec.disruption.budgets[{index}]: {fault}" for index, fault in faults if fault)
+    changes = nodepool_status.nodepool_conditions(pool, node_class, named, feature_gates=ports.settings.feature_gates)
+    written = conditions.conditions_to_write(
+        pool.metadata, pool.conditions, changes, dependents=conditions.NODEPOOL_CONDITIONS, now=now
+    )
+    if written:
+        ports.cluster.set_conditions("nodepools", pool.metadata, written)
+        record_events(ports, "nodepools", pool.metadata, transition_events(pool.conditions, written), now=now)
+        record_events(ports, "nodepools", pool.metadata, nodepool_status.validation_events(changes), now=now)
+    return bool(written)
+
+
+def _write_hash(ports: LifecyclePorts, pool: NodePool, claims: Iterable[NodeClaim]) -> bool:
+    """Whether the pool's hash changed; claims of another hash version take over the new one first."""
+    wanted = {labels.NODEPOOL_HASH: hashes.nodepool_hash(pool), labels.NODEPOOL_HASH_VERSION: hashes.NODEPOOL_VERSION}
+    stated = pool.metadata.annotations
+    if stated.get(labels.NODEPOOL_HASH_VERSION) != hashes.NODEPOOL_VERSION:
+        for claim in claims:
+            if claim.is_managed and claim.nodepool == pool.name:
+                _migrate_hash(ports, claim, wanted)
+    if wanted.items() <= stated.items():
+        return False
+    ports.cluster.patch_metadata("nodepools", pool.metadata, {"annotations": wanted})
+    return True
+
+
+def _migrate_hash(ports: LifecyclePorts, claim: NodeClaim, wanted: Mapping[str, str]) -> None:
+    if given := nodeclaim_drift.hash_migration(claim, wanted, labels.NODEPOOL_HASH_VERSION):
+        ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": dict(given)})

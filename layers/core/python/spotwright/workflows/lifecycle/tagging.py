@@ -1,0 +1,41 @@
+"""Instances are named after their node and claim, at the pace that EC2 allows; nothing else waits for it."""
+
+from datetime import datetime
+
+from spotwright.errors import Throttled
+from spotwright.lifecycle.retry import retry_seconds
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.workflows.account import rate_limits
+from spotwright.workflows.lifecycle.actions import log
+from spotwright.workflows.lifecycle.zonal_shifts import RETRY_SECONDS, shifted_zones
+from spotwright.workflows.ports.bundles import LifecyclePorts
+
+
+def tag_instance(ports: LifecyclePorts, claim: NodeClaim, node: str, now: datetime) -> float | None:
+    """Once for each claim, only keys its instance does not carry yet. Seconds until EC2 may be asked; None: done."""
+    done = {labels.INSTANCE_TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
+    if done.items() <= claim.metadata.annotations.items() or not node:
+        return None
+    id = instance_id(claim.provider_id)
+    # A claim made by hand may say anything.
+    found = ports.ec2.instance(id) if id else None
+    if found is None:
+        return None
+    wanted = {"Name": node, labels.NODECLAIM: claim.name, labels.CLUSTER_NAME_TAG: ports.cluster.name}
+    missing = {key: value for key, value in wanted.items() if key not in found.tags}
+    if missing and found.zone in shifted_zones(ports):
+        return RETRY_SECONDS
+    if missing:
+        wait = rate_limits.acquire(ports.state, rate_limits.CREATE_TAGS, caller=found.id, now=now)
+        if wait:
+            return wait
+        try:
+            ports.ec2.tag(found.id, missing)
+        except Throttled:
+            log.warning("CreateTags was throttled", extra={"NodeClaim": claim.name})
+            rate_limits.slow_down(ports.state, rate_limits.CREATE_TAGS, now=now)
+            return retry_seconds(1)
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": done})
+    return None

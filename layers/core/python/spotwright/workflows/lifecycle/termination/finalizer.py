@@ -1,0 +1,187 @@
+"""The end of a NodeClaim: node cordoned and drained, volumes detached, instance terminated, objects let go.
+
+Source: Karpenter v1.14 ``pkg/controllers/node/termination`` and the finalizer of ``nodeclaim/lifecycle``. We let
+neither node nor claim go before a direct read of the instance says that it is terminated, and look for instances of
+the claim's launch when it never learnt of one.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from spotwright.lifecycle import nodeclaim_creation
+from spotwright.lifecycle.steps import normal_event, true_condition, warning_event
+from spotwright.model import labels
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.workflows.account import offering_health_store
+from spotwright.workflows.lifecycle.actions import (
+    cordon,
+    log,
+    nodes_of,
+    record_events,
+    request_disruption,
+    update_conditions,
+)
+from spotwright.workflows.lifecycle.launch.adoption import release_claim
+from spotwright.workflows.lifecycle.termination.drain import await_volumes, drain_node
+from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
+from spotwright.workflows.lifecycle.zonal_shifts import shifted_zones
+from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.rows import epoch_ms
+
+# Two reads this far apart must both say NotFound before an instance counts as gone.
+NOT_FOUND_INTERVAL: Final = timedelta(seconds=60)
+
+
+def finalize(
+    ports: LifecyclePorts, claim: NodeClaim, now: datetime, to_terminate: list[InstanceTermination]
+) -> float | None:
+    """One step towards the claim's end. Seconds until something is due, inf for the next tick, None when it is gone.
+
+    An instance whose time has come is put on ``to_terminate``: those of one invocation are ended together.
+    """
+    if labels.FINALIZER not in claim.metadata.finalizers:
+        return None
+    deadline = _deadline(ports, claim, now)
+    nodes = nodes_of(ports, claim)
+    instance, gone = _find_instance(ports, claim, now)
+    for node in nodes:
+        if gone and not node.is_ready:
+            # The machine does not exist any more: nothing on it can be drained.
+            continue
+        wait = _empty_node(ports, claim, node, deadline, now)
+        if wait is not None:
+            return wait
+    if not gone:
+        _request_termination(ports, claim, instance, now, to_terminate)
+        return float("inf")
+    for node in nodes:
+        _remove_node(ports, node)
+    _remove_finalizer(ports, claim, now)
+    return None
+
+
+def _deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> datetime | None:
+    """When the node goes no matter what; set once from terminationGracePeriod, never moved."""
+    stated = claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP)
+    if stated:
+        return datetime.fromisoformat(stated)
+    if claim.termination_grace_period_seconds is None or claim.metadata.deletion_timestamp is None:
+        return None
+    deadline = claim.metadata.deletion_timestamp + timedelta(seconds=claim.termination_grace_period_seconds)
+    text = deadline.strftime("%Y-%m-%dT%H:%M:%SZ")
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": {labels.TERMINATION_TIMESTAMP: text}})
+    warn = warning_event("TerminationGracePeriodExpiring", f"All pods will be deleted by {text}")
+    record_events(ports, "nodeclaims", claim.metadata, [warn], now=now)
+    return deadline
+
+
+def _empty_node(
+    ports: LifecyclePorts, claim: NodeClaim, node: Node, deadline: datetime | None, now: datetime
+) -> float | None:
+    """Cordon, drain and wait for volumes; None once the node is empty."""
+    node = cordon(ports, node)
+    if labels.EXCLUDE_FROM_LOAD_BALANCERS not in node.metadata.labels:
+        change = {"labels": {labels.EXCLUDE_FROM_LOAD_BALANCERS: "karpenter"}}
+        ports.cluster.patch_metadata("nodes", node.metadata, change)
+    if not claim.is_condition_true("Drained"):
+        wait = drain_node(ports, claim, node, deadline, now)
+        if wait is not None:
+            return wait
+        update_conditions(ports, claim, [true_condition("Drained")], now=now)
+    return await_volumes(ports, claim, node, deadline, now)
+
+
+def _find_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tuple[Instance | None, bool]:
+    """The claim's instance by a direct read, and whether it is certain that there is none any more."""
+    if not claim.provider_id:
+        return _find_unassigned_instance(ports, claim)
+    found = ports.ec2.instance(instance_id(claim.provider_id))
+    if found is not None and found.state != "terminated":
+        return found, False
+    if claim.metadata.labels.get(labels.ZONE) in shifted_zones(ports):
+        # What EC2 says of a zone that is shifted away from proves nothing.
+        return None, False
+    if found is not None:
+        return found, True
+    first = claim.metadata.annotations.get(labels.INSTANCE_NOT_FOUND)
+    if first is None:
+        stamp = {labels.INSTANCE_NOT_FOUND: now.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": stamp})
+        return None, False
+    return None, now - datetime.fromisoformat(first) >= NOT_FOUND_INTERVAL
+
+
+def _find_unassigned_instance(ports: LifecyclePorts, claim: NodeClaim) -> tuple[Instance | None, bool]:
+    """A claim that never learnt of an instance: its launch may still have bought one.
+
+    Among the launch's instances that nobody holds, ours is the one that would have been dealt to us.
+    """
+    if not release_claim(ports, claim):
+        return None, False
+    launch = claim.metadata.annotations.get(labels.LAUNCH, "")
+    if not launch:
+        return None, True
+    mine = _instance_for(ports, claim, launch)
+    return mine, mine is None
+
+
+def _instance_for(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Instance | None:
+    row = ports.state.launch(launch)
+    claims = ports.cluster.nodeclaims()
+    held = {instance_id(one.provider_id) for one in claims} | set(row.instances.values() if row else ())
+    alive = {one.id: one for one in ports.ec2.instances_of_launch(launch) if one.state != "terminated"}
+    waiting = [
+        one.name for one in claims if one.metadata.annotations.get(labels.LAUNCH) == launch and not one.provider_id
+    ]
+    # Claims that stay are served first: only what is left over is taken down with this one.
+    staying = nodeclaim_creation.assign_instances(_staying(claims, waiting), {}, sorted(set(alive) - held))
+    rest = sorted(set(alive) - held - set(staying.values()))
+    return alive[rest[0]] if rest else None
+
+
+def _staying(claims: Iterable[NodeClaim], waiting: list[str]) -> list[str]:
+    return [one.name for one in claims if one.name in waiting and one.metadata.deletion_timestamp is None]
+
+
+def _request_termination(
+    ports: LifecyclePorts,
+    claim: NodeClaim,
+    instance: Instance | None,
+    now: datetime,
+    endings: list[InstanceTermination],
+) -> None:
+    if instance is None:
+        return
+    if instance.state == "shutting-down":
+        update_conditions(ports, claim, [true_condition("InstanceTerminating")], now=now)
+    else:
+        endings.append(InstanceTermination(instance, claim))
+
+
+def _remove_node(ports: LifecyclePorts, node: Node) -> None:
+    ports.cluster.delete("nodes", node.metadata)
+    current = ports.cluster.node(node.name)
+    if current is not None and labels.FINALIZER in current.metadata.finalizers:
+        kept = [one for one in current.metadata.finalizers if one != labels.FINALIZER]
+        ports.cluster.patch_metadata("nodes", current.metadata, {"finalizers": kept})
+    log.info("deleted node", extra={"Node": node.name})
+
+
+def _remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> None:
+    current = ports.cluster.nodeclaim(claim.name)
+    if current is None or current.metadata.uid != claim.metadata.uid:
+        return
+    if claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED:
+        into = claim.metadata.labels.get(labels.RESERVATION_ID, "")
+        offering_health_store.record_reservation_use(ports.state, into, -1, now_ms=epoch_ms(now))
+    kept = [one for one in current.metadata.finalizers if one != labels.FINALIZER]
+    ports.cluster.patch_metadata("nodeclaims", current.metadata, {"finalizers": kept})
+    finalized = normal_event("Finalized", f"Finalized {labels.FINALIZER}")
+    record_events(ports, "nodeclaims", claim.metadata, [finalized], now=now)
+    log.info("deleted nodeclaim", extra={"NodeClaim": claim.name, "provider-id": claim.provider_id})
+    if find_condition(claim.conditions, "DisruptionReason") is not None:
+        request_disruption(ports)

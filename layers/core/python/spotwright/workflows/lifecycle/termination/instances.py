@@ -1,0 +1,131 @@
+"""Ending instances: at the pace EC2 allows, many in a call; one that EC2 refuses does not keep the others.
+
+EC2 refuses a whole TerminateInstances for one id that it does not know or that we may not touch; mostly it names
+it. Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TerminateInstances.html.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import batched
+from typing import Final
+
+import msgspec
+
+from spotwright.errors import ApiError, NotFound, Throttled, Unavailable
+from spotwright.lifecycle.retry import LONGEST_RETRY_SECONDS, retry_seconds
+from spotwright.lifecycle.steps import true_condition
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.workflows.account import rate_limits
+from spotwright.workflows.lifecycle.actions import log, ring_lifecycle, update_conditions
+from spotwright.workflows.lifecycle.zonal_shifts import RETRY_SECONDS, shifted_zones
+from spotwright.workflows.ports.bundles import LifecyclePorts
+
+INSTANCES_PER_CALL: Final = 100
+
+
+class InstanceTermination(msgspec.Struct, frozen=True):
+    """An instance whose time has come. ``claim``: whose it is; None: nobody's."""
+
+    instance: Instance
+    claim: NodeClaim | None = None
+
+
+class TerminationResult(msgspec.Struct, frozen=True):
+    """``terminated_ids``: instances that are ending, or that EC2 says it does not know. ``wait_seconds``: when to ask
+    again for the others, 0 = there are none."""
+
+    terminated_ids: frozenset[str] = frozenset()
+    wait_seconds: int = 0
+
+
+def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTermination], now: datetime) -> None:
+    """End what the doorbells of one invocation came to, and say it on the claims; who must wait is rung for then."""
+    by_id = {one.instance.id: one for one in to_terminate}
+    ended = terminate_instances(ports, [one.instance for one in by_id.values()], now)
+    for id in sorted(ended.terminated_ids):
+        claim = by_id[id].claim
+        if claim is not None:
+            _write_condition(ports, claim, now)
+    left = [by_id[id] for id in sorted(by_id) if id not in ended.terminated_ids]
+    waiting = [one.claim.name for one in left if one.claim is not None]
+    ring_lifecycle(ports, "claim", waiting, delay_seconds=ended.wait_seconds)
+    ring_lifecycle(
+        ports, "instance", [one.instance.id for one in left if one.claim is None], delay_seconds=ended.wait_seconds
+    )
+
+
+def _write_condition(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> None:
+    """The condition is written again at the next look if it cannot be now."""
+    try:
+        update_conditions(ports, claim, [true_condition("InstanceTerminating")], now=now)
+    except ApiError as failure:
+        log.warning("step interrupted", extra={"NodeClaim": claim.name, "code": failure.code, "error": str(failure)})
+
+
+def terminate_instances(ports: LifecyclePorts, instances: Iterable[Instance], now: datetime) -> TerminationResult:
+    """Ask EC2 to end ``instances``, as far as the pace allows now; terminated ones may be among them.
+
+    Those in a zone that is shifted away from are left until the shift is over.
+    """
+    by_id = {one.id: one for one in instances}
+    if not by_id:
+        return TerminationResult()
+    shifted = shifted_zones(ports)
+    left = TerminationResult(wait_seconds=RETRY_SECONDS if any(one.zone in shifted for one in by_id.values()) else 0)
+    ids = sorted(one.id for one in by_id.values() if one.zone not in shifted)
+    return _merge(
+        [left, *(_terminate_batch(ports, some, now) for some in batched(ids, INSTANCES_PER_CALL, strict=False))]
+    )
+
+
+def _terminate_batch(ports: LifecyclePorts, ids: Sequence[str], now: datetime) -> TerminationResult:
+    wait = _wait_seconds(ports, ids, now)
+    if wait:
+        return TerminationResult(wait_seconds=wait)
+    try:
+        ports.ec2.terminate(ids)
+    except Throttled:
+        log.warning("TerminateInstances was throttled", extra={"instances": len(ids)})
+        for action in (rate_limits.TERMINATE_INSTANCES, rate_limits.TERMINATED_INSTANCES):
+            rate_limits.slow_down(ports.state, action, now=now)
+        return TerminationResult(wait_seconds=retry_seconds(2))
+    except Unavailable as error:
+        log.warning("TerminateInstances had no answer", extra={"code": error.code, "error": str(error)})
+        return TerminationResult(wait_seconds=retry_seconds(2))
+    except ApiError as refusal:
+        if len(ids) == 1:
+            return _single_refusal(ids[0], refusal)
+        return _merge(_terminate_batch(ports, some, now) for some in _split_batch(ids, refusal))
+    return TerminationResult(frozenset(ids))
+
+
+def _split_batch(ids: Sequence[str], refusal: ApiError) -> tuple[Sequence[str], ...]:
+    """What to ask for instead: those that the refusal names one by one and the rest, or each half."""
+    named = [one for one in ids if one in str(refusal)]
+    rest = [one for one in ids if one not in named]
+    if named and rest:
+        return (rest, *((one,) for one in named))
+    return ids[: len(ids) // 2], ids[len(ids) // 2 :]
+
+
+def _wait_seconds(ports: LifecyclePorts, ids: Sequence[str], now: datetime) -> int:
+    """EC2 counts the calls, and the instances in them."""
+    return rate_limits.acquire(
+        ports.state, rate_limits.TERMINATE_INSTANCES, caller=ids[0], now=now
+    ) or rate_limits.acquire(ports.state, rate_limits.TERMINATED_INSTANCES, caller=ids[0], now=now, calls=len(ids))
+
+
+def _single_refusal(id: str, refusal: ApiError) -> TerminationResult:
+    if isinstance(refusal, NotFound):
+        return TerminationResult(frozenset({id}))
+    log.error("instance not terminated", extra={"instance": id, "code": refusal.code, "error": str(refusal)})
+    return TerminationResult(wait_seconds=LONGEST_RETRY_SECONDS)
+
+
+def _merge(made: Iterable[TerminationResult]) -> TerminationResult:
+    several = tuple(made)
+    return TerminationResult(
+        frozenset().union(*(one.terminated_ids for one in several)),
+        max((one.wait_seconds for one in several), default=0),
+    )

@@ -1,0 +1,106 @@
+"""The one hand: whatever doorbell rings, read the facts and move what it names one step closer."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from spotwright.errors import ApiError
+from spotwright.workflows.lifecycle import commands, nodeclaims, nominations
+from spotwright.workflows.lifecycle.actions import log, ring_lifecycle
+from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
+from spotwright.workflows.lifecycle.launch.phases import advance, proceed
+from spotwright.workflows.lifecycle.status import drift, nodepools
+from spotwright.workflows.lifecycle.status.nodeoverlays import update_nodeoverlays
+from spotwright.workflows.lifecycle.termination.instances import InstanceTermination, terminate_all
+from spotwright.workflows.lifecycle.termination.orphans import find_orphan
+from spotwright.workflows.planning.time_budget import SecondsLeft
+from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.doorbells import Doorbell
+
+DOORBELL_KINDS: Final = (
+    "decision", "launch", "claim", "node", "notice", "command", "nodepools", "drift", "instance", "nomination",
+)  # fmt: skip
+# Launches of a decision beyond the first go to other invocations: they buy at the same time. Instances that nobody
+# seems to know come last: little time passes between the look at them and their end.
+_URGENCY: Final = {"notice": 0, "decision": 1, "launch": 2, "command": 3, "instance": 10}
+
+
+def lifecycle(
+    ports: LifecyclePorts, bells: Iterable[Doorbell], *, now: datetime, seconds_left: SecondsLeft = None
+) -> None:
+    """Answer several doorbells of one cluster, the urgent ones first, each thing once.
+
+    Instances whose time has come end together, last.
+    One that fails does not keep the others; the first failure is raised at the end, so that its messages return.
+    """
+    failures: list[ApiError] = []
+    endings: list[InstanceTermination] = []
+    for bell in _distinct(bells):
+        try:
+            handle_doorbell(ports, bell, endings, now=now, seconds_left=seconds_left)
+        except ApiError as failure:
+            log.warning("doorbell failed", extra={"kind": bell.kind, "key": bell.key, "code": failure.code})
+            failures.append(failure)
+    try:
+        terminate_all(ports, endings, now)
+    except ApiError as failure:
+        log.warning("doorbell failed", extra={"kind": "ending", "key": len(endings), "code": failure.code})
+        failures.append(failure)
+    if failures:
+        raise failures[0]
+
+
+def handle_doorbell(
+    ports: LifecyclePorts,
+    bell: Doorbell,
+    to_terminate: list[InstanceTermination],
+    *,
+    now: datetime,
+    seconds_left: SecondsLeft,
+) -> None:
+    """One step for what one doorbell names, instances to end put on ``to_terminate``; a kind that is none of KINDS
+    raises ValueError."""
+    match bell.kind:
+        case "decision":
+            _act_on_decisions(ports, now)
+        case "launch":
+            advance(ports, bell.key, now=now)
+        case "claim":
+            nodeclaims.step(ports, bell.key, to_terminate, now=now, ticks=bell.epoch)
+        case "node":
+            nodeclaims.step_node(ports, bell.key, to_terminate, now=now)
+        case "notice":
+            # Only a notice needs the planner, whose modules are a fifth of ours at a cold start.
+            from spotwright.workflows.lifecycle import interruptions
+
+            interruptions.step(ports, bell.key, now=now, seconds_left=seconds_left)
+        case "command":
+            commands.step(ports, bell.key, now=now)
+        case "nomination":
+            nominations.expire_nomination(ports, bell.key, now)
+        case "nodepools":
+            nodepools.update_nodepools(ports, now=now)
+            if "NodeOverlay" in ports.settings.feature_gates:
+                update_nodeoverlays(ports, now=now)
+        case "drift":
+            drift.update_drift(ports, bell.key, now=now)
+        case "instance":
+            orphan = find_orphan(ports, bell.key, now)
+            to_terminate += [InstanceTermination(orphan)] if orphan else []
+        case other:
+            raise ValueError(f"doorbell kind {other!r} is not one of {', '.join(DOORBELL_KINDS)}")
+
+
+def _act_on_decisions(ports: LifecyclePorts, now: datetime) -> None:
+    launches = act_on_decisions(ports, now=now)
+    ring_lifecycle(ports, "launch", [one.id for one in launches[1:]])
+    for launch in launches[:1]:
+        proceed(ports, launch, now=now)
+
+
+def _distinct(bells: Iterable[Doorbell]) -> list[Doorbell]:
+    """Each (kind, key) once, with its lowest tick: two chains that met go on as one."""
+    lowest: dict[tuple[str, str], Doorbell] = {}
+    for bell in sorted(bells, key=lambda one: (one.epoch == 0, one.epoch)):
+        lowest.setdefault((bell.kind, bell.key), bell)
+    return sorted(lowest.values(), key=lambda one: (_URGENCY.get(one.kind, 9), one.kind, one.key))

@@ -1,0 +1,54 @@
+"""Replay: decide again what was decided, from the stored snapshot and catalog, and compare."""
+
+import msgspec
+
+from spotwright.decisions.decide import decide
+from spotwright.decisions.decision import Decision, decode_decision
+from spotwright.disruption import emptiness
+from spotwright.errors import InvalidRequest
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+from spotwright.workflows.planning.commit import code_digest
+from spotwright.workflows.ports.state import BlobPort, InstanceCatalogPort
+
+
+class ReplayResult(msgspec.Struct, frozen=True):
+    """A decision beside what the present code decides on the same snapshot.
+
+    ``plan``: what is decided now; of an interruption, for the snapshot without the node that goes. ``kept_claims``:
+    nodes that a disruption took and that would stay now. ``same_code``: whether the code that decided is the code that
+    replayed.
+    """
+
+    decision: Decision
+    plan: Plan
+    same_code: bool
+    kept_claims: tuple[str, ...] = ()
+
+    @property
+    def agrees(self) -> bool:
+        return self.plan == self.decision.plan and not self.kept_claims
+
+
+def replay(key: str, *, blobs: BlobPort, catalogs: InstanceCatalogPort) -> ReplayResult:
+    """Decide again; raises NotFound when the decision, its snapshot or its catalog is gone."""
+    decision = decode_decision(blobs.get(key))
+    snapshot = msgspec.json.decode(blobs.get(decision.snapshot_key), type=Snapshot)
+    plan, same = decide(snapshot, catalogs.read(snapshot.catalog_key)), decision.code_digest == code_digest()
+    match decision.kind:
+        case "provision" | "interrupt":
+            return ReplayResult(decision, plan, same)
+        case "disrupt":
+            return ReplayResult(decision, Plan(), same, _kept_claims(decision, snapshot, plan))
+        case "scale-down":
+            return ReplayResult(decision, Plan(excess_nodeclaims=plan.excess_nodeclaims), same)
+        case other:
+            known = "provision, interrupt, disrupt, scale-down"
+            raise InvalidRequest(f"decision {decision.id}: kind {other!r} is not one of {known}")
+
+
+def _kept_claims(decision: Decision, snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:
+    """Candidates that would stay. Others might have gone too: a proposal or the breaker left them out."""
+    assert decision.disruption is not None
+    found = emptiness.find_empty_nodes(snapshot, plan, locked=frozenset(decision.disruption.locked_claims))
+    return tuple(name for name in decision.disruption.candidates if name not in found.claims)

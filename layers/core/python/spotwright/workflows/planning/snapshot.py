@@ -1,0 +1,132 @@
+"""Gathering a snapshot: what the API server, the state table and committed decisions say of one cluster."""
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+
+import msgspec
+
+from spotwright.aws.instance_types import unavailable_offerings as offering_health
+from spotwright.decisions.decision import SCALED_DOWN, Decision, decode_decision
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.volumes import Storage
+from spotwright.model.snapshot import CAPACITY_BUFFER, STATIC_CAPACITY, InFlightNodeClaim, Settings, Snapshot
+from spotwright.scheduling.plan import NewNode, to_in_flight_nodeclaim
+from spotwright.workflows.account import offering_health_store
+from spotwright.workflows.planning import nominated_pods
+from spotwright.workflows.ports.bundles import SnapshotPorts
+from spotwright.workflows.ports.cluster import ClusterPort
+from spotwright.workflows.ports.rows import ClusterRow, CommandRow
+from spotwright.workflows.ports.state import StatePort
+
+
+def disrupted_claims(
+    pending_decisions: Iterable[Decision], commands: Iterable[CommandRow]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """NodeClaims that committed decisions take away: those that go whatever happens, and those that go once their
+    replacements are there. ``pending_decisions``: decisions that were read before the rows are."""
+    held = [
+        (one.candidates, one.reason, one.deadline > 0)
+        for each in pending_decisions
+        if (one := each.disruption) is not None
+    ]
+    held += [(row.candidates, row.reason, row.forced) for row in commands if row.phase != "proposed"]
+    certain = {name for names, reason, forced in held if forced or reason == SCALED_DOWN for name in names}
+    others = {name for names, _, _ in held for name in names} - certain
+    return tuple(sorted(certain)), tuple(sorted(others))
+
+
+def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
+    """Everything the planner looks at, directly from the API server. ``row``: the cluster's, read just before.
+
+    Decisions are read before launches, launches before claims and nodes before pods, so that what happens in between
+    shows up twice (as a launch and as its claim) or as capacity, never as a pod without the node that was bought for
+    it. Storage is read after the pods that may ask for it, and only where one does. What has no order is read
+    meanwhile.
+    """
+    state, settings, now_ms = ports.state, ports.settings, int(now.timestamp() * 1000)
+    with ThreadPoolExecutor(3) as meanwhile:
+        remembered = meanwhile.submit(state.offering_health, now_ms)
+        catalog_key = meanwhile.submit(state.catalog_key)
+        waiting = tuple(decode_decision(ports.blobs.get(key)) for key in row.pending_decisions)
+        promises = meanwhile.submit(nominated_pods.open_nominations, state, waiting, settings)
+        committed = tuple(_nodes_in_flight(state, waiting))
+        gated = STATIC_CAPACITY in settings.feature_gates
+        leaving, disrupting = disrupted_claims(waiting, state.commands()) if gated else ((), ())
+        promised = promises.result()
+        seen = read_cluster(ports.cluster, settings, now)
+    known = {claim.name for claim in seen.nodeclaims}
+    in_flight = tuple(one for one in committed if one.nodeclaim.name not in known)
+    health = remembered.result()
+    described_ms = offering_health_store.reservations_described_ms(state, health)
+    hosts = _node_names(seen.nodeclaims, seen.nodes, in_flight)
+    return msgspec.structs.replace(
+        seen,
+        in_flight=in_flight,
+        nodeclaims_to_delete=leaving,
+        nodeclaims_to_replace=disrupting,
+        pods=nominated_pods.place_nominated_pods(seen.pods, promised, node_names=hosts, now=now),
+        unavailable_offerings=offering_health.to_snapshot(health, now_ms=now_ms, described_ms=described_ms),
+        catalog_key=catalog_key.result(),
+    )
+
+
+def read_cluster(cluster: ClusterPort, settings: Settings, now: datetime) -> Snapshot:
+    """What the API server alone knows: claims before nodes before pods, and storage, where a pod asks for it, after
+    them. What has no order is read meanwhile."""
+    with ThreadPoolExecutor(6) as meanwhile:
+        nodepools, nodeclasses = meanwhile.submit(cluster.nodepools), meanwhile.submit(cluster.nodeclasses)
+        daemonsets, budgets = meanwhile.submit(cluster.daemonsets), meanwhile.submit(cluster.pod_disruption_budgets)
+        namespaces = meanwhile.submit(cluster.namespaces)
+        overlays = meanwhile.submit(cluster.nodeoverlays) if "NodeOverlay" in settings.feature_gates else None
+        spare = meanwhile.submit(cluster.capacity_buffers) if CAPACITY_BUFFER in settings.feature_gates else None
+        claims = cluster.nodeclaims()
+        nodes = cluster.nodes()
+        pods = tuple(pod for pod in cluster.pods() if not pod.is_terminal)
+        storage = cluster.storage() if any(pod.volume_claim_names for pod in pods) else Storage()
+    return Snapshot(
+        cluster=cluster.name,
+        now=now,
+        nodepools=nodepools.result(),
+        nodeclasses=nodeclasses.result(),
+        nodeclaims=claims,
+        nodes=nodes,
+        daemonsets=daemonsets.result(),
+        pod_disruption_budgets=budgets.result(),
+        pods=pods,
+        namespaces=namespaces.result(),
+        storage=storage,
+        nodeoverlays=overlays.result() if overlays else (),
+        capacity_buffers=spare.result() if spare else (),
+        settings=settings,
+    )
+
+
+def _node_names(
+    claims: tuple[NodeClaim, ...], nodes: tuple[Node, ...], in_flight: tuple[InFlightNodeClaim, ...]
+) -> dict[str, str]:
+    """Claim → the name under which the planner knows its node: the Node's when there is one. Leaving ones are out."""
+    by_provider = {node.provider_id: node.name for node in nodes if node.provider_id}
+    staying = {
+        one.name: by_provider.get(one.provider_id, one.name)
+        for one in claims
+        if one.metadata.deletion_timestamp is None
+    }
+    return {one.nodeclaim.name: one.nodeclaim.name for one in in_flight} | staying
+
+
+def _nodes_in_flight(state: StatePort, waiting: tuple[Decision, ...]) -> Iterator[InFlightNodeClaim]:
+    """Nodes that were decided and whose claims may not exist yet; one whose claim existed once is history.
+
+    ``waiting``: decisions that were not acted on when they were read, before the rows: none falls in between.
+    """
+    seen = set()
+    for row in state.launches():
+        seen.add(row.id)
+        node = msgspec.json.decode(row.node, type=NewNode)
+        yield from (to_in_flight_nodeclaim(node, name) for name in row.claims if name not in row.uids)
+    for decision in waiting:
+        for launch in decision.launches:
+            if launch.id not in seen:
+                yield from (to_in_flight_nodeclaim(launch.node, name) for name in launch.claims)

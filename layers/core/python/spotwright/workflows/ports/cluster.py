@@ -1,0 +1,104 @@
+"""One cluster's Kubernetes API, as workflows need it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.kubernetes.volumes import Storage
+
+
+class ClusterPort(Protocol):
+    """One cluster's Kubernetes API. Lists are complete (paginated to the end) or raise; absence from a list is no
+    evidence. Patches are server-side merges; ``uid``/``resource_version`` arguments are preconditions (Conflict)."""
+
+    name: str
+
+    def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]: ...
+    def nodes(self) -> tuple[Node, ...]: ...
+    def node(self, name: str) -> Node | None: ...
+    def nodepools(self) -> tuple[NodePool, ...]: ...
+    def nodeclasses(self) -> tuple[EC2NodeClass, ...]: ...
+    def nodeclass(self, name: str) -> EC2NodeClass | None: ...
+    def nodeclaims(self) -> tuple[NodeClaim, ...]: ...
+    def nodeclaim(self, name: str) -> NodeClaim | None: ...
+    def daemonsets(self) -> tuple[DaemonSet, ...]: ...
+    def pod_disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]: ...
+    def nodeoverlays(self) -> tuple[NodeOverlay, ...]:
+        """Empty, too, where the definition is not installed."""
+        ...
+
+    def capacity_buffers(self) -> tuple[CapacityBuffer, ...]:
+        """With what they refer to. Empty, too, where the definition, which is not ours, is not installed."""
+        ...
+
+    def volume_attachments(self, node: str) -> tuple[str, ...]: ...
+
+    def storage(self) -> Storage:
+        """Every PersistentVolumeClaim, PersistentVolume, StorageClass and CSINode, claims first."""
+        ...
+
+    def namespaces(self) -> dict[str, dict[str, str]]:
+        """The labels of every namespace, by its name."""
+        ...
+
+    def create_nodeclaim(self, claim: NodeClaim) -> NodeClaim:
+        """Create with finalizer, owner and labels as given; AlreadyExists (a Conflict) is raised, not swallowed."""
+        ...
+
+    def patch_metadata(self, kind: str, metadata: ObjectMeta, change: Mapping[str, Any]) -> None:
+        """Merge-patch ``metadata`` (labels, annotations, finalizers, ownerReferences) of kind nodes | nodeclaims |
+        nodepools | nodeoverlays | ec2nodeclasses, with the uid (and resourceVersion when finalizers change)."""
+        ...
+
+    def patch_status(self, kind: str, metadata: ObjectMeta, status: Mapping[str, Any]) -> None:
+        """Merge-patch the status subresource, with the object's resourceVersion as precondition when set."""
+        ...
+
+    def set_conditions(
+        self, kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], *, removed: Collection[str] = ()
+    ) -> None:
+        """Replace the named conditions, take out those of the types ``removed``, keep the others and their times; a
+        no-op when nothing changes."""
+        ...
+
+    def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:
+        """Replace spec.taints under the node's resourceVersion."""
+        ...
+
+    def delete(self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:
+        """Delete with the UID as precondition; an object that is gone, or another with its name, is no error."""
+        ...
+
+    def evict(self, pod: Pod) -> bool:
+        """policy/v1 Eviction with the UID as precondition. True: evicted or gone; False: a budget forbids it now."""
+        ...
+
+    def nominate(self, node: str, pods: Mapping[str, str]) -> frozenset[str]:
+        """Write status.nominatedNodeName of those of ``pods`` (key → uid) that wait and that nobody nominated.
+
+        The keys of those it stands at afterwards, by us now or before; the others are gone, replaced by another pod
+        of the name, bound, or nominated for another node.
+        """
+        ...
+
+    def clear_nominations(self, node: str, pods: Mapping[str, str]) -> None:
+        """Clear status.nominatedNodeName of those of ``pods`` (key → uid) that wait and at which ``node`` stands."""
+        ...
+
+    def record_event(
+        self, kind: str, metadata: ObjectMeta, *, type: str, reason: str, message: str, now: datetime
+    ) -> None:
+        """Record an Event with a name derived from object, reason and message. Never raises.
+
+        A repeat bumps its count, and within ``lifecycle.telling.quiet`` of the last one it is nothing at all.
+        """
+        ...

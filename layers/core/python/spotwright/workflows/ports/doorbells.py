@@ -1,0 +1,22 @@
+"""Doorbells, and the queues that they are rung in."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class Doorbell(msgspec.Struct, frozen=True):
+    """A hint that something may have changed. ``cluster`` "*" = every cluster of the cell."""
+
+    cluster: str
+    kind: str
+    key: str = ""
+    epoch: int = 0
+    schema: int = 1
+
+
+class DoorbellPort(Protocol):
+    """The queues, by name: provision, lifecycle, catalog, disrupt, sweep."""
+
+    def ring(self, queue: str, bells: Sequence[Doorbell], *, delay_seconds: int = 0) -> None: ...

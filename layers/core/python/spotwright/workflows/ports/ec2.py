@@ -1,0 +1,61 @@
+"""EC2 with the rights of one cluster's *act* role."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from spotwright.model.ec2.fleet import FleetResult, Instance, LaunchTemplate
+
+
+class Ec2Port(Protocol):
+    """EC2 with the rights of one cluster's *act* role (reads too)."""
+
+    def create_fleet(self, request: Mapping[str, Any]) -> FleetResult:
+        """Send a stored request verbatim (its ClientToken makes it idempotent)."""
+        ...
+
+    def launch_template(self, name: str, data: Mapping[str, Any]) -> tuple[str, str] | None:
+        """(id, version number as text) of the template ``name`` holding exactly ``data``, if there is one."""
+        ...
+
+    def ensure_launch_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[str, str]:
+        """(id, version number as text) of the template ``name`` holding exactly ``data``; created when missing."""
+        ...
+
+    def instances_of_launch(self, launch: str) -> tuple[Instance, ...]: ...
+    def instances_of_cluster(self) -> tuple[Instance, ...]: ...
+
+    def instance(self, instance_id: str) -> Instance | None:
+        """A direct read by id; None only when EC2 itself says NotFound."""
+        ...
+
+    def terminate(self, instance_ids: Sequence[str]) -> None:
+        """One call; ended ones may be among them. One that EC2 does not know (NotFound), or that we may not end, keeps
+        all of them."""
+        ...
+
+    def tag(self, instance_id: str, tags: Mapping[str, str]) -> None: ...
+
+
+class LaunchTemplatePort(Protocol):
+    def launch_templates(self, node_class: str = "") -> tuple[LaunchTemplate, ...]:
+        """This cluster's templates, of one class when it is named; by id."""
+        ...
+
+    def delete_launch_template(self, template_id: str) -> None: ...
+    def instances_of_cluster(self) -> tuple[Instance, ...]:
+        """What may have been started from them; see Ec2Port."""
+        ...
+
+
+class DryRunPort(Protocol):
+    """Calls that find out whether EC2 would do something."""
+
+    def launch_template(self, name: str, data: Mapping[str, Any]) -> tuple[str, str] | None: ...
+
+    def ensure_launch_template(
+        self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> tuple[str, str]: ...
+
+    def dry_run(self, operation: str, request: Mapping[str, Any]) -> None:
+        """CreateFleet or RunInstances with DryRun set; nothing is raised when EC2 would do it."""
+        ...

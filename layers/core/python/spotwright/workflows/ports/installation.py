@@ -1,0 +1,43 @@
+"""A cluster's API by document, the right to use it, and how long: what installing and uninstalling need."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+type Document = Mapping[str, Any]
+
+
+class ObjectPort(Protocol):
+    """A cluster's API by document. Every method may raise the exceptions of ``spotwright.errors``."""
+
+    def read(self, document: Any, /) -> dict[str, Any] | None: ...
+    def apply(self, document: Any, /) -> dict[str, Any]: ...
+    def merge(self, document: Any, change: Any, /) -> dict[str, Any]: ...
+    def delete(self, document: Any, /) -> None: ...
+
+
+class AdminAccessPort(Protocol):
+    """The right to administer one cluster for a while."""
+
+    def open(self) -> ObjectPort: ...
+    def close(self) -> None: ...
+
+
+class DeadlinePort(Protocol):
+    """How long we may still wait, and waiting."""
+
+    def remaining_seconds(self) -> float: ...
+    def pause(self, seconds: float) -> None: ...
+
+
+class DocumentPort(Protocol):
+    """A cluster's API by document. Every method may raise the exceptions of ``spotwright.errors``."""
+
+    def list(self, api_version: str, kind: str, /) -> list[dict[str, Any]]: ...
+    def merge(self, document: Any, change: Any, /) -> dict[str, Any]: ...
+    def delete(self, document: Any, /) -> None: ...
+
+
+class PausePort(Protocol):
+    """Lets no function launch or disrupt anything in this cluster until somebody takes the pause away."""
+
+    def pause(self, reason: str) -> None: ...

@@ -1,0 +1,150 @@
+"""The rows of the state table, one cluster's: what is remembered between functions. Written under optimistic locks."""
+
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+# A row in one of these is history.
+FINAL_PHASES: Final = frozenset({"done", "failed", "aborted"})
+
+
+class LaunchRow(msgspec.Struct, frozen=True):
+    """A launch: many equal nodes, one CreateFleet call; authority until its claims have a providerID.
+
+    ``claims``: names in order; ``uids``: name → uid once created, so that a deleted claim is never re-created.
+    ``request``: the exact serialised CreateFleet request, "" until it was made. ``instances``: claim → instance id.
+    ``phase``: planned → claimed → launched → done | failed. ``due``: epoch milliseconds, 0 = no timer. ``node``: the
+    NewNode it realises, as JSON of scheduling.plan.NewNode. ``version``: optimistic lock. ``failure``: "<code>:
+    <message>" of why claims got no instance, "" = none; ``insufficient_capacity``: it was for capacity.
+    ``offerings_closed``: offerings were marked empty for it: the next plan is another one. ``templates_recreated``: its
+    templates were gone when EC2 looked, and were made again once. ``not_before``: before that nothing is tried again,
+    whoever rings; ``requested_at``: when ``request`` was last sent or about to be; both epoch milliseconds.
+    ``placement_group``: the placement group it starts in, with the partition if it asks for one; ``reservations``:
+    ``<type>/<zone>`` → the capacity reservation it is taken out of; ``nodeclass_hash``: of the class that ``request``
+    was made of.
+    """
+
+    id: str
+    cluster: str
+    decision: str
+    claims: tuple[str, ...]
+    node: str
+    phase: str = "planned"
+    uids: dict[str, str] = {}
+    token: str = ""
+    attempt: int = 0
+    request: str = ""
+    reservations: dict[str, str] = {}
+    placement_group: str = msgspec.field(default="", name="group")
+    nodeclass_hash: str = msgspec.field(default="", name="class_hash")
+    instances: dict[str, str] = {}
+    replaces: tuple[str, ...] = ()
+    reason: str = "provisioned"
+    failure: str = ""
+    insufficient_capacity: bool = msgspec.field(default=False, name="insufficient")
+    offerings_closed: bool = msgspec.field(default=False, name="marked")
+    templates_recreated: bool = msgspec.field(default=False, name="remade")
+    not_before: int = 0
+    requested_at: int = msgspec.field(default=0, name="asked")
+    created: int = 0
+    due: int = 0
+    version: int = 0
+    schema: int = 1
+
+
+class CommandRow(msgspec.Struct, frozen=True):
+    """A disruption under way. ``candidates``: NodeClaim names; ``replacements``: claim names that must be
+    Initialized before candidates go. ``phase``: proposed → planned → waiting → done | aborted (an interruption
+    starts at planned). ``deadline``: epoch milliseconds; then a ``forced`` command goes on without its replacements,
+    any other is aborted. ``initialized_replacements``: replacements that were Initialized once."""
+
+    id: str
+    cluster: str
+    decision: str
+    reason: str
+    candidates: tuple[str, ...]
+    candidate_uids: dict[str, str] = {}
+    replacements: tuple[str, ...] = ()
+    initialized_replacements: tuple[str, ...] = msgspec.field(default=(), name="initialized")
+    forced: bool = False
+    phase: str = "planned"
+    deadline: int = 0
+    created: int = 0
+    due: int = 0
+    version: int = 0
+    schema: int = 1
+
+
+class NoticeRow(msgspec.Struct, frozen=True):
+    """A warning about one instance. ``deadline``/``due``: epoch milliseconds, 0 = none.
+
+    ``phase``: new → replacing → draining → done. ``command``: the id of the command that replaces it, "" = none.
+    ``attempt``: how many replacements failed before.
+    """
+
+    instance_id: str
+    cluster: str
+    kind: str
+    claim: str = ""
+    deadline: int = 0
+    phase: str = "new"
+    command: str = msgspec.field(default="", name="replacement")
+    attempt: int = 0
+    created: int = 0
+    due: int = 0
+    version: int = 0
+    schema: int = 1
+
+
+class NominationRow(msgspec.Struct, frozen=True):
+    """Pods that were planned for a claim, until they run there. ``pods``: key → uid; ``node``: "" until it is Ready.
+
+    ``phase``: promised → nominated (status.nominatedNodeName is written) → done | failed. ``due``: the deadline, epoch
+    milliseconds; from then on, and in the last two phases, its pods count as not nominated.
+    """
+
+    claim: str
+    cluster: str
+    pods: dict[str, str]
+    node: str = ""
+    phase: str = "promised"
+    created: int = 0
+    due: int = 0
+    version: int = 0
+    schema: int = 1
+
+
+class ClusterRow(msgspec.Struct, frozen=True):
+    """The commit point. ``head`` and ``pending_decisions`` are S3 keys of decision bodies; ``pending_decisions``:
+    committed decisions that lifecycle has not turned into rows yet, oldest first."""
+
+    cluster: str
+    version: int = 0
+    head: str = ""
+    pending_decisions: tuple[str, ...] = msgspec.field(default=(), name="unacted")
+    planning_requests: int = msgspec.field(default=0, name="requested")
+    served_requests: int = msgspec.field(default=0, name="served")
+    paused: bool = False
+    schema: int = 1
+
+
+type Row = LaunchRow | CommandRow | NoticeRow | NominationRow
+
+
+def sort_key(row: Row) -> str:
+    """Where a row stands among those of its cluster."""
+    match row:
+        case LaunchRow():
+            return f"launch#{row.id}"
+        case CommandRow():
+            return f"command#{row.id}"
+        case NoticeRow():
+            return f"notice#{row.instance_id}"
+        case NominationRow():
+            return f"nomination#{row.claim}"
+
+
+def epoch_ms(at: datetime) -> int:
+    """Epoch milliseconds, as rows keep time."""
+    return int(at.timestamp() * 1000)

@@ -1,0 +1,63 @@
+"""Status of CapacityBuffers: how many pods they keep room for, and whether there is room."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.errors import ApiError
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer, CapacityBufferStatus
+from spotwright.model.kubernetes.meta import Condition, find_condition
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling import capacity_buffers
+from spotwright.scheduling.plan import BufferProvisioning, Plan
+from spotwright.workflows.ports.cluster import ClusterPort
+
+KIND: Final = "capacitybuffers"
+
+
+def update_buffer_status(cluster: ClusterPort, snapshot: Snapshot, plan: Plan) -> None:
+    """Write what changed of every buffer. Never raises: the next round says it again."""
+    by_key = {one.metadata.key: one for one in snapshot.capacity_buffers}
+    for verdict in plan.buffers:
+        buffer = by_key[f"{verdict.namespace}/{verdict.name}"]
+        try:
+            _write(cluster, buffer, verdict)
+        except ApiError:
+            continue
+
+
+def _write(cluster: ClusterPort, buffer: CapacityBuffer, verdict: BufferProvisioning) -> None:
+    about = buffer.metadata
+    named = buffer.pod_template_ref
+    wanted = CapacityBufferStatus(
+        verdict.pod_count, named, buffer.pod_template_generation, buffer.provisioning_strategy
+    )
+    if buffer.template_pod is not None and buffer.status != wanted:
+        status: dict[str, Any] = {"replicas": verdict.pod_count, "provisioningStrategy": buffer.provisioning_strategy}
+        status["podTemplateRef"] = {"name": named} if named else None
+        status["podTemplateGeneration"] = buffer.pod_template_generation or None
+        # Conditions are written next, under whatever version this leaves.
+        cluster.patch_status(KIND, msgspec.structs.replace(about, resource_version=""), status)
+    changed = [one for one in _conditions(buffer, verdict) if _differs(buffer, one)]
+    if changed:
+        cluster.set_conditions(KIND, about, changed)
+
+
+def _conditions(buffer: CapacityBuffer, verdict: BufferProvisioning) -> Iterator[Condition]:
+    generation = buffer.metadata.generation
+    ready = (
+        ("False", buffer.not_ready_reason, buffer.not_ready_message)
+        if buffer.not_ready_reason
+        else ("True", "Resolved", "")
+    )
+    yield Condition("ReadyForProvisioning", *ready, observed_generation=generation)
+    fits = "True" if verdict.reason == capacity_buffers.FITS_EXISTING_CAPACITY else "False"
+    yield Condition("Provisioning", fits, verdict.reason, verdict.message, observed_generation=generation)
+
+
+def _differs(buffer: CapacityBuffer, wanted: Condition) -> bool:
+    found = find_condition(buffer.conditions, wanted.type)
+    return found is None or (found.status, found.reason, found.message, found.observed_generation) != (
+        wanted.status, wanted.reason, wanted.message, wanted.observed_generation,
+    )  # fmt: skip

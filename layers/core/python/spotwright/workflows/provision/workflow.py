@@ -1,0 +1,126 @@
+"""Provisioning: gather a snapshot, decide, commit. It buys nothing: what was committed is acted on by lifecycle."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from spotwright.decisions.decide import decide
+from spotwright.decisions.decision import SCALED_DOWN, Decision, Disruption, derived_id
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+from spotwright.workflows.planning import time_budget
+from spotwright.workflows.planning.commit import commit_plan
+from spotwright.workflows.planning.snapshot import gather
+from spotwright.workflows.planning.time_budget import SecondsLeft
+from spotwright.workflows.ports.bundles import ProvisionPorts
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.ports.rows import ClusterRow
+from spotwright.workflows.provision.events import record_events
+
+# How often one invocation plans again after losing the commit to another planner.
+COMMIT_ATTEMPTS: Final = 5
+# Until pods are tried for which there was no time, where the others got no node either.
+RETRY_SECONDS: Final = 10
+
+
+class ProvisionResult(msgspec.Struct, frozen=True):
+    """What one invocation decided. ``plans`` and the ``decisions`` committed for them, in order.
+
+    ``pod_wait_seconds``: for each decision, from the newest of its pods to the decision. ``postponed_pods``: pods for
+    which there was no time; they follow in the next round.
+    """
+
+    plans: tuple[Plan, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    pod_wait_seconds: tuple[float, ...] = ()
+    postponed_pods: int = 0
+
+
+def provision(
+    ports: ProvisionPorts, *, clock: Callable[[], datetime], seconds_left: SecondsLeft = None
+) -> ProvisionResult:
+    """Plan until every request made before the last gathering is served; then ring lifecycle.
+
+    Several invocations may run at once: the loser of a commit plans again on what the winner decided. Pods for
+    which there is no time are left to the next invocation, which is rung for.
+    """
+    wanted = ports.state.request_planning()
+    plans: list[Plan] = []
+    made: list[Decision] = []
+    waited: list[float] = []
+    postponed = 0
+    row = ports.state.cluster()
+    for _ in range(COMMIT_ATTEMPTS):
+        if row.served_requests >= wanted or row.paused:
+            break
+        snapshot, postponed = time_budget.fit(gather(ports, row, now=clock()), seconds_left)
+        plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+        if plan.excess_nodeclaims:
+            _scale_down(ports, snapshot, row, plan)
+            row = ports.state.cluster()
+            continue
+        plans.append(plan)
+        if plan.new_nodes:
+            decision = commit_plan(
+                state=ports.state,
+                blobs=ports.blobs,
+                snapshot=snapshot,
+                cluster_version=row.version,
+                plan=plan,
+                kind="provision",
+                message=_message(snapshot, plan),
+            )
+            if decision is None:
+                row = ports.state.cluster()
+                continue
+            made.append(decision)
+            waited.append(_pod_wait_seconds(snapshot, plan))
+            ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
+        record_events(ports.cluster, snapshot, plan, made[-1] if plan.new_nodes else None)
+        ports.state.mark_served(row.planning_requests)
+        if postponed:
+            ports.doorbells.ring(
+                "provision", [Doorbell(ports.cluster.name, "pods")], delay_seconds=0 if made else RETRY_SECONDS
+            )
+            break
+        row = ports.state.cluster()
+        wanted = row.planning_requests
+    return ProvisionResult(tuple(plans), tuple(made), tuple(waited), postponed)
+
+
+def _scale_down(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan: Plan) -> None:
+    """Commit that static pools lose what they have beyond their replicas, and ring lifecycle for it."""
+    uids = {one.name: one.metadata.uid for one in snapshot.nodeclaims if one.name in plan.excess_nodeclaims}
+    id = derived_id(snapshot.cluster, SCALED_DOWN, str(row.version), *sorted(uids.values()))
+    decision = commit_plan(
+        state=ports.state,
+        blobs=ports.blobs,
+        snapshot=snapshot,
+        cluster_version=row.version,
+        plan=Plan(excess_nodeclaims=plan.excess_nodeclaims),
+        kind="scale-down",
+        message=f"static NodePools have {len(uids)} nodes more than their replicas",
+        disruption=Disruption(id, SCALED_DOWN, plan.excess_nodeclaims, uids),
+    )
+    if decision is not None:
+        ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
+
+
+def _pod_wait_seconds(snapshot: Snapshot, plan: Plan) -> float:
+    placed = {key for node in plan.new_nodes for key in node.pods}
+    born = [
+        pod.metadata.creation_timestamp
+        for pod in snapshot.pods
+        if pod.key in placed and pod.metadata.creation_timestamp
+    ]
+    return (snapshot.now - max(born)).total_seconds() if born else 0.0
+
+
+def _message(snapshot: Snapshot, plan: Plan) -> str:
+    waiting = {pod.key for pod in snapshot.pods}
+    pods = sum(key in waiting for node in plan.new_nodes for key in node.pods)
+    price = plan.price_picousd_per_hour / 10**12
+    need = f"{pods} pending pods need" if pods else "static NodePools and CapacityBuffers need"
+    return f"{need} {len(plan.new_nodes)} new nodes for ${price:.4f} per hour"

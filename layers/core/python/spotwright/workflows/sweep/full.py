@@ -1,0 +1,49 @@
+"""The full sweep, every ten minutes: every NodeClaim, every NodePool and class, every instance of the cluster."""
+
+from datetime import datetime
+from typing import Final
+
+from spotwright.lifecycle.orphans import ORPHAN_AGE
+from spotwright.model import labels
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.workflows.ports.bundles import SweepPorts
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.sweep.poll import SweepResult
+
+# More orphans than this at once are taken for an error of ours: nothing is touched.
+MAXIMUM_ORPHANS: Final = 3
+MAXIMUM_ORPHAN_SHARE: Final = 0.10
+# Drift is looked for twice between two full sweeps, as often as Karpenter does.
+DRIFT_SECONDS: Final = 300
+
+
+def full_sweep(ports: SweepPorts, *, now: datetime) -> SweepResult:
+    """Second gear: every claim, every pool and class, every instance of ours."""
+    name = ports.cluster.name
+    instances = ports.ec2.instances_of_cluster()
+    rows = ports.state.launches()
+    claims = ports.cluster.nodeclaims()
+    ports.doorbells.ring(
+        "lifecycle", [*(Doorbell(name, "claim", claim.name) for claim in claims), Doorbell(name, "nodepools")]
+    )
+    for delay in (0, DRIFT_SECONDS) if claims else ():
+        ports.doorbells.ring("lifecycle", [Doorbell(name, "drift")], delay_seconds=delay)
+    ports.doorbells.ring("catalog", [Doorbell(name, "nodeclasses")])
+    if not claims and not instances:
+        return SweepResult()
+    known = {instance_id(claim.provider_id) for claim in claims} | {i for row in rows for i in row.instances.values()}
+    launching = {row.id for row in rows}
+    orphans = [
+        one.id
+        for one in instances
+        if one.id not in known
+        and one.tags.get(labels.LAUNCH_TAG, "") not in launching
+        and one.state in ("pending", "running", "stopping", "stopped")
+        and one.launch_time is not None
+        and now - one.launch_time >= ORPHAN_AGE
+    ]
+    if len(orphans) > max(MAXIMUM_ORPHANS, int(len(instances) * MAXIMUM_ORPHAN_SHARE)):
+        return SweepResult(nodeclaims=len(claims), orphans=-1)
+    if orphans:
+        ports.doorbells.ring("lifecycle", [Doorbell(name, "instance", one) for one in orphans])
+    return SweepResult(nodeclaims=len(claims), orphans=len(orphans))

@@ -1,0 +1,186 @@
+"""The safety net: whatever message was lost, the next sweep rings for what the facts still show.
+
+First gear reads little and runs every minute, every few seconds while no forwarder is alive (at zero nodes nothing
+else wakes us). Second gear compares everything. Neither writes to the cluster or to EC2.
+"""
+
+import math
+from collections import Counter
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from spotwright.lifecycle import liveness, reservation_expiration
+from spotwright.model import labels
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import Condition, find_condition
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.snapshot import CAPACITY_BUFFER, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
+from spotwright.scheduling.inputs.provisionable import ignore_reason, is_follower
+from spotwright.workflows.ports.bundles import SweepPorts
+from spotwright.workflows.ports.doorbells import Doorbell, DoorbellPort
+from spotwright.workflows.ports.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, Row
+
+# The forwarder signs every 10 s, and says when it leaves; after two missed signs it counts as gone.
+HEARTBEAT_SECONDS: Final = 25
+# How often pending pods and classes are looked at while no forwarder rings for them.
+POLL_SECONDS: Final = 5
+
+
+# What is due this soon is enqueued now with its exact delay.
+HORIZON_SECONDS: Final = 60
+
+
+class SweepResult(msgspec.Struct, frozen=True):
+    """What a sweep saw. ``orphans`` -1: too many, none was touched.
+
+    ``nodes_by_capacity_type``: NodeClaims by capacity type and ``price_picousd_per_hour`` of all of them, by the
+    present catalog; both only of a scheduled poll.
+    """
+
+    pending_pods: int = 0
+    nodeclaims: int = 0
+    due_rows: int = 0
+    orphans: int = 0
+    forwarder_alive: bool = False
+    nodes_by_capacity_type: dict[str, int] = {}
+    price_picousd_per_hour: int = 0
+
+
+def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
+    """First gear. ``scheduled``: the scheduled poll, which enqueues those of the coming minute; they end after one read
+    where a forwarder is alive."""
+    name, moment = ports.cluster.name, int(now.timestamp() * 1000)
+    alive = moment - ports.state.heartbeat() <= HEARTBEAT_SECONDS * 1000
+    if scheduled:
+        for delay in range(POLL_SECONDS, 60, POLL_SECONDS):
+            ports.doorbells.ring("sweep", [Doorbell(name, "poll", epoch=1)], delay_seconds=delay)
+    elif alive:
+        return SweepResult(forwarder_alive=True)
+    if scheduled and not ports.state.catalog_key():
+        ports.doorbells.ring("catalog", [Doorbell(name, "region")])
+    due = ports.state.due_rows(moment + HORIZON_SECONDS * 1000)
+    for row in due:
+        _ring_due(ports.doorbells, row, moment)
+    if ports.state.cluster().pending_decisions:
+        ports.doorbells.ring("lifecycle", [Doorbell(name, "decision")])
+    classes = ports.cluster.nodeclasses()
+    pools = ports.cluster.nodepools()
+    _ring_unready(ports, classes, pools)
+    claims = ports.cluster.nodeclaims()
+    unsettled = [Doorbell(name, "claim", claim.name) for claim in claims if _is_unsettled(claim)]
+    if unsettled:
+        ports.doorbells.ring("lifecycle", unsettled)
+    if scheduled:
+        _ring_expiring(ports.doorbells, name, claims, now)
+        if RESERVED_CAPACITY in ports.settings.feature_gates:
+            _ring_reserved(ports.doorbells, name, claims, classes)
+    pending = _pending_pods(ports.cluster.pods(pending=True), ports.settings, bool(claims))
+    gates = ports.settings.feature_gates
+    short = STATIC_CAPACITY in gates and _is_off_target(pools, claims)
+    # What is left of the room that buffers keep free shows only in a plan.
+    if pending or short or (scheduled and CAPACITY_BUFFER in gates):
+        ports.doorbells.ring("provision", [Doorbell(name, "pods")])
+    found = SweepResult(pending_pods=len(pending), nodeclaims=len(claims), due_rows=len(due), forwarder_alive=alive)
+    return _with_price(found, claims, ports.catalogs.read(ports.state.catalog_key())) if scheduled else found
+
+
+def _with_price(found: SweepResult, claims: tuple[NodeClaim, ...], catalog: Catalog) -> SweepResult:
+    """What the cluster's nodes are and cost; a type that the catalog no longer knows costs nothing here."""
+    capacity = Counter(claim.metadata.labels.get(labels.CAPACITY_TYPE, "") for claim in claims)
+    price = sum(_price(claim, catalog) for claim in claims)
+    return msgspec.structs.replace(found, nodes_by_capacity_type=dict(capacity), price_picousd_per_hour=price)
+
+
+def _price(claim: NodeClaim, catalog: Catalog) -> int:
+    known = claim.metadata.labels
+    bought = (known.get(labels.ZONE), known.get(labels.CAPACITY_TYPE))
+    return next(
+        (
+            offering.price_picousd_per_hour
+            for one in catalog.instance_types(claim.node_class_ref.name)
+            if one.name == known.get(labels.INSTANCE_TYPE)
+            for offering in one.offerings
+            if (offering.zone, offering.capacity_type) == bought
+        ),
+        0,
+    )
+
+
+def _ring_due(bells: DoorbellPort, row: Row, now: int) -> None:
+    match row:
+        case LaunchRow():
+            bell = Doorbell(row.cluster, "launch", row.id)
+        case CommandRow():
+            bell = Doorbell(row.cluster, "command", row.id)
+        case NoticeRow():
+            bell = Doorbell(row.cluster, "notice", row.instance_id)
+        case NominationRow():
+            bell = Doorbell(row.cluster, "nomination", row.claim)
+    bells.ring("lifecycle", [bell], delay_seconds=max(0, -(-(row.due - now) // 1000)))
+
+
+def _ring_expiring(bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, ...], now: datetime) -> None:
+    """Each claim that expires before the next scheduled poll is rung for at that very second."""
+    for claim in claims:
+        at = liveness.expiration_time(claim)
+        if at is not None and claim.metadata.deletion_timestamp is None:
+            left = math.ceil((at - now).total_seconds())
+            if left <= HORIZON_SECONDS:
+                bells.ring("lifecycle", [Doorbell(cluster, "claim", claim.name)], delay_seconds=max(0, left))
+
+
+def _ring_reserved(
+    bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, ...], classes: tuple[EC2NodeClass, ...]
+) -> None:
+    """What is left of reservations is described anew; claims whose reservation no longer goes on take a step."""
+    selecting = [one.name for one in classes if one.capacity_reservation_selector_terms]
+    if selecting:
+        bells.ring("catalog", [Doorbell(cluster, "nodeclasses", name) for name in selecting])
+    by_name = {one.name: one for one in classes}
+    ending = [
+        one
+        for one in claims
+        if reservation_expiration.has_ending_reservation(one, by_name.get(one.node_class_ref.name))
+    ]
+    if ending:
+        bells.ring("lifecycle", [Doorbell(cluster, "claim", one.name) for one in ending])
+
+
+def _is_off_target(pools: tuple[NodePool, ...], claims: tuple[NodeClaim, ...]) -> bool:
+    """True when a static pool has more or fewer nodes than its replicas, those that leave not counted."""
+    there = Counter(claim.nodepool for claim in claims if claim.metadata.deletion_timestamp is None)
+    return any(pool.replicas not in (None, there[pool.name]) for pool in pools)
+
+
+def _ring_unready(ports: SweepPorts, classes: tuple[EC2NodeClass, ...], pools: tuple[NodePool, ...]) -> None:
+    """Ring for classes and pools whose status does not speak of their present generation."""
+    name = ports.cluster.name
+    stale = [
+        Doorbell(name, "nodeclasses", one.name)
+        for one in classes
+        if one.metadata.deletion_timestamp is not None or _is_unready(one.conditions, one.metadata.generation)
+    ]
+    if stale:
+        ports.doorbells.ring("catalog", stale)
+    if any(_is_unready(pool.conditions, pool.metadata.generation) for pool in pools):
+        ports.doorbells.ring("lifecycle", [Doorbell(name, "nodepools")])
+
+
+def _is_unready(conditions: tuple[Condition, ...], generation: int) -> bool:
+    ready = find_condition(conditions, "Ready")
+    return ready is None or ready.status != "True" or ready.observed_generation < generation
+
+
+def _is_unsettled(claim: NodeClaim) -> bool:
+    """True for a claim that waits for a next step."""
+    return claim.metadata.deletion_timestamp is not None or not claim.is_condition_true("Initialized")
+
+
+def _pending_pods(pods: tuple[Pod, ...], settings: Settings, nodes: bool) -> tuple[Pod, ...]:
+    """Pods to plan for; followers count only when there is a node of ours to be with."""
+    return tuple(one for one in pods if not ignore_reason(one) and (nodes or not is_follower(one, settings)))

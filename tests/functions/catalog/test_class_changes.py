@@ -1,0 +1,99 @@
+"""What a class that changes, or goes, means for its claims and for what was made for it."""
+
+import msgspec
+import pytest
+
+from spotwright.aws.images import aliases
+from spotwright.aws.refusal import Refusal
+from spotwright.errors import Denied
+from spotwright.model import labels
+from tests.functions.catalog.fakes import CatalogWorld
+from tests.unit.aws.samples import CLUSTER, REGION
+
+DRIFT = ("lifecycle", "drift", "")
+
+
+@pytest.fixture
+def world() -> CatalogWorld:
+    return CatalogWorld()
+
+
+def test_claims_of_an_older_hash_version_take_the_new_hash(world: CatalogWorld) -> None:
+    world.apply()
+    world.stale_hash("default", "v5")
+    stamped = {labels.EC2NODECLASS_HASH: "1", labels.EC2NODECLASS_HASH_VERSION: "v5"}
+    world.claim("plain", annotations=stamped)
+    world.claim("drifted", annotations=stamped)
+    world.claim("foreign", "other", annotations=stamped)
+    world.drift("drifted")
+    world.run()
+    current = world.node_class().metadata.annotations[labels.EC2NODECLASS_HASH]
+    found = {one.name: one.metadata.annotations for one in world.cluster.nodeclaims()}
+    assert found["plain"] == {labels.EC2NODECLASS_HASH: current, labels.EC2NODECLASS_HASH_VERSION: "v6"}
+    assert found["drifted"] == {labels.EC2NODECLASS_HASH: "1", labels.EC2NODECLASS_HASH_VERSION: "v6"}
+    assert found["foreign"] == stamped
+
+
+@pytest.mark.parametrize("what", ["subnets", "groups", "images", "hash"])
+def test_whoever_may_drift_is_looked_at_when_a_class_changes(world: CatalogWorld, what: str) -> None:
+    world.apply()
+    world.run()
+    world.rung()
+    world.run()
+    assert DRIFT not in world.rung()
+    chosen = world.selectors
+    match what:
+        case "subnets":
+            chosen.found_subnets = chosen.found_subnets[:1]
+        case "groups":
+            chosen.found_groups = (msgspec.structs.replace(chosen.found_groups[0], id="sg-new"),)
+        case "images":
+            latest = aliases.alias_parameters("al2023@latest", world.facts.version)
+            assert not isinstance(latest, Refusal)
+            chosen.missing = frozenset({latest[0].path})
+        case _:
+            world.edit("default", user_data="echo")
+    world.run()
+    assert DRIFT in world.rung()
+
+
+def test_a_deleted_class_waits_for_its_claims(world: CatalogWorld) -> None:
+    world.apply()
+    world.run()
+    world.claim("default-abcde")
+    world.delete()
+    world.rung()
+    world.run()
+    assert world.node_class().metadata.deletion_timestamp is not None
+    assert [(one.type, one.reason, one.message) for one in world.cluster.events] == [
+        ("Normal", "WaitingOnNodeClaimTermination", "Waiting on NodeClaim termination for default-abcde")
+    ]
+    assert ("catalog", "nodeclasses", "default") in world.rung()
+    assert world.instance_profiles.profiles
+
+
+def test_a_deleted_class_takes_its_profiles_and_templates_along(world: CatalogWorld) -> None:
+    world.apply()
+    world.apply("other")
+    world.run()
+    world.launch_templates.templates = {"lt-1": "default", "lt-2": "other"}
+    world.delete()
+    world.run("default")
+    assert [one.name for one in world.cluster.nodeclasses()] == ["other"]
+    assert world.launch_templates.templates == {"lt-2": "other"}
+    assert {path for path, _ in world.instance_profiles.profiles.values()} == {
+        f"/karpenter/{REGION}/{CLUSTER}/{world.node_class('other').metadata.uid}/"
+    }
+    world.run()
+    assert set(world.catalog().by_nodeclass) == {"other"}
+
+
+def test_a_template_that_cannot_be_deleted_keeps_the_class(world: CatalogWorld) -> None:
+    world.apply()
+    world.run()
+    world.launch_templates.templates = {"lt-1": "default"}
+    world.launch_templates.fails = Denied("no")
+    world.delete()
+    made = world.run()
+    assert made.failures == {"default": "Denied: no"}
+    assert labels.EC2NODECLASS_FINALIZER in world.node_class().metadata.finalizers

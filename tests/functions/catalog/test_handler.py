@@ -1,0 +1,83 @@
+"""Messages of the catalog function: worked off, refused alone, or left to come back."""
+
+import importlib.util
+import json
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.errors import Unavailable
+from tests.functions.catalog.fakes import CatalogWorld
+from tests.unit.aws.samples import CLUSTER
+
+
+@pytest.fixture
+def world() -> CatalogWorld:
+    return CatalogWorld()
+
+
+def handler_module() -> ModuleType:
+    path = Path(__file__).parents[3] / "functions" / "catalog" / "handler.py"
+    spec = importlib.util.spec_from_file_location("catalog_handler", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def handler(world: CatalogWorld, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The handler with this world behind its composition."""
+    monkeypatch.setenv("POWERTOOLS_METRICS_NAMESPACE", "Spotwright")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "catalog")
+    module = handler_module()
+    environment = SimpleNamespace(clusters={CLUSTER: None})
+    monkeypatch.setattr(module.cluster_clients, "environment", lambda _: environment)
+    monkeypatch.setattr(module.catalog_clients, "ports", lambda cluster, _: world)
+    context = SimpleNamespace(
+        function_name="catalog", memory_limit_in_mb=512, invoked_function_arn="arn:aws:lambda:x", aws_request_id="r"
+    )
+    return lambda *bodies: module.handler(
+        {"Records": [{"messageId": str(number), "body": body} for number, body in enumerate(bodies)]}, context
+    )
+
+
+def bell(kind: str, key: str = "", cluster: str = CLUSTER) -> str:
+    return json.dumps({"schema": 1, "cluster": cluster, "kind": kind, "key": key, "epoch": 0})
+
+
+def test_the_handler_settles_what_its_doorbells_name(world: CatalogWorld, handler: Any) -> None:
+    world.apply()
+    assert handler(bell("nodeclasses", "default"), bell("region", cluster="*")) == {"batchItemFailures": []}
+    assert world.condition("Ready").status == "True"
+    assert world.state.catalog_key()
+    assert world.region_source.reads == 2
+
+
+def test_what_could_not_be_read_anew_is_counted(
+    world: CatalogWorld, handler: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.apply()
+    world.region_source.sells = msgspec.structs.replace(
+        world.region_source.sells, notes=("on-demand prices are the shipped table",)
+    )
+    handler(bell("region"))
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [line["FactsNotRefreshed"] for line in lines if "FactsNotRefreshed" in line] == [[1.0]]
+
+
+def test_a_message_that_is_not_ours_fails_alone(world: CatalogWorld, handler: Any) -> None:
+    world.apply()
+    answer = handler("{", bell("pods"), bell("nodeclasses"), bell("nodeclasses", cluster="foreign"))
+    assert answer == {"batchItemFailures": [{"itemIdentifier": number} for number in ("0", "1", "3")]}
+    assert world.condition("Ready").status == "True"
+
+
+def test_when_the_region_cannot_be_read_the_message_comes_back(world: CatalogWorld, handler: Any) -> None:
+    world.apply()
+    world.region_source.fails = Unavailable("no answer")
+    assert handler(bell("region")) == {"batchItemFailures": [{"itemIdentifier": "0"}]}

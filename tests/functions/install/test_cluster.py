@@ -1,0 +1,98 @@
+"""Installation into a real API server, and into none."""
+
+import copy
+import time
+from collections.abc import Callable
+
+import pytest
+
+from spotwright import manifests
+from spotwright.adapters.apply import ObjectApi
+from spotwright.adapters.connection import token_configuration
+from spotwright.errors import NotFound, Unavailable
+from spotwright.workflows.install.workflow import install, remove
+from tests.functions.install.fakes import Access, Waiting
+from tests.manifests.cluster import Cluster, running_cluster, wanted
+from tests.manifests.samples import SAMPLES, Object, changed
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Cluster:
+    return running_cluster()
+
+
+def test_a_real_api_server_takes_everything_and_loses_no_claim_by_any_delete(cluster: Cluster) -> None:
+    install(Access(cluster.objects), wanted("old"), Waiting())
+    claims = [changed(SAMPLES["NodeClaim"](), "metadata.name", f"alive-{n}") for n in range(3)]
+    others = [changed(SAMPLES[kind](), "metadata.name", "alive") for kind in ("NodePool", "EC2NodeClass")]
+    for one in [*claims, *others]:
+        cluster.objects.apply(one)
+    install(Access(cluster.objects), wanted("new", "forwarder:next"), Waiting())
+    remove(Access(cluster.objects), wanted("old"), Waiting())
+    deployment = wanted().parts[-1]
+    live = cluster.objects.read(dict(deployment))
+    assert live is not None
+    assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "forwarder:next"
+    removal = remove(Access(cluster.objects), wanted("new"), Waiting())
+    assert removal.gave_up == ""
+    assert all(cluster.objects.read(dict(part)) is None for part in wanted().parts)
+    for one in [*claims, *others]:
+        kept = cluster.objects.read(one)
+        assert kept is not None
+        assert "deletionTimestamp" not in kept["metadata"]
+    assert all(cluster.objects.read(dict(one)) is not None for one in manifests.definitions())
+
+
+def test_a_definition_of_karpenters_chart_is_taken_over(cluster: Cluster) -> None:
+    """A chart's definition: another field manager, an older stored version, labels of its own."""
+    cluster.objects.delete(manifests.definitions()[0])
+    ours = copy.deepcopy(manifests.definitions()[0])
+    version = ours["spec"]["versions"][0]
+    bare = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    old = {**version, "name": "v1beta1", "schema": {"openAPIV3Schema": bare}}
+    ours["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "Helm"}
+    ours["spec"]["versions"] = [{**version, "storage": False}, old]
+    _apply_when_gone(cluster.objects, ours)
+    pool = changed(changed(SAMPLES["NodePool"](), "apiVersion", "karpenter.sh/v1beta1"), "metadata.name", "chart")
+    _eventually(lambda: cluster.objects.apply(pool))
+    install(Access(cluster.objects), wanted(), Waiting())
+    live = cluster.objects.read(manifests.definitions()[0])
+    assert live is not None
+    assert [(one["name"], one["served"], one["storage"]) for one in live["spec"]["versions"]] == [
+        ("v1", True, True),
+        ("v1beta1", True, False),
+    ]
+    kept = cluster.objects.read(changed(SAMPLES["NodePool"](), "metadata.name", "chart"))
+    assert kept is not None
+    assert kept["apiVersion"] == "karpenter.sh/v1"
+    cluster.objects.delete(manifests.definitions()[0])
+    _apply_when_gone(cluster.objects, manifests.definitions()[0])
+
+
+def _apply_when_gone(objects: ObjectApi, document: Object) -> None:
+    def gone() -> None:
+        assert objects.read(document) is None
+
+    _eventually(gone)
+    objects.apply(document, manager="helm")
+
+
+def _eventually(act: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            act()
+        except (AssertionError, NotFound):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        else:
+            return
+
+
+def test_an_api_server_that_is_not_there_is_unavailable_after_bounded_attempts() -> None:
+    waited: list[float] = []
+    configuration = token_configuration("https://127.0.0.1:9", "", lambda: "token")
+    objects = ObjectApi(configuration, attempts=3, pause=waited.append)
+    with pytest.raises(Unavailable):
+        objects.read(SAMPLES["NodePool"]())
+    assert len(waited) == 2

@@ -1,0 +1,251 @@
+"""The custom resources' handler always answers: a cluster in memory, the answers collected by a small server."""
+
+import importlib.util
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from spotwright.adapters.bucket_contents import empty_bucket
+from spotwright.errors import NotFound
+from spotwright.workflows.install.workflow import Installation
+from tests.functions.install.fakes import Access, Objects, Patience
+
+ROOT = Path(__file__).parents[3]
+ROLE = "arn:aws:iam::123456789012:role/install"
+
+
+@dataclass
+class Answers:
+    url: str
+    bodies: list[dict[str, Any]]
+    content_types: list[str | None]
+    refuse: int = 0
+
+
+@pytest.fixture
+def answers() -> Iterator[Answers]:
+    collected = Answers("", [], [])
+
+    class Collect(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            status = 200
+            if collected.refuse:
+                collected.refuse, status = collected.refuse - 1, 503
+            else:
+                collected.bodies.append(json.loads(body))
+                collected.content_types.append(self.headers["Content-Type"])
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Collect)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    collected.url = f"http://127.0.0.1:{server.server_address[1]}/answer?signature=x"
+    yield collected
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def function(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    specification = importlib.util.spec_from_file_location("install_handler", ROOT / "functions/install/handler.py")
+    assert specification is not None
+    assert specification.loader is not None
+    module = importlib.util.module_from_spec(specification)
+    specification.loader.exec_module(module)
+    monkeypatch.setattr(module, "Patience", lambda seconds: Patience(seconds))
+    return module
+
+
+@dataclass
+class Context:
+    milliseconds: int = 300_000
+    function_name: str = "install"
+    memory_limit_in_mb: int = 512
+    invoked_function_arn: str = "arn:aws:lambda:ap-northeast-2:123456789012:function:install"
+    aws_request_id: str = "request"
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self.milliseconds
+
+
+def request(answers: Answers, kind: str, **more: Any) -> dict[str, Any]:
+    properties = {
+        "Cluster": "dev",
+        "RoleArn": ROLE,
+        "ForwarderImage": "forwarder:1",
+        "ForwarderEnvironment": {"CLUSTER_NAME": "dev"},
+        "ManifestsDigest": "x",
+    }
+    event = {
+        "RequestType": kind,
+        "ResourceType": "Custom::SpotwrightInstall",
+        "ResponseURL": answers.url,
+        "StackId": "arn:aws:cloudformation:ap-northeast-2:123456789012:stack/Spotwright-main/1",
+        "RequestId": "r",
+        "LogicalResourceId": "Install",
+        "ResourceProperties": properties,
+    }
+    if kind != "Create":
+        event["PhysicalResourceId"] = "spotwright-install-dev"
+    return {**event, **more}
+
+
+def use(function: ModuleType, access: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(event: Mapping[str, Any]) -> Access:
+        return access
+
+    monkeypatch.setattr(function, "_access", opened)
+
+
+def test_create_update_and_delete_answer_with_one_physical_id(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = Objects()
+    use(function, Access(objects), monkeypatch)
+    for kind in ("Create", "Update", "Update", "Delete", "Delete"):
+        function.handler(request(answers, kind), Context())
+    assert [(one["Status"], one["PhysicalResourceId"]) for one in answers.bodies] == [
+        ("SUCCESS", "spotwright-install-dev")
+    ] * 5
+    assert set(answers.content_types) <= {"", None}
+    assert {one["kind"] for one in objects.live.values()} == {"CustomResourceDefinition"}
+    echoed = {key: answers.bodies[0][key] for key in ("StackId", "RequestId", "LogicalResourceId")}
+    assert echoed == {key: request(answers, "Create")[key] for key in echoed}
+
+
+def test_the_image_and_environment_reach_the_deployment(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = Objects()
+    use(function, Access(objects), monkeypatch)
+    function.handler(request(answers, "Create"), Context())
+    (deployment,) = [one for one in objects.live.values() if one["kind"] == "Deployment"]
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    assert container["image"] == "forwarder:1"
+    assert {"name": "CLUSTER_NAME", "value": "dev"} in container["env"]
+
+
+def test_a_failure_is_answered_with_its_reason(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(function, Access(Objects(), refused=NotFound("no cluster dev")), monkeypatch)
+    function.handler(request(answers, "Create"), Context())
+    (answer,) = answers.bodies
+    assert answer["Status"] == "FAILED"
+    assert "no cluster dev" in answer["Reason"]
+
+
+def test_the_delete_after_a_failed_create_succeeds(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(function, Access(Objects(), refused=NotFound("no cluster dev")), monkeypatch)
+    function.handler(request(answers, "Delete", PhysicalResourceId="2026/11/21/[$LATEST]abc"), Context())
+    bare = request(answers, "Delete", ResourceProperties={})
+    function.handler(bare, Context())
+    assert [one["Status"] for one in answers.bodies] == ["SUCCESS", "SUCCESS"]
+    assert answers.bodies[0]["PhysicalResourceId"] == "2026/11/21/[$LATEST]abc"
+
+
+def test_a_request_for_somebody_else_is_answered_too(function: ModuleType, answers: Answers) -> None:
+    function.handler(request(answers, "Create", ResourceType="Custom::Other"), Context())
+    function.handler(request(answers, "Create", ResourceProperties={}), Context())
+    assert [one["Status"] for one in answers.bodies] == ["FAILED", "FAILED"]
+
+
+def test_an_answer_that_is_not_taken_is_repeated(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(function, Access(Objects()), monkeypatch)
+    answers.refuse = 2
+    function.handler(request(answers, "Create"), Context())
+    assert [one["Status"] for one in answers.bodies] == ["SUCCESS"]
+
+
+def test_work_that_takes_too_long_is_answered_before_the_function_ends(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(function, "LAST_SECONDS", 0.0)
+
+    class Stuck(Access):
+        def open(self) -> Any:
+            time.sleep(1.5)
+            return super().open()
+
+    use(function, Stuck(Objects()), monkeypatch)
+    function.handler(request(answers, "Create"), Context(milliseconds=1000))
+    (answer,) = answers.bodies
+    assert answer["Status"] == "FAILED"
+    assert "out of time" in answer["Reason"]
+
+
+def test_installers_differ_by_stack_and_logical_id(function: ModuleType, answers: Answers) -> None:
+    def installer(**more: Any) -> str:
+        made: Installation = function._installation(request(answers, "Create", **more))
+        return made.installer
+
+    assert installer() == installer()
+    assert len({installer(), installer(LogicalResourceId="Other"), installer(StackId="other")}) == 3
+
+
+def test_bucket_contents_are_left_alone_but_for_a_delete(
+    function: ModuleType, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emptied: list[str] = []
+
+    def empty(s3: object, bucket: str, remaining_seconds: Callable[[], float]) -> bool:
+        emptied.append(bucket)
+        return True
+
+    monkeypatch.setattr(function, "empty_bucket", empty)
+    monkeypatch.setattr(function.aws_sessions, "client", lambda service: None)
+    more = {"ResourceType": "Custom::SpotwrightBucketContents", "ResourceProperties": {"Bucket": "b"}}
+    for kind in ("Create", "Update"):
+        function.handler(request(answers, kind, **more), Context())
+    assert emptied == []
+    function.handler(request(answers, "Delete", **more), Context())
+    assert emptied == ["b"]
+    assert [one["Status"] for one in answers.bodies] == ["SUCCESS"] * 3
+
+
+@pytest.fixture
+def s3() -> Iterator[Any]:
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    endpoint = f"http://127.0.0.1:{port}"
+    yield boto3.client(
+        "s3", region_name="us-east-1", endpoint_url=endpoint, aws_access_key_id="x", aws_secret_access_key="y"
+    )
+    server.stop()
+
+
+def test_a_bucket_is_emptied_of_every_version_and_marker(s3: Any) -> None:
+    s3.create_bucket(Bucket="emptied")
+    s3.put_bucket_versioning(Bucket="emptied", VersioningConfiguration={"Status": "Enabled"})
+    for number in range(5):
+        s3.put_object(Bucket="emptied", Key=f"k{number % 2}", Body=b"x")
+    s3.delete_object(Bucket="emptied", Key="k0")
+    assert empty_bucket(s3, "emptied", lambda: 0.0) is False
+    assert empty_bucket(s3, "emptied", lambda: 60.0) is True
+    left = s3.list_object_versions(Bucket="emptied")
+    assert not left.get("Versions")
+    assert not left.get("DeleteMarkers")
+    s3.delete_bucket(Bucket="emptied")
+    assert empty_bucket(s3, "emptied", lambda: 60.0) is True

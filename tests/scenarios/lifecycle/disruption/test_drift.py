@@ -1,0 +1,262 @@
+"""Nodes that are no longer what their pool and class ask for: the claim says so, and stops saying so."""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.aws.nodeclass import hashes
+from spotwright.errors import Conflict, Unavailable
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import AMI
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
+from spotwright.simulation import given
+from spotwright.simulation.effects import Crash, Fault
+from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.status import drift
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.provision.workflow import provision
+from spotwright.workflows.sweep.full import DRIFT_SECONDS
+
+NEWER = AMI("ami-newer", requirements=(NodeSelectorRequirement(labels.ARCH, Operator.IN, ("amd64",)),))
+
+
+def edit(world: World, kind: str, **fields: Any) -> None:
+    """A user edits the pool, or a user or catalog the class: its generation moves on."""
+    before = world.cluster.all(kind)[0]
+    about = msgspec.structs.replace(before.metadata, generation=before.metadata.generation + 1)
+    world.cluster.put(kind, msgspec.structs.replace(before, metadata=about, **fields))
+
+
+def stamp(world: World) -> None:
+    """As catalog does: the class carries the hash of what it says."""
+    (one,) = world.cluster.nodeclasses()
+    digest = hashes.nodeclass_hash(one, world.facts.certificate_authority)
+    kept = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hashes.NODECLASS_VERSION}
+    world.cluster.change("ec2nodeclasses", one.name, annotations=kept)
+
+
+def look(world: World, kind: str = "drift") -> None:
+    lifecycle(world.ports, [Doorbell(given.CLUSTER, kind)], now=world.clock.now())
+    world.settle()
+
+
+def with_nodes(world: World, count: int) -> World:
+    """So many nodes with a pod each, of a pool and a class with their hashes."""
+    stamp(world)
+    look(world, "nodepools")
+    world.deploy(given.pod("inflate", cpu_millicores=5000), count)
+    assert world.run(180, until=lambda: len(world.running()) == count == len(world.claims()))
+    return world
+
+
+@pytest.fixture
+def one(world: World) -> World:
+    return with_nodes(world, 1)
+
+
+def drifted(claim: NodeClaim) -> Condition | None:
+    return find_condition(claim.conditions, "Drifted")
+
+
+def reasons(world: World) -> list[str]:
+    """Of every claim, by name; "" = it does not drift."""
+    return [found.reason if (found := drifted(claim)) else "" for claim in world.claims()]
+
+
+def pool(**fields: Any) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        edit(world, "nodepools", **fields)
+        look(world, "nodepools")
+
+    return change
+
+
+def node_class(**fields: Any) -> Callable[[World], None]:
+    def change(world: World) -> None:
+        edit(world, "ec2nodeclasses", **fields)
+        stamp(world)
+        look(world)
+
+    return change
+
+
+def machine(**fields: Any) -> Callable[[World], None]:
+    """Somebody changes the instance behind our back."""
+
+    def change(world: World) -> None:
+        (instance,) = world.ec2.live()
+        world.ec2.instances[instance.id] = msgspec.structs.replace(instance, **fields)
+        look(world)
+
+    return change
+
+
+CHANGES = {
+    "NodePoolDrifted": (pool(taints=(Taint("dedicated", "NoSchedule", "gpu"),)), pool(taints=())),
+    "RequirementsDrifted": (pool(requirements=given.of_capacity(labels.ON_DEMAND)), pool(requirements=())),
+    "NodeClassDrift": (node_class(user_data="echo hello"), node_class(user_data="")),
+    "AMIDrift": (node_class(amis=(NEWER,)), node_class(amis=given.node_class().amis)),
+    "SecurityGroupDrift": (machine(security_groups=("sg-9",)), machine(security_groups=("sg-1",))),
+    "SubnetDrift": (
+        node_class(subnets=given.node_class().subnets[1:]),
+        node_class(subnets=given.node_class().subnets),
+    ),
+}
+
+
+@pytest.mark.parametrize("reason", CHANGES)
+def test_a_claim_says_that_it_drifts_and_why_until_it_does_not(one: World, reason: str) -> None:
+    change, back = CHANGES[reason]
+    (before,) = one.claims()
+    change(one)
+    (claim,) = one.claims()
+    found = drifted(claim)
+    assert found is not None
+    assert (found.status, found.reason) == ("True", reason)
+    (told,) = [event for event in one.cluster.events if event.reason == "Drifted"]
+    assert told.message == (
+        f"Status condition transitioned, Type: Drifted, Status: Unknown -> True, Reason: {reason},"
+        f" Message: {found.message}"
+    )
+    back(one)
+    (after,) = one.claims()
+    assert after.conditions == before.conditions
+
+
+def test_looking_again_writes_nothing(one: World) -> None:
+    edit(one, "ec2nodeclasses", amis=(NEWER,))
+    look(one)
+    first = one.effects.of("cluster", "*")
+    look(one)
+    assert one.effects.of("cluster", "*") == first
+    assert reasons(one) == ["AMIDrift"]
+
+
+def test_another_reason_keeps_the_time_since_when_it_drifts(one: World) -> None:
+    CHANGES["AMIDrift"][0](one)
+    (claim,) = one.claims()
+    first = drifted(claim)
+    one.run(60)
+    CHANGES["NodeClassDrift"][0](one)
+    (claim,) = one.claims()
+    second = drifted(claim)
+    assert first is not None
+    assert second is not None
+    assert (first.reason, second.reason) == ("AMIDrift", "NodeClassDrift")
+    assert first.last_transition_time == second.last_transition_time
+
+
+def test_without_any_message_the_sweep_finds_it_within_ten_minutes(one: World) -> None:
+    (instance,) = one.ec2.live()
+    one.ec2.instances[instance.id] = msgspec.structs.replace(instance, security_groups=("sg-9",))
+    assert one.run(DRIFT_SECONDS + 5, until=lambda: reasons(one) == ["SecurityGroupDrift"])
+
+
+def test_a_change_of_the_pool_is_noticed_by_whoever_reads_the_pools(one: World) -> None:
+    edit(one, "nodepools", requirements=given.of_capacity(labels.ON_DEMAND))
+    one.doorbells.ring("lifecycle", [Doorbell(given.CLUSTER, "nodepools")])
+    assert one.run(2, until=lambda: reasons(one) == ["RequirementsDrifted"])
+
+
+def test_many_claims_are_told_a_part_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(drift, "CLAIMS_AT_ONCE", 2)
+    with_nodes(world, 5)
+    edit(world, "ec2nodeclasses", amis=(NEWER,))
+    lifecycle(world.ports, [Doorbell(given.CLUSTER, "drift")], now=world.clock.now())
+    assert reasons(world) == ["AMIDrift", "AMIDrift", "", "", ""]
+    world.settle()
+    assert reasons(world) == ["AMIDrift"] * 5
+
+
+def test_one_that_is_in_other_hands_does_not_keep_the_others(world: World) -> None:
+    with_nodes(world, 2)
+    edit(world, "ec2nodeclasses", amis=(NEWER,))
+    world.effects.fail(Fault("cluster", "set_conditions", Conflict("modified", code="Conflict")))
+    look(world)
+    assert reasons(world) == ["", "AMIDrift"]
+    look(world)
+    assert reasons(world) == ["AMIDrift", "AMIDrift"]
+
+
+def test_a_crash_in_between_is_made_good(world: World) -> None:
+    with_nodes(world, 2)
+    edit(world, "ec2nodeclasses", amis=(NEWER,))
+    world.effects.crash_at("cluster", "set_conditions")
+    with pytest.raises(Crash):
+        lifecycle(world.ports, [Doorbell(given.CLUSTER, "drift")], now=world.clock.now())
+    look(world)
+    assert reasons(world) == ["AMIDrift", "AMIDrift"]
+
+
+@pytest.mark.parametrize("silent", ["ec2", "catalog", "list"])
+def test_what_is_not_known_changes_nothing(one: World, silent: str) -> None:
+    CHANGES["SubnetDrift"][0](one)
+    (before,) = one.claims()
+    match silent:
+        case "ec2":
+            one.effects.fail(Fault("ec2", "instances_of_cluster", Unavailable("no answer")))
+            with pytest.raises(Unavailable):
+                look(one)
+        case "catalog":
+            one.catalogs.catalog = msgspec.structs.replace(one.catalogs.catalog, by_nodeclass={})
+            look(one)
+        case _:
+            one.ec2.shown = frozenset()
+            look(one)
+    assert one.claims() == (before,)
+
+
+def test_nothing_happens_to_a_node_that_drifts(one: World) -> None:
+    CHANGES["NodePoolDrifted"][0](one)
+    (before,) = one.claims()
+    one.run(1200)
+    assert [claim.name for claim in one.claims()] == [before.name]
+    assert reasons(one) == ["NodePoolDrifted"]
+
+
+def test_a_claim_that_is_not_launched_or_is_leaving_is_left_alone(one: World) -> None:
+    (claim,) = one.claims()
+    about = ObjectMeta("fresh", labels=claim.metadata.labels, annotations=claim.metadata.annotations)
+    fresh = NodeClaim(about, claim.node_class_ref, conditions=(Condition("Drifted", "True"),))
+    leaving = msgspec.structs.replace(about, name="leaving", deletion_timestamp=one.clock.now(), finalizers=("x",))
+    one.cluster.put("nodeclaims", fresh)
+    one.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=leaving))
+    edit(one, "ec2nodeclasses", amis=(NEWER,))
+    lifecycle(one.ports, [Doorbell(given.CLUSTER, "drift")], now=one.clock.now())
+    assert {each.name: drifted(each) is not None for each in one.claims()} == {
+        claim.name: True, "fresh": False, "leaving": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "reason"),
+    [
+        ("nodepools", {"taints": (Taint("dedicated", "PreferNoSchedule", "gpu"),)}, "NodePoolDrifted"),
+        ("nodepools", {"labels": {"shop": "b"}}, "NodePoolDrifted"),
+        ("ec2nodeclasses", {"user_data": "echo hello"}, "NodeClassDrift"),
+    ],
+)
+def test_a_change_while_a_node_is_being_made_is_not_missed(
+    world: World, kind: str, change: dict[str, Any], reason: str
+) -> None:
+    """Its pool changes between decision and claim, or its class between request and answer."""
+    edit(world, "nodepools", labels={"shop": "a"})
+    stamp(world)
+    world.deploy(given.pod("inflate"), 1)
+    world.kubelets.look()
+    provision(world, clock=world.clock.now)
+    if kind == "ec2nodeclasses":
+        world.effects.crash_at("ec2", "create_fleet")
+        with pytest.raises(Crash):
+            lifecycle(world.ports, [Doorbell(given.CLUSTER, "decision")], now=world.clock.now())
+    edit(world, kind, **change)
+    stamp(world)
+    assert world.run(200, until=lambda: bool(world.running()))
+    look(world, "nodepools")
+    assert reasons(world) == [reason]

@@ -1,0 +1,123 @@
+"""Several workers at once, late ones and noisy ones: redundant, never harmful."""
+
+import pytest
+
+from spotwright.errors import Unavailable
+from spotwright.model.ec2.fleet import FleetResult
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.simulation import given
+from spotwright.simulation.effects import Fault
+from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
+from tests.scenarios.lifecycle.conftest import fresh_world
+
+POD = given.pod("inflate", cpu_millicores=1800)
+
+
+def everything(world: World) -> list[Doorbell]:
+    """Every doorbell that anything in the world could ring now."""
+    name = world.cluster.name
+    bells = [Doorbell(name, "decision"), Doorbell(name, "nodepools")]
+    bells += [Doorbell(name, key.partition("#")[0], key.partition("#")[2]) for key in world.state.rows]
+    bells += [Doorbell(name, "claim", claim.name) for claim in world.claims()]
+    bells += [Doorbell(name, "node", node.name) for node in world.cluster.nodes()]
+    return bells
+
+
+def others_act_after(world: World, changes: int) -> None:
+    """In the middle of a worker, after that many changes, another works off every doorbell there is."""
+    world.effects.interject(changes, lambda: lifecycle(world, everything(world), now=world.clock.now()))
+
+
+@pytest.mark.parametrize("changes", range(8, 75))
+def test_two_workers_on_one_launch_buy_once(changes: int) -> None:
+    world = fresh_world()
+    world.deploy(POD, 2)
+    others_act_after(world, changes)
+    assert world.run(120, until=lambda: len(world.running()) == 2)
+    world.run(150)
+    assert len(world.ec2.every()) == 2
+    assert {instance_id(claim.provider_id) for claim in world.claims()} == {one.id for one in world.ec2.live()}
+    assert all(claim.is_condition_true("Ready") for claim in world.claims())
+
+
+@pytest.mark.parametrize("changes", range(1, 50, 2))
+def test_two_workers_on_one_termination_let_everything_go_once(changes: int) -> None:
+    world = fresh_world()
+    world.deploy(POD, 1)
+    assert world.run(90, until=lambda: len(world.running()) == 1)
+    world.forget_deployments()
+    (claim,) = world.claims()
+    others_act_after(world, changes)
+    world.cluster.delete("nodeclaims", claim.metadata)
+    assert world.run(120, until=lambda: not world.claims())
+    assert not world.ec2.live()
+    assert not world.cluster.nodes()
+
+
+@pytest.mark.parametrize("changes", range(1, 70, 2))
+def test_two_workers_on_one_interruption_buy_one_replacement(changes: int) -> None:
+    world = fresh_world()
+    world.deploy(POD, 1)
+    assert world.run(90, until=lambda: len(world.running()) == 1)
+    world.run(20)
+    (claim,) = world.claims()
+    others_act_after(world, changes)
+    world.interrupt_spot(instance_id(claim.provider_id))
+    assert world.run(300, until=lambda: len(world.claims()) == 1 and world.claims()[0].name != claim.name)
+    world.run(120)
+    assert len(world.ec2.every()) == 2
+    assert len(world.running()) == 1
+
+
+def rung_per_minute(world: World, minutes: int) -> list[int]:
+    counts = []
+    for _ in range(minutes):
+        before = len(world.effects.of("doorbells", "ring"))
+        world.run(60)
+        counts.append(len(world.effects.of("doorbells", "ring")) - before)
+    return counts
+
+
+def test_messages_do_not_multiply_while_ec2_does_not_answer() -> None:
+    world = fresh_world()
+    world.effects.fail(Fault("ec2", "create_fleet", Unavailable("no answer"), times=10_000))
+    world.deploy(POD, 1)
+    counts = rung_per_minute(world, 4)
+    assert max(counts) <= 120
+    assert counts[-1] <= counts[0] + 20
+
+
+def test_a_launch_that_comes_to_nothing_is_not_planned_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """EC2 answers with neither instances nor errors: nothing tells the next plan from this one."""
+    world = fresh_world()
+    monkeypatch.setattr(world.ec2, "create_fleet", lambda request: FleetResult())
+    world.deploy(POD, 1)
+    world.run(60)
+    assert len(world.effects.of("state", "commit")) <= 12
+
+
+def test_messages_do_not_multiply_while_a_budget_blocks_a_drain() -> None:
+    world = fresh_world()
+    world.deploy(POD, 1)
+    assert world.run(90, until=lambda: len(world.running()) == 1)
+    world.cluster.put("poddisruptionbudgets", given.budget("keep", "inflate", max_unavailable=0))
+    world.cluster.delete("nodeclaims", world.claims()[0].metadata)
+    counts = rung_per_minute(world, 12)
+    assert max(counts) <= 120
+    assert counts[-1] < counts[0], "the ticks grow longer"
+
+
+def test_a_decision_that_nobody_acted_on_in_time_is_planned_again() -> None:
+    world = fresh_world()
+    world.deploy(POD, 1)
+    world.kubelets.look()
+    from spotwright.workflows.provision.workflow import provision
+
+    (decision,) = provision(world, clock=world.clock.now).decisions
+    world.doorbells.waiting.clear()
+    world.clock.advance(3600)
+    assert world.run(120, until=lambda: len(world.running()) == 1)
+    names = {name for launch in decision.launches for name in launch.claims}
+    assert not names & {claim.name for claim in world.claims()}

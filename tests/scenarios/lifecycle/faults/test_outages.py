@@ -1,0 +1,45 @@
+"""Something does not answer for minutes: nothing is lost meanwhile, and afterwards everything goes on."""
+
+import pytest
+
+from spotwright.errors import ApiError, Throttled, Unavailable
+from spotwright.simulation import given
+from spotwright.simulation.world import World
+
+OUTAGES = [
+    ("cluster", Unavailable("no answer")),
+    ("ec2", Throttled("too many requests")),
+    ("state", Unavailable("table not found")),
+    ("blobs", Unavailable("no such bucket")),
+    ("doorbells", Unavailable("no such queue")),
+]
+POD = given.pod("inflate", cpu_millicores=1800)
+
+
+@pytest.mark.parametrize(("port", "failure"), OUTAGES, ids=[port for port, _ in OUTAGES])
+@pytest.mark.parametrize("begins", [0, 3, 25, 40])
+def test_an_outage_of_four_minutes_costs_time_and_no_node(
+    world: World, port: str, failure: ApiError, begins: int
+) -> None:
+    world.deploy(POD, 2)
+    world.run(begins)
+    world.outages = {port: failure}
+    world.run(240)
+    ended = len([one for one in world.ec2.every() if one.state == "terminated"])
+    assert ended == 0
+    assert not [one for one in world.claims() if one.metadata.deletion_timestamp is not None]
+    world.outages = {}
+    assert world.run(900, until=lambda: len(world.running()) == 2)
+    world.run(180)
+    assert len(world.ec2.live()) == 2
+
+
+@pytest.mark.parametrize(("port", "failure"), OUTAGES, ids=[port for port, _ in OUTAGES])
+def test_messages_do_not_multiply_in_an_outage(world: World, port: str, failure: ApiError) -> None:
+    world.deploy(POD, 2)
+    world.run(5)
+    world.outages = {port: failure}
+    world.run(240)
+    early = len(world.doorbells.waiting)
+    world.run(360)
+    assert len(world.doorbells.waiting) <= early + 20

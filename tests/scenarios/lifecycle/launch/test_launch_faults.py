@@ -1,0 +1,261 @@
+"""Launches while EC2 misbehaves: every pod runs in the end, nothing is bought twice, nothing is leaked."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from spotwright.aws import token_bucket
+from spotwright.aws.launch import fleet_plan
+from spotwright.errors import ApiError, InvalidRequest, Throttled, Unavailable
+from spotwright.model.ec2.fleet import FleetResult
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.simulation import given
+from spotwright.simulation.effects import Crash, Fault
+from spotwright.simulation.world import World
+from spotwright.workflows.sweep.full import full_sweep
+
+THROTTLED = Throttled("too many requests", code="RequestLimitExceeded")
+
+
+def deployed(world: World, pods: int = 1) -> World:
+    """One pod fills a small node, so there are as many nodes as pods."""
+    world.deploy(given.pod("inflate", cpu_millicores=1800), pods)
+    return world
+
+
+def all_run(world: World, pods: int, seconds: int = 300) -> bool:
+    return world.run(seconds, until=lambda: len(world.running()) == pods)
+
+
+def is_tidy(world: World) -> bool:
+    live = sorted(one.id for one in world.ec2.live())
+    return sorted(instance_id(claim.provider_id) for claim in world.claims()) == live
+
+
+def first_call(world: World, does: Callable[[Mapping[str, Any]], FleetResult]) -> None:
+    """The first CreateFleet is answered by ``does``, every further one as always."""
+    usual = world.ec2.create_fleet
+
+    def answer(request: Mapping[str, Any]) -> FleetResult:
+        world.ec2.create_fleet = usual  # type: ignore[method-assign]
+        return does(request)
+
+    world.ec2.create_fleet = answer  # type: ignore[method-assign]
+
+
+def test_instances_and_unknown_errors_together(world: World) -> None:
+    """What came is used at once; the rest is asked for again under a new token."""
+    pool = ("spot", "c5.large", given.ZONES[0])
+    world.ec2.capacity[("spot", "*", "*")] = 0
+    world.ec2.capacity[("on-demand", "*", "*")] = 0
+    for zone in given.ZONES:
+        world.ec2.codes[("spot", "c5.large", zone)] = "NeverHeardOf"
+    deployed(world, 3)
+    world.run(3)
+    assert not world.ec2.live()
+    assert {one.code for one in world.state.health.values()} <= {"InsufficientInstanceCapacity"}
+    world.ec2.capacity.clear()
+    world.ec2.codes.clear()
+    world.ec2.capacity[pool] = 1
+    assert all_run(world, 3)
+    assert is_tidy(world)
+
+
+@pytest.mark.parametrize("code", ["InvalidLaunchTemplateId.NotFound", "InvalidLaunchTemplateName.NotFoundException"])
+def test_templates_that_are_gone_are_made_again_at_once_and_once(world: World, code: str) -> None:
+    def gone(request: Mapping[str, Any]) -> FleetResult:
+        world.ec2.forget_templates()
+        raise InvalidRequest("there is no such template", code=code)
+
+    first_call(world, gone)
+    deployed(world)
+    world.run(1)
+    assert len(world.ec2.live()) == 1
+    assert len(world.effects.of("ec2", "ensure_launch_template")) == 2
+    assert all_run(world, 1)
+
+
+def test_templates_that_stay_away_are_waited_for(world: World) -> None:
+    gone = InvalidRequest("there is no such template", code="InvalidLaunchTemplateId.NotFound")
+    world.effects.fail(Fault("ec2", "create_fleet", gone, times=3))
+    deployed(world)
+    world.run(1)
+    assert not world.ec2.live()
+    assert all_run(world, 1)
+    assert is_tidy(world)
+
+
+def test_a_token_that_was_used_for_something_else_is_left_and_its_instances_are_adopted(world: World) -> None:
+    """As after the loss of a row: an earlier life of the launch has bought already."""
+
+    def used(request: Mapping[str, Any]) -> FleetResult:
+        world.ec2.create_fleet(dict(request) | {"Context": "another life"})
+        return world.ec2.create_fleet(request)
+
+    first_call(world, used)
+    deployed(world)
+    assert all_run(world, 1)
+    world.run(120)
+    assert len(world.ec2.every()) == 1
+    assert is_tidy(world)
+
+
+def test_a_retry_by_newer_code_sends_what_was_stored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.effects.fail(Fault("ec2", "create_fleet", Unavailable("no answer"), acted=True))
+    deployed(world, 2)
+    sent: list[Mapping[str, Any]] = []
+    usual = world.ec2.create_fleet
+
+    def send(request: Mapping[str, Any]) -> FleetResult:
+        sent.append(request)
+        return usual(request)
+
+    monkeypatch.setattr(world.ec2, "create_fleet", send)
+    world.run(1)
+    monkeypatch.setattr(fleet_plan, "create_fleet_request", lambda *_, **__: pytest.fail("the request was made anew"))
+    assert all_run(world, 2)
+    assert len(sent) == 2
+    assert sent[0] == sent[1]
+    assert len(world.ec2.every()) == 2
+
+
+def test_the_function_dies_when_the_fleet_is_there(world: World) -> None:
+    deployed(world, 4)
+    world.effects.crash_at("ec2", "create_fleet")
+    with pytest.raises(Crash):
+        world.run(5)
+    assert all_run(world, 4, seconds=400)
+    world.run(120)
+    assert len(world.ec2.every()) == 4
+    assert is_tidy(world)
+
+
+@pytest.mark.parametrize(
+    "action", ["create_fleet", "ensure_launch_template", "launch_template", "instances_of_launch", "instance", "tag"]
+)
+def test_throttling_of_each_call_delays_and_no_more(world: World, action: str) -> None:
+    world.effects.fail(Fault("ec2", action, THROTTLED, times=4))
+    deployed(world, 2)
+    assert all_run(world, 2)
+    world.run(120)
+    assert len(world.ec2.every()) == 2
+    assert is_tidy(world)
+
+
+def test_throttling_of_every_call_at_once(world: World) -> None:
+    for action in ("create_fleet", "ensure_launch_template", "launch_template", "instances_of_launch", "instance"):
+        world.effects.fail(Fault("ec2", action, THROTTLED, times=3))
+    deployed(world, 2)
+    assert all_run(world, 2, seconds=600)
+    assert is_tidy(world)
+
+
+def test_a_refusal_for_being_too_fast_halves_the_pace_of_all(world: World) -> None:
+    world.effects.fail(Fault("ec2", "create_fleet", THROTTLED))
+    deployed(world)
+    assert all_run(world, 1)
+    assert world.state.rates["CreateFleet"].throttled_at_ms > 0
+    assert world.state.rates["CreateFleet"].refill_per_second < token_bucket.max_refill_per_second("CreateFleet")
+
+
+def test_a_launch_waits_for_its_turn_in_its_row(world: World) -> None:
+    full = token_bucket.full_bucket("CreateFleet", now_ms=world.clock.milliseconds())
+    world.state.rates["CreateFleet"] = token_bucket.TokenBucket(
+        "CreateFleet", full.refill_per_second, -10 * full.refill_per_second, full.updated_at_ms
+    )
+    deployed(world)
+    world.run(3)
+    (row,) = world.state.launches()
+    assert row.due == row.not_before > world.clock.milliseconds()
+    assert not world.ec2.requests
+    assert all_run(world, 1)
+    assert len(world.ec2.requests) == 1
+
+
+@pytest.mark.parametrize("lag", [5.0, 40.0])
+def test_stale_reads_only_delay(world: World, lag: float) -> None:
+    world.ec2.lag_seconds = lag
+    deployed(world, 3)
+    assert all_run(world, 3, seconds=400)
+    world.run(180)
+    assert len(world.ec2.every()) == 3
+    assert is_tidy(world)
+
+
+def test_a_list_that_shows_one_instance_ends_nothing(world: World) -> None:
+    deployed(world, 12)
+    assert all_run(world, 12)
+    world.ec2.shown = frozenset({world.ec2.live()[0].id})
+    world.run(1300)
+    assert len(world.running()) == 12
+    assert len(world.ec2.every()) == 12
+
+
+def test_claims_that_a_list_does_not_show_make_many_orphans_and_none_is_touched(world: World) -> None:
+    deployed(world, 12)
+    assert all_run(world, 12)
+    every = world.claims()
+    world.cluster.nodeclaims = lambda: every[:1]  # type: ignore[method-assign]
+    assert full_sweep(world, now=world.clock.now()).orphans in (-1, 0)
+    assert not [one for one in world.doorbells.waiting if one.bell.kind == "instance"]
+
+
+@pytest.mark.parametrize(
+    ("code", "left"),
+    [
+        ("InsufficientInstanceCapacity", {"on-demand"}),
+        ("MaxSpotInstanceCountExceeded", {"on-demand"}),
+        ("VcpuLimitExceeded", {"on-demand"}),
+        ("Unsupported", {"on-demand"}),
+        ("UnfulfillableCapacity", {"on-demand"}),
+    ],
+)
+def test_what_is_left_is_planned_at_once(world: World, code: str, left: set[str]) -> None:
+    """Spot gives nothing: one more round, at the same moment, buys on-demand."""
+    for name in ("m5.large", "m5.xlarge", "c5.large", "c5.2xlarge"):
+        for zone in given.ZONES:
+            world.ec2.capacity[("spot", name, zone)] = 0
+            world.ec2.codes[("spot", name, zone)] = code
+    deployed(world, 5)
+    world.run(2)
+    assert {one.capacity_type for one in world.ec2.live()} == left
+    assert all_run(world, 5)
+    assert is_tidy(world)
+
+
+def test_a_subnet_without_addresses_closes_its_zone_and_another_is_taken_at_once(world: World) -> None:
+    zone = given.ZONES[0]
+    for kind in ("spot", "on-demand"):
+        for name in ("m5.large", "m5.xlarge", "c5.large", "c5.2xlarge"):
+            world.ec2.capacity[(kind, name, zone)] = 0
+            world.ec2.codes[(kind, name, zone)] = "InsufficientFreeAddressesInSubnet"
+    world.cluster.put("nodepools", given.node_pool(requirements=given.of_capacity("spot")))
+    deployed(world, 3)
+    assert all_run(world, 3)
+    assert {one.zone for one in world.ec2.live()}.isdisjoint({zone})
+    assert [one.key for one in world.state.health.values()] == [f"subnet:subnet-{zone[-1]}:{zone}"]
+
+
+def test_two_clusters_share_what_one_learns() -> None:
+    from tests.scenarios.lifecycle.conftest import fresh_world
+
+    first, second = fresh_world(), fresh_world()
+    for zone in given.ZONES:
+        first.ec2.capacity[("spot", "c5.large", zone)] = 0
+    assert all_run(deployed(first), 1)
+    assert first.state.health
+    second.state.health = first.state.health
+    deployed(second)
+    second.run(2)
+    asked = {
+        one["InstanceType"] for config in second.ec2.requests[0]["LaunchTemplateConfigs"] for one in config["Overrides"]
+    }
+    assert "c5.large" not in asked
+
+
+def test_an_error_of_another_kind_does_not_close_an_offering(world: World) -> None:
+    world.effects.fail(Fault("ec2", "create_fleet", ApiError("no", code="UnauthorizedOperation")))
+    deployed(world)
+    assert all_run(world, 1)
+    assert not world.state.health

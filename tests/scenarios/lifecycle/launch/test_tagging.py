@@ -1,0 +1,100 @@
+"""An instance is named after its node and claim: once, and only what it does not say yet."""
+
+from collections.abc import Mapping
+
+import msgspec
+import pytest
+
+from spotwright.errors import InvalidRequest
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.simulation import given
+from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.tagging import tag_instance
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
+
+DONE = {labels.INSTANCE_TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
+
+
+def tagging(world: World) -> list[Mapping[str, str]]:
+    """The tags of every CreateTags from now on."""
+    usual, sent = world.ec2.tag, list[Mapping[str, str]]()
+
+    def noted(instance_id: str, tags: Mapping[str, str]) -> None:
+        sent.append(tags)
+        usual(instance_id, tags)
+
+    world.ec2.tag = noted  # type: ignore[method-assign]
+    return sent
+
+
+def running(world: World) -> NodeClaim:
+    world.deploy(given.pod("inflate"), 1)
+    assert world.run(90, until=lambda: len(world.running()) == 1)
+    world.run(10)
+    return world.claims()[0]
+
+
+def looked_at(world: World, claim: NodeClaim) -> None:
+    lifecycle(world, [Doorbell(world.cluster.name, "claim", claim.name)], now=world.clock.now())
+
+
+def test_an_instance_is_named_once(world: World) -> None:
+    sent = tagging(world)
+    claim = running(world)
+    # The cluster's name was there from birth.
+    assert sent == [{"Name": claim.node_name, labels.NODECLAIM: claim.name}]
+    assert DONE.items() <= world.claims()[0].metadata.annotations.items()
+    looked_at(world, world.claims()[0])
+    assert len(sent) == 1
+
+
+def test_a_name_that_the_class_gave_stays(world: World) -> None:
+    world.cluster.put("ec2nodeclasses", given.node_class(tags={"Name": "theirs"}))
+    sent = tagging(world)
+    claim = running(world)
+    assert sent == [{labels.NODECLAIM: claim.name}]
+    assert world.ec2.live()[0].tags["Name"] == "theirs"
+
+
+@pytest.mark.parametrize(("left", "asked"), [(set(DONE), False), ({labels.INSTANCE_TAGGED}, True), (set(), True)])
+def test_a_claim_that_says_so_is_not_tagged_again(world: World, left: set[str], asked: bool) -> None:
+    """A claim of an older Karpenter may lack the cluster's name on its instance and the second annotation."""
+    claim = running(world)
+    (instance,) = world.ec2.live()
+    tags = {key: value for key, value in instance.tags.items() if key != labels.CLUSTER_NAME_TAG}
+    world.ec2.instances[instance.id] = msgspec.structs.replace(world.ec2.instances[instance.id], tags=tags)
+    gone = dict.fromkeys(set(DONE) - left)
+    world.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": gone})
+    sent = tagging(world)
+    looked_at(world, claim)
+    assert sent == ([{labels.CLUSTER_NAME_TAG: given.CLUSTER}] if asked else [])
+
+
+def test_a_claim_on_its_way_out_or_without_a_node_is_not_tagged(world: World) -> None:
+    sent = tagging(world)
+    world.deploy(given.pod("inflate"), 1)
+    world.run(2)
+    (claim,) = world.claims()
+    assert not claim.node_name
+    looked_at(world, claim)
+    world.cluster.delete("nodeclaims", claim.metadata)
+    world.forget_deployments()
+    world.run(10)
+    assert sent == []
+
+
+def test_a_provider_id_that_is_none_names_nothing(world: World) -> None:
+    claim = running(world)
+    gone = dict.fromkeys(DONE)
+    world.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": gone})
+    sent = tagging(world)
+
+    def refuses(instance_id: str) -> None:
+        raise InvalidRequest(f"Invalid id: {instance_id!r}", code="InvalidInstanceID.Malformed")
+
+    world.ec2.instance = refuses  # type: ignore[method-assign]
+    made_up = msgspec.structs.replace(world.claims()[0], provider_id="nonsense")
+    assert tag_instance(world, made_up, claim.node_name, world.clock.now()) is None
+    assert sent == []

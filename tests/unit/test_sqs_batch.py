@@ -1,0 +1,58 @@
+"""Batches: exactly the messages that failed come back."""
+
+import json
+from typing import Any
+
+import pytest
+from aws_lambda_powertools import Logger, Metrics
+
+from spotwright import sqs_batch
+from spotwright.errors import InvalidRequest, Unavailable
+from spotwright.workflows.ports.doorbells import Doorbell
+
+CLUSTERS = ("blue", "green")
+
+
+def message(number: int, **bell: Any) -> dict[str, Any]:
+    body = {"schema": 1, "cluster": "blue", "kind": "pods", "key": "", "epoch": 0} | bell
+    return {"messageId": f"m{number}", "body": json.dumps(body)}
+
+
+def run(*records: dict[str, Any], work: sqs_batch.Work) -> set[str]:
+    answer = sqs_batch.process_by_cluster(
+        {"Records": list(records)}, kinds=("pods",), clusters=CLUSTERS, work=work,
+        logger=Logger(service="test"), metrics=Metrics(namespace="test", service="test"),
+    )  # fmt: skip
+    return {one["itemIdentifier"] for one in answer["batchItemFailures"]}
+
+
+def test_a_foreign_message_fails_alone() -> None:
+    done: list[str] = []
+    failed = run(
+        message(1), {"messageId": "m2", "body": "hello"}, message(3, kind="tea"), message(4, cluster="red"),
+        message(5, schema=99), message(6, cluster="green"), work=lambda cluster, _: done.append(cluster),
+    )  # fmt: skip
+    assert failed == {"m2", "m3", "m4", "m5"}
+    assert done == ["blue", "green"]
+
+
+def test_a_cluster_in_trouble_fails_its_own_messages_only() -> None:
+    def work(cluster: str, _: object) -> None:
+        if cluster == "blue":
+            raise Unavailable("no answer")
+
+    assert run(message(1), message(2, cluster="green"), message(3), work=work) == {"m1", "m3"}
+
+
+def test_equal_doorbells_are_worked_off_once_and_star_is_every_cluster() -> None:
+    seen: list[tuple[str, tuple[Doorbell, ...]]] = []
+    run(message(1), message(2), message(3, cluster="*"), work=lambda *rung: seen.append(rung))
+    assert [(cluster, len(bells)) for cluster, bells in seen] == [("blue", 1), ("green", 1)]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"), [({"kind": "tea"}, "'tea'"), ({"cluster": "red"}, "'red'"), ({"schema": 7}, "7")]
+)
+def test_a_refusal_names_field_value_and_what_is_allowed(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidRequest, match=named):
+        sqs_batch.parse_doorbell(message(1, **change)["body"], kinds=("pods",), clusters=CLUSTERS)

@@ -1,0 +1,105 @@
+"""Which pods the next plan counts as placed."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.decisions.decision import Decision, decode_decision, encode_decision, group_into_launches
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.snapshot import Settings
+from spotwright.scheduling.plan import NewNode, Plan
+from spotwright.simulation import given
+from spotwright.simulation.clock import Clock
+from spotwright.simulation.effects import Effects
+from spotwright.simulation.state import FakeState
+from spotwright.workflows.planning import nominated_pods
+from spotwright.workflows.ports.rows import NominationRow
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+MOMENT = int(NOW.timestamp() * 1000)
+HOSTS = {"claim-a": "node-a"}
+
+
+def waiting(name: str = "web-0", uid: str = "uid-1", **fields: Any) -> Pod:
+    made = given.pod(name, unschedulable=True, **fields)
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, uid=uid))
+
+
+def row(**fields: Any) -> NominationRow:
+    made = NominationRow("claim-a", "c", {"default/web-0": "uid-1"}, due=MOMENT + 1)
+    return msgspec.structs.replace(made, **fields)
+
+
+def seen(pod: Pod, promise: NominationRow, hosts: dict[str, str] = HOSTS) -> Pod:
+    (after,) = nominated_pods.place_nominated_pods([pod], [promise], node_names=hosts, now=NOW)
+    return after
+
+
+def test_a_promised_pod_sits_on_its_node() -> None:
+    assert seen(waiting(), row()).node_name == "node-a"
+    nominated = row(phase="nominated", node="node-a")
+    after = seen(waiting(nominated_node_name="node-a"), nominated)
+    assert (after.node_name, after.nominated_node_name) == ("node-a", "")
+
+
+def test_an_overdue_promise_and_its_nomination_count_for_nothing() -> None:
+    after = seen(waiting(nominated_node_name="node-a"), row(phase="nominated", node="node-a", due=MOMENT))
+    assert (after.node_name, after.nominated_node_name) == ("", "")
+
+
+def test_a_promise_of_a_claim_that_is_gone_counts_for_nothing() -> None:
+    after = seen(waiting(nominated_node_name="node-a"), row(phase="nominated", node="node-a"), hosts={})
+    assert (after.node_name, after.nominated_node_name) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        waiting(uid="another"),
+        waiting("other"),
+        waiting(nominated_node_name="made room by preemption"),
+        msgspec.structs.replace(waiting(), node_name="elsewhere"),
+    ],
+    ids=["another pod of the name", "nobody's", "nominated by kube-scheduler", "bound"],
+)
+def test_other_pods_are_seen_as_they_are(pod: Pod) -> None:
+    assert seen(pod, row(phase="nominated", node="node-a")) == pod
+
+
+def planned(*pods: str) -> NewNode:
+    return NewNode(
+        nodepool="default", nodeclass="default", pods=pods, instance_types=("m5.large",), requirements=(), labels={},
+        taints=(), startup_taints=(), requests={"cpu": 1}, price_picousd_per_hour=1, capacity_type="spot", zones=("a",),
+    )  # fmt: skip
+
+
+def decision() -> Decision:
+    plan = Plan(new_nodes=(planned("default/a", "default/b"), planned("default/c"), planned("default/moved")))
+    launches = group_into_launches("d", plan, {"default/a": "1", "default/b": "2", "default/c": "3"})
+    return Decision("d", "provision", "c", 0, NOW, "s", "k", "code", plan, launches)
+
+
+def test_each_of_equal_nodes_is_promised_the_pods_it_was_planned_with() -> None:
+    (launch,) = decision().launches
+    assert len(launch.claims) == 3
+    rows = {one.claim: one.pods for one in nominated_pods.nominations_of(decision())}
+    assert rows == {launch.claims[0]: {"default/a": "1", "default/b": "2"}, launch.claims[1]: {"default/c": "3"}}
+
+
+def test_a_decision_promises_before_it_is_acted_on_and_its_rows_go_before_it() -> None:
+    state = FakeState("c", Effects(Clock()))
+    first, second = nominated_pods.open_nominations(state, [decision()], Settings())
+    assert first.due - first.created == timedelta(minutes=15).total_seconds() * 1000
+    later = msgspec.structs.replace(first, phase="nominated", node="n")
+    state.create(later)
+    assert nominated_pods.open_nominations(state, [decision()], Settings()) == (later, second)
+    assert nominated_pods.open_nominations(state, [decision()], Settings(follow_plan="Off")) == ()
+
+
+def test_decisions_of_before_promise_nothing() -> None:
+    body = msgspec.json.decode(encode_decision(decision()))
+    for launch in body["launches"]:
+        del launch["pods"]
+    assert list(nominated_pods.nominations_of(decode_decision(msgspec.json.encode(body)))) == []
