@@ -6,9 +6,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.cold import cold_starts
-from bench.hops import event_to_fleet
-from bench.sizes import layer_sizes
+from bench.cold_starts import cold_starts
+from bench.latency import event_to_fleet_seconds
+from bench.layer_size import layer_sizes
 from local.cdk_deployment import CdkDeployment, forwarder_command
 from local.stack import Stack
 
@@ -35,7 +35,7 @@ def _rows(stack: Stack, deployment: CdkDeployment) -> Iterator[Row]:
     yield "cdk bootstrap and deploy, first time", f"{time.perf_counter() - started:.1f} s", ""
     yield from layer_sizes(stack)
     yield from cold_starts(stack, deployment)
-    yield from event_to_fleet(stack, deployment)
+    yield from event_to_fleet_seconds(stack, deployment)
 
 
 if __name__ == "__main__":

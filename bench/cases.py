@@ -20,7 +20,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from spotwright.cli import catalogs, documents, manifests_input, plan_text
+from spotwright.cli.inputs.catalog_file import read_catalog_file
+from spotwright.cli.inputs.documents import read_documents
+from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
+from spotwright.cli.text.plan import plan_to_json
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.scheduling.pod_planner import plan_pods
 from tests.cases.generator.draft import HERE, PROFILES
@@ -30,20 +33,20 @@ from tests.cases.judge.cluster import load
 from tests.cases.judge.loader import read
 from tests.cases.judge.verdict import judge
 
-type Made = dict[str, Any]
+type PlanJson = dict[str, Any]
 
 
 @cache
 def _catalog(path: Path) -> Catalog:
-    return catalogs.from_file(str(path))
+    return read_catalog_file(str(path))
 
 
-def _planned(file: Path) -> tuple[Made, float]:
+def _planned(file: Path) -> tuple[PlanJson, float]:
     """Our plan as other programs read it, and the processor seconds it took, reading included."""
     known = _catalog(find_catalog(read(file)["catalog"], file))
     before = time.process_time()
-    made = plan_pods(manifests_input.snapshot(documents.read([str(file)])), known)
-    return json.loads(plan_text.as_json(made)), time.process_time() - before
+    made = plan_pods(decode_snapshot(read_documents([str(file)])), known)
+    return json.loads(plan_to_json(made)), time.process_time() - before
 
 
 def _cases(arguments: argparse.Namespace, folder: Path) -> Iterator[Path]:
@@ -54,15 +57,15 @@ def _cases(arguments: argparse.Namespace, folder: Path) -> Iterator[Path]:
             yield file
 
 
-def _refused(made: Made) -> set[str]:
+def _refused(made: PlanJson) -> set[str]:
     return {one["pod"] for one in (*made["unschedulable"], *made.get("ignored", ()))}
 
 
-def _price(made: Made) -> float:
+def _price(made: PlanJson) -> float:
     return sum(one.get("pricePerHour") or 0 for one in made["newNodes"])
 
 
-def _beside(file: Path, ours: Made, theirs: Made, totals: Counter[str]) -> bool:
+def _beside(file: Path, ours: PlanJson, theirs: PlanJson, totals: Counter[str]) -> bool:
     """Compare with another scheduler's plan; False when it legally places a pod that ours leaves for nothing."""
     left, other = _refused(ours), _refused(theirs)
     profile = file.stem.partition("-")[0]
@@ -78,7 +81,7 @@ def _beside(file: Path, ours: Made, theirs: Made, totals: Counter[str]) -> bool:
 
 
 def _run(arguments: argparse.Namespace, folder: Path) -> bool:
-    peers: dict[str, Made] = {}
+    peers: dict[str, PlanJson] = {}
     if arguments.peer:
         peers = {one["case"]: one for one in map(json.loads, Path(arguments.peer).read_text().splitlines())}
     good, totals, slowest = True, Counter[str](), (0.0, "")

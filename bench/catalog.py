@@ -19,10 +19,10 @@ from typing import Any, Final
 
 import msgspec
 
-from bench.bought import class_in, local_account
+from bench.burst import account_nodeclass, local_account
 from local.aws import moto_setup
-from spotwright.adapters import pricing
-from spotwright.adapters.ec2_region import Ec2Region
+from spotwright.adapters.aws import pricing
+from spotwright.adapters.aws.ec2.region import Ec2Region
 from spotwright.aws.images import families
 from spotwright.aws.instance_types import catalog_codec, offerings
 from spotwright.aws.instance_types.capacity import Overheads
@@ -34,7 +34,7 @@ from spotwright.model.karpenter.nodeclass import EC2NodeClass
 REGION: Final = "ap-northeast-2"
 CLUSTER: Final = "dev-eks-cluster"
 RUNS: Final = 5
-MOST_MILLISECONDS: Final = 100
+MAX_MILLISECONDS: Final = 100
 # Reads argv[1] as a function does, its imports done: milliseconds of processor time.
 _READER: Final = """
 import sys, time
@@ -48,7 +48,7 @@ print((time.process_time() - started) * 1000)
 type Row = tuple[str, str, str]
 
 
-class Answers:
+class ResponseCounter:
     """Counts what AWS answers to clients."""
 
     def __init__(self) -> None:
@@ -67,9 +67,9 @@ class Answers:
 def main() -> int:
     os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
     moto_setup.prepare(REGION)
-    answers, directory = Answers(), Path(tempfile.mkdtemp(prefix="spotwright-bench-catalog-"))
+    answers, directory = ResponseCounter(), Path(tempfile.mkdtemp(prefix="spotwright-bench-catalog-"))
     with local_account(directory, REGION, CLUSTER) as (account, client):
-        one = class_in(client("ec2"), client("iam"), CLUSTER)
+        one = account_nodeclass(client("ec2"), client("iam"), CLUSTER)
         prices = account.client("pricing", region_name=pricing.endpoint_region(REGION))
         market = Ec2Region(answers.count(client("ec2")), answers.count(prices), region=REGION)
         started = time.perf_counter()
@@ -79,11 +79,11 @@ def main() -> int:
     missed = False
     for name, figure, goal in (*_refreshed(region, answers, read), *_stored(directory, region, one)):
         print(f"{name:<58} {figure:>16}   {goal}", flush=True)
-        missed = missed or (goal != "" and float(figure.split()[0]) > MOST_MILLISECONDS)
+        missed = missed or (goal != "" and float(figure.split()[0]) > MAX_MILLISECONDS)
     return 1 if missed else 0
 
 
-def _refreshed(region: RegionFacts, answers: Answers, seconds: float) -> Iterator[Row]:
+def _refreshed(region: RegionFacts, answers: ResponseCounter, seconds: float) -> Iterator[Row]:
     yield "instance types of the region", str(len(region.types)), ""
     for name, count in sorted(answers.calls.items()):
         yield f"{name} calls", str(count), ""
@@ -105,7 +105,7 @@ def _stored(directory: Path, region: RegionFacts, node_class: EC2NodeClass) -> I
         yield f"making the catalog {of}, processor time", f"{made * 1000:.0f} ms", ""
         yield f"the catalog {of}", f"{len(body) / 1000:.0f} KB", ""
         told = f"reading the catalog {of}, processor time"
-        yield told, f"{_read_milliseconds(file):.0f} ms", f"≤ {MOST_MILLISECONDS} ms"
+        yield told, f"{_read_milliseconds(file):.0f} ms", f"≤ {MAX_MILLISECONDS} ms"
 
 
 def _types(region: RegionFacts, node_class: EC2NodeClass) -> Any:

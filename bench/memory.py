@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from bench.cold import FUNCTIONS, first_answers, one_file_function
+from bench.cold_starts import FUNCTIONS, first_answers, one_file_function
 from bench.memory_events import WAITING, Event, Scene, report
 from bench.memory_price import MB_PER_PROCESSOR, computed_milliseconds, invocation, month
 from local.cdk_deployment import CdkDeployment, administrator_session, forwarder_command

@@ -21,8 +21,8 @@ from forwarder.sender import DoorbellSender, write_heartbeat
 from forwarder.settings import ForwarderSettings, settings
 from forwarder.watcher import WATCHED_KINDS, list_and_watch
 from forwarder.web import Checks, serve
-from spotwright.adapters import aws_sessions
-from spotwright.adapters.connection import Connection, pod_configuration
+from spotwright.adapters.aws import clients
+from spotwright.adapters.kubernetes.connection import Connection, pod_configuration
 from spotwright.errors import InvalidRequest
 
 # A loop that has not gone round for this long is stuck: longer than any send with all its attempts.
@@ -75,8 +75,8 @@ def _run(wanted: ForwarderSettings, connection: Connection, stopping: threading.
 
 def _loop(wanted: ForwarderSettings) -> Loop:
     started = time.time()
-    sender = DoorbellSender(aws_sessions.client("sqs"), cluster=wanted.cluster, urls=wanted.queues)
-    dynamodb = aws_sessions.client("dynamodb")
+    sender = DoorbellSender(clients.client("sqs"), cluster=wanted.cluster, urls=wanted.queues)
+    dynamodb = clients.client("dynamodb")
 
     def beat(leaving: bool) -> None:
         epoch, now = int(started * 1000), 0.0 if leaving else time.time()

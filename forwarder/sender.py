@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from forwarder.doorbells import QueuedDoorbell
-from spotwright.adapters.aws_failures import translated
+from spotwright.adapters.aws.errors import translate_errors
 from spotwright.errors import ApiError
 from spotwright.workflows.ports.doorbells import Doorbell
 
@@ -70,7 +70,7 @@ class DoorbellSender:
     def _try_batch(self, queue: str, bells: Sequence[QueuedDoorbell]) -> Sequence[QueuedDoorbell]:
         """One SendMessageBatch; the bells of which it says that they failed."""
         entries: list[Any] = [{"Id": str(number), "MessageBody": self._body(one)} for number, one in enumerate(bells)]
-        with translated(f"SendMessageBatch {queue}"):
+        with translate_errors(f"SendMessageBatch {queue}"):
             answer = self._sqs.send_message_batch(QueueUrl=self._urls[queue], Entries=entries)
         refused = answer.get("Failed", [])
         for one in refused:
@@ -86,7 +86,7 @@ def write_heartbeat(dynamodb: "DynamoDBClient", *, table: str, cluster: str, now
 
     Raises ApiError.
     """
-    with translated("PutItem heartbeat"):
+    with translate_errors("PutItem heartbeat"):
         dynamodb.put_item(
             TableName=table,
             Item={

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from spotwright.adapters.connection import SERVICE_ACCOUNT
+from spotwright.adapters.kubernetes.connection import SERVICE_ACCOUNT
 from spotwright.errors import InvalidRequest
 
 QUEUES = ("provision", "lifecycle", "catalog")

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from spotwright.adapters import pod_requests
+from spotwright.adapters.kubernetes.codecs.pod_requests import pod_requests
 from spotwright.model import labels, resources
 from spotwright.model.quantity import QuantityError
 
@@ -156,7 +156,7 @@ def _condition(status: Json, kind: str) -> Json:
 def _requests(spec: Json, status: Json) -> dict[str, int]:
     """What the pod asks for; nothing when it cannot be read: the planner says so, the forwarder only counts."""
     try:
-        return pod_requests.requests(spec, status)
+        return pod_requests(spec, status)
     except QuantityError:
         return {}
 

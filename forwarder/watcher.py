@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 import msgspec
 
 from forwarder.views import View, node_view, nodeclaim_view, nodeclass_view, nodepool_view, pod_view
-from spotwright.adapters.connection import Connection
-from spotwright.adapters.watch import Expired, changes, listed
+from spotwright.adapters.kubernetes.connection import Connection
+from spotwright.adapters.kubernetes.watch import Expired, list_objects, watch_objects
 from spotwright.errors import ApiError
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
@@ -80,7 +80,7 @@ def list_and_watch(
 
 
 def _list(connection: Connection, kind: WatchedKind, tell: Callable[[WatchNews], None]) -> str:
-    objects, version = listed(connection, kind.api_version, kind.name)
+    objects, version = list_objects(connection, kind.api_version, kind.name)
     tell(ListResult(kind.name, {one["metadata"]["uid"]: kind.view(one) for one in objects}))
     return version
 
@@ -88,11 +88,11 @@ def _list(connection: Connection, kind: WatchedKind, tell: Callable[[WatchNews],
 def _watch(connection: Connection, kind: WatchedKind, version: str, tell: Callable[[WatchNews], None]) -> Iterator[str]:
     """Tell changes; yields the version up to which everything was told."""
     tell(Bookmark(kind.name))
-    for change in changes(connection, kind.api_version, kind.name, version):
+    for change in watch_objects(connection, kind.api_version, kind.name, version):
         if change.type == "BOOKMARK":
             tell(Bookmark(kind.name))
         else:
             gone = change.type == "DELETED"
             tell(ObjectChange(kind.name, change.object["metadata"]["uid"], None if gone else kind.view(change.object)))
-        yield change.version
+        yield change.resource_version
     tell(Bookmark(kind.name))

@@ -11,7 +11,7 @@ from constructs import Construct
 from infra.config import Config
 
 #: Metric of ours → minutes in a row → what it means. A failed message is reported alone, so Lambda counts no error.
-WATCHED = {
+ALARMED_METRICS = {
     "WorkFailed": (
         5,
         "Work on a cluster fails and is repeated: an API server, EC2 or the table does not answer. Nothing is deleted.",
@@ -33,7 +33,7 @@ class Alarms(Construct):
 
     def __init__(self, scope: Construct, config: Config, others: Iterable[cloudwatch.Alarm]) -> None:
         super().__init__(scope, "Alarms")
-        own = [self._alarm(metric, minutes, why) for metric, (minutes, why) in WATCHED.items()]
+        own = [self._alarm(metric, minutes, why) for metric, (minutes, why) in ALARMED_METRICS.items()]
         if config.alarm_topic_arn:
             topic = sns.Topic.from_topic_arn(self, "Topic", config.alarm_topic_arn)
             for alarm in (*own, *others):

@@ -30,7 +30,7 @@ FORWARDER_SETTINGS = ("BATCH_IDLE_DURATION", "BATCH_MAX_DURATION")
 
 #: Lambda gives a function's environment 4,096 bytes, of which this much is left
 #: for the clusters. https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
-MOST_CLUSTERS = 10
+MAX_CLUSTERS = 10
 _CLUSTERS_BYTES = 3096
 _LONGEST_ROLE_ARN = "arn:aws:iam::123456789012:role/" + 64 * "r"
 
@@ -122,22 +122,22 @@ def parse_config(context: object, architecture: object = None) -> Config:
     config = Config(
         cell=fields.text("cell", r"[a-z][a-z0-9-]{0,19}", "a lower-case word of up to 20 letters", "main"),
         clusters=_clusters(fields),
-        architecture=fields.one_of("architecture", ARCHITECTURES, "arm64"),
+        architecture=fields.choice("architecture", ARCHITECTURES, "arm64"),
         permissions_boundary=fields.optional_text("permissionsBoundary", _POLICY, "a policy's ARN or name"),
         role_path=fields.text("rolePath", r"/([\x21-\x7e]+/)?", "an IAM path that starts and ends with /", "/"),
-        tags=fields.texts_by_name("tags", r"(?!aws:).{1,128}", "tag keys that do not start with aws:"),
-        log_level=fields.one_of("logLevel", LOG_LEVELS, "INFO"),
-        log_retention_days=fields.one_of("logRetentionDays", RETENTION_DAYS, 30),
-        decision_retention_days=fields.whole("decisionRetentionDays", range(1, 3651), 30),
+        tags=fields.text_map("tags", r"(?!aws:).{1,128}", "tag keys that do not start with aws:"),
+        log_level=fields.choice("logLevel", LOG_LEVELS, "INFO"),
+        log_retention_days=fields.choice("logRetentionDays", RETENTION_DAYS, 30),
+        decision_retention_days=fields.integer("decisionRetentionDays", range(1, 3651), 30),
         kms_key_arn=fields.optional_text("kmsKeyArn", _KEY, "a KMS key's ARN, not an alias"),
         alarm_topic_arn=fields.optional_text("alarmTopicArn", _TOPIC, "an SNS topic's ARN"),
         memory_table=fields.optional_text("memoryTable", _TABLE, "the TableName of another cell's stack"),
-        remove_data_on_destroy=fields.flag("removeDataOnDestroy", False),
+        remove_data_on_destroy=fields.boolean("removeDataOnDestroy", False),
     )
-    fields.refuse_the_rest()
+    fields.refuse_unknown_keys()
     if architecture is None:
         return config
-    chosen = Fields({"architecture": architecture}, "").one_of("architecture", ARCHITECTURES, "arm64")
+    chosen = Fields({"architecture": architecture}, "").choice("architecture", ARCHITECTURES, "arm64")
     return replace(config, architecture=chosen)
 
 
@@ -153,7 +153,7 @@ def _decoded(context: object) -> object:
 
 
 def _clusters(fields: Fields) -> tuple[Cluster, ...]:
-    clusters = tuple(_cluster(each) for each in fields.parts("clusters", MOST_CLUSTERS))
+    clusters = tuple(_cluster(each) for each in fields.nested_list("clusters", MAX_CLUSTERS))
     names = [cluster.name for cluster in clusters]
     if len(set(names)) < len(names):
         raise fields.refusal("clusters", names, "each name once")
@@ -174,12 +174,12 @@ def _cluster(fields: Fields) -> Cluster:
         name=fields.required_text("name", r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}", "an EKS cluster's name"),
         node_roles=fields.texts("nodeRoles", _ROLE, "IAM role names, at least one", at_least=1),
         forwarder_image=fields.required_text("forwarderImage", r"\S+", "an image reference"),
-        network=_network(fields.part("vpc")),
+        network=_network(fields.nested("vpc")),
         settings=_settings(fields),
         node_roles_with_access_entry=known,
         windows_node_roles=windows,
     )
-    fields.refuse_the_rest()
+    fields.refuse_unknown_keys()
     if not set(windows) <= set(cluster.node_roles):
         raise fields.refusal("windowsNodeRoles", list(windows), "names out of nodeRoles")
     if not set(known) <= set(cluster.node_roles):
@@ -190,7 +190,7 @@ def _cluster(fields: Fields) -> Cluster:
 def _settings(fields: Fields) -> dict[str, str]:
     """Refused here as functions and forwarder would refuse them when they start."""
     names = (*SETTINGS, *FORWARDER_SETTINGS)
-    settings = fields.texts_by_name("settings", "|".join(names), f"a map of {', '.join(names)}")
+    settings = fields.text_map("settings", "|".join(names), f"a map of {', '.join(names)}")
     try:
         decision_settings(settings)
         catalog_settings(settings)
@@ -210,7 +210,7 @@ def _network(fields: Fields | None) -> Network | None:
         subnet_ids=fields.texts("subnetIds", _id("subnet"), "subnet ids, at least one", at_least=1),
         security_group_ids=fields.texts("securityGroupIds", _id("sg"), "security group ids, at least one", at_least=1),
     )
-    fields.refuse_the_rest()
+    fields.refuse_unknown_keys()
     return network
 
 

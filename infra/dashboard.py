@@ -26,7 +26,7 @@ _HOPS = ("EventToDecisionSeconds", "DecisionToFleetSeconds", "FleetToReadySecond
 _CHANGES = ("Interruptions", "Disruptions", "NodesTerminated")
 
 #: Every metric of our own that the page shows.
-SHOWN = (*_PODS, *_LANDED, *_NODES, *_COST, *_LAUNCHES, *_CLASSES, *_HOPS, *_CHANGES)
+DASHBOARD_METRICS = (*_PODS, *_LANDED, *_NODES, *_COST, *_LAUNCHES, *_CLASSES, *_HOPS, *_CHANGES)
 
 
 class Dashboard(Construct):

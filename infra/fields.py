@@ -14,7 +14,7 @@ class ConfigError(Exception):
 class Fields:
     """The fields of one object that are not read yet.
 
-    Every reader raises ConfigError for a value that is not allowed; `refuse_the_rest` for keys nobody read,
+    Every reader raises ConfigError for a value that is not allowed; `refuse_unknown_keys` for keys nobody read,
     since a misspelt setting that is silently ignored is worse than none.
     """
 
@@ -45,9 +45,9 @@ class Fields:
             raise self.refusal(key, values, "each value once")
         return texts
 
-    def texts_by_name(self, key: str, names: str, allowed: str) -> dict[str, str]:
+    def text_map(self, key: str, names: str, allowed: str) -> dict[str, str]:
         """A map of texts; absent counts as empty. Numbers are given as texts, as an environment holds them."""
-        inner = self.part(key)
+        inner = self.nested(key)
         if inner is None:
             return {}
         for name in inner._values:
@@ -55,36 +55,36 @@ class Fields:
                 raise self.refusal(key, name, allowed)
         return {name: inner._matching(name, value, ".*", "a text") for name, value in inner._values.items()}
 
-    def one_of(self, key: str, choices: Sequence[Choice], default: Choice) -> Choice:
+    def choice(self, key: str, choices: Sequence[Choice], default: Choice) -> Choice:
         value = self._take(key, default)
         if isinstance(value, bool) or value not in choices:
             raise self.refusal(key, value, _listed(choices))
         return choices[choices.index(value)]
 
-    def whole(self, key: str, allowed: range, default: int) -> int:
+    def integer(self, key: str, allowed: range, default: int) -> int:
         value = self._take(key, default)
         if not isinstance(value, int) or isinstance(value, bool) or value not in allowed:
             raise self.refusal(key, value, f"a whole number from {allowed[0]} to {allowed[-1]}")
         return value
 
-    def flag(self, key: str, default: bool) -> bool:
+    def boolean(self, key: str, default: bool) -> bool:
         value = self._take(key, default)
         if not isinstance(value, bool):
             raise self.refusal(key, value, "true or false")
         return value
 
-    def part(self, key: str) -> "Fields | None":
+    def nested(self, key: str) -> "Fields | None":
         value = self._take(key)
         return None if value is None else Fields(value, self._at(key))
 
-    def parts(self, key: str, most: int) -> tuple["Fields", ...]:
+    def nested_list(self, key: str, most: int) -> tuple["Fields", ...]:
         """A list of one up to `most` objects."""
         values = self._take(key)
         if not isinstance(values, Sequence) or isinstance(values, str) or not 1 <= len(values) <= most:
             raise self.refusal(key, values, f"a list of 1 to {most} objects")
         return tuple(Fields(value, f"{self._at(key)}[{i}]") for i, value in enumerate(values))
 
-    def refuse_the_rest(self) -> None:
+    def refuse_unknown_keys(self) -> None:
         for key, value in self._values.items():
             raise ConfigError(f"{self._at(key)}: got {value!r}, allowed here: {_listed(sorted(self._known))}")
 

@@ -23,31 +23,31 @@ _BATCH = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Spec:
+class FunctionSpec:
     """What differs between the functions.
 
-    `at_once` bounds how many batches of its queue run at the same time (AWS allows 2 at least).
-    `ticks` are functions that ring themselves or each other until a row is settled: longer chains than the 16 hops
+    `max_concurrency` bounds how many batches of its queue run at the same time (AWS allows 2 at least).
+    `recursive` are functions that ring themselves or each other until a row is settled: longer chains than the 16 hops
     after which Lambda suspects a loop; each row caps its own ticks.
     """
 
     name: str
     timeout_seconds: int
-    at_once: int = 2
-    ticks: bool = False
+    max_concurrency: int = 2
+    recursive: bool = False
 
 
 #: The functions fed by a queue of the same name.
-FED = (
-    Spec("provision", 60, at_once=5, ticks=True),
-    Spec("lifecycle", 30, at_once=10, ticks=True),
-    Spec("interrupt", 10, at_once=10),
-    Spec("disrupt", 60, ticks=True),
-    Spec("catalog", 60),
-    Spec("sweep", 30, ticks=True),
+QUEUE_FUNCTIONS = (
+    FunctionSpec("provision", 60, max_concurrency=5, recursive=True),
+    FunctionSpec("lifecycle", 30, max_concurrency=10, recursive=True),
+    FunctionSpec("interrupt", 10, max_concurrency=10),
+    FunctionSpec("disrupt", 60, recursive=True),
+    FunctionSpec("catalog", 60),
+    FunctionSpec("sweep", 30, recursive=True),
 )
 #: Invoked by CloudFormation only.
-INSTALL = Spec("install", 300)
+INSTALL = FunctionSpec("install", 300)
 
 
 class Function(Construct):
@@ -56,7 +56,7 @@ class Function(Construct):
     def __init__(
         self,
         scope: Construct,
-        spec: Spec,
+        spec: FunctionSpec,
         *,
         config: Config,
         layer: lambda_.ILayerVersion,
@@ -96,7 +96,7 @@ class Function(Construct):
             environment={**environment, "POWERTOOLS_SERVICE_NAME": spec.name},
             environment_encryption=key,
             log_group=self.logs,
-            recursive_loop=lambda_.RecursiveLoop.ALLOW if spec.ticks else lambda_.RecursiveLoop.TERMINATE,
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if spec.recursive else lambda_.RecursiveLoop.TERMINATE,
         )
         acknowledge(
             self.function,
@@ -113,7 +113,7 @@ class Function(Construct):
     def grant(self, *grants: Grant) -> None:
         grant(self.role, *grants)
 
-    def feed(self, queue: WorkQueue) -> lambda_.EventSourceMapping:
+    def add_queue(self, queue: WorkQueue) -> lambda_.EventSourceMapping:
         """Wakes the function by its queue; a failed message is retried alone, its batch neighbours are done."""
         self.grant(queue.receive)
         mapping = lambda_.EventSourceMapping(
@@ -122,13 +122,13 @@ class Function(Construct):
             target=self.function,
             event_source_arn=queue.queue.queue_arn,
             batch_size=_BATCH,
-            max_concurrency=self.spec.at_once,
+            max_concurrency=self.spec.max_concurrency,
             report_batch_item_failures=True,
         )
         mapping.node.add_dependency(self.role)
         return mapping
 
-    def failing(self) -> cloudwatch.Alarm:
+    def add_error_alarm(self) -> cloudwatch.Alarm:
         """An alarm that rings when invocations fail in each of three minutes."""
         return cloudwatch.Alarm(
             self,
@@ -147,7 +147,7 @@ class Function(Construct):
             "OwnLogs",
             ("logs:CreateLogStream", "logs:PutLogEvents"),
             (self.logs.log_group_arn,),
-            wildcard="The function's own log group; its streams are named by Lambda as it starts processes.",
+            wildcard_reason="The function's own log group; its streams are named by Lambda as it starts processes.",
         )
 
     def _join(self, config: Config) -> None:
@@ -176,5 +176,5 @@ _NETWORK_INTERFACES = Grant(
         "ec2:UnassignPrivateIpAddresses",
     ),
     ("*",),
-    wildcard="Lambda makes the interfaces itself and checks this permission without naming a resource.",
+    wildcard_reason="Lambda makes the interfaces itself and checks this permission without naming a resource.",
 )

@@ -16,14 +16,14 @@ Conditions = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One statement of a role's policy. `wildcard` says why a `*` in it is as narrow as AWS allows; `needed_by` names
-    the scenario that fails without it, for the statements of a cluster's roles (tests/rights)."""
+    """One statement of a role's policy. `wildcard_reason` says why a `*` in it is as narrow as AWS allows; `needed_by`
+    names the scenario that fails without it, for the statements of a cluster's roles (tests/rights)."""
 
     sid: str
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     conditions: Conditions = field(default_factory=dict)
-    wildcard: str = ""
+    wildcard_reason: str = ""
     needed_by: str = ""
 
 
@@ -39,7 +39,7 @@ def grant(role: iam.Role, *grants: Grant) -> None:
             )
         )
         for finding in _wildcards(Stack.of(role), each):
-            acknowledge(role, f"AwsSolutions-IAM5[{finding}]", each.wildcard)
+            acknowledge(role, f"AwsSolutions-IAM5[{finding}]", each.wildcard_reason)
 
 
 def acknowledge(construct: Any, finding: str, reason: str) -> None:

@@ -14,7 +14,7 @@ from aws_cdk import CustomResource, Duration, Stack
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.cluster import ClusterAccess
+from infra.cluster_access import ClusterAccess
 from infra.config import Config
 from infra.functions import Function
 from infra.grants import Grant
@@ -78,9 +78,9 @@ def install_grants(stack: Stack, install: Function, config: Config) -> tuple[Gra
     return (
         Grant("SeeClusters", ("eks:DescribeCluster",), known),
         Grant("EnterClusters", ("eks:CreateAccessEntry",), known, self_only),
-        Grant("AdministerClusters", ("eks:AssociateAccessPolicy",), own, admin_only, wildcard=why),
+        Grant("AdministerClusters", ("eks:AssociateAccessPolicy",), own, admin_only, wildcard_reason=why),
         # An entry made with tags asks for the right to tag it.
-        Grant("LeaveClusters", ("eks:DeleteAccessEntry", "eks:TagResource"), own, wildcard=why),
+        Grant("LeaveClusters", ("eks:DeleteAccessEntry", "eks:TagResource"), own, wildcard_reason=why),
     )
 
 

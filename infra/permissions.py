@@ -45,7 +45,7 @@ def act_grants(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
 def _see(stack: Stack, sid: str, kinds: tuple[str, ...], *, needed_by: str) -> Grant:
     in_region = {"StringEquals": {"aws:RequestedRegion": stack.region}}
     actions = tuple(f"ec2:Describe{kind}" for kind in kinds)
-    return Grant(sid, actions, ("*",), in_region, wildcard=_DESCRIBE_ALL, needed_by=needed_by)
+    return Grant(sid, actions, ("*",), in_region, wildcard_reason=_DESCRIBE_ALL, needed_by=needed_by)
 
 
 def _learn(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
@@ -61,14 +61,14 @@ def _learn(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
             "SeeImages",
             ("ssm:GetParameters",),
             (f"arn:{stack.partition}:ssm:{stack.region}::parameter/aws/service/*",),
-            wildcard="AWS's public parameters; each image family and version has its own.",
+            wildcard_reason="AWS's public parameters; each image family and version has its own.",
             needed_by="resolve a class",
         ),
         Grant(
             "SeePrices",
             ("pricing:GetProducts",),
             ("*",),
-            wildcard="The price list has no resources.",
+            wildcard_reason="The price list has no resources.",
             needed_by="refresh the catalog",
         ),
         Grant(
@@ -76,21 +76,21 @@ def _learn(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
             ("arc-zonal-shift:GetManagedResource",),
             ("*",),
             {"StringEquals": {"arc-zonal-shift:ResourceIdentifier": cluster_arn(stack, cluster.name)}},
-            wildcard="The call takes no resource; the condition names the cluster.",
+            wildcard_reason="The call takes no resource; the condition names the cluster.",
             needed_by="follow zonal shifts",
         ),
         Grant(
             "SeeNodeIdentity",
             ("iam:GetInstanceProfile",),
             (_iam_arn(stack, "instance-profile/*"),),
-            wildcard="A class may name any instance profile of the account.",
+            wildcard_reason="A class may name any instance profile of the account.",
             needed_by="keep a profile",
         ),
         Grant(
             "ListProfiles",
             ("iam:ListInstanceProfiles",),
             ("*",),
-            wildcard="Lists by path prefix, which IAM does not check as a resource.",
+            wildcard_reason="Lists by path prefix, which IAM does not check as a resource.",
             needed_by="collect profiles",
         ),
     )
@@ -107,16 +107,16 @@ def _launch(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
     with_it = tuple(_ec2_arn(stack, f"{kind}/*") for kind in _BORN_WITH_INSTANCES)
     requested, owned = {"StringEquals": _requested(cluster)}, {"StringEquals": _owned(cluster)}
     return (
-        Grant("LaunchInto", launch, (*public, *chosen), wildcard=_CHOSEN, needed_by="launch"),
-        Grant("LaunchFrom", launch, (template,), owned, wildcard=_TAGGED, needed_by="launch"),
-        Grant("LaunchInstances", launch, instances, born, wildcard=_NEW, needed_by="launch"),
-        Grant("LaunchWith", launch, with_it, requested, wildcard=_NEW, needed_by="launch"),
+        Grant("LaunchInto", launch, (*public, *chosen), wildcard_reason=_CHOSEN, needed_by="launch"),
+        Grant("LaunchFrom", launch, (template,), owned, wildcard_reason=_TAGGED, needed_by="launch"),
+        Grant("LaunchInstances", launch, instances, born, wildcard_reason=_NEW, needed_by="launch"),
+        Grant("LaunchWith", launch, with_it, requested, wildcard_reason=_NEW, needed_by="launch"),
         Grant(
             "CreateTemplates",
             ("ec2:CreateLaunchTemplate",),
             (template,),
             requested,
-            wildcard=_NEW,
+            wildcard_reason=_NEW,
             needed_by="launch",
         ),
         Grant(
@@ -124,7 +124,7 @@ def _launch(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
             ("ec2:CreateLaunchTemplateVersion",),
             (template,),
             owned,
-            wildcard=_TAGGED,
+            wildcard_reason=_TAGGED,
             needed_by="change a template",
         ),
     )
@@ -146,13 +146,13 @@ def _tag(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
     }
     born = tuple(_ec2_arn(stack, f"{kind}/*") for kind in kinds)
     return (
-        Grant("TagAtBirth", ("ec2:CreateTags",), born, at_birth, wildcard=_NEW, needed_by="launch"),
+        Grant("TagAtBirth", ("ec2:CreateTags",), born, at_birth, wildcard_reason=_NEW, needed_by="launch"),
         Grant(
             "TagLater",
             ("ec2:CreateTags",),
             (_ec2_arn(stack, "instance/*"),),
             later,
-            wildcard=_TAGGED,
+            wildcard_reason=_TAGGED,
             needed_by="name an instance",
         ),
     )
@@ -170,7 +170,7 @@ def _end(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
             ("ec2:TerminateInstances",),
             (_ec2_arn(stack, "instance/*"),),
             launched,
-            wildcard=_TAGGED,
+            wildcard_reason=_TAGGED,
             needed_by="terminate",
         ),
         Grant(
@@ -178,7 +178,7 @@ def _end(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
             ("ec2:DeleteLaunchTemplate",),
             (_ec2_arn(stack, "launch-template/*"),),
             {"StringEquals": _owned(cluster)},
-            wildcard=_TAGGED,
+            wildcard_reason=_TAGGED,
             needed_by="collect templates",
         ),
     )
@@ -201,10 +201,10 @@ def _identity(stack: Stack, cluster: Cluster) -> tuple[Grant, ...]:
             ("iam:CreateInstanceProfile", "iam:TagInstanceProfile"),
             profiles,
             create,
-            wildcard=why,
+            wildcard_reason=why,
             needed_by="keep a profile",
         ),
-        Grant("ChangeProfiles", change, profiles, owned, wildcard=why, needed_by="collect profiles"),
+        Grant("ChangeProfiles", change, profiles, owned, wildcard_reason=why, needed_by="collect profiles"),
         Grant("PassNodeRoles", ("iam:PassRole",), node_role_arns(stack, cluster), to_ec2, needed_by="launch"),
     )
 

@@ -10,7 +10,7 @@ from infra.grants import Grant
 
 #: A batch neighbour's retry must not meet a message that is still being worked on.
 #: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html
-VISIBILITY_PER_TIMEOUT = 6
+VISIBILITY_TIMEOUTS = 6
 
 #: What a doorbell says is said again by the sweep within minutes, so an old one is noise; but it must outlive
 #: its tries, or a poisonous message would vanish instead of reaching the dead letters.
@@ -26,7 +26,7 @@ class WorkQueue(Construct):
 
     def __init__(self, scope: Construct, id: str, *, timeout_seconds: int, key: kms.IKey | None) -> None:
         super().__init__(scope, id)
-        visibility_seconds = VISIBILITY_PER_TIMEOUT * timeout_seconds
+        visibility_seconds = VISIBILITY_TIMEOUTS * timeout_seconds
         self.dead_letters = _queue(self, "DeadLetters", key, _DEAD_LETTER_RETENTION)
         self.queue = _queue(
             self,

@@ -8,16 +8,16 @@ from aws_cdk import aws_kms as kms
 from constructs import Construct
 
 from infra.alarms import Alarms
-from infra.cluster import ClusterAccess
+from infra.cluster_access import ClusterAccess
 from infra.config import Cluster, Config
 from infra.dashboard import Dashboard
-from infra.events import Interruptions, Schedules
-from infra.functions import FED, INSTALL, Function
+from infra.functions import INSTALL, QUEUE_FUNCTIONS, Function
 from infra.grants import Grant
 from infra.install import empty_on_delete, install_cluster, install_grants
 from infra.layer import core_layer
 from infra.queues import WorkQueue
 from infra.state import State
+from infra.triggers import Interruptions, Schedules
 
 #: Doorbells that a function or the forwarder may ring are told to it by URL.
 _RUNG = ("provision", "lifecycle", "catalog", "disrupt", "sweep")
@@ -45,11 +45,11 @@ class SpotwrightStack(Stack):
         self.key = kms.Key.from_key_arn(self, "Key", config.kms_key_arn) if config.kms_key_arn else None
         self._everywhere()
         self.state = State(self, config, self.key)
-        self.queues = {spec.name: self._queue(spec.name, spec.timeout_seconds) for spec in FED}
+        self.queues = {spec.name: self._queue(spec.name, spec.timeout_seconds) for spec in QUEUE_FUNCTIONS}
         layer = core_layer(self, config.architecture)
         self.functions = {
             spec.name: Function(self, spec, config=config, layer=layer, environment=self._environment(), key=self.key)
-            for spec in (*FED, INSTALL)
+            for spec in (*QUEUE_FUNCTIONS, INSTALL)
         }
         self._grant()
         self.access = self._open_clusters()
@@ -62,7 +62,7 @@ class SpotwrightStack(Stack):
         clock.begin_after(installed, early=[access.act for access in self.access])
         self.dashboard = Dashboard(self, config, queues=self.queues, functions=self.functions)
         told = [alarm for queue in self.queues.values() for alarm in queue.alarms]
-        Alarms(self, config, (*told, *(function.failing() for function in self.functions.values())))
+        Alarms(self, config, (*told, *(function.add_error_alarm() for function in self.functions.values())))
         self._outputs()
 
     # Who may touch what -------------------------------------------------------------------------------------
@@ -83,7 +83,7 @@ class SpotwrightStack(Stack):
             self.functions[name].grant(*grants, *self._use_key)
         if self.config.memory_table:
             for name, calls in _LEARNING.items():
-                self.functions[name].grant(self.state.memory(*calls))
+                self.functions[name].grant(self.state.account_rows(*calls))
 
     def _open_clusters(self) -> tuple[ClusterAccess, ...]:
         """Both sides of assuming a role: the cluster's role trusts the function, the function's role may ask."""
@@ -106,7 +106,7 @@ class SpotwrightStack(Stack):
             self.config,
             readers=readers,
             actors=actors,
-            forwarder=(*forwarder, self.state.rows_of(f"forwarder#{cluster.name}"), *self._use_key),
+            forwarder=(*forwarder, self.state.partition_rows(f"forwarder#{cluster.name}"), *self._use_key),
         )
 
     @property
@@ -121,7 +121,7 @@ class SpotwrightStack(Stack):
         install = self.functions["install"]
         install.grant(*install_grants(self, install, self.config))
         contents = [empty_on_delete(self, install, self.state.bucket)] if self.config.remove_data_on_destroy else []
-        feeds = [self.functions[name].feed(queue) for name, queue in self.queues.items()]
+        feeds = [self.functions[name].add_queue(queue) for name, queue in self.queues.items()]
         for feed in feeds:
             feed.node.add_dependency(*contents)
         installed = [

@@ -35,7 +35,7 @@ class State(Construct):
         index = f"{self.table.table_arn}/index/due"
         return Grant("Rows", _ROW_ACTIONS, (self.table.table_arn, index))
 
-    def rows_of(self, partition: str) -> Grant:
+    def partition_rows(self, partition: str) -> Grant:
         """Read and write the rows of one partition only."""
         own = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": [partition]}}
         return Grant(
@@ -45,7 +45,7 @@ class State(Construct):
             own,
         )
 
-    def memory(self, *calls: str) -> Grant:
+    def account_rows(self, *calls: str) -> Grant:
         """What a function may ask of the account's memory in another cell's table: those partitions only."""
         shared = {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["offering", "rate"]}}
         table = Stack.of(self).format_arn(service="dynamodb", resource="table", resource_name=self._memory_table)
@@ -55,14 +55,14 @@ class State(Construct):
     def read_bodies(self) -> tuple[Grant, ...]:
         """Read decisions, snapshots and catalogs. Listing tells an absent body (404) from a denied one (403)."""
         return (
-            Grant("ReadBodies", ("s3:GetObject",), (self.bucket.arn_for_objects("*"),), wildcard=_BODIES),
+            Grant("ReadBodies", ("s3:GetObject",), (self.bucket.arn_for_objects("*"),), wildcard_reason=_BODIES),
             Grant("SeeBodies", ("s3:ListBucket",), (self.bucket.bucket_arn,)),
         )
 
     @property
     def bodies(self) -> tuple[Grant, ...]:
         """Read and write decisions, snapshots and catalogs; nobody deletes one."""
-        write = Grant("WriteBodies", ("s3:PutObject",), (self.bucket.arn_for_objects("*"),), wildcard=_BODIES)
+        write = Grant("WriteBodies", ("s3:PutObject",), (self.bucket.arn_for_objects("*"),), wildcard_reason=_BODIES)
         return (*self.read_bodies, write)
 
     @property
@@ -70,7 +70,7 @@ class State(Construct):
         """Delete everything in the bucket, for the one who takes the stack down."""
         contents = (self.bucket.arn_for_objects("*"),)
         return (
-            Grant("DeleteBodies", ("s3:DeleteObject", "s3:DeleteObjectVersion"), contents, wildcard=_BODIES),
+            Grant("DeleteBodies", ("s3:DeleteObject", "s3:DeleteObjectVersion"), contents, wildcard_reason=_BODIES),
             Grant("ListBodies", ("s3:ListBucketVersions",), (self.bucket.bucket_arn,)),
         )
 

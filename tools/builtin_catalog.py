@@ -19,27 +19,28 @@ from typing import Any
 import moto
 import msgspec
 
-from spotwright import data
-from spotwright.adapters import ec2_types
+from spotwright.adapters.aws.ec2 import published_data
+from spotwright.adapters.aws.ec2.codecs.instance_type import decode_instance_type
 from spotwright.aws.instance_types import capacity, catalog_codec, offerings
 from spotwright.aws.instance_types.info import Gpu, InstanceTypeInfo
-from spotwright.cli import builtin, builtin_region
+from spotwright.cli.inputs.builtin_catalog import BUILTIN_REGION, CATALOG_FILE
+from spotwright.cli.inputs.builtin_region import FACTS_FILE, default_buyer
 from spotwright.model.ec2.instance_type import Catalog
 
-ZONES = tuple(builtin.REGION + letter for letter in "abc")
+ZONES = tuple(BUILTIN_REGION + letter for letter in "abc")
 TABLES = Path(moto.__file__).parent / "ec2" / "resources"
 FACTS = json.loads(Path(__file__).with_name("builtin_facts.json").read_text())
 
 
 def region() -> offerings.RegionFacts:
-    prices = data.on_demand_picousd(builtin.REGION)
+    prices = published_data.on_demand_picousd(BUILTIN_REGION)
     types = tuple(sorted((*_recorded(), *_retired()), key=lambda one: one.name))
     zones: dict[str, list[str]] = {}
-    for offered in _table(f"instance_type_offerings/availability-zone/{builtin.REGION}.json.gz"):
+    for offered in _table(f"instance_type_offerings/availability-zone/{BUILTIN_REGION}.json.gz"):
         if offered["Location"] in ZONES:
             zones.setdefault(offered["InstanceType"], []).append(offered["Location"])
     return offerings.RegionFacts(
-        name=builtin.REGION,
+        name=BUILTIN_REGION,
         types=types,
         zones={one.name: tuple(sorted(zones[one.name])) for one in types if one.name in zones},
         on_demand={one.name: prices[one.name] for one in types if one.name in prices},
@@ -49,9 +50,9 @@ def region() -> offerings.RegionFacts:
 
 def _recorded() -> Iterator[InstanceTypeInfo]:
     """The types that EC2 described and a node can run on, as the reference states them; macOS is no node's."""
-    tables = {"network_mbps": data.network_mbps(), "branch_interfaces": data.branch_interfaces()}
+    tables = {"network_mbps": published_data.network_mbps(), "branch_interfaces": published_data.branch_interfaces()}
     for _, raw in sorted(_table("instance_types.json.gz").items()):
-        one = ec2_types.described(raw, **tables)
+        one = decode_instance_type(raw, **tables)
         if one.arch:
             yield _corrected(one)
 
@@ -88,8 +89,8 @@ def _retired() -> Iterator[InstanceTypeInfo]:
             placement_strategies=("cluster", "partition", "spread"),
             cards=(facts["interfaces"],),
             local_nvme=True,
-            network_mbps=data.network_mbps()[name],
-            branch_interfaces=data.branch_interfaces()[name],
+            network_mbps=published_data.network_mbps()[name],
+            branch_interfaces=published_data.branch_interfaces()[name],
             **facts | {"gpus": (Gpu("Radeon Pro V520", "AMD", facts["gpus"], 8192),)},
         )
 
@@ -109,13 +110,13 @@ def _spot(name: str, zone: str, on_demand: int) -> int:
 
 def main() -> None:
     made = region()
-    builtin_region.FACTS.write_bytes(zlib.compress(msgspec.json.encode(made), 9))
-    types = offerings.instance_types(made, builtin_region.buyer(made), capacity.Overheads())
+    FACTS_FILE.write_bytes(zlib.compress(msgspec.json.encode(made), 9))
+    types = offerings.instance_types(made, default_buyer(made), capacity.Overheads())
     sold = tuple(one for one in types if any(offering.available for offering in one.offerings))
     body = catalog_codec.encode(Catalog({"": sold}, source=made.name))
-    builtin.CATALOG.write_bytes(zlib.compress(body, 9))
-    print(f"{len(made.types)} instance types, {builtin_region.FACTS.stat().st_size} bytes in {builtin_region.FACTS}")
-    print(f"{len(sold)} of them sold, {builtin.CATALOG.stat().st_size} bytes in {builtin.CATALOG}")
+    CATALOG_FILE.write_bytes(zlib.compress(body, 9))
+    print(f"{len(made.types)} instance types, {FACTS_FILE.stat().st_size} bytes in {FACTS_FILE}")
+    print(f"{len(sold)} of them sold, {CATALOG_FILE.stat().st_size} bytes in {CATALOG_FILE}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from bench.planner import problems, runs
-from bench.planner.record import KARPENTER, OURS, Record
+from bench.planner.record import KARPENTER, SPOTWRIGHT, Record
 from bench.planner.runs import Outcome
 from bench.planner.workloads import KINDS
 
@@ -74,11 +74,11 @@ class Bench:
     def karpenter(self, problem: Path, limit: int, number: int) -> Outcome:
         settings = f"Karpenter, {limit} s, run {number}"
         return self.record.outcome(
-            KARPENTER, problem, settings, lambda: runs.karpenter(self.binary, problem, self.warm, limit=limit)
+            KARPENTER, problem, settings, lambda: runs.run_karpenter(self.binary, problem, self.warm, limit=limit)
         )
 
     def ours(self, problem: Path) -> Outcome:
-        return self.record.outcome(OURS, problem, "ours", lambda: runs.ours(problem, self.warm))
+        return self.record.outcome(SPOTWRIGHT, problem, "ours", lambda: runs.run_spotwright(problem, self.warm))
 
     def rounds(self, size: int) -> int:
         return self.peers if size < _LONG else 1
@@ -159,7 +159,7 @@ def _options() -> argparse.Namespace:
 
 def main() -> int:
     options = _options()
-    binary = runs.build(lambda line: print(line, file=sys.stderr))
+    binary = runs.build_karpenter(lambda line: print(line, file=sys.stderr))
     bench = Bench(FOLDER, binary, options)
     for name in options.only:
         print(f"\n{name}: {_HEADINGS[name]} (load {os.getloadavg()[0]:.1f})", flush=True)

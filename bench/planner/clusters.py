@@ -27,7 +27,7 @@ def pool(name: str, *requirements: Json, weight: int = 0) -> Json:
     return {"metadata": {"name": name, "uid": name}, "spec": spec | ({"weight": weight} if weight else {})}
 
 
-def documented(name: str = "default", *, most_cores: int = 0, weight: int = 0) -> Json:
+def documented_pool(name: str = "default", *, most_cores: int = 0, weight: int = 0) -> Json:
     """The NodePool of Karpenter's getting-started page: c, m and r of a generation above two."""
     asked = [_in(_AWS + "instance-category", "c", "m", "r"), _one(_AWS + "instance-generation", "Gt", "2")]
     if most_cores:
@@ -35,7 +35,7 @@ def documented(name: str = "default", *, most_cores: int = 0, weight: int = 0) -
     return pool(name, *asked, weight=weight)
 
 
-def for_gpus(name: str) -> Json:
+def gpu_pool(name: str) -> Json:
     """The one pool that sells GPUs, of the lowest weight."""
     return pool(name, _in("node.kubernetes.io/instance-type", "g6.2xlarge"), weight=1)
 
@@ -61,7 +61,9 @@ def daemonsets() -> list[Json]:
     ]
 
 
-def full(count: int, pools: list[str], types: dict[str, Json], seed: int) -> tuple[list[Json], list[Json], list[Json]]:
+def full_cluster(
+    count: int, pools: list[str], types: dict[str, Json], seed: int
+) -> tuple[list[Json], list[Json], list[Json]]:
     """So many nodes that are nearly full of micro services; nodes, claims and their pods."""
     dice = Random(f"cluster/{seed}")
     nodes, claims, running = [], [], list[Json]()

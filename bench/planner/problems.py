@@ -22,7 +22,7 @@ PODS: Final = 2170
 def burst(folder: Path, kind: str, count: int, seed: int, most_cores: int = 0) -> Path:
     """A workload in an empty cluster."""
     pods = workloads.pods(kind, count, seed)
-    pools = [clusters.documented(most_cores=most_cores)]
+    pools = [clusters.documented_pool(most_cores=most_cores)]
     return _written(folder / f"{kind}-{count}-{seed}-{most_cores}.json", US_EAST_1, pods, pools)
 
 
@@ -47,7 +47,7 @@ def gpus(folder: Path, seed: int, *, sold_out: bool) -> Path:
     dice.shuffle(pods)
     catalog = folder / "with-gpus.json"
     catalog.write_text(json.dumps({"instanceTypes": [*types(US_EAST_1).values(), clusters.gpu_type()]}))
-    pools = [*_pools()[:-1], clusters.for_gpus(f"pool-{POOLS - 1:02}")]
+    pools = [*_pools()[:-1], clusters.gpu_pool(f"pool-{POOLS - 1:02}")]
     path = folder / f"gpus-{seed}-{'without' if sold_out else 'with'}.json"
     return _on_cluster(path, catalog, pods, pools, seed, sold_out=["g6.2xlarge"] if sold_out else [])
 
@@ -59,7 +59,7 @@ def large(folder: Path, count: int, nodes: int, seed: int) -> Path:
 
 
 def _pools() -> list[Json]:
-    return [clusters.documented(f"pool-{number:02}", weight=100 - number) for number in range(POOLS)]
+    return [clusters.documented_pool(f"pool-{number:02}", weight=100 - number) for number in range(POOLS)]
 
 
 def _on_cluster(
@@ -73,7 +73,7 @@ def _on_cluster(
     sold_out: list[str] | None = None,
 ) -> Path:
     names = [one["metadata"]["name"] for one in pools]
-    nodes, claims, running = clusters.full(count, names, types(US_EAST_1), seed)
+    nodes, claims, running = clusters.full_cluster(count, names, types(US_EAST_1), seed)
     return _written(path, catalog, [*pods, *running], pools, nodes=nodes, claims=claims, sold_out=sold_out or [])
 
 

@@ -11,7 +11,7 @@ from bench.planner.runs import Outcome
 
 _ROOT: Final = Path(__file__).parents[2]
 _LIBRARY: Final = _ROOT / "layers" / "core" / "python" / "spotwright"
-OURS: Final = (_LIBRARY / "model", _LIBRARY / "scheduling")
+SPOTWRIGHT: Final = (_LIBRARY / "model", _LIBRARY / "scheduling")
 KARPENTER: Final = (Path(__file__).parent / "karpenter",)
 
 

@@ -36,7 +36,7 @@ class Outcome(msgspec.Struct, frozen=True, rename="camel"):
     bound: float = 0.0
 
 
-def build(report: Callable[[str], None]) -> Path:
+def build_karpenter(report: Callable[[str], None]) -> Path:
     """The Go program with Karpenter's scheduler in it; raises CalledProcessError."""
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
@@ -47,13 +47,13 @@ def build(report: Callable[[str], None]) -> Path:
     return binary
 
 
-def karpenter(binary: Path, problem: Path, warm: Path, *, limit: int = 0) -> Outcome:
+def run_karpenter(binary: Path, problem: Path, warm: Path, *, limit: int = 0) -> Outcome:
     command = [str(binary), "-problem", str(problem), "-warm", str(warm), "-limit", f"{limit}s"]
     return _outcome(command, dict(os.environ))
 
 
-def ours(problem: Path, warm: Path) -> Outcome:
-    return _outcome([sys.executable, "-m", "bench.planner.ours", str(problem), str(warm)], dict(os.environ))
+def run_spotwright(problem: Path, warm: Path) -> Outcome:
+    return _outcome([sys.executable, "-m", "bench.planner.spotwright_run", str(problem), str(warm)], dict(os.environ))
 
 
 def _outcome(command: list[str], environment: dict[str, str]) -> Outcome:

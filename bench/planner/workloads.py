@@ -83,37 +83,37 @@ def _nearest(value: float, among: tuple[int, ...]) -> int:
 def _constraints(kind: str, name: str, dice: Random) -> Json:
     draw = dice.random()
     if kind == "spread30" and draw < 0.3:
-        return spread(name, {ZONE: 1})
+        return zone_or_host_spread(name, {ZONE: 1})
     if kind == "anti10" and draw < 0.1:
-        return apart(name)
+        return host_anti_affinity(name)
     if kind != "mixed" or draw >= 0.6:
         return {}
     if draw < 0.3:
-        return spread(name, {ZONE: 1})
+        return zone_or_host_spread(name, {ZONE: 1})
     if draw < 0.4:
-        return apart(name)
+        return host_anti_affinity(name)
     if draw < 0.5:
         return {"nodeSelector": {ZONE: dice.choice(ZONES)}}
     if draw < 0.55:
         return _newer_than(5)
-    return spread(name, {ZONE: 1, HOSTNAME: 2})
+    return zone_or_host_spread(name, {ZONE: 1, HOSTNAME: 2})
 
 
-def spread(name: str, skews: Mapping[str, int]) -> Json:
-    return {"topologySpreadConstraints": [spread_over(key, skew, {"app": name}) for key, skew in skews.items()]}
+def zone_or_host_spread(name: str, skews: Mapping[str, int]) -> Json:
+    return {"topologySpreadConstraints": [spread_constraint(key, skew, {"app": name}) for key, skew in skews.items()]}
 
 
-def spread_over(key: str, skew: int, labels: Mapping[str, str]) -> Json:
+def spread_constraint(key: str, skew: int, labels: Mapping[str, str]) -> Json:
     selector = {"matchLabels": dict(labels)}
     return {"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
 
 
-def apart(name: str) -> Json:
+def host_anti_affinity(name: str) -> Json:
     """One pod a host."""
-    return {"affinity": {"podAntiAffinity": terms(HOSTNAME, {"app": name})}}
+    return {"affinity": {"podAntiAffinity": required_terms(HOSTNAME, {"app": name})}}
 
 
-def terms(key: str, labels: Mapping[str, str]) -> Json:
+def required_terms(key: str, labels: Mapping[str, str]) -> Json:
     term = {"topologyKey": key, "labelSelector": {"matchLabels": dict(labels)}}
     return {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
 
@@ -169,13 +169,13 @@ def _of_the_mix(name: str, kind: str, dice: Random) -> Json:
     match kind:
         case "zones" | "hosts":
             key = ZONE if kind == "zones" else HOSTNAME
-            fields = {"topologySpreadConstraints": [spread_over(key, 1, other)]}
+            fields = {"topologySpreadConstraints": [spread_constraint(key, 1, other)]}
         case "near":
             labels = {"my-affinity": label}
             wanted = {"my-affinity": dice.choice(_LETTERS)}
-            fields = {"affinity": {"podAffinity": terms(ZONE, wanted)}}
+            fields = {"affinity": {"podAffinity": required_terms(ZONE, wanted)}}
         case "apart":
             labels = {"app": "nginx"}
-            fields = {"affinity": {"podAntiAffinity": terms(HOSTNAME, labels)}}
+            fields = {"affinity": {"podAntiAffinity": required_terms(HOSTNAME, labels)}}
     size = dice.choice((100, 250, 500, 1000, 1500)), dice.choice((100, 256, 512, 1024, 2048, 4096))
     return pod(name, Deployment(name, 1, *size, fields=fields), labels, dice)

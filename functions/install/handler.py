@@ -13,10 +13,10 @@ from typing import Any
 from aws_lambda_powertools import Logger
 
 from spotwright import manifests
-from spotwright.adapters import aws_sessions
-from spotwright.adapters.bucket_contents import empty_bucket
-from spotwright.adapters.custom_resource import Answer, Outcome
-from spotwright.adapters.eks_access import TemporaryAdmin
+from spotwright.adapters.aws import clients
+from spotwright.adapters.aws.custom_resource import CustomResourceResponder, CustomResourceResult
+from spotwright.adapters.aws.eks.access_entry import TemporaryAccessEntry
+from spotwright.adapters.aws.s3.bucket_contents import empty_bucket
 from spotwright.workflows.install.workflow import Installation, install, remove
 from spotwright.workflows.ports.installation import AdminAccessPort
 
@@ -44,10 +44,12 @@ class Patience:
 
 @logger.inject_lambda_context
 def handler(event: dict[str, Any], context: Any) -> None:
-    answer = Answer(event)
+    answer = CustomResourceResponder(event)
     remaining = context.get_remaining_time_in_millis() / 1000
-    late = Outcome(_physical_id(event), failed=True, reason="ran out of time; see the log of the function install")
-    timer = threading.Timer(max(1.0, remaining - LAST_SECONDS), answer.give, [late])
+    late = CustomResourceResult(
+        _physical_id(event), failed=True, reason="ran out of time; see the log of the function install"
+    )
+    timer = threading.Timer(max(1.0, remaining - LAST_SECONDS), answer.respond, [late])
     timer.daemon = True
     timer.start()
     try:
@@ -55,48 +57,50 @@ def handler(event: dict[str, Any], context: Any) -> None:
     except Exception as error:
         # The outermost loop: a stack that gets no answer waits for an hour.
         logger.exception("request failed")
-        outcome = Outcome(_physical_id(event), failed=True, reason=f"{type(error).__name__}: {error}")
+        outcome = CustomResourceResult(_physical_id(event), failed=True, reason=f"{type(error).__name__}: {error}")
     timer.cancel()
-    answer.give(outcome)
+    answer.respond(outcome)
 
 
-def _serve(event: Mapping[str, Any], seconds: float) -> Outcome:
+def _serve(event: Mapping[str, Any], seconds: float) -> CustomResourceResult:
     match event["ResourceType"], event["RequestType"]:
         case "Custom::SpotwrightInstall", "Create" | "Update":
             return _install(event, Patience(seconds))
         case "Custom::SpotwrightInstall", "Delete":
             return _remove(event, Patience(min(seconds, REMOVAL_SECONDS)))
         case "Custom::SpotwrightBucketContents", "Create" | "Update":
-            return Outcome(_physical_id(event))
+            return CustomResourceResult(_physical_id(event))
         case "Custom::SpotwrightBucketContents", "Delete":
             return _empty(event, Patience(seconds).remaining_seconds)
         case other:
             raise ValueError(f"not a request for us: {other}")
 
 
-def _install(event: Mapping[str, Any], patience: Patience) -> Outcome:
+def _install(event: Mapping[str, Any], patience: Patience) -> CustomResourceResult:
     applied = install(_access(event), _installation(event), patience)
     logger.info("installed", extra={"cluster": event["ResourceProperties"]["Cluster"], "applied": applied})
-    return Outcome(_physical_id(event), data={"Applied": str(len(applied))})
+    return CustomResourceResult(_physical_id(event), data={"Applied": str(len(applied))})
 
 
-def _remove(event: Mapping[str, Any], patience: Patience) -> Outcome:
+def _remove(event: Mapping[str, Any], patience: Patience) -> CustomResourceResult:
     """Never fails because of the cluster: a stack can always be deleted."""
     if not {"Cluster", "RoleArn"} <= event["ResourceProperties"].keys():
-        return Outcome(_physical_id(event), reason="the request never was valid, so nothing was installed")
+        return CustomResourceResult(_physical_id(event), reason="the request never was valid, so nothing was installed")
     removal = remove(_access(event), _installation(event), patience)
     logger.info("removed", extra={
         "cluster": event["ResourceProperties"]["Cluster"],
         "deleted": removal.deleted, "kept": removal.kept, "gave_up": removal.gave_up,
     })  # fmt: skip
-    return Outcome(_physical_id(event), reason=removal.gave_up)
+    return CustomResourceResult(_physical_id(event), reason=removal.gave_up)
 
 
-def _empty(event: Mapping[str, Any], remaining_seconds: Callable[[], float]) -> Outcome:
+def _empty(event: Mapping[str, Any], remaining_seconds: Callable[[], float]) -> CustomResourceResult:
     bucket = event["ResourceProperties"]["Bucket"]
-    if empty_bucket(aws_sessions.client("s3"), bucket, remaining_seconds):
-        return Outcome(_physical_id(event))
-    return Outcome(_physical_id(event), failed=True, reason=f"{bucket} is not empty yet: delete the stack again")
+    if empty_bucket(clients.client("s3"), bucket, remaining_seconds):
+        return CustomResourceResult(_physical_id(event))
+    return CustomResourceResult(
+        _physical_id(event), failed=True, reason=f"{bucket} is not empty yet: delete the stack again"
+    )
 
 
 def _installation(event: Mapping[str, Any]) -> Installation:
@@ -112,8 +116,8 @@ def _installation(event: Mapping[str, Any]) -> Installation:
 
 def _access(event: Mapping[str, Any]) -> AdminAccessPort:
     properties = event["ResourceProperties"]
-    return TemporaryAdmin(
-        aws_sessions.eks(), aws_sessions.sts(), cluster=properties["Cluster"], role_arn=properties["RoleArn"]
+    return TemporaryAccessEntry(
+        clients.eks(), clients.sts(), cluster=properties["Cluster"], role_arn=properties["RoleArn"]
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from bench.planner import problems
-from bench.planner.ours import load
+from bench.planner.spotwright_run import load
 from spotwright.model.ec2.instance_type import PICOUSD
 from spotwright.scheduling.pod_planner import plan_pods
 

@@ -12,7 +12,10 @@ from typing import Any
 
 import pytest
 
-from spotwright.cli import catalogs, documents, manifests_input, plan_text
+from spotwright.cli.inputs.catalog_file import read_catalog_file
+from spotwright.cli.inputs.documents import read_documents
+from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
+from spotwright.cli.text.plan import plan_to_json
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.scheduling.pod_planner import plan_pods
 from tests.cases.judge.catalog import find_catalog
@@ -30,7 +33,7 @@ PROFILES = sorted({case.stem.partition("-")[0] for case in RANDOM})
 
 @cache
 def catalog(path: Path) -> Catalog:
-    return catalogs.from_file(str(path))
+    return read_catalog_file(str(path))
 
 
 @cache
@@ -38,8 +41,8 @@ def planned(case: Path) -> tuple[dict[str, Any], dict[str, Any], Path]:
     """The case, its plan as other programs read it, and its catalog."""
     content = read(case)
     path = find_catalog(content["catalog"], case)
-    made = plan_pods(manifests_input.snapshot(documents.read([str(case)])), catalog(path))
-    return content, json.loads(plan_text.as_json(made)), path
+    made = plan_pods(decode_snapshot(read_documents([str(case)])), catalog(path))
+    return content, json.loads(plan_to_json(made)), path
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)

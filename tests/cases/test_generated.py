@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from spotwright.cli import catalogs, documents, manifests_input, plan_text
+from spotwright.cli.inputs.catalog_file import read_catalog_file
+from spotwright.cli.inputs.documents import read_documents
+from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
+from spotwright.cli.text.plan import plan_to_json
 from spotwright.scheduling.pod_planner import plan_pods
 from tests.cases.generator.draft import PROFILES
 from tests.cases.generator.writing import case, small, text
@@ -28,9 +31,9 @@ def test_plans_of_random_cases_break_no_rule(tmp_path: Path, profile: str, seed:
     file.write_text(text(case(seed, profile, 40)))
     (tmp_path / "catalogs").symlink_to(HERE / "catalogs")
     content = read(file)
-    known = catalogs.from_file(str(find_catalog(content["catalog"], file)))
-    made = plan_pods(manifests_input.snapshot(documents.read([str(file)])), known)
-    assert not judge(json.loads(plan_text.as_json(made)), load(file)).violations
+    known = read_catalog_file(str(find_catalog(content["catalog"], file)))
+    made = plan_pods(decode_snapshot(read_documents([str(file)])), known)
+    assert not judge(json.loads(plan_to_json(made)), load(file)).violations
 
 
 def test_equal_seeds_make_equal_cases() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from spotwright.cli import builtin, catalogs, main
+from spotwright.cli import main
+from spotwright.cli.inputs.builtin_catalog import load_builtin_catalog
+from spotwright.cli.inputs.catalog_file import read_catalog_file
 
 CLASS = """
 apiVersion: karpenter.k8s.aws/v1
@@ -36,8 +38,8 @@ def test_what_is_printed_is_a_catalog_that_plan_reads(capsys: pytest.CaptureFixt
     assert main(["catalog", "--output", "json"]) == 0
     file = tmp_path / "catalog.json"
     file.write_text(capsys.readouterr().out)
-    read = {one.name: one for one in catalogs.from_file(str(file)).instance_types("")}
-    for one in builtin.catalog().instance_types(""):
+    read = {one.name: one for one in read_catalog_file(str(file)).instance_types("")}
+    for one in load_builtin_catalog().instance_types(""):
         again = read[one.name]
         assert (again.capacity, again.allocatable, again.offerings) == (one.capacity, one.allocatable, one.offerings)
         assert again.requirements == one.requirements

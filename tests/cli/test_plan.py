@@ -8,9 +8,12 @@ from typing import Any
 import pytest
 from kubernetes.client.configuration import Configuration
 
-from spotwright.cli import builtin, documents, live, main, manifests_input
+from spotwright.cli import main
+from spotwright.cli.inputs import documents, live_cluster
+from spotwright.cli.inputs.builtin_catalog import load_builtin_catalog
+from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
 from spotwright.errors import NotFound
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster import FakeCluster
 from spotwright.simulation.effects import Effects
@@ -236,7 +239,7 @@ def test_a_catalog_that_is_none_is_said(capsys: pytest.CaptureFixture[str], writ
 
 
 def test_the_built_in_catalog_has_both_architectures_and_prices_for_all() -> None:
-    types = builtin.catalog().instance_types("")
+    types = load_builtin_catalog().instance_types("")
     assert len(types) > 1000
     assert {value for one in types for value in one.requirements.get("kubernetes.io/arch").values} == {"amd64", "arm64"}
     assert all(offering.price_picousd_per_hour > 0 for one in types for offering in one.offerings if offering.available)
@@ -247,12 +250,12 @@ def test_manifests_are_planned_within_a_running_cluster(
 ) -> None:
     clock = Clock()
     cluster = FakeCluster("live", clock, Effects(clock))
-    cluster.put("nodepools", given.node_pool())
-    cluster.put("nodes", given.foreign_node("big"))
-    cluster.put("pods", given.pod("waits", unschedulable=True))
-    monkeypatch.setattr(live, "KubernetesCluster", lambda *_: cluster)
-    monkeypatch.setattr("spotwright.cli.live.Transport.of", lambda _: None)
-    monkeypatch.setattr(live, "kubeconfig_configuration", lambda *_: Configuration(host="https://api.example"))
+    cluster.put("nodepools", builders.node_pool())
+    cluster.put("nodes", builders.unmanaged_node("big"))
+    cluster.put("pods", builders.pod("waits", unschedulable=True))
+    monkeypatch.setattr(live_cluster, "KubernetesCluster", lambda *_: cluster)
+    monkeypatch.setattr("spotwright.cli.inputs.live_cluster.Transport.from_configuration", lambda _: None)
+    monkeypatch.setattr(live_cluster, "kubeconfig_configuration", lambda *_: Configuration(host="https://api.example"))
     made = planned(capsys, "--context", "any", write("m.yaml", WORKLOAD))
     (node,) = made["existingNodes"]
     assert (node["name"], len(node["pods"])) == ("big", 6)
@@ -273,9 +276,9 @@ def test_a_cluster_without_our_definitions_is_told_how_to_get_them(
 
     cluster = FakeCluster("live", Clock(), Effects(Clock()))
     monkeypatch.setattr(cluster, "nodepools", missing)
-    monkeypatch.setattr(live, "KubernetesCluster", lambda *_: cluster)
-    monkeypatch.setattr("spotwright.cli.live.Transport.of", lambda _: None)
-    monkeypatch.setattr(live, "kubeconfig_configuration", lambda *_: Configuration(host="https://api.example"))
+    monkeypatch.setattr(live_cluster, "KubernetesCluster", lambda *_: cluster)
+    monkeypatch.setattr("spotwright.cli.inputs.live_cluster.Transport.from_configuration", lambda _: None)
+    monkeypatch.setattr(live_cluster, "kubeconfig_configuration", lambda *_: Configuration(host="https://api.example"))
     assert main(["plan", "--context", "any"]) == 2
     assert "the cluster knows no NodePools yet: install their definitions" in capsys.readouterr().err
 
@@ -287,5 +290,5 @@ def test_pods_have_the_priority_of_their_class(write: Any) -> None:
         "m.yaml", ranks % ("high", 1000, "false"), ranks % ("usual", 5, "true"), pod % ("a", "high"),
         pod % ("b", '""'), pod % ("c", "system-node-critical"),
     )  # fmt: skip
-    seen = manifests_input.snapshot(documents.read([file]))
+    seen = decode_snapshot(documents.read_documents([file]))
     assert {one.metadata.name: one.priority for one in seen.pods} == {"a": 1000, "b": 5, "c": 2_000_001_000}

@@ -16,7 +16,7 @@ from local.kubernetes.api import KubernetesApi
 from local.ports import Ports
 from local.stack import Stack
 from spotwright import manifests
-from spotwright.adapters import pricing
+from spotwright.adapters.aws import pricing
 
 REGION = "ap-northeast-2"
 READY_SECONDS = 300

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from local.stack import Stack
-from spotwright.adapters.kubernetes import KubernetesCluster
-from spotwright.adapters.kubernetes_transport import Transport
+from spotwright.adapters.kubernetes.cluster import KubernetesCluster
+from spotwright.adapters.kubernetes.transport import Transport
 from spotwright.errors import Conflict
 from spotwright.model import labels
 from spotwright.model.karpenter.capacity_buffer import CapacityBufferStatus

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import urllib3
 
-from spotwright.adapters.ec2 import Ec2
+from spotwright.adapters.aws.ec2.instances import Ec2
 from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
 from spotwright.aws.launch import fleet_errors, fleet_plan
 from spotwright.aws.launch.fleet_plan import FleetPlan
@@ -65,7 +65,7 @@ class InMemory:
         self._fake.capacity = dict.fromkeys(offerings, 0)
 
     def reserve(self, instance_type: str, zone: str, count: int) -> str:
-        self._fake.reserved["cr-1"] = count
+        self._fake.reservations["cr-1"] = count
         return "cr-1"
 
     def group(self, partitions: int) -> PlacementGroup:

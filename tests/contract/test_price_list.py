@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 import urllib3
 
-from spotwright import data
-from spotwright.adapters.ec2_region import Ec2Region
+from spotwright.adapters.aws.ec2 import published_data
+from spotwright.adapters.aws.ec2.region import Ec2Region
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclass import SelectorTerm
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation import world as simulated
 from tests.contract.conftest import REGION, LocalAws
 from tests.functions.catalog import fakes
@@ -33,8 +33,8 @@ class World(fakes.CatalogWorld):
 @pytest.fixture
 def world(local_aws: LocalAws, fault: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> World:
     """Two classes, and no answer from the Price List; what we bring along is dearer by a tenth than the list."""
-    dearer = {name: price * 11 // 10 for name, price in data.on_demand_picousd(REGION).items()}
-    monkeypatch.setattr(data, "on_demand_picousd", lambda _: dearer)
+    dearer = {name: price * 11 // 10 for name, price in published_data.on_demand_picousd(REGION).items()}
+    monkeypatch.setattr(published_data, "on_demand_picousd", lambda _: dearer)
     made = World(local_aws)
     made.apply()
     made.apply("other", ami_selector_terms=(SelectorTerm(id="ami-standard-x86_64"),), ami_family="AL2023")
@@ -49,10 +49,10 @@ def test_classes_are_ready_and_pods_run(world: World) -> None:
     assert note.startswith("on-demand prices are the shipped table")
     assert world.price("default") == world.price("other") == LISTED * 11 // 10
     cluster = simulated.World(world.catalog())
-    cluster.cluster.put("ec2nodeclasses", given.node_class())
-    cluster.cluster.put("nodepools", given.node_pool(requirements=given.of_capacity("on-demand")))
-    cluster.deploy(given.pod("web", cpu_millicores=1800), 3)
-    assert cluster.run(60, until=lambda: len(cluster.running()) == 3)
+    cluster.cluster.put("ec2nodeclasses", builders.node_class())
+    cluster.cluster.put("nodepools", builders.node_pool(requirements=builders.capacity_types("on-demand")))
+    cluster.deploy(builders.pod("web", cpu_millicores=1800), 3)
+    assert cluster.run(60, until=lambda: len(cluster.running_pods()) == 3)
     overrides = cluster.ec2.requests[0]["LaunchTemplateConfigs"][0]["Overrides"]
     known = {one["InstanceType"]: one["Priority"] for one in overrides}
     assert known == dict(sorted(known.items(), key=lambda one: one[1]))

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.adapters import aws_sessions
-from spotwright.adapters.dynamodb import DynamoState
+from spotwright.adapters.aws import clients
+from spotwright.adapters.aws.dynamodb.state import DynamoState
 from spotwright.aws.instance_types import unavailable_offerings
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.composition import cluster_clients
@@ -315,7 +315,7 @@ def test_a_function_that_is_told_of_another_cells_table_learns_there(
         "SPOTWRIGHT_MEMORY_TABLE": first,
         "SPOTWRIGHT_CLUSTERS": '{"two": {"readRoleArn": "arn:read", "actRoleArn": "arn:act"}}',
     }  # fmt: skip
-    monkeypatch.setattr(aws_sessions, "client", lambda service: client)
+    monkeypatch.setattr(clients, "client", lambda service: client)
     ports = cluster_clients.ClusterClients("two", cluster_clients.environment(told), "arn:act")
     offering_health_store.record_fleet_response(ports.state, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
     ports.state.commit(expected_version=0, key="k")

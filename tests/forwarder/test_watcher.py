@@ -14,7 +14,7 @@ from kubernetes.client.configuration import Configuration
 from forwarder import watcher
 from forwarder.views import NodeView
 from forwarder.watcher import WATCHED_KINDS, Bookmark, ListResult, ObjectChange, WatchNews, list_and_watch
-from spotwright.adapters.connection import Connection
+from spotwright.adapters.kubernetes.connection import Connection
 from tests.forwarder import objects
 
 NODES = WATCHED_KINDS[0]

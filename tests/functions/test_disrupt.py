@@ -4,7 +4,7 @@ import msgspec
 
 from spotwright.decisions.decision import decode_decision
 from spotwright.model.snapshot import Snapshot
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.planning.replay import replay
 from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
@@ -12,32 +12,32 @@ from tests.functions.handlers import Context, doorbell, failed_messages, load_ha
 
 def empty_node(world: World) -> None:
     """One node whose pods are gone for longer than anybody waits."""
-    world.deploy(given.pod("inflate"), 1)
-    assert world.run(60, until=lambda: bool(world.running()))
-    world.forwarder = False
-    world.deploy(given.pod("inflate"), 0)
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(60, until=lambda: bool(world.running_pods()))
+    world.forwarder_runs = False
+    world.deploy(builders.pod("inflate"), 0)
     world.run(20)
     world.state.rows = {key: row for key, row in world.state.rows.items() if key.startswith("launch#")}
-    world.state.beat = world.clock.milliseconds()
-    world.doorbells.waiting.clear()
+    world.state.heartbeat_at = world.clock.milliseconds()
+    world.doorbells.messages.clear()
 
 
 def test_an_empty_node_is_proposed_and_committed_after_fifteen_seconds(world: World) -> None:
     empty_node(world)
-    handler, before = load_handler("disrupt", world).handler, len(world.effects.done)
+    handler, before = load_handler("disrupt", world).handler, len(world.effects.log)
     assert failed_messages(handler(sqs_event([doorbell(world, "evaluate")]), Context())) == []
-    (rung,) = [one for one in world.doorbells.waiting if one.queue == "disrupt"]
+    (rung,) = [one for one in world.doorbells.messages if one.queue == "disrupt"]
     assert rung.at - world.clock.milliseconds() == 15_000
-    version = world.state.row.version
-    handler(sqs_event([doorbell(world, "validate", rung.bell.key)]), Context())
-    assert world.state.row.version == version, "validated too early"
+    version = world.state.cluster_row.version
+    handler(sqs_event([doorbell(world, "validate", rung.doorbell.key)]), Context())
+    assert world.state.cluster_row.version == version, "validated too early"
     world.clock.advance(15)
-    handler(sqs_event([doorbell(world, "validate", rung.bell.key)]), Context())
-    assert world.state.row.version == version + 1
-    decision = decode_decision(world.blobs.get(world.state.row.head))
+    handler(sqs_event([doorbell(world, "validate", rung.doorbell.key)]), Context())
+    assert world.state.cluster_row.version == version + 1
+    decision = decode_decision(world.blobs.get(world.state.cluster_row.head))
     assert decision.disruption is not None
     assert decision.disruption.candidates == tuple(claim.name for claim in world.claims())
-    assert [one.port for one in world.effects.done[before:] if one.port in ("cluster", "ec2")] == []
+    assert [one.port for one in world.effects.log[before:] if one.port in ("cluster", "ec2")] == []
 
 
 def test_the_same_events_again_commit_once(world: World) -> None:
@@ -45,12 +45,12 @@ def test_the_same_events_again_commit_once(world: World) -> None:
     handler = load_handler("disrupt", world).handler
     for _ in range(2):
         handler(sqs_event([doorbell(world, "evaluate")]), Context())
-    (proposal,) = {one.bell.key for one in world.doorbells.waiting if one.queue == "disrupt"}
+    (proposal,) = {one.doorbell.key for one in world.doorbells.messages if one.queue == "disrupt"}
     world.clock.advance(15)
-    version = world.state.row.version
+    version = world.state.cluster_row.version
     for _ in range(3):
         handler(sqs_event([doorbell(world, "validate", proposal), doorbell(world, "evaluate")]), Context())
-    assert world.state.row.version == version + 1
+    assert world.state.cluster_row.version == version + 1
 
 
 def test_a_malformed_message_fails_alone(world: World) -> None:
@@ -64,22 +64,22 @@ def test_another_claim_of_the_same_name_is_not_the_one_that_was_proposed(world: 
     empty_node(world)
     handler = load_handler("disrupt", world).handler
     handler(sqs_event([doorbell(world, "evaluate")]), Context())
-    (rung,) = [one for one in world.doorbells.waiting if one.queue == "disrupt"]
+    (rung,) = [one for one in world.doorbells.messages if one.queue == "disrupt"]
     (claim,) = world.claims()
     about = msgspec.structs.replace(claim.metadata, uid="another")
     world.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=about))
     world.clock.advance(15)
-    version = world.state.row.version
-    handler(sqs_event([doorbell(world, "validate", rung.bell.key)]), Context())
-    assert world.state.row.version == version
+    version = world.state.cluster_row.version
+    handler(sqs_event([doorbell(world, "validate", rung.doorbell.key)]), Context())
+    assert world.state.cluster_row.version == version
     assert world.state.commands() == ()
 
 
 def test_where_the_time_is_too_short_for_the_pending_pods_nothing_is_disrupted(world: World) -> None:
     """A pod that was not planned might have gone to the node that looks empty."""
     empty_node(world)
-    world.deploy(given.pod("huge", cpu_millicores=10_000_000), 250)
-    world.kubelets.look()
+    world.deploy(builders.pod("huge", cpu_millicores=10_000_000), 250)
+    world.kubelets.reconcile()
     handler = load_handler("disrupt", world).handler
     evaluate = sqs_event([doorbell(world, "evaluate")])
     assert failed_messages(handler(evaluate, Context(left_seconds=1))) == []
@@ -87,9 +87,9 @@ def test_where_the_time_is_too_short_for_the_pending_pods_nothing_is_disrupted(w
     handler(evaluate, Context())
     (proposal,) = world.state.commands()
     world.clock.advance(15)
-    version = world.state.row.version
+    version = world.state.cluster_row.version
     handler(sqs_event([doorbell(world, "validate", proposal.id)]), Context(left_seconds=1))
-    assert world.state.row.version == version
+    assert world.state.cluster_row.version == version
     assert not [row for row in world.state.commands() if row.phase == "proposed"]
 
 
@@ -100,12 +100,12 @@ def test_what_is_decided_in_a_hurry_is_replayed_with_as_little_search(world: Wor
     (proposal,) = world.state.commands()
     world.clock.advance(15)
     handler(sqs_event([doorbell(world, "validate", proposal.id)]), Context(left_seconds=1))
-    replayed = replay(world.state.row.head, blobs=world.blobs, catalogs=world.catalogs)
+    replayed = replay(world.state.cluster_row.head, blobs=world.blobs, catalogs=world.catalogs)
     assert stored(world).settings.work_units == 1
     assert replayed.agrees
 
 
 def stored(world: World) -> Snapshot:
     """The snapshot of the newest decision."""
-    decision = decode_decision(world.blobs.get(world.state.row.head))
+    decision = decode_decision(world.blobs.get(world.state.cluster_row.head))
     return msgspec.json.decode(world.blobs.get(decision.snapshot_key), type=Snapshot)

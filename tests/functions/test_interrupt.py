@@ -32,7 +32,7 @@ def test_a_spot_warning_becomes_a_row_with_two_minutes_and_a_doorbell(world: Wor
     assert row is not None
     assert (row.kind, row.phase) == ("spot_interrupted", "new")
     assert row.deadline == datetime.fromisoformat("2026-01-05T09:02:00+00:00").timestamp() * 1000
-    assert [(one.kind, one.key) for one in world.doorbells.take("lifecycle")] == [("notice", "i-1")]
+    assert [(one.kind, one.key) for one in world.doorbells.receive("lifecycle")] == [("notice", "i-1")]
 
 
 def test_the_same_message_again_leaves_the_row_as_it_is(world: World) -> None:
@@ -76,7 +76,7 @@ def test_malformed_messages_fail_alone(world: World) -> None:
 
 
 def test_a_notice_that_cannot_be_written_comes_back(world: World) -> None:
-    world.effects.fail(Fault("state", "create", Unavailable("no table"), times=1))
+    world.effects.inject(Fault("state", "create", Unavailable("no table"), times=1))
     bodies = [envelope(SPOT), envelope(SPOT, **{"instance-id": "i-2"})]
     assert failed_messages(load_handler("interrupt", world).handler(sqs_event(bodies), Context())) == ["m0"]
     assert list(world.state.rows) == ["notice#i-2"]

@@ -10,7 +10,7 @@ from spotwright.errors import ApiError, Throttled, Unavailable
 from spotwright.model.karpenter.nodeclass import AMI
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.snapshot import Snapshot
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.planning.replay import replay
@@ -20,8 +20,8 @@ from tests.functions.handlers import Context, doorbell, failed_messages, load_ha
 
 def commit(world: World, pods: int = 1) -> str:
     """Decide and commit for pending pods; the key of the decision's doorbell."""
-    world.deploy(given.pod("inflate"), pods)
-    world.kubelets.look()
+    world.deploy(builders.pod("inflate"), pods)
+    world.kubelets.reconcile()
     (decision,) = provision(world, clock=world.clock.now).decisions
     return decision.id
 
@@ -30,7 +30,7 @@ def test_a_decision_is_bought_and_said(world: World, capsys: pytest.CaptureFixtu
     handler = load_handler("lifecycle", world).handler
     answer = handler(sqs_event([doorbell(world, "decision", commit(world))]), Context())
     assert failed_messages(answer) == []
-    assert len(world.ec2.live()) == 1
+    assert len(world.ec2.live_instances()) == 1
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     (launched,) = [line for line in lines if line.get("message") == "launched nodeclaim"]
     assert launched["NodeClaim"] == world.claims()[0].name
@@ -55,7 +55,7 @@ def test_a_malformed_and_a_foreign_message_fail_alone(world: World) -> None:
         "m4",
         "m5",
     ]
-    assert len(world.ec2.live()) == 1
+    assert len(world.ec2.live_instances()) == 1
 
 
 def test_the_same_event_twice_changes_nothing_the_second_time(world: World) -> None:
@@ -66,33 +66,33 @@ def test_the_same_event_twice_changes_nothing_the_second_time(world: World) -> N
     launches = [doorbell(world, "launch", row.partition("#")[2]) for row in world.state.rows]
     settle = sqs_event([*claims, *launches])
     handler(settle, Context())
-    before = [one for one in world.effects.done if one.port in ("cluster", "ec2", "state")]
+    before = [one for one in world.effects.log if one.port in ("cluster", "ec2", "state")]
     handler(event, Context())
     handler(settle, Context())
-    assert [one for one in world.effects.done if one.port in ("cluster", "ec2", "state")] == before
+    assert [one for one in world.effects.log if one.port in ("cluster", "ec2", "state")] == before
 
 
 def test_without_the_table_the_message_returns_and_nothing_is_bought(world: World) -> None:
     key = commit(world)
-    world.effects.fail(Fault("state", "cluster", Unavailable("no table"), times=1))
+    world.effects.inject(Fault("state", "cluster", Unavailable("no table"), times=1))
     answer = load_handler("lifecycle", world).handler(sqs_event([doorbell(world, "decision", key)]), Context())
     assert failed_messages(answer) == ["m0"]
-    assert not world.ec2.every()
+    assert not world.ec2.all_instances()
 
 
 def test_one_thing_in_trouble_does_not_keep_its_neighbours(world: World) -> None:
     handler = load_handler("lifecycle", world).handler
     key = commit(world)
-    world.effects.fail(Fault("cluster", "nodes", Unavailable("no API server"), times=1))
+    world.effects.inject(Fault("cluster", "nodes", Unavailable("no API server"), times=1))
     answer = handler(sqs_event([doorbell(world, "nodepools"), doorbell(world, "decision", key)]), Context())
-    assert len(world.ec2.live()) == 1
+    assert len(world.ec2.live_instances()) == 1
     assert "m0" in failed_messages(answer)
 
 
 @pytest.mark.parametrize("damage", ["gone", "unreadable"])
 def test_a_decision_that_cannot_be_read_is_dropped_and_planned_anew(world: World, damage: str) -> None:
     key = commit(world)
-    body = world.state.row.pending_decisions[0]
+    body = world.state.cluster_row.pending_decisions[0]
     if damage == "gone":
         del world.blobs.bodies[body]
     else:
@@ -103,8 +103,8 @@ def test_a_decision_that_cannot_be_read_is_dropped_and_planned_anew(world: World
         )
         == []
     )
-    assert world.state.row.pending_decisions == ()
-    assert [one.bell.kind for one in world.doorbells.waiting if one.queue == "provision"] == ["pods"]
+    assert world.state.cluster_row.pending_decisions == ()
+    assert [one.doorbell.kind for one in world.doorbells.messages if one.queue == "provision"] == ["pods"]
 
 
 @pytest.mark.parametrize(
@@ -118,47 +118,47 @@ def test_a_decision_that_cannot_be_read_is_dropped_and_planned_anew(world: World
 def test_why_a_launch_failed_is_counted_and_said_on_the_claim(
     world: World, capsys: pytest.CaptureFixture[str], error: ApiError, metric: str, reason: str
 ) -> None:
-    world.effects.fail(Fault("ec2", "create_fleet", error))
+    world.effects.inject(Fault("ec2", "create_fleet", error))
     handler = load_handler("lifecycle", world).handler
     assert failed_messages(handler(sqs_event([doorbell(world, "decision", commit(world))]), Context())) == []
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     assert any(line.get(metric) == [1.0] for line in lines)
     (claim,) = world.claims()
     assert next((one.reason for one in claim.conditions if one.type == "Launched" and reason), "") == reason
-    assert world.run(60, until=lambda: len(world.running()) == 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
 
 
 def test_a_replacement_is_decided_within_what_the_invocation_has_left(world: World) -> None:
     """Whatever else waits: the pods of the node that goes are planned, the others as far as time allows."""
-    world.deploy(given.pod("inflate", cpu_millicores=1800), 1)
-    assert world.run(90, until=lambda: bool(world.running()))
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
+    assert world.run(90, until=lambda: bool(world.running_pods()))
     (doomed,) = world.claims()
     world.forget_deployments()
-    world.deploy(given.pod("huge", cpu_millicores=10_000_000, priority=1), 250)
-    world.kubelets.look()
+    world.deploy(builders.pod("huge", cpu_millicores=10_000_000, priority=1), 250)
+    world.kubelets.reconcile()
     instance = doomed.provider_id.rpartition("/")[2]
     world.interrupt_spot(instance)
     handler = load_handler("lifecycle", world).handler
     assert failed_messages(handler(sqs_event([doorbell(world, "notice", instance)]), Context(left_seconds=1))) == []
-    decision = decode_decision(world.blobs.get(world.state.row.head))
+    decision = decode_decision(world.blobs.get(world.state.cluster_row.head))
     snapshot = msgspec.json.decode(world.blobs.get(decision.snapshot_key), type=Snapshot)
     assert (decision.kind, snapshot.settings.work_units) == ("interrupt", 1)
     assert sum(not pod.node_name for pod in snapshot.pods) == 200
     assert [pod.split("-")[0] for node in decision.plan.new_nodes for pod in node.pods] == ["default/inflate"]
-    assert len(world.ec2.live()) == 2
-    assert replay(world.state.row.head, blobs=world.blobs, catalogs=world.catalogs).agrees
+    assert len(world.ec2.live_instances()) == 2
+    assert replay(world.state.cluster_row.head, blobs=world.blobs, catalogs=world.catalogs).agrees
 
 
 def test_a_doorbell_of_drift_says_which_claims_drift_and_the_second_one_nothing_more(world: World) -> None:
     handler = load_handler("lifecycle", world).handler
     handler(sqs_event([doorbell(world, "decision", commit(world))]), Context())
     (claim,) = world.claims()
-    world.cluster.change("ec2nodeclasses", "default", amis=(AMI("ami-newer"),))
+    world.cluster.update("ec2nodeclasses", "default", amis=(AMI("ami-newer"),))
     assert failed_messages(handler(sqs_event([doorbell(world, "drift")]), Context())) == []
     found = find_condition(world.claims()[0].conditions, "Drifted")
     assert found is not None
     assert (found.status, found.reason) == ("True", "AMIDrift")
     assert found.message == f"image: found {claim.image_id}, wanted ami-newer"
-    before = list(world.effects.done)
+    before = list(world.effects.log)
     assert failed_messages(handler(sqs_event([doorbell(world, "drift"), doorbell(world, "drift")]), Context())) == []
-    assert world.effects.done == before
+    assert world.effects.log == before

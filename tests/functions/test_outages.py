@@ -7,7 +7,7 @@ import pytest
 
 from spotwright.errors import ApiError, Denied, Throttled, Unavailable
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
 
@@ -25,22 +25,22 @@ METRICS = ("WorkFailed", "StepsInterrupted")
 
 def busy(world: World) -> None:
     """A node that is empty, one that is being launched, one that is deleted, a notice, and pods that wait."""
-    world.deploy(given.pod("inflate", cpu_millicores=1800), 3)
-    assert world.run(90, until=lambda: len(world.running()) == 3)
-    world.forwarder = False
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 3)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 3)
+    world.forwarder_runs = False
     first, second, third = world.claims()
     world.cluster.delete("nodeclaims", first.metadata)
-    world.announce(
+    world.deliver_event(
         "EC2 Spot Instance Interruption Warning", {"instance-id": _instance(second), "instance-action": "stop"}
     )
-    for pod in world.running():
+    for pod in world.running_pods():
         if pod.node_name == third.node_name:
             world.cluster.remove("pods", pod.key)
     world.forget_deployments()
-    waiting = given.pod("waiting", cpu_millicores=1800, unschedulable=True)
+    waiting = builders.pod("waiting", cpu_millicores=1800, unschedulable=True)
     world.cluster.put("pods", waiting)
     world.state.request_planning()
-    world.doorbells.waiting.clear()
+    world.doorbells.messages.clear()
 
 
 def _instance(claim: NodeClaim) -> str:
@@ -52,7 +52,7 @@ def events(world: World, function: str) -> dict[str, Any]:
     claims = [doorbell(world, "claim", one.name) for one in world.claims()]
     nodes = [doorbell(world, "node", one.name) for one in world.cluster.all("nodes")]
     rows = [doorbell(world, key.partition("#")[0], key.partition("#")[2]) for key in sorted(world.state.rows)]
-    instances = [doorbell(world, "instance", one.id) for one in world.ec2.every()]
+    instances = [doorbell(world, "instance", one.id) for one in world.ec2.all_instances()]
     detail = {"instance-id": "i-0123", "instance-action": "terminate"}
     warned = {
         "version": "0", "id": "e", "detail-type": "EC2 Spot Instance Interruption Warning", "source": "aws.ec2",
@@ -70,8 +70,8 @@ def events(world: World, function: str) -> dict[str, Any]:
 
 def harm(world: World) -> list[str]:
     """What was taken from the cluster or from EC2."""
-    deleted = [one.subject for one in world.effects.of("cluster", "delete")]
-    return [one.subject for one in world.effects.of("ec2", "terminate")] + deleted
+    deleted = [one.subject for one in world.effects.select("cluster", "delete")]
+    return [one.subject for one in world.effects.select("ec2", "terminate")] + deleted
 
 
 def counted(output: str) -> dict[str, float]:
@@ -133,13 +133,13 @@ def test_late_messages_are_worked_off_as_if_they_were_new(world: World, function
     """An hour in a queue: what they speak of is long gone, and nothing happens twice."""
     busy(world)
     handler, event = load_handler(function, world).handler, events(world, function)
-    world.forwarder = True
+    world.forwarder_runs = True
     world.run(600)
-    world.doorbells.waiting.clear()
-    bought, before = len(world.ec2.every()), harm(world)
+    world.doorbells.messages.clear()
+    bought, before = len(world.ec2.all_instances()), harm(world)
     world.clock.advance(3600)
     assert failed_messages(handler(event, Context())) == []
-    assert len(world.ec2.every()) == bought
+    assert len(world.ec2.all_instances()) == bought
     assert harm(world) == before
 
 
@@ -149,9 +149,9 @@ def test_the_same_event_again_changes_no_row_and_no_node(world: World, function:
     handler, event = load_handler(function, world).handler, events(world, function)
     handler(event, Context())
     rows = {key: row for key, row in world.state.rows.items() if not key.startswith("command#")}
-    head, before = world.state.row.head, harm(world)
+    head, before = world.state.cluster_row.head, harm(world)
     handler(event, Context())
     assert {key: row for key, row in world.state.rows.items() if not key.startswith("command#")} == rows
-    assert (world.state.row.head, harm(world)) == (head, before)
+    assert (world.state.cluster_row.head, harm(world)) == (head, before)
     held = [name for row in world.state.commands() for name in row.candidates]
     assert len(held) == len(set(held))

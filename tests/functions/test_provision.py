@@ -10,7 +10,7 @@ from spotwright.model import labels
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.model.snapshot import Snapshot
 from spotwright.settings import decision_settings
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.replay import replay
@@ -26,15 +26,15 @@ def planned(world: World) -> int:
 
 
 def test_a_repeated_doorbell_buys_nothing_again(world: World) -> None:
-    world.deploy(given.pod("web"), 3)
-    world.kubelets.look()
+    world.deploy(builders.pod("web"), 3)
+    world.kubelets.reconcile()
     assert planned(world) >= 1
     assert planned(world) == 0
 
 
 def test_of_two_planners_on_one_version_the_second_plans_on_what_the_first_decided(world: World) -> None:
-    world.deploy(given.pod("web"), 3)
-    world.kubelets.look()
+    world.deploy(builders.pod("web"), 3)
+    world.kubelets.reconcile()
     snapshot = gather(world, world.state.cluster(), now=world.clock.now())
     version = world.state.cluster().version
     assert planned(world) >= 1
@@ -47,15 +47,15 @@ def test_of_two_planners_on_one_version_the_second_plans_on_what_the_first_decid
 
 
 def test_a_paused_cluster_is_not_planned_for(world: World) -> None:
-    world.deploy(given.pod("web"), 1)
-    world.kubelets.look()
-    world.state.row = type(world.state.row)(world.cluster.name, paused=True)
+    world.deploy(builders.pod("web"), 1)
+    world.kubelets.reconcile()
+    world.state.cluster_row = type(world.state.cluster_row)(world.cluster.name, paused=True)
     assert planned(world) == 0
 
 
 def test_a_pod_without_a_place_is_told_why(world: World) -> None:
-    world.deploy(given.pod("huge", cpu_millicores=10_000_000), 1)
-    world.kubelets.look()
+    world.deploy(builders.pod("huge", cpu_millicores=10_000_000), 1)
+    world.kubelets.reconcile()
     assert planned(world) == 0
     told = [event for event in world.cluster.events if event.reason == "FailedScheduling"]
     assert told
@@ -63,8 +63,8 @@ def test_a_pod_without_a_place_is_told_why(world: World) -> None:
 
 
 def test_a_stored_decision_is_replayed_bit_for_bit(world: World) -> None:
-    world.deploy(given.pod("web"), 5)
-    world.kubelets.look()
+    world.deploy(builders.pod("web"), 5)
+    world.kubelets.reconcile()
     planned(world)
     replayed = replay(world.state.cluster().head, blobs=world.blobs, catalogs=world.catalogs)
     assert replayed.agrees
@@ -74,9 +74,9 @@ def test_a_stored_decision_is_replayed_bit_for_bit(world: World) -> None:
 
 def test_a_replay_obeys_the_work_units_of_its_snapshot_whatever_is_set_now(world: World) -> None:
     """The budget is part of the snapshot and the units done are part of the plan; no clock has a say."""
-    world.deploy(given.pod("web", cpu_millicores=700), 40)
-    world.deploy(given.pod("db", cpu_millicores=1100), 9)
-    world.kubelets.look()
+    world.deploy(builders.pod("web", cpu_millicores=700), 40)
+    world.deploy(builders.pod("db", cpu_millicores=1100), 9)
+    world.kubelets.reconcile()
     snapshot = gather(world, world.state.cluster(), now=world.clock.now())
     units = {
         budget: decide(_budgeted(snapshot, budget), world.catalogs.read("")).work_units for budget in (1, 100, 30_000)
@@ -95,10 +95,10 @@ def _budgeted(snapshot: Snapshot, units: int) -> Snapshot:
 
 
 def test_a_pool_that_selects_nothing_is_told_so(world: World) -> None:
-    nothing = given.node_pool(requirements=(NodeSelectorRequirement(labels.ARCH, Operator.IN, ("s390x",)),))
+    nothing = builders.node_pool(requirements=(NodeSelectorRequirement(labels.ARCH, Operator.IN, ("s390x",)),))
     world.cluster.put("nodepools", nothing)
-    world.deploy(given.pod("web"), 1)
-    world.kubelets.look()
+    world.deploy(builders.pod("web"), 1)
+    world.kubelets.reconcile()
     planned(world)
     (told,) = [event for event in world.cluster.events if event.reason == "NoCompatibleInstanceTypes"]
     assert "none has kubernetes.io/arch In [s390x]" in told.message
@@ -136,8 +136,8 @@ def _noted(world: World, monkeypatch: pytest.MonkeyPatch, name: str, read: list[
 
 @pytest.mark.parametrize("kind", ["nodepools", "nodeclasses", "daemonsets", "pod_disruption_budgets", "namespaces"])
 def test_nothing_is_decided_from_half_a_cluster(world: World, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    world.deploy(given.pod("web"), 1)
-    world.kubelets.look()
+    world.deploy(builders.pod("web"), 1)
+    world.kubelets.reconcile()
 
     def unanswered() -> object:
         raise Unavailable(f"list {kind}: no answer")
@@ -156,11 +156,11 @@ def stored(world: World) -> list[Snapshot]:
 
 def crowd(world: World) -> None:
     """More pods than are planned when next to no time is left, the younger half of them important."""
-    world.deploy(given.pod("old", cpu_millicores=200), 150)
-    world.kubelets.look()
+    world.deploy(builders.pod("old", cpu_millicores=200), 150)
+    world.kubelets.reconcile()
     world.clock.advance(60)
-    world.deploy(given.pod("urgent", cpu_millicores=200, priority=100), 150)
-    world.kubelets.look()
+    world.deploy(builders.pod("urgent", cpu_millicores=200, priority=100), 150)
+    world.kubelets.reconcile()
 
 
 def test_with_little_time_left_a_smaller_decision_is_made_and_the_rest_follows(world: World) -> None:
@@ -177,12 +177,12 @@ def test_with_little_time_left_a_smaller_decision_is_made_and_the_rest_follows(w
     replayed = replay(key, blobs=world.blobs, catalogs=world.catalogs)
     assert replayed.agrees
     assert not replayed.plan.unschedulable_pods
-    assert len(world.doorbells.of("provision", "pods")) == 1
+    assert len(world.doorbells.messages_of("provision", "pods")) == 1
     assert failed_messages(handler(event, Context())) == []
     second = stored(world)[-1]
     assert second.settings.work_units == world.settings.work_units
     assert sum(not pod.node_name for pod in second.pods) == 100
-    assert not world.doorbells.of("provision", "pods")[1:]
+    assert not world.doorbells.messages_of("provision", "pods")[1:]
 
 
 def test_with_enough_time_everything_is_planned_at_once(world: World) -> None:
@@ -192,13 +192,13 @@ def test_with_enough_time_everything_is_planned_at_once(world: World) -> None:
     (only,) = stored(world)
     assert only.settings == world.settings
     assert sum(not pod.node_name for pod in only.pods) == 300
-    assert not world.doorbells.of("provision", "pods")
+    assert not world.doorbells.messages_of("provision", "pods")
 
 
 def test_where_nothing_could_be_placed_the_others_are_tried_a_little_later(world: World) -> None:
-    world.deploy(given.pod("huge", cpu_millicores=10_000_000, priority=1), 250)
-    world.kubelets.look()
+    world.deploy(builders.pod("huge", cpu_millicores=10_000_000, priority=1), 250)
+    world.kubelets.reconcile()
     served = provision(world, clock=world.clock.now, seconds_left=lambda: 0.0)
     assert (served.decisions, served.postponed_pods) == ((), 50)
-    (rung,) = world.doorbells.of("provision", "pods")
+    (rung,) = world.doorbells.messages_of("provision", "pods")
     assert rung.at == world.clock.milliseconds() + 10_000

@@ -9,7 +9,7 @@ from spotwright.lifecycle.orphans import ORPHAN_AGE
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.settings import decision_settings
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.termination.orphans import find_orphan
 from spotwright.workflows.sweep.full import MAXIMUM_ORPHANS, full_sweep
@@ -17,13 +17,13 @@ from spotwright.workflows.sweep.poll import HEARTBEAT_SECONDS, POLL_SECONDS, Swe
 
 
 def follower(name: str) -> object:
-    pod = given.pod(name, cpu_millicores=100)
+    pod = builders.pod(name, cpu_millicores=100)
     about = msgspec.structs.replace(pod.metadata, annotations={labels.FOLLOW: "true"})
     return msgspec.structs.replace(pod, metadata=about, unschedulable=True)
 
 
 def pending(name: str) -> object:
-    return msgspec.structs.replace(given.pod(name), unschedulable=True)
+    return msgspec.structs.replace(builders.pod(name), unschedulable=True)
 
 
 def run_poll(world: World, *, again: bool = True) -> SweepResult:
@@ -33,38 +33,38 @@ def run_poll(world: World, *, again: bool = True) -> SweepResult:
 def test_at_zero_a_pending_pod_is_rung_for_and_followers_are_not(world: World) -> None:
     world.cluster.put("pods", follower("coredns"))
     assert run_poll(world).pending_pods == 0
-    assert not world.doorbells.of("provision", "pods")
+    assert not world.doorbells.messages_of("provision", "pods")
     world.cluster.put("pods", pending("web"))
     assert run_poll(world).pending_pods == 1
-    assert world.doorbells.of("provision", "pods")
+    assert world.doorbells.messages_of("provision", "pods")
 
 
 def test_the_scheduled_poll_enqueues_those_of_its_minute_and_they_enqueue_none(world: World) -> None:
     run_poll(world)
-    later = world.doorbells.of("sweep", "poll")
+    later = world.doorbells.messages_of("sweep", "poll")
     assert len(later) == 60 // POLL_SECONDS - 1
-    assert all(one.bell.epoch == 1 for one in later)
+    assert all(one.doorbell.epoch == 1 for one in later)
     run_poll(world, again=False)
-    assert len(world.doorbells.of("sweep", "poll")) == len(later)
+    assert len(world.doorbells.messages_of("sweep", "poll")) == len(later)
 
 
 def test_a_poll_in_between_ends_at_once_while_a_forwarder_lives(world: World) -> None:
     world.cluster.put("pods", pending("web"))
-    world.state.beat = world.clock.milliseconds()
+    world.state.heartbeat_at = world.clock.milliseconds()
     found = run_poll(world, again=False)
     assert found.forwarder_alive
-    assert not world.doorbells.of("provision", "pods")
+    assert not world.doorbells.messages_of("provision", "pods")
     world.clock.advance(HEARTBEAT_SECONDS + 1)
     assert not run_poll(world, again=False).forwarder_alive
-    assert world.doorbells.of("provision", "pods")
+    assert world.doorbells.messages_of("provision", "pods")
 
 
 def test_a_class_and_a_pool_without_a_status_are_rung_for(world: World) -> None:
-    world.cluster.put("ec2nodeclasses", msgspec.structs.replace(given.node_class("fresh"), conditions=()))
-    world.cluster.put("nodepools", msgspec.structs.replace(given.node_pool("fresh"), conditions=()))
+    world.cluster.put("ec2nodeclasses", msgspec.structs.replace(builders.node_class("fresh"), conditions=()))
+    world.cluster.put("nodepools", msgspec.structs.replace(builders.node_pool("fresh"), conditions=()))
     run_poll(world)
-    assert {one.bell.key for one in world.doorbells.of("catalog", "nodeclasses")} == {"fresh"}
-    assert world.doorbells.of("lifecycle", "nodepools")
+    assert {one.doorbell.key for one in world.doorbells.messages_of("catalog", "nodeclasses")} == {"fresh"}
+    assert world.doorbells.messages_of("lifecycle", "nodepools")
 
 
 def orphan(world: World, number: int, age: timedelta) -> str:
@@ -89,7 +89,7 @@ def old() -> timedelta:
 def test_an_orphan_is_terminated_when_it_is_old_enough(world: World, old: timedelta) -> None:
     lost, young = orphan(world, 1, old), orphan(world, 2, timedelta(seconds=5))
     assert full_sweep(world, now=world.clock.now()).orphans == 1
-    assert [one.bell.key for one in world.doorbells.of("lifecycle", "instance")] == [lost]
+    assert [one.doorbell.key for one in world.doorbells.messages_of("lifecycle", "instance")] == [lost]
     assert find_orphan(world, lost, world.clock.now()) == world.ec2.instance(lost)
     assert not find_orphan(world, young, world.clock.now())
     assert not find_orphan(world, "i-unknown", world.clock.now())
@@ -99,15 +99,15 @@ def test_many_orphans_at_once_are_taken_for_an_error_of_ours(world: World, old: 
     for number in range(MAXIMUM_ORPHANS + 1):
         orphan(world, number, old)
     assert full_sweep(world, now=world.clock.now()).orphans == -1
-    assert not world.doorbells.of("lifecycle", "instance")
+    assert not world.doorbells.messages_of("lifecycle", "instance")
 
 
 def test_an_instance_that_a_claim_speaks_of_is_no_orphan(world: World) -> None:
-    world.deploy(given.pod("web"), 1)
-    assert world.run(60, until=lambda: bool(world.running()))
+    world.deploy(builders.pod("web"), 1)
+    assert world.run(60, until=lambda: bool(world.running_pods()))
     world.clock.advance(600)
     assert full_sweep(world, now=world.clock.now()).orphans == 0
-    instance = world.ec2.live()[0].id
+    instance = world.ec2.live_instances()[0].id
     assert not find_orphan(world, instance, world.clock.now())
 
 
@@ -115,22 +115,22 @@ def test_an_instance_that_a_claim_speaks_of_is_no_orphan(world: World) -> None:
 def test_a_claim_that_expires_within_the_minute_is_rung_for_at_its_second(
     world: World, left: float, delay: int | None
 ) -> None:
-    world.deploy(given.pod("inflate"), 1)
-    assert world.run(60, until=lambda: bool(world.running()))
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(60, until=lambda: bool(world.running_pods()))
     (claim,) = world.claims()
     assert claim.metadata.creation_timestamp is not None
-    world.cluster.change("nodeclaims", claim.name, expire_after_seconds=3600)
-    world.doorbells.waiting.clear()
+    world.cluster.update("nodeclaims", claim.name, expire_after_seconds=3600)
+    world.doorbells.messages.clear()
     now = claim.metadata.creation_timestamp + timedelta(seconds=3600 - left)
     poll(world, now=now, scheduled=True)
-    rung = [one.at - world.clock.milliseconds() for one in world.doorbells.of("lifecycle", "claim")]
+    rung = [one.at - world.clock.milliseconds() for one in world.doorbells.messages_of("lifecycle", "claim")]
     assert rung == ([] if delay is None else [delay * 1000])
 
 
 def test_a_claim_goes_in_the_second_it_expires(world: World) -> None:
-    world.cluster.change("nodepools", "default", expire_after_seconds=333)
-    world.deploy(given.pod("inflate"), 1)
-    assert world.run(60, until=lambda: bool(world.running()))
+    world.cluster.update("nodepools", "default", expire_after_seconds=333)
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(60, until=lambda: bool(world.running_pods()))
     (claim,) = world.claims()
     assert claim.metadata.creation_timestamp is not None
     assert world.run(
@@ -141,21 +141,21 @@ def test_a_claim_goes_in_the_second_it_expires(world: World) -> None:
 
 def test_buffers_are_looked_after_every_minute_behind_their_gate(world: World) -> None:
     run_poll(world)
-    assert not world.doorbells.of("provision", "pods")
+    assert not world.doorbells.messages_of("provision", "pods")
     world.settings = decision_settings({"FEATURE_GATES": "CapacityBuffer=true"})
     run_poll(world, again=False)
-    assert not world.doorbells.of("provision", "pods")
+    assert not world.doorbells.messages_of("provision", "pods")
     run_poll(world)
-    assert len(world.doorbells.of("provision", "pods")) == 1
+    assert len(world.doorbells.messages_of("provision", "pods")) == 1
 
 
 def test_a_static_pool_with_too_few_or_too_many_nodes_is_rung_for_behind_its_gate(world: World) -> None:
-    world.cluster.put("nodepools", given.node_pool("fixed", replicas=1))
+    world.cluster.put("nodepools", builders.node_pool("fixed", replicas=1))
     run_poll(world)
-    assert not world.doorbells.of("provision", "pods")
+    assert not world.doorbells.messages_of("provision", "pods")
     world.settings = decision_settings({"FEATURE_GATES": "StaticCapacity=true"})
     run_poll(world)
-    assert len(world.doorbells.of("provision", "pods")) == 1
-    world.cluster.change("nodepools", "fixed", replicas=0)
+    assert len(world.doorbells.messages_of("provision", "pods")) == 1
+    world.cluster.update("nodepools", "fixed", replicas=0)
     run_poll(world)
-    assert len(world.doorbells.of("provision", "pods")) == 1
+    assert len(world.doorbells.messages_of("provision", "pods")) == 1

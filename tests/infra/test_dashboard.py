@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from infra.alarms import WATCHED
-from infra.dashboard import SHOWN
+from infra.alarms import ALARMED_METRICS
+from infra.dashboard import DASHBOARD_METRICS
 from tests.infra.conftest import ROOT
 from tests.infra.template import Template
 
@@ -36,7 +36,7 @@ def test_every_queue_and_function_is_on_it(plain: Template) -> None:
         assert all(f"<{id}" in said for id in plain.of(kind))
 
 
-@pytest.mark.parametrize("metric", [*SHOWN, *WATCHED])
+@pytest.mark.parametrize("metric", [*DASHBOARD_METRICS, *ALARMED_METRICS])
 def test_every_metric_shown_or_watched_is_written_by_a_function(metric: str) -> None:
     code = [*(ROOT / "functions").rglob("*.py"), *(ROOT / "layers/core/python").rglob("*.py")]
     assert any(f'"{metric}"' in path.read_text() for path in code)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from infra.config import MOST_CLUSTERS
+from infra.config import MAX_CLUSTERS
 from spotwright.settings import environment
 from tests.infra.conftest import ROOT, cluster, synthesise
 from tests.infra.template import Template
@@ -75,7 +75,7 @@ def test_functions_join_the_cells_network(full: Template, plain: Template) -> No
 
 def test_a_full_cell_fits_into_a_functions_environment() -> None:
     """Ten clusters with ARNs and URLs as long as CloudFormation makes them."""
-    names = [f"cluster-{number:02}" for number in range(MOST_CLUSTERS)]
+    names = [f"cluster-{number:02}" for number in range(MAX_CLUSTERS)]
     template = synthesise({"cell": "production", "clusters": [cluster(name) for name in names]})
     for name in TIMEOUTS:
         variables = template.function(name)["Environment"]["Variables"]

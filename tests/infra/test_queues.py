@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.functions import FED
+from infra.functions import QUEUE_FUNCTIONS
 from tests.infra.template import Template, statements
 
 
@@ -25,9 +25,9 @@ def test_each_fed_function_has_its_own_queue_and_each_queue_its_own_dead_letters
     dead_letters = _dead_letters(template)
     feeds = template.of("AWS::Lambda::EventSourceMapping").values()
     fed = {feed["FunctionName"]: feed["EventSourceArn"] for feed in feeds}
-    assert len(fed) == len(set(fed.values())) == len(FED)
+    assert len(fed) == len(set(fed.values())) == len(QUEUE_FUNCTIONS)
     assert {f"<{id}.Arn>" for id in dead_letters} == set(fed.values())
-    assert len(set(dead_letters.values())) == len(FED)
+    assert len(set(dead_letters.values())) == len(QUEUE_FUNCTIONS)
     assert set(template.of("AWS::SQS::Queue")) == {*dead_letters, *dead_letters.values()}
 
 

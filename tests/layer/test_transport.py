@@ -91,7 +91,7 @@ def _client(server: ApiServer) -> str:
     """Code that makes the library's own transport to a server, as a function does after DescribeCluster."""
     authority = base64.b64encode(server.authority.encode()).decode()
     return (
-        "from spotwright.adapters.kubernetes_transport import APPLY_PATCH, Transport\n"
+        "from spotwright.adapters.kubernetes.transport import APPLY_PATCH, Transport\n"
         f"api = Transport(endpoint={server.url!r}, certificate_authority={authority!r}, token=lambda: 'secret')\n"
     )
 
@@ -101,7 +101,7 @@ def test_every_verb_reaches_the_server_with_its_body_and_token(python: Python, a
         _client(api_server)
         + "api.call('GET', '/api/v1/pods', query={'limit': '500'})\n"
         + "api.call('POST', '/api/v1/nodes', body={'kind': 'Node'})\n"
-        + "api.call('PATCH', '/api/v1/nodes/n', body={'kind': 'Node'}, content=APPLY_PATCH)\n"
+        + "api.call('PATCH', '/api/v1/nodes/n', body={'kind': 'Node'}, content_type=APPLY_PATCH)\n"
         + "api.call('DELETE', '/api/v1/nodes/n', body={'preconditions': {'uid': 'u'}})\n"
     )
     asked = [(each["verb"], each["path"], json.loads(each["body"] or "null")) for each in api_server.seen]

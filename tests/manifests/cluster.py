@@ -14,8 +14,8 @@ from local.kubernetes.control_plane import ControlPlane, ControlPlaneStarter
 from local.ports import Ports
 from local.processes import Processes
 from spotwright import manifests
-from spotwright.adapters.apply import ObjectApi
-from spotwright.adapters.connection import Document, kubeconfig_configuration
+from spotwright.adapters.kubernetes.connection import JsonObject, kubeconfig_configuration
+from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
 from spotwright.workflows.install.workflow import Installation
 
 # Nobody listens there: no test of these logs in by an AWS role.
@@ -28,7 +28,7 @@ class Cluster:
 
     plane: ControlPlane
     binaries: Binaries
-    objects: ObjectApi
+    objects: DynamicClient
 
     def kubectl(self, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
         kubeconfig = self.plane.kubeconfig
@@ -51,10 +51,10 @@ def running_cluster() -> Cluster:
     plane = ControlPlaneStarter(folder, binaries, processes, ports).start(
         aws_endpoint=NO_AWS, cluster="test", environment=dict(os.environ)
     )
-    return Cluster(plane, binaries, ObjectApi(kubeconfig_configuration(str(plane.kubeconfig))))
+    return Cluster(plane, binaries, DynamicClient(kubeconfig_configuration(str(plane.kubeconfig))))
 
 
 def wanted(installer: str = "one", image: str = "forwarder:test") -> Installation:
     """Everything that install applies, for an installer of that name."""
-    parts: list[Document] = [*manifests.rbac(), *manifests.forwarder(image, {"CLUSTER_NAME": "test"})]
+    parts: list[JsonObject] = [*manifests.rbac(), *manifests.forwarder(image, {"CLUSTER_NAME": "test"})]
     return Installation(manifests.definitions(), parts, installer)

@@ -10,12 +10,12 @@ import urllib3
 import yaml
 from moto.server import ThreadedMotoServer
 
-from spotwright.adapters import aws_sessions
+from spotwright.adapters.aws import clients
 from spotwright.cli import InputError
-from spotwright.cli import manifests as manifests_command
-from spotwright.cli import pause as pause_command
-from spotwright.cli import resume as resume_command
-from spotwright.cli import uninstall as uninstall_command
+from spotwright.cli.commands import manifests as manifests_command
+from spotwright.cli.commands import pause as pause_command
+from spotwright.cli.commands import resume as resume_command
+from spotwright.cli.commands import uninstall as uninstall_command
 from tests.manifests.cluster import Cluster
 from tests.manifests.samples import SAMPLES, changed
 
@@ -60,7 +60,7 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[boto3.Session]:
     server.stop()
 
 
-_MADE_ONCE = (aws_sessions.client, aws_sessions.own_session, aws_sessions.role_session)
+_MADE_ONCE = (clients.client, clients.own_session, clients.role_session)
 
 
 def _forget() -> None:
@@ -136,10 +136,8 @@ def known(aws: boto3.Session, cluster: Cluster, monkeypatch: pytest.MonkeyPatch)
             assert name == "dev"
             return {"cluster": {"endpoint": cluster.plane.endpoint}}
 
-    real = aws_sessions.client
-    monkeypatch.setattr(
-        aws_sessions, "client", lambda service, **more: Eks() if service == "eks" else real(service, **more)
-    )
+    real = clients.client
+    monkeypatch.setattr(clients, "client", lambda service, **more: Eks() if service == "eks" else real(service, **more))
     return aws
 
 
@@ -185,7 +183,7 @@ def test_another_cluster_than_the_kubeconfigs_is_refused(
             return {"cluster": {"endpoint": "https://other.eks.amazonaws.com"}}
 
     with monkeypatch.context() as patched:
-        patched.setattr(aws_sessions, "client", lambda service, **more: Other())
+        patched.setattr(clients, "client", lambda service, **more: Other())
         _refused(cluster)
     assert paused(known) is None
 
@@ -202,10 +200,10 @@ def test_grace_is_for_draining() -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("30m", 1800.0), ("1h30m", 5400.0)])
 def test_durations(text: str, seconds: float) -> None:
-    assert uninstall_command.duration(text) == seconds
+    assert uninstall_command.parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "5", "1d", "-1s", "1.5h"])
 def test_no_durations(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="is not a duration"):
-        uninstall_command.duration(text)
+        uninstall_command.parse_duration(text)

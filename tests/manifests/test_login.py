@@ -15,9 +15,9 @@ from local.kubernetes.binaries import ensure_built
 from local.kubernetes.control_plane import ControlPlane, ControlPlaneStarter
 from local.ports import Ports
 from local.processes import Processes
-from spotwright.adapters.apply import ObjectApi
-from spotwright.adapters.eks_access import TemporaryAdmin
-from spotwright.adapters.eks_token import TOKEN_PREFIX, kubernetes_token
+from spotwright.adapters.aws.eks.access_entry import TemporaryAccessEntry
+from spotwright.adapters.aws.eks.token import TOKEN_PREFIX, kubernetes_token
+from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
 from spotwright.errors import Denied, NotFound
 from spotwright.workflows.install.workflow import install, remove
 from tests.local.aws.serverless import ACCOUNT, REGION, Aws, run_local_aws
@@ -52,8 +52,8 @@ class Account:
     role: str
     session: boto3.Session
 
-    def admin(self) -> TemporaryAdmin:
-        return TemporaryAdmin(
+    def admin(self) -> TemporaryAccessEntry:
+        return TemporaryAccessEntry(
             self.session.client("eks", endpoint_url=self.aws.endpoint),
             self.session.client("sts", endpoint_url=self.aws.endpoint),
             cluster=CLUSTER,
@@ -97,7 +97,7 @@ def test_the_role_gets_in_only_while_it_installs(account: Account) -> None:
     assert account.entries() == before
 
 
-def denied(objects: ObjectApi) -> bool:
+def denied(objects: DynamicClient) -> bool:
     """Do we stop being let in, within the time that the API server remembers an answer?"""
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
@@ -120,7 +120,7 @@ def test_an_entry_left_by_a_run_that_was_killed_is_used_and_removed(account: Acc
 
 def test_a_cluster_that_is_gone_is_not_found_and_needs_no_removal(account: Account) -> None:
     eks, sts = (account.session.client(name, endpoint_url=account.aws.endpoint) for name in ("eks", "sts"))
-    gone: Any = TemporaryAdmin(eks, sts, cluster="gone", role_arn=account.role)  # type: ignore[arg-type]
+    gone: Any = TemporaryAccessEntry(eks, sts, cluster="gone", role_arn=account.role)  # type: ignore[arg-type]
     with pytest.raises(NotFound):
         gone.open()
     assert "gone" in remove(gone, wanted(), patience()).gave_up

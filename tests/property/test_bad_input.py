@@ -7,9 +7,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spotwright.adapters import decode
-from spotwright.cli import InputError, manifests_input
-from spotwright.cli.documents import Document, Documents
+from spotwright.adapters.kubernetes.codecs.pod import decode_pod
+from spotwright.cli import InputError
+from spotwright.cli.inputs.documents import Document, Documents
+from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
@@ -25,7 +26,7 @@ FINE = {"kind": "Pod", "metadata": {"name": "fine"}, "spec": {"containers": [{"n
 
 
 def made(*objects: Any) -> Plan:
-    snapshot: Snapshot = manifests_input.snapshot(Documents(tuple(Document("m.yaml", one) for one in objects)))
+    snapshot: Snapshot = decode_snapshot(Documents(tuple(Document("m.yaml", one) for one in objects)))
     return plan_pods(snapshot, Catalog({"": TYPES}))
 
 
@@ -167,7 +168,7 @@ def test_every_pod_is_answered(specs: list[Any]) -> None:
     st.sampled_from(["containers", "affinity", "tolerations", "nodeSelector", "nodeName", "conditions", "volumes",
                      "topologySpreadConstraints", "priority", "overhead"]), JUNK)))  # fmt: skip
 def test_reading_a_pod_never_raises(parts: Any) -> None:
-    assert decode.pod({"metadata": {"name": "p"}, **parts}).key == "default/p"
+    assert decode_pod({"metadata": {"name": "p"}, **parts}).key == "default/p"
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])

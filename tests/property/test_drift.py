@@ -31,7 +31,7 @@ from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_conditi
 from spotwright.model.kubernetes.taints import Taint, Toleration
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Settings
-from spotwright.simulation import given as objects
+from spotwright.simulation import builders as objects
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell

@@ -10,8 +10,9 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spotwright.cli import InputError, manifests_input
-from spotwright.cli.documents import Document, Documents
+from spotwright.cli import InputError
+from spotwright.cli.inputs.documents import Document, Documents
+from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.scheduling.plan import Plan
 from spotwright.scheduling.planner import plan
@@ -51,7 +52,7 @@ def with_wrong(place: tuple[int, Place], wrong: Any) -> list[dict[str, Any]]:
 
 def planned(objects: list[dict[str, Any]]) -> Plan:
     documents = Documents(tuple(Document("m.yaml", one) for one in objects))
-    snapshot = manifests_input.snapshot(documents, "StaticCapacity=true")
+    snapshot = decode_snapshot(documents, "StaticCapacity=true")
     return plan(snapshot, Catalog({"": TYPES}))
 
 

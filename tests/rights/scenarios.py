@@ -14,12 +14,12 @@ from infra.config import Cluster
 from infra.grants import Grant
 from infra.permissions import act_grants, read_grants
 from local.aws.in_process import InProcessAws, run_in_process
-from spotwright.adapters import eks
-from spotwright.adapters.ec2 import Ec2
-from spotwright.adapters.ec2_network import Selection
-from spotwright.adapters.ec2_region import Ec2Region
-from spotwright.adapters.iam import InstanceProfiles
-from spotwright.adapters.zonal_shift import ZonalShifts
+from spotwright.adapters.aws.ec2.instances import Ec2
+from spotwright.adapters.aws.ec2.region import Ec2Region
+from spotwright.adapters.aws.ec2.selection import Selection
+from spotwright.adapters.aws.eks.cluster_facts import describe_cluster
+from spotwright.adapters.aws.iam import InstanceProfiles
+from spotwright.adapters.aws.zonal_shifts import ZonalShifts
 from spotwright.aws.launch import capacity_reservations
 from spotwright.aws.launch.capacity_reservations import ReservationTarget
 from spotwright.aws.launch.dry_run import create_fleet_dry_run, run_instances_dry_runs
@@ -163,7 +163,7 @@ def launch_instance(account: RightsAccount, *, tags: Mapping[str, str] = TAGS) -
 
 def know_the_cluster(account: RightsAccount) -> None:
     for role in ("read", "act"):
-        assert eks.cluster_facts(account.client("eks", role), CLUSTER).name == CLUSTER
+        assert describe_cluster(account.client("eks", role), CLUSTER).name == CLUSTER
 
 
 def see_instances(account: RightsAccount) -> None:
@@ -278,7 +278,7 @@ def plain_grant(one: Grant) -> Grant:
     partition = str(cdk.Aws.PARTITION)
     resources = tuple(resource.replace(partition, "aws") for resource in one.resources)
     conditions = one.conditions and json.loads(json.dumps(one.conditions).replace(partition, "aws"))
-    return Grant(one.sid, one.actions, resources, conditions, one.wildcard, one.needed_by)
+    return Grant(one.sid, one.actions, resources, conditions, one.wildcard_reason, one.needed_by)
 
 
 def policy_document(*statements: Grant) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from spotwright.adapters.iam import InstanceProfiles
+from spotwright.adapters.aws.iam import InstanceProfiles
 from spotwright.errors import Denied
 from spotwright.model import labels
 from tests.rights.recording import Recording
@@ -113,7 +113,7 @@ def delete_anothers_profile(account: RightsAccount) -> None:
 
 
 def see_another_region(account: RightsAccount) -> None:
-    from spotwright.adapters.ec2 import Ec2
+    from spotwright.adapters.aws.ec2.instances import Ec2
 
     client = account.aws.client("ec2", account.credentials["read"], region_name="us-east-1")
     Ec2(client, cluster=CLUSTER).instances_of_cluster()

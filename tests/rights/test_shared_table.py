@@ -9,8 +9,8 @@ import pytest
 
 from infra.config import Cluster, Config
 from infra.state import State
-from spotwright.adapters.dynamodb import DynamoState
-from spotwright.adapters.dynamodb_table import Table
+from spotwright.adapters.aws.dynamodb.state import DynamoState
+from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.errors import Denied
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.workflows.account import rate_limits
@@ -31,7 +31,7 @@ def client(recording: Recording) -> Any:
         tables.made(account.client("dynamodb"), name)
     stack = cdk.Stack(cdk.App(), "memory", env=cdk.Environment(account=ACCOUNT, region=REGION))
     config = Config((Cluster(CLUSTER, (NODE_ROLE,), "forwarder:1"),), memory_table="first")
-    grant = plain_grant(State(stack, config, None).memory("GetItem", "Query", "PutItem"))
+    grant = plain_grant(State(stack, config, None).account_rows("GetItem", "Query", "PutItem"))
     own = msgspec.json.decode(msgspec.json.encode(policy_document(grant)))
     return account.client("dynamodb", create_role(account, "memory", own))
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spotwright.cli import builtin, main
+from spotwright.cli import main
+from spotwright.cli.inputs.builtin_catalog import BUILTIN_DESCRIPTION
 
 SITUATIONS = sorted((Path(__file__).parent / "reasons").glob("*.yaml"))
 
@@ -15,7 +16,7 @@ SITUATIONS = sorted((Path(__file__).parent / "reasons").glob("*.yaml"))
 @pytest.mark.parametrize("given", SITUATIONS, ids=lambda path: path.stem)
 def test_the_answer_is(given: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(given)]) == 0
-    said = capsys.readouterr().out.removeprefix(f"Instance types and prices: {builtin.ABOUT}\n\n")
+    said = capsys.readouterr().out.removeprefix(f"Instance types and prices: {BUILTIN_DESCRIPTION}\n\n")
     assert said == given.with_suffix(".txt").read_text()
 
 

@@ -11,11 +11,11 @@ from moto import mock_aws
 
 from forwarder.doorbells import QueuedDoorbell
 from forwarder.sender import DoorbellSender, write_heartbeat
-from spotwright.adapters.dynamodb import DynamoState
-from spotwright.adapters.dynamodb_rows import Item
-from spotwright.adapters.pause import PauseRow
-from spotwright.adapters.sqs import SqsDoorbells
-from spotwright.simulation import given
+from spotwright.adapters.aws.dynamodb.items import Item
+from spotwright.adapters.aws.dynamodb.pause import PauseRow
+from spotwright.adapters.aws.dynamodb.state import DynamoState
+from spotwright.adapters.aws.sqs import SqsDoorbells
+from spotwright.simulation import builders
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
@@ -37,11 +37,11 @@ def write(state: FakeState) -> list[Item]:
             table.create(row)
         _write_account(table, state)
         _write_catalog_and_breaker(table, state)
-        if state.row.paused:
-            PauseRow(_client("dynamodb"), table=NAME, cluster=given.CLUSTER).pause("recorded")
-        if state.beat:
-            now = state.beat / 1000
-            write_heartbeat(_client("dynamodb"), table=NAME, cluster=given.CLUSTER, now=now, epoch=7)
+        if state.cluster_row.paused:
+            PauseRow(_client("dynamodb"), table=NAME, cluster=builders.CLUSTER).pause("recorded")
+        if state.heartbeat_at:
+            now = state.heartbeat_at / 1000
+            write_heartbeat(_client("dynamodb"), table=NAME, cluster=builders.CLUSTER, now=now, epoch=7)
         items: list[Item] = _client("dynamodb").scan(TableName=NAME)["Items"]
     timeless = (item | _CLOCK.get(item["sk"]["S"], {}) for item in items)
     return sorted(timeless, key=lambda item: (item["pk"]["S"], item["sk"]["S"]))
@@ -67,7 +67,7 @@ def _table() -> Iterator[DynamoState]:
     """The adapter over an empty table, for the cluster of the simulation."""
     with mock_aws():
         tables.made(_client("dynamodb"), NAME)
-        yield DynamoState(_client("dynamodb"), table=NAME, cluster=given.CLUSTER)
+        yield DynamoState(_client("dynamodb"), table=NAME, cluster=builders.CLUSTER)
 
 
 @cache
@@ -82,7 +82,7 @@ def _client(service: str) -> Any:
 
 def _write_cluster(table: DynamoState, state: FakeState) -> None:
     """Commit as often as the cluster's version says; the simulation knows the keys of the last decisions only."""
-    row = state.row
+    row = state.cluster_row
     keys = [*row.pending_decisions] if row.pending_decisions else [row.head] if row.head else []
     keys = [*(f"decisions/earlier/{number}" for number in range(row.version - len(keys))), *keys]
     for version, key in enumerate(keys):
@@ -106,24 +106,24 @@ def _write_account(table: DynamoState, state: FakeState) -> None:
 
 
 def _write_catalog_and_breaker(table: DynamoState, state: FakeState) -> None:
-    for version in range(state.guard.version):
-        table.save_breaker(msgspec.structs.replace(state.guard, version=version))
-    if state.catalog:
-        table.set_catalog_key(state.catalog, state.catalogued)
-    if state.reading:
-        table.begin_region_read(state.reading, since=0)
+    for version in range(state.stored_breaker.version):
+        table.save_breaker(msgspec.structs.replace(state.stored_breaker, version=version))
+    if state.current_catalog_key:
+        table.set_catalog_key(state.current_catalog_key, state.catalog_time)
+    if state.region_read_began:
+        table.begin_region_read(state.region_read_began, since=0)
 
 
 def _read(table: DynamoState, items: Sequence[Item]) -> FakeState:
-    state = FakeState(given.CLUSTER, Effects(Clock()))
-    state.row = table.cluster()
+    state = FakeState(builders.CLUSTER, Effects(Clock()))
+    state.cluster_row = table.cluster()
     state.rows = dict(_read_rows(table, items))
     state.health = {health.key: health for health in table.offering_health(0)}
     actions = [item["sk"]["S"] for item in items if item["pk"]["S"] == "rate"]
     state.rates = {action: rate for action in actions if (rate := table.call_rate(action)) is not None}
-    state.beat, state.guard = table.heartbeat(), table.breaker()
-    state.catalog, state.catalogued = table.catalog_key(), table.catalog_stored_at()
-    state.reading = next((int(item["began"]["N"]) for item in items if "began" in item), 0)
+    state.heartbeat_at, state.stored_breaker = table.heartbeat(), table.breaker()
+    state.current_catalog_key, state.catalog_time = table.catalog_key(), table.catalog_stored_at()
+    state.region_read_began = next((int(item["began"]["N"]) for item in items if "began" in item), 0)
     return state
 
 
@@ -132,7 +132,7 @@ def _read_rows(table: DynamoState, items: Sequence[Item]) -> Iterator[tuple[str,
     readers: Mapping[str, Callable[[str], Row | None]] = {
         "launch": table.launch, "command": table.command, "notice": table.notice, "nomination": table.nomination,
     }  # fmt: skip
-    for key in (item["sk"]["S"] for item in items if item["pk"]["S"] == given.CLUSTER):
+    for key in (item["sk"]["S"] for item in items if item["pk"]["S"] == builders.CLUSTER):
         kind, _, name = key.partition("#")
         if kind in readers and (row := readers[kind](name)) is not None:
             yield key, row
@@ -151,7 +151,7 @@ def send(bells: Sequence[Doorbell]) -> list[str]:
 def forward(bells: Sequence[QueuedDoorbell]) -> list[str]:
     """The bodies of the messages by which the forwarder rings, in their order."""
     with _queue() as (client, url):
-        sender, bodies = DoorbellSender(client, cluster=given.CLUSTER, urls={bell.queue: url for bell in bells}), []
+        sender, bodies = DoorbellSender(client, cluster=builders.CLUSTER, urls={bell.queue: url for bell in bells}), []
         for bell in bells:
             sender.send([bell])
             bodies.append(_take(client, url))

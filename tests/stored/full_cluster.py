@@ -7,7 +7,20 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from spotwright.adapters import capacity_buffers, decode, decode_nodeclass, decode_nodepool, overlays, storage
+from spotwright.adapters.kubernetes.codecs.capacity_buffer import ObjectLookup, decode_capacity_buffer
+from spotwright.adapters.kubernetes.codecs.node import decode_node
+from spotwright.adapters.kubernetes.codecs.nodeclaim import decode_nodeclaim
+from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass
+from spotwright.adapters.kubernetes.codecs.nodeoverlay import decode_nodeoverlay
+from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodepool
+from spotwright.adapters.kubernetes.codecs.objects import decode_metadata
+from spotwright.adapters.kubernetes.codecs.pod import decode_daemonset, decode_pod, decode_pod_disruption_budget
+from spotwright.adapters.kubernetes.codecs.volumes import (
+    decode_csi_node,
+    decode_persistent_volume,
+    decode_persistent_volume_claim,
+    decode_storage_class,
+)
 from spotwright.aws.instance_types import catalog_codec
 from spotwright.aws.instance_types.capacity import Overheads
 from spotwright.aws.instance_types.price_file import PriceFile
@@ -48,19 +61,19 @@ LATER_SETTINGS: Final[RawSettings] = {
 }
 # Kind → its plural, and what reads it.
 _READERS: Final[Mapping[str, tuple[str, Callable[[Json], Any]]]] = {
-    "Namespace": ("namespaces", lambda obj: Namespace(decode.metadata(obj))),
-    "NodePool": ("nodepools", decode_nodepool.readable_nodepool),
-    "EC2NodeClass": ("ec2nodeclasses", decode_nodeclass.readable_nodeclass),
-    "NodeOverlay": ("nodeoverlays", overlays.overlay),
-    "Node": ("nodes", decode.node),
-    "NodeClaim": ("nodeclaims", decode_nodepool.readable_nodeclaim),
-    "DaemonSet": ("daemonsets", decode.daemonset),
-    "PodDisruptionBudget": ("poddisruptionbudgets", decode.pod_disruption_budget),
-    "StorageClass": ("storageclasses", storage.storage_class),
-    "PersistentVolume": ("persistentvolumes", storage.volume),
-    "PersistentVolumeClaim": ("persistentvolumeclaims", storage.claim),
-    "CSINode": ("csinodes", storage.csi_node),
-    "Pod": ("pods", decode.pod),
+    "Namespace": ("namespaces", lambda obj: Namespace(decode_metadata(obj))),
+    "NodePool": ("nodepools", decode_nodepool),
+    "EC2NodeClass": ("ec2nodeclasses", decode_nodeclass),
+    "NodeOverlay": ("nodeoverlays", decode_nodeoverlay),
+    "Node": ("nodes", decode_node),
+    "NodeClaim": ("nodeclaims", decode_nodeclaim),
+    "DaemonSet": ("daemonsets", decode_daemonset),
+    "PodDisruptionBudget": ("poddisruptionbudgets", decode_pod_disruption_budget),
+    "StorageClass": ("storageclasses", decode_storage_class),
+    "PersistentVolume": ("persistentvolumes", decode_persistent_volume),
+    "PersistentVolumeClaim": ("persistentvolumeclaims", decode_persistent_volume_claim),
+    "CSINode": ("csinodes", decode_csi_node),
+    "Pod": ("pods", decode_pod),
 }
 
 
@@ -116,9 +129,9 @@ def _stop(world: World) -> None:
     for id, nodes, at in (("first", 5, now_ms), ("second", 50, now_ms + 1000)):
         admission = breaker.admit(world.state.breaker(), id, nodes, total=30, percent=40, now=at)
         world.state.save_breaker(admission.breaker)
-    world.state.row = msgspec.structs.replace(world.state.row, paused=True)
+    world.state.cluster_row = msgspec.structs.replace(world.state.cluster_row, paused=True)
     world.state.begin_region_read(now_ms, since=0)
-    world.state.beat = now_ms
+    world.state.heartbeat_at = now_ms
 
 
 def _apply_manifests() -> World:
@@ -136,11 +149,11 @@ def _apply_manifests() -> World:
             world.cluster.put(plural, read(obj))
     lookup = _lookup(objects)
     for buffer in (obj for obj in objects if obj["kind"] == "CapacityBuffer"):
-        world.cluster.put("capacitybuffers", capacity_buffers.capacity_buffer(buffer, lookup))
+        world.cluster.put("capacitybuffers", decode_capacity_buffer(buffer, lookup))
     return world
 
 
-def _lookup(objects: list[Json]) -> capacity_buffers.Lookup:
+def _lookup(objects: list[Json]) -> ObjectLookup:
     by_key = {(obj["kind"], obj["metadata"].get("namespace", ""), obj["metadata"]["name"]): obj for obj in objects}
     return lambda *key: by_key.get(key)
 
@@ -158,7 +171,7 @@ def _store_catalog(blobs: FakeBlobs, classes: list[EC2NodeClass]) -> str:
 
 def _count_reservations(obj: Json) -> EC2NodeClass:
     """The class with three instances left in each reservation: EC2 says how many, the status does not."""
-    node_class = decode_nodeclass.readable_nodeclass(obj)
+    node_class = decode_nodeclass(obj)
     counted = tuple(
         msgspec.structs.replace(reservation, available_instance_count=3)
         for reservation in node_class.capacity_reservations

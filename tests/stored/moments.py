@@ -10,7 +10,7 @@ from typing import Final
 from spotwright.decisions.decision import decode_decision
 from spotwright.errors import InvalidRequest, Throttled, Unavailable
 from spotwright.settings import decision_settings
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.ports.rows import CommandRow, LaunchRow, NominationRow, NoticeRow
@@ -78,7 +78,7 @@ def start_without_templates() -> World:
 def _start_failing(error: Unavailable | Throttled | InvalidRequest, *, acted: bool = False) -> World:
     """The first CreateFleet fails."""
     world = clusters.start_pending()
-    world.effects.fail(Fault("ec2", "create_fleet", error, acted=acted))
+    world.effects.inject(Fault("ec2", "create_fleet", error, after_change=acted))
     return world
 
 
@@ -118,7 +118,7 @@ def start_replacement_deleted() -> World:
 
 def interrupt_instance(world: World) -> None:
     """EC2 takes an instance back in two minutes."""
-    world.interrupt_spot(world.ec2.live()[0].id)
+    world.interrupt_spot(world.ec2.live_instances()[0].id)
 
 
 def remove_pods(world: World) -> None:
@@ -134,13 +134,13 @@ def delete_nodeclaim(world: World) -> None:
 
 
 def scale_down(world: World) -> None:
-    world.cluster.change("nodepools", "fixed", replicas=1)
+    world.cluster.update("nodepools", "fixed", replicas=1)
 
 
 def scale_down_and_deploy(world: World) -> None:
     """The pod is too large for the nodes of the static pool."""
     scale_down(world)
-    world.deploy(given.pod("large", cpu_millicores=3000), 1)
+    world.deploy(builders.pod("large", cpu_millicores=3000), 1)
 
 
 # What is reached
@@ -169,20 +169,20 @@ def _has_nomination(phase: str) -> Reached:
 def _has_decision(kind: str) -> Reached:
     """A decision of this kind is committed, and nobody has acted on it."""
     return lambda world: any(
-        decode_decision(world.blobs.bodies[key]).kind == kind for key in world.state.row.pending_decisions
+        decode_decision(world.blobs.bodies[key]).kind == kind for key in world.state.cluster_row.pending_decisions
     )
 
 
 def _has_two_decisions(world: World) -> bool:
-    return len(world.state.row.pending_decisions) == 2
+    return len(world.state.cluster_row.pending_decisions) == 2
 
 
 def _has_rows_and_decision(world: World) -> bool:
-    return bool(world.state.rows) and bool(world.state.row.pending_decisions)
+    return bool(world.state.rows) and bool(world.state.cluster_row.pending_decisions)
 
 
 def _has_made(port: str, action: str) -> Reached:
-    return lambda world: bool(world.effects.of(port, action))
+    return lambda world: bool(world.effects.select(port, action))
 
 
 PENDING, RUNNING, FIXED = clusters.start_pending, clusters.start_running, clusters.start_static

@@ -16,7 +16,11 @@ def run_to_end(world: World) -> None:
 
 def count(world: World) -> dict[str, int]:
     """Pods that run, instances that were ever started, and instances that still run."""
-    return {"pods": len(world.running()), "started": len(world.ec2.every()), "live": len(world.ec2.live())}
+    return {
+        "pods": len(world.running_pods()),
+        "started": len(world.ec2.all_instances()),
+        "live": len(world.ec2.live_instances()),
+    }
 
 
 def find_unfinished(world: World) -> list[str]:
@@ -26,6 +30,6 @@ def find_unfinished(world: World) -> list[str]:
     claimed = {instance_id(claim.provider_id) for claim in world.claims()}
     return [
         *rows,
-        *world.state.row.pending_decisions,
-        *sorted(claimed ^ {instance.id for instance in world.ec2.live()}),
+        *world.state.cluster_row.pending_decisions,
+        *sorted(claimed ^ {instance.id for instance in world.ec2.live_instances()}),
     ]

@@ -71,7 +71,7 @@ def _describe_ec2(ec2: FakeEc2) -> Json:
         "ending": dict(ec2._ending),
         "answers": {token: _describe_answer(*answer) for token, answer in ec2._answers.items()},
         "capacity": [[*pool, left] for pool, left in ec2.capacity.items()],
-        "reserved": dict(ec2.reserved),
+        "reserved": dict(ec2.reservations),
         "partitions": dict(ec2.partitions),
     }
 
@@ -85,7 +85,7 @@ def _restore_ec2(ec2: FakeEc2, content: Json) -> None:
     ec2._ending = dict(content["ending"])
     ec2._answers = {token: _read_answer(answer) for token, answer in content["answers"].items()}
     ec2.capacity = {(kind, name, zone): left for kind, name, zone, left in content["capacity"]}
-    ec2.reserved, ec2.partitions = dict(content["reserved"]), dict(content["partitions"])
+    ec2.reservations, ec2.partitions = dict(content["reserved"]), dict(content["partitions"])
 
 
 def _describe_answer(request: str, result: FleetResult) -> Json:

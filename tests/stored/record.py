@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from forwarder.doorbells import QueuedDoorbell
-from infra.events import _SHIFTS, _TICKS, _doorbell
-from spotwright.simulation import given
+from infra.triggers import _SHIFTS, _TICKS, _doorbell
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import DOORBELL_KINDS
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -71,8 +71,8 @@ class Recording:
 
     def add(self, name: str, world: World) -> Json:
         """Record a cluster as it is; what it comes to is left out."""
-        waiting = world.doorbells.waiting
-        bodies = aws.send([message.bell for message in waiting])
+        waiting = world.doorbells.messages
+        bodies = aws.send([message.doorbell for message in waiting])
         store: Json = {
             "name": name,
             "rows": [self._add_row(item) for item in aws.write(world.state)],
@@ -118,7 +118,9 @@ def list_messages() -> dict[str, list[Json]]:
     """Doorbells of every kind as SQS holds them, by sender; and EventBridge's messages."""
     ticks = (_TICKS | _SHIFTS).values()
     sent = [
-        (queue, Doorbell(given.CLUSTER, kind, "default", epoch=1)) for queue, kinds in KINDS.items() for kind in kinds
+        (queue, Doorbell(builders.CLUSTER, kind, "default", epoch=1))
+        for queue, kinds in KINDS.items()
+        for kind in kinds
     ]
     return {
         "functions": _pair([queue for queue, _ in sent], aws.send([bell for _, bell in sent])),

@@ -15,13 +15,13 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from spotwright.adapters.catalogs import Catalogs
-from spotwright.adapters.dynamodb_rows import Item
+from spotwright.adapters.aws.dynamodb.items import Item
+from spotwright.adapters.aws.s3.catalogs import Catalogs
 from spotwright.aws.instance_types import catalog_codec
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
-from spotwright.simulation.state import FakeBlobs, FakeState, Rung
+from spotwright.simulation.state import DoorbellMessage, FakeBlobs, FakeState
 from spotwright.simulation.world import World
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.stored import aws, outside
@@ -67,7 +67,7 @@ def copy_bucket() -> FakeBlobs:
 
 
 def empty_bucket() -> FakeBlobs:
-    return FakeBlobs(given.CLUSTER, Effects(Clock()))
+    return FakeBlobs(builders.CLUSTER, Effects(Clock()))
 
 
 def _read(file: str) -> bytes:
@@ -145,9 +145,13 @@ def read_state(name: str) -> FakeState:
 def set_state(world: World, state: FakeState) -> None:
     """Let a world's table hold what this state holds."""
     table = world.state
-    table.row, table.rows, table.health = state.row, dict(state.rows), dict(state.health)
-    table.rates, table.beat, table.guard = dict(state.rates), state.beat, state.guard
-    table.catalog, table.catalogued, table.reading = state.catalog, state.catalogued, state.reading
+    table.cluster_row, table.rows, table.health = state.cluster_row, dict(state.rows), dict(state.health)
+    table.rates, table.heartbeat_at, table.stored_breaker = dict(state.rates), state.heartbeat_at, state.stored_breaker
+    table.current_catalog_key, table.catalog_time, table.region_read_began = (
+        state.current_catalog_key,
+        state.catalog_time,
+        state.region_read_began,
+    )
 
 
 def read_catalogs_from(world: World) -> None:
@@ -158,12 +162,12 @@ def read_catalogs_from(world: World) -> None:
 def restore(name: str) -> World:
     """The cluster at that moment: rows, bodies and messages as they were stored, everything else as it was."""
     store, state = read_stores()[name], read_state(name)
-    world = World(catalog_codec.decode(read_body(state.catalog)))
+    world = World(catalog_codec.decode(read_body(state.current_catalog_key)))
     world.blobs.bodies.update({key: read_body(key) for key in store.bucket})
     read_catalogs_from(world)
     set_state(world, state)
-    world.doorbells.waiting = [
-        Rung(message["queue"], msgspec.json.decode(message["body"], type=Doorbell), message["at"])
+    world.doorbells.messages = [
+        DoorbellMessage(message["queue"], msgspec.json.decode(message["body"], type=Doorbell), message["at"])
         for message in store.messages
     ]
     outside.restore(world, _read_outsides()[name])

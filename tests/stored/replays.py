@@ -3,7 +3,7 @@
 from functools import cache
 from typing import Any, cast
 
-from spotwright.adapters.catalogs import Catalogs
+from spotwright.adapters.aws.s3.catalogs import Catalogs
 from spotwright.simulation.state import FakeBlobs
 from spotwright.workflows.planning.replay import ReplayResult, replay
 from tests.stored.recorded import read_bucket

@@ -3,12 +3,12 @@
 import msgspec
 import pytest
 
-from spotwright.adapters.account_prices import AccountPrices
+from spotwright.adapters.aws.s3.account_prices import AccountPrices
 from spotwright.aws.instance_types import catalog_codec
 from spotwright.aws.instance_types.offerings import RegionFacts
 from spotwright.decisions.decision import decode_decision, encode_decision
 from spotwright.model.snapshot import Snapshot
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.workflows.catalog import instance_types
 from tests.stored.recorded import (
     DIRECTORY,
@@ -75,7 +75,7 @@ def test_every_table_of_a_catalog_holds_something() -> None:
 def test_the_price_file_is_read() -> None:
     """Users write it, and leave it where it is when a new version comes."""
     blobs = empty_bucket()
-    blobs.bodies[f"prices/{given.CLUSTER}.yaml"] = (DIRECTORY / "prices.yaml").read_bytes()
-    file, complaint = AccountPrices(blobs, cluster=given.CLUSTER).read()
+    blobs.bodies[f"prices/{builders.CLUSTER}.yaml"] = (DIRECTORY / "prices.yaml").read_bytes()
+    file, complaint = AccountPrices(blobs, cluster=builders.CLUSTER).read()
     assert complaint == ""
     assert len(file.rules) == 4

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from spotwright.adapters.dynamodb_rows import waiting
+from spotwright.adapters.aws.dynamodb.items import decode_timer_row
 from spotwright.aws.instance_types import catalog_codec
 from spotwright.aws.instance_types.catalog_codec import CatalogHeader
 from spotwright.aws.instance_types.offerings import RegionFacts
@@ -91,9 +91,9 @@ def read_all_bodies() -> list[object]:
 
 
 def read_all_rows() -> list[object]:
-    values: list[object] = [waiting(row) for row in read_rows() if "phase" in row]
+    values: list[object] = [decode_timer_row(row) for row in read_rows() if "phase" in row]
     for state in map(read_state, read_stores()):
-        values += [state.row, state.guard, *state.health.values(), *state.rates.values()]
+        values += [state.cluster_row, state.stored_breaker, *state.health.values(), *state.rates.values()]
     return values
 
 

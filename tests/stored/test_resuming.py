@@ -20,7 +20,7 @@ def test_what_was_begun_is_carried_to_its_end(name: str, messages: str) -> None:
     world = restore(name)
     assert find_unfinished(world), "otherwise nothing is to be done"
     if messages == "lost":
-        world.doorbells.waiting.clear()
+        world.doorbells.messages.clear()
     run_to_end(world)
     assert count(world) == read_stores()[name].ends
     assert find_unfinished(world) == []
@@ -30,7 +30,7 @@ def test_what_was_begun_is_carried_to_its_end(name: str, messages: str) -> None:
 def test_the_decisions_for_the_full_cluster_become_nodeclaims() -> None:
     """They are for static capacity, capacity buffers, reservations, volumes and pods with every kind of constraint."""
     world, before = restore(FULL), {claim.name for claim in restore(FULL).claims()}
-    launches = [launch for key in world.state.row.pending_decisions for launch in read_json(key)["launches"]]
+    launches = [launch for key in world.state.cluster_row.pending_decisions for launch in read_json(key)["launches"]]
     bells = [Doorbell(world.cluster.name, "launch", launch["id"]) for launch in launches]
     lifecycle(world.ports, [Doorbell(world.cluster.name, "decision"), *bells], now=world.clock.now())
     decided = {name for launch in launches for name in launch["claims"]}

@@ -4,8 +4,8 @@ from typing import assert_never
 
 import pytest
 
-from spotwright.adapters.dynamodb import DynamoState
-from spotwright.simulation import given
+from spotwright.adapters.aws.dynamodb.state import DynamoState
+from spotwright.simulation import builders
 from spotwright.workflows.ports.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 from tests.stored import aws
 from tests.stored.recorded import FULL, read_rows, read_state, read_stores
@@ -35,9 +35,9 @@ def test_every_row_is_changed_under_the_version_that_it_has(name: str) -> None:
             table.save_offering_health(health)
         for rate in state.rates.values():
             table.save_call_rate(rate)
-        table.save_breaker(state.guard)
-        table.commit(expected_version=state.row.version, key="decisions/next")
-        assert table.cluster().pending_decisions == (*state.row.pending_decisions, "decisions/next")
+        table.save_breaker(state.stored_breaker)
+        table.commit(expected_version=state.cluster_row.version, key="decisions/next")
+        assert table.cluster().pending_decisions == (*state.cluster_row.pending_decisions, "decisions/next")
 
 
 def save(table: DynamoState, row: Row) -> Row:
@@ -63,9 +63,9 @@ def test_there_are_rows_in_every_phase() -> None:
 
 def test_there_is_a_row_of_every_other_kind() -> None:
     keys = {(row["pk"]["S"], row["sk"]["S"]) for row in read_rows() if "phase" not in row}
-    of_cluster = {(given.CLUSTER, name) for name in ("cluster", "pause", "breaker")}
-    of_catalog = {("catalog", given.CLUSTER), ("catalog", f"{given.CLUSTER}#reading")}
-    assert keys >= of_cluster | of_catalog | {(f"forwarder#{given.CLUSTER}", "heartbeat")}
+    of_cluster = {(builders.CLUSTER, name) for name in ("cluster", "pause", "breaker")}
+    of_catalog = {("catalog", builders.CLUSTER), ("catalog", f"{builders.CLUSTER}#reading")}
+    assert keys >= of_cluster | of_catalog | {(f"forwarder#{builders.CLUSTER}", "heartbeat")}
     assert {pk for pk, _ in keys} >= {"offering", "rate"}
 
 
@@ -78,5 +78,5 @@ def test_there_are_notices_of_every_kind() -> None:
 
 def test_a_cluster_that_was_stopped_is_still_stopped() -> None:
     state = read_state(FULL)
-    assert state.row.paused
-    assert state.guard.open_until_ms > 0
+    assert state.cluster_row.paused
+    assert state.stored_breaker.open_until_ms > 0

@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from spotwright import sqs_batch
-from spotwright.adapters.catalogs import Catalogs
-from spotwright.adapters.dynamodb_rows import Item, item_of, waiting
+from spotwright.adapters.aws.dynamodb.items import Item, decode_timer_row, encode_row
+from spotwright.adapters.aws.s3.catalogs import Catalogs
 from spotwright.errors import InvalidRequest
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.workflows.catalog import instance_types
 from tests.stored import aws
 from tests.stored.outcome import count, find_unfinished, run_to_end
@@ -59,7 +59,7 @@ def test_rows_of_a_later_schema_are_acted_on(name: str) -> None:
 
 def test_a_row_keeps_its_schema_and_loses_what_is_unknown() -> None:
     for row in (row for row in read_rows() if "phase" in row):
-        again = item_of(waiting(make_later(row)), given.CLUSTER)
+        again = encode_row(decode_timer_row(make_later(row)), builders.CLUSTER)
         assert again["schema"] == {"N": "99"}
         assert json.loads(again["body"]["S"]) == json.loads(row["body"]["S"]) | {"schema": 99}
         assert again.keys() == row.keys()
@@ -94,12 +94,12 @@ def test_a_region_of_a_later_schema_is_read_anew() -> None:
 
 def test_a_message_of_a_later_schema_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="doorbell schema: 99 is not one of"):
-        sqs_batch.parse_doorbell(json.dumps(first_message() | LATER), kinds={"pods"}, clusters={given.CLUSTER})
+        sqs_batch.parse_doorbell(json.dumps(first_message() | LATER), kinds={"pods"}, clusters={builders.CLUSTER})
 
 
 def test_an_unknown_field_in_a_message_is_passed_over() -> None:
     bell = sqs_batch.parse_doorbell(
-        json.dumps(first_message() | UNKNOWN_FIELD), kinds={"pods"}, clusters={given.CLUSTER}
+        json.dumps(first_message() | UNKNOWN_FIELD), kinds={"pods"}, clusters={builders.CLUSTER}
     )
     assert msgspec.to_builtins(bell) == first_message()
 

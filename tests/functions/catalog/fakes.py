@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from spotwright.adapters import decode_nodeclass
+from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass_strict
 from spotwright.aws.images.amis import Image
 from spotwright.aws.instance_types import catalog_codec, offerings
 from spotwright.aws.instance_types.capacity import Overheads
@@ -46,9 +46,9 @@ class ClassCluster(FakeCluster):
         if kind != "ec2nodeclasses":
             super().patch_status(kind, metadata, status)
             return
-        read = decode_nodeclass.nodeclass({"kind": "EC2NodeClass", "metadata": {}, "spec": {}, "status": dict(status)})
-        with self._effects.making("cluster", "patch_status", f"{kind}/{metadata.name}"):
-            self.change(
+        read = decode_nodeclass_strict({"kind": "EC2NodeClass", "metadata": {}, "spec": {}, "status": dict(status)})
+        with self._effects.record("cluster", "patch_status", f"{kind}/{metadata.name}"):
+            self.update(
                 kind,
                 metadata.name,
                 subnets=read.subnets,
@@ -291,14 +291,14 @@ class CatalogWorld:
 
     def rung(self) -> set[tuple[str, str, str]]:
         """(queue, kind, key) of everything that waits; taken."""
-        found = {(one.queue, one.bell.kind, one.bell.key) for one in self.doorbells.waiting}
-        self.doorbells.waiting.clear()
+        found = {(one.queue, one.doorbell.kind, one.doorbell.key) for one in self.doorbells.messages}
+        self.doorbells.messages.clear()
         return found
 
     def stale_hash(self, name: str, version: str) -> None:
         """A class, and a claim of it, that another version of the hash was written to."""
         stamped = {labels.EC2NODECLASS_HASH: "1", labels.EC2NODECLASS_HASH_VERSION: version}
-        self.cluster.change("ec2nodeclasses", name, annotations=stamped)
+        self.cluster.update("ec2nodeclasses", name, annotations=stamped)
 
     def drift(self, name: str) -> None:
         claim = self.cluster.nodeclaim(name)

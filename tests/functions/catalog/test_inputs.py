@@ -10,7 +10,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclass import CapacityReservation, CapacityReservationSelectorTerm, SelectorTerm
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.node import Node
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.workflows.catalog.workflow import apply_zonal_shifts
 from tests.functions.catalog.fakes import TYPES, CatalogWorld, Shifts
 from tests.unit.aws.samples import ZONES
@@ -72,7 +72,7 @@ def test_the_accounts_own_prices_are_those_of_the_catalog(world: CatalogWorld) -
 
 def test_a_shifted_zone_has_nothing_to_buy_until_the_shift_ends(world: CatalogWorld) -> None:
     world.apply()
-    world.cluster.put("nodepools", given.node_pool())
+    world.cluster.put("nodepools", builders.node_pool())
     world.run()
     assert apply_zonal_shifts(world, now=world.clock.now()) is None
     world.zonal_shifts = Shifts("az-a")

@@ -51,9 +51,9 @@ def test_a_second_run_changes_nothing(world: CatalogWorld) -> None:
     world.apply("other", tags={"a": "b"})
     world.run()
     world.rung()
-    before = len(world.effects.done)
+    before = len(world.effects.log)
     made = world.run()
-    assert world.effects.done[before:] == []
+    assert world.effects.log[before:] == []
     assert not made.changed
     assert world.region_source.reads == 1
 
@@ -79,7 +79,7 @@ def test_the_region_is_read_once_and_again_when_it_is_asked_for(world: CatalogWo
 
 
 def test_the_first_reading_is_kept_before_the_cluster_is_open(world: CatalogWorld) -> None:
-    world.effects.fail(Fault("cluster", "nodeclaims", NotFound("no such definition", code="NotFound")))
+    world.effects.inject(Fault("cluster", "nodeclaims", NotFound("no such definition", code="NotFound")))
     put_off = world.refresh()
     assert put_off.catalog_key
     assert "does not let us in yet" in put_off.notes[0]
@@ -92,7 +92,7 @@ def test_the_first_reading_is_kept_before_the_cluster_is_open(world: CatalogWorl
 
 def test_a_cluster_that_stops_letting_us_in_later_is_a_failure(world: CatalogWorld) -> None:
     world.refresh()
-    world.effects.fail(Fault("cluster", "nodeclaims", Denied("no", code="Forbidden")))
+    world.effects.inject(Fault("cluster", "nodeclaims", Denied("no", code="Forbidden")))
     with pytest.raises(Denied):
         world.refresh()
 
@@ -138,7 +138,7 @@ def test_a_catalog_made_piece_by_piece_is_the_one_made_at_once(world: CatalogWor
     key = world.run("small").catalog_key
     assert world.catalog().instance_types("small")[0].capacity["pods"] == 11
     assert world.catalog().instance_types("alike") == world.catalog().instance_types("default")
-    world.state.catalog = ""
+    world.state.current_catalog_key = ""
     assert world.run().catalog_key == key
 
 
@@ -146,11 +146,13 @@ def test_a_catalog_of_another_schema_is_made_anew(world: CatalogWorld) -> None:
     world.apply()
     key = world.run().catalog_key
     body = json.loads(world.blobs.bodies[key])
-    world.state.catalog = world.blobs.put("catalogs", json.dumps(body | {"schema": 0, "types": "other"}).encode())
+    world.state.current_catalog_key = world.blobs.put(
+        "catalogs", json.dumps(body | {"schema": 0, "types": "other"}).encode()
+    )
     assert world.run().catalog_key == key
-    world.state.catalog = world.blobs.put("catalogs", b"not a catalog")
+    world.state.current_catalog_key = world.blobs.put("catalogs", b"not a catalog")
     assert world.run().catalog_key == key
-    world.state.catalog = "catalogs/gone.json"
+    world.state.current_catalog_key = "catalogs/gone.json"
     assert world.run().catalog_key == key
 
 
@@ -232,7 +234,7 @@ def test_coming_again_ends_and_the_sweep_takes_over(world: CatalogWorld) -> None
     world.apply(subnet_selector_terms=(SelectorTerm(id="subnet-x"),))
     world.selectors.fails["subnet-x"] = Denied("not allowed")
     world.run(attempt=ATTEMPTS - 1)
-    (bell,) = [one.bell for one in world.doorbells.waiting if one.queue == "catalog"]
+    (bell,) = [one.doorbell for one in world.doorbells.messages if one.queue == "catalog"]
     assert bell.epoch == ATTEMPTS
     world.rung()
     world.run(attempt=bell.epoch)

@@ -5,7 +5,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from spotwright.adapters.apply import path_of
+from spotwright.adapters.kubernetes.dynamic_client import object_path
 from tests.manifests.samples import Object
 
 
@@ -65,25 +65,25 @@ class Objects:
 
     def read(self, document: Any, /) -> Object | None:
         self._fail()
-        return copy.deepcopy(self.live.get(path_of(document)))
+        return copy.deepcopy(self.live.get(object_path(document)))
 
     def apply(self, document: Any, /) -> Object:
         self._fail()
         live = copy.deepcopy(dict(document))
-        live["metadata"] = {"uid": f"uid-of-{path_of(document)}", **live["metadata"]}
+        live["metadata"] = {"uid": f"uid-of-{object_path(document)}", **live["metadata"]}
         type_ = "NamesAccepted" if self.names_taken else "Established"
         status = "False" if self.names_taken else "True"
         live["status"] = {"conditions": [{"type": type_, "status": status, "message": "taken"}]}
-        self.live[path_of(document)] = live
+        self.live[object_path(document)] = live
         return live
 
     def merge(self, document: Any, change: Any, /) -> Object:
         self._fail()
-        live = self.live[path_of(document)]
+        live = self.live[object_path(document)]
         live["metadata"].setdefault("annotations", {}).update(change["metadata"]["annotations"])
         return live
 
     def delete(self, document: Any, /) -> None:
         self._fail()
         self.deleted.append(document["kind"])
-        del self.live[path_of(document)]
+        del self.live[object_path(document)]

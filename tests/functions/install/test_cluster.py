@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from spotwright import manifests
-from spotwright.adapters.apply import ObjectApi
-from spotwright.adapters.connection import token_configuration
+from spotwright.adapters.kubernetes.connection import token_configuration
+from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
 from spotwright.errors import NotFound, Unavailable
 from spotwright.workflows.install.workflow import install, remove
 from tests.functions.install.fakes import Access, Waiting
@@ -69,7 +69,7 @@ def test_a_definition_of_karpenters_chart_is_taken_over(cluster: Cluster) -> Non
     _apply_when_gone(cluster.objects, manifests.definitions()[0])
 
 
-def _apply_when_gone(objects: ObjectApi, document: Object) -> None:
+def _apply_when_gone(objects: DynamicClient, document: Object) -> None:
     def gone() -> None:
         assert objects.read(document) is None
 
@@ -92,7 +92,7 @@ def _eventually(act: Callable[[], object]) -> None:
 def test_an_api_server_that_is_not_there_is_unavailable_after_bounded_attempts() -> None:
     waited: list[float] = []
     configuration = token_configuration("https://127.0.0.1:9", "", lambda: "token")
-    objects = ObjectApi(configuration, attempts=3, pause=waited.append)
+    objects = DynamicClient(configuration, attempts=3, pause=waited.append)
     with pytest.raises(Unavailable):
         objects.read(SAMPLES["NodePool"]())
     assert len(waited) == 2

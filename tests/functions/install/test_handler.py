@@ -15,7 +15,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from spotwright.adapters.bucket_contents import empty_bucket
+from spotwright.adapters.aws.s3.bucket_contents import empty_bucket
 from spotwright.errors import NotFound
 from spotwright.workflows.install.workflow import Installation
 from tests.functions.install.fakes import Access, Objects, Patience
@@ -214,7 +214,7 @@ def test_bucket_contents_are_left_alone_but_for_a_delete(
         return True
 
     monkeypatch.setattr(function, "empty_bucket", empty)
-    monkeypatch.setattr(function.aws_sessions, "client", lambda service: None)
+    monkeypatch.setattr(function.clients, "client", lambda service: None)
     more = {"ResourceType": "Custom::SpotwrightBucketContents", "ResourceProperties": {"Bucket": "b"}}
     for kind in ("Create", "Update"):
         function.handler(request(answers, kind, **more), Context())

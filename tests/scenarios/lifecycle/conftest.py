@@ -2,7 +2,7 @@
 
 import pytest
 
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 
 
@@ -13,6 +13,6 @@ def world() -> World:
 
 def fresh_world() -> World:
     made = World()
-    made.cluster.put("ec2nodeclasses", given.node_class())
-    made.cluster.put("nodepools", given.node_pool())
+    made.cluster.put("ec2nodeclasses", builders.node_class())
+    made.cluster.put("nodepools", builders.node_pool())
     return made

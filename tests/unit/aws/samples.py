@@ -11,8 +11,8 @@ from typing import Any
 import moto
 import msgspec
 
-from spotwright import data
-from spotwright.adapters.ec2_types import described
+from spotwright.adapters.aws.ec2 import published_data
+from spotwright.adapters.aws.ec2.codecs.instance_type import decode_instance_type
 from spotwright.aws.images import aliases, families
 from spotwright.aws.instance_types import capacity, offerings
 from spotwright.aws.instance_types.info import InstanceTypeInfo
@@ -56,7 +56,11 @@ def ec2_says() -> Mapping[str, Any]:
 
 @cache
 def type_of(name: str) -> InstanceTypeInfo:
-    return described(ec2_says()[name], network_mbps=data.network_mbps(), branch_interfaces=data.branch_interfaces())
+    return decode_instance_type(
+        ec2_says()[name],
+        network_mbps=published_data.network_mbps(),
+        branch_interfaces=published_data.branch_interfaces(),
+    )
 
 
 @cache
@@ -70,7 +74,7 @@ def zones_of() -> Mapping[str, tuple[str, ...]]:
 
 def region(*names: str, spot_share: int = 40) -> offerings.RegionFacts:
     """A region that sells these types, spot at ``spot_share`` percent of on-demand in every zone."""
-    prices = data.on_demand_picousd(REGION)
+    prices = published_data.on_demand_picousd(REGION)
     on_demand = {name: prices[name] for name in names if name in prices}
     return offerings.RegionFacts(
         REGION,

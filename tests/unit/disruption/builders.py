@@ -11,7 +11,7 @@ from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
-from spotwright.simulation import given
+from spotwright.simulation import builders
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=1)
@@ -45,7 +45,7 @@ def snapshot(*names: str, **fields: object) -> Snapshot:
     made = Snapshot(
         cluster="c",
         now=NOW,
-        nodepools=(given.node_pool(budgets=(Budget("100%"),)),),
+        nodepools=(builders.node_pool(budgets=(Budget("100%"),)),),
         nodeclaims=tuple(map(claim, names)),
         nodes=tuple(map(node, names)),
     )

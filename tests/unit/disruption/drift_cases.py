@@ -19,10 +19,10 @@ from spotwright.model.karpenter.nodeclass import (
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.requirements import NodeSelectorRequirement
-from spotwright.simulation import given
+from spotwright.simulation import builders
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-ZONE = given.ZONES[0]
+ZONE = builders.ZONES[0]
 GATES = ("ReservedCapacity",)
 POOL_HASH = {labels.NODEPOOL_HASH: "1", labels.NODEPOOL_HASH_VERSION: "v3"}
 CLASS_HASH = {labels.EC2NODECLASS_HASH: "2", labels.EC2NODECLASS_HASH_VERSION: "v6"}
@@ -30,7 +30,7 @@ LABELS = {
     labels.NODEPOOL: "default", labels.INSTANCE_TYPE: "m5.large", labels.ZONE: ZONE, labels.CAPACITY_TYPE: labels.SPOT,
     labels.ARCH: "amd64",
 }  # fmt: skip
-TYPES = {one.name: one for one in given.market().instance_types("")}
+TYPES = {one.name: one for one in builders.small_catalog().instance_types("")}
 
 
 def claim(*, age: timedelta = timedelta(minutes=30), image: str = "ami-amd64", **changes: Any) -> NodeClaim:
@@ -43,7 +43,7 @@ def claim(*, age: timedelta = timedelta(minutes=30), image: str = "ami-amd64", *
     )
     return NodeClaim(
         about,
-        given.node_pool().node_class_ref,
+        builders.node_pool().node_class_ref,
         provider_id=f"aws:///{ZONE}/i-1",
         image_id=image,
         conditions=changes.get("conditions", (Condition("Launched", "True"),)),
@@ -56,11 +56,11 @@ def merged(before: Mapping[str, str], changes: Mapping[str, str | None]) -> dict
 
 
 def pool(hashed: Mapping[str, str] = POOL_HASH, **fields: Any) -> NodePool:
-    return given.node_pool(metadata=ObjectMeta("default", annotations=dict(hashed)), **fields)
+    return builders.node_pool(metadata=ObjectMeta("default", annotations=dict(hashed)), **fields)
 
 
 def node_class(hashed: Mapping[str, str] = CLASS_HASH, **fields: Any) -> EC2NodeClass:
-    return given.node_class(metadata=ObjectMeta("default", annotations=dict(hashed)), **fields)
+    return builders.node_class(metadata=ObjectMeta("default", annotations=dict(hashed)), **fields)
 
 
 def instance(**fields: Any) -> Instance:

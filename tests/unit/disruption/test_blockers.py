@@ -6,7 +6,7 @@ from spotwright.disruption.blockers import blocked_events
 from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.scheduling.plan import NodeAssignment, Plan
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from tests.unit.disruption.builders import NOBODY, claim, node, on, snapshot
 
 
@@ -17,7 +17,7 @@ def told(*args: object, plan: Plan | None = None, locked: frozenset[str] = NOBOD
 
 
 def test_nothing_is_told_of_nodes_that_may_go() -> None:
-    assert told(snapshot("a", pods=(on("a", given.pod("p")),))) == set()
+    assert told(snapshot("a", pods=(on("a", builders.pod("p")),))) == set()
 
 
 def test_claim_and_node_are_told_of_the_annotation() -> None:
@@ -30,7 +30,7 @@ def test_claim_and_node_are_told_of_the_annotation() -> None:
 
 
 def test_pods_that_forbid_it_are_named_on_busy_nodes_too() -> None:
-    stays = on("a", given.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"}))
+    stays = on("a", builders.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"}))
     assert {one[3] for one in told(snapshot("a", pods=(stays,)))} == {
         "Pod has the karpenter.sh/do-not-disrupt annotation (Pod=default/p)"
     }
@@ -42,14 +42,14 @@ def test_a_node_that_waits_for_pods_is_nominated() -> None:
 
 
 def test_disabled_consolidation_is_unconsolidatable_and_nothing_worse() -> None:
-    pools = (given.node_pool(consolidate_after_seconds=None, budgets=(Budget("100%"),)),)
+    pools = (builders.node_pool(consolidate_after_seconds=None, budgets=(Budget("100%"),)),)
     assert {(one[2], one[3]) for one in told(snapshot("a", nodepools=pools))} == {
         ("Unconsolidatable", "NodePool 'default' has consolidation disabled")
     }
 
 
 def test_a_pool_whose_budgets_allow_nothing_says_so() -> None:
-    pools = (given.node_pool(budgets=(Budget("0"),)),)
+    pools = (builders.node_pool(budgets=(Budget("0"),)),)
     message = "No allowed disruptions for disruption reason Empty due to blocking budget"
     assert told(snapshot("a", nodepools=pools)) == {("nodepools", "default", "DisruptionBlocked", message)}
 

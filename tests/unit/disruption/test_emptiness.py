@@ -13,7 +13,7 @@ from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import NodeAssignment, Plan
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from tests.unit.disruption.builders import LONG_AGO, NOBODY, NOW, claim, node, on, snapshot
 
 
@@ -27,13 +27,13 @@ def test_an_empty_node_may_go() -> None:
 
 
 def test_a_node_with_a_pod_is_not_even_considered() -> None:
-    found = find_empty_nodes(snapshot("a", pods=(on("a", given.pod("p")),)), Plan(), locked=NOBODY)
+    found = find_empty_nodes(snapshot("a", pods=(on("a", builders.pod("p")),)), Plan(), locked=NOBODY)
     assert (found.claims, found.blocked) == ((), ())
 
 
 def test_daemons_finished_and_costless_pods_keep_nothing() -> None:
-    free = given.pod("free", annotations={"controller.kubernetes.io/pod-deletion-cost": "-2147483647"})
-    pods = (on("a", given.daemon_pod("agent", "node-a")), on("a", free))
+    free = builders.pod("free", annotations={"controller.kubernetes.io/pod-deletion-cost": "-2147483647"})
+    pods = (on("a", builders.daemonset_pod("agent", "node-a")), on("a", free))
     seen = claim(
         "a", metadata=msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_digest(pods)})
     )
@@ -46,8 +46,8 @@ def test_daemons_finished_and_costless_pods_keep_nothing() -> None:
         (snapshot("a", nodes=()), "does not have an associated node"),
         (snapshot("a", nodes=(node("a", metadata=ObjectMeta("node-a")),)), "isn't initialized"),
         (snapshot("a", nodepools=()), "NodePool not found (NodePool=default)"),
-        (snapshot("a", nodepools=(given.node_pool(consolidate_after_seconds=None),)), "consolidation is disabled"),
-        (snapshot("a", nodepools=(given.node_pool(consolidate_after_seconds=7200),)), "not consolidatable before"),
+        (snapshot("a", nodepools=(builders.node_pool(consolidate_after_seconds=None),)), "consolidation is disabled"),
+        (snapshot("a", nodepools=(builders.node_pool(consolidate_after_seconds=7200),)), "not consolidatable before"),
         (
             snapshot(
                 "a",
@@ -79,7 +79,7 @@ def test_daemons_finished_and_costless_pods_keep_nothing() -> None:
             "nominated",
         ),
         (
-            snapshot("a", pods=(given.daemon_pod("d", "node-a", annotations={labels.DO_NOT_DISRUPT: "true"}),)),
+            snapshot("a", pods=(builders.daemonset_pod("d", "node-a", annotations={labels.DO_NOT_DISRUPT: "true"}),)),
             "Pod=kube-system/d",
         ),
     ],
@@ -98,20 +98,20 @@ def test_a_locked_claim_is_left_out_without_a_word() -> None:
 
 
 def test_budgets_split_those_who_go_from_those_who_wait() -> None:
-    pool = given.node_pool(budgets=(Budget("2"),))
+    pool = builders.node_pool(budgets=(Budget("2"),))
     found = find_empty_nodes(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=NOBODY)
     assert (found.claims, found.waiting) == (("a", "b"), ("c",))
 
 
 def test_nodes_under_way_use_the_budget_up() -> None:
-    pool = given.node_pool(budgets=(Budget("2"),))
+    pool = builders.node_pool(budgets=(Budget("2"),))
     found = find_empty_nodes(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=frozenset({"c"}))
     assert found.claims == ("a",)
 
 
 def test_a_pod_event_that_was_not_recorded_counts_as_now() -> None:
     gone = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: "somebody"})
-    pool = given.node_pool(consolidate_after_seconds=30)
+    pool = builders.node_pool(consolidate_after_seconds=30)
     found = snapshot("a", nodepools=(pool,), nodeclaims=(claim("a", metadata=gone),))
     assert "not consolidatable" in why(found)
     assert stale_consolidation_timers(found) == ("a",)
@@ -122,23 +122,23 @@ def test_consolidatable_after_the_last_pod_event_or_initialization(
     after: int | None, event: int | None, at: int | None
 ) -> None:
     last = None if event is None else LONG_AGO + timedelta(seconds=event)
-    found = consolidatable_at(claim("a", last_pod_event_time=last), given.node_pool(consolidate_after_seconds=after))
+    found = consolidatable_at(claim("a", last_pod_event_time=last), builders.node_pool(consolidate_after_seconds=after))
     assert found == (None if at is None else LONG_AGO + timedelta(seconds=at))
 
 
 def test_a_static_pool_consolidates_nothing() -> None:
-    assert consolidatable_at(claim("a"), given.node_pool(replicas=1)) is None
+    assert consolidatable_at(claim("a"), builders.node_pool(replicas=1)) is None
 
 
 def test_followers_alone_keep_nothing_but_with_others_they_do() -> None:
-    dns = on("a", given.pod("dns", namespace="kube-system", labels={"k8s-app": "kube-dns"}))
+    dns = on("a", builders.pod("dns", namespace="kube-system", labels={"k8s-app": "kube-dns"}))
     seen = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_digest([dns])})
     alone = snapshot("a", pods=(dns,), nodeclaims=(claim("a", metadata=seen),))
     assert find_empty_nodes(alone, Plan(), locked=NOBODY).claims == ("a",)
-    busy = msgspec.structs.replace(alone, pods=(dns, on("b", given.pod("p"))), nodes=(*alone.nodes, node("b")))
+    busy = msgspec.structs.replace(alone, pods=(dns, on("b", builders.pod("p"))), nodes=(*alone.nodes, node("b")))
     busy = msgspec.structs.replace(busy, nodeclaims=(*alone.nodeclaims, claim("b")))
     assert find_empty_nodes(busy, Plan(), locked=NOBODY).claims == ()
-    foreign = msgspec.structs.replace(alone, nodes=(*alone.nodes, given.foreign_node("managed")))
+    foreign = msgspec.structs.replace(alone, nodes=(*alone.nodes, builders.unmanaged_node("managed")))
     assert find_empty_nodes(foreign, Plan(), locked=NOBODY).claims == ()
 
 
@@ -150,6 +150,9 @@ def test_an_interrupted_node_counts_as_leaving() -> None:
 
 def test_evictions_begin_when_the_longest_grace_still_fits() -> None:
     deadline = NOW + timedelta(seconds=120)
-    pods = [given.pod("a", termination_grace_period_seconds=30), given.pod("b", termination_grace_period_seconds=60)]
+    pods = [
+        builders.pod("a", termination_grace_period_seconds=30),
+        builders.pod("b", termination_grace_period_seconds=60),
+    ]
     assert eviction_start(pods, deadline, NOW) == NOW + timedelta(seconds=50)
-    assert eviction_start([given.pod("a", termination_grace_period_seconds=600)], deadline, NOW) == NOW
+    assert eviction_start([builders.pod("a", termination_grace_period_seconds=600)], deadline, NOW) == NOW

@@ -10,13 +10,13 @@ from spotwright.model import labels
 from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.meta import OwnerReference
 from spotwright.model.kubernetes.pod import Pod
-from spotwright.simulation import given
+from spotwright.simulation import builders
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def annotated(value: str, *, started: datetime | None = NOW) -> Pod:
-    return given.pod("p", annotations={labels.DO_NOT_DISRUPT: value}, start_time=started)
+    return builders.pod("p", annotations={labels.DO_NOT_DISRUPT: value}, start_time=started)
 
 
 @pytest.mark.parametrize(
@@ -44,17 +44,17 @@ def test_a_duration_on_a_pod_that_never_started_holds() -> None:
 )  # fmt: skip
 def test_cost_of_an_eviction(deletion_cost: str, priority: int, cost: Fraction) -> None:
     given_cost = {eviction.POD_DELETION_COST: deletion_cost} if deletion_cost else {}
-    assert eviction.eviction_cost(given.pod("p", annotations=given_cost, priority=priority)) == cost
+    assert eviction.eviction_cost(builders.pod("p", annotations=given_cost, priority=priority)) == cost
 
 
 @pytest.mark.parametrize(
     ("pod", "moves"),
     [
-        (given.pod("plain"), True),
-        (given.pod("done", phase="Failed"), False),
-        (given.daemon_pod("agent", "node"), False),
-        (given.pod("static", owner_references=(OwnerReference("Node", "node"),)), False),
-        (given.pod("set-0", owner_references=(OwnerReference("StatefulSet", "set"),)), True),
+        (builders.pod("plain"), True),
+        (builders.pod("done", phase="Failed"), False),
+        (builders.daemonset_pod("agent", "node"), False),
+        (builders.pod("static", owner_references=(OwnerReference("Node", "node"),)), False),
+        (builders.pod("set-0", owner_references=(OwnerReference("StatefulSet", "set"),)), True),
     ],
 )
 def test_which_pods_need_another_place(pod: Pod, moves: bool) -> None:
@@ -65,26 +65,28 @@ def test_a_terminating_pod_comes_back_only_from_a_stateful_set() -> None:
     def terminating(pod: Pod) -> Pod:
         return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp=NOW))
 
-    assert not eviction.is_reschedulable(terminating(given.pod("plain")))
+    assert not eviction.is_reschedulable(terminating(builders.pod("plain")))
     assert eviction.is_reschedulable(
-        terminating(given.pod("set-0", owner_references=(OwnerReference("StatefulSet", "set"),)))
+        terminating(builders.pod("set-0", owner_references=(OwnerReference("StatefulSet", "set"),)))
     )
 
 
 def test_a_budget_forbids_when_it_allows_nothing_now() -> None:
-    pod = given.pod("inflate-1", is_ready=True)
-    assert "pdb prevents pod evictions" in eviction.eviction_refusal(pod, [given.budget("b", "inflate")])
-    assert eviction.eviction_refusal(pod, [given.budget("b", "inflate", disruptions_allowed=1)]) == ""
-    assert eviction.eviction_refusal(pod, [given.budget("b", "other")]) == ""
-    assert eviction.eviction_refusal(pod, [given.budget("b", "inflate", namespace="elsewhere")]) == ""
+    pod = builders.pod("inflate-1", is_ready=True)
+    assert "pdb prevents pod evictions" in eviction.eviction_refusal(
+        pod, [builders.pod_disruption_budget("b", "inflate")]
+    )
+    assert eviction.eviction_refusal(pod, [builders.pod_disruption_budget("b", "inflate", disruptions_allowed=1)]) == ""
+    assert eviction.eviction_refusal(pod, [builders.pod_disruption_budget("b", "other")]) == ""
+    assert eviction.eviction_refusal(pod, [builders.pod_disruption_budget("b", "inflate", namespace="elsewhere")]) == ""
 
 
 def test_two_budgets_forbid_even_when_both_allow() -> None:
-    both = [given.budget(name, "inflate", disruptions_allowed=9) for name in ("a", "b")]
-    assert eviction.eviction_refusal(given.pod("inflate-1"), both) == "eviction does not support multiple PDBs"
+    both = [builders.pod_disruption_budget(name, "inflate", disruptions_allowed=9) for name in ("a", "b")]
+    assert eviction.eviction_refusal(builders.pod("inflate-1"), both) == "eviction does not support multiple PDBs"
 
 
 def test_an_unhealthy_pod_may_always_go_where_the_budget_says_so() -> None:
-    budget = given.budget("b", "inflate", unhealthy_pod_eviction_policy="AlwaysAllow")
-    assert eviction.eviction_refusal(given.pod("inflate-1", is_ready=False), [budget]) == ""
-    assert eviction.eviction_refusal(given.pod("inflate-1", is_ready=True), [budget])
+    budget = builders.pod_disruption_budget("b", "inflate", unhealthy_pod_eviction_policy="AlwaysAllow")
+    assert eviction.eviction_refusal(builders.pod("inflate-1", is_ready=False), [budget]) == ""
+    assert eviction.eviction_refusal(builders.pod("inflate-1", is_ready=True), [budget])

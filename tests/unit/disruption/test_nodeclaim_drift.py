@@ -12,7 +12,7 @@ from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.karpenter.drift import Drift
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from tests.unit.disruption.drift_cases import (
     CLASS_HASH,
     GATES,
@@ -210,8 +210,10 @@ def test_while_pool_or_class_are_deleted_nothing_drifts_from_them() -> None:
     deleting = msgspec.structs.replace(
         ObjectMeta("default", annotations={**POOL_HASH, **CLASS_HASH}), deletion_timestamp=NOW
     )
-    assert judged(claim(annotations={labels.NODEPOOL_HASH: "9"}), of=given.node_pool(metadata=deleting)) is None
-    assert judged(claim(annotations={labels.EC2NODECLASS_HASH: "9"}), like=given.node_class(metadata=deleting)) is None
+    assert judged(claim(annotations={labels.NODEPOOL_HASH: "9"}), of=builders.node_pool(metadata=deleting)) is None
+    assert (
+        judged(claim(annotations={labels.EC2NODECLASS_HASH: "9"}), like=builders.node_class(metadata=deleting)) is None
+    )
 
 
 @pytest.mark.parametrize(

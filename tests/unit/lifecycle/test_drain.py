@@ -13,14 +13,14 @@ from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.meta import ObjectMeta, OwnerReference
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import Toleration
-from spotwright.simulation import given
+from spotwright.simulation import builders
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 CRITICAL = "system-cluster-critical"
 
 
 def daemon(name: str, **fields: object) -> Pod:
-    return given.daemon_pod(name, "node", tolerations=(), **fields)
+    return builders.daemonset_pod(name, "node", tolerations=(), **fields)
 
 
 def deleting(pod: Pod, seconds: float) -> Pod:
@@ -34,9 +34,9 @@ def evicted(*pods: Pod, deadline: datetime | None = None) -> list[str]:
 
 
 def test_tiers_follow_one_another() -> None:
-    plain, agent = given.pod("plain"), daemon("agent")
+    plain, agent = builders.pod("plain"), daemon("agent")
     dns, proxy = (
-        given.pod("dns", priority_class_name=CRITICAL),
+        builders.pod("dns", priority_class_name=CRITICAL),
         daemon("proxy", priority_class_name="system-node-critical"),
     )
     assert evicted(proxy, dns, agent, plain) == ["plain"]
@@ -46,22 +46,22 @@ def test_tiers_follow_one_another() -> None:
 
 
 def test_the_next_tier_waits_for_pods_that_are_still_terminating() -> None:
-    found = drain([deleting(given.pod("plain"), 20), daemon("agent")], deadline=None, now=NOW)
+    found = drain([deleting(builders.pod("plain"), 20), daemon("agent")], deadline=None, now=NOW)
     assert found.evict == ()
     assert len(found.waiting) == 2
 
 
 def test_a_stuck_pod_is_not_waited_for() -> None:
-    assert drain([deleting(given.pod("stuck"), -61)], deadline=None, now=NOW) == Drain()
+    assert drain([deleting(builders.pod("stuck"), -61)], deadline=None, now=NOW) == Drain()
 
 
 @pytest.mark.parametrize(
     "pod",
     [
-        given.pod("done", phase="Succeeded"),
-        given.pod("tolerates", tolerations=(Toleration(labels.DISRUPTED, "Equal", "", "NoSchedule"),)),
-        given.pod("tolerates-all", tolerations=(Toleration(operator="Exists"),)),
-        given.pod("static", owner_references=(OwnerReference("Node", "node"),)),
+        builders.pod("done", phase="Succeeded"),
+        builders.pod("tolerates", tolerations=(Toleration(labels.DISRUPTED, "Equal", "", "NoSchedule"),)),
+        builders.pod("tolerates-all", tolerations=(Toleration(operator="Exists"),)),
+        builders.pod("static", owner_references=(OwnerReference("Node", "node"),)),
     ],
 )
 def test_pods_that_do_not_hold_a_node(pod: Pod) -> None:
@@ -69,11 +69,11 @@ def test_pods_that_do_not_hold_a_node(pod: Pod) -> None:
 
 
 def test_tolerating_another_taint_does_not_help() -> None:
-    assert evicted(given.pod("p", tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists"),))) == ["p"]
+    assert evicted(builders.pod("p", tolerations=(Toleration("node.kubernetes.io/unschedulable", "Exists"),))) == ["p"]
 
 
 def test_do_not_disrupt_is_waited_for_but_not_evicted() -> None:
-    found = drain([given.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"})], deadline=None, now=NOW)
+    found = drain([builders.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"})], deadline=None, now=NOW)
     assert (found.evict, len(found.waiting)) == ((), 1)
 
 
@@ -84,26 +84,29 @@ def test_do_not_disrupt_is_waited_for_but_not_evicted() -> None:
 def test_a_pod_is_deleted_when_its_grace_would_outlast_the_deadline(
     left: float, grace: int, forced: int | None
 ) -> None:
-    pod = given.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"}, termination_grace_period_seconds=grace)
+    pod = builders.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"}, termination_grace_period_seconds=grace)
     found = drain([pod], deadline=NOW + timedelta(seconds=left), now=NOW)
     assert [one.grace_seconds for one in found.delete] == ([] if forced is None else [forced])
 
 
 def test_force_reaches_across_tiers() -> None:
-    slow = given.pod("slow", priority_class_name=CRITICAL, termination_grace_period_seconds=600)
-    found = drain([given.pod("plain"), slow], deadline=NOW + timedelta(seconds=300), now=NOW)
+    slow = builders.pod("slow", priority_class_name=CRITICAL, termination_grace_period_seconds=600)
+    found = drain([builders.pod("plain"), slow], deadline=NOW + timedelta(seconds=300), now=NOW)
     assert [one.pod.metadata.name for one in found.delete] == ["slow"]
     assert [pod.metadata.name for pod in found.evict] == ["plain"]
 
 
 def test_a_terminating_pod_is_only_cut_short() -> None:
     deadline = NOW + timedelta(seconds=30)
-    assert drain([deleting(given.pod("p"), 20)], deadline=deadline, now=NOW).delete == ()
-    assert drain([deleting(given.pod("p"), 40)], deadline=deadline, now=NOW).delete[0].grace_seconds == 30
+    assert drain([deleting(builders.pod("p"), 20)], deadline=deadline, now=NOW).delete == ()
+    assert drain([deleting(builders.pod("p"), 40)], deadline=deadline, now=NOW).delete[0].grace_seconds == 30
 
 
 def test_the_next_forced_deletion_is_announced() -> None:
-    pods = [given.pod("a", termination_grace_period_seconds=60), given.pod("b", termination_grace_period_seconds=10)]
+    pods = [
+        builders.pod("a", termination_grace_period_seconds=60),
+        builders.pod("b", termination_grace_period_seconds=10),
+    ]
     found = drain(pods, deadline=NOW + timedelta(seconds=100), now=NOW)
     assert found.next_forced_deletion == NOW + timedelta(seconds=40)
 

@@ -10,9 +10,9 @@ from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
-from spotwright.simulation import given
+from spotwright.simulation import builders
 
-CLASS = given.node_class(metadata=ObjectMeta("default", generation=1))
+CLASS = builders.node_class(metadata=ObjectMeta("default", generation=1))
 
 
 def claim(name: str, pool: str = "default", **fields: object) -> NodeClaim:
@@ -35,33 +35,36 @@ def test_usage_counts_claims_and_prefers_what_the_node_reports() -> None:
         claim("c", pool="other", capacity={"cpu": 8000}),
     ]
     nodes = [Node(ObjectMeta("n"), provider_id="p-a", capacity={"cpu": 1900, "nvidia.com/gpu": 1})]
-    assert usage(given.node_pool(), claims, nodes) == {
+    assert usage(builders.node_pool(), claims, nodes) == {
         "cpu": 5900, "memory": 10, "pods": 0, "ephemeral-storage": 0, "nodes": 2, "nvidia.com/gpu": 1,
     }  # fmt: skip
 
 
 def test_a_good_pool_is_valid() -> None:
-    assert verdict(given.node_pool())[0] == "True"
-    assert verdict(given.node_pool(), "NodeClassReady")[0] == "True"
-    assert verdict(given.node_pool(), "FieldsRecognized")[0] == "True"
+    assert verdict(builders.node_pool())[0] == "True"
+    assert verdict(builders.node_pool(), "NodeClassReady")[0] == "True"
+    assert verdict(builders.node_pool(), "FieldsRecognized")[0] == "True"
 
 
 @pytest.mark.parametrize(
     ("pool", "named"),
     [
-        (given.node_pool(replicas=3), "spec.replicas"),
-        (given.node_pool(consolidation_policy="Balanced"), "Balanced"),
+        (builders.node_pool(replicas=3), "spec.replicas"),
+        (builders.node_pool(consolidation_policy="Balanced"), "Balanced"),
         (
-            given.node_pool(requirements=(NodeSelectorRequirement("x", Operator.IN, ()),)),
+            builders.node_pool(requirements=(NodeSelectorRequirement("x", Operator.IN, ()),)),
             "spec.template.spec.requirements[x]",
         ),
-        (given.node_pool(requirements=(NodeSelectorRequirement("a" * 64, Operator.EXISTS),)), "qualified name"),
-        (given.node_pool(requirements=(NodeSelectorRequirement(labels.NODEPOOL, Operator.IN, ("a",)),)), "restricted"),
-        (given.node_pool(requirements=(NodeSelectorRequirement("x", Operator.IN, ("-",)),)), "label value"),
-        (given.node_pool(requirements=given.of_capacity("foo")), "capacity-type"),
-        (given.node_pool(labels={"karpenter.sh/custom": "x"}), "spec.template.metadata.labels[karpenter.sh/custom]"),
+        (builders.node_pool(requirements=(NodeSelectorRequirement("a" * 64, Operator.EXISTS),)), "qualified name"),
         (
-            given.node_pool(taints=(Taint("a", "NoSchedule"),), startup_taints=(Taint("a", "NoSchedule", "v"),)),
+            builders.node_pool(requirements=(NodeSelectorRequirement(labels.NODEPOOL, Operator.IN, ("a",)),)),
+            "restricted",
+        ),
+        (builders.node_pool(requirements=(NodeSelectorRequirement("x", Operator.IN, ("-",)),)), "label value"),
+        (builders.node_pool(requirements=builders.capacity_types("foo")), "capacity-type"),
+        (builders.node_pool(labels={"karpenter.sh/custom": "x"}), "spec.template.metadata.labels[karpenter.sh/custom]"),
+        (
+            builders.node_pool(taints=(Taint("a", "NoSchedule"),), startup_taints=(Taint("a", "NoSchedule", "v"),)),
             "given twice",
         ),
     ],
@@ -73,15 +76,17 @@ def test_what_means_nothing_is_named(pool: NodePool, named: str) -> None:
 
 
 def test_min_values_are_no_fault() -> None:
-    assert verdict(given.node_pool(requirements=(NodeSelectorRequirement("x", Operator.EXISTS, (), 2),)))[0] == "True"
+    assert (
+        verdict(builders.node_pool(requirements=(NodeSelectorRequirement("x", Operator.EXISTS, (), 2),)))[0] == "True"
+    )
 
 
 def test_one_known_capacity_type_is_enough() -> None:
-    assert verdict(given.node_pool(requirements=given.of_capacity("spot", "foo")))[0] == "True"
+    assert verdict(builders.node_pool(requirements=builders.capacity_types("spot", "foo")))[0] == "True"
 
 
 def test_an_unknown_field_is_said_but_stops_nothing() -> None:
-    pool = given.node_pool(problems=("unknown field spec.limit, did you mean limits?",))
+    pool = builders.node_pool(problems=("unknown field spec.limit, did you mean limits?",))
     assert verdict(pool)[0] == "True"
     status, reason, message = verdict(pool, "FieldsRecognized")
     assert (status, reason) == ("False", "UnrecognizedFields")
@@ -98,9 +103,11 @@ def test_an_unknown_field_is_said_but_stops_nothing() -> None:
     ],
 )
 def test_a_class_that_is_not_ready_says_why(conditions: tuple[Condition, ...], reason: str) -> None:
-    changes = nodepool_conditions(given.node_pool(), given.node_class(conditions=conditions), feature_gates=())
+    changes = nodepool_conditions(builders.node_pool(), builders.node_class(conditions=conditions), feature_gates=())
     assert [one.reason for one in changes if one.type == "NodeClassReady"] == [reason]
 
 
 def test_a_missing_class_is_named() -> None:
-    assert "NodeClassNotFound" in [one.reason for one in nodepool_conditions(given.node_pool(), None, feature_gates=())]
+    assert "NodeClassNotFound" in [
+        one.reason for one in nodepool_conditions(builders.node_pool(), None, feature_gates=())
+    ]

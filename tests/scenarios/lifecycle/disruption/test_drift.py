@@ -14,7 +14,7 @@ from spotwright.model.karpenter.nodeclass import AMI
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.status import drift
@@ -38,11 +38,11 @@ def stamp(world: World) -> None:
     (one,) = world.cluster.nodeclasses()
     digest = hashes.nodeclass_hash(one, world.facts.certificate_authority)
     kept = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hashes.NODECLASS_VERSION}
-    world.cluster.change("ec2nodeclasses", one.name, annotations=kept)
+    world.cluster.update("ec2nodeclasses", one.name, annotations=kept)
 
 
 def look(world: World, kind: str = "drift") -> None:
-    lifecycle(world.ports, [Doorbell(given.CLUSTER, kind)], now=world.clock.now())
+    lifecycle(world.ports, [Doorbell(builders.CLUSTER, kind)], now=world.clock.now())
     world.settle()
 
 
@@ -50,8 +50,8 @@ def with_nodes(world: World, count: int) -> World:
     """So many nodes with a pod each, of a pool and a class with their hashes."""
     stamp(world)
     look(world, "nodepools")
-    world.deploy(given.pod("inflate", cpu_millicores=5000), count)
-    assert world.run(180, until=lambda: len(world.running()) == count == len(world.claims()))
+    world.deploy(builders.pod("inflate", cpu_millicores=5000), count)
+    assert world.run(180, until=lambda: len(world.running_pods()) == count == len(world.claims()))
     return world
 
 
@@ -90,7 +90,7 @@ def machine(**fields: Any) -> Callable[[World], None]:
     """Somebody changes the instance behind our back."""
 
     def change(world: World) -> None:
-        (instance,) = world.ec2.live()
+        (instance,) = world.ec2.live_instances()
         world.ec2.instances[instance.id] = msgspec.structs.replace(instance, **fields)
         look(world)
 
@@ -99,13 +99,13 @@ def machine(**fields: Any) -> Callable[[World], None]:
 
 CHANGES = {
     "NodePoolDrifted": (pool(taints=(Taint("dedicated", "NoSchedule", "gpu"),)), pool(taints=())),
-    "RequirementsDrifted": (pool(requirements=given.of_capacity(labels.ON_DEMAND)), pool(requirements=())),
+    "RequirementsDrifted": (pool(requirements=builders.capacity_types(labels.ON_DEMAND)), pool(requirements=())),
     "NodeClassDrift": (node_class(user_data="echo hello"), node_class(user_data="")),
-    "AMIDrift": (node_class(amis=(NEWER,)), node_class(amis=given.node_class().amis)),
+    "AMIDrift": (node_class(amis=(NEWER,)), node_class(amis=builders.node_class().amis)),
     "SecurityGroupDrift": (machine(security_groups=("sg-9",)), machine(security_groups=("sg-1",))),
     "SubnetDrift": (
-        node_class(subnets=given.node_class().subnets[1:]),
-        node_class(subnets=given.node_class().subnets),
+        node_class(subnets=builders.node_class().subnets[1:]),
+        node_class(subnets=builders.node_class().subnets),
     ),
 }
 
@@ -132,9 +132,9 @@ def test_a_claim_says_that_it_drifts_and_why_until_it_does_not(one: World, reaso
 def test_looking_again_writes_nothing(one: World) -> None:
     edit(one, "ec2nodeclasses", amis=(NEWER,))
     look(one)
-    first = one.effects.of("cluster", "*")
+    first = one.effects.select("cluster", "*")
     look(one)
-    assert one.effects.of("cluster", "*") == first
+    assert one.effects.select("cluster", "*") == first
     assert reasons(one) == ["AMIDrift"]
 
 
@@ -153,14 +153,14 @@ def test_another_reason_keeps_the_time_since_when_it_drifts(one: World) -> None:
 
 
 def test_without_any_message_the_sweep_finds_it_within_ten_minutes(one: World) -> None:
-    (instance,) = one.ec2.live()
+    (instance,) = one.ec2.live_instances()
     one.ec2.instances[instance.id] = msgspec.structs.replace(instance, security_groups=("sg-9",))
     assert one.run(DRIFT_SECONDS + 5, until=lambda: reasons(one) == ["SecurityGroupDrift"])
 
 
 def test_a_change_of_the_pool_is_noticed_by_whoever_reads_the_pools(one: World) -> None:
-    edit(one, "nodepools", requirements=given.of_capacity(labels.ON_DEMAND))
-    one.doorbells.ring("lifecycle", [Doorbell(given.CLUSTER, "nodepools")])
+    edit(one, "nodepools", requirements=builders.capacity_types(labels.ON_DEMAND))
+    one.doorbells.ring("lifecycle", [Doorbell(builders.CLUSTER, "nodepools")])
     assert one.run(2, until=lambda: reasons(one) == ["RequirementsDrifted"])
 
 
@@ -168,7 +168,7 @@ def test_many_claims_are_told_a_part_at_a_time(world: World, monkeypatch: pytest
     monkeypatch.setattr(drift, "CLAIMS_AT_ONCE", 2)
     with_nodes(world, 5)
     edit(world, "ec2nodeclasses", amis=(NEWER,))
-    lifecycle(world.ports, [Doorbell(given.CLUSTER, "drift")], now=world.clock.now())
+    lifecycle(world.ports, [Doorbell(builders.CLUSTER, "drift")], now=world.clock.now())
     assert reasons(world) == ["AMIDrift", "AMIDrift", "", "", ""]
     world.settle()
     assert reasons(world) == ["AMIDrift"] * 5
@@ -177,7 +177,7 @@ def test_many_claims_are_told_a_part_at_a_time(world: World, monkeypatch: pytest
 def test_one_that_is_in_other_hands_does_not_keep_the_others(world: World) -> None:
     with_nodes(world, 2)
     edit(world, "ec2nodeclasses", amis=(NEWER,))
-    world.effects.fail(Fault("cluster", "set_conditions", Conflict("modified", code="Conflict")))
+    world.effects.inject(Fault("cluster", "set_conditions", Conflict("modified", code="Conflict")))
     look(world)
     assert reasons(world) == ["", "AMIDrift"]
     look(world)
@@ -189,7 +189,7 @@ def test_a_crash_in_between_is_made_good(world: World) -> None:
     edit(world, "ec2nodeclasses", amis=(NEWER,))
     world.effects.crash_at("cluster", "set_conditions")
     with pytest.raises(Crash):
-        lifecycle(world.ports, [Doorbell(given.CLUSTER, "drift")], now=world.clock.now())
+        lifecycle(world.ports, [Doorbell(builders.CLUSTER, "drift")], now=world.clock.now())
     look(world)
     assert reasons(world) == ["AMIDrift", "AMIDrift"]
 
@@ -200,14 +200,14 @@ def test_what_is_not_known_changes_nothing(one: World, silent: str) -> None:
     (before,) = one.claims()
     match silent:
         case "ec2":
-            one.effects.fail(Fault("ec2", "instances_of_cluster", Unavailable("no answer")))
+            one.effects.inject(Fault("ec2", "instances_of_cluster", Unavailable("no answer")))
             with pytest.raises(Unavailable):
                 look(one)
         case "catalog":
             one.catalogs.catalog = msgspec.structs.replace(one.catalogs.catalog, by_nodeclass={})
             look(one)
         case _:
-            one.ec2.shown = frozenset()
+            one.ec2.listed_ids = frozenset()
             look(one)
     assert one.claims() == (before,)
 
@@ -228,7 +228,7 @@ def test_a_claim_that_is_not_launched_or_is_leaving_is_left_alone(one: World) ->
     one.cluster.put("nodeclaims", fresh)
     one.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=leaving))
     edit(one, "ec2nodeclasses", amis=(NEWER,))
-    lifecycle(one.ports, [Doorbell(given.CLUSTER, "drift")], now=one.clock.now())
+    lifecycle(one.ports, [Doorbell(builders.CLUSTER, "drift")], now=one.clock.now())
     assert {each.name: drifted(each) is not None for each in one.claims()} == {
         claim.name: True, "fresh": False, "leaving": False,
     }  # fmt: skip
@@ -248,15 +248,15 @@ def test_a_change_while_a_node_is_being_made_is_not_missed(
     """Its pool changes between decision and claim, or its class between request and answer."""
     edit(world, "nodepools", labels={"shop": "a"})
     stamp(world)
-    world.deploy(given.pod("inflate"), 1)
-    world.kubelets.look()
+    world.deploy(builders.pod("inflate"), 1)
+    world.kubelets.reconcile()
     provision(world, clock=world.clock.now)
     if kind == "ec2nodeclasses":
         world.effects.crash_at("ec2", "create_fleet")
         with pytest.raises(Crash):
-            lifecycle(world.ports, [Doorbell(given.CLUSTER, "decision")], now=world.clock.now())
+            lifecycle(world.ports, [Doorbell(builders.CLUSTER, "decision")], now=world.clock.now())
     edit(world, kind, **change)
     stamp(world)
-    assert world.run(200, until=lambda: bool(world.running()))
+    assert world.run(200, until=lambda: bool(world.running_pods()))
     look(world, "nodepools")
     assert reasons(world) == [reason]

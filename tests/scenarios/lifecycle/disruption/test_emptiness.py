@@ -8,18 +8,18 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.taints import Toleration
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.disrupt.validate import validate
 
-ONE_EACH = given.pod("inflate", cpu_millicores=1800)
+ONE_EACH = builders.pod("inflate", cpu_millicores=1800)
 
 
 def grown(world: World, nodes: int) -> None:
     """So many nodes with one pod each."""
     world.deploy(ONE_EACH, nodes)
-    assert world.run(90, until=lambda: len(world.running()) == nodes)
+    assert world.run(90, until=lambda: len(world.running_pods()) == nodes)
     assert len(world.claims()) == nodes
 
 
@@ -27,7 +27,7 @@ def test_an_empty_node_goes_and_says_why(world: World) -> None:
     grown(world, 1)
     world.deploy(ONE_EACH, 0)
     assert world.run(200, until=lambda: not world.claims())
-    assert not world.ec2.live()
+    assert not world.ec2.live_instances()
     assert "Disrupting NodeClaim: Empty" in {event.message for event in world.cluster.events}
     reasons = [event.message for event in world.cluster.events if event.reason == "DisruptionReason"]
     assert any("Reason: Empty" in message for message in reasons)
@@ -42,17 +42,17 @@ def test_a_node_with_pods_stays(world: World) -> None:
 
 
 def test_consolidate_after_counts_from_the_last_pod(world: World) -> None:
-    world.cluster.change("nodepools", "default", consolidate_after_seconds=300)
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=300)
     grown(world, 1)
     world.run(120)
     world.deploy(ONE_EACH, 0)
     left = world.clock.now()
-    assert world.run(600, until=lambda: not world.ec2.live())
+    assert world.run(600, until=lambda: not world.ec2.live_instances())
     assert 300 <= (world.clock.now() - left).total_seconds() <= 300 + 60 + 60 + 30
 
 
 def test_never_is_never(world: World) -> None:
-    world.cluster.change("nodepools", "default", consolidate_after_seconds=None)
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=None)
     grown(world, 1)
     world.deploy(ONE_EACH, 0)
     world.run(900)
@@ -61,7 +61,7 @@ def test_never_is_never(world: World) -> None:
 
 @pytest.mark.parametrize(("budget", "at_once"), [("1", 1), ("2", 2), ("25%", 1), ("30%", 2), ("100%", 4)])
 def test_budgets_limit_how_many_go_at_once(world: World, budget: str, at_once: int) -> None:
-    world.cluster.change("nodepools", "default", budgets=(Budget(nodes=budget),))
+    world.cluster.update("nodepools", "default", budgets=(Budget(nodes=budget),))
     grown(world, 4)
     world.deploy(ONE_EACH, 0)
     most = 0
@@ -75,7 +75,7 @@ def test_budgets_limit_how_many_go_at_once(world: World, budget: str, at_once: i
 
 
 def test_a_closed_budget_keeps_everything(world: World) -> None:
-    world.cluster.change("nodepools", "default", budgets=(Budget(nodes="0", reasons=("Empty",)), Budget(nodes="100%")))
+    world.cluster.update("nodepools", "default", budgets=(Budget(nodes="0", reasons=("Empty",)), Budget(nodes="100%")))
     grown(world, 2)
     world.deploy(ONE_EACH, 0)
     world.run(300)
@@ -83,7 +83,7 @@ def test_a_closed_budget_keeps_everything(world: World) -> None:
 
 
 def test_a_pod_that_binds_within_the_fifteen_seconds_saves_its_node_alone(world: World) -> None:
-    world.cluster.change("nodepools", "default", budgets=(Budget(nodes="100%"),))
+    world.cluster.update("nodepools", "default", budgets=(Budget(nodes="100%"),))
     grown(world, 2)
     world.deploy(ONE_EACH, 0)
     assert world.run(120, until=lambda: any(key.startswith("command#") for key in world.state.rows))
@@ -105,7 +105,7 @@ def test_a_pod_that_binds_after_the_commit_saves_its_node(world: World) -> None:
     world.deploy(ONE_EACH, 0)
     assert world.run(120, until=lambda: bool(world.state.commands()))
     world.clock.advance(15)
-    world.state.beat = world.clock.milliseconds()
+    world.state.heartbeat_at = world.clock.milliseconds()
     committed = validate(world, world.state.commands()[0].id, now=world.clock.now())
     assert committed.committed == (claim.name,)
     world.cluster.put(
@@ -119,7 +119,7 @@ def test_a_pod_that_binds_after_the_commit_saves_its_node(world: World) -> None:
 
 def test_a_daemon_does_not_keep_a_node(world: World) -> None:
     grown(world, 1)
-    world.cluster.put("pods", given.daemon_pod("agent", world.claims()[0].node_name))
+    world.cluster.put("pods", builders.daemonset_pod("agent", world.claims()[0].node_name))
     world.deploy(ONE_EACH, 0)
     assert world.run(200, until=lambda: not world.claims())
 
@@ -127,14 +127,16 @@ def test_a_daemon_does_not_keep_a_node(world: World) -> None:
 @pytest.mark.parametrize(
     "keep",
     [
-        lambda world, claim: world.cluster.change(
+        lambda world, claim: world.cluster.update(
             "nodes", claim.node_name, annotations={labels.DO_NOT_DISRUPT: "true"}
         ),
         lambda world, claim: world.cluster.put(
-            "pods", given.daemon_pod("agent", claim.node_name, annotations={labels.DO_NOT_DISRUPT: "true"})
+            "pods", builders.daemonset_pod("agent", claim.node_name, annotations={labels.DO_NOT_DISRUPT: "true"})
         ),
-        lambda world, claim: setattr(world.state, "row", msgspec.structs.replace(world.state.row, paused=True)),
-        lambda world, claim: setattr(world.state, "catalog", ""),
+        lambda world, claim: setattr(
+            world.state, "cluster_row", msgspec.structs.replace(world.state.cluster_row, paused=True)
+        ),
+        lambda world, claim: setattr(world.state, "current_catalog_key", ""),
         lambda world, claim: world.cluster.remove("nodepools", "default"),
     ],
     ids=["node annotation", "pod annotation", "paused", "no catalog", "no pool"],
@@ -152,20 +154,20 @@ def test_what_keeps_an_empty_node(world: World, keep: object) -> None:
 
 def test_without_a_forwarder_two_reads_as_far_apart_as_consolidate_after_decide(world: World) -> None:
     """No heartbeat is needed where everything is read from the API server itself."""
-    world.cluster.change("nodepools", "default", consolidate_after_seconds=300)
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=300)
     grown(world, 1)
-    world.forwarder = False
+    world.forwarder_runs = False
     world.run(120)
     world.deploy(ONE_EACH, 0)
     left = world.clock.now()
-    assert world.run(600, until=lambda: not world.ec2.live())
+    assert world.run(600, until=lambda: not world.ec2.live_instances())
     assert 300 <= (world.clock.now() - left).total_seconds() <= 300 + 60 + 60 + 60
 
 
 def test_without_a_forwarder_a_pod_in_between_begins_the_time_anew(world: World) -> None:
-    world.cluster.change("nodepools", "default", consolidate_after_seconds=300)
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=300)
     grown(world, 1)
-    world.forwarder = False
+    world.forwarder_runs = False
     world.deploy(ONE_EACH, 0)
     world.run(200)
     world.deploy(ONE_EACH, 1)
@@ -173,67 +175,67 @@ def test_without_a_forwarder_a_pod_in_between_begins_the_time_anew(world: World)
     world.deploy(ONE_EACH, 0)
     world.run(280)
     assert len(world.claims()) == 1
-    assert world.run(400, until=lambda: not world.ec2.live())
+    assert world.run(400, until=lambda: not world.ec2.live_instances())
 
 
 @pytest.mark.parametrize(("port", "action"), [("cluster", "pods"), ("cluster", "nodes"), ("state", "cluster")])
 def test_whoever_does_not_answer_disrupts_nothing(world: World, port: str, action: str) -> None:
     grown(world, 1)
-    world.forwarder = False
+    world.forwarder_runs = False
     world.deploy(ONE_EACH, 0)
-    world.effects.fail(Fault(port, action, Unavailable("no answer"), times=10_000))
+    world.effects.inject(Fault(port, action, Unavailable("no answer"), times=10_000))
     world.run(400)
-    assert len(world.ec2.live()) == 1
-    ended = {one.subject.partition("/")[0] for one in world.effects.of("cluster", "delete")}
+    assert len(world.ec2.live_instances()) == 1
+    ended = {one.subject.partition("/")[0] for one in world.effects.select("cluster", "delete")}
     assert ended <= {"pods"}, "only what the Deployment let go"
 
 
 def test_a_launch_under_way_holds_disruption_back(world: World) -> None:
     grown(world, 1)
     world.deploy(ONE_EACH, 0)
-    slow = given.pod("slow", node_selector={labels.CAPACITY_TYPE: "on-demand"})
-    world.effects.fail(Fault("ec2", "create_fleet", Unavailable("no answer"), times=100))
+    slow = builders.pod("slow", node_selector={labels.CAPACITY_TYPE: "on-demand"})
+    world.effects.inject(Fault("ec2", "create_fleet", Unavailable("no answer"), times=100))
     world.deploy(slow, 1)
     world.run(150)
-    assert len(world.ec2.live()) == 1
+    assert len(world.ec2.live_instances()) == 1
 
 
 def test_followers_keep_no_last_node_and_cause_no_first_one(world: World) -> None:
-    dns = given.pod("coredns", cpu_millicores=100, namespace="kube-system", labels={"k8s-app": "kube-dns"})
+    dns = builders.pod("coredns", cpu_millicores=100, namespace="kube-system", labels={"k8s-app": "kube-dns"})
     dns = msgspec.structs.replace(dns, tolerations=(Toleration("node.kubernetes.io/not-ready", "Exists"),))
     world.deploy(dns, 2)
     world.run(60)
     assert not world.claims(), "followers alone buy nothing"
     world.deploy(ONE_EACH, 1)
-    assert world.run(90, until=lambda: len(world.running()) == 3)
-    budget = given.budget("dns", "x", max_unavailable=1, namespace="kube-system")
+    assert world.run(90, until=lambda: len(world.running_pods()) == 3)
+    budget = builders.pod_disruption_budget("dns", "x", max_unavailable=1, namespace="kube-system")
     selector = (
         msgspec.structs.replace(budget.selector[0], key="k8s-app", values=("kube-dns",)) if budget.selector else None
     )
     world.cluster.put("poddisruptionbudgets", msgspec.structs.replace(budget, selector=(selector,)))
     world.deploy(ONE_EACH, 0)
-    assert world.run(300, until=lambda: not world.ec2.live())
+    assert world.run(300, until=lambda: not world.ec2.live_instances())
     world.run(180)
-    assert not world.ec2.live(), "held at zero"
+    assert not world.ec2.live_instances(), "held at zero"
     assert [pod.unschedulable for pod in world.cluster.all("pods")] == [True, True]
     world.deploy(ONE_EACH, 1)
-    assert world.run(120, until=lambda: len(world.running()) == 3), "and back"
+    assert world.run(120, until=lambda: len(world.running_pods()) == 3), "and back"
 
 
 def test_followers_stay_while_somebody_is_there_to_follow(world: World) -> None:
     grown(world, 1)
-    dns = given.pod("coredns", cpu_millicores=1800, namespace="kube-system", labels={"k8s-app": "kube-dns"})
+    dns = builders.pod("coredns", cpu_millicores=1800, namespace="kube-system", labels={"k8s-app": "kube-dns"})
     world.deploy(dns, 1)
-    assert world.run(90, until=lambda: len(world.running()) == 2)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 2)
     world.run(300)
     assert len(world.claims()) == 2
 
 
 def test_consolidatable_follows_the_pods(world: World) -> None:
-    world.cluster.change("nodepools", "default", consolidate_after_seconds=30)
+    world.cluster.update("nodepools", "default", consolidate_after_seconds=30)
     grown(world, 1)
     assert world.run(150, until=lambda: world.claims()[0].is_condition_true("Consolidatable"))
-    world.deploy(given.pod("small", cpu_millicores=50), 1)
+    world.deploy(builders.pod("small", cpu_millicores=50), 1)
     assert world.run(120, until=lambda: not world.claims()[0].is_condition_true("Consolidatable"))
     found = find_condition(world.claims()[0].conditions, "Consolidatable")
     assert found is not None

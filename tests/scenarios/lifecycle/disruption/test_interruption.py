@@ -6,18 +6,18 @@ import pytest
 
 from spotwright.errors import Unavailable
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from tests.scenarios.lifecycle.conftest import fresh_world
 
-POD = given.pod("inflate", cpu_millicores=1800)
+POD = builders.pod("inflate", cpu_millicores=1800)
 
 
 def running(pods: int = 1) -> tuple[World, NodeClaim]:
     world = fresh_world()
     world.deploy(POD, pods)
-    assert world.run(90, until=lambda: len(world.running()) == pods)
+    assert world.run(90, until=lambda: len(world.running_pods()) == pods)
     world.run(30)
     return world, world.claims()[0]
 
@@ -27,15 +27,15 @@ def warn(world: World, claim: NodeClaim) -> None:
 
 
 def settled(world: World, pods: int = 1) -> bool:
-    return len(world.running()) == pods and len(world.ec2.live()) == pods == len(world.claims())
+    return len(world.running_pods()) == pods and len(world.ec2.live_instances()) == pods == len(world.claims())
 
 
 def test_the_replacement_is_asked_for_before_the_first_eviction() -> None:
     world, claim = running()
-    began = len(world.effects.done)
+    began = len(world.effects.log)
     warn(world, claim)
     assert world.run(240, until=lambda: settled(world) and world.claims()[0].name != claim.name)
-    acts = [f"{one.port}.{one.action}" for one in world.effects.done[began:]]
+    acts = [f"{one.port}.{one.action}" for one in world.effects.log[began:]]
     assert acts.index("cluster.set_taints") < acts.index("ec2.create_fleet") < acts.index("cluster.evict")
     reasons = {event.reason for event in world.cluster.events}
     assert {"SpotInterrupted", "Evicted"} <= reasons
@@ -44,10 +44,10 @@ def test_the_replacement_is_asked_for_before_the_first_eviction() -> None:
 def test_pods_leave_when_the_replacement_is_initialized_not_earlier() -> None:
     world, claim = running()
     warn(world, claim)
-    while not world.effects.of("cluster", "evict"):
+    while not world.effects.select("cluster", "evict"):
         world.run(1)
         others = [one for one in world.claims() if one.name != claim.name]
-        if world.effects.of("cluster", "evict"):
+        if world.effects.select("cluster", "evict"):
             assert [one.is_condition_true("Initialized") for one in others] == [True]
 
 
@@ -56,30 +56,30 @@ def test_when_the_replacement_is_late_the_deadline_forces_the_eviction() -> None
     world.kubelets.boot_seconds = 300
     warned = world.clock.now()
     warn(world, claim)
-    assert world.run(200, until=lambda: bool(world.effects.of("cluster", "evict")))
-    waited = world.effects.of("cluster", "evict")[0].at - warned
+    assert world.run(200, until=lambda: bool(world.effects.select("cluster", "evict")))
+    waited = world.effects.select("cluster", "evict")[0].at - warned
     assert timedelta(seconds=75) <= waited <= timedelta(seconds=85), "120 s less 30 s of grace and 10 s of margin"
     assert world.run(500, until=lambda: settled(world))
 
 
 def test_the_interrupted_offering_is_left_alone_for_a_while() -> None:
     world, claim = running()
-    instance = world.ec2.live()[0]
+    instance = world.ec2.live_instances()[0]
     warn(world, claim)
     world.run(20)
     assert world.state.health[f"spot:{instance.instance_type}:{instance.zone}"].interruptions == 1
-    (other,) = [one for one in world.ec2.live() if one.id != instance.id]
+    (other,) = [one for one in world.ec2.live_instances() if one.id != instance.id]
     assert (other.instance_type, other.zone) != (instance.instance_type, instance.zone)
 
 
 def test_pods_that_fit_elsewhere_need_no_launch() -> None:
     world, claim = running()
-    world.cluster.put("nodes", given.foreign_node("spacious"))
+    world.cluster.put("nodes", builders.unmanaged_node("spacious"))
     began = len(world.ec2.requests)
     warn(world, claim)
     assert world.run(240, until=lambda: not world.claims())
     assert len(world.ec2.requests) == began
-    assert [pod.node_name for pod in world.running()] == ["spacious"]
+    assert [pod.node_name for pod in world.running_pods()] == ["spacious"]
 
 
 def test_the_decision_is_on_record() -> None:
@@ -95,9 +95,9 @@ def test_a_replacement_without_capacity_is_planned_again() -> None:
     world.ec2.capacity[("spot", "*", "*")] = 0
     warn(world, claim)
     assert world.run(240, until=lambda: settled(world) and world.claims()[0].name != claim.name)
-    assert [one.capacity_type for one in world.ec2.live()] == ["on-demand"]
-    evicted = world.effects.of("cluster", "evict")[0].number
-    bought = [one.number for one in world.effects.of("ec2", "create_fleet")][-1]
+    assert [one.capacity_type for one in world.ec2.live_instances()] == ["on-demand"]
+    evicted = world.effects.select("cluster", "evict")[0].number
+    bought = [one.number for one in world.effects.select("ec2", "create_fleet")][-1]
     assert bought < evicted
 
 
@@ -108,7 +108,7 @@ def test_the_same_warning_three_times_buys_one_replacement() -> None:
         world.run(1)
     world.run(240)
     assert settled(world)
-    assert len(world.ec2.every()) == 2
+    assert len(world.ec2.all_instances()) == 2
 
 
 @pytest.mark.parametrize("changes", range(1, 60, 2))
@@ -128,10 +128,10 @@ def test_a_crash_after_any_change_buys_one_replacement(changes: int) -> None:
     world.effects.crash_after(None)
     world.run(120)
     assert settled(world)
-    assert len(world.ec2.every()) == 2
-    bought = world.effects.of("ec2", "create_fleet")[-1]
-    evicted = [one for one in world.effects.of("cluster", "evict") if one.number > 0]
-    assert not evicted or world.effects.of("ec2", "create_fleet")[1].number < evicted[0].number, bought
+    assert len(world.ec2.all_instances()) == 2
+    bought = world.effects.select("ec2", "create_fleet")[-1]
+    evicted = [one for one in world.effects.select("cluster", "evict") if one.number > 0]
+    assert not evicted or world.effects.select("ec2", "create_fleet")[1].number < evicted[0].number, bought
 
 
 def test_a_crash_right_after_the_commit_decides_once() -> None:
@@ -149,35 +149,35 @@ def test_several_nodes_at_once_each_get_a_replacement() -> None:
     world, _ = running(pods=3)
     for claim in world.claims():
         warn(world, claim)
-    assert world.run(300, until=lambda: settled(world, 3) and len(world.ec2.every()) >= 6)
-    assert len(world.ec2.every()) == 6
+    assert world.run(300, until=lambda: settled(world, 3) and len(world.ec2.all_instances()) >= 6)
+    assert len(world.ec2.all_instances()) == 6
 
 
 def test_a_rebalance_recommendation_is_an_event_only() -> None:
     world, claim = running()
-    before = [one for one in world.effects.done if one.port in ("cluster", "ec2")]
-    world.announce("EC2 Instance Rebalance Recommendation", {"instance-id": claim.provider_id.rpartition("/")[2]})
+    before = [one for one in world.effects.log if one.port in ("cluster", "ec2")]
+    world.deliver_event("EC2 Instance Rebalance Recommendation", {"instance-id": claim.provider_id.rpartition("/")[2]})
     world.run(10)
-    assert [one for one in world.effects.done if one.port in ("cluster", "ec2")] == before
+    assert [one for one in world.effects.log if one.port in ("cluster", "ec2")] == before
     assert "SpotRebalanceRecommendation" in {event.reason for event in world.cluster.events}
 
 
 @pytest.mark.parametrize("state", ["stopping", "shutting-down", "terminated"])
 def test_an_instance_that_ends_takes_its_claim_along(state: str) -> None:
     world, claim = running()
-    instance = world.ec2.live()[0].id
+    instance = world.ec2.live_instances()[0].id
     world.ec2.stop(instance, after_seconds=0)
-    world.announce("EC2 Instance State-change Notification", {"instance-id": instance, "state": state})
+    world.deliver_event("EC2 Instance State-change Notification", {"instance-id": instance, "state": state})
     assert world.run(240, until=lambda: settled(world))
     assert world.claims()[0].name != claim.name
 
 
 def test_an_instance_that_nobody_here_holds_is_left_alone() -> None:
     world, _ = running()
-    before = [one for one in world.effects.done if one.port in ("cluster", "ec2")]
-    world.announce("EC2 Spot Instance Interruption Warning", {"instance-id": "i-foreign"})
+    before = [one for one in world.effects.log if one.port in ("cluster", "ec2")]
+    world.deliver_event("EC2 Spot Instance Interruption Warning", {"instance-id": "i-foreign"})
     world.run(100)
-    assert [one for one in world.effects.done if one.port in ("cluster", "ec2")] == before
+    assert [one for one in world.effects.log if one.port in ("cluster", "ec2")] == before
     row = world.state.notice("i-foreign")
     assert row is not None
     assert row.phase == "done"
@@ -185,7 +185,7 @@ def test_an_instance_that_nobody_here_holds_is_left_alone() -> None:
 
 def test_an_api_server_in_trouble_delays_but_does_not_lose_the_notice() -> None:
     world, claim = running()
-    world.effects.fail(Fault("cluster", "nodeclaims", Unavailable("no answer"), times=5))
+    world.effects.inject(Fault("cluster", "nodeclaims", Unavailable("no answer"), times=5))
     warn(world, claim)
     assert world.run(240, until=lambda: settled(world) and world.claims()[0].name != claim.name)
 
@@ -193,17 +193,17 @@ def test_an_api_server_in_trouble_delays_but_does_not_lose_the_notice() -> None:
 def test_pods_that_were_promised_a_node_on_its_way_wait_for_it() -> None:
     """No launch is needed, but there is no room yet either."""
     world, claim = running()
-    world.deploy(given.pod("big", cpu_millicores=3000), 1)
+    world.deploy(builders.pod("big", cpu_millicores=3000), 1)
     assert world.run(10, until=lambda: len(world.claims()) == 2)
     coming = next(one for one in world.claims() if one.name != claim.name)
     world.kubelets.boot_seconds = 60
     world.cluster.remove(
         "pods", next(pod.key for pod in world.cluster.all("pods") if pod.key.startswith("default/big"))
     )
-    world.deploy(given.pod("big"), 0)
+    world.deploy(builders.pod("big"), 0)
     asked = len(world.ec2.requests)
     warn(world, claim)
-    assert world.run(120, until=lambda: bool(world.effects.of("cluster", "evict")))
+    assert world.run(120, until=lambda: bool(world.effects.select("cluster", "evict")))
     assert len(world.ec2.requests) == asked
     current = world.cluster.nodeclaim(coming.name)
     assert current is not None
@@ -222,17 +222,19 @@ def test_notices_of_every_kind_at_once_replace_every_node_once() -> None:
                 world.interrupt_spot(instance)
             case 1:
                 world.ec2.stop(instance, after_seconds=0)
-                world.announce("EC2 Instance State-change Notification", {"instance-id": instance, "state": "stopping"})
+                world.deliver_event(
+                    "EC2 Instance State-change Notification", {"instance-id": instance, "state": "stopping"}
+                )
             case _:
                 change = {
                     "service": "EC2", "eventTypeCategory": "scheduledChange", "eventTypeCode": "AWS_EC2_RETIREMENT",
                     "startTime": "Mon, 12 Jan 2026 00:00:00 GMT", "affectedEntities": [{"entityValue": instance}],
                 }  # fmt: skip
-                world.announce("AWS Health Event", change, source="aws.health")
+                world.deliver_event("AWS Health Event", change, source="aws.health")
     world.interrupt_spot(claims[0].provider_id.rpartition("/")[2])
-    world.announce("EC2 Fleet State Change", {"instance-id": "i-1"})
+    world.deliver_event("EC2 Fleet State Change", {"instance-id": "i-1"})
     assert world.run(900, until=lambda: settled(world, count) and not _named(world) & {one.name for one in claims})
-    assert len(world.ec2.every()) == 2 * count
+    assert len(world.ec2.all_instances()) == 2 * count
 
 
 def _named(world: World) -> set[str]:

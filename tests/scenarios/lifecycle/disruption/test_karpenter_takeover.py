@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.adapters import decode_nodeclass, decode_nodepool
+from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass_strict
+from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodepool_strict
 from spotwright.aws.nodeclass import hashes
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
@@ -13,7 +14,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
 from spotwright.model.requirements import NodeSelectorRequirement
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -39,11 +40,9 @@ def karpenters(pool_version: str = "v3", class_version: str = "v6") -> World:
     """A pool, a class and a running node, annotated by a Karpenter whose hashes are of these versions."""
     world = World()
     world.facts = msgspec.structs.replace(world.facts, certificate_authority=CERTIFICATE_AUTHORITY)
-    made = decode_nodepool.nodepool({"kind": "NodePool", "metadata": _about(pool_version, class_version)} | POOL)
+    made = decode_nodepool_strict({"kind": "NodePool", "metadata": _about(pool_version, class_version)} | POOL)
     world.cluster.put("nodepools", made)
-    stated = decode_nodeclass.nodeclass(
-        {"kind": "EC2NodeClass", "metadata": _about(pool_version, class_version)} | CLASS
-    )
+    stated = decode_nodeclass_strict({"kind": "EC2NodeClass", "metadata": _about(pool_version, class_version)} | CLASS)
     world.cluster.put("ec2nodeclasses", _resolved(stated))
     node(world, "karpenters-abcde", _annotations(pool_version, class_version))
     return world
@@ -64,7 +63,7 @@ def _about(pool_version: str, class_version: str) -> dict[str, Any]:
 
 
 def _resolved(stated: EC2NodeClass) -> EC2NodeClass:
-    like = given.node_class()
+    like = builders.node_class()
     return msgspec.structs.replace(
         stated,
         subnets=like.subnets,
@@ -77,7 +76,7 @@ def _resolved(stated: EC2NodeClass) -> EC2NodeClass:
 
 def node(world: World, name: str, annotations: dict[str, str], *conditions: Condition, pool: str = "default") -> None:
     """An m5.large on spot and its NodeClaim."""
-    id, zone = f"i-{name}", given.ZONES[0]
+    id, zone = f"i-{name}", builders.ZONES[0]
     tags = {labels.CLUSTER_NAME_TAG: world.cluster.name, labels.NODEPOOL: pool}
     world.ec2.instances[id] = Instance(
         id, "m5.large", zone, "spot", "running", subnet_id="subnet-a", security_groups=("sg-1",), tags=tags
@@ -89,7 +88,7 @@ def node(world: World, name: str, annotations: dict[str, str], *conditions: Cond
     ready = tuple(Condition(kind, "True", kind) for kind in ("Launched", "Registered", "Initialized", "Ready"))
     claim = NodeClaim(
         ObjectMeta(name, labels=known, annotations=annotations, finalizers=(labels.FINALIZER,)),
-        given.node_pool().node_class_ref,
+        builders.node_pool().node_class_ref,
         requirements=(NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("m5.large",)),),
         provider_id=f"aws:///{zone}/{id}",
         image_id="ami-amd64",
@@ -105,12 +104,12 @@ def stamp_class(world: World) -> None:
         labels.EC2NODECLASS_HASH: hashes.nodeclass_hash(one, world.facts.certificate_authority),
         labels.EC2NODECLASS_HASH_VERSION: hashes.NODECLASS_VERSION,
     }
-    world.cluster.change("ec2nodeclasses", one.name, annotations=kept)
+    world.cluster.update("ec2nodeclasses", one.name, annotations=kept)
 
 
 def look(world: World) -> None:
     for kind in ("nodepools", "drift"):
-        lifecycle(world.ports, [Doorbell(given.CLUSTER, kind)], now=world.clock.now())
+        lifecycle(world.ports, [Doorbell(builders.CLUSTER, kind)], now=world.clock.now())
 
 
 def drifting(world: World) -> dict[str, str]:
@@ -134,7 +133,7 @@ def test_nothing_drifts_and_no_hash_of_ours_differs(versions: tuple[str, str]) -
 def test_what_changes_after_the_take_over_drifts() -> None:
     world = karpenters("v2")
     look(world)
-    world.cluster.change("nodepools", "default", expire_after_seconds=None)
+    world.cluster.update("nodepools", "default", expire_after_seconds=None)
     look(world)
     assert drifting(world) == {"karpenters-abcde": "NodePoolDrifted"}
 

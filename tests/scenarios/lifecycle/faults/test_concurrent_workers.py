@@ -5,14 +5,14 @@ import pytest
 from spotwright.errors import Unavailable
 from spotwright.model.ec2.fleet import FleetResult
 from spotwright.model.kubernetes.node import instance_id
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
 from tests.scenarios.lifecycle.conftest import fresh_world
 
-POD = given.pod("inflate", cpu_millicores=1800)
+POD = builders.pod("inflate", cpu_millicores=1800)
 
 
 def everything(world: World) -> list[Doorbell]:
@@ -35,10 +35,12 @@ def test_two_workers_on_one_launch_buy_once(changes: int) -> None:
     world = fresh_world()
     world.deploy(POD, 2)
     others_act_after(world, changes)
-    assert world.run(120, until=lambda: len(world.running()) == 2)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 2)
     world.run(150)
-    assert len(world.ec2.every()) == 2
-    assert {instance_id(claim.provider_id) for claim in world.claims()} == {one.id for one in world.ec2.live()}
+    assert len(world.ec2.all_instances()) == 2
+    assert {instance_id(claim.provider_id) for claim in world.claims()} == {
+        one.id for one in world.ec2.live_instances()
+    }
     assert all(claim.is_condition_true("Ready") for claim in world.claims())
 
 
@@ -46,13 +48,13 @@ def test_two_workers_on_one_launch_buy_once(changes: int) -> None:
 def test_two_workers_on_one_termination_let_everything_go_once(changes: int) -> None:
     world = fresh_world()
     world.deploy(POD, 1)
-    assert world.run(90, until=lambda: len(world.running()) == 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
     world.forget_deployments()
     (claim,) = world.claims()
     others_act_after(world, changes)
     world.cluster.delete("nodeclaims", claim.metadata)
     assert world.run(120, until=lambda: not world.claims())
-    assert not world.ec2.live()
+    assert not world.ec2.live_instances()
     assert not world.cluster.nodes()
 
 
@@ -60,29 +62,29 @@ def test_two_workers_on_one_termination_let_everything_go_once(changes: int) -> 
 def test_two_workers_on_one_interruption_buy_one_replacement(changes: int) -> None:
     world = fresh_world()
     world.deploy(POD, 1)
-    assert world.run(90, until=lambda: len(world.running()) == 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
     world.run(20)
     (claim,) = world.claims()
     others_act_after(world, changes)
     world.interrupt_spot(instance_id(claim.provider_id))
     assert world.run(300, until=lambda: len(world.claims()) == 1 and world.claims()[0].name != claim.name)
     world.run(120)
-    assert len(world.ec2.every()) == 2
-    assert len(world.running()) == 1
+    assert len(world.ec2.all_instances()) == 2
+    assert len(world.running_pods()) == 1
 
 
 def rung_per_minute(world: World, minutes: int) -> list[int]:
     counts = []
     for _ in range(minutes):
-        before = len(world.effects.of("doorbells", "ring"))
+        before = len(world.effects.select("doorbells", "ring"))
         world.run(60)
-        counts.append(len(world.effects.of("doorbells", "ring")) - before)
+        counts.append(len(world.effects.select("doorbells", "ring")) - before)
     return counts
 
 
 def test_messages_do_not_multiply_while_ec2_does_not_answer() -> None:
     world = fresh_world()
-    world.effects.fail(Fault("ec2", "create_fleet", Unavailable("no answer"), times=10_000))
+    world.effects.inject(Fault("ec2", "create_fleet", Unavailable("no answer"), times=10_000))
     world.deploy(POD, 1)
     counts = rung_per_minute(world, 4)
     assert max(counts) <= 120
@@ -95,14 +97,14 @@ def test_a_launch_that_comes_to_nothing_is_not_planned_again_at_once(monkeypatch
     monkeypatch.setattr(world.ec2, "create_fleet", lambda request: FleetResult())
     world.deploy(POD, 1)
     world.run(60)
-    assert len(world.effects.of("state", "commit")) <= 12
+    assert len(world.effects.select("state", "commit")) <= 12
 
 
 def test_messages_do_not_multiply_while_a_budget_blocks_a_drain() -> None:
     world = fresh_world()
     world.deploy(POD, 1)
-    assert world.run(90, until=lambda: len(world.running()) == 1)
-    world.cluster.put("poddisruptionbudgets", given.budget("keep", "inflate", max_unavailable=0))
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("keep", "inflate", max_unavailable=0))
     world.cluster.delete("nodeclaims", world.claims()[0].metadata)
     counts = rung_per_minute(world, 12)
     assert max(counts) <= 120
@@ -112,12 +114,12 @@ def test_messages_do_not_multiply_while_a_budget_blocks_a_drain() -> None:
 def test_a_decision_that_nobody_acted_on_in_time_is_planned_again() -> None:
     world = fresh_world()
     world.deploy(POD, 1)
-    world.kubelets.look()
+    world.kubelets.reconcile()
     from spotwright.workflows.provision.workflow import provision
 
     (decision,) = provision(world, clock=world.clock.now).decisions
-    world.doorbells.waiting.clear()
+    world.doorbells.messages.clear()
     world.clock.advance(3600)
-    assert world.run(120, until=lambda: len(world.running()) == 1)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 1)
     names = {name for launch in decision.launches for name in launch.claims}
     assert not names & {claim.name for claim in world.claims()}

@@ -3,7 +3,7 @@
 import pytest
 
 from spotwright.errors import ApiError, Throttled, Unavailable
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 
 OUTAGES = [
@@ -13,7 +13,7 @@ OUTAGES = [
     ("blobs", Unavailable("no such bucket")),
     ("doorbells", Unavailable("no such queue")),
 ]
-POD = given.pod("inflate", cpu_millicores=1800)
+POD = builders.pod("inflate", cpu_millicores=1800)
 
 
 @pytest.mark.parametrize(("port", "failure"), OUTAGES, ids=[port for port, _ in OUTAGES])
@@ -25,13 +25,13 @@ def test_an_outage_of_four_minutes_costs_time_and_no_node(
     world.run(begins)
     world.outages = {port: failure}
     world.run(240)
-    ended = len([one for one in world.ec2.every() if one.state == "terminated"])
+    ended = len([one for one in world.ec2.all_instances() if one.state == "terminated"])
     assert ended == 0
     assert not [one for one in world.claims() if one.metadata.deletion_timestamp is not None]
     world.outages = {}
-    assert world.run(900, until=lambda: len(world.running()) == 2)
+    assert world.run(900, until=lambda: len(world.running_pods()) == 2)
     world.run(180)
-    assert len(world.ec2.live()) == 2
+    assert len(world.ec2.live_instances()) == 2
 
 
 @pytest.mark.parametrize(("port", "failure"), OUTAGES, ids=[port for port, _ in OUTAGES])
@@ -40,6 +40,6 @@ def test_messages_do_not_multiply_in_an_outage(world: World, port: str, failure:
     world.run(5)
     world.outages = {port: failure}
     world.run(240)
-    early = len(world.doorbells.waiting)
+    early = len(world.doorbells.messages)
     world.run(360)
-    assert len(world.doorbells.waiting) <= early + 20
+    assert len(world.doorbells.messages) <= early + 20

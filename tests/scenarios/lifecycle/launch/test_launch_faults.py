@@ -10,7 +10,7 @@ from spotwright.aws.launch import fleet_plan
 from spotwright.errors import ApiError, InvalidRequest, Throttled, Unavailable
 from spotwright.model.ec2.fleet import FleetResult
 from spotwright.model.kubernetes.node import instance_id
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.sweep.full import full_sweep
@@ -20,16 +20,16 @@ THROTTLED = Throttled("too many requests", code="RequestLimitExceeded")
 
 def deployed(world: World, pods: int = 1) -> World:
     """One pod fills a small node, so there are as many nodes as pods."""
-    world.deploy(given.pod("inflate", cpu_millicores=1800), pods)
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), pods)
     return world
 
 
 def all_run(world: World, pods: int, seconds: int = 300) -> bool:
-    return world.run(seconds, until=lambda: len(world.running()) == pods)
+    return world.run(seconds, until=lambda: len(world.running_pods()) == pods)
 
 
 def is_tidy(world: World) -> bool:
-    live = sorted(one.id for one in world.ec2.live())
+    live = sorted(one.id for one in world.ec2.live_instances())
     return sorted(instance_id(claim.provider_id) for claim in world.claims()) == live
 
 
@@ -46,17 +46,17 @@ def first_call(world: World, does: Callable[[Mapping[str, Any]], FleetResult]) -
 
 def test_instances_and_unknown_errors_together(world: World) -> None:
     """What came is used at once; the rest is asked for again under a new token."""
-    pool = ("spot", "c5.large", given.ZONES[0])
+    pool = ("spot", "c5.large", builders.ZONES[0])
     world.ec2.capacity[("spot", "*", "*")] = 0
     world.ec2.capacity[("on-demand", "*", "*")] = 0
-    for zone in given.ZONES:
-        world.ec2.codes[("spot", "c5.large", zone)] = "NeverHeardOf"
+    for zone in builders.ZONES:
+        world.ec2.error_codes[("spot", "c5.large", zone)] = "NeverHeardOf"
     deployed(world, 3)
     world.run(3)
-    assert not world.ec2.live()
+    assert not world.ec2.live_instances()
     assert {one.code for one in world.state.health.values()} <= {"InsufficientInstanceCapacity"}
     world.ec2.capacity.clear()
-    world.ec2.codes.clear()
+    world.ec2.error_codes.clear()
     world.ec2.capacity[pool] = 1
     assert all_run(world, 3)
     assert is_tidy(world)
@@ -71,17 +71,17 @@ def test_templates_that_are_gone_are_made_again_at_once_and_once(world: World, c
     first_call(world, gone)
     deployed(world)
     world.run(1)
-    assert len(world.ec2.live()) == 1
-    assert len(world.effects.of("ec2", "ensure_launch_template")) == 2
+    assert len(world.ec2.live_instances()) == 1
+    assert len(world.effects.select("ec2", "ensure_launch_template")) == 2
     assert all_run(world, 1)
 
 
 def test_templates_that_stay_away_are_waited_for(world: World) -> None:
     gone = InvalidRequest("there is no such template", code="InvalidLaunchTemplateId.NotFound")
-    world.effects.fail(Fault("ec2", "create_fleet", gone, times=3))
+    world.effects.inject(Fault("ec2", "create_fleet", gone, times=3))
     deployed(world)
     world.run(1)
-    assert not world.ec2.live()
+    assert not world.ec2.live_instances()
     assert all_run(world, 1)
     assert is_tidy(world)
 
@@ -97,12 +97,12 @@ def test_a_token_that_was_used_for_something_else_is_left_and_its_instances_are_
     deployed(world)
     assert all_run(world, 1)
     world.run(120)
-    assert len(world.ec2.every()) == 1
+    assert len(world.ec2.all_instances()) == 1
     assert is_tidy(world)
 
 
 def test_a_retry_by_newer_code_sends_what_was_stored(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    world.effects.fail(Fault("ec2", "create_fleet", Unavailable("no answer"), acted=True))
+    world.effects.inject(Fault("ec2", "create_fleet", Unavailable("no answer"), after_change=True))
     deployed(world, 2)
     sent: list[Mapping[str, Any]] = []
     usual = world.ec2.create_fleet
@@ -117,7 +117,7 @@ def test_a_retry_by_newer_code_sends_what_was_stored(world: World, monkeypatch: 
     assert all_run(world, 2)
     assert len(sent) == 2
     assert sent[0] == sent[1]
-    assert len(world.ec2.every()) == 2
+    assert len(world.ec2.all_instances()) == 2
 
 
 def test_the_function_dies_when_the_fleet_is_there(world: World) -> None:
@@ -127,7 +127,7 @@ def test_the_function_dies_when_the_fleet_is_there(world: World) -> None:
         world.run(5)
     assert all_run(world, 4, seconds=400)
     world.run(120)
-    assert len(world.ec2.every()) == 4
+    assert len(world.ec2.all_instances()) == 4
     assert is_tidy(world)
 
 
@@ -135,24 +135,24 @@ def test_the_function_dies_when_the_fleet_is_there(world: World) -> None:
     "action", ["create_fleet", "ensure_launch_template", "launch_template", "instances_of_launch", "instance", "tag"]
 )
 def test_throttling_of_each_call_delays_and_no_more(world: World, action: str) -> None:
-    world.effects.fail(Fault("ec2", action, THROTTLED, times=4))
+    world.effects.inject(Fault("ec2", action, THROTTLED, times=4))
     deployed(world, 2)
     assert all_run(world, 2)
     world.run(120)
-    assert len(world.ec2.every()) == 2
+    assert len(world.ec2.all_instances()) == 2
     assert is_tidy(world)
 
 
 def test_throttling_of_every_call_at_once(world: World) -> None:
     for action in ("create_fleet", "ensure_launch_template", "launch_template", "instances_of_launch", "instance"):
-        world.effects.fail(Fault("ec2", action, THROTTLED, times=3))
+        world.effects.inject(Fault("ec2", action, THROTTLED, times=3))
     deployed(world, 2)
     assert all_run(world, 2, seconds=600)
     assert is_tidy(world)
 
 
 def test_a_refusal_for_being_too_fast_halves_the_pace_of_all(world: World) -> None:
-    world.effects.fail(Fault("ec2", "create_fleet", THROTTLED))
+    world.effects.inject(Fault("ec2", "create_fleet", THROTTLED))
     deployed(world)
     assert all_run(world, 1)
     assert world.state.rates["CreateFleet"].throttled_at_ms > 0
@@ -179,17 +179,17 @@ def test_stale_reads_only_delay(world: World, lag: float) -> None:
     deployed(world, 3)
     assert all_run(world, 3, seconds=400)
     world.run(180)
-    assert len(world.ec2.every()) == 3
+    assert len(world.ec2.all_instances()) == 3
     assert is_tidy(world)
 
 
 def test_a_list_that_shows_one_instance_ends_nothing(world: World) -> None:
     deployed(world, 12)
     assert all_run(world, 12)
-    world.ec2.shown = frozenset({world.ec2.live()[0].id})
+    world.ec2.listed_ids = frozenset({world.ec2.live_instances()[0].id})
     world.run(1300)
-    assert len(world.running()) == 12
-    assert len(world.ec2.every()) == 12
+    assert len(world.running_pods()) == 12
+    assert len(world.ec2.all_instances()) == 12
 
 
 def test_claims_that_a_list_does_not_show_make_many_orphans_and_none_is_touched(world: World) -> None:
@@ -198,7 +198,7 @@ def test_claims_that_a_list_does_not_show_make_many_orphans_and_none_is_touched(
     every = world.claims()
     world.cluster.nodeclaims = lambda: every[:1]  # type: ignore[method-assign]
     assert full_sweep(world, now=world.clock.now()).orphans in (-1, 0)
-    assert not [one for one in world.doorbells.waiting if one.bell.kind == "instance"]
+    assert not [one for one in world.doorbells.messages if one.doorbell.kind == "instance"]
 
 
 @pytest.mark.parametrize(
@@ -214,26 +214,26 @@ def test_claims_that_a_list_does_not_show_make_many_orphans_and_none_is_touched(
 def test_what_is_left_is_planned_at_once(world: World, code: str, left: set[str]) -> None:
     """Spot gives nothing: one more round, at the same moment, buys on-demand."""
     for name in ("m5.large", "m5.xlarge", "c5.large", "c5.2xlarge"):
-        for zone in given.ZONES:
+        for zone in builders.ZONES:
             world.ec2.capacity[("spot", name, zone)] = 0
-            world.ec2.codes[("spot", name, zone)] = code
+            world.ec2.error_codes[("spot", name, zone)] = code
     deployed(world, 5)
     world.run(2)
-    assert {one.capacity_type for one in world.ec2.live()} == left
+    assert {one.capacity_type for one in world.ec2.live_instances()} == left
     assert all_run(world, 5)
     assert is_tidy(world)
 
 
 def test_a_subnet_without_addresses_closes_its_zone_and_another_is_taken_at_once(world: World) -> None:
-    zone = given.ZONES[0]
+    zone = builders.ZONES[0]
     for kind in ("spot", "on-demand"):
         for name in ("m5.large", "m5.xlarge", "c5.large", "c5.2xlarge"):
             world.ec2.capacity[(kind, name, zone)] = 0
-            world.ec2.codes[(kind, name, zone)] = "InsufficientFreeAddressesInSubnet"
-    world.cluster.put("nodepools", given.node_pool(requirements=given.of_capacity("spot")))
+            world.ec2.error_codes[(kind, name, zone)] = "InsufficientFreeAddressesInSubnet"
+    world.cluster.put("nodepools", builders.node_pool(requirements=builders.capacity_types("spot")))
     deployed(world, 3)
     assert all_run(world, 3)
-    assert {one.zone for one in world.ec2.live()}.isdisjoint({zone})
+    assert {one.zone for one in world.ec2.live_instances()}.isdisjoint({zone})
     assert [one.key for one in world.state.health.values()] == [f"subnet:subnet-{zone[-1]}:{zone}"]
 
 
@@ -241,7 +241,7 @@ def test_two_clusters_share_what_one_learns() -> None:
     from tests.scenarios.lifecycle.conftest import fresh_world
 
     first, second = fresh_world(), fresh_world()
-    for zone in given.ZONES:
+    for zone in builders.ZONES:
         first.ec2.capacity[("spot", "c5.large", zone)] = 0
     assert all_run(deployed(first), 1)
     assert first.state.health
@@ -255,7 +255,7 @@ def test_two_clusters_share_what_one_learns() -> None:
 
 
 def test_an_error_of_another_kind_does_not_close_an_offering(world: World) -> None:
-    world.effects.fail(Fault("ec2", "create_fleet", ApiError("no", code="UnauthorizedOperation")))
+    world.effects.inject(Fault("ec2", "create_fleet", ApiError("no", code="UnauthorizedOperation")))
     deployed(world)
     assert all_run(world, 1)
     assert not world.state.health

@@ -11,7 +11,7 @@ from spotwright.model import labels
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import Taint
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -35,20 +35,20 @@ def is_held(node: Node) -> bool:
 
 def batch(world: World) -> None:
     """Pods of which the small ones, left alone, take the room of the big ones."""
-    world.deploy(given.pod("a-small", cpu_millicores=SMALL, memory_bytes=given.GIB), 8)
-    world.deploy(given.pod("b-big", cpu_millicores=BIG, memory_bytes=given.GIB), 2)
+    world.deploy(builders.pod("a-small", cpu_millicores=SMALL, memory_bytes=builders.GIB), 8)
+    world.deploy(builders.pod("b-big", cpu_millicores=BIG, memory_bytes=builders.GIB), 2)
 
 
 def placed(world: World) -> dict[str, str]:
     """Pod → the claim on whose node it runs."""
     claims = {claim.node_name: claim.name for claim in world.claims()}
-    return {pod.key: claims[pod.node_name] for pod in world.running()}
+    return {pod.key: claims[pod.node_name] for pod in world.running_pods()}
 
 
 def test_every_pod_lands_where_it_was_planned(world: World, caplog: pytest.LogCaptureFixture) -> None:
     batch(world)
     with caplog.at_level(logging.INFO, logger="spotwright.lifecycle"):
-        assert world.run(60, until=lambda: len(world.running()) == 10)
+        assert world.run(60, until=lambda: len(world.running_pods()) == 10)
         world.run(10)
     assert placed(world) == {key: row.claim for row in rows(world) for key in row.pods}
     assert {(row.phase, row.due) for row in rows(world)} == {("done", 0)}
@@ -63,10 +63,10 @@ def test_a_node_takes_no_pod_before_it_is_ready_and_its_pods_are_nominated(world
     assert world.run(60, until=lambda: bool(world.cluster.nodes()))
     assert world.run(2, until=lambda: any(node.is_registered for node in world.cluster.nodes()))
     assert all(is_held(node) for node in world.cluster.nodes() if node.is_registered)
-    done = [(one.action, one.subject) for one in world.effects.done]
-    world.run(20, until=lambda: bool(world.running()))
-    later = [(one.action, one.subject) for one in world.effects.done][len(done) :]
-    node = world.running()[0].node_name
+    done = [(one.action, one.subject) for one in world.effects.log]
+    world.run(20, until=lambda: bool(world.running_pods()))
+    later = [(one.action, one.subject) for one in world.effects.log][len(done) :]
+    node = world.running_pods()[0].node_name
     actions = [action for action, subject in later if subject == node and action in ("nominate", "set_taints")]
     assert actions[:2] == ["nominate", "set_taints"]
 
@@ -80,61 +80,61 @@ def test_pods_on_their_way_are_not_planned_again(world: World) -> None:
         world.doorbells.ring("provision", [Doorbell(world.cluster.name, "pods")])
         world.run(2)
     assert len(world.claims()) == before
-    assert world.state.row.version == 1
+    assert world.state.cluster_row.version == 1
 
 
 def test_switched_off_nothing_is_promised_held_or_nominated(world: World) -> None:
     world.settings = msgspec.structs.replace(world.settings, follow_plan="Off")
-    world.deploy(given.pod("inflate"), 3)
-    assert world.run(60, until=lambda: len(world.running()) == 3)
+    world.deploy(builders.pod("inflate"), 3)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 3)
     assert not rows(world)
-    assert not [one for one in world.effects.done if one.action in ("nominate", "clear_nominations")]
+    assert not [one for one in world.effects.log if one.action in ("nominate", "clear_nominations")]
 
 
 def test_where_nominating_fails_the_node_is_let_go(world: World) -> None:
-    world.effects.fail(Fault("cluster", "nominate", Unavailable("no answer"), times=1000))
-    world.deploy(given.pod("inflate"), 3)
-    assert world.run(60, until=lambda: len(world.running()) == 3)
+    world.effects.inject(Fault("cluster", "nominate", Unavailable("no answer"), times=1000))
+    world.deploy(builders.pod("inflate"), 3)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 3)
     assert not any(is_held(node) for node in world.cluster.nodes())
 
 
 def test_a_lost_table_lets_the_node_go(world: World) -> None:
-    world.deploy(given.pod("inflate"), 3)
+    world.deploy(builders.pod("inflate"), 3)
     assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
-    catalog = world.state.catalog
+    catalog = world.state.current_catalog_key
     world.state.clear()
-    world.state.catalog = catalog
-    assert world.run(60, until=lambda: len(world.running()) == 3)
+    world.state.current_catalog_key = catalog
+    assert world.run(60, until=lambda: len(world.running_pods()) == 3)
     assert not any(is_held(node) for node in world.cluster.nodes())
 
 
 def test_an_overdue_nomination_is_cleared_and_its_pods_are_planned_anew(world: World) -> None:
     """The machine came out smaller than planned: kube-scheduler cannot follow."""
-    world.deploy(given.pod("inflate", cpu_millicores=1500), 1)
+    world.deploy(builders.pod("inflate", cpu_millicores=1500), 1)
     assert world.run(60, until=lambda: any(is_held(node) for node in world.cluster.nodes()))
     (node,) = world.cluster.nodes()
     short = {**node.allocatable, "cpu": 1000}
-    world.cluster.change("nodes", node.name, allocatable=short)
+    world.cluster.update("nodes", node.name, allocatable=short)
     assert world.run(45, until=lambda: rows(world)[0].phase == "failed"), "no sweep has to find it"
     assert not pods(world)[0].nominated_node_name
-    assert world.run(60, until=lambda: bool(world.running()))
-    assert world.running()[0].node_name != node.name
+    assert world.run(60, until=lambda: bool(world.running_pods()))
+    assert world.running_pods()[0].node_name != node.name
 
 
 def test_a_nomination_that_stands_when_its_time_is_over_is_taken_back(world: World) -> None:
-    world.cluster.put("pods", given.pod("waits", unschedulable=True, nominated_node_name="gone-node"))
+    world.cluster.put("pods", builders.pod("waits", unschedulable=True, nominated_node_name="gone-node"))
     (pod,) = pods(world)
     now = world.clock.milliseconds()
     row = NominationRow(
         "default-x", world.cluster.name, {pod.key: pod.metadata.uid}, "gone-node", "nominated", now, now
     )
     world.state.create(row)
-    world.kubelets.look = lambda: None  # type: ignore[method-assign]
+    world.kubelets.reconcile = lambda: None  # type: ignore[method-assign]
     world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "nomination", "default-x")])
     world.run(1)
     assert pods(world)[0].nominated_node_name == ""
     assert world.state.rows["nomination#default-x"].phase == "failed"
-    assert world.state.row.version == 1, "it was planned anew"
+    assert world.state.cluster_row.version == 1, "it was planned anew"
 
 
 def test_the_timer_of_an_overdue_promise_is_found_by_the_sweep(world: World) -> None:
@@ -147,7 +147,7 @@ def test_the_timer_of_an_overdue_promise_is_found_by_the_sweep(world: World) -> 
 
 
 def test_a_pod_of_the_same_name_is_another_pod(world: World) -> None:
-    world.deploy(given.pod("inflate"), 1)
+    world.deploy(builders.pod("inflate"), 1)
     world.run(5)
     (pod,) = pods(world)
     world.forget_deployments()
@@ -155,17 +155,17 @@ def test_a_pod_of_the_same_name_is_another_pod(world: World) -> None:
     about = msgspec.structs.replace(pod.metadata, uid="", resource_version="")
     world.cluster.put("pods", msgspec.structs.replace(pod, metadata=about, nominated_node_name=""))
     assert world.cluster.nominate("any", {pod.key: pod.metadata.uid}) == frozenset()
-    assert world.run(60, until=lambda: len(world.running()) == 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
     assert len(world.claims()) == 1, "the other pod takes the room that is on its way"
 
 
 def test_a_nomination_of_kube_scheduler_is_left_alone(world: World) -> None:
     """It is making room for the pod by preemption while our node comes up."""
-    world.deploy(given.pod("inflate"), 2)
+    world.deploy(builders.pod("inflate"), 2)
     world.run(5)
     first = pods(world)[0]
-    world.cluster.put("nodes", given.foreign_node("theirs", taints=(Taint("busy", "NoSchedule"),)))
-    world.cluster.change("pods", first.key, nominated_node_name="theirs")
+    world.cluster.put("nodes", builders.unmanaged_node("theirs", taints=(Taint("busy", "NoSchedule"),)))
+    world.cluster.update("pods", first.key, nominated_node_name="theirs")
     world.kubelets._schedule = lambda pod: None  # type: ignore[method-assign]
     world.run(60)
     nominated = {pod.key: pod.nominated_node_name for pod in pods(world)}
@@ -176,27 +176,27 @@ def test_start_up_taints_are_not_doubled(world: World) -> None:
     """What lifts a start-up taint may be a pod that tolerates nothing but that."""
     world = fresh_world()
     taint = Taint("agent-not-ready", "NoSchedule")
-    world.cluster.put("nodepools", given.node_pool(startup_taints=(taint,)))
-    world.deploy(given.pod("inflate"), 1)
+    world.cluster.put("nodepools", builders.node_pool(startup_taints=(taint,)))
+    world.deploy(builders.pod("inflate"), 1)
     assert world.run(60, until=lambda: any(node.is_ready for node in world.cluster.nodes()))
     world.run(5)
     (node,) = world.cluster.nodes()
     assert node.taints == (taint,)
-    world.cluster.change("nodes", node.name, taints=())
-    assert world.run(30, until=lambda: len(world.running()) == 1)
+    world.cluster.update("nodes", node.name, taints=())
+    assert world.run(30, until=lambda: len(world.running_pods()) == 1)
 
 
 def test_a_promise_outlives_no_claim(world: World) -> None:
-    world.deploy(given.pod("inflate"), 1)
+    world.deploy(builders.pod("inflate"), 1)
     world.run(5)
     (claim,) = world.claims()
     world.cluster.delete("nodeclaims", claim.metadata)
-    assert world.run(90, until=lambda: len(world.running()) == 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
     assert claim.name not in {one.name for one in world.claims()}
 
 
 def test_a_promise_is_overdue_after_a_quarter_of_an_hour(world: World) -> None:
-    world.deploy(given.pod("inflate"), 1)
+    world.deploy(builders.pod("inflate"), 1)
     world.run(5)
     (row,) = rows(world)
     assert row.due - row.created == timedelta(minutes=15).total_seconds() * 1000

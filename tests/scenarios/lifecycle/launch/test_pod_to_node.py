@@ -8,7 +8,7 @@ import pytest
 from spotwright.errors import Denied, InvalidRequest, Throttled, Unavailable
 from spotwright.model import labels
 from spotwright.model.kubernetes.meta import find_condition
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
@@ -19,11 +19,11 @@ ORDER = ("created nodeclaim", "launched nodeclaim", "registered nodeclaim", "ini
 
 def test_a_pending_pod_runs_on_a_node_that_was_bought_for_it(world: World, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="spotwright.lifecycle"):
-        world.deploy(given.pod("inflate"), 3)
-        assert world.run(60, until=lambda: len(world.running()) == 3)
+        world.deploy(builders.pod("inflate"), 3)
+        assert world.run(60, until=lambda: len(world.running_pods()) == 3)
     (claim,) = world.claims()
     assert all(claim.is_condition_true(kind) for kind in ("Launched", "Registered", "Initialized", "Ready"))
-    (instance,) = world.ec2.live()
+    (instance,) = world.ec2.live_instances()
     assert claim.provider_id == f"aws:///{instance.zone}/{instance.id}"
     assert claim.image_id == "ami-amd64"
     assert instance.tags["Name"] == claim.node_name
@@ -33,8 +33,8 @@ def test_a_pending_pod_runs_on_a_node_that_was_bought_for_it(world: World, caplo
 
 
 def test_the_node_carries_what_its_claim_says(world: World) -> None:
-    world.deploy(given.pod("inflate"), 1)
-    world.run(60, until=lambda: bool(world.running()))
+    world.deploy(builders.pod("inflate"), 1)
+    world.run(60, until=lambda: bool(world.running_pods()))
     (claim,) = world.claims()
     node = world.cluster.node(claim.node_name)
     assert node is not None
@@ -47,10 +47,10 @@ def test_the_node_carries_what_its_claim_says(world: World) -> None:
 
 
 def test_the_same_messages_again_change_nothing(world: World) -> None:
-    world.deploy(given.pod("inflate"), 5)
-    world.run(60, until=lambda: len(world.running()) == 5)
+    world.deploy(builders.pod("inflate"), 5)
+    world.run(60, until=lambda: len(world.running_pods()) == 5)
     world.run(120)
-    before = [one for one in world.effects.done if one.port in ("cluster", "ec2")]
+    before = [one for one in world.effects.log if one.port in ("cluster", "ec2")]
     name = world.cluster.name
     for _ in range(2):
         bells = [Doorbell(name, "decision"), Doorbell(name, "nodepools")]
@@ -58,13 +58,13 @@ def test_the_same_messages_again_change_nothing(world: World) -> None:
         bells += [Doorbell(name, "claim", claim.name) for claim in world.claims()]
         bells += [Doorbell(name, "node", claim.node_name) for claim in world.claims()]
         lifecycle(world, bells, now=world.clock.now())
-    after = [one for one in world.effects.done if one.port in ("cluster", "ec2")]
+    after = [one for one in world.effects.log if one.port in ("cluster", "ec2")]
     assert after == before
 
 
 def test_one_fleet_request_buys_all_equal_nodes(world: World) -> None:
-    world.deploy(given.pod("inflate", cpu_millicores=1800), 4)
-    world.run(60, until=lambda: len(world.running()) == 4)
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 4)
+    world.run(60, until=lambda: len(world.running_pods()) == 4)
     (request,) = world.ec2.requests
     assert request["TargetCapacitySpecification"]["TotalTargetCapacity"] == 4
     assert len(world.claims()) == 4
@@ -76,21 +76,21 @@ def test_one_fleet_request_buys_all_equal_nodes(world: World) -> None:
 def test_a_fleet_call_without_an_answer_is_repeated_and_buys_once(
     world: World, error: Unavailable | Throttled, acted: bool
 ) -> None:
-    world.effects.fail(Fault("ec2", "create_fleet", error, times=3, acted=acted))
-    world.deploy(given.pod("inflate"), 3)
-    assert world.run(90, until=lambda: len(world.running()) == 3)
+    world.effects.inject(Fault("ec2", "create_fleet", error, times=3, after_change=acted))
+    world.deploy(builders.pod("inflate"), 3)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 3)
     world.run(180)
-    assert len(world.ec2.every()) == len(world.claims()) == 1
+    assert len(world.ec2.all_instances()) == len(world.claims()) == 1
     assert {request["ClientToken"] for request in world.ec2.requests} == {world.ec2.requests[0]["ClientToken"]}
 
 
 def test_a_definite_refusal_is_said_and_tried_again_under_a_new_token(world: World) -> None:
     error = Denied("You are not authorized to perform this operation", code="UnauthorizedOperation")
-    world.effects.fail(Fault("ec2", "create_fleet", error, times=2))
-    world.deploy(given.pod("inflate"), 3)
+    world.effects.inject(Fault("ec2", "create_fleet", error, times=2))
+    world.deploy(builders.pod("inflate"), 3)
     assert world.run(5, until=lambda: bool(world.claims()) and _reason(world) == "Unauthorized")
-    assert world.run(90, until=lambda: len(world.running()) == 3)
-    assert len(world.ec2.every()) == 1
+    assert world.run(90, until=lambda: len(world.running_pods()) == 3)
+    assert len(world.ec2.all_instances()) == 1
     assert world.ec2.requests[0]["ClientToken"].endswith("-2")
 
 
@@ -101,8 +101,8 @@ def _reason(world: World) -> str:
 
 def test_a_refusal_that_stays_ends_the_claim_after_five_minutes(world: World) -> None:
     error = InvalidRequest("x" * 500, code="InvalidParameterValue")
-    world.effects.fail(Fault("ec2", "create_fleet", error, times=1000))
-    world.deploy(given.pod("inflate"), 1)
+    world.effects.inject(Fault("ec2", "create_fleet", error, times=1000))
+    world.deploy(builders.pod("inflate"), 1)
     world.run(30)
     first = world.claims()[0]
     launched = find_condition(first.conditions, "Launched")
@@ -112,45 +112,45 @@ def test_a_refusal_that_stays_ends_the_claim_after_five_minutes(world: World) ->
     assert first.name in {claim.name for claim in world.claims()}
     world.run(70)
     assert first.name not in {claim.name for claim in world.claims()}
-    assert not world.ec2.every()
+    assert not world.ec2.all_instances()
 
 
 def test_without_capacity_the_claim_ends_and_its_pods_are_planned_elsewhere(world: World) -> None:
     world.ec2.capacity[("spot", "*", "*")] = 0
-    world.deploy(given.pod("inflate"), 3)
-    assert world.run(120, until=lambda: len(world.running()) == 3)
-    assert [one.capacity_type for one in world.ec2.live()] == ["on-demand"] * len(world.ec2.live())
+    world.deploy(builders.pod("inflate"), 3)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 3)
+    assert [one.capacity_type for one in world.ec2.live_instances()] == ["on-demand"] * len(world.ec2.live_instances())
     assert "InsufficientCapacityError" in {event.reason for event in world.cluster.events}
     assert all(claim.metadata.deletion_timestamp is None for claim in world.claims())
 
 
 def test_partial_capacity_keeps_what_came_and_plans_the_rest_again(world: World) -> None:
-    for zone in given.ZONES:
-        world.ec2.capacity[("spot", "c5.large", zone)] = 1 if zone == given.ZONES[0] else 0
+    for zone in builders.ZONES:
+        world.ec2.capacity[("spot", "c5.large", zone)] = 1 if zone == builders.ZONES[0] else 0
         for name in ("m5.large", "m5.xlarge", "c5.2xlarge"):
             world.ec2.capacity[("spot", name, zone)] = 0
-    world.deploy(given.pod("inflate", cpu_millicores=1800), 3)
-    assert world.run(120, until=lambda: len(world.running()) == 3)
-    kinds = sorted(one.capacity_type for one in world.ec2.live())
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 3)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 3)
+    kinds = sorted(one.capacity_type for one in world.ec2.live_instances())
     assert kinds.count("spot") == 1
     assert {one.instance_type for one in world.state.health.values()} >= {"c5.large"}
-    assert len(world.claims()) == len(world.ec2.live())
+    assert len(world.claims()) == len(world.ec2.live_instances())
 
 
 def test_instances_beyond_the_claims_are_collected_after_a_minute(world: World) -> None:
-    world.deploy(given.pod("inflate"), 1)
-    world.run(60, until=lambda: bool(world.running()))
-    (mine,) = world.ec2.live()
+    world.deploy(builders.pod("inflate"), 1)
+    world.run(60, until=lambda: bool(world.running_pods()))
+    (mine,) = world.ec2.live_instances()
     extra = msgspec.structs.replace(mine, id="i-0000000000000dead", private_dns_name="ip-10-9-9-9.internal")
-    world.ec2.adopt(extra, like=mine.id)
+    world.ec2.add_instance(extra, like=mine.id)
     world.run(150)
-    assert [one.id for one in world.ec2.live()] == [mine.id]
+    assert [one.id for one in world.ec2.live_instances()] == [mine.id]
 
 
 def test_a_machine_that_never_joins_is_replaced_after_a_quarter_of_an_hour(world: World) -> None:
-    world.deploy(given.pod("inflate"), 1)
-    world.run(5, until=lambda: bool(world.ec2.live()))
-    world.kubelets.broken.add(world.ec2.live()[0].id)
+    world.deploy(builders.pod("inflate"), 1)
+    world.run(5, until=lambda: bool(world.ec2.live_instances()))
+    world.kubelets.broken_instances.add(world.ec2.live_instances()[0].id)
     world.run(30)
     first = world.claims()[0]
     registered = find_condition(first.conditions, "Registered")
@@ -158,7 +158,7 @@ def test_a_machine_that_never_joins_is_replaced_after_a_quarter_of_an_hour(world
     assert (registered.status, registered.reason) == ("Unknown", "NodeNotFound")
     world.run(860)
     assert world.claims()[0].name == first.name
-    assert world.run(240, until=lambda: bool(world.running()))
+    assert world.run(240, until=lambda: bool(world.running_pods()))
     assert first.name not in {claim.name for claim in world.claims()}
 
 
@@ -172,12 +172,12 @@ def test_a_claim_made_by_hand_is_launched_too(world: World) -> None:
         NodeClaim(
             ObjectMeta("by-hand", labels={labels.NODEPOOL: "default"}),
             NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"),
-            requirements=given.of_capacity("on-demand"),
+            requirements=builders.capacity_types("on-demand"),
             requests={"cpu": 1500},
         ),
     )
     assert world.run(90, until=lambda: world.claims()[0].is_condition_true("Initialized"))
-    (instance,) = world.ec2.live()
+    (instance,) = world.ec2.live_instances()
     assert (instance.instance_type, instance.capacity_type) == ("c5.large", "on-demand")
     assert labels.FINALIZER in world.claims()[0].metadata.finalizers
 
@@ -192,4 +192,4 @@ def test_a_claim_of_another_provider_is_left_alone(world: World) -> None:
     )
     world.run(700)
     assert world.claims() == (foreign,)
-    assert not world.ec2.every()
+    assert not world.ec2.all_instances()

@@ -8,7 +8,7 @@ from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.requirements import NodeSelectorRequirement
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 
 FUSE = "example.com/fuse"
@@ -23,20 +23,20 @@ def families(least: int) -> World:
     """Eighty types: forty-one of one family, the cheapest, and one of each of the others."""
     names = [f"m5.{number}xlarge" if number <= 40 else f"m{number}.large" for number in range(80)]
     types = [
-        given.instance_type(name, 2, 8, on_demand=0.1 + place / 1000, spot=0.04 + place / 1000)
+        builders.instance_type(name, 2, 8, on_demand=0.1 + place / 1000, spot=0.04 + place / 1000)
         for place, name in enumerate(names)
     ]
     world = World(Catalog({"": tuple(types)}))
-    world.cluster.put("ec2nodeclasses", given.node_class())
+    world.cluster.put("ec2nodeclasses", builders.node_class())
     wanted = NodeSelectorRequirement(labels.INSTANCE_PREFIX + "family", "Exists", (), least)
-    world.cluster.put("nodepools", given.node_pool(requirements=(wanted,)))
+    world.cluster.put("nodepools", builders.node_pool(requirements=(wanted,)))
     return world
 
 
 def test_types_that_min_values_needs_are_asked_for_before_cheaper_ones() -> None:
     world = families(25)
-    world.deploy(given.pod("a"), 1)
-    assert world.run(60, until=lambda: len(world.running()) == 1)
+    world.deploy(builders.pod("a"), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
     (request,) = world.ec2.requests
     asked = {one["InstanceType"] for config in request["LaunchTemplateConfigs"] for one in config["Overrides"]}
     assert len(asked) == 60
@@ -47,18 +47,18 @@ def test_types_that_min_values_needs_are_asked_for_before_cheaper_ones() -> None
 def test_what_an_overlay_adds_to_a_type_can_be_launched_for(world: World) -> None:
     world.settings = msgspec.structs.replace(world.settings, feature_gates=("NodeOverlay", "ReservedCapacity"))
     world.cluster.put("nodeoverlays", NodeOverlay(ObjectMeta("fuse"), (), capacity={FUSE: 5}))
-    pod = given.pod("fuse")
+    pod = builders.pod("fuse")
     world.deploy(msgspec.structs.replace(pod, requests=dict(pod.requests) | {FUSE: 1}), 1)
     world.run(60)
     (claim,) = world.claims()
-    assert len(world.ec2.live()) == 1
+    assert len(world.ec2.live_instances()) == 1
     assert claim.allocatable[FUSE] == 5
 
 
 def test_nothing_is_planned_for_a_class_that_is_being_deleted(world: World) -> None:
-    about = msgspec.structs.replace(given.node_class().metadata, deletion_timestamp=world.clock.now())
-    world.cluster.put("ec2nodeclasses", given.node_class(metadata=about))
-    world.deploy(given.pod("a"), 1)
+    about = msgspec.structs.replace(builders.node_class().metadata, deletion_timestamp=world.clock.now())
+    world.cluster.put("ec2nodeclasses", builders.node_class(metadata=about))
+    world.deploy(builders.pod("a"), 1)
     world.run(100)
     assert not made(world)
 
@@ -67,8 +67,8 @@ def test_what_would_be_refused_again_waits_and_says_why() -> None:
     """Sixty types cannot have more than sixty families, which no plan knows of."""
     world = families(35)
     least = NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 65)
-    world.cluster.put("nodepools", given.node_pool(requirements=(least,)))
-    world.deploy(given.pod("a"), 1)
+    world.cluster.put("nodepools", builders.node_pool(requirements=(least,)))
+    world.deploy(builders.pod("a"), 1)
     world.run(280)
     (claim,) = world.claims()
     assert made(world) == {claim.name}

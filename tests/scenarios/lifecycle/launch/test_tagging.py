@@ -8,7 +8,7 @@ import pytest
 from spotwright.errors import InvalidRequest
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.tagging import tag_instance
 from spotwright.workflows.lifecycle.workflow import lifecycle
@@ -30,8 +30,8 @@ def tagging(world: World) -> list[Mapping[str, str]]:
 
 
 def running(world: World) -> NodeClaim:
-    world.deploy(given.pod("inflate"), 1)
-    assert world.run(90, until=lambda: len(world.running()) == 1)
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
     world.run(10)
     return world.claims()[0]
 
@@ -51,30 +51,30 @@ def test_an_instance_is_named_once(world: World) -> None:
 
 
 def test_a_name_that_the_class_gave_stays(world: World) -> None:
-    world.cluster.put("ec2nodeclasses", given.node_class(tags={"Name": "theirs"}))
+    world.cluster.put("ec2nodeclasses", builders.node_class(tags={"Name": "theirs"}))
     sent = tagging(world)
     claim = running(world)
     assert sent == [{labels.NODECLAIM: claim.name}]
-    assert world.ec2.live()[0].tags["Name"] == "theirs"
+    assert world.ec2.live_instances()[0].tags["Name"] == "theirs"
 
 
 @pytest.mark.parametrize(("left", "asked"), [(set(DONE), False), ({labels.INSTANCE_TAGGED}, True), (set(), True)])
 def test_a_claim_that_says_so_is_not_tagged_again(world: World, left: set[str], asked: bool) -> None:
     """A claim of an older Karpenter may lack the cluster's name on its instance and the second annotation."""
     claim = running(world)
-    (instance,) = world.ec2.live()
+    (instance,) = world.ec2.live_instances()
     tags = {key: value for key, value in instance.tags.items() if key != labels.CLUSTER_NAME_TAG}
     world.ec2.instances[instance.id] = msgspec.structs.replace(world.ec2.instances[instance.id], tags=tags)
     gone = dict.fromkeys(set(DONE) - left)
     world.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": gone})
     sent = tagging(world)
     looked_at(world, claim)
-    assert sent == ([{labels.CLUSTER_NAME_TAG: given.CLUSTER}] if asked else [])
+    assert sent == ([{labels.CLUSTER_NAME_TAG: builders.CLUSTER}] if asked else [])
 
 
 def test_a_claim_on_its_way_out_or_without_a_node_is_not_tagged(world: World) -> None:
     sent = tagging(world)
-    world.deploy(given.pod("inflate"), 1)
+    world.deploy(builders.pod("inflate"), 1)
     world.run(2)
     (claim,) = world.claims()
     assert not claim.node_name

@@ -8,7 +8,7 @@ from spotwright.decisions.decision import decode_decision
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer, CapacityBufferStatus
 from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.snapshot import Settings
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.planning.replay import replay
 
@@ -16,7 +16,7 @@ ON = Settings(feature_gates=("CapacityBuffer", "ReservedCapacity"))
 
 
 def keep(world: World, **fields: Any) -> None:
-    fields.setdefault("template_pod", given.pod("template", cpu_millicores=1500))
+    fields.setdefault("template_pod", builders.pod("template", cpu_millicores=1500))
     world.cluster.put(
         "capacitybuffers", CapacityBuffer(ObjectMeta("spare", "default"), pod_template_ref="web", **fields)
     )
@@ -67,15 +67,15 @@ def test_room_is_bought_before_there_are_pods_and_stays(buffered: World) -> None
 
 def test_pods_start_at_once_and_their_room_is_bought_anew(buffered: World) -> None:
     before = {one.node_name for one in buffered.claims()}
-    buffered.deploy(given.pod("web", cpu_millicores=1500), 1)
-    assert buffered.run(5, until=lambda: bool(buffered.running()))
-    assert {one.node_name for one in buffered.running()} < before
+    buffered.deploy(builders.pod("web", cpu_millicores=1500), 1)
+    assert buffered.run(5, until=lambda: bool(buffered.running_pods()))
+    assert {one.node_name for one in buffered.running_pods()} < before
     assert buffered.run(180, until=lambda: len(buffered.claims()) > len(before))
     assert buffered.run(180, until=lambda: told(buffered)[1] == "FitsExistingCapacity")
 
 
 def test_a_smaller_buffer_gives_its_nodes_back(buffered: World) -> None:
-    buffered.cluster.change("capacitybuffers", "default/spare", replicas=0)
+    buffered.cluster.update("capacitybuffers", "default/spare", replicas=0)
     assert buffered.run(300, until=lambda: not buffered.claims())
     assert told(buffered) == ("Resolved", "BufferEmpty")
 

@@ -11,7 +11,7 @@ from spotwright.model.karpenter.nodepool import NodeClassReference
 from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.requirements import NodeSelectorRequirement
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -29,8 +29,8 @@ def gated(world: World) -> World:
 
 
 def bought(world: World) -> str:
-    world.deploy(given.pod("inflate"), 1)
-    assert world.run(60, until=lambda: bool(world.running()))
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(60, until=lambda: bool(world.running_pods()))
     (claim,) = world.claims()
     return claim.metadata.labels[labels.CAPACITY_TYPE]
 
@@ -51,7 +51,7 @@ def test_a_node_is_bought_at_the_prices_that_an_overlay_states(world: World) -> 
 
 
 FUSE = "example.com/fuse"
-ZONE = given.ZONES[1]
+ZONE = builders.ZONES[1]
 FUSED = NodeOverlay(ObjectMeta("fused"), (NodeSelectorRequirement(labels.ZONE, "In", (ZONE,)),), capacity={FUSE: 3})
 
 
@@ -62,7 +62,7 @@ def asked_for(world: World) -> set[str]:
 
 
 def fuse(name: str) -> Pod:
-    made = given.pod(name)
+    made = builders.pod(name)
     return msgspec.structs.replace(made, requests=dict(made.requests) | {FUSE: 2})
 
 
@@ -78,10 +78,10 @@ def test_what_an_overlay_adds_in_a_zone_is_bought_there(world: World) -> None:
 
 def test_who_does_not_need_it_is_bought_for_anywhere_and_a_claim_says_what_its_offering_has(world: World) -> None:
     gated(world).cluster.put("nodeoverlays", FUSED)
-    world.deploy(given.pod("plain"), 1)
-    assert world.run(60, until=lambda: bool(world.running()))
+    world.deploy(builders.pod("plain"), 1)
+    assert world.run(60, until=lambda: bool(world.running_pods()))
     (claim,) = world.claims()
-    assert asked_for(world) == set(given.ZONES)
+    assert asked_for(world) == set(builders.ZONES)
     assert (FUSE in claim.capacity) is (claim.metadata.labels[labels.ZONE] == ZONE)
 
 
@@ -90,7 +90,7 @@ def test_nobody_is_bought_for_in_another_zone_when_that_one_is_empty(world: Worl
     world.ec2.capacity["*", "*", ZONE] = 0
     world.deploy(fuse("fuse"), 1)
     world.run(120)
-    assert not world.ec2.live()
+    assert not world.ec2.live_instances()
 
 
 def test_a_claim_whose_launch_was_lost_is_bought_with_what_the_overlay_adds(world: World) -> None:
@@ -109,7 +109,7 @@ def test_an_overlay_says_whether_it_counts(world: World) -> None:
     gated(world).cluster.put("nodeoverlays", DEAR_SPOT)
     world.cluster.put("nodeoverlays", NodeOverlay(ObjectMeta("free"), price="nothing"))
     world.cluster.put("nodeoverlays", msgspec.structs.replace(DEAR_SPOT, metadata=ObjectMeta("a-rival")))
-    lifecycle(world, [Doorbell(given.CLUSTER, "nodepools")], now=world.clock.now())
+    lifecycle(world, [Doorbell(builders.CLUSTER, "nodepools")], now=world.clock.now())
     told = {one.name: find_condition(one.conditions, "ValidationSucceeded") for one in world.cluster.nodeoverlays()}
     shown = {name: (one.status, one.reason) for name, one in told.items() if one is not None}
     assert shown == {

@@ -8,7 +8,7 @@ from spotwright.model.karpenter.nodeclass import PlacementGroup
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.pod_constraints import TopologySpreadConstraint
 from spotwright.model.requirements import NodeSelectorRequirement, Operator, Requirement, Requirements
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 
 KEY = labels.PLACEMENT_GROUP_PARTITION
@@ -17,9 +17,9 @@ GROUP = PlacementGroup("pg-1", "kafka", "partition", 3)
 
 def partitioned() -> World:
     """The one class starts its nodes in a group with three partitions."""
-    world = World(Catalog({"": tuple(_in_partitions(one) for one in given.market().instance_types(""))}))
-    world.cluster.put("ec2nodeclasses", given.node_class(placement_group=GROUP))
-    world.cluster.put("nodepools", given.node_pool())
+    world = World(Catalog({"": tuple(_in_partitions(one) for one in builders.small_catalog().instance_types(""))}))
+    world.cluster.put("ec2nodeclasses", builders.node_class(placement_group=GROUP))
+    world.cluster.put("nodepools", builders.node_pool())
     world.ec2.partitions["pg-1"] = 3
     return world
 
@@ -46,20 +46,20 @@ def _in_partitions(one: InstanceType) -> InstanceType:
 def test_pods_are_spread_over_partitions_on_nodes_that_are_in_them() -> None:
     world = partitioned()
     every = (NodeSelectorRequirement("app", Operator.IN, ("kafka",)),)
-    broker = given.pod(
+    broker = builders.pod(
         "kafka",
         cpu_millicores=1500,
         labels={"app": "kafka"},
         topology_spread_constraints=(TopologySpreadConstraint(KEY, 1, every),),
     )
     world.deploy(broker, 6)
-    assert world.run(200, until=lambda: len(world.running()) == 6)
+    assert world.run(200, until=lambda: len(world.running_pods()) == 6)
     nodes = {node.name: node.metadata.labels for node in world.cluster.nodes()}
-    per_partition = sorted(nodes[pod.node_name][KEY] for pod in world.running())
+    per_partition = sorted(nodes[pod.node_name][KEY] for pod in world.running_pods())
     assert per_partition == ["1", "1", "2", "2", "3", "3"]
     for claim in world.claims():
         asked = next(one for one in claim.requirements if one.key == KEY)
-        (instance,) = (one for one in world.ec2.live() if claim.provider_id.endswith(one.id))
+        (instance,) = (one for one in world.ec2.live_instances() if claim.provider_id.endswith(one.id))
         assert asked.values == (str(instance.partition_number),)
         assert claim.metadata.labels[labels.PLACEMENT_GROUP_ID] == "pg-1"
 
@@ -67,7 +67,7 @@ def test_pods_are_spread_over_partitions_on_nodes_that_are_in_them() -> None:
 def test_a_node_is_let_in_when_ec2_says_in_which_partition_it_is() -> None:
     world = partitioned()
     world.ec2.partition_lag_seconds = 90
-    world.deploy(given.pod("inflate"), 1)
+    world.deploy(builders.pod("inflate"), 1)
     world.run(80)
     (claim,), (node,) = world.claims(), world.cluster.nodes()
     registered = find_condition(claim.conditions, "Registered")
@@ -75,9 +75,9 @@ def test_a_node_is_let_in_when_ec2_says_in_which_partition_it_is() -> None:
     assert registered is not None
     assert (registered.status, registered.reason) == ("Unknown", "PartitionUnknown")
     assert not node.is_registered
-    assert world.run(60, until=lambda: len(world.running()) == 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
     (claim,), (node,) = world.claims(), world.cluster.nodes()
-    (instance,) = world.ec2.live()
+    (instance,) = world.ec2.live_instances()
     assert instance.partition_number
     assert claim.metadata.labels[KEY] == node.metadata.labels[KEY] == str(instance.partition_number)
 
@@ -85,9 +85,9 @@ def test_a_node_is_let_in_when_ec2_says_in_which_partition_it_is() -> None:
 def test_a_partition_without_capacity_is_left_alone_and_the_others_are_not() -> None:
     world = partitioned()
     world.ec2.capacity[("*", "*", "*")] = 0
-    world.deploy(given.pod("two", node_selector={KEY: "2"}), 1)
+    world.deploy(builders.pod("two", node_selector={KEY: "2"}), 1)
     world.run(20)
     assert {row.scope for row in world.state.health.values()} == {"pg-1/2"}
     world.ec2.capacity.clear()
-    world.deploy(given.pod("three", node_selector={KEY: "3"}), 1)
-    assert world.run(60, until=lambda: len(world.running()) == 1)
+    world.deploy(builders.pod("three", node_selector={KEY: "3"}), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)

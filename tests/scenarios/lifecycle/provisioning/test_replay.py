@@ -10,11 +10,11 @@ from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Snapshot
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.planning.replay import ReplayResult, replay
 
-POD = given.pod("inflate", cpu_millicores=1800)
+POD = builders.pod("inflate", cpu_millicores=1800)
 
 
 def decided(world: World, kind: str) -> dict[str, Decision]:
@@ -31,13 +31,13 @@ def again(world: World, key: str) -> ReplayResult:
 def lived(world: World) -> World:
     """Two nodes bought, one interrupted and replaced, then all of them empty and gone."""
     world.deploy(POD, 2)
-    assert world.run(90, until=lambda: len(world.running()) == 2)
-    victim = world.ec2.live()[0].id
+    assert world.run(90, until=lambda: len(world.running_pods()) == 2)
+    victim = world.ec2.live_instances()[0].id
     world.interrupt_spot(victim)
-    assert world.run(200, until=lambda: victim not in {one.id for one in world.ec2.live()})
+    assert world.run(200, until=lambda: victim not in {one.id for one in world.ec2.live_instances()})
     world.run(60)
     world.deploy(POD, 0)
-    assert world.run(400, until=lambda: not world.ec2.live())
+    assert world.run(400, until=lambda: not world.ec2.live_instances())
     return world
 
 
@@ -81,11 +81,11 @@ def test_a_kind_that_nobody_knows_is_refused(lived: World) -> None:
 
 def test_what_was_decided_under_an_overlay_comes_out_again(world: World) -> None:
     world.settings = msgspec.structs.replace(world.settings, feature_gates=("NodeOverlay", "ReservedCapacity"))
-    here = (NodeSelectorRequirement(labels.ZONE, "In", (given.ZONES[2],)),)
+    here = (NodeSelectorRequirement(labels.ZONE, "In", (builders.ZONES[2],)),)
     world.cluster.put("nodeoverlays", NodeOverlay(ObjectMeta("fuse"), here, capacity={"example.com/fuse": 1}))
     world.deploy(msgspec.structs.replace(POD, requests=dict(POD.requests) | {"example.com/fuse": 1}), 2)
-    assert world.run(60, until=lambda: len(world.ec2.live()) == 2)
+    assert world.run(60, until=lambda: len(world.ec2.live_instances()) == 2)
     found = decided(world, "provision")
     assert found
-    assert {one.zones for each in found.values() for one in each.plan.new_nodes} == {(given.ZONES[2],)}
+    assert {one.zones for each in found.values() for one in each.plan.new_nodes} == {(builders.ZONES[2],)}
     assert all(again(world, key).agrees for key in found)

@@ -10,10 +10,10 @@ from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog, InstanceType, Offering
 from spotwright.model.karpenter.nodeclass import CapacityReservation, CapacityReservationSelectorTerm
 from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_labels
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 
-ZONE = given.ZONES[1]
+ZONE = builders.ZONES[1]
 TOLD = {labels.RESERVATION_ID: "cr-1", labels.RESERVATION_TYPE: "default", labels.RESERVATION_INTERRUPTIBLE: "false"}
 
 
@@ -21,11 +21,11 @@ def reserving(available: int, *, described: int | None = None) -> World:
     """m5.large is reserved so often in one zone; the catalog says ``described``."""
     shown = available if described is None else described
     offering = Offering(ZONE, labels.RESERVED, 11_800, shown > 0, from_labels(TOLD), shown)
-    types = given.market().instance_types("")
+    types = builders.small_catalog().instance_types("")
     world = World(Catalog({"": tuple(_with(one, offering) if one.name == "m5.large" else one for one in types)}))
-    world.cluster.put("ec2nodeclasses", given.node_class())
-    world.cluster.put("nodepools", given.node_pool())
-    world.ec2.reserved["cr-1"] = available
+    world.cluster.put("ec2nodeclasses", builders.node_class())
+    world.cluster.put("nodepools", builders.node_pool())
+    world.ec2.reservations["cr-1"] = available
     return world
 
 
@@ -37,8 +37,8 @@ def _with(one: InstanceType, offering: Offering) -> InstanceType:
 
 
 def one_to_a_node(world: World, count: int) -> None:
-    world.deploy(given.pod("inflate", cpu_millicores=1500), count)
-    assert world.run(120, until=lambda: len(world.running()) == count)
+    world.deploy(builders.pod("inflate", cpu_millicores=1500), count)
+    assert world.run(120, until=lambda: len(world.running_pods()) == count)
 
 
 def kinds(world: World) -> Counter[str]:
@@ -53,7 +53,7 @@ def test_a_node_in_a_reservation_says_so() -> None:
     assert wanted.items() <= claim.metadata.labels.items()
     (node,) = world.cluster.nodes()
     assert wanted.items() <= node.metadata.labels.items()
-    (instance,) = world.ec2.live()
+    (instance,) = world.ec2.live_instances()
     stated = world.ec2.template_data(instance.id)["CapacityReservationSpecification"]
     assert stated["CapacityReservationTarget"] == {"CapacityReservationId": "cr-1"}
 
@@ -70,7 +70,7 @@ def test_a_static_pool_uses_up_what_is_reserved_in_one_go() -> None:
     world = reserving(2)
     world.settings = msgspec.structs.replace(world.settings, feature_gates=("ReservedCapacity", "StaticCapacity"))
     small = (NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("m5.large",)),)
-    world.cluster.put("nodepools", given.node_pool("fixed", replicas=3, requirements=small))
+    world.cluster.put("nodepools", builders.node_pool("fixed", replicas=3, requirements=small))
     assert world.run(
         120, until=lambda: len(world.claims()) == 3 and all(one.is_condition_true("Ready") for one in world.claims())
     )
@@ -82,8 +82,8 @@ def test_a_static_pool_uses_up_what_is_reserved_in_one_go() -> None:
 def test_what_was_launched_counts_until_the_catalog_knows_of_it() -> None:
     world = reserving(2)
     one_to_a_node(world, 2)
-    world.deploy(given.pod("more", cpu_millicores=1500), 1)
-    assert world.run(120, until=lambda: len(world.running()) == 3)
+    world.deploy(builders.pod("more", cpu_millicores=1500), 1)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 3)
     assert kinds(world) == {labels.RESERVED: 2, labels.SPOT: 1}
     # The pool that was full was not even asked.
     assert "ReservationCapacityExceeded" not in {row.code for row in world.state.health.values()}
@@ -102,17 +102,17 @@ def test_without_the_gate_nothing_is_launched_into_a_reservation() -> None:
     world.settings = msgspec.structs.replace(world.settings, feature_gates=())
     one_to_a_node(world, 2)
     assert kinds(world) == {labels.SPOT: 2}
-    (instance, *_) = world.ec2.live()
+    (instance, *_) = world.ec2.live_instances()
     assert "CapacityReservationSpecification" not in world.ec2.template_data(instance.id)
 
 
 def test_a_relaxed_claim_has_no_context() -> None:
     world = reserving(0)
     world.settings = msgspec.structs.replace(world.settings, min_values_policy="BestEffort")
-    world.cluster.put("ec2nodeclasses", given.node_class(context="ctx"))
-    few = given.of_capacity(labels.SPOT)
+    world.cluster.put("ec2nodeclasses", builders.node_class(context="ctx"))
+    few = builders.capacity_types(labels.SPOT)
     many = msgspec.structs.replace(few[0], key=labels.INSTANCE_TYPE, operator="Exists", values=(), min_values=9)
-    world.cluster.put("nodepools", given.node_pool(requirements=(*few, many)))
+    world.cluster.put("nodepools", builders.node_pool(requirements=(*few, many)))
     one_to_a_node(world, 1)
     (claim,) = world.claims()
     assert claim.metadata.annotations[labels.MIN_VALUES_RELAXED] == "true"
@@ -126,7 +126,7 @@ def selecting(world: World, *shown: CapacityReservation) -> None:
     terms = (CapacityReservationSelectorTerm(id="cr-1"),)
     world.cluster.put(
         "ec2nodeclasses",
-        given.node_class(capacity_reservation_selector_terms=terms, capacity_reservations=shown),
+        builders.node_class(capacity_reservation_selector_terms=terms, capacity_reservations=shown),
     )
 
 
@@ -161,7 +161,7 @@ def test_nodes_of_a_capacity_block_leave_before_it_ends() -> None:
     selecting(world, msgspec.structs.replace(block, state="expiring"))
     (before,) = world.claims()
     assert world.run(300, until=lambda: before.name not in {one.name for one in world.claims()})
-    assert world.run(120, until=lambda: len(world.running()) == 1)
+    assert world.run(120, until=lambda: len(world.running_pods()) == 1)
     assert kinds(world) == {labels.SPOT: 1}
 
 
@@ -169,7 +169,7 @@ def test_an_instance_that_is_gone_is_to_be_had_again() -> None:
     world = reserving(1)
     one_to_a_node(world, 1)
     world.forget_deployments()
-    for pod in world.running():
+    for pod in world.running_pods():
         world.cluster.delete("pods", pod.metadata)
     world.cluster.delete("nodeclaims", world.claims()[0].metadata)
     assert world.run(300, until=lambda: not world.claims())
@@ -182,13 +182,13 @@ def test_a_reservation_that_takes_an_instance_back_is_left_alone() -> None:
     one_to_a_node(world, 1)
     (before,) = world.claims()
     instance = before.provider_id.rpartition("/")[2]
-    world.announce(
+    world.deliver_event(
         "EC2 Capacity Reservation Instance Interruption Warning",
         {"instance-id": instance, "instance-action": "terminate"},
     )
     world.ec2.stop(instance, after_seconds=120)
     assert world.run(300, until=lambda: {one.name for one in world.claims()}.isdisjoint({before.name}))
-    assert world.run(60, until=lambda: len(world.running()) == 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
     # One instance is left of it, but nobody is launched into what is being taken back.
     assert kinds(world) == {labels.SPOT: 1}
     assert "CapacityReservationInstanceInterrupted" in {one.reason for one in world.cluster.events}
@@ -204,11 +204,11 @@ def test_a_cluster_survives_the_end_of_its_capacity_block() -> None:
     selecting(world, block)
     one_to_a_node(world, 2)
     assert kinds(world) == {labels.RESERVED: 2}
-    ours = {one.id for one in world.ec2.live()}
+    ours = {one.id for one in world.ec2.live_instances()}
     world.run(int((end - timedelta(minutes=40) - world.clock.now()).total_seconds()))
     selecting(world, msgspec.structs.replace(block, state="expiring"))
     world.run(int((end - timedelta(minutes=30) - world.clock.now()).total_seconds()))
     # Nothing is left for EC2 to end, and nobody waits.
-    assert not ours & {one.id for one in world.ec2.live()}
-    assert len(world.running()) == 2
+    assert not ours & {one.id for one in world.ec2.live_instances()}
+    assert len(world.running_pods()) == 2
     assert kinds(world) == {labels.SPOT: 2}

@@ -14,7 +14,7 @@ from spotwright.model.karpenter.nodepool import Budget, NodePool
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.model.snapshot import Settings
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.planning.replay import replay
@@ -28,14 +28,16 @@ SMALL = (NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.IN, ("m5.large",
 
 def static(world: World, replicas: int, **fields: object) -> NodePool:
     world.settings = ON
-    wanted = given.node_pool("fixed", replicas=replicas, requirements=SMALL, **fields)
+    wanted = builders.node_pool("fixed", replicas=replicas, requirements=SMALL, **fields)
     made: NodePool = world.cluster.put("nodepools", wanted)
     return made
 
 
 def ready(world: World, nodes: int) -> bool:
     claims = [one for one in world.claims() if one.nodepool == "fixed"]
-    return len(claims) == nodes == len(world.ec2.live()) and all(one.is_condition_true("Initialized") for one in claims)
+    return len(claims) == nodes == len(world.ec2.live_instances()) and all(
+        one.is_condition_true("Initialized") for one in claims
+    )
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ def three(world: World) -> World:
 
 
 def scaled(world: World, replicas: int) -> None:
-    world.cluster.change("nodepools", "fixed", replicas=replicas)
+    world.cluster.update("nodepools", "fixed", replicas=replicas)
 
 
 def test_a_static_pool_gets_its_nodes_without_a_pod(three: World) -> None:
@@ -66,7 +68,7 @@ def test_without_the_gate_nothing_is_made_and_the_pool_says_why(world: World) ->
     world.settings = Settings()
     world.run(120)
     assert not world.claims()
-    lifecycle(world, [Doorbell(given.CLUSTER, "nodepools")], now=world.clock.now())
+    lifecycle(world, [Doorbell(builders.CLUSTER, "nodepools")], now=world.clock.now())
     (pool,) = [one for one in world.cluster.nodepools() if one.name == "fixed"]
     found = find_condition(pool.conditions, "ValidationSucceeded")
     assert found is not None
@@ -92,7 +94,7 @@ def test_a_node_that_somebody_deletes_comes_back(three: World) -> None:
 
 
 def made(world: World) -> int:
-    return len(world.effects.of("cluster", "create_nodeclaim"))
+    return len(world.effects.select("cluster", "create_nodeclaim"))
 
 
 @pytest.mark.parametrize("ended_by", ["a user", "EC2"])
@@ -105,7 +107,7 @@ def test_a_node_that_is_lost_is_made_anew_at_once(three: World, ended_by: str) -
     else:
         instance = victim.provider_id.rpartition("/")[2]
         three.ec2.stop(instance, after_seconds=0)
-        three.announce("EC2 Instance State-change Notification", {"instance-id": instance, "state": "terminated"})
+        three.deliver_event("EC2 Instance State-change Notification", {"instance-id": instance, "state": "terminated"})
     assert three.run(5, until=lambda: made(three) > before)
     three.run(120)
     assert made(three) == before + 1
@@ -127,18 +129,18 @@ def test_more_replicas_are_more_nodes_and_fewer_are_fewer(three: World) -> None:
     scaled(three, 2)
     assert three.run(300, until=lambda: ready(three, 2))
     scaled(three, 0)
-    assert three.run(300, until=lambda: not three.claims() and not three.ec2.live())
+    assert three.run(300, until=lambda: not three.claims() and not three.ec2.live_instances())
     three.run(180)
     assert not three.claims()
 
 
 def test_nodes_with_pods_stay_when_others_can_go(three: World) -> None:
-    three.deploy(given.pod("web", cpu_millicores=1500), 1)
-    assert three.run(60, until=lambda: bool(three.running()))
-    (web,) = three.running()
+    three.deploy(builders.pod("web", cpu_millicores=1500), 1)
+    assert three.run(60, until=lambda: bool(three.running_pods()))
+    (web,) = three.running_pods()
     scaled(three, 1)
     assert three.run(300, until=lambda: ready(three, 1))
-    assert [one.node_name for one in three.running()] == [web.node_name]
+    assert [one.node_name for one in three.running_pods()] == [web.node_name]
 
 
 def test_scaling_down_asks_no_budget_and_no_breaker(world: World) -> None:
@@ -151,8 +153,8 @@ def test_scaling_down_asks_no_budget_and_no_breaker(world: World) -> None:
 
 def test_pods_take_the_nodes_that_a_static_pool_makes_anyway(world: World) -> None:
     static(world, 2)
-    world.deploy(given.pod("web", cpu_millicores=1000), 2)
-    assert world.run(180, until=lambda: len(world.running()) == 2)
+    world.deploy(builders.pod("web", cpu_millicores=1000), 2)
+    assert world.run(180, until=lambda: len(world.running_pods()) == 2)
     assert Counter(one.nodepool for one in world.claims()) == {"fixed": 2}
 
 
@@ -164,7 +166,7 @@ def test_an_interrupted_node_is_replaced_before_it_goes(three: World) -> None:
     three.run(240)
     assert ready(three, 3)
     assert victim.name not in {one.name for one in three.claims()}
-    assert len(three.effects.of("cluster", "create_nodeclaim")) == 4
+    assert len(three.effects.select("cluster", "create_nodeclaim")) == 4
 
 
 def test_a_limit_is_not_exceeded_even_for_a_replacement(world: World) -> None:
@@ -184,9 +186,9 @@ def test_a_limit_is_not_exceeded_even_for_a_replacement(world: World) -> None:
 def test_without_capacity_it_is_tried_again_until_there_is_some(world: World) -> None:
     static(world, 2)
     kinds = (labels.SPOT, labels.ON_DEMAND)
-    world.ec2.capacity = {(kind, "m5.large", zone): 0 for kind in kinds for zone in given.ZONES}
+    world.ec2.capacity = {(kind, "m5.large", zone): 0 for kind in kinds for zone in builders.ZONES}
     world.run(120)
-    assert not world.ec2.live()
+    assert not world.ec2.live_instances()
     world.ec2.capacity = {}
     assert world.run(900, until=lambda: ready(world, 2))
 

@@ -10,7 +10,7 @@ from spotwright.errors import Denied, NotFound, Throttled, Unavailable
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.kubernetes.node import instance_id
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.termination.instances import (
@@ -25,8 +25,8 @@ NODES = 6
 
 def drained(world: World, nodes: int = NODES) -> list[str]:
     """So many nodes that run a pod each, all of which are deleted now; their instances."""
-    world.deploy(given.pod("inflate", cpu_millicores=1800), nodes)
-    assert world.run(60, until=lambda: len(world.running()) == nodes)
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), nodes)
+    assert world.run(60, until=lambda: len(world.running_pods()) == nodes)
     world.forget_deployments()
     for claim in world.claims():
         world.cluster.delete("nodeclaims", claim.metadata)
@@ -34,12 +34,12 @@ def drained(world: World, nodes: int = NODES) -> list[str]:
 
 
 def is_gone(world: World) -> bool:
-    return not world.claims() and not world.cluster.nodes() and not world.ec2.live()
+    return not world.claims() and not world.cluster.nodes() and not world.ec2.live_instances()
 
 
 def calls(world: World) -> list[list[str]]:
     """The instances of each TerminateInstances."""
-    return [one.subject.split() for one in world.effects.of("ec2", "terminate")]
+    return [one.subject.split() for one in world.effects.select("ec2", "terminate")]
 
 
 def refusing(world: World, refuses: Callable[[Sequence[str]], None]) -> list[int]:
@@ -71,7 +71,7 @@ def test_a_drain_of_many_nodes_ends_their_instances_in_one_call(world: World) ->
 
 def test_throttling_of_every_call_delays_and_halves_the_pace(world: World) -> None:
     ids = drained(world)
-    world.effects.fail(Fault("ec2", "terminate", THROTTLED, times=4))
+    world.effects.inject(Fault("ec2", "terminate", THROTTLED, times=4))
     assert world.run(300, until=lambda: is_gone(world))
     assert sorted(one for call in calls(world) for one in call) == ids
     assert world.state.rates["TerminateInstances"].throttled_at_ms > 0
@@ -97,10 +97,10 @@ def test_one_id_that_ec2_no_longer_knows_does_not_keep_the_others(world: World) 
     ids = drained(world)
 
     def forgets(asked: Sequence[str]) -> None:
-        world.ec2.forget(ids[2])
+        world.ec2.forget_instance(ids[2])
 
     asked = refusing(world, forgets)
-    assert world.run(60, until=lambda: not world.ec2.live())
+    assert world.run(60, until=lambda: not world.ec2.live_instances())
     assert sorted(one for call in calls(world) for one in call) == [one for one in ids if one != ids[2]]
     assert asked == [NODES, NODES - 1, 1]
     assert world.run(180, until=lambda: is_gone(world))
@@ -115,14 +115,14 @@ def test_one_that_may_not_be_ended_does_not_keep_the_others(world: World) -> Non
 
     refusing(world, denies)
     world.run(120)
-    assert [one.id for one in world.ec2.live()] == [ids[4]]
+    assert [one.id for one in world.ec2.live_instances()] == [ids[4]]
     assert [instance_id(claim.provider_id) for claim in world.claims()] == [ids[4]]
 
 
 @pytest.mark.parametrize("acted", [True, False])
 def test_a_call_without_an_answer_is_made_again(world: World, acted: bool) -> None:
     drained(world)
-    world.effects.fail(Fault("ec2", "terminate", Unavailable("no answer"), acted=acted))
+    world.effects.inject(Fault("ec2", "terminate", Unavailable("no answer"), after_change=acted))
     assert world.run(180, until=lambda: is_gone(world))
 
 
@@ -138,9 +138,9 @@ def test_the_function_dies_when_the_instances_are_ending(world: World) -> None:
 def test_more_than_a_call_holds_are_several_calls(world: World) -> None:
     asked = refusing(world, lambda _: None)
     bought = 2 * INSTANCES_PER_CALL + 1
-    world.deploy(given.pod("inflate", cpu_millicores=1800), 1)
-    assert world.run(60, until=lambda: len(world.running()) == 1)
-    (one,) = world.ec2.live()
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    (one,) = world.ec2.live_instances()
     many = [msgspec.structs.replace(one, id=f"i-{number:08x}") for number in range(bought)]
     world.ec2.instances |= {each.id: each for each in many}
     assert terminate_instances(world, many, world.clock.now()).terminated_ids == {each.id for each in many}
@@ -152,7 +152,7 @@ def test_several_orphans_are_ended_together(world: World) -> None:
     for claim in world.claims():
         world.cluster.remove("nodeclaims", claim.name)
     world.state.rows.clear()
-    assert world.run(1300, until=lambda: not world.ec2.live())
+    assert world.run(1300, until=lambda: not world.ec2.live_instances())
     assert calls(world) == [ids]
 
 
@@ -161,33 +161,33 @@ def test_an_orphan_waits_for_its_turn_as_well(world: World) -> None:
     for claim in world.claims():
         world.cluster.remove("nodeclaims", claim.name)
     world.state.rows.clear()
-    world.effects.fail(Fault("ec2", "terminate", THROTTLED, times=2))
-    assert world.run(1300, until=lambda: not world.ec2.live())
+    world.effects.inject(Fault("ec2", "terminate", THROTTLED, times=2))
+    assert world.run(1300, until=lambda: not world.ec2.live_instances())
 
 
 def test_tags_wait_for_their_turn_and_keep_nothing_waiting(world: World) -> None:
     in_debt(world, "CreateTags", 320)
-    world.deploy(given.pod("inflate", cpu_millicores=1800), 3)
-    assert world.run(30, until=lambda: len(world.running()) == 3)
-    assert not world.effects.of("ec2", "tag")
-    assert world.run(120, until=lambda: all(labels.NODECLAIM in one.tags for one in world.ec2.live()))
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 3)
+    assert world.run(30, until=lambda: len(world.running_pods()) == 3)
+    assert not world.effects.select("ec2", "tag")
+    assert world.run(120, until=lambda: all(labels.NODECLAIM in one.tags for one in world.ec2.live_instances()))
 
 
 def test_throttled_tags_halve_their_pace(world: World) -> None:
-    world.effects.fail(Fault("ec2", "tag", THROTTLED, times=2))
-    world.deploy(given.pod("inflate", cpu_millicores=1800), 2)
-    assert world.run(60, until=lambda: len(world.running()) == 2)
-    assert world.run(120, until=lambda: all("Name" in one.tags for one in world.ec2.live()))
+    world.effects.inject(Fault("ec2", "tag", THROTTLED, times=2))
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 2)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 2)
+    assert world.run(120, until=lambda: all("Name" in one.tags for one in world.ec2.live_instances()))
     assert world.state.rates["CreateTags"].throttled_at_ms > 0
 
 
 def test_surplus_waits_for_its_turn_in_its_row(world: World) -> None:
-    world.deploy(given.pod("inflate", cpu_millicores=1800), 1)
-    assert world.run(30, until=lambda: len(world.running()) == 1)
-    (one,) = world.ec2.live()
-    world.ec2.adopt(msgspec.structs.replace(one, id="i-surplus"), like=one.id)
-    world.effects.fail(Fault("ec2", "terminate", THROTTLED, times=2))
-    assert world.run(120, until=lambda: len(world.ec2.live()) == 1)
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
+    assert world.run(30, until=lambda: len(world.running_pods()) == 1)
+    (one,) = world.ec2.live_instances()
+    world.ec2.add_instance(msgspec.structs.replace(one, id="i-surplus"), like=one.id)
+    world.effects.inject(Fault("ec2", "terminate", THROTTLED, times=2))
+    assert world.run(120, until=lambda: len(world.ec2.live_instances()) == 1)
     world.run(60)
     assert [row.due for row in world.state.rows.values() if row.due] == []
 
@@ -197,23 +197,23 @@ def test_an_unknown_id_alone_counts_as_ended(world: World) -> None:
         raise NotFound("no", code="InvalidInstanceID.NotFound")
 
     refusing(world, unknown)
-    gone = Instance("i-gone", "m5.large", given.ZONES[0], "spot", "running")
+    gone = Instance("i-gone", "m5.large", builders.ZONES[0], "spot", "running")
     assert terminate_instances(world, [gone], world.clock.now()) == TerminationResult(frozenset({"i-gone"}))
 
 
 def test_the_instances_in_launches_are_counted_too(world: World) -> None:
     in_debt(world, token_bucket.STARTED_INSTANCES, 32)
-    world.deploy(given.pod("inflate", cpu_millicores=1800), NODES)
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), NODES)
     world.run(15)
     assert not world.ec2.requests
     assert len(world.claims()) == NODES
-    assert world.run(600, until=lambda: len(world.running()) == NODES)
+    assert world.run(600, until=lambda: len(world.running_pods()) == NODES)
 
 
 def test_a_launch_that_is_sent_twice_is_counted_once(world: World) -> None:
-    world.effects.fail(Fault("ec2", "create_fleet", Unavailable("no answer"), times=1))
-    world.deploy(given.pod("inflate", cpu_millicores=1800), NODES)
-    assert world.run(60, until=lambda: len(world.running()) == NODES)
+    world.effects.inject(Fault("ec2", "create_fleet", Unavailable("no answer"), times=1))
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), NODES)
+    assert world.run(60, until=lambda: len(world.running_pods()) == NODES)
     full = token_bucket.full_bucket(token_bucket.STARTED_INSTANCES, now_ms=0).tokens
     assert full - world.state.rates[token_bucket.STARTED_INSTANCES].tokens == NODES * token_bucket.TOKENS_PER_CALL
 
@@ -221,8 +221,8 @@ def test_a_launch_that_is_sent_twice_is_counted_once(world: World) -> None:
 @pytest.mark.parametrize("counted", ["request", "resource"])
 def test_ec2_says_whether_calls_or_instances_were_too_many(world: World, counted: str) -> None:
     said = f"Account 1 has been throttled on ec2:CreateFleet because it exceeded its {counted} rate limit."
-    world.effects.fail(Fault("ec2", "create_fleet", Throttled(said, code="RequestLimitExceeded"), times=1))
-    world.deploy(given.pod("inflate", cpu_millicores=1800), NODES)
-    assert world.run(120, until=lambda: len(world.running()) == NODES)
+    world.effects.inject(Fault("ec2", "create_fleet", Throttled(said, code="RequestLimitExceeded"), times=1))
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), NODES)
+    assert world.run(120, until=lambda: len(world.running_pods()) == NODES)
     slowed = {name for name, one in world.state.rates.items() if one.throttled_at_ms}
     assert slowed == {"CreateFleet" if counted == "request" else token_bucket.STARTED_INSTANCES}

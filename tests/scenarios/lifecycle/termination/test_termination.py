@@ -11,15 +11,15 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import Toleration
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
 
 
 def running_node(world: World, pods: int = 1, template: Pod | None = None) -> NodeClaim:
     """A claim whose node runs ``pods``; nothing comes after them when they go."""
-    world.deploy(template or given.pod("inflate", cpu_millicores=500), pods)
-    assert world.run(60, until=lambda: len(world.running()) == pods)
+    world.deploy(template or builders.pod("inflate", cpu_millicores=500), pods)
+    assert world.run(60, until=lambda: len(world.running_pods()) == pods)
     (claim,) = world.claims()
     world.forget_deployments()
     return claim
@@ -37,15 +37,15 @@ def gone(world: World, claim: NodeClaim) -> bool:
 
 def test_a_deleted_claim_takes_pods_instance_and_node_down_in_this_order(world: World) -> None:
     claim = running_node(world, pods=2)
-    began = len(world.effects.done)
+    began = len(world.effects.log)
     delete(world, claim)
     assert world.run(90, until=lambda: gone(world, claim))
-    acts = [f"{one.port}.{one.action}" for one in world.effects.done[began:]]
+    acts = [f"{one.port}.{one.action}" for one in world.effects.log[began:]]
     order = ["cluster.set_taints", "cluster.evict", "ec2.terminate", "cluster.delete"]
     assert [acts.index(one) for one in order[:3]] == sorted(acts.index(one) for one in order[:3])
-    deletes = [one.subject for one in world.effects.done[began:] if one.action == "delete"]
+    deletes = [one.subject for one in world.effects.log[began:] if one.action == "delete"]
     assert deletes[-1] == f"nodes/{claim.node_name}"
-    assert not world.ec2.live()
+    assert not world.ec2.live_instances()
     assert not world.cluster.nodes()
     assert {"Evicted", "Finalized"} <= {event.reason for event in world.cluster.events}
 
@@ -57,19 +57,19 @@ def test_neither_node_nor_claim_goes_before_the_instance_is_terminated(world: Wo
         world.run(1)
         if gone(world, claim):
             break
-        assert world.cluster.node(claim.node_name) is not None or world.ec2.every()[0].state == "terminated"
+        assert world.cluster.node(claim.node_name) is not None or world.ec2.all_instances()[0].state == "terminated"
     assert gone(world, claim)
-    assert world.ec2.every()[0].state == "terminated"
+    assert world.ec2.all_instances()[0].state == "terminated"
 
 
 def test_a_drain_lasts_five_seconds_even_when_nobody_is_there(world: World) -> None:
     claim = running_node(world)
-    for pod in world.running():
+    for pod in world.running_pods():
         world.cluster.remove("pods", pod.key)
     delete(world, claim)
     began = world.clock.now()
-    assert world.run(60, until=lambda: bool(world.effects.of("ec2", "terminate")))
-    assert world.effects.of("ec2", "terminate")[0].at - began >= timedelta(seconds=5)
+    assert world.run(60, until=lambda: bool(world.effects.select("ec2", "terminate")))
+    assert world.effects.select("ec2", "terminate")[0].at - began >= timedelta(seconds=5)
 
 
 def test_deleting_a_node_deletes_its_claim(world: World) -> None:
@@ -79,16 +79,16 @@ def test_deleting_a_node_deletes_its_claim(world: World) -> None:
     world.cluster.delete("nodes", node.metadata)
     assert world.run(90, until=lambda: gone(world, claim))
     assert world.cluster.node(claim.node_name) is None
-    assert not world.ec2.live()
+    assert not world.ec2.live_instances()
 
 
 def test_a_budget_that_allows_nothing_keeps_the_node_and_says_so(world: World) -> None:
     claim = running_node(world)
-    world.cluster.put("poddisruptionbudgets", given.budget("keep", "inflate", max_unavailable=0))
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("keep", "inflate", max_unavailable=0))
     delete(world, claim)
     world.run(300)
-    assert world.running()
-    assert world.ec2.live()
+    assert world.running_pods()
+    assert world.ec2.live_instances()
     assert "FailedDraining" in {event.reason for event in world.cluster.events}
     world.cluster.remove("poddisruptionbudgets", "default/keep")
     assert world.run(90, until=lambda: gone(world, claim))
@@ -96,8 +96,10 @@ def test_a_budget_that_allows_nothing_keeps_the_node_and_says_so(world: World) -
 
 def test_a_budget_of_one_lets_pods_go_one_after_the_other(world: World) -> None:
     claim = running_node(world, pods=3)
-    world.cluster.put("poddisruptionbudgets", given.budget("one", "inflate", max_unavailable=1))
-    other = given.pod("inflate-spare", node_name="elsewhere", phase="Running", is_ready=True, labels={"app": "inflate"})
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("one", "inflate", max_unavailable=1))
+    other = builders.pod(
+        "inflate-spare", node_name="elsewhere", phase="Running", is_ready=True, labels={"app": "inflate"}
+    )
     delete(world, claim)
     together = []
     for _ in range(120):
@@ -112,33 +114,35 @@ def test_a_budget_of_one_lets_pods_go_one_after_the_other(world: World) -> None:
             world.cluster.put(
                 "pods", msgspec.structs.replace(other, metadata=msgspec.structs.replace(other.metadata, name=name))
             )
-            world.cluster.put("nodes", given.foreign_node("elsewhere"))
+            world.cluster.put("nodes", builders.unmanaged_node("elsewhere"))
     assert gone(world, claim)
     assert max(together) == 1
 
 
 def test_a_pod_that_must_not_be_disrupted_is_waited_for(world: World) -> None:
-    claim = running_node(world, template=given.pod("inflate", annotations={labels.DO_NOT_DISRUPT: "true"}))
+    claim = running_node(world, template=builders.pod("inflate", annotations={labels.DO_NOT_DISRUPT: "true"}))
     delete(world, claim)
     world.run(200)
-    assert world.running()
-    (pod,) = world.running()
-    world.cluster.change("pods", pod.key, phase="Succeeded")
+    assert world.running_pods()
+    (pod,) = world.running_pods()
+    world.cluster.update("pods", pod.key, phase="Succeeded")
     assert world.run(90, until=lambda: gone(world, claim))
 
 
 def test_the_termination_grace_period_overrules_budget_and_annotation(world: World) -> None:
-    world.cluster.change("nodepools", "default", termination_grace_period_seconds=300)
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=300)
     claim = running_node(
         world,
-        template=given.pod("inflate", annotations={labels.DO_NOT_DISRUPT: "true"}, termination_grace_period_seconds=60),
+        template=builders.pod(
+            "inflate", annotations={labels.DO_NOT_DISRUPT: "true"}, termination_grace_period_seconds=60
+        ),
     )
     world.kubelets.stop_seconds = 600
-    world.cluster.put("poddisruptionbudgets", given.budget("keep", "inflate", max_unavailable=0))
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("keep", "inflate", max_unavailable=0))
     delete(world, claim)
     world.run(236)
-    assert world.running(), "at 240 s its own grace period still fits"
-    assert world.run(10, until=lambda: not world.running())
+    assert world.running_pods(), "at 240 s its own grace period still fits"
+    assert world.run(10, until=lambda: not world.running_pods())
     assert world.run(110, until=lambda: gone(world, claim))
     (forced,) = [event for event in world.cluster.events if event.reason == "Disrupted"]
     assert "grace period" in forced.message
@@ -146,27 +150,27 @@ def test_the_termination_grace_period_overrules_budget_and_annotation(world: Wor
 
 def test_daemons_and_critical_pods_go_last(world: World) -> None:
     claim = running_node(world, pods=1)
-    daemon = given.daemon_pod("agent", claim.node_name, tolerations=())
+    daemon = builders.daemonset_pod("agent", claim.node_name, tolerations=())
     world.cluster.put("pods", daemon)
-    critical = given.pod(
+    critical = builders.pod(
         "dns", node_name=claim.node_name, phase="Running", is_ready=True, priority_class_name="system-cluster-critical"
     )
     world.cluster.put("pods", critical)
     delete(world, claim)
     assert world.run(90, until=lambda: gone(world, claim))
-    evicted = [one.subject for one in world.effects.of("cluster", "evict")]
+    evicted = [one.subject for one in world.effects.select("cluster", "evict")]
     assert list(dict.fromkeys(evicted)) == ["default/inflate-0001", "kube-system/agent", "default/dns"]
 
 
 def test_a_pod_that_tolerates_the_taint_is_neither_evicted_nor_waited_for(world: World) -> None:
     claim = running_node(world)
-    stays = given.pod(
+    stays = builders.pod(
         "stays", node_name=claim.node_name, phase="Running", tolerations=(Toleration(labels.DISRUPTED, "Exists"),)
     )
     world.cluster.put("pods", stays)
     delete(world, claim)
     assert world.run(90, until=lambda: gone(world, claim))
-    assert "default/stays" not in {one.subject for one in world.effects.of("cluster", "evict")}
+    assert "default/stays" not in {one.subject for one in world.effects.select("cluster", "evict")}
 
 
 def test_volumes_are_waited_for(world: World) -> None:
@@ -174,7 +178,7 @@ def test_volumes_are_waited_for(world: World) -> None:
     world.cluster.attachments[claim.node_name] = ("pv-1",)
     delete(world, claim)
     world.run(60)
-    assert world.ec2.live()
+    assert world.ec2.live_instances()
     waiting = find_condition(world.claims()[0].conditions, "VolumesDetached")
     assert waiting is not None
     assert waiting.reason == "AwaitingVolumeDetachment"
@@ -184,7 +188,7 @@ def test_volumes_are_waited_for(world: World) -> None:
 
 def test_volumes_of_pods_that_stay_to_the_end_are_not_waited_for(world: World) -> None:
     claim = running_node(world)
-    stays = given.pod(
+    stays = builders.pod(
         "stays", node_name=claim.node_name, phase="Running", volume_claim_names=("data",),
         tolerations=(Toleration(labels.DISRUPTED, "Exists"),),
     )  # fmt: skip
@@ -196,19 +200,19 @@ def test_volumes_of_pods_that_stay_to_the_end_are_not_waited_for(world: World) -
 
 def test_a_machine_that_vanished_is_not_drained(world: World) -> None:
     claim = running_node(world)
-    world.cluster.put("poddisruptionbudgets", given.budget("keep", "inflate", max_unavailable=0))
-    world.ec2.stop(world.ec2.live()[0].id, after_seconds=0)
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("keep", "inflate", max_unavailable=0))
+    world.ec2.stop(world.ec2.live_instances()[0].id, after_seconds=0)
     delete(world, claim)
     assert world.run(90, until=lambda: gone(world, claim))
-    assert not world.effects.of("ec2", "terminate") or world.ec2.every()[0].state == "terminated"
+    assert not world.effects.select("ec2", "terminate") or world.ec2.all_instances()[0].state == "terminated"
 
 
 def test_an_unknown_id_must_be_unknown_for_a_minute(world: World) -> None:
     claim = running_node(world)
-    for pod in world.running():
+    for pod in world.running_pods():
         world.cluster.remove("pods", pod.key)
     delete(world, claim)
-    world.ec2.forget(world.ec2.live()[0].id)
+    world.ec2.forget_instance(world.ec2.live_instances()[0].id)
     began = world.clock.now()
     assert world.run(150, until=lambda: gone(world, claim))
     assert world.clock.now() - began >= timedelta(seconds=60)
@@ -218,7 +222,7 @@ def test_an_unknown_id_must_be_unknown_for_a_minute(world: World) -> None:
 def test_an_api_in_trouble_ends_nothing(world: World, action: str) -> None:
     claim = running_node(world)
     delete(world, claim)
-    world.effects.fail(Fault("ec2", action, Unavailable("no answer"), times=10_000))
+    world.effects.inject(Fault("ec2", action, Unavailable("no answer"), times=10_000))
     world.run(120)
     if action == "instance":
         assert not gone(world, claim)
@@ -226,7 +230,7 @@ def test_an_api_in_trouble_ends_nothing(world: World, action: str) -> None:
 
 
 def test_an_expired_claim_goes_by_itself(world: World) -> None:
-    world.cluster.change("nodepools", "default", expire_after_seconds=600)
+    world.cluster.update("nodepools", "default", expire_after_seconds=600)
     claim = running_node(world)
     world.run(560)
     assert not gone(world, claim)

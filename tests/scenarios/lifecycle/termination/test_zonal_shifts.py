@@ -6,22 +6,22 @@ import pytest
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclass import Subnet
 from spotwright.model.kubernetes.node import instance_id
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from tests.scenarios.lifecycle.conftest import fresh_world
 
-IDS = {zone: f"az-{number}" for number, zone in enumerate(given.ZONES)}
+IDS = {zone: f"az-{number}" for number, zone in enumerate(builders.ZONES)}
 
 
 @pytest.fixture
 def world() -> World:
     """Two nodes that run a pod each, in different zones."""
     made = fresh_world()
-    subnets = tuple(Subnet(f"subnet-{zone[-1]}", zone, IDS[zone]) for zone in given.ZONES)
-    made.cluster.put("ec2nodeclasses", given.node_class(subnets=subnets))
-    for number, zone in enumerate(given.ZONES[:2]):
-        made.deploy(given.pod(f"in{number}", cpu_millicores=1800, node_selector={labels.ZONE: zone}), 1)
-    assert made.run(60, until=lambda: len(made.running()) == 2)
+    subnets = tuple(Subnet(f"subnet-{zone[-1]}", zone, IDS[zone]) for zone in builders.ZONES)
+    made.cluster.put("ec2nodeclasses", builders.node_class(subnets=subnets))
+    for number, zone in enumerate(builders.ZONES[:2]):
+        made.deploy(builders.pod(f"in{number}", cpu_millicores=1800, node_selector={labels.ZONE: zone}), 1)
+    assert made.run(60, until=lambda: len(made.running_pods()) == 2)
     made.run(20)
     return made
 
@@ -43,23 +43,23 @@ def delete_all(world: World) -> None:
 
 
 def test_instances_there_are_kept_until_the_shift_is_over(world: World) -> None:
-    kept = instance_in(world, given.ZONES[0])
-    shift(world, given.ZONES[0])
+    kept = instance_in(world, builders.ZONES[0])
+    shift(world, builders.ZONES[0])
     delete_all(world)
     world.run(400)
-    assert [one.id for one in world.ec2.live()] == [kept]
+    assert [one.id for one in world.ec2.live_instances()] == [kept]
     assert [instance_id(claim.provider_id) for claim in world.claims()] == [kept]
-    assert not world.running(), "the node is drained all the same"
+    assert not world.running_pods(), "the node is drained all the same"
     shift(world)
-    assert world.run(200, until=lambda: not world.claims() and not world.ec2.live())
+    assert world.run(200, until=lambda: not world.claims() and not world.ec2.live_instances())
 
 
 @pytest.mark.parametrize("says", ["NotFound", "terminated"])
 def test_an_instance_that_ec2_does_not_show_there_is_not_taken_for_gone(world: World, says: str) -> None:
-    zone = given.ZONES[0]
+    zone = builders.ZONES[0]
     shift(world, zone)
     if says == "NotFound":
-        world.ec2.forget(instance_in(world, zone))
+        world.ec2.forget_instance(instance_in(world, zone))
     else:
         world.ec2.stop(instance_in(world, zone), after_seconds=0)
     delete_all(world)
@@ -70,26 +70,26 @@ def test_an_instance_that_ec2_does_not_show_there_is_not_taken_for_gone(world: W
 
 
 def test_instances_there_are_named_when_the_shift_is_over(world: World) -> None:
-    zone = given.ZONES[2]
+    zone = builders.ZONES[2]
     shift(world, zone)
-    world.deploy(given.pod("late", cpu_millicores=1800, node_selector={labels.ZONE: zone}), 1)
-    assert world.run(60, until=lambda: len(world.running()) == 3)
+    world.deploy(builders.pod("late", cpu_millicores=1800, node_selector={labels.ZONE: zone}), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 3)
     world.run(120)
     late = world.ec2.instance(instance_in(world, zone))
     assert late is not None
     assert labels.NODECLAIM not in late.tags
     shift(world)
-    assert world.run(700, until=lambda: all(labels.NODECLAIM in one.tags for one in world.ec2.live()))
+    assert world.run(700, until=lambda: all(labels.NODECLAIM in one.tags for one in world.ec2.live_instances()))
 
 
 def test_orphans_there_are_left_until_the_shift_is_over(world: World) -> None:
-    shift(world, given.ZONES[0])
-    kept = instance_in(world, given.ZONES[0])
+    shift(world, builders.ZONES[0])
+    kept = instance_in(world, builders.ZONES[0])
     world.forget_deployments()
     for claim in world.claims():
         world.cluster.remove("nodeclaims", claim.name)
     world.state.rows.clear()
     world.run(1300)
-    assert [one.id for one in world.ec2.live()] == [kept]
+    assert [one.id for one in world.ec2.live_instances()] == [kept]
     shift(world)
-    assert world.run(1300, until=lambda: not world.ec2.live())
+    assert world.run(1300, until=lambda: not world.ec2.live_instances())

@@ -7,7 +7,7 @@ import pytest
 
 from spotwright.aws.images import families
 from spotwright.aws.instance_types import capacity, catalog_codec, offerings, unavailable_offerings
-from spotwright.cli import builtin
+from spotwright.cli.inputs.builtin_catalog import load_builtin_catalog
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog, Offering
 from spotwright.model.karpenter.nodeclass import CapacityReservation, PlacementGroup, Subnet
@@ -148,7 +148,7 @@ def test_a_catalog_survives_being_written() -> None:
 
 
 def test_every_built_in_type_survives_being_written() -> None:
-    whole = builtin.catalog()
+    whole = load_builtin_catalog()
     assert catalog_codec.decode(catalog_codec.encode(whole)) == whole
 
 

@@ -6,7 +6,7 @@ import pytest
 from spotwright.aws.images import families
 from spotwright.aws.instance_types import capacity, catalog_codec, offerings, unavailable_offerings
 from spotwright.aws.launch import fleet_plan
-from spotwright.cli import builtin_region
+from spotwright.cli.inputs.builtin_region import load_builtin_region
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog, InstanceType, find_instance_type
@@ -38,7 +38,7 @@ def names(made: Plan) -> list[str]:
 
 def recorded(*chosen: str, of: EC2NodeClass | None = None) -> tuple[InstanceType, ...]:
     """Types that need not be sold in the region of the other tests; a dollar an hour each."""
-    described = tuple(one for one in builtin_region.region().types if one.name in chosen)
+    described = tuple(one for one in load_builtin_region().types if one.name in chosen)
     sold = dict.fromkeys(chosen, 10**12)
     known = offerings.RegionFacts("r", described, dict.fromkeys(chosen, ZONES), sold, {name: {} for name in chosen})
     wanted = of or node_class()

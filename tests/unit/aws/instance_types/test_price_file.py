@@ -2,7 +2,7 @@
 
 import pytest
 
-from spotwright.adapters.account_prices import AccountPrices, parsed
+from spotwright.adapters.aws.s3.account_prices import AccountPrices, parse
 from spotwright.aws.instance_types import price_file
 from spotwright.aws.instance_types.price_file import PriceFileError
 from spotwright.errors import NotFound
@@ -13,7 +13,7 @@ DOLLAR = 10**12
 
 
 def paid(text: str) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-    after = price_file.apply_prices(LISTED, price_file.parse_price_file(parsed(text.encode())))
+    after = price_file.apply_prices(LISTED, price_file.parse_price_file(parse(text.encode())))
     assert after.spot is not None
     return after.on_demand, after.spot
 
@@ -69,7 +69,7 @@ def test_a_spot_price_may_be_of_one_zone() -> None:
 )
 def test_a_file_that_cannot_be_used_says_why(text: str, words: str) -> None:
     with pytest.raises(PriceFileError) as error:
-        price_file.parse_price_file(parsed(text.encode()))
+        price_file.parse_price_file(parse(text.encode()))
     assert words in str(error.value)
 
 

@@ -9,7 +9,7 @@ from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog, Offering
 from spotwright.model.karpenter.nodeclass import PlacementGroup, Subnet
 from spotwright.model.requirements import from_labels
-from spotwright.simulation import given
+from spotwright.simulation import builders
 
 MINUTE = 60_000
 START = 1_000 * MINUTE
@@ -122,19 +122,19 @@ def bought(catalog: Catalog, node_class: str = "default") -> set[tuple[str, str,
 
 def sold_out(*rows: OfferingHealth, catalog: Catalog | None = None) -> Catalog:
     known = unavailable_offerings.from_snapshot(unavailable_offerings.to_snapshot(rows, now_ms=START))
-    return unavailable_offerings.apply_to_catalog(catalog or given.market(), [given.node_class()], known)
+    return unavailable_offerings.apply_to_catalog(catalog or builders.small_catalog(), [builders.node_class()], known)
 
 
 def test_a_zone_is_out_only_when_every_subnet_of_the_class_is() -> None:
     def full(subnet: str) -> OfferingHealth:
-        return OfferingHealth("subnet", subnet, given.ZONES[0], START + 1, "InsufficientFreeAddressesInSubnet")
+        return OfferingHealth("subnet", subnet, builders.ZONES[0], START + 1, "InsufficientFreeAddressesInSubnet")
 
-    two = given.node_class(subnets=(Subnet("s-1", given.ZONES[0]), Subnet("s-2", given.ZONES[0])))
+    two = builders.node_class(subnets=(Subnet("s-1", builders.ZONES[0]), Subnet("s-2", builders.ZONES[0])))
     for marks, left in ((["s-1"], True), (["s-1", "s-2"], False)):
         known = unavailable_offerings.from_health_rows(map(full, marks), now_ms=START)
-        found = unavailable_offerings.apply_to_catalog(given.market(), [two], known)
-        assert any(zone == given.ZONES[0] for _, _, zone in bought(found)) == left
-        assert any(zone == given.ZONES[0] for _, _, zone in bought(found, "another class"))
+        found = unavailable_offerings.apply_to_catalog(builders.small_catalog(), [two], known)
+        assert any(zone == builders.ZONES[0] for _, _, zone in bought(found)) == left
+        assert any(zone == builders.ZONES[0] for _, _, zone in bought(found, "another class"))
 
 
 def test_a_reached_quota_leaves_smaller_types() -> None:
@@ -157,9 +157,9 @@ def test_a_closed_offering_says_what_ec2_said() -> None:
 
 @pytest.mark.parametrize(("taken", "left"), [(0, 5), (2, 3), (5, 0), (7, 0)])
 def test_what_was_launched_into_a_reservation_is_not_promised_again(taken: int, left: int) -> None:
-    zone = given.ZONES[0]
+    zone = builders.ZONES[0]
     known = from_labels({labels.ZONE: zone, labels.CAPACITY_TYPE: labels.RESERVED, labels.RESERVATION_ID: "cr-1"})
-    one = given.instance_type("m5.large", 2, 8, on_demand=0.1)
+    one = builders.instance_type("m5.large", 2, 8, on_demand=0.1)
     reserved = Offering(zone, labels.RESERVED, 1, True, known, reservation_capacity=5)
     catalog = Catalog({"": (msgspec.structs.replace(one, offerings=(reserved,)),)})
     row = unavailable_offerings.record_reservation_launches(None, "cr-1", taken, now_ms=START - 1)
@@ -182,10 +182,12 @@ def test_launches_into_a_reservation_are_counted_until_its_description_knows_the
 
 
 def test_what_is_full_in_a_placement_group_is_full_for_its_classes_only() -> None:
-    full = msgspec.structs.replace(EMPTY, zone=given.ZONES[0], scope="pg-1")
-    grouped = given.node_class("grouped", placement_group=PlacementGroup("pg-1", "one", "cluster"))
+    full = msgspec.structs.replace(EMPTY, zone=builders.ZONES[0], scope="pg-1")
+    grouped = builders.node_class("grouped", placement_group=PlacementGroup("pg-1", "one", "cluster"))
     found = unavailable_offerings.apply_to_catalog(
-        given.market(), [given.node_class(), grouped], unavailable_offerings.from_health_rows([full], now_ms=START)
+        builders.small_catalog(),
+        [builders.node_class(), grouped],
+        unavailable_offerings.from_health_rows([full], now_ms=START),
     )
 
     def closed(name: str) -> int:

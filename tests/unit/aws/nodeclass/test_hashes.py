@@ -7,7 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.adapters import decode, decode_nodeclass, decode_nodepool
+from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass_strict
+from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodepool_strict
+from spotwright.adapters.kubernetes.codecs.objects import decode_node_selector_requirements
 from spotwright.aws.nodeclass import hashes
 from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
 from spotwright.model.kubernetes.meta import ObjectMeta
@@ -90,7 +92,7 @@ def test_a_class_hashes_as_karpenter_does(name: str) -> None:
 def test_a_class_from_the_api_server_hashes_the_same(name: str) -> None:
     change, expected = CASES[name]
     obj = {"kind": "EC2NodeClass", "metadata": {"name": "x"}, "spec": changed(change) | {"amiFamily": "Custom"}}
-    assert hashes.nodeclass_hash(decode_nodeclass.nodeclass(obj), "test-ca-bundle") == expected
+    assert hashes.nodeclass_hash(decode_nodeclass_strict(obj), "test-ca-bundle") == expected
 
 
 # Computed with Go's hashstructure v2.0.2 over Karpenter's field names and types.
@@ -121,7 +123,7 @@ BARE: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_is_stated_empty_hashes_as_in_go(name: str) -> None:
     fields, expected = BARE[name]
     obj = {"kind": "EC2NodeClass", "metadata": {"name": "x"}, "spec": {"role": "r"} | fields}
-    stated = hashes.hashed_fields(decode_nodeclass.nodeclass(obj)) | {"metadataOptions": None}
+    stated = hashes.hashed_fields(decode_nodeclass_strict(obj)) | {"metadataOptions": None}
     found = hashes.nodeclass_spec_hash(
         stated, ami_family="Custom", certificate_authority=CERTIFICATE_AUTHORITY, kubelet={}
     )
@@ -165,11 +167,11 @@ def test_an_empty_list_in_a_manifest_is_not_an_absent_one() -> None:
     ref = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
     template = {"spec": {"nodeClassRef": ref, "taints": [], "requirements": []}}
     obj = {"kind": "NodePool", "metadata": {"name": "p"}, "spec": {"template": template}}
-    assert hashes.nodepool_hash(decode_nodepool.nodepool(obj)) == "17700736223175069915"
+    assert hashes.nodepool_hash(decode_nodepool_strict(obj)) == "17700736223175069915"
 
 
 def test_requirements_do_not_drift_by_hash() -> None:
-    selector = decode.selectors([{"key": "a", "operator": "Exists"}])
+    selector = decode_node_selector_requirements([{"key": "a", "operator": "Exists"}])
     assert hashes.nodepool_hash(pool(requirements=selector)) == hashes.nodepool_hash(pool())
 
 

@@ -10,7 +10,7 @@ from spotwright.decisions.decision import Decision, decode_decision, encode_deci
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings
 from spotwright.scheduling.plan import NewNode, Plan
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
@@ -23,7 +23,7 @@ HOSTS = {"claim-a": "node-a"}
 
 
 def waiting(name: str = "web-0", uid: str = "uid-1", **fields: Any) -> Pod:
-    made = given.pod(name, unschedulable=True, **fields)
+    made = builders.pod(name, unschedulable=True, **fields)
     return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, uid=uid))
 
 

@@ -1,4 +1,5 @@
-"""The command line: ``spotwright <command>``. Every command is a module here with ``add(subparsers)``.
+"""The command line: ``spotwright <command>``. Every command is a module of ``commands`` with
+``add(subparsers)``.
 
 Modules of commands import what they need when they run, so that the first line of output comes quickly.
 """
@@ -24,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     # Only the command that was asked for is imported; all of them where the help lists them.
     for name in [one for one in _COMMANDS if one in given[:1]] or _COMMANDS:
-        import_module(f"{__name__}.{name}").add(subparsers)
+        import_module(f"{__name__}.commands.{name}").add(subparsers)
     options = parser.parse_args(given)
     try:
         return int(options.run(options))

@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from spotwright.adapters import aws_sessions, pricing
-from spotwright.adapters.account_prices import AccountPrices
-from spotwright.adapters.ec2 import Ec2
-from spotwright.adapters.ec2_network import Selection
-from spotwright.adapters.ec2_region import Ec2Region
-from spotwright.adapters.iam import InstanceProfiles
-from spotwright.adapters.zonal_shift import ZonalShifts
+from spotwright.adapters.aws import clients, pricing
+from spotwright.adapters.aws.ec2.instances import Ec2
+from spotwright.adapters.aws.ec2.region import Ec2Region
+from spotwright.adapters.aws.ec2.selection import Selection
+from spotwright.adapters.aws.iam import InstanceProfiles
+from spotwright.adapters.aws.s3.account_prices import AccountPrices
+from spotwright.adapters.aws.zonal_shifts import ZonalShifts
 from spotwright.aws.instance_types.capacity import Overheads
 from spotwright.composition import cluster_clients
 from spotwright.model.ec2.fleet import ClusterFacts
@@ -46,15 +46,15 @@ def ports(cluster: str, environment: Environment) -> CatalogClients:
     buying = catalog_settings(environment.clusters[cluster].settings)
     role = common.role_arn
     asked = None if buying.isolated_vpc else pricing.endpoint_region(common.region)
-    prices = aws_sessions.pricing(role, region=asked) if asked else None
+    prices = clients.pricing(role, region=asked) if asked else None
     return CatalogClients(
         cluster=common.cluster,
         state=common.state,
         blobs=common.blobs,
         doorbells=common.doorbells,
-        region_source=Ec2Region(aws_sessions.ec2(role), prices, region=common.region),
-        selectors=Selection(aws_sessions.ec2(role), aws_sessions.ssm(role)),
-        instance_profiles=None if buying.isolated_vpc else InstanceProfiles(aws_sessions.iam(role)),
+        region_source=Ec2Region(clients.ec2(role), prices, region=common.region),
+        selectors=Selection(clients.ec2(role), clients.ssm(role)),
+        instance_profiles=None if buying.isolated_vpc else InstanceProfiles(clients.iam(role)),
         launch_templates=common.ec2,
         facts=common.facts,
         region=common.region,
@@ -68,4 +68,4 @@ def ports(cluster: str, environment: Environment) -> CatalogClients:
 
 
 def _shifts(arn: str, role: str) -> ZonalShifts:
-    return ZonalShifts(aws_sessions.client("arc-zonal-shift", role), arn)
+    return ZonalShifts(clients.client("arc-zonal-shift", role), arn)

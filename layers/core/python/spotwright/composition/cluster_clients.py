@@ -11,15 +11,16 @@ from functools import cache, cached_property
 from typing import Final
 
 from spotwright import settings
-from spotwright.adapters import aws_sessions, eks
-from spotwright.adapters.catalogs import Catalogs
-from spotwright.adapters.dynamodb import DynamoState
-from spotwright.adapters.ec2 import Ec2
-from spotwright.adapters.eks_token import RENEW_AFTER_SECONDS, kubernetes_token
-from spotwright.adapters.kubernetes import KubernetesCluster
-from spotwright.adapters.kubernetes_transport import Transport
-from spotwright.adapters.s3 import S3Blobs
-from spotwright.adapters.sqs import SqsDoorbells
+from spotwright.adapters.aws import clients
+from spotwright.adapters.aws.dynamodb.state import DynamoState
+from spotwright.adapters.aws.ec2.instances import Ec2
+from spotwright.adapters.aws.eks.cluster_facts import describe_cluster
+from spotwright.adapters.aws.eks.token import RENEW_AFTER_SECONDS, kubernetes_token
+from spotwright.adapters.aws.s3.blobs import S3Blobs
+from spotwright.adapters.aws.s3.catalogs import Catalogs
+from spotwright.adapters.aws.sqs import SqsDoorbells
+from spotwright.adapters.kubernetes.cluster import KubernetesCluster
+from spotwright.adapters.kubernetes.transport import Transport
 from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.snapshot import Settings
 from spotwright.settings import Environment
@@ -45,7 +46,7 @@ class ClusterClients:
 
     @cached_property
     def facts(self) -> ClusterFacts:
-        return eks.cluster_facts(aws_sessions.eks(self.role_arn), self._name)
+        return describe_cluster(clients.eks(self.role_arn), self._name)
 
     @cached_property
     def cluster(self) -> KubernetesCluster:
@@ -54,20 +55,20 @@ class ClusterClients:
     @cached_property
     def ec2(self) -> Ec2:
         role = self.role_arn
-        return Ec2(aws_sessions.ec2(role), cluster=self._name, once=aws_sessions.ec2_once(role))
+        return Ec2(clients.ec2(role), cluster=self._name, without_retries=clients.ec2_without_retries(role))
 
     @cached_property
     def state(self) -> DynamoState:
-        deployed, client = self._deployed, aws_sessions.client("dynamodb")
+        deployed, client = self._deployed, clients.client("dynamodb")
         return DynamoState(client, table=deployed.table, cluster=self._name, memory_table=deployed.memory_table)
 
     @cached_property
     def blobs(self) -> S3Blobs:
-        return S3Blobs(aws_sessions.client("s3"), bucket=self._deployed.bucket, cluster=self._name)
+        return S3Blobs(clients.client("s3"), bucket=self._deployed.bucket, cluster=self._name)
 
     @cached_property
     def doorbells(self) -> SqsDoorbells:
-        return SqsDoorbells(aws_sessions.client("sqs"), urls=self._deployed.queues)
+        return SqsDoorbells(clients.client("sqs"), urls=self._deployed.queues)
 
     @cached_property
     def catalogs(self) -> Catalogs:
@@ -101,7 +102,7 @@ def _transport(facts: ClusterFacts, role: str) -> Transport:
     return Transport(
         endpoint=facts.endpoint,
         certificate_authority=facts.certificate_authority,
-        token=_renewed(lambda: kubernetes_token(aws_sessions.sts(role), facts.name)),
+        token=_renewed(lambda: kubernetes_token(clients.sts(role), facts.name)),
     )
 
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from spotwright.adapters import aws_sessions
-from spotwright.adapters.dynamodb import DynamoState
-from spotwright.adapters.sqs import SqsDoorbells
+from spotwright.adapters.aws import clients
+from spotwright.adapters.aws.dynamodb.state import DynamoState
+from spotwright.adapters.aws.sqs import SqsDoorbells
 from spotwright.settings import Environment
 
 
@@ -19,7 +19,7 @@ class InterruptClients:
 
 def ports(environment: Environment) -> Mapping[str, InterruptClients]:
     """By cluster."""
-    table, queues = aws_sessions.client("dynamodb"), aws_sessions.client("sqs")
+    table, queues = clients.client("dynamodb"), clients.client("sqs")
     bells = SqsDoorbells(queues, urls=environment.queues)
     return {
         name: InterruptClients(DynamoState(table, table=environment.table, cluster=name), bells)

@@ -21,8 +21,8 @@ from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.kubernetes.volumes import CSINode, PersistentVolume, PersistentVolumeClaim, Storage, StorageClass
 from spotwright.simulation.clock import Clock
-from spotwright.simulation.cluster_patches import merged_conditions, merged_metadata, merged_status
 from spotwright.simulation.effects import Effects
+from spotwright.simulation.merge_patch import merge_conditions, merge_metadata, merge_status
 
 
 class Namespace(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class RecordedEvent(msgspec.Struct, frozen=True):
 
 
 class FakeCluster:
-    """See ClusterPort. ``put``, ``change`` and ``remove`` are what users, kubelets and controllers do."""
+    """See ClusterPort. ``put``, ``update`` and ``remove`` are what users, kubelets and controllers do."""
 
     def __init__(self, name: str, clock: Clock, effects: Effects) -> None:
         self.name = name
@@ -75,7 +75,7 @@ class FakeCluster:
         )
         return self._store(kind, msgspec.structs.replace(obj, metadata=about))
 
-    def change(self, kind: str, key: str, **fields: Any) -> Any:
+    def update(self, kind: str, key: str, **fields: Any) -> Any:
         """Replace fields of an object; ``labels`` and ``annotations`` are merged into its metadata."""
         obj = self._objects[kind][key]
         about = obj.metadata
@@ -88,7 +88,7 @@ class FakeCluster:
         """The object is gone, finalizers or not."""
         self._objects[kind].pop(key, None)
 
-    def gone(self, obj: Any) -> None:
+    def delete_node(self, obj: Any) -> None:
         """Somebody else than we deletes a Node: it stays while it has finalizers."""
         if obj.metadata.finalizers:
             if obj.metadata.deletion_timestamp is None:
@@ -103,18 +103,18 @@ class FakeCluster:
     # Reads
 
     def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
-        self._effects.reading("cluster", "pods")
+        self._effects.before_read("cluster", "pods")
         pods: tuple[Pod, ...] = self.all("pods")
         if node:
             return tuple(pod for pod in pods if pod.node_name == node)
         return tuple(pod for pod in pods if not pending or (not pod.node_name and pod.phase == "Pending"))
 
     def nodes(self) -> tuple[Node, ...]:
-        self._effects.reading("cluster", "nodes")
+        self._effects.before_read("cluster", "nodes")
         return self.all("nodes")
 
     def node(self, name: str) -> Node | None:
-        self._effects.reading("cluster", "node")
+        self._effects.before_read("cluster", "node")
         return self._objects["nodes"].get(name)
 
     def nodepools(self) -> tuple[NodePool, ...]:
@@ -124,15 +124,15 @@ class FakeCluster:
         return self.all("ec2nodeclasses")
 
     def nodeclass(self, name: str) -> EC2NodeClass | None:
-        self._effects.reading("cluster", "nodeclass")
+        self._effects.before_read("cluster", "nodeclass")
         return self._objects["ec2nodeclasses"].get(name)
 
     def nodeclaims(self) -> tuple[NodeClaim, ...]:
-        self._effects.reading("cluster", "nodeclaims")
+        self._effects.before_read("cluster", "nodeclaims")
         return self.all("nodeclaims")
 
     def nodeclaim(self, name: str) -> NodeClaim | None:
-        self._effects.reading("cluster", "nodeclaim")
+        self._effects.before_read("cluster", "nodeclaim")
         return self._objects["nodeclaims"].get(name)
 
     def daemonsets(self) -> tuple[DaemonSet, ...]:
@@ -152,54 +152,54 @@ class FakeCluster:
         return self.attachments.get(node, ())
 
     def storage(self) -> Storage:
-        self._effects.reading("cluster", "storage")
+        self._effects.before_read("cluster", "storage")
         claims, volumes = self.all("persistentvolumeclaims"), self.all("persistentvolumes")
         return Storage(claims, volumes, self.all("storageclasses"), self.all("csinodes"))
 
     def namespaces(self) -> dict[str, dict[str, str]]:
-        self._effects.reading("cluster", "namespaces")
+        self._effects.before_read("cluster", "namespaces")
         return {one.metadata.name: one.metadata.labels for one in self.all("namespaces")}
 
     # Writes
 
     def create_nodeclaim(self, claim: NodeClaim) -> NodeClaim:
-        with self._effects.making("cluster", "create_nodeclaim", claim.name):
+        with self._effects.record("cluster", "create_nodeclaim", claim.name):
             if claim.name in self._objects["nodeclaims"]:
                 raise Conflict(f"nodeclaims {claim.name} already exists", code="AlreadyExists")
             made: NodeClaim = self.put("nodeclaims", claim)
         return made
 
     def patch_metadata(self, kind: str, metadata: ObjectMeta, change: Mapping[str, Any]) -> None:
-        with self._effects.making("cluster", "patch_metadata", f"{kind}/{metadata.name}"):
+        with self._effects.record("cluster", "patch_metadata", f"{kind}/{metadata.name}"):
             obj = self._current(kind, metadata, versioned="finalizers" in change)
-            after = merged_metadata(obj.metadata, change)
+            after = merge_metadata(obj.metadata, change)
             if after.deletion_timestamp is not None and not after.finalizers:
                 self.remove(kind, after.key)
             else:
                 self._store(kind, msgspec.structs.replace(obj, metadata=after))
 
     def patch_status(self, kind: str, metadata: ObjectMeta, status: Mapping[str, Any]) -> None:
-        with self._effects.making("cluster", "patch_status", f"{kind}/{metadata.name}"):
+        with self._effects.record("cluster", "patch_status", f"{kind}/{metadata.name}"):
             obj = self._current(kind, metadata, versioned=True)
-            self._store(kind, merged_status(obj, status))
+            self._store(kind, merge_status(obj, status))
 
     def set_conditions(
         self, kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], *, removed: Collection[str] = ()
     ) -> None:
-        with self._effects.making("cluster", "set_conditions", f"{kind}/{metadata.name}"):
+        with self._effects.record("cluster", "set_conditions", f"{kind}/{metadata.name}"):
             obj = self._current(kind, metadata, versioned=False)
-            merged = merged_conditions(obj.conditions, conditions, now=self._clock.seconds())
+            merged = merge_conditions(obj.conditions, conditions, now=self._clock.seconds())
             after = tuple(one for one in merged if one.type not in removed)
             if after != obj.conditions:
                 self._store(kind, msgspec.structs.replace(obj, conditions=after))
 
     def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:
-        with self._effects.making("cluster", "set_taints", node.name):
+        with self._effects.record("cluster", "set_taints", node.name):
             current = self._current("nodes", node.metadata, versioned=True)
             self._store("nodes", msgspec.structs.replace(current, taints=tuple(taints)))
 
     def delete(self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:
-        with self._effects.making("cluster", "delete", f"{kind}/{metadata.key}"):
+        with self._effects.record("cluster", "delete", f"{kind}/{metadata.key}"):
             obj = self._objects[kind].get(metadata.key)
             if obj is None or (metadata.uid and obj.metadata.uid != metadata.uid):
                 return
@@ -212,7 +212,7 @@ class FakeCluster:
                 self._store(kind, msgspec.structs.replace(obj, metadata=about))
 
     def evict(self, pod: Pod) -> bool:
-        with self._effects.making("cluster", "evict", pod.key):
+        with self._effects.record("cluster", "evict", pod.key):
             current: Pod | None = self._objects["pods"].get(pod.key)
             if current is None or current.metadata.uid != pod.metadata.uid:
                 return True
@@ -222,14 +222,14 @@ class FakeCluster:
         return True
 
     def nominate(self, node: str, pods: Mapping[str, str]) -> frozenset[str]:
-        with self._effects.making("cluster", "nominate", node):
+        with self._effects.record("cluster", "nominate", node):
             for pod in self._waiting(pods):
                 if not pod.nominated_node_name:
                     self._store("pods", msgspec.structs.replace(pod, nominated_node_name=node))
         return frozenset(pod.key for pod in self._waiting(pods) if pod.nominated_node_name == node)
 
     def clear_nominations(self, node: str, pods: Mapping[str, str]) -> None:
-        with self._effects.making("cluster", "clear_nominations", node):
+        with self._effects.record("cluster", "clear_nominations", node):
             for pod in self._waiting(pods):
                 if pod.nominated_node_name == node:
                     self._store("pods", msgspec.structs.replace(pod, nominated_node_name=""))

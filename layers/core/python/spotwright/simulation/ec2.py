@@ -17,18 +17,18 @@ from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 
 SHUTDOWN_SECONDS: Final = 30
-LIVE: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
+LIVE_STATES: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
 
-type Pool = tuple[str, str, str]
+type CapacityPool = tuple[str, str, str]
 
 
 class FakeEc2:
     """See Ec2Port. ``capacity``: instances left by (capacity type, type, zone), ``*`` for any; absent = plenty.
 
-    ``codes``: what a pool without capacity says in place of InsufficientInstanceCapacity. ``reserved``: instances left
-    by capacity reservation. ``partitions``: how many a placement group has, by its id; of instances younger than
-    ``partition_lag_seconds`` nobody is told in which they are. ``lag_seconds``: instances younger than that are not
-    shown to anybody. ``shown``: the ids that lists show, None = all; reads by id see all.
+    ``error_codes``: what a pool without capacity says in place of InsufficientInstanceCapacity. ``reservations``:
+    instances left by capacity reservation. ``partitions``: how many a placement group has, by its id; the partition of
+    an instance younger than ``partition_lag_seconds`` is not shown. ``lag_seconds``: an instance younger than that is
+    not shown at all. ``listed_ids``: the ids that lists show, None = all; reads by id see all.
     """
 
     def __init__(self, cluster: str, clock: Clock, effects: Effects) -> None:
@@ -38,13 +38,13 @@ class FakeEc2:
         self._templates: dict[str, list[str]] = {}
         self._started_from: dict[str, str] = {}
         self._ending: dict[str, float] = {}
-        self.capacity: dict[Pool, int] = {}
-        self.codes: dict[Pool, str] = {}
-        self.reserved: dict[str, int] = {}
+        self.capacity: dict[CapacityPool, int] = {}
+        self.error_codes: dict[CapacityPool, str] = {}
+        self.reservations: dict[str, int] = {}
         self.partitions: dict[str, int] = {}
         self.partition_lag_seconds = 0.0
         self.lag_seconds = 0.0
-        self.shown: frozenset[str] | None = None
+        self.listed_ids: frozenset[str] | None = None
         self.instances: dict[str, Instance] = {}
         self.requests: list[Mapping[str, Any]] = []
 
@@ -53,7 +53,7 @@ class FakeEc2:
         token = str(request["ClientToken"])
         if token in self._answers and self._answers[token][0] != body:
             raise InvalidRequest("the client token was used with other parameters", code="IdempotentParameterMismatch")
-        with self._effects.making("ec2", "create_fleet", token):
+        with self._effects.record("ec2", "create_fleet", token):
             if token not in self._answers:
                 self.requests.append(request)
                 self._answers[token] = (body, self._launch(request))
@@ -73,7 +73,7 @@ class FakeEc2:
         )
         market = labels.SPOT if capacity_type == labels.SPOT else labels.ON_DEMAND
         made: list[Instance] = []
-        errors: dict[Pool, FleetError] = {}
+        errors: dict[CapacityPool, FleetError] = {}
         while len(made) < target["TotalTargetCapacity"]:
             chosen = next((one for one in options if self._take(market, one, errors)), None)
             if chosen is None:
@@ -83,7 +83,7 @@ class FakeEc2:
         bare = tuple(msgspec.structs.replace(one, capacity_type=market, reservation_id="") for one in made)
         return FleetResult(bare, tuple(errors[pool] for pool in sorted(errors)))
 
-    def _take(self, capacity_type: str, option: Mapping[str, Any], errors: dict[Pool, FleetError]) -> bool:
+    def _take(self, capacity_type: str, option: Mapping[str, Any], errors: dict[CapacityPool, FleetError]) -> bool:
         instance_type, zone = option["InstanceType"], option["AvailabilityZone"]
         pool = (capacity_type, instance_type, zone)
         reservation = _reservation(option)
@@ -92,7 +92,7 @@ class FakeEc2:
         for key in itertools.product((capacity_type, "*"), (instance_type, "*"), (zone, "*")):
             left = self.capacity.get(key)
             if left is not None and left <= 0:
-                code = self.codes.get(pool, "InsufficientInstanceCapacity")
+                code = self.error_codes.get(pool, "InsufficientInstanceCapacity")
                 errors[pool] = FleetError(
                     code, "There is no capacity", instance_type, zone, capacity_type,
                     option["SubnetId"],
@@ -103,13 +103,13 @@ class FakeEc2:
         return True
 
     def _take_reserved(
-        self, reservation: str, pool: Pool, option: Mapping[str, Any], errors: dict[Pool, FleetError]
+        self, reservation: str, pool: CapacityPool, option: Mapping[str, Any], errors: dict[CapacityPool, FleetError]
     ) -> bool:
-        if self.reserved.get(reservation, 0) <= 0:
+        if self.reservations.get(reservation, 0) <= 0:
             code, said = "ReservationCapacityExceeded", "The reservation has no instances left"
             errors[pool] = FleetError(code, said, pool[1], pool[2], pool[0], option["SubnetId"])
             return False
-        self.reserved[reservation] -= 1
+        self.reservations[reservation] -= 1
         return True
 
     def _start(self, capacity_type: str, option: Mapping[str, Any], tags: dict[str, str]) -> Instance:
@@ -140,7 +140,7 @@ class FakeEc2:
 
     def _evenly(self, group: str) -> int:
         """The partition of a group that has the fewest instances."""
-        taken = [one.partition_number for one in self.live() if one.placement_group_id == group]
+        taken = [one.partition_number for one in self.live_instances() if one.placement_group_id == group]
         return min(range(1, self.partitions[group] + 1), key=taken.count)
 
     def _template(self, named: Mapping[str, Any]) -> str:
@@ -156,7 +156,7 @@ class FakeEc2:
         return json.loads(self._started_from[instance_id])
 
     def launch_template(self, name: str, data: Mapping[str, Any]) -> tuple[str, str] | None:
-        self._effects.reading("ec2", "launch_template")
+        self._effects.before_read("ec2", "launch_template")
         body, versions = json.dumps(data, sort_keys=True), self._templates.get(name, [])
         if body not in versions:
             return None
@@ -166,38 +166,38 @@ class FakeEc2:
         body = json.dumps(data, sort_keys=True)
         versions = self._templates.setdefault(name, [])
         if body not in versions:
-            with self._effects.making("ec2", "ensure_launch_template", name):
+            with self._effects.record("ec2", "ensure_launch_template", name):
                 versions.append(body)
         return f"lt-{list(self._templates).index(name):017x}", str(versions.index(body) + 1)
 
     def instances_of_launch(self, launch: str) -> tuple[Instance, ...]:
-        self._effects.reading("ec2", "instances_of_launch")
+        self._effects.before_read("ec2", "instances_of_launch")
         return tuple(one for one in self._listed() if one.tags.get(labels.LAUNCH_TAG) == launch)
 
     def instances_of_cluster(self) -> tuple[Instance, ...]:
-        self._effects.reading("ec2", "instances_of_cluster")
+        self._effects.before_read("ec2", "instances_of_cluster")
         return tuple(
             one
             for one in self._listed()
-            if one.state in LIVE
+            if one.state in LIVE_STATES
             and one.tags.get(labels.CLUSTER_NAME_TAG) == self._cluster
             and labels.NODEPOOL in one.tags
         )
 
     def instance(self, instance_id: str) -> Instance | None:
-        self._effects.reading("ec2", "instance")
+        self._effects.before_read("ec2", "instance")
         return next((one for one in self._visible() if one.id == instance_id), None)
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
         for one in instance_ids:
             if one not in self.instances:
                 raise NotFound(f"The instance ID '{one}' does not exist", code="InvalidInstanceID.NotFound")
-        with self._effects.making("ec2", "terminate", " ".join(instance_ids)):
+        with self._effects.record("ec2", "terminate", " ".join(instance_ids)):
             for one in instance_ids:
                 self.stop(one, after_seconds=0)
 
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
-        with self._effects.making("ec2", "tag", instance_id):
+        with self._effects.record("ec2", "tag", instance_id):
             if instance_id not in self.instances:
                 raise NotFound(f"{instance_id} is not there", code="InvalidInstanceID.NotFound")
             before = self.instances[instance_id]
@@ -209,32 +209,32 @@ class FakeEc2:
         """Shut an instance down from a time on; it is terminated half a minute later."""
         if instance_id in self.instances:
             reservation = self.instances[instance_id].reservation_id
-            if instance_id not in self._ending and reservation in self.reserved:
-                self.reserved[reservation] += 1
+            if instance_id not in self._ending and reservation in self.reservations:
+                self.reservations[reservation] += 1
             at = self._clock.now().timestamp() + after_seconds
             self._ending[instance_id] = min(at, self._ending.get(instance_id, at))
 
     def end_reservation(self, id: str) -> None:
         """It is cancelled, or its time is over: instances in it run on, as on-demand."""
-        self.reserved.pop(id)
+        self.reservations.pop(id)
         for key, one in self.instances.items():
             if one.reservation_id == id:
                 self.instances[key] = msgspec.structs.replace(one, capacity_type=labels.ON_DEMAND, reservation_id="")
 
-    def adopt(self, instance: Instance, *, like: str) -> None:
+    def add_instance(self, instance: Instance, *, like: str) -> None:
         """An instance that nobody here asked for, started from the same template as ``like``."""
         self.instances[instance.id] = instance
         self._started_from[instance.id] = self._started_from[like]
 
-    def forget(self, instance_id: str) -> None:
+    def forget_instance(self, instance_id: str) -> None:
         """EC2 no longer knows the id."""
         self.instances.pop(instance_id, None)
 
-    def every(self) -> tuple[Instance, ...]:
+    def all_instances(self) -> tuple[Instance, ...]:
         """All instances it knows, terminated ones too."""
         return self._seen()
 
-    def live(self) -> tuple[Instance, ...]:
+    def live_instances(self) -> tuple[Instance, ...]:
         return tuple(one for one in self._seen() if one.state in ("pending", "running"))
 
     def boot(self, instance_id: str) -> None:
@@ -254,7 +254,7 @@ class FakeEc2:
         )
 
     def _listed(self) -> tuple[Instance, ...]:
-        return tuple(one for one in self._visible() if self.shown is None or one.id in self.shown)
+        return tuple(one for one in self._visible() if self.listed_ids is None or one.id in self.listed_ids)
 
     def _seen(self) -> tuple[Instance, ...]:
         return tuple(self._with_state(self.instances[key]) for key in sorted(self.instances))

@@ -25,13 +25,13 @@ class Effect(msgspec.Struct, frozen=True):
 
 
 class Fault(msgspec.Struct):
-    """An error to raise at a port's action, ``times`` times; ``acted``: only after the change was made."""
+    """An error to raise at a port's action, ``times`` times; ``after_change``: only after the change was made."""
 
     port: str
     action: str
     error: ApiError
     times: int = 1
-    acted: bool = False
+    after_change: bool = False
 
 
 class Effects:
@@ -43,11 +43,11 @@ class Effects:
         self._crash_at: tuple[str, str] | None = None
         self._interjected: tuple[int, Callable[[], None]] | None = None
         self._faults: list[Fault] = []
-        self.done: list[Effect] = []
+        self.log: list[Effect] = []
 
     def crash_after(self, changes: int | None) -> None:
         """Die right after this many further changes; None = do not."""
-        self._crash_after = None if changes is None else len(self.done) + changes
+        self._crash_after = None if changes is None else len(self.log) + changes
 
     def crash_at(self, port: str, action: str) -> None:
         """Die right after the next change by that action."""
@@ -55,36 +55,36 @@ class Effects:
 
     def interject(self, changes: int, others: Callable[[], None]) -> None:
         """After this many further changes let others act, in the middle of whoever made the last one."""
-        self._interjected = (len(self.done) + changes, others)
+        self._interjected = (len(self.log) + changes, others)
 
-    def fail(self, fault: Fault) -> None:
+    def inject(self, fault: Fault) -> None:
         self._faults.append(fault)
 
-    def of(self, port: str, action: str) -> tuple[Effect, ...]:
+    def select(self, port: str, action: str) -> tuple[Effect, ...]:
         """The changes made by one action, in order; the action may be ``*``."""
-        return tuple(one for one in self.done if one.port == port and action in (one.action, "*"))
+        return tuple(one for one in self.log if one.port == port and action in (one.action, "*"))
 
     @contextmanager
-    def making(self, port: str, action: str, subject: str = "") -> Iterator[None]:
+    def record(self, port: str, action: str, subject: str = "") -> Iterator[None]:
         """Around a change: faults before it, the record of it, faults and the crash after it."""
         self._raise(port, action, acted=False)
         yield
-        self.done.append(Effect(len(self.done) + 1, self._clock.now(), port, action, subject))
-        reached = self._crash_after is not None and len(self.done) >= self._crash_after
+        self.log.append(Effect(len(self.log) + 1, self._clock.now(), port, action, subject))
+        reached = self._crash_after is not None and len(self.log) >= self._crash_after
         if reached or self._crash_at == (port, action):
             self._crash_after = self._crash_at = None
             raise Crash(f"after {port}.{action} {subject}")
-        if self._interjected is not None and len(self.done) >= self._interjected[0]:
+        if self._interjected is not None and len(self.log) >= self._interjected[0]:
             others, self._interjected = self._interjected[1], None
             others()
         self._raise(port, action, acted=True)
 
-    def reading(self, port: str, action: str) -> None:
+    def before_read(self, port: str, action: str) -> None:
         """Before a read: faults only."""
         self._raise(port, action, acted=False)
 
     def _raise(self, port: str, action: str, *, acted: bool) -> None:
         for fault in self._faults:
-            if (fault.port, fault.action, fault.acted) == (port, action, acted) and fault.times > 0:
+            if (fault.port, fault.action, fault.after_change) == (port, action, acted) and fault.times > 0:
                 fault.times -= 1
                 raise fault.error

@@ -23,7 +23,7 @@ from spotwright.model.requirements import from_expressions
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster import FakeCluster
 from spotwright.simulation.ec2 import FakeEc2
-from spotwright.simulation.volumes import Provisioner
+from spotwright.simulation.volume_provisioner import VolumeProvisioner
 
 _NODE_CONFIG: Final = re.compile(r'\{\s*"apiVersion": "node\.eks\.aws/v1alpha1".*\}', re.S)
 _NODE_LABELS: Final = re.compile(r'--node-labels="?([^"]*)"?')
@@ -40,12 +40,12 @@ class Kubelets:
     def __init__(self, cluster: FakeCluster, ec2: FakeEc2, clock: Clock, types: Mapping[str, InstanceType]) -> None:
         self._cluster, self._ec2, self._clock, self._types = cluster, ec2, clock, types
         self.boot_seconds, self.ready_seconds, self.stop_seconds = 20.0, 3.0, 2.0
-        self.broken: set[str] = set()
-        self._provisioner = Provisioner(cluster)
+        self.broken_instances: set[str] = set()
+        self._provisioner = VolumeProvisioner(cluster)
         self._joined: dict[str, datetime] = {}
         self._asked: dict[str, datetime] = {}
 
-    def look(self) -> None:
+    def reconcile(self) -> None:
         """Bring the cluster up to what its machines do at this moment."""
         for instance in self._ec2.instances_of_cluster():
             self._machine(instance)
@@ -58,7 +58,7 @@ class Kubelets:
         age = (now - (instance.launch_time or now)).total_seconds()
         if instance.state == "pending" and age >= min(5.0, self.boot_seconds):
             self._ec2.boot(instance.id)
-        alive = instance.state in ("pending", "running") and instance.id not in self.broken
+        alive = instance.state in ("pending", "running") and instance.id not in self.broken_instances
         if alive and age >= self.boot_seconds and instance.id not in self._joined:
             self._joined[instance.id] = now
             self._join(instance)
@@ -105,7 +105,7 @@ class Kubelets:
         if node.is_ready != up:
             others = tuple(one for one in node.conditions if one.type != "Ready")
             kept = tuple(taint for taint in node.taints if taint not in _NOT_READY)
-            self._cluster.change(
+            self._cluster.update(
                 "nodes",
                 node.name,
                 conditions=(*others, Condition("Ready", "True" if up else "False", "Kubelet")),
@@ -114,12 +114,12 @@ class Kubelets:
 
     def _cloud_controller(self) -> None:
         """Nodes whose instance is terminated are not ready and are deleted; nodes that are gone take their pods."""
-        states = {one.id: one.state for one in self._ec2.every()}
+        states = {one.id: one.state for one in self._ec2.all_instances()}
         for node in self._cluster.all("nodes"):
             instance = instance_id(node.provider_id)
             if instance and states.get(instance, "terminated") in ("shutting-down", "terminated"):
                 self._readiness(node, up=False)
-                self._cluster.gone(self._cluster.node(node.name))
+                self._cluster.delete_node(self._cluster.node(node.name))
         names = {node.name for node in self._cluster.all("nodes")}
         for pod in self._cluster.all("pods"):
             if pod.node_name and pod.node_name not in names:
@@ -141,13 +141,13 @@ class Kubelets:
         for node in sorted(self._cluster.all("nodes"), key=lambda one: one.name != pod.nominated_node_name):
             if not node.unschedulable and self._admits(node, pod):
                 self._provisioner.bind(node, pod)
-                self._cluster.change(
+                self._cluster.update(
                     "pods", pod.key, node_name=node.name, phase="Running", is_ready=True, unschedulable=False,
                     start_time=self._clock.seconds(), nominated_node_name="",
                 )  # fmt: skip
                 return
         if not pod.unschedulable or pod.nominated_node_name:
-            self._cluster.change("pods", pod.key, unschedulable=True, nominated_node_name="")
+            self._cluster.update("pods", pod.key, unschedulable=True, nominated_node_name="")
 
     def _admits(self, node: Node, pod: Pod) -> bool:
         hard = [taint for taint in node.taints if taint.effect != "PreferNoSchedule"]
@@ -183,7 +183,7 @@ def _matches(node: Node, term: tuple[Any, ...]) -> bool:
     )
 
 
-def replacement(pod: Pod, name: str) -> Pod:
+def replacement_pod(pod: Pod, name: str) -> Pod:
     """The pod that a ReplicaSet makes in the place of another."""
     about = ObjectMeta(
         name,

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 _NEVER_RAISES: Final = frozenset({"record_event"})
 
 
-class Silent:
+class FailingPort:
     """A port of which every call fails in the same way."""
 
     def __init__(self, port: Any, failure: ApiError) -> None:
@@ -29,7 +29,7 @@ class Silent:
         return refuse
 
 
-class Seen:
+class PortsWithOutages:
     """The ports of a world as its functions reach them: those in ``World.outages`` are silent."""
 
     def __init__(self, world: "World") -> None:
@@ -37,4 +37,4 @@ class Seen:
 
     def __getattr__(self, name: str) -> Any:
         found, failure = getattr(self._world, name), self._world.outages.get(name)
-        return found if failure is None else Silent(found, failure)
+        return found if failure is None else FailingPort(found, failure)

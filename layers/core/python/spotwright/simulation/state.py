@@ -34,54 +34,62 @@ class FakeState:
         self.clear()
 
     def clear(self) -> None:
-        self.row = ClusterRow(self._cluster)
+        self.cluster_row = ClusterRow(self._cluster)
         self.rows: dict[str, Row] = {}
         self.health: dict[str, OfferingHealth] = {}
         self.rates: dict[str, TokenBucket] = {}
-        self.beat = 0
-        self.guard = Breaker()
-        self.catalog = ""
-        self.catalogued = 0
-        self.reading = 0
+        self.heartbeat_at = 0
+        self.stored_breaker = Breaker()
+        self.current_catalog_key = ""
+        self.catalog_time = 0
+        self.region_read_began = 0
 
     def cluster(self) -> ClusterRow:
-        self._effects.reading("state", "cluster")
-        return self.row
+        self._effects.before_read("state", "cluster")
+        return self.cluster_row
 
     def request_planning(self) -> int:
-        with self._effects.making("state", "request_planning"):
-            self.row = msgspec.structs.replace(self.row, planning_requests=self.row.planning_requests + 1)
-        return self.row.planning_requests
+        with self._effects.record("state", "request_planning"):
+            self.cluster_row = msgspec.structs.replace(
+                self.cluster_row, planning_requests=self.cluster_row.planning_requests + 1
+            )
+        return self.cluster_row.planning_requests
 
     def mark_served(self, requested: int) -> None:
-        with self._effects.making("state", "mark_served"):
-            self.row = msgspec.structs.replace(self.row, served_requests=max(self.row.served_requests, requested))
+        with self._effects.record("state", "mark_served"):
+            self.cluster_row = msgspec.structs.replace(
+                self.cluster_row, served_requests=max(self.cluster_row.served_requests, requested)
+            )
 
     def commit(self, *, expected_version: int, key: str) -> None:
-        with self._effects.making("state", "commit", key):
-            if self.row.version != expected_version:
-                raise Conflict(f"cluster is at version {self.row.version}", code="ConditionalCheckFailed")
-            self.row = msgspec.structs.replace(
-                self.row, version=expected_version + 1, head=key, pending_decisions=(*self.row.pending_decisions, key)
+        with self._effects.record("state", "commit", key):
+            if self.cluster_row.version != expected_version:
+                raise Conflict(f"cluster is at version {self.cluster_row.version}", code="ConditionalCheckFailed")
+            self.cluster_row = msgspec.structs.replace(
+                self.cluster_row,
+                version=expected_version + 1,
+                head=key,
+                pending_decisions=(*self.cluster_row.pending_decisions, key),
             )
 
     def mark_acted(self, key: str) -> None:
-        with self._effects.making("state", "mark_acted", key):
-            self.row = msgspec.structs.replace(
-                self.row, pending_decisions=tuple(one for one in self.row.pending_decisions if one != key)
+        with self._effects.record("state", "mark_acted", key):
+            self.cluster_row = msgspec.structs.replace(
+                self.cluster_row,
+                pending_decisions=tuple(one for one in self.cluster_row.pending_decisions if one != key),
             )
 
     def create(self, row: Row) -> bool:
         key = sort_key(row)
         if key in self.rows:
             return False
-        with self._effects.making("state", "create", key):
+        with self._effects.record("state", "create", key):
             self.rows[key] = row
         return True
 
     def save[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](self, row: R) -> R:
         key = sort_key(row)
-        with self._effects.making("state", "save", f"{key} {row.phase}"):
+        with self._effects.record("state", "save", f"{key} {row.phase}"):
             stored = self.rows.get(key)
             if stored is None or stored.version != row.version:
                 raise Conflict(f"{key} was changed by another", code="ConditionalCheckFailed")
@@ -122,7 +130,7 @@ class FakeState:
         return tuple(sorted(waiting, key=lambda row: (row.due, sort_key(row))))
 
     def offering_health(self, now: int) -> tuple[OfferingHealth, ...]:
-        self._effects.reading("state", "offering_health")
+        self._effects.before_read("state", "offering_health")
         kept = (self.health[key] for key in sorted(self.health))
         return tuple(
             one
@@ -133,54 +141,54 @@ class FakeState:
         )
 
     def save_offering_health(self, health: OfferingHealth) -> None:
-        with self._effects.making("state", "save_offering_health", health.key):
+        with self._effects.record("state", "save_offering_health", health.key):
             before = self.health.get(health.key)
             if (before.version if before else 0) != health.version:
                 raise Conflict(f"offering {health.key} was changed by another", code="ConditionalCheckFailed")
             self.health[health.key] = msgspec.structs.replace(health, version=health.version + 1)
 
     def call_rate(self, action: str) -> TokenBucket | None:
-        self._effects.reading("state", "call_rate")
+        self._effects.before_read("state", "call_rate")
         return self.rates.get(action)
 
     def save_call_rate(self, rate: TokenBucket) -> None:
-        with self._effects.making("state", "save_call_rate", rate.action):
+        with self._effects.record("state", "save_call_rate", rate.action):
             before = self.rates.get(rate.action)
             if (before.version if before else 0) != rate.version:
                 raise Conflict(f"rate of {rate.action} was changed by another", code="ConditionalCheckFailed")
             self.rates[rate.action] = msgspec.structs.replace(rate, version=rate.version + 1)
 
     def heartbeat(self) -> int:
-        return self.beat
+        return self.heartbeat_at
 
     def breaker(self) -> Breaker:
-        self._effects.reading("state", "breaker")
-        return self.guard
+        self._effects.before_read("state", "breaker")
+        return self.stored_breaker
 
     def save_breaker(self, breaker: Breaker) -> None:
-        with self._effects.making("state", "save_breaker"):
-            if breaker.version != self.guard.version:
+        with self._effects.record("state", "save_breaker"):
+            if breaker.version != self.stored_breaker.version:
                 raise Conflict("the breaker was changed by another", code="ConditionalCheckFailed")
-            self.guard = msgspec.structs.replace(breaker, version=breaker.version + 1)
+            self.stored_breaker = msgspec.structs.replace(breaker, version=breaker.version + 1)
 
     def catalog_key(self) -> str:
-        return self.catalog
+        return self.current_catalog_key
 
     def set_catalog_key(self, key: str, at: int) -> None:
-        with self._effects.making("state", "set_catalog_key", key):
-            self.catalog, self.catalogued = key, at
+        with self._effects.record("state", "set_catalog_key", key):
+            self.current_catalog_key, self.catalog_time = key, at
 
     def catalog_stored_at(self) -> int:
-        return self.catalogued
+        return self.catalog_time
 
     def begin_region_read(self, now: int, *, since: int) -> bool:
-        if self.reading > since:
+        if self.region_read_began > since:
             return False
-        self.reading = now
+        self.region_read_began = now
         return True
 
     def end_region_read(self) -> None:
-        self.reading = 0
+        self.region_read_began = 0
 
     def _open(self) -> tuple[Row, ...]:
         return tuple(self.rows[key] for key in sorted(self.rows) if self.rows[key].phase not in FINAL_PHASES)
@@ -198,22 +206,22 @@ class FakeBlobs:
 
     def put(self, kind: str, body: bytes) -> str:
         key = self.key(kind, body)
-        with self._effects.making("blobs", "put", key):
+        with self._effects.record("blobs", "put", key):
             self.bodies[key] = body
         return key
 
     def get(self, key: str) -> bytes:
-        self._effects.reading("blobs", "get")
+        self._effects.before_read("blobs", "get")
         if key not in self.bodies:
             raise NotFound(f"{key} is not there", code="NoSuchKey")
         return self.bodies[key]
 
 
-class Rung(msgspec.Struct, frozen=True):
+class DoorbellMessage(msgspec.Struct, frozen=True):
     """A message in a queue. ``at``: epoch milliseconds from which it can be received."""
 
     queue: str
-    bell: Doorbell
+    doorbell: Doorbell
     at: int
 
 
@@ -222,28 +230,28 @@ class FakeDoorbells:
 
     def __init__(self, clock: Clock, effects: Effects) -> None:
         self._clock, self._effects = clock, effects
-        self.waiting: list[Rung] = []
+        self.messages: list[DoorbellMessage] = []
 
     def ring(self, queue: str, bells: Sequence[Doorbell], *, delay_seconds: int = 0) -> None:
         if not 0 <= delay_seconds <= 900:
             raise ValueError(f"delay_seconds: {delay_seconds} is not within 0 and 900")
-        with self._effects.making("doorbells", "ring", " ".join(f"{queue}/{one.kind}:{one.key}" for one in bells)):
+        with self._effects.record("doorbells", "ring", " ".join(f"{queue}/{one.kind}:{one.key}" for one in bells)):
             at = self._clock.milliseconds() + delay_seconds * 1000
-            self.waiting.extend(Rung(queue, one, at) for one in bells)
+            self.messages.extend(DoorbellMessage(queue, one, at) for one in bells)
 
-    def take(self, queue: str) -> tuple[Doorbell, ...]:
+    def receive(self, queue: str) -> tuple[Doorbell, ...]:
         """The messages that can be received now, each once, oldest first."""
         now = self._clock.milliseconds()
-        ready = [one for one in self.waiting if one.queue == queue and one.at <= now]
-        self.waiting = [one for one in self.waiting if one not in ready]
-        return tuple(dict.fromkeys(one.bell for one in sorted(ready, key=lambda one: one.at)))
+        ready = [one for one in self.messages if one.queue == queue and one.at <= now]
+        self.messages = [one for one in self.messages if one not in ready]
+        return tuple(dict.fromkeys(one.doorbell for one in sorted(ready, key=lambda one: one.at)))
 
-    def of(self, queue: str, kind: str) -> tuple[Rung, ...]:
+    def messages_of(self, queue: str, kind: str) -> tuple[DoorbellMessage, ...]:
         """The messages of a kind that wait in a queue."""
-        return tuple(one for one in self.waiting if (one.queue, one.bell.kind) == (queue, kind))
+        return tuple(one for one in self.messages if (one.queue, one.doorbell.kind) == (queue, kind))
 
     def next_at(self) -> int | None:
-        return min((one.at for one in self.waiting), default=None)
+        return min((one.at for one in self.messages), default=None)
 
 
 class FakeCatalogs:

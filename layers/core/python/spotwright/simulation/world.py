@@ -12,13 +12,13 @@ from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings
-from spotwright.simulation import given
+from spotwright.simulation import builders
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster import FakeCluster
 from spotwright.simulation.ec2 import FakeEc2
 from spotwright.simulation.effects import Effects
-from spotwright.simulation.kubelets import Kubelets, replacement
-from spotwright.simulation.outages import Seen
+from spotwright.simulation.kubelets import Kubelets, replacement_pod
+from spotwright.simulation.outages import PortsWithOutages
 from spotwright.simulation.state import FakeBlobs, FakeCatalogs, FakeDoorbells, FakeState
 from spotwright.workflows.disrupt.evaluate import evaluate
 from spotwright.workflows.disrupt.validate import validate
@@ -32,17 +32,17 @@ from spotwright.workflows.sweep.poll import poll
 HEARTBEAT_SECONDS: Final = 15
 MINUTE: Final = 60
 # Functions that still wake each other after so many rounds in one moment would do so for ever.
-MOST_ROUNDS: Final = 100
+MAX_ROUNDS: Final = 100
 
 
 class World:
     """Ports of one cluster, all of them fakes, and time to let things happen.
 
-    ``forwarder``: whether it runs. ``failures``: what a function's invocation ended with, by queue. ``outages``: what
-    every call of functions to a port (cluster, ec2, state, blobs …) ends with; users and machines go on meanwhile.
+    ``failures``: what a function's invocation ended with, by queue. ``outages``: what every call of functions to a port
+    (cluster, ec2, state, blobs …) ends with; users and machines go on meanwhile.
     """
 
-    def __init__(self, catalog: Catalog | None = None, cluster: str = given.CLUSTER) -> None:
+    def __init__(self, catalog: Catalog | None = None, cluster: str = builders.CLUSTER) -> None:
         self.clock = Clock()
         self.effects = Effects(self.clock)
         self.cluster = FakeCluster(cluster, self.clock, self.effects)
@@ -50,16 +50,16 @@ class World:
         self.state = FakeState(cluster, self.effects)
         self.blobs = FakeBlobs(cluster, self.effects)
         self.doorbells = FakeDoorbells(self.clock, self.effects)
-        self.catalogs = FakeCatalogs(catalog or given.market())
-        self.facts = given.FACTS
+        self.catalogs = FakeCatalogs(catalog or builders.small_catalog())
+        self.facts = builders.FACTS
         self.settings = Settings()
-        self.state.catalog = "catalogs/given"
+        self.state.current_catalog_key = "catalogs/given"
         types = {one.name: one for several in self.catalogs.catalog.by_nodeclass.values() for one in several}
         self.kubelets = Kubelets(self.cluster, self.ec2, self.clock, types)
-        self.forwarder = True
+        self.forwarder_runs = True
         self.failures: list[tuple[str, ApiError]] = []
         self.outages: dict[str, ApiError] = {}
-        self.ports: Any = Seen(self)
+        self.ports: Any = PortsWithOutages(self)
         self._replicas: dict[str, tuple[Pod, int]] = {}
         self._made = 0
         self._seen: dict[str, str] = {}
@@ -79,17 +79,17 @@ class World:
     def claims(self) -> tuple[NodeClaim, ...]:
         return self.cluster.all("nodeclaims")
 
-    def running(self) -> tuple[Pod, ...]:
+    def running_pods(self) -> tuple[Pod, ...]:
         return tuple(
             pod for pod in self.cluster.all("pods") if pod.node_name and pod.metadata.deletion_timestamp is None
         )
 
     # What EC2 does
 
-    def announce(self, detail_type: str, detail: Mapping[str, Any], source: str = "aws.ec2") -> None:
+    def deliver_event(self, detail_type: str, detail: Mapping[str, Any], source: str = "aws.ec2") -> None:
         """EventBridge delivers a message to ``interrupt``."""
         envelope = {
-            "version": "0", "id": f"event-{len(self.effects.done)}", "detail-type": detail_type, "source": source,
+            "version": "0", "id": f"event-{len(self.effects.log)}", "detail-type": detail_type, "source": source,
             "account": "123456789012", "time": self.clock.now().isoformat(), "region": "ap-northeast-2",
             "resources": [], "detail": dict(detail),
         }  # fmt: skip
@@ -97,7 +97,7 @@ class World:
 
     def interrupt_spot(self, instance: str, *, seconds: int = 120) -> None:
         """A spot interruption warning; the instance goes after ``seconds``."""
-        self.announce(
+        self.deliver_event(
             "EC2 Spot Instance Interruption Warning", {"instance-id": instance, "instance-action": "terminate"}
         )
         self.ec2.stop(instance, after_seconds=seconds)
@@ -117,21 +117,21 @@ class World:
 
     def settle(self) -> None:
         """Everything that happens at this moment, until nothing more does; RuntimeError if that never comes."""
-        self.kubelets.look()
+        self.kubelets.reconcile()
         self._controllers()
         self._forward()
         self._schedules()
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             if not self._deliver():
                 return
-            self.kubelets.look()
+            self.kubelets.reconcile()
         raise RuntimeError("the functions wake each other without end")
 
     def _deliver(self) -> bool:
         """Wake every function whose queue holds messages; True when one was."""
         woken = False
         for queue, work in self._functions().items():
-            bells = self.doorbells.take(queue)
+            bells = self.doorbells.receive(queue)
             if bells:
                 woken = True
                 self._invoke(queue, work, bells)
@@ -183,10 +183,10 @@ class World:
 
     def _forward(self) -> None:
         """The forwarder: heartbeat, pending pods, and every claim and node that changed since it last looked."""
-        if not self.forwarder:
+        if not self.forwarder_runs:
             return
         if self._second % HEARTBEAT_SECONDS == 0:
-            self.state.beat = self.clock.milliseconds()
+            self.state.heartbeat_at = self.clock.milliseconds()
         name = self.cluster.name
         seen = {f"node/{one.name}": one.metadata.resource_version for one in self.cluster.all("nodes")}
         seen |= {f"claim/{one.name}": str(one.metadata.deletion_timestamp) for one in self.cluster.all("nodeclaims")}
@@ -208,4 +208,4 @@ class World:
                 self.cluster.delete("pods", pod.metadata)
             for _ in range(wanted - len(mine)):
                 self._made += 1
-                self.cluster.put("pods", replacement(template, f"{name}-{self._made:04d}"))
+                self.cluster.put("pods", replacement_pod(template, f"{name}-{self._made:04d}"))

@@ -1,0 +1,135 @@
+"""AWS clients: as ourselves, or as a cluster's *read* or *act* role, each made once per process.
+
+The endpoint is only ever the SDK's own (``AWS_ENDPOINT_URL``). Credentials of a role refresh themselves.
+"""
+
+from functools import cache
+from threading import RLock
+from typing import TYPE_CHECKING, Any, Final
+
+import botocore.session
+from botocore.config import Config
+from botocore.credentials import (
+    AssumeRoleCredentialFetcher,
+    CredentialProvider,
+    CredentialResolver,
+    DeferredRefreshableCredentials,
+)
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.client import EC2Client
+    from mypy_boto3_eks.client import EKSClient
+    from mypy_boto3_iam.client import IAMClient
+    from mypy_boto3_pricing.client import PricingClient
+    from mypy_boto3_ssm.client import SSMClient
+    from mypy_boto3_sts.client import STSClient
+
+CONNECT_SECONDS: Final = 2
+READ_SECONDS: Final = 10
+# The first try counts; `standard` waits with jitter between tries, at most 20 s.
+ATTEMPTS: Final = 3
+ROLE_SECONDS: Final = 3600
+_SESSION_NAME: Final = "spotwright"
+# botocore's sessions are for one thread at a time, their clients for all. What has no order is read side by side,
+# and in a fresh process that is when clients are made.
+_MAKING: Final = RLock()
+
+CONFIG: Final = Config(
+    connect_timeout=CONNECT_SECONDS,
+    read_timeout=READ_SECONDS,
+    retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+    user_agent_extra="spotwright",
+)
+
+
+class _AssumedRole(CredentialProvider):
+    """Credentials of a role, which is assumed at the first call and again before they expire."""
+
+    METHOD = "assume-role"
+
+    def __init__(self, fetcher: AssumeRoleCredentialFetcher) -> None:
+        super().__init__()
+        self._fetcher = fetcher
+
+    def load(self) -> DeferredRefreshableCredentials:
+        return DeferredRefreshableCredentials(refresh_using=self._fetcher.fetch_credentials, method=self.METHOD)
+
+
+@cache
+def own_session() -> botocore.session.Session:
+    """The session of the process's own credentials and region."""
+    return botocore.session.get_session()
+
+
+@cache
+def role_session(role_arn: str) -> botocore.session.Session:
+    """A session that acts as ``role_arn``.
+
+    It shares handlers and service models with the process's own session: to register and read them anew takes longer
+    than to make a client.
+    """
+    own = own_session()
+    fetcher = AssumeRoleCredentialFetcher(
+        client_creator=_sts_creator(own),
+        source_credentials=own.get_credentials(),
+        role_arn=role_arn,
+        extra_args={"RoleSessionName": _SESSION_NAME, "DurationSeconds": ROLE_SECONDS},
+    )
+    session = botocore.session.Session(event_hooks=own.get_component("event_emitter"), include_builtin_handlers=False)
+    session.register_component("data_loader", own.get_component("data_loader"))
+    session.register_component("credential_provider", CredentialResolver([_AssumedRole(fetcher)]))
+    return session
+
+
+def _sts_creator(session: botocore.session.Session) -> Any:
+    def create(service: str, **arguments: Any) -> Any:
+        with _MAKING:
+            return session.create_client(service, **(arguments | {"config": CONFIG}))
+
+    return create
+
+
+@cache
+def client(service: str, role_arn: str = "", region: str | None = None, attempts: int = ATTEMPTS) -> Any:
+    """A client of ``service`` as ``role_arn`` ("" = as ourselves); one per process and arguments."""
+    config = CONFIG.merge(Config(retries={"mode": "standard", "total_max_attempts": attempts}))
+    with _MAKING:
+        session = role_session(role_arn) if role_arn else own_session()
+        return session.create_client(service, region_name=region, config=config)
+
+
+def ec2(role_arn: str = "") -> "EC2Client":
+    made: EC2Client = client("ec2", role_arn)
+    return made
+
+
+def ec2_without_retries(role_arn: str = "") -> "EC2Client":
+    """For what EC2 counts strictly: a call that it refuses for being one too many is not repeated by the SDK."""
+    made: EC2Client = client("ec2", role_arn, attempts=1)
+    return made
+
+
+def eks(role_arn: str = "") -> "EKSClient":
+    made: EKSClient = client("eks", role_arn)
+    return made
+
+
+def iam(role_arn: str = "") -> "IAMClient":
+    made: IAMClient = client("iam", role_arn)
+    return made
+
+
+def ssm(role_arn: str = "") -> "SSMClient":
+    made: SSMClient = client("ssm", role_arn)
+    return made
+
+
+def sts(role_arn: str = "") -> "STSClient":
+    made: STSClient = client("sts", role_arn)
+    return made
+
+
+def pricing(role_arn: str = "", *, region: str) -> "PricingClient":
+    """The Price List lives in a few regions only: ``region`` is one of them, not the cluster's."""
+    made: PricingClient = client("pricing", role_arn, region)
+    return made

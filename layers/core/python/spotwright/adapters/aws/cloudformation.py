@@ -1,0 +1,22 @@
+"""What a deployed stack says of itself: its outputs by name."""
+
+from typing import TYPE_CHECKING
+
+from spotwright.adapters.aws.errors import translate_errors
+from spotwright.errors import ApiError, NotFound
+
+if TYPE_CHECKING:
+    from mypy_boto3_cloudformation.client import CloudFormationClient
+
+
+def stack_outputs(cloudformation: "CloudFormationClient", stack: str) -> dict[str, str]:
+    """Outputs of a stack, keyed by name. Raises NotFound when there is no such stack, Failure otherwise."""
+    try:
+        with translate_errors(f"DescribeStacks {stack}"):
+            (found,) = cloudformation.describe_stacks(StackName=stack)["Stacks"]
+    except ApiError as failure:
+        # CloudFormation has no code of its own for a stack that is not there.
+        if failure.code == "ValidationError" and "does not exist" in str(failure):
+            raise NotFound(f"there is no stack {stack}", code=failure.code) from failure
+        raise
+    return {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", ())}

@@ -1,0 +1,73 @@
+"""What all clusters of an account and region know together: offering health and EC2's call rates.
+
+The rows are in the cell's own table, or in that of another cell (``memoryTable`` of the context), which all cells of
+the account share then. If that one is gone, or may not be used, the cell learns alone: nothing else depends on it.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from spotwright.adapters.aws.dynamodb.items import HISTORY_SECONDS, Item, encode_offering_health
+from spotwright.adapters.aws.dynamodb.table import Table
+from spotwright.aws.token_bucket import TokenBucket
+from spotwright.errors import ApiError
+from spotwright.model.ec2.fleet import OfferingHealth
+
+log: Final = logging.getLogger("spotwright.memory")
+
+# DynamoDB's words for a table that is not there, that is not ours to use, and that is none of Spotwright's.
+_NO_USE: Final = frozenset({"ResourceNotFoundException", "AccessDeniedException", "ValidationException"})
+
+
+class AccountState:
+    """``shared``: another cell's table, None = the own one. Once it was of no use, the process asks it no more."""
+
+    def __init__(self, own: Table, shared: Table | None) -> None:
+        self._own, self._shared = own, shared
+
+    def offering_health(self, now: int) -> tuple[OfferingHealth, ...]:
+        def ask(table: Table) -> tuple[OfferingHealth, ...]:
+            items = table.query(
+                ConsistentRead=True,
+                KeyConditionExpression="pk = :p",
+                FilterExpression="expires > :t",
+                ExpressionAttributeValues={":p": {"S": "offering"}, ":t": {"N": str(now // 1000)}},
+            )
+            return tuple(msgspec.json.decode(item["body"]["S"], type=OfferingHealth) for item in items)
+
+        return self._asked(ask)
+
+    def save_offering_health(self, health: OfferingHealth) -> None:
+        after = msgspec.structs.replace(health, version=health.version + 1)
+        self._asked(lambda table: table.put_versioned(encode_offering_health(after), health.version))
+
+    def call_rate(self, action: str) -> TokenBucket | None:
+        item = self._asked(lambda table: table.get("rate", action))
+        return None if item is None else msgspec.json.decode(item["body"]["S"], type=TokenBucket)
+
+    def save_call_rate(self, rate: TokenBucket) -> None:
+        after = msgspec.structs.replace(rate, version=rate.version + 1)
+        item: Item = {
+            "pk": {"S": "rate"},
+            "sk": {"S": rate.action},
+            "schema": {"N": "1"},
+            "version": {"N": str(after.version)},
+            "body": {"S": msgspec.json.encode(after).decode()},
+            "expires": {"N": str(rate.updated_at_ms // 1000 + HISTORY_SECONDS)},
+        }
+        self._asked(lambda table: table.put_versioned(item, rate.version))
+
+    def _asked[R](self, ask: Callable[[Table], R]) -> R:
+        if self._shared is not None:
+            try:
+                return ask(self._shared)
+            except ApiError as failure:
+                if failure.code not in _NO_USE:
+                    raise
+                told = {"table": self._shared.name, "code": failure.code, "error": str(failure)}
+                log.error("memoryTable cannot be used: this cell learns alone", extra=told)
+                self._shared = None
+        return ask(self._own)

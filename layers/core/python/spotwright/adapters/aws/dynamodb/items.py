@@ -1,0 +1,67 @@
+"""Rows of the state table as DynamoDB items: the JSON of a Struct in ``body``, beside what is looked for."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.aws.instance_types.unavailable_offerings import HEALTH_TTL_SECONDS
+from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow, NoticeRow, Row, sort_key
+
+HISTORY_SECONDS: Final = 24 * 3600
+
+type Item = dict[str, Any]
+
+_TYPES: Final[Mapping[str, type[Row]]] = {
+    "launch": LaunchRow,
+    "command": CommandRow,
+    "notice": NoticeRow,
+    "nomination": NominationRow,
+}
+
+
+def encode_row(row: Row, cluster: str) -> Item:
+    item: Item = {
+        "pk": {"S": cluster},
+        "sk": {"S": sort_key(row)},
+        "schema": {"N": str(row.schema)},
+        "version": {"N": str(row.version)},
+        "phase": {"S": row.phase},
+        "body": {"S": msgspec.json.encode(row, order="deterministic").decode()},
+    }
+    if row.due:
+        item |= {"due": {"N": str(row.due)}, "timer": {"S": cluster}}
+    if row.phase in FINAL_PHASES:
+        item["expires"] = {"N": str(row.created // 1000 + HISTORY_SECONDS)}
+    return item
+
+
+def decode_row[R: (LaunchRow, CommandRow, NoticeRow, NominationRow)](item: Item, kind: type[R]) -> R:
+    return msgspec.json.decode(item["body"]["S"], type=kind)
+
+
+def decode_timer_row(item: Item) -> Row:
+    kind: type[Row] = _TYPES[item["sk"]["S"].partition("#")[0]]
+    return msgspec.json.decode(item["body"]["S"], type=kind)
+
+
+def encode_offering_health(health: OfferingHealth) -> Item:
+    """The memory of an offering; it is forgotten two days after it last said anything new."""
+    last = max(health.unavailable_until_ms, health.recorded_at_ms, *(at for at, _ in health.reservation_launches))
+    return {
+        "pk": {"S": "offering"},
+        "sk": {"S": health.key},
+        "schema": {"N": "1"},
+        "version": {"N": str(health.version)},
+        "body": {"S": msgspec.json.encode(health).decode()},
+        "expires": {"N": str(last // 1000 + HEALTH_TTL_SECONDS)},
+    }
+
+
+def number_attribute(item: Item, name: str) -> int:
+    return int(item.get(name, {}).get("N", "0"))
+
+
+def text_attribute(item: Item, name: str) -> str:
+    return str(item.get(name, {}).get("S", ""))

@@ -1,0 +1,1 @@
+"""EC2's answers into the model; no call is made here."""

@@ -1,0 +1,76 @@
+"""EC2's answers about instances and fleets, into the model."""
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
+
+from spotwright.aws.launch import capacity_reservations
+from spotwright.model import labels
+from spotwright.model.ec2.fleet import FleetError, Instance
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
+
+
+def decode_fleet_instances(answer: Iterable[Any]) -> Iterator[Instance]:
+    for one in answer:
+        override = (one.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
+        for instance_id in one.get("InstanceIds") or ():
+            yield Instance(
+                id=instance_id,
+                instance_type=one.get("InstanceType") or override.get("InstanceType") or "",
+                zone=override.get("AvailabilityZone") or "",
+                capacity_type=one.get("Lifecycle") or labels.ON_DEMAND,
+                state="pending",
+                image_id=override.get("ImageId") or "",
+                subnet_id=override.get("SubnetId") or "",
+            )
+
+
+def decode_fleet_error(one: Any) -> FleetError:
+    override = (one.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
+    return FleetError(
+        code=one.get("ErrorCode") or "",
+        message=one.get("ErrorMessage") or "",
+        instance_type=override.get("InstanceType") or "",
+        zone=override.get("AvailabilityZone") or "",
+        capacity_type=one.get("Lifecycle") or "",
+        subnet_id=override.get("SubnetId") or "",
+    )
+
+
+def decode_instance(one: "InstanceTypeDef") -> Instance:
+    launched = one.get("LaunchTime")
+    reservation, placement = _targeted_reservation(one), one.get("Placement", {})
+    return Instance(
+        id=one["InstanceId"],
+        instance_type=one["InstanceType"],
+        zone=placement.get("AvailabilityZone", ""),
+        capacity_type=_capacity_type(one, reservation),
+        state=one["State"]["Name"],
+        image_id=one.get("ImageId", ""),
+        subnet_id=one.get("SubnetId", ""),
+        private_dns_name=one.get("PrivateDnsName", ""),
+        launch_time=launched.astimezone(UTC) if launched else None,
+        tags={tag["Key"]: tag["Value"] for tag in one.get("Tags", ())},
+        security_groups=tuple(sorted(group["GroupId"] for group in one.get("SecurityGroups", ()))),
+        reservation_id=reservation,
+        placement_group_id=placement.get("GroupId") or "",
+        partition_number=placement.get("PartitionNumber") or 0,
+    )
+
+
+def _capacity_type(one: "InstanceTypeDef", reservation: str) -> str:
+    if one.get("InstanceLifecycle") == "spot":
+        return labels.SPOT
+    return labels.RESERVED if reservation else labels.ON_DEMAND
+
+
+def _targeted_reservation(one: "InstanceTypeDef") -> str:
+    """The capacity reservation that an instance was launched into; one that just fell into an open one is not."""
+    asked = one.get("CapacityReservationSpecification", {}).get("CapacityReservationPreference", "")
+    into = (
+        asked == capacity_reservations.RESERVATIONS_ONLY
+        or one.get("InstanceLifecycle", "") in capacity_reservations.RESERVED_LIFECYCLES
+    )
+    return one.get("CapacityReservationId", "") if into else ""

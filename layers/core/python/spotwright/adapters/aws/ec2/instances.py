@@ -1,0 +1,176 @@
+"""One cluster's instances and launch templates in EC2 (Ec2Port).
+
+Source: the EC2 API reference; NotFound is believed only from a call by id.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+
+from spotwright.adapters.aws.ec2.codecs.instance import decode_fleet_error, decode_fleet_instances, decode_instance
+from spotwright.adapters.aws.errors import translate_errors
+from spotwright.errors import ApiError, Conflict, NotFound, Unavailable
+from spotwright.model import labels
+from spotwright.model.ec2.fleet import FleetResult, Instance, LaunchTemplate
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.client import EC2Client
+    from mypy_boto3_ec2.type_defs import FilterTypeDef, RequestLaunchTemplateDataTypeDef, TagTypeDef
+
+PAGE_SIZE: Final = 1000
+_LIVE_STATES: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
+
+
+class Ec2:
+    """See Ec2Port. ``cluster`` is the tag that every instance and template of ours carries.
+
+    ``without_retries``: a client that repeats no call by itself, for launches, terminations and tags, which are
+    paced by the account's call rate.
+    """
+
+    def __init__(self, client: "EC2Client", *, cluster: str, without_retries: "EC2Client | None" = None) -> None:
+        self._client, self._cluster, self._once = client, cluster, without_retries or client
+
+    def create_fleet(self, request: Mapping[str, Any]) -> FleetResult:
+        with translate_errors("CreateFleet"):
+            answer = self._once.create_fleet(**request)
+        return FleetResult(
+            instances=tuple(decode_fleet_instances(answer.get("Instances") or ())),
+            errors=tuple(decode_fleet_error(one) for one in answer.get("Errors") or ()),
+        )
+
+    def launch_template(self, name: str, data: Mapping[str, Any]) -> tuple[str, str] | None:
+        """Versions never change, so the one whose description is the data's digest holds exactly the data."""
+        return self._version(name, _digest(data))
+
+    def ensure_launch_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[str, str]:
+        digest = _digest(data)
+        return self._version(name, digest) or self._create_version(name, digest, data, tags)
+
+    def _version(self, name: str, digest: str) -> tuple[str, str] | None:
+        try:
+            with translate_errors(f"DescribeLaunchTemplateVersions {name}"):
+                pages = self._client.get_paginator("describe_launch_template_versions").paginate(
+                    LaunchTemplateName=name
+                )
+                found = [one for page in pages for one in page["LaunchTemplateVersions"]]
+        except NotFound:
+            return None
+        numbers = [one for one in found if one.get("VersionDescription") == digest]
+        first = min(numbers, key=lambda one: one["VersionNumber"], default=None)
+        return (first["LaunchTemplateId"], str(first["VersionNumber"])) if first else None
+
+    def _create_version(
+        self, name: str, digest: str, data: Mapping[str, Any], tags: Mapping[str, str]
+    ) -> tuple[str, str]:
+        content = cast("RequestLaunchTemplateDataTypeDef", data)
+        try:
+            with translate_errors(f"CreateLaunchTemplate {name}"):
+                made = self._once.create_launch_template(
+                    LaunchTemplateName=name,
+                    VersionDescription=digest,
+                    LaunchTemplateData=content,
+                    TagSpecifications=[{"ResourceType": "launch-template", "Tags": _tag_list(tags)}],
+                )["LaunchTemplate"]
+            return made["LaunchTemplateId"], str(made["LatestVersionNumber"])
+        except Conflict:
+            # Somebody was faster, or the name holds other data: then a further version holds ours.
+            if (found := self._version(name, digest)) is not None:
+                return found
+        with translate_errors(f"CreateLaunchTemplateVersion {name}"):
+            version = self._client.create_launch_template_version(
+                LaunchTemplateName=name, VersionDescription=digest, LaunchTemplateData=content
+            )["LaunchTemplateVersion"]
+        return version["LaunchTemplateId"], str(version["VersionNumber"])
+
+    def launch_templates(self, node_class: str = "") -> tuple[LaunchTemplate, ...]:
+        """This cluster's templates, of one EC2NodeClass when it is named; by id."""
+        filters = [self._cluster_filter()]
+        if node_class:
+            filters.append({"Name": f"tag:{labels.EC2NODECLASS}", "Values": [node_class]})
+        with translate_errors("DescribeLaunchTemplates"):
+            pages = self._client.get_paginator("describe_launch_templates").paginate(Filters=filters)
+            found = [
+                LaunchTemplate(one["LaunchTemplateId"], one["CreateTime"].astimezone(UTC))
+                for page in pages
+                for one in page["LaunchTemplates"]
+            ]
+        return tuple(sorted(found, key=lambda one: one.id))
+
+    def delete_launch_template(self, template_id: str) -> None:
+        """Delete; a template that is gone is no error."""
+        try:
+            with translate_errors(f"DeleteLaunchTemplate {template_id}"):
+                self._client.delete_launch_template(LaunchTemplateId=template_id)
+        except NotFound:
+            return
+
+    def dry_run(self, operation: str, request: Mapping[str, Any]) -> None:
+        """EC2 says "yes" by an error of its own."""
+        calls: dict[str, Callable[..., object]] = {
+            "CreateFleet": self._once.create_fleet,
+            "RunInstances": self._once.run_instances,
+        }
+        try:
+            with translate_errors(operation):
+                calls[operation](**request)
+        except ApiError as error:
+            if error.code != "DryRunOperation":
+                raise
+
+    def instances_of_launch(self, launch: str) -> tuple[Instance, ...]:
+        """Every instance of a launch that EC2 still shows, terminated ones too (look at ``state``); by id."""
+        return self._instances([self._cluster_filter(), {"Name": f"tag:{labels.LAUNCH_TAG}", "Values": [launch]}])
+
+    def instances_of_cluster(self) -> tuple[Instance, ...]:
+        """Every instance of a NodePool of this cluster that is not terminated; by id."""
+        return self._instances(
+            [
+                self._cluster_filter(),
+                {"Name": "tag-key", "Values": [labels.NODEPOOL]},
+                {"Name": "instance-state-name", "Values": list(_LIVE_STATES)},
+            ]
+        )
+
+    def _instances(self, filters: "list[FilterTypeDef]") -> tuple[Instance, ...]:
+        with translate_errors("DescribeInstances"):
+            pages = self._client.get_paginator("describe_instances").paginate(
+                Filters=filters, PaginationConfig={"PageSize": PAGE_SIZE}
+            )
+            found = [
+                decode_instance(one) for page in pages for group in page["Reservations"] for one in group["Instances"]
+            ]
+        return tuple(sorted(found, key=lambda one: one.id))
+
+    def instance(self, instance_id: str) -> Instance | None:
+        try:
+            with translate_errors(f"DescribeInstances {instance_id}"):
+                answer = self._client.describe_instances(InstanceIds=[instance_id])
+        except NotFound:
+            return None
+        found = [decode_instance(one) for group in answer["Reservations"] for one in group["Instances"]]
+        if not found:
+            raise Unavailable(f"DescribeInstances {instance_id}: an empty answer, which says nothing")
+        return found[0]
+
+    def terminate(self, instance_ids: Sequence[str]) -> None:
+        with translate_errors("TerminateInstances"):
+            self._once.terminate_instances(InstanceIds=list(instance_ids))
+
+    def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
+        with translate_errors(f"CreateTags {instance_id}"):
+            self._once.create_tags(Resources=[instance_id], Tags=_tag_list(tags))
+
+    def _cluster_filter(self) -> "FilterTypeDef":
+        return {"Name": f"tag:{labels.CLUSTER_NAME_TAG}", "Values": [self._cluster]}
+
+
+def _digest(data: Mapping[str, Any]) -> str:
+    return hashlib.sha256(msgspec.json.encode(data, order="deterministic")).hexdigest()
+
+
+def _tag_list(tags: Mapping[str, str]) -> "list[TagTypeDef]":
+    return [{"Key": key, "Value": tags[key]} for key in sorted(tags)]

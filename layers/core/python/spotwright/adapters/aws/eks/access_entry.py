@@ -1,0 +1,67 @@
+"""The installer's own way into an EKS cluster: an access entry that exists only while it is at work.
+
+Source: https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html. An entry and its policy are
+eventually consistent: the API server may say 401 or 403 for some seconds after they were made.
+"""
+
+import base64
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from spotwright.adapters.aws.eks.token import RENEW_AFTER_SECONDS, kubernetes_token
+from spotwright.adapters.aws.errors import translate_errors
+from spotwright.adapters.kubernetes.connection import token_configuration
+from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
+from spotwright.errors import Conflict, NotFound
+
+if TYPE_CHECKING:
+    from mypy_boto3_eks.client import EKSClient
+    from mypy_boto3_sts.client import STSClient
+
+
+class TemporaryAccessEntry:
+    """Cluster administrator for one role on one cluster, from ``open`` to ``close``; both may run twice."""
+
+    def __init__(self, eks: "EKSClient", sts: "STSClient", *, cluster: str, role_arn: str) -> None:
+        self._eks = eks
+        self._sts = sts
+        self._cluster = cluster
+        self._role_arn = role_arn
+
+    def open(self) -> DynamicClient:
+        """Make the access entry and return the cluster's API, which repeats nothing by itself: its caller waits
+        for the entry to take effect anyway. Raises NotFound when the cluster is gone."""
+        name, role = self._cluster, self._role_arn
+        with translate_errors("DescribeCluster"):
+            cluster = self._eks.describe_cluster(name=name)["cluster"]
+        # A conflict: left over by a run that was killed. It is ours, and closed in the end all the same.
+        with suppress(Conflict), translate_errors("CreateAccessEntry"):
+            self._eks.create_access_entry(clusterName=name, principalArn=role, type="STANDARD")
+        with translate_errors("AssociateAccessPolicy"):
+            self._eks.associate_access_policy(
+                clusterName=name, principalArn=role, policyArn=self._policy_arn(), accessScope={"type": "cluster"}
+            )
+        authority = base64.b64decode(cluster["certificateAuthority"]["data"]).decode()
+        return DynamicClient(token_configuration(cluster["endpoint"], authority, self._token_source()), attempts=1)
+
+    def close(self) -> None:
+        """Remove the access entry, and with it the policy; success when it or the cluster is gone."""
+        with suppress(NotFound), translate_errors("DeleteAccessEntry"):
+            self._eks.delete_access_entry(clusterName=self._cluster, principalArn=self._role_arn)
+
+    def _policy_arn(self) -> str:
+        partition = self._role_arn.split(":")[1]
+        return f"arn:{partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"
+
+    def _token_source(self) -> Callable[[], str]:
+        made_at, token = float("-inf"), ""
+
+        def source() -> str:
+            nonlocal made_at, token
+            if time.monotonic() - made_at > RENEW_AFTER_SECONDS:
+                made_at, token = time.monotonic(), kubernetes_token(self._sts, self._cluster)
+            return token
+
+        return source

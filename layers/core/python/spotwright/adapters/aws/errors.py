@@ -1,0 +1,64 @@
+"""One table from AWS error codes to our exceptions; a code that is not in it stays a plain Failure with that code."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, Throttled, Unavailable
+
+_CODES: Final[Mapping[str, type[ApiError]]] = {
+    "ConditionalCheckFailedException": Conflict,
+    "TransactionConflictException": Conflict,
+    "IdempotentParameterMismatch": InvalidRequest,
+    "PreconditionFailed": Conflict,
+    "ResourceInUseException": Conflict,
+    "EntityAlreadyExists": Conflict,
+    "InvalidLaunchTemplateName.AlreadyExistsException": Conflict,
+    "ResourceNotFoundException": NotFound,
+    "NoSuchEntity": NotFound,
+    "NoSuchKey": NotFound,
+    "404": NotFound,
+    "ParameterNotFound": NotFound,
+    "InvalidCapacityReservationId.NotFound": NotFound,
+    "InvalidInstanceID.NotFound": NotFound,
+    "InvalidPlacementGroup.Unknown": NotFound,
+    "InvalidLaunchTemplateName.NotFoundException": NotFound,
+    "InvalidLaunchTemplateId.NotFound": NotFound,
+    "RequestLimitExceeded": Throttled,
+    "Throttling": Throttled,
+    "ThrottlingException": Throttled,
+    "ProvisionedThroughputExceededException": Throttled,
+    "SlowDown": Throttled,
+    "TooManyRequestsException": Throttled,
+    "AccessDenied": Denied,
+    "AccessDeniedException": Denied,
+    "UnauthorizedOperation": Denied,
+    "ExpiredToken": Denied,
+    "ExpiredTokenException": Denied,
+    "ValidationException": InvalidRequest,
+    "ValidationError": InvalidRequest,
+    "InvalidParameterValue": InvalidRequest,
+    # A bucket or a queue of ours that is gone says nothing about what was in it.
+    "NoSuchBucket": Unavailable,
+    "AWS.SimpleQueueService.NonExistentQueue": Unavailable,
+    "QueueDoesNotExist": Unavailable,
+    "InternalError": Unavailable,
+    "InternalServerError": Unavailable,
+    "ServiceUnavailable": Unavailable,
+}
+
+
+@contextmanager
+def translate_errors(what: str) -> Iterator[None]:
+    """Run AWS calls; their errors come out as ``spotwright.errors``, with ``what`` in front of the message."""
+    try:
+        yield
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "")
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        kind = _CODES.get(code, Unavailable if status >= 500 else ApiError)
+        raise kind(f"{what}: {error}", code=code) from error
+    except BotoCoreError as error:
+        raise Unavailable(f"{what}: {error}", code=type(error).__name__) from error

@@ -1,0 +1,29 @@
+"""Decisions, snapshots and catalogs in S3, each under the hash of its content (BlobPort)."""
+
+import hashlib
+from typing import TYPE_CHECKING
+
+from spotwright.adapters.aws.errors import translate_errors
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3.client import S3Client
+
+
+class S3Blobs:
+    """See BlobPort. A body is written under its own hash, so writing it twice changes nothing."""
+
+    def __init__(self, client: "S3Client", *, bucket: str, cluster: str) -> None:
+        self._client, self._bucket, self._cluster = client, bucket, cluster
+
+    def key(self, kind: str, body: bytes) -> str:
+        return f"{kind}/{self._cluster}/{hashlib.sha256(body).hexdigest()}.json"
+
+    def put(self, kind: str, body: bytes) -> str:
+        key = self.key(kind, body)
+        with translate_errors(f"PutObject {key}"):
+            self._client.put_object(Bucket=self._bucket, Key=key, Body=body, ContentType="application/json")
+        return key
+
+    def get(self, key: str) -> bytes:
+        with translate_errors(f"GetObject {key}"):
+            return self._client.get_object(Bucket=self._bucket, Key=key)["Body"].read()

@@ -1,0 +1,23 @@
+"""Public SSM parameters that name machine images."""
+
+from collections.abc import Sequence
+from itertools import batched
+from typing import TYPE_CHECKING, Final
+
+from spotwright.adapters.aws.errors import translate_errors
+
+if TYPE_CHECKING:
+    from mypy_boto3_ssm.client import SSMClient
+
+# Names in one GetParameters call.
+BATCH_SIZE: Final = 10
+
+
+def get_parameters(client: "SSMClient", names: Sequence[str]) -> dict[str, str]:
+    """Values by name; names that SSM does not have are missing from the answer."""
+    found: dict[str, str] = {}
+    for some in batched(names, BATCH_SIZE, strict=False):
+        with translate_errors("GetParameters"):
+            answer = client.get_parameters(Names=list(some))
+        found |= {one["Name"]: one["Value"] for one in answer["Parameters"]}
+    return found

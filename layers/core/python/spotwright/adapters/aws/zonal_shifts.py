@@ -1,0 +1,26 @@
+"""Zones that a cluster's traffic is shifted away from: Amazon Application Recovery Controller (ZonalShiftPort).
+
+Source: https://docs.aws.amazon.com/arc-zonal-shift/latest/api/API_GetManagedResource.html. A shift names the id of a
+zone.
+"""
+
+from datetime import datetime
+from typing import Any, Final
+
+from spotwright.adapters.aws.errors import translate_errors
+
+_APPLIED: Final = "APPLIED"
+
+
+class ZonalShifts:
+    """Shifts that people started, and those that AWS started by itself (autoshift)."""
+
+    def __init__(self, client: Any, cluster_arn: str) -> None:
+        self._client, self._arn = client, cluster_arn
+
+    def shifted_zone_ids(self, now: datetime) -> frozenset[str]:
+        with translate_errors("GetManagedResource"):
+            found = self._client.get_managed_resource(resourceIdentifier=self._arn)
+        started = [one for one in found.get("zonalShifts", ()) if one["expiryTime"] > now]
+        shifts = (*started, *found.get("autoshifts", ()))
+        return frozenset(one["awayFrom"] for one in shifts if one["appliedStatus"] == _APPLIED)

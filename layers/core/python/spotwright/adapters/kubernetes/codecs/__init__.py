@@ -1,0 +1,1 @@
+"""Kubernetes objects as JSON into the model and back; no request is made here."""

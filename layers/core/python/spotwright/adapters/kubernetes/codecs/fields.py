@@ -1,0 +1,58 @@
+"""Single fields of an object that a user wrote: durations and resource lists, errors that name object and field."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from spotwright.adapters.kubernetes.codecs.objects import (
+    DECODE_ERRORS,
+    Json,
+    validate,
+)
+from spotwright.model import quantity, resources
+
+_DURATION: Final = re.compile(r"([0-9]+)(h|m|s)")
+_SECONDS: Final = {"h": 3600, "m": 60, "s": 1}
+
+
+class DecodeError(ValueError):
+    """An object that cannot be read; the message names kind, name, field, value and what is allowed."""
+
+
+class FieldReader:
+    """Reads single fields of one object, so that errors can name it."""
+
+    def __init__(self, obj: Json) -> None:
+        self._who = f"{obj.get('kind') or 'object'} {(obj.get('metadata') or {}).get('name') or '(no name)'}"
+
+    def validate[Value](self, made: Value) -> Value:
+        """The object read, if every field of it is of its type."""
+        try:
+            return validate(made)
+        except DECODE_ERRORS as error:
+            raise DecodeError(f"{self._who}: {error}") from None
+
+    def duration(self, field: str, text: str) -> int | None:
+        try:
+            return parse_duration(str(text))
+        except ValueError as error:
+            raise DecodeError(f"{self._who}: {field}: {error}") from None
+
+    def optional_duration(self, field: str, text: str | None) -> int | None:
+        return None if text is None else self.duration(field, text)
+
+    def resource_list(self, field: str, given: Mapping[str, Any]) -> dict[str, int]:
+        try:
+            return resources.parse(given)
+        except quantity.QuantityError as error:
+            raise DecodeError(f"{self._who}: {field}.{error}") from None
+
+
+def parse_duration(text: str) -> int | None:
+    """``1h30m`` in seconds; None for Never. Raises ValueError."""
+    if text == "Never":
+        return None
+    parts = _DURATION.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise ValueError(f"{text!r} is not a duration such as 30s, 10m, 1h30m or Never")
+    return sum(int(number) * _SECONDS[unit] for number, unit in parts)

@@ -1,0 +1,43 @@
+"""Nodes, from JSON into the model."""
+
+from spotwright.adapters.kubernetes.codecs.objects import (
+    DECODE_ERRORS,
+    Json,
+    decode_conditions,
+    decode_metadata,
+    decode_taints,
+    describe_error,
+    text_field,
+    validate,
+)
+from spotwright.model import quantity, resources
+from spotwright.model.kubernetes.node import Node
+
+
+def decode_node(obj: Json) -> Node:
+    """A Node; what cannot be read is said in ``unreadable`` and stops no other."""
+    try:
+        return validate(_node(obj))
+    except DECODE_ERRORS as error:
+        about = validate(decode_metadata(obj))
+        return Node(about, text_field(obj, "spec", "providerID"), unschedulable=True, read_error=describe_error(error))
+
+
+def _node(obj: Json) -> Node:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    return Node(
+        metadata=decode_metadata(obj),
+        provider_id=spec.get("providerID") or "",
+        taints=decode_taints(spec.get("taints")),
+        unschedulable=bool(spec.get("unschedulable")),
+        allocatable=_resource_list("status.allocatable", status),
+        capacity=_resource_list("status.capacity", status),
+        conditions=decode_conditions(obj),
+    )
+
+
+def _resource_list(where: str, status: Json) -> dict[str, int]:
+    try:
+        return resources.parse(status.get(where.partition(".")[2]) or {})
+    except quantity.QuantityError as error:
+        raise quantity.QuantityError(f"{where}.{error}") from None

@@ -1,0 +1,92 @@
+"""NodeClaims, from JSON into the model and back."""
+
+from collections.abc import Iterable
+
+from spotwright.adapters.kubernetes.codecs.fields import FieldReader
+from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodeclass_reference
+from spotwright.adapters.kubernetes.codecs.objects import (
+    DECODE_ERRORS,
+    Json,
+    JsonObject,
+    decode_conditions,
+    decode_metadata,
+    decode_node_selector_requirements,
+    decode_taints,
+    decode_time,
+    describe_error,
+    encode_duration,
+    encode_metadata,
+    encode_node_selector_requirement,
+    encode_taint,
+    text_field,
+    validate,
+)
+from spotwright.model import resources
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodepool import NodeClassReference
+
+
+def decode_nodeclaim(obj: Json) -> NodeClaim:
+    """A NodeClaim that the API server let pass; what cannot be read is said in ``unreadable`` and stops no other."""
+    try:
+        return decode_nodeclaim_strict(obj)
+    except DECODE_ERRORS as error:
+        return NodeClaim(
+            validate(decode_metadata(obj)),
+            NodeClassReference("", "", ""),
+            provider_id=text_field(obj, "status", "providerID"),
+            node_name=text_field(obj, "status", "nodeName"),
+            read_error=describe_error(error),
+        )
+
+
+def decode_nodeclaim_strict(obj: Json) -> NodeClaim:
+    reader = FieldReader(obj)
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    made = NodeClaim(
+        metadata=decode_metadata(obj),
+        node_class_ref=decode_nodeclass_reference(spec),
+        requirements=decode_node_selector_requirements(spec.get("requirements")),
+        requests=reader.resource_list("spec.resources.requests", (spec.get("resources") or {}).get("requests") or {}),
+        taints=decode_taints(spec.get("taints")),
+        startup_taints=decode_taints(spec.get("startupTaints")),
+        expire_after_seconds=reader.duration("spec.expireAfter", spec.get("expireAfter") or "720h"),
+        termination_grace_period_seconds=reader.optional_duration(
+            "spec.terminationGracePeriod", spec.get("terminationGracePeriod")
+        ),
+        provider_id=status.get("providerID") or "",
+        node_name=status.get("nodeName") or "",
+        image_id=status.get("imageID") or "",
+        capacity=reader.resource_list("status.capacity", status.get("capacity") or {}),
+        allocatable=reader.resource_list("status.allocatable", status.get("allocatable") or {}),
+        last_pod_event_time=decode_time(status.get("lastPodEventTime")),
+        conditions=decode_conditions(obj),
+    )
+    return reader.validate(made)
+
+
+def encode_nodeclaim(claim: NodeClaim) -> JsonObject:
+    """A NodeClaim to create; status is not part of it."""
+    ref = claim.node_class_ref
+    spec: JsonObject = {
+        "nodeClassRef": {"group": ref.group, "kind": ref.kind, "name": ref.name},
+        "requirements": [encode_node_selector_requirement(one) for one in claim.requirements],
+        "resources": {"requests": resources.text(claim.requests)},
+        "expireAfter": encode_duration(claim.expire_after_seconds),
+    }
+    spec |= _given("taints", map(encode_taint, claim.taints)) | _given(
+        "startupTaints", map(encode_taint, claim.startup_taints)
+    )
+    if claim.termination_grace_period_seconds is not None:
+        spec["terminationGracePeriod"] = encode_duration(claim.termination_grace_period_seconds)
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": encode_metadata(claim.metadata),
+        "spec": spec,
+    }
+
+
+def _given(name: str, items: Iterable[JsonObject]) -> JsonObject:
+    listed = list(items)
+    return {name: listed} if listed else {}

@@ -1,0 +1,206 @@
+"""EC2NodeClasses, from JSON into the model."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Final
+
+from spotwright.adapters.kubernetes.codecs.objects import (
+    DECODE_ERRORS,
+    Json,
+    decode_conditions,
+    decode_metadata,
+    decode_node_selector_requirements,
+    describe_error,
+    validate,
+)
+from spotwright.adapters.kubernetes.codecs.unknown_fields import field_problems
+from spotwright.model.karpenter.nodeclass import (
+    AMI,
+    BlockDeviceMapping,
+    CapacityReservation,
+    CapacityReservationSelectorTerm,
+    ConnectionTracking,
+    CPUOptions,
+    EC2NodeClass,
+    MetadataOptions,
+    NetworkInterface,
+    PlacementGroup,
+    PlacementGroupSelector,
+    SecurityGroup,
+    SelectorTerm,
+    Subnet,
+)
+from spotwright.model.kubernetes.meta import Condition
+
+
+def decode_nodeclass(obj: Json) -> EC2NodeClass:
+    """A class that the API server let pass; one that cannot be read counts as not Ready, and stops no other."""
+    try:
+        return decode_nodeclass_strict(obj)
+    except DECODE_ERRORS as error:
+        why = describe_error(error)
+        broken = Condition("Ready", "False", "Unreadable", f"it cannot be read: {why}")
+        return EC2NodeClass(validate(decode_metadata(obj)), conditions=(broken,), read_error=why)
+
+
+def decode_nodeclass_strict(obj: Json) -> EC2NodeClass:
+    """An EC2NodeClass with the CRD's defaults; raises one of DECODE_ERRORS."""
+    return validate(_nodeclass(obj))
+
+
+def _nodeclass(obj: Json) -> EC2NodeClass:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    options = spec.get("metadataOptions") or {}
+    return EC2NodeClass(
+        metadata=decode_metadata(obj),
+        subnet_selector_terms=_terms(spec.get("subnetSelectorTerms")),
+        security_group_selector_terms=_terms(spec.get("securityGroupSelectorTerms")),
+        ami_selector_terms=_terms(spec.get("amiSelectorTerms")),
+        ami_family=spec.get("amiFamily") or "",
+        role=spec.get("role") or "",
+        instance_profile=spec.get("instanceProfile") or "",
+        user_data=spec.get("userData") or "",
+        tags=dict(spec.get("tags") or {}),
+        kubelet=dict(spec.get("kubelet") or {}),
+        block_device_mappings=tuple(_block_device(one) for one in spec.get("blockDeviceMappings") or ()),
+        metadata_options=MetadataOptions(
+            http_endpoint=options.get("httpEndpoint") or "enabled",
+            http_protocol_ipv6=options.get("httpProtocolIPv6") or "disabled",
+            http_put_response_hop_limit=options.get("httpPutResponseHopLimit") or 1,
+            http_tokens=options.get("httpTokens") or "required",
+        ),
+        detailed_monitoring=spec.get("detailedMonitoring"),
+        associate_public_ip_address=spec.get("associatePublicIPAddress"),
+        instance_store_policy=spec.get("instanceStorePolicy") or "",
+        context=spec.get("context") or "",
+        capacity_reservation_selector_terms=decode_reservation_terms(spec.get("capacityReservationSelectorTerms")),
+        placement_group_selector=decode_placement_group_selector(spec.get("placementGroupSelector")),
+        network_interfaces=decode_network_interfaces(spec.get("networkInterfaces")),
+        ip_prefix_count=spec.get("ipPrefixCount"),
+        connection_tracking=decode_connection_tracking(spec.get("connectionTracking")),
+        cpu_options=decode_cpu_options(spec.get("cpuOptions")),
+        explicitly_empty=explicitly_empty_fields(spec),
+        problems=field_problems(obj),
+        subnets=tuple(
+            Subnet(one["id"], one.get("zone") or "", one.get("zoneID") or "") for one in status.get("subnets") or ()
+        ),
+        security_groups=tuple(
+            SecurityGroup(one["id"], one.get("name") or "") for one in status.get("securityGroups") or ()
+        ),
+        amis=tuple(
+            AMI(
+                one["id"],
+                one.get("name") or "",
+                bool(one.get("deprecated")),
+                decode_node_selector_requirements(one.get("requirements")),
+            )
+            for one in status.get("amis") or ()
+        ),
+        capacity_reservations=decode_capacity_reservations(status.get("capacityReservations")),
+        placement_group=decode_placement_group(status.get("placementGroup")),
+        resolved_instance_profile=status.get("instanceProfile") or "",
+        conditions=decode_conditions(obj),
+    )
+
+
+def _terms(items: Iterable[Json] | None) -> tuple[SelectorTerm, ...]:
+    return tuple(
+        SelectorTerm(
+            tags=dict(one.get("tags") or {}),
+            id=one.get("id") or "",
+            name=one.get("name") or "",
+            owner=str(one.get("owner") or ""),
+            alias=one.get("alias") or "",
+            ssm_parameter=one.get("ssmParameter") or "",
+        )
+        for one in items or ()
+    )
+
+
+def _block_device(one: Json) -> BlockDeviceMapping:
+    ebs = one.get("ebs") or {}
+    return BlockDeviceMapping(
+        device_name=one.get("deviceName") or "",
+        root_volume=bool(one.get("rootVolume")),
+        volume_size=str(ebs.get("volumeSize") or ""),
+        volume_type=ebs.get("volumeType") or "",
+        iops=ebs.get("iops"),
+        throughput=ebs.get("throughput"),
+        encrypted=ebs.get("encrypted"),
+        delete_on_termination=ebs.get("deleteOnTermination"),
+        kms_key_id=ebs.get("kmsKeyID") or "",
+        snapshot_id=ebs.get("snapshotID") or "",
+        volume_initialization_rate=ebs.get("volumeInitializationRate"),
+    )
+
+
+# Hashed fields for which an empty value is another hash than none.
+_HASHED_EMPTY: Final = ("tags", "blockDeviceMappings", "networkInterfaces", "userData", "context")
+
+
+def explicitly_empty_fields(spec: Json) -> frozenset[str]:
+    """The hashed fields that are written out with nothing in them."""
+    return frozenset(name for name in _HASHED_EMPTY if spec.get(name) in ({}, [], ""))
+
+
+def decode_reservation_terms(items: Iterable[Json] | None) -> tuple[CapacityReservationSelectorTerm, ...]:
+    return tuple(
+        CapacityReservationSelectorTerm(
+            tags=dict(one.get("tags") or {}),
+            id=one.get("id") or "",
+            owner_id=str(one.get("ownerID") or ""),
+            instance_match_criteria=one.get("instanceMatchCriteria") or "",
+        )
+        for one in items or ()
+    )
+
+
+def decode_placement_group_selector(given: Json | None) -> PlacementGroupSelector | None:
+    return None if given is None else PlacementGroupSelector(given.get("name") or "", given.get("id") or "")
+
+
+def decode_network_interfaces(items: Iterable[Json] | None) -> tuple[NetworkInterface, ...]:
+    return tuple(
+        NetworkInterface(
+            one.get("networkCardIndex") or 0, one.get("deviceIndex") or 0, one.get("interfaceType") or "interface"
+        )
+        for one in items or ()
+    )
+
+
+def decode_connection_tracking(given: Json | None) -> ConnectionTracking | None:
+    if given is None:
+        return None
+    return ConnectionTracking(
+        given.get("tcpEstablishedTimeout"), given.get("udpStreamTimeout"), given.get("udpTimeout")
+    )
+
+
+def decode_cpu_options(given: Json | None) -> CPUOptions | None:
+    return None if given is None else CPUOptions(given.get("nestedVirtualization") or "")
+
+
+def decode_capacity_reservations(items: Iterable[Json] | None) -> tuple[CapacityReservation, ...]:
+    """As the status states them; how many instances are left is not in it."""
+    return tuple(
+        CapacityReservation(
+            id=one["id"],
+            instance_type=one.get("instanceType") or "",
+            zone=one.get("availabilityZone") or "",
+            owner_id=one.get("ownerID") or "",
+            instance_match_criteria=one.get("instanceMatchCriteria") or "",
+            reservation_type=one.get("reservationType") or "default",
+            interruptible=bool(one.get("interruptible")),
+            state=one.get("state") or "active",
+            end_time=datetime.fromisoformat(one["endTime"]) if one.get("endTime") else None,
+        )
+        for one in items or ()
+    )
+
+
+def decode_placement_group(given: Json | None) -> PlacementGroup | None:
+    if not given:
+        return None
+    return PlacementGroup(
+        given["id"], given.get("name") or "", given.get("strategy") or "", given.get("partitionCount") or 0
+    )

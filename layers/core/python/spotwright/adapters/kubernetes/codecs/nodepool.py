@@ -1,0 +1,109 @@
+"""NodePools, from JSON into the model."""
+
+from spotwright.adapters.kubernetes.codecs.fields import FieldReader
+from spotwright.adapters.kubernetes.codecs.objects import (
+    DECODE_ERRORS,
+    Json,
+    decode_conditions,
+    decode_metadata,
+    decode_node_selector_requirements,
+    decode_taints,
+    describe_error,
+    validate,
+)
+from spotwright.adapters.kubernetes.codecs.unknown_fields import field_problems
+from spotwright.model.karpenter.nodepool import Budget, NodeClassReference, NodePool
+from spotwright.model.kubernetes.meta import Condition
+
+
+def decode_nodepool_strict(obj: Json) -> NodePool:
+    """A NodePool with its defaults; raises DecodeError."""
+    reader = FieldReader(obj)
+    spec = obj.get("spec") or {}
+    template = spec.get("template") or {}
+    given, about, disruption = template.get("spec") or {}, template.get("metadata") or {}, spec.get("disruption") or {}
+    status = obj.get("status") or {}
+    made = NodePool(
+        metadata=decode_metadata(obj),
+        node_class_ref=decode_nodeclass_reference(given),
+        labels={key: str(value) for key, value in (about.get("labels") or {}).items()},
+        annotations=dict(about.get("annotations") or {}),
+        requirements=decode_node_selector_requirements(given.get("requirements")),
+        taints=decode_taints(given.get("taints")),
+        startup_taints=decode_taints(given.get("startupTaints")),
+        expire_after_seconds=reader.duration("spec.template.spec.expireAfter", given.get("expireAfter") or "720h"),
+        termination_grace_period_seconds=reader.optional_duration(
+            "spec.template.spec.terminationGracePeriod", given.get("terminationGracePeriod")
+        ),
+        limits=reader.resource_list("spec.limits", spec.get("limits") or {}),
+        weight=spec.get("weight") or 0,
+        replicas=spec.get("replicas"),
+        consolidation_policy=disruption.get("consolidationPolicy") or "WhenEmptyOrUnderutilized",
+        consolidate_after_seconds=reader.duration(
+            "spec.disruption.consolidateAfter", disruption.get("consolidateAfter") or "0s"
+        ),
+        budgets=_budgets(disruption.get("budgets")),
+        conditions=decode_conditions(obj),
+        resources=reader.resource_list("status.resources", status.get("resources") or {}),
+        node_count=int(status.get("nodes") or 0),
+        problems=field_problems(obj),
+        explicitly_empty=_stated_empty(about, given),
+    )
+    return reader.validate(made)
+
+
+def _stated_empty(template_metadata: Json, template_spec: Json) -> tuple[str, ...]:
+    """Which of the hashed lists and maps are there and empty."""
+    places = (
+        ("labels", template_metadata),
+        ("annotations", template_metadata),
+        ("taints", template_spec),
+        ("startupTaints", template_spec),
+    )
+    return tuple(name for name, where in places if where.get(name) in ([], {}))
+
+
+def decode_nodepool(obj: Json) -> NodePool:
+    """A NodePool that the API server let pass; what cannot be read is said in ``unreadable`` and stops no other."""
+    try:
+        return decode_nodepool_strict(obj)
+    except DECODE_ERRORS as error:
+        return NodePool(
+            validate(decode_metadata(obj)),
+            _stated_class(obj),
+            conditions=_conditions(obj),
+            read_error=describe_error(error),
+        )
+
+
+def _stated_class(obj: Json) -> NodeClassReference:
+    try:
+        return validate(decode_nodeclass_reference(obj["spec"]["template"]["spec"]))
+    except DECODE_ERRORS:
+        return NodeClassReference("", "", "")
+
+
+def _conditions(obj: Json) -> tuple[Condition, ...]:
+    try:
+        return tuple(map(validate, decode_conditions(obj)))
+    except DECODE_ERRORS:
+        return ()
+
+
+def _budgets(items: list[Json] | None) -> tuple[Budget, ...]:
+    if items is None:
+        return (Budget(),)
+    return tuple(
+        Budget(
+            nodes=str(one.get("nodes") or "10%"),
+            reasons=tuple(one.get("reasons") or ()),
+            schedule=one.get("schedule") or "",
+            duration=one.get("duration") or "",
+        )
+        for one in items
+    )
+
+
+def decode_nodeclass_reference(spec: Json) -> NodeClassReference:
+    ref = spec.get("nodeClassRef") or {}
+    return NodeClassReference(ref.get("group") or "", ref.get("kind") or "", ref.get("name") or "")

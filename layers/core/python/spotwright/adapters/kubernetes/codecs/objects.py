@@ -1,0 +1,155 @@
+"""What all Kubernetes objects have in common, from JSON into the model and back.
+
+Decoding is tolerant: an object that cannot be read says why in a field of its own and stops no other. What ends
+in ``_strict`` raises instead.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement
+
+type JsonObject = dict[str, Any]
+
+type Json = Mapping[str, Any]
+# What reading an object raises whose fields are not of their type.
+DECODE_ERRORS: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
+
+
+def validate[Value](made: Value) -> Value:
+    """The value itself, if every field of it is of its type; raises one of DECODE_ERRORS, naming the field."""
+    msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=type(made))
+    return made
+
+
+def decode_metadata(obj: Json) -> ObjectMeta:
+    """What every object has; its fields are as the API server checks them, see ``validate``."""
+    given = obj.get("metadata") or {}
+    return ObjectMeta(
+        name=given.get("name") or "",
+        namespace=given.get("namespace") or "",
+        uid=given.get("uid") or "",
+        generation=given.get("generation") or 0,
+        resource_version=given.get("resourceVersion") or "",
+        creation_timestamp=decode_time(given.get("creationTimestamp")),
+        deletion_timestamp=decode_time(given.get("deletionTimestamp")),
+        labels=dict(given.get("labels") or {}),
+        annotations=dict(given.get("annotations") or {}),
+        finalizers=tuple(given.get("finalizers") or ()),
+        owner_references=tuple(
+            OwnerReference(one.get("kind", ""), one.get("name", ""), one.get("uid", ""), one.get("apiVersion", ""))
+            for one in given.get("ownerReferences") or ()
+        ),
+    )
+
+
+def decode_time(text: Any) -> datetime | None:
+    """An RFC 3339 time as aware UTC."""
+    if isinstance(text, datetime):
+        return text if text.tzinfo else text.replace(tzinfo=UTC)
+    return datetime.fromisoformat(text).astimezone(UTC) if text else None
+
+
+def decode_node_selector_requirements(items: Iterable[Json] | None) -> tuple[NodeSelectorRequirement, ...]:
+    return tuple(
+        NodeSelectorRequirement(
+            key=one.get("key") or "",
+            operator=one.get("operator") or "",
+            values=tuple(str(value) for value in one.get("values") or ()),
+            min_values=one.get("minValues"),
+        )
+        for one in items or ()
+    )
+
+
+def decode_taints(items: Iterable[Json] | None) -> tuple[Taint, ...]:
+    return tuple(Taint(one["key"], one.get("effect") or "", str(one.get("value") or "")) for one in items or ())
+
+
+def decode_conditions(obj: Json) -> tuple[Condition, ...]:
+    return tuple(
+        Condition(
+            type=one["type"],
+            status=one.get("status", "Unknown"),
+            reason=one.get("reason") or "",
+            message=one.get("message") or "",
+            last_transition_time=decode_time(one.get("lastTransitionTime")),
+            observed_generation=one.get("observedGeneration") or 0,
+        )
+        for one in (obj.get("status") or {}).get("conditions") or ()
+    )
+
+
+def text_field(obj: Json, part: str, name: str) -> str:
+    """A text that an object which cannot be read states nevertheless; "" where it does not."""
+    given = obj.get(part)
+    value = given.get(name) if isinstance(given, Mapping) else None
+    return value if isinstance(value, str) else ""
+
+
+def describe_error(error: Exception) -> str:
+    """What is wrong with an object that cannot be read."""
+    return str(error) if isinstance(error, ValueError) else f"it is malformed: {type(error).__name__}: {error}"
+
+
+def encode_time(at: datetime) -> str:
+    """RFC 3339 in UTC with whole seconds, as metav1.Time."""
+    return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def encode_duration(seconds: int | None) -> str:
+    """A duration as the CRDs take it; None is Never."""
+    if seconds is None:
+        return "Never"
+    hours, rest = divmod(seconds, 3600)
+    minutes, left = divmod(rest, 60)
+    parts = [f"{size}{unit}" for size, unit in ((hours, "h"), (minutes, "m"), (left, "s")) if size]
+    return "".join(parts) or "0s"
+
+
+def encode_node_selector_requirement(one: NodeSelectorRequirement) -> JsonObject:
+    return (
+        {"key": one.key, "operator": str(one.operator)}
+        | ({"values": list(one.values)} if one.values else {})
+        | ({"minValues": one.min_values} if one.min_values is not None else {})
+    )
+
+
+def encode_taint(one: Taint) -> JsonObject:
+    return {"key": one.key, "effect": str(one.effect)} | ({"value": one.value} if one.value else {})
+
+
+def encode_condition(one: Condition, *, since: datetime) -> JsonObject:
+    return {
+        "type": one.type,
+        "status": one.status,
+        "reason": one.reason or one.type,
+        "message": one.message,
+        "lastTransitionTime": encode_time(one.last_transition_time or since),
+        "observedGeneration": one.observed_generation,
+    }
+
+
+def encode_metadata(about: ObjectMeta) -> JsonObject:
+    """What a client may state of an object's metadata."""
+    return {
+        "name": about.name,
+        "labels": dict(about.labels),
+        "annotations": dict(about.annotations),
+        "finalizers": list(about.finalizers),
+        "ownerReferences": [
+            {
+                "apiVersion": owner.api_version,
+                "kind": owner.kind,
+                "name": owner.name,
+                "uid": owner.uid,
+                "blockOwnerDeletion": True,
+            }
+            for owner in about.owner_references
+        ],
+    }

@@ -1,0 +1,149 @@
+"""Pods, DaemonSets and PodDisruptionBudgets, from JSON into the model."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from spotwright.adapters.kubernetes.codecs.objects import (
+    DECODE_ERRORS,
+    Json,
+    decode_metadata,
+    decode_node_selector_requirements,
+    decode_time,
+    describe_error,
+    text_field,
+    validate,
+)
+from spotwright.adapters.kubernetes.codecs.pod_constraints import (
+    constraint_problems,
+    decode_host_ports,
+    decode_label_selector,
+    decode_node_preferences,
+    decode_preferred_terms,
+    decode_required_terms,
+    decode_topology_spread,
+    volume_claim_names,
+)
+from spotwright.adapters.kubernetes.codecs.pod_requests import pod_requests
+from spotwright.model import quantity, resources
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.model.kubernetes.pod import RESOURCE_CLAIMS, DaemonSet, Pod, PodDisruptionBudget
+from spotwright.model.kubernetes.taints import Toleration
+
+
+def decode_pod(obj: Json) -> Pod:
+    """A pod; what cannot be read is said in ``problem``, and then the rest of it is left out."""
+    about = decode_metadata(obj)
+    if not about.namespace:
+        about = msgspec.structs.replace(about, namespace="default")
+    try:
+        return validate(_pod(obj, about))
+    except DECODE_ERRORS as error:
+        node = text_field(obj, "spec", "nodeName")
+        return Pod(
+            validate(about),
+            requests={resources.PODS: 1},
+            node_name=node,
+            unschedulable=not node,
+            read_error=f"its spec or status is malformed: {type(error).__name__}: {error}",
+        )
+
+
+def _pod(obj: Json, about: ObjectMeta) -> Pod:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    try:
+        requests, problem = pod_requests(spec, status), ""
+    except quantity.QuantityError as error:
+        requests, problem = {resources.PODS: 1}, str(error)
+    problem = problem or next(constraint_problems(spec), "")
+    required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ) or {}
+    placed = _condition(status, "PodScheduled")
+    return Pod(
+        metadata=about,
+        requests=requests,
+        node_selector={key: str(value) for key, value in (spec.get("nodeSelector") or {}).items()},
+        node_affinity=tuple(
+            decode_node_selector_requirements(term.get("matchExpressions"))
+            for term in required.get("nodeSelectorTerms") or ()
+        ),
+        tolerations=tuple(
+            Toleration(
+                one.get("key") or "",
+                one.get("operator") or "Equal",
+                str(one.get("value") or ""),
+                one.get("effect") or "",
+            )
+            for one in spec.get("tolerations") or ()
+        ),
+        priority=spec.get("priority") or 0,
+        priority_class_name=spec.get("priorityClassName") or "",
+        scheduler_name=spec.get("schedulerName") or "default-scheduler",
+        node_name=spec.get("nodeName") or "",
+        nominated_node_name=status.get("nominatedNodeName") or "",
+        phase=status.get("phase") or "Pending",
+        unschedulable=placed.get("reason") == "Unschedulable",
+        start_time=decode_time(status.get("startTime")),
+        termination_grace_period_seconds=_or(spec.get("terminationGracePeriodSeconds"), 30),
+        is_ready=_condition(status, "Ready").get("status") == "True",
+        unsupported_fields=tuple(_unhandled(spec, required)),
+        read_error=problem,
+        preferred_node_affinity=decode_node_preferences(spec),
+        topology_spread_constraints=decode_topology_spread(spec, about.labels),
+        pod_affinity=decode_required_terms(spec, "podAffinity", about.labels, about.namespace),
+        pod_anti_affinity=decode_required_terms(spec, "podAntiAffinity", about.labels, about.namespace),
+        preferred_pod_affinity=decode_preferred_terms(spec, "podAffinity", about.labels, about.namespace),
+        preferred_pod_anti_affinity=decode_preferred_terms(spec, "podAntiAffinity", about.labels, about.namespace),
+        host_ports=decode_host_ports(spec),
+        volume_claim_names=tuple(volume_claim_names(spec, about.name)),
+    )
+
+
+def _unhandled(spec: Json, required: Json) -> Iterable[str]:
+    """Field paths of hard constraints that the planner does not handle."""
+    if any(term.get("matchFields") for term in required.get("nodeSelectorTerms") or ()):
+        yield "spec.affinity.nodeAffinity.matchFields"
+    if spec.get("resourceClaims"):
+        yield RESOURCE_CLAIMS
+
+
+def decode_daemonset(obj: Json) -> DaemonSet:
+    """A DaemonSet; its template pod is named after it and says what of it cannot be read."""
+    about = validate(decode_metadata(obj))
+    named = {"name": about.name, "namespace": about.namespace}
+    try:
+        template = dict((obj.get("spec") or {}).get("template") or {})
+        template["metadata"] = dict(template.get("metadata") or {}) | named
+        return DaemonSet(metadata=about, template=decode_pod(template))
+    except DECODE_ERRORS as error:
+        return DaemonSet(about, Pod(validate(decode_metadata({"metadata": named})), read_error=describe_error(error)))
+
+
+def decode_pod_disruption_budget(obj: Json) -> PodDisruptionBudget:
+    """A budget; one that cannot be read allows no disruption in its namespace, and says so in ``unreadable``."""
+    try:
+        return validate(_pod_disruption_budget(obj))
+    except DECODE_ERRORS as error:
+        return PodDisruptionBudget(validate(decode_metadata(obj)), (), read_error=describe_error(error))
+
+
+def _pod_disruption_budget(obj: Json) -> PodDisruptionBudget:
+    spec, status = obj.get("spec") or {}, obj.get("status") or {}
+    selector = spec.get("selector")
+    return PodDisruptionBudget(
+        metadata=decode_metadata(obj),
+        selector=None if selector is None else decode_label_selector(selector),
+        disruptions_allowed=status.get("disruptionsAllowed") or 0,
+        min_available=spec.get("minAvailable"),
+        max_unavailable=spec.get("maxUnavailable"),
+        unhealthy_pod_eviction_policy=spec.get("unhealthyPodEvictionPolicy") or "IfHealthyBudget",
+    )
+
+
+def _condition(status: Json, kind: str) -> Json:
+    return next((one for one in status.get("conditions") or () if one.get("type") == kind), {})
+
+
+def _or(value: int | None, default: int) -> int:
+    return default if value is None else value

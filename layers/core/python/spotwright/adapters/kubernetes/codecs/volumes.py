@@ -1,0 +1,108 @@
+"""Claims, volumes, storage classes and CSI nodes into the model."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from spotwright.adapters.kubernetes.codecs.objects import DECODE_ERRORS, Json, decode_metadata, describe_error, validate
+from spotwright.adapters.kubernetes.codecs.pod_constraints import decode_match_expressions
+from spotwright.model import labels
+from spotwright.model.kubernetes.volumes import (
+    EBS_CSI_DRIVER,
+    CSINode,
+    NodeSelectorTerms,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
+
+_BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+# Volume plugins that moved out of Kubernetes: their volumes count against the CSI driver that took over.
+_MIGRATED: Final = {"kubernetes.io/aws-ebs": EBS_CSI_DRIVER}
+
+
+def decode_persistent_volume_claim(obj: Json) -> PersistentVolumeClaim:
+    """A claim; what cannot be read is said in ``unreadable`` and stops no other. So with the other three."""
+    try:
+        return validate(_claim(obj))
+    except DECODE_ERRORS as error:
+        return PersistentVolumeClaim(validate(decode_metadata(obj)), read_error=describe_error(error))
+
+
+def decode_persistent_volume(obj: Json) -> PersistentVolume:
+    try:
+        return validate(_volume(obj))
+    except DECODE_ERRORS as error:
+        return PersistentVolume(validate(decode_metadata(obj)), read_error=describe_error(error))
+
+
+def decode_storage_class(obj: Json) -> StorageClass:
+    try:
+        return validate(_storage_class(obj))
+    except DECODE_ERRORS as error:
+        return StorageClass(validate(decode_metadata(obj)), read_error=describe_error(error))
+
+
+def decode_csi_node(obj: Json) -> CSINode:
+    try:
+        return validate(_csi_node(obj))
+    except DECODE_ERRORS as error:
+        return CSINode(validate(decode_metadata(obj)), read_error=describe_error(error))
+
+
+def _claim(obj: Json) -> PersistentVolumeClaim:
+    spec, about = obj.get("spec") or {}, decode_metadata(obj)
+    return PersistentVolumeClaim(
+        metadata=about,
+        volume_name=spec.get("volumeName") or "",
+        storage_class_name=spec.get("storageClassName"),
+        bind_completed=_BIND_COMPLETED in about.annotations,
+        phase=(obj.get("status") or {}).get("phase") or "",
+    )
+
+
+def _volume(obj: Json) -> PersistentVolume:
+    """A volume that lives on one host (local, hostPath) may be reached from the node that replaces it."""
+    spec = obj.get("spec") or {}
+    terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
+    local = bool(spec.get("local") or spec.get("hostPath"))
+    driver = (spec.get("csi") or {}).get("driver") or (EBS_CSI_DRIVER if spec.get("awsElasticBlockStore") else "")
+    return PersistentVolume(decode_metadata(obj), _alternatives(terms, local=local), driver)
+
+
+def _alternatives(terms: Iterable[Json], *, local: bool) -> NodeSelectorTerms:
+    found = tuple(decode_match_expressions(term.get("matchExpressions")) for term in terms)
+    if not local:
+        return found
+    elsewhere = tuple(tuple(one for one in term if one.key != labels.HOSTNAME) for term in found)
+    return () if any(not term for term in elsewhere) else elsewhere
+
+
+def _storage_class(obj: Json) -> StorageClass:
+    provisioner = obj.get("provisioner") or ""
+    return StorageClass(
+        metadata=decode_metadata(obj),
+        provisioner=_MIGRATED.get(provisioner, provisioner),
+        waits_for_first_consumer=obj.get("volumeBindingMode") == "WaitForFirstConsumer",
+        allowed_topologies=tuple(
+            tuple(
+                NodeSelectorRequirement(
+                    one.get("key") or "", Operator.IN, tuple(str(value) for value in one.get("values") or ())
+                )
+                for one in term.get("matchLabelExpressions") or ()
+            )
+            for term in obj.get("allowedTopologies") or ()
+        ),
+    )
+
+
+def _csi_node(obj: Json) -> CSINode:
+    drivers = (obj.get("spec") or {}).get("drivers") or ()
+    return CSINode(
+        decode_metadata(obj),
+        {
+            one["name"]: int(one["allocatable"]["count"])
+            for one in drivers
+            if (one.get("allocatable") or {}).get("count") is not None
+        },
+    )

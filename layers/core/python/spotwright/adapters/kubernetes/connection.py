@@ -1,0 +1,147 @@
+"""A connection to an API server by whatever login a kubeconfig, a pod or an AWS role has.
+
+The official client serves as transport only (TLS, connection pool, kubeconfig): its generated models and APIs are
+never imported, for they are left out of the Lambda layer.
+"""
+
+import json
+import ssl
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import urllib3
+from kubernetes.client.configuration import Configuration
+from kubernetes.client.exceptions import ApiException
+from kubernetes.client.rest import RESTClientObject
+from urllib3.util.ssl_ import create_urllib3_context
+
+from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFound, Throttled, Unavailable
+
+type JsonObject = dict[str, Any]
+
+CONNECT_SECONDS, READ_SECONDS = 3.0, 15.0
+# Where the kubelet mounts a pod's token and the cluster's CA.
+SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+_FAILURES: Mapping[int, type[ApiError]] = {
+    400: InvalidRequest,
+    401: Denied,
+    403: Denied,
+    404: NotFound,
+    409: Conflict,
+    410: Conflict,
+    415: InvalidRequest,
+    422: InvalidRequest,
+    429: Throttled,
+}
+
+
+def token_configuration(endpoint: str, certificate_authority: str, token: Callable[[], str]) -> Configuration:
+    """Log in by bearer token. ``certificate_authority``: PEM text; ``token`` is asked before every request."""
+    configuration = Configuration(host=endpoint, ca_cert_data=certificate_authority)
+
+    def renew(one: Configuration) -> None:
+        one.api_key["authorization"] = f"Bearer {token()}"
+
+    configuration.api_key["authorization"] = ""
+    configuration.refresh_api_key_hook = renew  # type: ignore[assignment]  # the client annotates its None only
+    return configuration
+
+
+def kubeconfig_configuration(path: str | None, context: str | None = None) -> Configuration:
+    """Log in as a kubeconfig says (``path`` None: KUBECONFIG or ~/.kube/config). Raises InvalidRequest."""
+    from kubernetes.config import ConfigException, load_kube_config
+
+    configuration = Configuration()
+    try:
+        load_kube_config(path, context, configuration)  # type: ignore[no-untyped-call]
+    except (ConfigException, OSError) as error:
+        raise InvalidRequest(f"kubeconfig: {error}") from error
+    return configuration
+
+
+def pod_configuration(server: str, folder: Path = SERVICE_ACCOUNT) -> Configuration:
+    """Log in as the pod's service account; its token is read again as it is renewed. Raises InvalidRequest."""
+    token = folder / "token"
+    try:
+        token.read_text()
+        authority = (folder / "ca.crt").read_text()
+    except OSError as error:
+        raise InvalidRequest(f"service account: {error}") from error
+    return token_configuration(server, authority, lambda: token.read_text().strip())
+
+
+class Connection:
+    """Sends one request at a time and repeats nothing. Safe to share between threads."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        configuration.retries = False
+        self._configuration = configuration
+        self._rest = RESTClientObject(configuration)
+        self._rest.pool_manager.connection_pool_kw["ssl_context"] = _context()
+
+    def call(
+        self, method: str, path: str, body: JsonObject | list[JsonObject] | None = None, content_type: str = ""
+    ) -> JsonObject:
+        """The JSON that the API server answers. Raises the exceptions of ``spotwright.errors``."""
+        response = self.stream(method, path, body, content_type)
+        try:
+            content = response.data
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise Unavailable(f"{method} {path}: {error}", code=type(error).__name__) from error
+        return _decoded(content)
+
+    def stream(
+        self,
+        method: str,
+        path: str,
+        body: JsonObject | list[JsonObject] | None = None,
+        content_type: str = "",
+        *,
+        read_seconds: float = READ_SECONDS,
+    ) -> urllib3.BaseHTTPResponse:
+        """A successful response whose body is not read yet. ``read_seconds``: the longest silence."""
+        headers = {"Accept": "application/json", "Authorization": self._authorization(), "Content-Type": content_type}
+        try:
+            answer = self._rest.request(  # type: ignore[no-untyped-call]
+                method,
+                self._configuration.host + path,
+                headers={name: value for name, value in headers.items() if value},
+                body=body,
+                _request_timeout=(CONNECT_SECONDS, read_seconds),
+            )
+            response: urllib3.BaseHTTPResponse = answer.response
+            if 200 <= response.status < 300:
+                return response
+            content = response.data
+        except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
+            raise Unavailable(f"{method} {path}: {error}", code=type(error).__name__) from error
+        raise status_error(f"{method} {path}", response.status, _decoded(content))
+
+    def _authorization(self) -> str:
+        """The header's value; renews a token by the configuration's own hook. Empty with a client certificate."""
+        settings = self._configuration.auth_settings()
+        return str(settings["BearerToken"]["value"] or "") if "BearerToken" in settings else ""
+
+
+def _context() -> ssl.SSLContext:
+    """Verification without X509_STRICT: the CAs of many EKS clusters have no key identifiers, and those are refused
+    by it (https://github.com/kubernetes-client/python/issues/2394)."""
+    context = create_urllib3_context()
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    return context
+
+
+def status_error(what: str, status: int, told: Mapping[str, Any]) -> ApiError:
+    """The exception for a Kubernetes Status; its code is the Status's reason."""
+    kind = _FAILURES.get(status, Unavailable if status >= 500 else ApiError)
+    return kind(f"{what}: {status} {told.get('message', '')}", code=str(told.get("reason") or status))
+
+
+def _decoded(content: bytes) -> JsonObject:
+    try:
+        decoded = json.loads(content or b"{}")
+    except ValueError:
+        decoded = None
+    return decoded if isinstance(decoded, dict) else {"message": content[:300].decode(errors="replace")}

@@ -1,0 +1,108 @@
+"""Kubernetes objects by document: read, server-side apply, merge, delete, list.
+
+Documents are plain JSON objects and stop here and in the installing workflows.
+"""
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from urllib.parse import urlencode
+
+from kubernetes.client.configuration import Configuration
+
+from spotwright.adapters.kubernetes.connection import Connection, JsonObject
+from spotwright.errors import NotFound, Throttled, Unavailable
+
+FIELD_MANAGER = "spotwright-install"
+ATTEMPTS = 5
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 5.0
+PAGE_SIZE = 500
+
+# The plural and whether it lives in a namespace, of every kind that is installed or uninstalled.
+_KINDS: Mapping[str, tuple[str, bool]] = {
+    "CustomResourceDefinition": ("customresourcedefinitions", False),
+    "ClusterRole": ("clusterroles", False),
+    "ClusterRoleBinding": ("clusterrolebindings", False),
+    "ServiceAccount": ("serviceaccounts", True),
+    "Deployment": ("deployments", True),
+    "Node": ("nodes", False),
+    "NodeClaim": ("nodeclaims", False),
+    "NodePool": ("nodepools", False),
+    "NodeOverlay": ("nodeoverlays", False),
+    "EC2NodeClass": ("ec2nodeclasses", False),
+    "Pod": ("pods", True),
+}
+
+
+class DynamicClient:
+    """One API server. Every call has a timeout and is repeated with jitter while the server is not to be had."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        *,
+        attempts: int = ATTEMPTS,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._connection = Connection(configuration)
+        self._attempts = attempts
+        self._pause = pause
+
+    def read(self, document: JsonObject) -> JsonObject | None:
+        """The live object of that kind and name; None when the API server says there is none."""
+        try:
+            return self._request("GET", object_path(document))
+        except NotFound:
+            return None
+
+    def apply(self, document: JsonObject, *, manager: str = FIELD_MANAGER) -> JsonObject:
+        """Server-side apply by force: fields of ours that others hold become ours."""
+        query = urlencode({"fieldManager": manager, "force": "true"})
+        return self._request("PATCH", f"{object_path(document)}?{query}", document, "application/apply-patch+yaml")
+
+    def merge(self, document: JsonObject, change: JsonObject) -> JsonObject:
+        """Merge ``change`` into the live object. Raises NotFound."""
+        return self._request("PATCH", object_path(document), change, "application/merge-patch+json")
+
+    def delete(self, document: JsonObject) -> None:
+        """Delete by kind and name, and by uid where the document has one; absence is success. Raises Conflict."""
+        uid = document["metadata"].get("uid")
+        options: JsonObject = {"propagationPolicy": "Background"} | ({"preconditions": {"uid": uid}} if uid else {})
+        with suppress(NotFound):
+            self._request("DELETE", object_path(document), options, "application/json")
+
+    def list(self, api_version: str, kind: str) -> list[JsonObject]:
+        """Every object of a kind, of all namespaces; the whole list or a Failure."""
+        found: list[JsonObject] = []
+        query = {"limit": str(PAGE_SIZE)}
+        while True:
+            page = self._request("GET", f"{collection_path(api_version, kind)}?{urlencode(query)}")
+            found.extend(page.get("items") or ())
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return found
+            query["continue"] = token
+
+    def _request(self, method: str, path: str, body: JsonObject | None = None, content_type: str = "") -> JsonObject:
+        """Repeat while the answer is "not now"; what is asked here may be asked twice."""
+        for attempt in range(self._attempts - 1):
+            with suppress(Throttled, Unavailable):
+                return self._connection.call(method, path, body, content_type)
+            longest = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2**attempt)
+            self._pause(random.uniform(longest / 2, longest))
+        return self._connection.call(method, path, body, content_type)
+
+
+def object_path(document: JsonObject) -> str:
+    """The object's path, from apiVersion, kind, namespace and name."""
+    metadata = document["metadata"]
+    of_kind = collection_path(document["apiVersion"], document["kind"], metadata.get("namespace", ""))
+    return f"{of_kind}/{metadata['name']}"
+
+
+def collection_path(api_version: str, kind: str, namespace: str = "") -> str:
+    """The path of all objects of a kind, or of those in a namespace."""
+    plural, namespaced = _KINDS[kind]
+    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    return f"{root}/namespaces/{namespace}/{plural}" if namespaced and namespace else f"{root}/{plural}"

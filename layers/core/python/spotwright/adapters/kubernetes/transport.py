@@ -1,0 +1,91 @@
+"""Requests to one API server with bounded retries, and lists page by page.
+
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/
+"""
+
+import base64
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from kubernetes.client.configuration import Configuration
+
+from spotwright.adapters.kubernetes.connection import Connection, token_configuration
+from spotwright.errors import Conflict, Throttled, Unavailable
+
+ATTEMPTS: Final = 4
+# Full jitter between 0 and the step, which doubles: at most 0.1 + 0.2 + 0.4 s of waiting.
+FIRST_PAUSE_SECONDS: Final = 0.1
+PAGE_SIZE: Final = 500
+
+JSON: Final = "application/json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+type JsonObject = dict[str, Any]
+
+
+class Transport:
+    """A connection to one API server. ``token`` is asked before each request and may cache."""
+
+    def __init__(self, *, endpoint: str, certificate_authority: str, token: Callable[[], str]) -> None:
+        """``certificate_authority``: base64 of PEM, as EKS gives it."""
+        authority = base64.b64decode(certificate_authority).decode()
+        self._connection = Connection(token_configuration(endpoint.rstrip("/"), authority, token))
+
+    @classmethod
+    def from_configuration(cls, configuration: Configuration) -> "Transport":
+        """Over whatever login a configuration has."""
+        made = cls.__new__(cls)
+        made._connection = Connection(configuration)
+        return made
+
+    def call(
+        self, method: str, path: str, *, body: JsonObject | list[JsonObject] | None = None,
+        query: Mapping[str, str] | None = None,
+        content_type: str = JSON,
+        attempts: int = ATTEMPTS,
+    ) -> JsonObject:  # fmt: skip
+        """One request; raises the exceptions of ``spotwright.errors``, Unavailable when nothing answered."""
+        for attempt in range(1, attempts + 1):
+            try:
+                return self._once(method, path, body, query, content_type)
+            except (Throttled, Unavailable):
+                if attempt == attempts:
+                    raise
+                time.sleep(random.uniform(0, FIRST_PAUSE_SECONDS * 2 ** (attempt - 1)))
+        raise AssertionError("unreachable")
+
+    def items(self, path: str, query: Mapping[str, str] | None = None) -> Iterator[JsonObject]:
+        """Every item of a list, page by page; a list that expired underway starts again, once."""
+        try:
+            yield from self._pages(path, dict(query or {}))
+        except Conflict as error:
+            if error.code != "Expired":
+                raise
+            raise Unavailable(f"list {path} expired between two pages", code="Expired") from error
+
+    def _pages(self, path: str, query: dict[str, str]) -> Iterator[JsonObject]:
+        token = ""
+        while True:
+            page = self.call(
+                "GET", path, query=query | {"limit": str(PAGE_SIZE)} | ({"continue": token} if token else {})
+            )
+            yield from page.get("items") or ()
+            token = (page.get("metadata") or {}).get("continue") or ""
+            if not token:
+                return
+
+    def _once(
+        self,
+        method: str,
+        path: str,
+        body: JsonObject | list[JsonObject] | None,
+        query: Mapping[str, str] | None,
+        content: str,
+    ) -> JsonObject:
+        url = path + ("?" + urlencode(query) if query else "")
+        return self._connection.call(method, url, body, content if body is not None else "")

@@ -1,0 +1,58 @@
+"""``spotwright convert``: manifests of Karpenter before v1 as v1 NodePools and EC2NodeClasses."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from spotwright.cli.inputs.conversion import convert_documents, document_title, object_name
+
+if TYPE_CHECKING:
+    from spotwright.cli.inputs.documents import Document
+    from spotwright.conversion.remarks import Remark
+
+    type Made = tuple[dict[str, Any], ...]
+
+
+def add(subparsers: Any) -> None:
+    """Register the command."""
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        "convert",
+        help="write manifests of Karpenter before v1 as v1 NodePools and EC2NodeClasses",
+        description="Convert Provisioners and AWSNodeTemplates (v1alpha5), NodePools and EC2NodeClasses of v1beta1 to"
+        " v1, as YAML on stdout; say on stderr what is lost, left to do, and written out because it was implied."
+        " Objects that are v1 already, and all other kinds, pass with the same fields and values, so that the whole can"
+        " be piped: spotwright convert old.yaml | kubectl apply -f -. Comments in the files are not kept.",
+        epilog="Exit code: 0, or 1 when the result does not work before what is left to do is done, or 2 when a file"
+        " cannot be read or converted; then nothing is written.",
+    )
+    parser.add_argument("files", nargs="+", metavar="FILE", help="manifests, or folders of them; - is stdin")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the objects; 1 when something is left to do by hand."""
+    from spotwright.cli.inputs.documents import read_documents
+    from spotwright.cli.text.yaml_documents import write_yaml
+    from spotwright.conversion.remarks import Level
+
+    read = read_documents(options.files).objects
+    result = convert_documents(read)
+    write_yaml((content for made in result.objects for content in made), sys.stdout)
+    for document, made, remarks in zip(read, result.objects, result.remarks, strict=True):
+        for line in _report(document, made, remarks):
+            print(line, file=sys.stderr)
+    return 1 if any(one.level == Level.TO_DO for remarks in result.remarks for one in remarks) else 0
+
+
+def _report(document: "Document", made: "Made", remarks: "tuple[Remark, ...]") -> Iterator[str]:
+    """Remarks under the object they are about; those that say the same of several fields are one line."""
+    about: dict[tuple[str, str], list[str]] = {}
+    for one in remarks:
+        about.setdefault((one.level, one.text), []).append(one.path)
+    if about:
+        became = "" if made == (document.content,) else f" → {', '.join(map(object_name, made)) or 'nothing'}"
+        yield f"{document_title(document)}{became}"
+    for (level, text), paths in about.items():
+        where = ", ".join(filter(None, paths))
+        yield f"  {level:<5}  {where}: {text}" if where else f"  {level:<5}  {text}"

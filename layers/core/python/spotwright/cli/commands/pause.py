@@ -1,0 +1,48 @@
+"""`spotwright pause` and `spotwright resume`: let no function launch or disrupt anything in a cluster, and again."""
+
+import argparse
+import os
+import sys
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser("pause", help="launch and disrupt nothing in a cluster until it is resumed")
+    parser.add_argument("--reason", default="spotwright pause", help="kept with the pause (default: %(default)s)")
+    add_cluster_options(parser)
+    parser.set_defaults(run=run, verb="pause")
+
+
+def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+    """Which cluster of which stack."""
+    stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
+    parser.add_argument("--cluster", required=True, metavar="NAME")
+    parser.add_argument("--stack", default=stack, help="the cell's stack (default: SPOTWRIGHT_STACK, %(default)s)")
+    parser.add_argument("--region", help="where the stack is (default: as the AWS SDK finds it)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """0: done; 1: the stack or its table cannot be had. ``arguments.verb``: pause or resume."""
+    from spotwright.adapters.aws import clients
+    from spotwright.adapters.aws.cloudformation import stack_outputs
+    from spotwright.adapters.aws.dynamodb.pause import PauseRow
+    from spotwright.errors import ApiError
+
+    try:
+        outputs = stack_outputs(clients.client("cloudformation", region=arguments.region), arguments.stack)
+        dynamodb = clients.client("dynamodb", region=arguments.region)
+        row = PauseRow(dynamodb, table=outputs["TableName"], cluster=arguments.cluster)
+        if arguments.verb == "pause":
+            row.pause(arguments.reason)
+        else:
+            row.resume()
+    except ApiError as failure:
+        print(f"spotwright {arguments.verb}: {failure}", file=sys.stderr)
+        return 1
+    print(_SAID[arguments.verb].format(cluster=arguments.cluster))
+    return 0
+
+
+_SAID = {
+    "pause": "{cluster} is paused: nothing is launched or disrupted by choice; interrupted nodes are still replaced.",
+    "resume": "{cluster} is resumed; a breaker that had stopped disruption is closed.",
+}

@@ -1,0 +1,128 @@
+"""`spotwright uninstall --drain | --hand-back`: the only way to empty a cluster, and the way back to Karpenter."""
+
+import argparse
+import os
+import re
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from spotwright.cli import InputError
+
+if TYPE_CHECKING:
+    from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
+    from spotwright.workflows.install.uninstall import UninstallResult
+
+_UNITS = {"s": 1, "m": 60, "h": 3600}
+_AFTER_HAND_BACK = """\
+Nodes, nodeclaims, nodepools and classes are as they were; Spotwright does nothing here any more.
+Before the stack is destroyed: give the node roles an access entry (type EC2_LINUX) of your own, since the stack's
+goes with it and nodes log in by it. Then install Karpenter: it takes over the claims."""
+
+
+def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser("uninstall", help="empty a cluster, or hand it back to Karpenter")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--drain", action="store_true", help="drain and terminate every node of ours")
+    what.add_argument("--hand-back", action="store_true", help="leave the nodes, take only Spotwright away")
+    parser.add_argument("--cluster", required=True, metavar="NAME", help="must be the kubeconfig's cluster")
+    stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
+    parser.add_argument("--stack", default=stack, help="the cell's stack (default: SPOTWRIGHT_STACK, %(default)s)")
+    parser.add_argument("--region", help="where the stack is (default: as the AWS SDK finds it)")
+    parser.add_argument("--kubeconfig", help="default: KUBECONFIG, or ~/.kube/config")
+    parser.add_argument("--context", help="a context of the kubeconfig (default: its current one)")
+    parser.add_argument("--timeout", default="30m", type=parse_duration, help="give up after (default: %(default)s)")
+    parser.add_argument(
+        "--grace", type=parse_duration, help="with --drain: delete pods without regard to budgets after this long"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    from spotwright.errors import ApiError
+
+    if arguments.grace is not None and not arguments.drain:
+        raise InputError("--grace goes with --drain only")
+    try:
+        outcome = _uninstall(arguments, _objects(arguments))
+    except ApiError as failure:
+        print(f"spotwright uninstall: {failure}", file=sys.stderr)
+        return 1
+    return _report(arguments, outcome)
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of a duration such as 90s, 30m or 1h30m."""
+    if not re.fullmatch(r"([0-9]+[smh])+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 30m or 1h30m")
+    return float(sum(int(number) * _UNITS[unit] for number, unit in re.findall(r"([0-9]+)([smh])", text)))
+
+
+class Deadline:
+    """Until so many seconds from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def remaining_seconds(self) -> float:
+        return self._end - time.monotonic()
+
+    def pause(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+
+def _uninstall(arguments: argparse.Namespace, objects: "DynamicClient") -> "UninstallResult":
+    from spotwright import manifests
+    from spotwright.adapters.aws import clients
+    from spotwright.adapters.aws.cloudformation import stack_outputs
+    from spotwright.adapters.aws.dynamodb.pause import PauseRow
+    from spotwright.workflows.install.uninstall import drain, hand_back
+
+    region = arguments.region
+    outputs = stack_outputs(clients.client("cloudformation", region=region), arguments.stack)
+    dynamodb = clients.client("dynamodb", region=region)
+    pause = PauseRow(dynamodb, table=outputs["TableName"], cluster=arguments.cluster)
+    patience, tell = Deadline(arguments.timeout), _teller()
+    if arguments.hand_back:
+        parts = [*manifests.rbac(), *manifests.forwarder("", {})]
+        return hand_back(objects, pause, patience, tell, parts=parts)
+    force_at = None if arguments.grace is None else datetime.now(UTC) + timedelta(seconds=arguments.grace)
+    return drain(objects, pause, patience, tell, force_at=force_at)
+
+
+def _objects(arguments: argparse.Namespace) -> "DynamicClient":
+    """The kubeconfig's cluster, once EKS has confirmed that it is the one that was named."""
+    from spotwright.adapters.aws import clients
+    from spotwright.adapters.aws.errors import translate_errors
+    from spotwright.adapters.kubernetes.connection import kubeconfig_configuration
+    from spotwright.adapters.kubernetes.dynamic_client import DynamicClient
+
+    eks: Any = clients.client("eks", region=arguments.region)
+    with translate_errors(f"DescribeCluster {arguments.cluster}"):
+        endpoint = eks.describe_cluster(name=arguments.cluster)["cluster"]["endpoint"]
+    configuration = kubeconfig_configuration(arguments.kubeconfig, arguments.context)
+    if configuration.host.rstrip("/").lower() != endpoint.rstrip("/").lower():
+        raise InputError(f"the kubeconfig leads to {configuration.host}, but {arguments.cluster} is {endpoint}")
+    return DynamicClient(configuration)
+
+
+def _teller() -> Callable[[str], None]:
+    def tell(line: str) -> None:
+        print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)
+
+    return tell
+
+
+def _report(arguments: argparse.Namespace, outcome: "UninstallResult") -> int:
+    if outcome.remaining:
+        print("not finished; run it again to go on. Still there:", file=sys.stderr)
+        for line in outcome.remaining:
+            print(f"  {line}", file=sys.stderr)
+        return 1
+    if arguments.hand_back:
+        print(f"handed back {len(outcome.finished)} nodeclaims.\n{_AFTER_HAND_BACK}")
+    else:
+        print(f"{len(outcome.finished)} nodeclaims drained and gone; nodepools, classes and definitions stay.")
+    return 0

@@ -1,0 +1,95 @@
+"""Instance catalogs as files."""
+
+from pathlib import Path
+
+import msgspec
+
+from spotwright.cli import InputError
+from spotwright.model import labels, resources
+from spotwright.model.ec2.instance_type import PICOUSD, Catalog, InstanceType, Offering
+from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_expressions
+
+type Amounts = dict[str, str | int | float]
+
+
+class _Requirement(msgspec.Struct):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class _Overhead(msgspec.Struct):
+    kubeReserved: Amounts = {}
+    systemReserved: Amounts = {}
+    evictionThreshold: Amounts = {}
+
+
+class _Offering(msgspec.Struct):
+    requirements: dict[str, str | None]
+    price: float
+    available: bool = True
+    reservationCapacity: int = 0
+
+
+class _Type(msgspec.Struct):
+    name: str
+    requirements: list[_Requirement]
+    capacity: Amounts
+    offerings: list[_Offering]
+    overhead: _Overhead | None = None
+
+
+class _File(msgspec.Struct):
+    instanceTypes: list[_Type]
+
+
+def read_catalog_file(path: str) -> Catalog:
+    """A catalog file (``{"instanceTypes": [...]}``); raises InputError."""
+    try:
+        content = Path(path).read_bytes()
+        read = msgspec.json.decode(content, type=_File)
+        types = tuple(_instance_type(one) for one in read.instanceTypes)
+    except OSError as error:
+        raise InputError(f"{path}: the catalog cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise InputError(f"{path}: not an instance catalog: {error}") from None
+    return Catalog({"": types}, source=path)
+
+
+def _instance_type(given: _Type) -> InstanceType:
+    stated = (NodeSelectorRequirement(one.key, one.operator, tuple(one.values or ())) for one in given.requirements)
+    capacity = resources.parse(given.capacity)
+    return InstanceType(
+        name=given.name,
+        requirements=from_expressions(stated),
+        capacity=capacity,
+        allocatable=_allocatable(capacity, given.overhead or _Overhead()),
+        offerings=tuple(_offering(one) for one in given.offerings),
+    )
+
+
+def _allocatable(capacity: dict[str, int], overhead: _Overhead) -> dict[str, int]:
+    reserved = resources.add(
+        *(resources.parse(one) for one in (overhead.kubeReserved, overhead.systemReserved, overhead.evictionThreshold))
+    )
+    left = {name: size - reserved.get(name, 0) for name, size in capacity.items()}
+    huge = sum(size for name, size in capacity.items() if name.startswith("hugepages-"))
+    if huge:
+        left[resources.MEMORY] = max(0, left.get(resources.MEMORY, 0) - huge)
+    return left
+
+
+def _offering(given: _Offering) -> Offering:
+    further = (
+        Requirement(key, False, frozenset(() if value is None else (value,)))
+        for key, value in sorted(given.requirements.items())
+        if key not in (labels.ZONE, labels.CAPACITY_TYPE)
+    )
+    return Offering(
+        zone=given.requirements.get(labels.ZONE) or "",
+        capacity_type=given.requirements.get(labels.CAPACITY_TYPE) or "",
+        price_picousd_per_hour=round(given.price * PICOUSD),
+        available=given.available,
+        requirements=Requirements({one.key: one for one in further}),
+        reservation_capacity=given.reservationCapacity,
+    )

@@ -1,0 +1,73 @@
+"""A running cluster as ``spotwright plan`` sees it: what the functions would gather, and the catalog they would use."""
+
+import argparse
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from spotwright.adapters.kubernetes.cluster import KubernetesCluster
+from spotwright.adapters.kubernetes.connection import kubeconfig_configuration
+from spotwright.adapters.kubernetes.transport import Transport
+from spotwright.cli import InputError
+from spotwright.errors import ApiError, NotFound
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.snapshot import Settings, Snapshot
+from spotwright.workflows.planning.snapshot import gather, read_cluster
+from spotwright.workflows.ports.cluster import ClusterPort
+from spotwright.workflows.ports.state import BlobPort, StatePort
+
+
+def observe_cluster(options: argparse.Namespace) -> tuple[Snapshot, Catalog | None]:
+    """The snapshot of now, and the cluster's own catalog; None when no deployment is named. Raises InputError.
+
+    Without ``--cluster`` only the API server is asked: launches under way and offerings without capacity are known to
+    the deployment alone.
+    """
+    try:
+        configuration = kubeconfig_configuration(options.kubeconfig, options.context)
+        cluster = KubernetesCluster(options.cluster or configuration.host, Transport.from_configuration(configuration))
+        now = datetime.now(UTC)
+        if options.cluster:
+            return _deployed(options, cluster, now)
+        return read_cluster(cluster, _settings(options), now), None
+    except NotFound as missing:
+        if "/apis/karpenter" not in str(missing):
+            raise InputError(f"the cluster cannot be read: {missing}") from missing
+        raise InputError(
+            "the cluster knows no NodePools yet: install their definitions (`spotwright manifests` prints them),"
+            " or name manifests to plan for"
+        ) from missing
+    except ApiError as failure:
+        raise InputError(f"the cluster cannot be read: {failure}") from failure
+
+
+@dataclass(frozen=True)
+class _Live:
+    """See workflows.ports.bundles.SnapshotPorts."""
+
+    cluster: ClusterPort
+    state: StatePort
+    blobs: BlobPort
+    settings: Settings
+
+
+def _settings(options: argparse.Namespace) -> Settings:
+    from spotwright.settings import decision_settings
+
+    return decision_settings({"FEATURE_GATES": options.feature_gates})
+
+
+def _deployed(
+    options: argparse.Namespace, cluster: KubernetesCluster, now: datetime
+) -> tuple[Snapshot, Catalog | None]:
+    from spotwright.adapters.aws import clients
+    from spotwright.adapters.aws.cloudformation import stack_outputs
+    from spotwright.adapters.aws.dynamodb.state import DynamoState
+    from spotwright.adapters.aws.s3.blobs import S3Blobs
+    from spotwright.adapters.aws.s3.catalogs import Catalogs
+
+    outputs = stack_outputs(clients.client("cloudformation"), options.stack)
+    client, learnt = clients.client("dynamodb"), outputs.get("MemoryTableName", "")
+    state = DynamoState(client, table=outputs["TableName"], cluster=options.cluster, memory_table=learnt)
+    blobs = S3Blobs(clients.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
+    seen = gather(_Live(cluster, state, blobs, _settings(options)), state.cluster(), now=now)
+    return seen, Catalogs(blobs).read(seen.catalog_key) if seen.catalog_key else None

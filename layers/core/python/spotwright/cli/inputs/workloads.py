@@ -1,0 +1,43 @@
+"""The pods that workloads would start: Deployment, ReplicaSet, StatefulSet, Job, CronJob."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+type Json = dict[str, Any]
+
+WORKLOAD_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "Job", "CronJob")
+
+# More than any cluster runs (Kubernetes' own bound is 150,000).
+MAX_PODS: Final = 150_000
+
+
+def workload_pods(workload: Json) -> Iterator[Json]:
+    """Pod objects, named after the workload and numbered."""
+    kind, spec = workload["kind"], workload.get("spec") or {}
+    if kind == "CronJob":
+        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+    template = spec.get("template") or {}
+    about = template.get("metadata") or {}
+    owner = {"kind": "ReplicaSet" if kind == "Deployment" else "Job" if kind == "CronJob" else kind}
+    count = _count(kind, spec)
+    if count > MAX_PODS:
+        name = workload["metadata"].get("name") or "(no name)"
+        raise ValueError(f"{kind} {name} asks for {count} pods; at most {MAX_PODS} can be planned")
+    for number in range(count):
+        metadata = {
+            "name": f"{workload['metadata']['name']}-{number}",
+            "namespace": workload["metadata"].get("namespace") or "default",
+            "labels": about.get("labels") or {},
+            "annotations": about.get("annotations") or {},
+            "ownerReferences": [owner | {"name": workload["metadata"]["name"]}],
+        }
+        yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec") or {}}
+
+
+def _count(kind: str, spec: Json) -> int:
+    if kind in ("Job", "CronJob"):
+        parallel, completions = spec.get("parallelism"), spec.get("completions")
+        wanted = 1 if parallel is None else int(parallel)
+        return wanted if completions is None else min(wanted, int(completions))
+    replicas = spec.get("replicas")
+    return 1 if replicas is None else int(replicas)

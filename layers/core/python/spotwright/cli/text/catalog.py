@@ -1,0 +1,104 @@
+"""A catalog as a table for people, and as the catalog file that ``spotwright plan --catalog`` reads."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.aws.instance_types.capacity import NodeResources
+from spotwright.model import labels, resources
+from spotwright.model.ec2.instance_type import PICOUSD, InstanceType, Offering
+from spotwright.model.requirements import NodeSelectorRequirement
+
+type Json = dict[str, Any]
+
+_HEADINGS: Final = ("TYPE", "CPU", "MEMORY", "PODS", "ON-DEMAND", "SPOT FROM", "ZONES")
+
+
+class CatalogRow(msgspec.Struct, frozen=True):
+    """A type, and its overheads one by one; ``size`` None = only their sum is known."""
+
+    instance_type: InstanceType
+    size: NodeResources | None = None
+
+
+def catalog_to_json(rows: Sequence[CatalogRow]) -> str:
+    """``{"instanceTypes": [...]}``, prices in USD per hour (yuan in China), one type per line."""
+    lines = (msgspec.json.encode(_row(one)).decode() for one in rows)
+    return '{"instanceTypes": [\n' + ",\n".join(lines) + "\n]}"
+
+
+def _row(row: CatalogRow) -> Json:
+    one = row.instance_type
+    return {
+        "name": one.name,
+        "requirements": [_selector(selector) for selector in one.requirements.node_selector_requirements()],
+        "capacity": resources.text(one.capacity),
+        "overhead": _overhead(row),
+        "offerings": [_offering(offering) for offering in one.offerings],
+    }
+
+
+def _overhead(row: CatalogRow) -> Json:
+    """What capacity has and allocatable has not; as a sum under ``kubeReserved`` where only that is known."""
+    one, size = row.instance_type, row.size
+    if size is None:
+        sums = {name: whole - one.allocatable.get(name, 0) for name, whole in one.capacity.items()}
+        return {"kubeReserved": resources.text({name: size for name, size in sums.items() if size})}
+    return {
+        "kubeReserved": resources.text(size.kube_reserved),
+        "systemReserved": resources.text(size.system_reserved),
+        "evictionThreshold": resources.text(size.eviction_threshold),
+    }
+
+
+def _selector(selector: NodeSelectorRequirement) -> Json:
+    found: Json = {"key": selector.key, "operator": str(selector.operator)}
+    return found | ({"values": list(selector.values)} if selector.values else {})
+
+
+def _offering(offering: Offering) -> Json:
+    further = {one.key: one.sole_value for one in offering.requirements}
+    return {
+        "requirements": {labels.CAPACITY_TYPE: offering.capacity_type, labels.ZONE: offering.zone} | further,
+        "price": offering.price_picousd_per_hour / PICOUSD,
+        "available": offering.available,
+        "reservationCapacity": offering.reservation_capacity,
+    }
+
+
+def catalog_to_text(rows: Sequence[CatalogRow], about: str) -> list[str]:
+    """A table of what pods can have and what it costs; types with nothing to buy come last."""
+    ordered = sorted(rows, key=lambda row: (not _prices(row), row.instance_type.name))
+    table = [_HEADINGS, *(_cells(row) for row in ordered)]
+    widths = [max(len(cells[column]) for cells in table) for column in range(len(_HEADINGS))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) for cells in table)
+    return [
+        about,
+        f"{len(rows)} instance types; cpu, memory and pods are allocatable",
+        *(one.rstrip() for one in lines),
+    ]
+
+
+def _cells(row: CatalogRow) -> tuple[str, ...]:
+    one, prices = row.instance_type, _prices(row)
+    allocatable = resources.text(one.allocatable)
+    sizes = (allocatable.get(name, "0") for name in (resources.CPU, resources.MEMORY, resources.PODS))
+    zones = sorted({offering.zone for offering in one.offerings if offering.available})
+    return (one.name, *sizes, _price(prices, labels.ON_DEMAND), _price(prices, labels.SPOT), " ".join(zones) or "-")
+
+
+def _prices(row: CatalogRow) -> Mapping[str, int]:
+    """Capacity type → its lowest price among what can be bought."""
+    found: dict[str, int] = {}
+    for kind, price in _offers(row.instance_type):
+        found[kind] = min(found.get(kind, price), price)
+    return found
+
+
+def _offers(one: InstanceType) -> Iterator[tuple[str, int]]:
+    return ((it.capacity_type, it.price_picousd_per_hour) for it in one.offerings if it.available)
+
+
+def _price(prices: Mapping[str, int], kind: str) -> str:
+    return f"{prices[kind] / PICOUSD:.4f}" if kind in prices else "-"

@@ -1,0 +1,213 @@
+"""A plan for people, and as the JSON document other programs read."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.model import resources
+from spotwright.model.ec2.instance_type import PICOUSD
+from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.scheduling.placement.planned_nodes import format_price
+from spotwright.scheduling.plan import AlternativeOffering, BufferProvisioning, NewNode, Plan, UnplacedPod
+
+type Json = dict[str, Any]
+
+_HOURS_A_MONTH: Final = 730
+_SHOWN: Final = 5
+
+
+def plan_to_json(plan: Plan) -> str:
+    """The plan as one JSON document; prices in USD per hour."""
+    document = {
+        "newNodes": [_new_node(one) for one in plan.new_nodes],
+        "existingNodes": [{"name": one.name, "pods": list(one.pods)} for one in plan.existing_nodes],
+        "unschedulable": [_refused(one) for one in plan.unschedulable_pods],
+        "ignored": [_refused(one) for one in plan.ignored_pods],
+        "buffers": [_buffer(one) for one in plan.buffers],
+        "notes": list(plan.notes),
+        "pricePerHour": plan.price_picousd_per_hour / PICOUSD,
+        "boundPerHour": plan.lower_bound_picousd_per_hour / PICOUSD,
+        "workUnits": plan.work_units,
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+def _new_node(node: NewNode) -> Json:
+    return {
+        "nodePool": node.nodepool,
+        "pods": list(node.pods),
+        "instanceTypes": list(node.instance_types),
+        "requirements": [_selector(one) for one in node.requirements],
+        "labels": node.labels,
+        "taints": [_taint(one) for one in node.taints],
+        "startupTaints": [_taint(one) for one in node.startup_taints],
+        "requests": resources.text(node.requests),
+        "pricePerHour": node.price_picousd_per_hour / PICOUSD,
+        "capacityType": node.capacity_type,
+        "zones": list(node.zones),
+        "reason": node.reason,
+        "bindingResource": node.binding_resource,
+        "alternatives": [_priced(one) for one in node.alternatives],
+        "preferencesGivenUp": list(node.relaxed_preferences),
+    }
+
+
+def _priced(one: AlternativeOffering) -> Json:
+    return {
+        "instanceType": one.instance_type,
+        "capacityType": one.capacity_type,
+        "zone": one.zone,
+        "pricePerHour": one.price_picousd_per_hour / PICOUSD,
+    }
+
+
+def _selector(selector: NodeSelectorRequirement) -> Json:
+    shown: Json = {"key": selector.key, "operator": selector.operator}
+    if selector.values:
+        shown["values"] = list(selector.values)
+    if selector.min_values:
+        shown["minValues"] = selector.min_values
+    return shown
+
+
+def _taint(taint: Taint) -> Json:
+    return {"key": taint.key} | ({"value": taint.value} if taint.value else {}) | {"effect": taint.effect}
+
+
+def _buffer(one: BufferProvisioning) -> Json:
+    return {"name": f"{one.namespace}/{one.name}", "pods": one.pod_count, "reason": one.reason, "message": one.message}
+
+
+def _refused(refused: UnplacedPod) -> Json:
+    return {"pod": refused.pod, "reasons": list(refused.reasons)}
+
+
+def plan_to_text(plan: Plan, heading: str) -> Iterator[str]:
+    """The plan as people read it, line by line."""
+    yield heading
+    yield ""
+    yield _total(plan)
+    for alike in _alike(plan.new_nodes):
+        yield ""
+        yield from _nodes(alike)
+    yield from _bound(plan)
+    if plan.existing_nodes:
+        yield ""
+        yield "Nodes there are:"
+        for node in plan.existing_nodes:
+            yield f"  {node.name} takes {_few(node.pods)}"
+    yield from _buffers(plan)
+    yield from _refusals("Without a place", plan.unschedulable_pods)
+    yield from _refusals("Ignored", plan.ignored_pods)
+    if plan.notes:
+        yield ""
+        yield "Notes:"
+        yield from (f"  {note}" for note in plan.notes)
+
+
+def _total(plan: Plan) -> str:
+    placed = sum(len(node.pods) for node in plan.new_nodes)
+    if not plan.new_nodes:
+        waiting = plan.unschedulable_pods or plan.ignored_pods or plan.existing_nodes
+        return "No new nodes." if waiting else "No new nodes: no pod is waiting."
+    hourly = plan.price_picousd_per_hour
+    monthly = hourly * _HOURS_A_MONTH / PICOUSD
+    served = f" for {_count(placed, 'pod')}" if placed else ""
+    return f"{_count(len(plan.new_nodes), 'new node')}{served}, {format_price(hourly)} (${monthly:,.2f} a month)"
+
+
+def _bound(plan: Plan) -> Iterator[str]:
+    """How much a better plan could save at most."""
+    if plan.lower_bound_picousd_per_hour:
+        share = 1 - plan.lower_bound_picousd_per_hour / plan.price_picousd_per_hour
+        yield ""
+        least = format_price(plan.lower_bound_picousd_per_hour)
+        yield f"No plan for these pods costs less than {least}, {share:.1%} below this one."
+
+
+def _alike(nodes: Iterable[NewNode]) -> list[list[NewNode]]:
+    """Nodes that differ in nothing but the names of their pods, in the order of the first."""
+    groups: dict[object, list[NewNode]] = {}
+    for node in nodes:
+        key = (
+            node.nodepool,
+            node.instance_types,
+            node.reason,
+            node.price_picousd_per_hour,
+            len(node.pods),
+            node.relaxed_preferences,
+        )
+        groups.setdefault(key, []).append(node)
+    return list(groups.values())
+
+
+def _nodes(alike: list[NewNode]) -> Iterator[str]:
+    node = alike[0]
+    pods = [pod for one in alike for pod in one.pods]
+    each = f"{len(alike)} x " if len(alike) > 1 else ""
+    yield (
+        f"  {each}{node.instance_types[0]} {node.capacity_type} of NodePool {node.nodepool},"
+        f" {format_price(node.price_picousd_per_hour)}{' each' if each else ''}, {_zones(node.zones)}"
+    )
+    if pods:
+        yield f"    pods: {_few(pods)}"
+    if node.requests:
+        yield f"    requests: {_amounts(node.requests)}"
+    if node.taints:
+        yield f"    taints: {', '.join(map(str, node.taints))}"
+    yield f"    why: {node.reason}"
+    if node.relaxed_preferences:
+        yield f"    given up: {'; '.join(node.relaxed_preferences)}"
+    if len(node.instance_types) > 1:
+        yield f"    EC2 may also launch: {_few(node.instance_types[1:])}"
+    if node.alternatives:
+        yield f"    otherwise: {', '.join(_alternative(one) for one in node.alternatives)}"
+
+
+def _zones(zones: tuple[str, ...]) -> str:
+    return f"zone {zones[0]}" if len(zones) == 1 else f"any of {', '.join(zones)}"
+
+
+def _alternative(one: AlternativeOffering) -> str:
+    return f"{one.instance_type} {one.capacity_type} {format_price(one.price_picousd_per_hour)}"
+
+
+def _amounts(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in resources.text(amounts).items())
+
+
+def _few(names: Sequence[str]) -> str:
+    """The first names and how many more there are."""
+    shown = ", ".join(names[:_SHOWN])
+    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _buffers(plan: Plan) -> Iterator[str]:
+    if not plan.buffers:
+        return
+    yield ""
+    yield "Capacity buffers:"
+    for one in plan.buffers:
+        told = f": {one.message}" if one.message else ""
+        yield f"  {one.namespace}/{one.name} keeps room for {_count(one.pod_count, 'pod')}, {one.reason}{told}"
+    for node in plan.buffer_assignments:
+        yield f"  {node.name} has room for {_few(node.pods)}"
+
+
+def _refusals(heading: str, refused: Sequence[UnplacedPod]) -> Iterator[str]:
+    if not refused:
+        return
+    yield ""
+    yield f"{heading}: {_count(len(refused), 'pod')}"
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for one in refused:
+        groups.setdefault(one.reasons, []).append(one.pod)
+    for reasons, pods in groups.items():
+        yield f"  {_few(pods)}"
+        yield from (f"    {reason}" for reason in reasons)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,77 @@
+"""What the API server does with a merge patch, on the model instead of JSON."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from spotwright.model import resources
+from spotwright.model.karpenter.capacity_buffer import CapacityBuffer, CapacityBufferStatus
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference
+
+# Status fields on the wire → fields of the model, and how their value is read.
+_STATUS: Final[Mapping[str, str]] = {
+    "providerID": "provider_id",
+    "nodeName": "node_name",
+    "imageID": "image_id",
+    "capacity": "capacity",
+    "allocatable": "allocatable",
+    "lastPodEventTime": "last_pod_event_time",
+    "resources": "resources",
+    "nodes": "node_count",
+}
+_AMOUNTS: Final = frozenset({"capacity", "allocatable", "resources"})
+
+
+def merge_metadata(about: ObjectMeta, change: Mapping[str, Any]) -> ObjectMeta:
+    """Maps are merged (None takes a key out), lists replaced."""
+    fields: dict[str, Any] = {}
+    for name in ("labels", "annotations"):
+        if name in change:
+            after = getattr(about, name) | dict(change[name])
+            fields[name] = {key: value for key, value in after.items() if value is not None}
+    if "finalizers" in change:
+        fields["finalizers"] = tuple(change["finalizers"] or ())
+    if "ownerReferences" in change:
+        fields["owner_references"] = tuple(
+            OwnerReference(one["kind"], one["name"], one["uid"], one["apiVersion"]) for one in change["ownerReferences"]
+        )
+    return msgspec.structs.replace(about, **fields)
+
+
+def merge_status[T: Any](obj: T, status: Mapping[str, Any]) -> T:
+    """Raises KeyError for a field the model does not have: a fake must not swallow what it cannot show."""
+    if isinstance(obj, CapacityBuffer):
+        template = (status["podTemplateRef"] or {}).get("name", "")
+        generation = status["podTemplateGeneration"] or 0
+        told = CapacityBufferStatus(status["replicas"], template, generation, status["provisioningStrategy"])
+        return msgspec.structs.replace(obj, status=told)
+    fields: dict[str, Any] = {}
+    for name, value in status.items():
+        fields[_STATUS[name]] = _read(name, value)
+    return msgspec.structs.replace(obj, **fields)
+
+
+def _read(name: str, value: Any) -> Any:
+    if name in _AMOUNTS:
+        return resources.parse(value)
+    if name == "lastPodEventTime":
+        return datetime.fromisoformat(value)
+    return value
+
+
+def merge_conditions(
+    before: tuple[Condition, ...], changes: Sequence[Condition], *, now: datetime
+) -> tuple[Condition, ...]:
+    """The named conditions replaced, times moved only with the status; others kept in place."""
+    after = list(before)
+    for change in changes:
+        index = next((number for number, one in enumerate(after) if one.type == change.type), None)
+        since = change.last_transition_time or now
+        if index is None:
+            after.append(msgspec.structs.replace(change, last_transition_time=since))
+            continue
+        kept = after[index].last_transition_time if after[index].status == change.status else since
+        after[index] = msgspec.structs.replace(change, last_transition_time=kept)
+    return tuple(after)
