@@ -111,7 +111,7 @@ def _burst(
 
 
 def _is_settled(world: World) -> bool:
-    planning = any(one.queue == "provision" for one in world.doorbells.messages)
+    planning = any(message.queue == "provision" for message in world.doorbells.messages)
     return (
         bool(world.claims())
         and not planning
@@ -133,8 +133,8 @@ def _counted(world: World, calls: list[dict[str, Any]], offered: int, empty: int
         placed=sum(placed.values()),
         offerings=offered,
         empty_offerings=empty,
-        calls=Counter(one["action"] for one in calls),
-        throttled=sum(one.get("error") == "RequestLimitExceeded" for one in calls),
+        calls=Counter(call["action"] for call in calls),
+        throttled=sum(call.get("error") == "RequestLimitExceeded" for call in calls),
         rounds=by_rounds,
         decided_often=sum(count for number, count in by_rounds.items() if number > 2),
         seconds=seconds,
@@ -167,8 +167,8 @@ def account_nodeclass(ec2: Any, iam: Any, cluster: str) -> EC2NodeClass:
     subnets = ec2.describe_subnets(Filters=discovery)["Subnets"]
     groups = ec2.describe_security_groups(Filters=discovery)["SecurityGroups"]
     return builders.node_class(
-        subnets=tuple(Subnet(one["SubnetId"], one["AvailabilityZone"]) for one in subnets),
-        security_groups=tuple(SecurityGroup(one["GroupId"]) for one in groups),
+        subnets=tuple(Subnet(subnet["SubnetId"], subnet["AvailabilityZone"]) for subnet in subnets),
+        security_groups=tuple(SecurityGroup(group["GroupId"]) for group in groups),
         amis=(AMI(image, requirements=(NodeSelectorRequirement(labels.ARCH, Operator.IN, ("amd64",)),)),),
         resolved_instance_profile=PROFILE,
     )
@@ -184,8 +184,8 @@ def _types(ec2: Any, prices: Any, region: str, node_class: EC2NodeClass) -> Cata
 
 def _offered(catalog: Catalog) -> set[tuple[str, str, str]]:
     return {
-        (offering.capacity_type, one.name, offering.zone)
-        for one in catalog.instance_types("")
-        for offering in one.offerings
+        (offering.capacity_type, instance_type.name, offering.zone)
+        for instance_type in catalog.instance_types("")
+        for offering in instance_type.offerings
         if offering.available
     }

@@ -43,10 +43,10 @@ def _catalog(path: Path) -> Catalog:
 
 def _planned(file: Path) -> tuple[PlanJson, float]:
     """Our plan as other programs read it, and the processor seconds it took, reading included."""
-    known = _catalog(find_catalog(read(file)["catalog"], file))
+    catalog = _catalog(find_catalog(read(file)["catalog"], file))
     before = time.process_time()
-    made = plan_pods(decode_snapshot(read_documents([str(file)])), known)
-    return json.loads(plan_to_json(made)), time.process_time() - before
+    plan = plan_pods(decode_snapshot(read_documents([str(file)])), catalog)
+    return json.loads(plan_to_json(plan)), time.process_time() - before
 
 
 def _cases(arguments: argparse.Namespace, folder: Path) -> Iterator[Path]:
@@ -57,25 +57,25 @@ def _cases(arguments: argparse.Namespace, folder: Path) -> Iterator[Path]:
             yield file
 
 
-def _refused(made: PlanJson) -> set[str]:
-    return {one["pod"] for one in (*made["unschedulable"], *made.get("ignored", ()))}
+def _refused(plan_json: PlanJson) -> set[str]:
+    return {one["pod"] for one in (*plan_json["unschedulable"], *plan_json.get("ignored", ()))}
 
 
-def _price(made: PlanJson) -> float:
-    return sum(one.get("pricePerHour") or 0 for one in made["newNodes"])
+def _price(plan_json: PlanJson) -> float:
+    return sum(one.get("pricePerHour") or 0 for one in plan_json["newNodes"])
 
 
-def _beside(file: Path, ours: PlanJson, theirs: PlanJson, totals: Counter[str]) -> bool:
+def _beside(file: Path, plan_json: PlanJson, theirs: PlanJson, totals: Counter[str]) -> bool:
     """Compare with another scheduler's plan; False when it legally places a pod that ours leaves for nothing."""
-    left, other = _refused(ours), _refused(theirs)
+    left, other = _refused(plan_json), _refused(theirs)
     profile = file.stem.partition("-")[0]
     if left == other:
-        totals[f"{profile} ours"] += round(_price(ours) * 10**6)
+        totals[f"{profile} ours"] += round(_price(plan_json) * 10**6)
         totals[f"{profile} peer"] += round(_price(theirs) * 10**6)
     missing = sorted(left - other)
     if not missing or len(other) >= len(left) or judge(theirs, load(file)).violations:
         return True
-    reasons = next(one["reasons"] for one in ours["unschedulable"] if one["pod"] == missing[0])
+    reasons = next(one["reasons"] for one in plan_json["unschedulable"] if one["pod"] == missing[0])
     print(f"LEFT     {file.stem}: {len(missing)} pods, {missing[0]}: {'; '.join(reasons)}")
     return False
 
@@ -86,15 +86,15 @@ def _run(arguments: argparse.Namespace, folder: Path) -> bool:
         peers = {one["case"]: one for one in map(json.loads, Path(arguments.peer).read_text().splitlines())}
     good, totals, slowest = True, Counter[str](), (0.0, "")
     for file in _cases(arguments, folder):
-        made, seconds = _planned(file)
+        plan_json, seconds = _planned(file)
         slowest = max(slowest, (seconds, file.stem))
-        for rule, what in judge(made, load(file)).violations:
+        for rule, what in judge(plan_json, load(file)).violations:
             good = False
             print(f"ILLEGAL  {file.stem}: {rule}: {what}")
         if "newNodes" in peers.get(file.stem, {}):
-            good &= _beside(file, made, peers[file.stem], totals)
+            good &= _beside(file, plan_json, peers[file.stem], totals)
         totals["cases"] += 1
-        totals["pods placed"] += sum(len(one["pods"]) for one in (*made["newNodes"], *made["existingNodes"]))
+        totals["pods placed"] += sum(len(one["pods"]) for one in (*plan_json["newNodes"], *plan_json["existingNodes"]))
     print(f"{totals['cases']} cases, {totals['pods placed']} pods placed; slowest {slowest[1]}, {slowest[0]:.1f} s")
     for profile in PROFILES:
         if totals[f"{profile} peer"]:

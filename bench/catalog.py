@@ -69,7 +69,7 @@ def main() -> int:
     moto_setup.prepare(REGION)
     answers, directory = ResponseCounter(), Path(tempfile.mkdtemp(prefix="spotwright-bench-catalog-"))
     with local_account(directory, REGION, CLUSTER) as (account, client):
-        one = account_nodeclass(client("ec2"), client("iam"), CLUSTER)
+        nodeclass = account_nodeclass(client("ec2"), client("iam"), CLUSTER)
         prices = account.client("pricing", region_name=pricing.endpoint_region(REGION))
         market = Ec2Region(answers.count(client("ec2")), answers.count(prices), region=REGION)
         started = time.perf_counter()
@@ -77,7 +77,7 @@ def main() -> int:
         read = time.perf_counter() - started
     assert not region.notes, region.notes
     missed = False
-    for name, figure, goal in (*_refreshed(region, answers, read), *_stored(directory, region, one)):
+    for name, figure, goal in (*_refreshed(region, answers, read), *_stored(directory, region, nodeclass)):
         print(f"{name:<58} {figure:>16}   {goal}", flush=True)
         missed = missed or (goal != "" and float(figure.split()[0]) > MAX_MILLISECONDS)
     return 1 if missed else 0
@@ -94,10 +94,10 @@ def _refreshed(region: RegionFacts, answers: ResponseCounter, seconds: float) ->
 
 def _stored(directory: Path, region: RegionFacts, node_class: EC2NodeClass) -> Iterator[Row]:
     """One class, and two that differ in how many pods they allow."""
-    other = msgspec.structs.replace(node_class, kubelet={"maxPods": 20})
-    for classes in ({"a": node_class}, {"a": node_class, "b": other}):
+    other_nodeclass = msgspec.structs.replace(node_class, kubelet={"maxPods": 20})
+    for classes in ({"a": node_class}, {"a": node_class, "b": other_nodeclass}):
         started = time.process_time()
-        body = catalog_codec.encode(Catalog({name: _types(region, one) for name, one in classes.items()}))
+        body = catalog_codec.encode(Catalog({name: _types(region, nodeclass) for name, nodeclass in classes.items()}))
         made = time.process_time() - started
         file = directory / f"{len(classes)}.json"
         file.write_bytes(body)

@@ -57,7 +57,7 @@ def _refused(core: client.CoreV1Api, pod: str) -> float:
     )
     for event in events:
         conditions = event["object"].status.conditions or ()
-        if any(one.type == "PodScheduled" and one.reason == "Unschedulable" for one in conditions):
+        if any(condition.type == "PodScheduled" and condition.reason == "Unschedulable" for condition in conditions):
             return time.time()
     raise TimeoutError(f"pod {pod} was never Unschedulable")
 

@@ -40,11 +40,13 @@ def main() -> int:
     directory = Path(tempfile.mkdtemp(prefix="spotwright-bench-launch-"))
     print(f"{pods} pods, {EMPTY_PERCENT} % of offerings empty; EC2's calls in {directory / 'logs'}", file=sys.stderr)
     started = time.perf_counter()
-    found = run_burst(directory, region=REGION, cluster=CLUSTER, shapes=SHAPES, pods=pods, cpus=CPUS, is_empty=is_empty)
-    for name, figure, goal in rows(found, pods):
+    burst_result = run_burst(
+        directory, region=REGION, cluster=CLUSTER, shapes=SHAPES, pods=pods, cpus=CPUS, is_empty=is_empty
+    )
+    for name, figure, goal in rows(burst_result, pods):
         print(f"{name:<58} {figure:>16}   {goal}", flush=True)
     print(f"{'the bench itself':<58} {time.perf_counter() - started:>14.0f} s")
-    return 0 if is_good(found, pods) else 1
+    return 0 if is_good(burst_result, pods) else 1
 
 
 def is_empty(capacity_type: str, instance_type: str, zone: str) -> bool:
@@ -53,24 +55,24 @@ def is_empty(capacity_type: str, instance_type: str, zone: str) -> bool:
     return int.from_bytes(digest[:4]) % 100 < EMPTY_PERCENT
 
 
-def rows(found: BurstResult, pods: int) -> Iterable[Row]:
-    yield "nodes launched", str(found.nodes), "about 300" if pods == PODS else ""
-    yield "pods with a node that is launched for them", str(found.placed), f"{pods}"
-    yield "offerings without capacity", f"{found.empty_offerings} of {found.offerings}", ""
-    yield "CreateFleet calls", str(found.calls["CreateFleet"]), "≤ 40"
-    yield "answers RequestLimitExceeded", str(found.throttled), "0"
-    yield "pods decided for once", str(found.rounds[1]), ""
-    yield "pods decided for twice (one extra round)", str(found.rounds[2]), ""
-    yield "pods decided for more often", str(found.decided_often), "0"
-    yield "seconds of virtual time until all is launched", str(found.seconds), ""
-    others: Mapping[str, int] = {name: n for name, n in sorted(found.calls.items()) if name != "CreateFleet"}
+def rows(burst_result: BurstResult, pods: int) -> Iterable[Row]:
+    yield "nodes launched", str(burst_result.nodes), "about 300" if pods == PODS else ""
+    yield "pods with a node that is launched for them", str(burst_result.placed), f"{pods}"
+    yield "offerings without capacity", f"{burst_result.empty_offerings} of {burst_result.offerings}", ""
+    yield "CreateFleet calls", str(burst_result.calls["CreateFleet"]), "≤ 40"
+    yield "answers RequestLimitExceeded", str(burst_result.throttled), "0"
+    yield "pods decided for once", str(burst_result.rounds[1]), ""
+    yield "pods decided for twice (one extra round)", str(burst_result.rounds[2]), ""
+    yield "pods decided for more often", str(burst_result.decided_often), "0"
+    yield "seconds of virtual time until all is launched", str(burst_result.seconds), ""
+    others: Mapping[str, int] = {name: n for name, n in sorted(burst_result.calls.items()) if name != "CreateFleet"}
     for name, count in others.items():
         yield f"{name} calls", str(count), ""
 
 
-def is_good(found: BurstResult, pods: int) -> bool:
-    everything = found.placed == pods and found.decided_often == 0
-    return everything and found.calls["CreateFleet"] <= 40 and found.throttled == 0
+def is_good(burst_result: BurstResult, pods: int) -> bool:
+    everything = burst_result.placed == pods and burst_result.decided_often == 0
+    return everything and burst_result.calls["CreateFleet"] <= 40 and burst_result.throttled == 0
 
 
 if __name__ == "__main__":

@@ -175,21 +175,21 @@ def _table(*heads: str) -> Iterator[str]:
 def _invocations(figures: Sequence[Figure]) -> Iterator[str]:
     heads = ("Function", "Event", "MB", "first, ms", "warm, ms", "processor, ms", "peak, MB", "$ a million")
     yield from _table(*heads)
-    for each in figures:
-        times = f"{each.first_ms:.0f} | {each.warm_ms:.0f} | {each.processor_ms:.0f}"
-        price = invocation(each.warm_ms, each.memory_mb) * 10**6
-        event = f"{each.event.function} | {each.event.what}"
-        yield f"| {event} | {each.memory_mb} | {times} | {each.peak_mb} | {price:.2f} |"
+    for figure in figures:
+        times = f"{figure.first_ms:.0f} | {figure.warm_ms:.0f} | {figure.processor_ms:.0f}"
+        price = invocation(figure.warm_ms, figure.memory_mb) * 10**6
+        event = f"{figure.event.function} | {figure.event.what}"
+        yield f"| {event} | {figure.memory_mb} | {times} | {figure.peak_mb} | {price:.2f} |"
 
 
 def _months(figures: Sequence[Figure]) -> Iterator[str]:
     """What the schedules cost in a month in which nothing happens, by function and memory size."""
-    sizes = sorted({each.memory_mb for each in figures})
+    sizes = sorted({figure.memory_mb for figure in figures})
     yield from _table("Function", *(f"{size} MB, $" for size in sizes))
-    for function, group in groupby(figures, key=lambda each: each.event.function):
+    for function, group in groupby(figures, key=lambda figure: figure.event.function):
         of_function = list(group)
         prices = [
-            month(((each.warm_ms, each.event.month) for each in of_function if each.memory_mb == size), size)
+            month(((figure.warm_ms, figure.event.month) for figure in of_function if figure.memory_mb == size), size)
             for size in sizes
         ]
         yield f"| {function} | {' | '.join(f'{price:.2f}' for price in prices)} |"

@@ -148,7 +148,15 @@ class Loop:
             self.counters.failed += len(failed)
             self._resend |= failed
             self._resend_at = self._clock() + RESEND_SECONDS
-        logger.info("rang", extra={"bells": [f"{one.kind} {one.key}".strip() for one in sorted(bells - failed)]})
+        logger.info(
+            "rang",
+            extra={
+                "bells": [
+                    f"{queued_doorbell.kind} {queued_doorbell.key}".strip()
+                    for queued_doorbell in sorted(bells - failed)
+                ]
+            },
+        )
 
     def _write_heartbeat(self, *, leaving: bool) -> None:
         try:

@@ -71,8 +71,8 @@ class ObjectCache:
         heard = [self._update(news.kind, uid, view) for uid, view in news.views.items()]
         heard += [self._update(news.kind, uid, None) for uid in known.keys() - news.views.keys()]
         return CacheUpdate(
-            frozenset().union(*(one.doorbells for one in heard)),
-            frozenset().union(*(one.pod_event_nodes for one in heard)),
+            frozenset().union(*(cache_update.doorbells for cache_update in heard)),
+            frozenset().union(*(cache_update.pod_event_nodes for cache_update in heard)),
         )
 
     def _update(self, kind: str, uid: str, after: View | None) -> CacheUpdate:

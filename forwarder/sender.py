@@ -49,8 +49,8 @@ class DoorbellSender:
         for bell in sorted(bells):
             by_queue.setdefault(bell.queue, []).append(bell)
         failed: set[QueuedDoorbell] = set()
-        for queue, some in by_queue.items():
-            for ten in batched(some, BATCH, strict=False):
+        for queue, queued_doorbells in by_queue.items():
+            for ten in batched(queued_doorbells, BATCH, strict=False):
                 failed.update(self._send_batch(queue, ten))
         return frozenset(failed)
 
@@ -69,12 +69,21 @@ class DoorbellSender:
 
     def _try_batch(self, queue: str, bells: Sequence[QueuedDoorbell]) -> Sequence[QueuedDoorbell]:
         """One SendMessageBatch; the bells of which it says that they failed."""
-        entries: list[Any] = [{"Id": str(number), "MessageBody": self._body(one)} for number, one in enumerate(bells)]
+        entries: list[Any] = [
+            {"Id": str(number), "MessageBody": self._body(queued_doorbell)}
+            for number, queued_doorbell in enumerate(bells)
+        ]
         with translate_errors(f"SendMessageBatch {queue}"):
             answer = self._sqs.send_message_batch(QueueUrl=self._urls[queue], Entries=entries)
         refused = answer.get("Failed", [])
-        for one in refused:
-            logger.warning("doorbell refused", extra={"queue": queue, "reason": one.get("Message") or one["Code"]})
+        for batch_result_error_entry in refused:
+            logger.warning(
+                "doorbell refused",
+                extra={
+                    "queue": queue,
+                    "reason": batch_result_error_entry.get("Message") or batch_result_error_entry["Code"],
+                },
+            )
         return [bells[int(one["Id"])] for one in refused]
 
     def _body(self, bell: QueuedDoorbell) -> str:

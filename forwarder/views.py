@@ -78,7 +78,7 @@ type View = PodView | NodeView | NodeClaimView | NodePoolView | NodeClassView
 def pod_view(value: Json) -> PodView:
     metadata, spec, status = _parts(value)
     owners = metadata.get("ownerReferences") or ()
-    daemon = any(one.get("kind") == "DaemonSet" for one in owners)
+    daemon = any(owner.get("kind") == "DaemonSet" for owner in owners)
     deleting = "deletionTimestamp" in metadata
     node = spec.get("nodeName") or ""
     scheduled = _condition(status, "PodScheduled")
@@ -101,7 +101,9 @@ def pod_view(value: Json) -> PodView:
 
 def node_view(value: Json) -> NodeView:
     metadata, spec, status = _parts(value)
-    taints = ((one.get("key", ""), one.get("value", ""), one.get("effect", "")) for one in spec.get("taints") or ())
+    taints = (
+        (taint.get("key", ""), taint.get("value", ""), taint.get("effect", "")) for taint in spec.get("taints") or ()
+    )
     return NodeView(
         name=metadata["name"],
         uid=metadata["uid"],
@@ -150,7 +152,7 @@ def _parts(value: Json) -> tuple[Json, Json, Json]:
 
 
 def _condition(status: Json, kind: str) -> Json:
-    return next((one for one in status.get("conditions") or () if one.get("type") == kind), {})
+    return next((condition for condition in status.get("conditions") or () if condition.get("type") == kind), {})
 
 
 def _requests(spec: Json, status: Json) -> dict[str, int]:

@@ -31,12 +31,12 @@ ALARMED_METRICS = {
 class Alarms(Construct):
     """The cell's own alarms; together with those of queues and functions they go to one topic, if there is one."""
 
-    def __init__(self, scope: Construct, config: Config, others: Iterable[cloudwatch.Alarm]) -> None:
+    def __init__(self, scope: Construct, config: Config, other_alarms: Iterable[cloudwatch.Alarm]) -> None:
         super().__init__(scope, "Alarms")
         own = [self._alarm(metric, minutes, why) for metric, (minutes, why) in ALARMED_METRICS.items()]
         if config.alarm_topic_arn:
             topic = sns.Topic.from_topic_arn(self, "Topic", config.alarm_topic_arn)
-            for alarm in (*own, *others):
+            for alarm in (*own, *other_alarms):
                 alarm.add_alarm_action(actions.SnsAction(topic))
 
     def _alarm(self, metric: str, minutes: int, why: str) -> cloudwatch.Alarm:

@@ -65,7 +65,7 @@ class ClusterAccess(Construct):
         role = iam.Role(
             self,
             name.capitalize(),
-            assumed_by=iam.CompositePrincipal(*(iam.ArnPrincipal(each.role.role_arn) for each in functions)),
+            assumed_by=iam.CompositePrincipal(*(iam.ArnPrincipal(function.role.role_arn) for function in functions)),
             path=self._config.role_path,
             description=f"Spotwright {self._config.cell}: {name} on cluster {self.cluster.name}",
         )

@@ -157,7 +157,7 @@ def _clusters(fields: Fields) -> tuple[Cluster, ...]:
     names = [cluster.name for cluster in clusters]
     if len(set(names)) < len(names):
         raise fields.refusal("clusters", names, "each name once")
-    told = {each.name: {"r": 2 * _LONGEST_ROLE_ARN + 30 * "k", **each.environment} for each in clusters}
+    told = {cluster.name: {"r": 2 * _LONGEST_ROLE_ARN + 30 * "k", **cluster.environment} for cluster in clusters}
     if len(json.dumps(told, separators=(",", ":"))) > _CLUSTERS_BYTES:
         allowed = "names, node roles and settings that fit into a function's environment (4 KB); else two cells"
         raise fields.refusal("clusters", names, allowed)

@@ -60,13 +60,13 @@ class Dashboard(Construct):
             ),
             _graph(
                 "Queues: age in seconds, and dead letters",
-                [_age(name, each) for name, each in queues.items()],
-                [_dead(name, each) for name, each in queues.items()],
+                [_age(name, work_queue) for name, work_queue in queues.items()],
+                [_dead(name, work_queue) for name, work_queue in queues.items()],
             ),
             _graph(
                 "Functions: errors and throttles, and duration (p90)",
-                [metric for each in functions.values() for metric in _trouble(each)],
-                [_duration(each) for each in functions.values()],
+                [metric for function in functions.values() for metric in _trouble(function)],
+                [_duration(function) for function in functions.values()],
             ),
         )
         self.page = cloudwatch.Dashboard(

@@ -71,7 +71,9 @@ def install_grants(stack: Stack, install: Function, config: Config) -> tuple[Gra
     known = tuple(cluster_arn(stack, cluster.name) for cluster in config.clusters)
     # The reference does not say whether an entry's ARN holds the path of its role.
     names = sorted({role.role_name, config.role_path.lstrip("/") + role.role_name})
-    own = tuple(_entries(stack, f"{each.name}/role/{stack.account}/{n}/*") for each in config.clusters for n in names)
+    own = tuple(
+        _entries(stack, f"{cluster.name}/role/{stack.account}/{n}/*") for cluster in config.clusters for n in names
+    )
     self_only = {"ArnEquals": {"eks:principalArn": role.role_arn}}
     admin_only = {"ArnEquals": {"eks:policyArn": f"arn:{stack.partition}:eks::aws:{_ADMIN_POLICY}"}}
     why = "The entry of this function's own role; EKS ends its ARN with a random id."

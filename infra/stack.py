@@ -61,8 +61,8 @@ class SpotwrightStack(Stack):
         # EC2 sells takes long to read and asks EC2 alone.
         clock.begin_after(installed, early=[access.act for access in self.access])
         self.dashboard = Dashboard(self, config, queues=self.queues, functions=self.functions)
-        told = [alarm for queue in self.queues.values() for alarm in queue.alarms]
-        Alarms(self, config, (*told, *(function.add_error_alarm() for function in self.functions.values())))
+        alarms = [alarm for queue in self.queues.values() for alarm in queue.alarms]
+        Alarms(self, config, (*alarms, *(function.add_error_alarm() for function in self.functions.values())))
         self._outputs()
 
     # Who may touch what -------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class SpotwrightStack(Stack):
             "BucketName": self.state.bucket.bucket_name,
             **({"MemoryTableName": self.config.memory_table} if self.config.memory_table else {}),
             "DashboardName": self.dashboard.page.dashboard_name,
-            **{f"{name.capitalize()}QueueUrl": each.queue.queue_url for name, each in self.queues.items()},
+            **{f"{name.capitalize()}QueueUrl": work_queue.queue.queue_url for name, work_queue in self.queues.items()},
             **{f"FunctionName{name.capitalize()}": f.function.function_name for name, f in self.functions.items()},
         }
         for name, value in outputs.items():

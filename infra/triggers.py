@@ -110,7 +110,7 @@ class Schedules(Construct):
             path=config.role_path,
             description=f"Spotwright {config.cell}: schedules ring doorbells",
         )
-        follows = any(one.settings.get("ENABLE_ZONAL_SHIFT") == "true" for one in config.clusters)
+        follows = any(cluster.settings.get("ENABLE_ZONAL_SHIFT") == "true" for cluster in config.clusters)
         ticks = _TICKS | (_SHIFTS if follows else {})
         rung = sorted({tick.queue for tick in ticks.values()})
         grant(self.role, *(queues[name].send for name in rung), *use_key)

@@ -87,9 +87,9 @@ class CdkDeployment:
     def deploy(self) -> None:
         """Into an account that need not be bootstrapped; that and synthesis know nothing of each other."""
         with ThreadPoolExecutor() as beside:
-            made = [beside.submit(self.bootstrap), *([beside.submit(self.synth)] if self._is_stale() else [])]
-            for one in made:
-                one.result()
+            futures = [beside.submit(self.bootstrap), *([beside.submit(self.synth)] if self._is_stale() else [])]
+            for future in futures:
+                future.result()
             image = beside.submit(self._forwarder_image)
             self.run_cdk("deploy", "--require-approval", "never", "--progress", "events")
         image.result()
@@ -120,7 +120,7 @@ class CdkDeployment:
             stack = client.describe_stacks(StackName=self.stack_name)["Stacks"][0]
         except client.exceptions.ClientError:
             return {}
-        return {one["OutputKey"]: one["OutputValue"] for one in stack.get("Outputs") or ()}
+        return {output["OutputKey"]: output["OutputValue"] for output in stack.get("Outputs") or ()}
 
     def _environment(self) -> dict[str, str]:
         endpoint = {"AWS_ENDPOINT_URL_S3_FOR_CLOUDFORMATION": f"https://s3.{self._stack.region}.amazonaws.com"}

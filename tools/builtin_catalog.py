@@ -34,7 +34,7 @@ FACTS = json.loads(Path(__file__).with_name("builtin_facts.json").read_text())
 
 def region() -> offerings.RegionFacts:
     prices = published_data.on_demand_picousd(BUILTIN_REGION)
-    types = tuple(sorted((*_recorded(), *_retired()), key=lambda one: one.name))
+    types = tuple(sorted((*_recorded(), *_retired()), key=lambda info: info.name))
     zones: dict[str, list[str]] = {}
     for offered in _table(f"instance_type_offerings/availability-zone/{BUILTIN_REGION}.json.gz"):
         if offered["Location"] in ZONES:
@@ -42,9 +42,9 @@ def region() -> offerings.RegionFacts:
     return offerings.RegionFacts(
         name=BUILTIN_REGION,
         types=types,
-        zones={one.name: tuple(sorted(zones[one.name])) for one in types if one.name in zones},
-        on_demand={one.name: prices[one.name] for one in types if one.name in prices},
-        spot={one.name: _spots(one.name, prices[one.name]) for one in types if one.name in prices},
+        zones={info.name: tuple(sorted(zones[info.name])) for info in types if info.name in zones},
+        on_demand={info.name: prices[info.name] for info in types if info.name in prices},
+        spot={info.name: _spots(info.name, prices[info.name]) for info in types if info.name in prices},
     )
 
 
@@ -52,25 +52,25 @@ def _recorded() -> Iterator[InstanceTypeInfo]:
     """The types that EC2 described and a node can run on, as the reference states them; macOS is no node's."""
     tables = {"network_mbps": published_data.network_mbps(), "branch_interfaces": published_data.branch_interfaces()}
     for _, raw in sorted(_table("instance_types.json.gz").items()):
-        one = decode_instance_type(raw, **tables)
-        if one.arch:
-            yield _corrected(one)
+        info = decode_instance_type(raw, **tables)
+        if info.arch:
+            yield _corrected(info)
 
 
-def _corrected(one: InstanceTypeInfo) -> InstanceTypeInfo:
-    family, _, size = one.name.partition(".")
+def _corrected(info: InstanceTypeInfo) -> InstanceTypeInfo:
+    family, _, size = info.name.partition(".")
     without = FACTS["not_trunking"]
     trunks = not (
         family in without["families"]
         or (size.startswith("metal") and family in without["metal_of"])
-        or one.name in without["types"]
+        or info.name in without["types"]
     )
     return msgspec.structs.replace(
-        one,
-        clock_mhz=FACTS["clock_mhz"].get(family, one.clock_mhz),
-        network_mbps=FACTS["network_mbps"].get(one.name, one.network_mbps),
-        interfaces=FACTS["interfaces"].get(one.name, one.interfaces),
-        branch_interfaces=one.branch_interfaces if trunks else 0,
+        info,
+        clock_mhz=FACTS["clock_mhz"].get(family, info.clock_mhz),
+        network_mbps=FACTS["network_mbps"].get(info.name, info.network_mbps),
+        interfaces=FACTS["interfaces"].get(info.name, info.interfaces),
+        branch_interfaces=info.branch_interfaces if trunks else 0,
     )
 
 
@@ -109,13 +109,15 @@ def _spot(name: str, zone: str, on_demand: int) -> int:
 
 
 def main() -> None:
-    made = region()
-    FACTS_FILE.write_bytes(zlib.compress(msgspec.json.encode(made), 9))
-    types = offerings.instance_types(made, default_buyer(made), capacity.Overheads())
-    sold = tuple(one for one in types if any(offering.available for offering in one.offerings))
-    body = catalog_codec.encode(Catalog({"": sold}, source=made.name))
+    region_facts = region()
+    FACTS_FILE.write_bytes(zlib.compress(msgspec.json.encode(region_facts), 9))
+    types = offerings.instance_types(region_facts, default_buyer(region_facts), capacity.Overheads())
+    sold = tuple(
+        instance_type for instance_type in types if any(offering.available for offering in instance_type.offerings)
+    )
+    body = catalog_codec.encode(Catalog({"": sold}, source=region_facts.name))
     CATALOG_FILE.write_bytes(zlib.compress(body, 9))
-    print(f"{len(made.types)} instance types, {FACTS_FILE.stat().st_size} bytes in {FACTS_FILE}")
+    print(f"{len(region_facts.types)} instance types, {FACTS_FILE.stat().st_size} bytes in {FACTS_FILE}")
     print(f"{len(sold)} of them sold, {CATALOG_FILE.stat().st_size} bytes in {CATALOG_FILE}")
 
 

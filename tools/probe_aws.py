@@ -270,8 +270,8 @@ def tidy(session: Any) -> None:
 
 
 def listing(checks: Sequence[Check]) -> Iterator[str]:
-    for one in checks:
-        yield f"  {one.fact:<18} ${one.cost:<8} {one.what}"
+    for check in checks:
+        yield f"  {check.fact:<18} ${check.cost:<8} {check.what}"
     yield f"  {'at most':<18} ${sum(one.cost for one in checks)}"
 
 
@@ -279,15 +279,15 @@ def ask(probe: Probe, checks: Sequence[Check]) -> dict[str, str]:
     """Fact → "" when it holds, else what AWS did instead."""
     answers = {}
     try:
-        for one in checks:
+        for check in checks:
             try:
-                one.ask(probe)
-                answers[one.fact] = ""
+                check.ask(probe)
+                answers[check.fact] = ""
             except Wrong as wrong:
-                answers[one.fact] = str(wrong)
+                answers[check.fact] = str(wrong)
             except ClientError as error:
-                answers[one.fact] = f"could not be asked: {error}"
-            print(f"  {one.fact:<18} {answers[one.fact] or 'holds'}", flush=True)
+                answers[check.fact] = f"could not be asked: {error}"
+            print(f"  {check.fact:<18} {answers[check.fact] or 'holds'}", flush=True)
     finally:
         tidy(probe.session)
     return answers
@@ -299,11 +299,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--budget", type=Decimal, default=BUDGET, help="dollars that it may cost at most")
     parser.add_argument("--subnet", default="", help="where the one instance starts; default: a default subnet")
     parser.add_argument("--image", default="", help="what it boots; default: Amazon Linux 2023")
-    parser.add_argument("--only", nargs="*", default=[], choices=[one.fact for one in CHECKS], help="these facts")
+    parser.add_argument("--only", nargs="*", default=[], choices=[check.fact for check in CHECKS], help="these facts")
     given = parser.parse_args(arguments)
-    checks = [one for one in CHECKS if not given.only or one.fact in given.only]
+    checks = [check for check in CHECKS if not given.only or check.fact in given.only]
     print("\n".join(listing(checks)))
-    if sum(one.cost for one in checks) > given.budget:
+    if sum(check.cost for check in checks) > given.budget:
         print(f"this may cost more than ${given.budget}: nothing was done", file=sys.stderr)
         return 2
     if not given.confirm:

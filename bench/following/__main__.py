@@ -81,17 +81,17 @@ def _report(workload: str, batches: Sequence[Sequence[RunResult]]) -> None:
     )
     print(f"{'':<40}{'elsewhere':>10}{'left over':>10}{'empty':>7}{'$ more':>9}{'median s':>10}{'last s':>8}")
     for number, way in enumerate(VARIANTS):
-        several = [batch[number] for batch in batches]
-        pods = sum(one.pods for one in several)
-        share = sum(one.elsewhere for one in several) / pods
-        left = sum(one.unbound for one in several) / pods
-        empty = sum(one.empty for one in several) / sum(one.nodes for one in several)
-        extra = sum(one.extra_price for one in several) / sum(one.price for one in several)
-        waits = [second for one in several for second in one.waits]
-        last = median(max(one.waits) for one in several)
+        run_results = [batch[number] for batch in batches]
+        pods = sum(one.pods for one in run_results)
+        share = sum(one.elsewhere for one in run_results) / pods
+        left = sum(one.unbound for one in run_results) / pods
+        empty = sum(one.empty for one in run_results) / sum(one.nodes for one in run_results)
+        extra = sum(one.extra_price for one in run_results) / sum(one.price for one in run_results)
+        waits = [second for one in run_results for second in one.waits]
+        last = median(max(one.waits) for one in run_results)
         print(f"{way.name:<40}{share:>10.1%}{left:>10.1%}{empty:>7.1%}{extra:>9.1%}{median(waits):>10.1f}{last:>8.1f}")
-        for one in several:
-            print("  ", dataclasses.replace(one, waits=()), file=sys.stderr)
+        for run_result in run_results:
+            print("  ", dataclasses.replace(run_result, waits=()), file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -91,17 +91,17 @@ class Run:
     def run(self, pods: Sequence[Json], seed: int, together: threading.Barrier) -> RunResult:
         """Play; ``together`` is passed when the plan is made, so that all ways start at the same time."""
         self._create(pods)
-        made = self._plan()
-        self._machines = list(self._ordered(made, random.Random(seed)))
+        plan = self._plan()
+        self._machines = list(self._ordered(plan, random.Random(seed)))
         together.wait(PATIENCE_SECONDS)
-        planned = {key.partition("/")[2]: one.name for one in self._machines for key in one.node.pods}
+        planned = {key.partition("/")[2]: machine.name for machine in self._machines for key in machine.node.pods}
         bound = self._watch(planned)
         extra = self._plan() if len(bound) < len(planned) else Plan()
         hosts = {node for node, _ in bound.values()}
         return RunResult(
             pods=len(planned),
             nodes=len(self._machines),
-            price=made.price_picousd_per_hour / PICOUSD,
+            price=plan.price_picousd_per_hour / PICOUSD,
             elsewhere=sum(1 for pod, (node, _) in bound.items() if planned[pod] != node),
             unbound=len(planned) - len(bound),
             empty=len(self._machines) - len(hosts),
@@ -141,10 +141,10 @@ class Run:
         )
         return plan_pods(snapshot, self._catalog)
 
-    def _ordered(self, made: Plan, chance: random.Random) -> Iterator[Machine]:
+    def _ordered(self, plan: Plan, chance: random.Random) -> Iterator[Machine]:
         """The plan's nodes, each the cheapest of its types in one of its zones."""
-        types = {one.name: one for one in self._catalog.instance_types("")}
-        for number, node in enumerate(made.new_nodes):
+        types = {instance_type.name: instance_type for instance_type in self._catalog.instance_types("")}
+        for number, node in enumerate(plan.new_nodes):
             boots = chance.uniform(*BOOT_SECONDS)
             zone = chance.choice(sorted(node.zones))
             yield Machine(
@@ -211,7 +211,10 @@ class Run:
     def _is_ready(self, machine: Machine) -> bool:
         """Ready, and without any taint but ours."""
         node = self._api.get(f"/api/v1/nodes/{machine.name}")
-        return all(one["key"] == HOLD["key"] for one in node["spec"].get("taints") or ()) and decode_node(node).is_ready
+        return (
+            all(taint["key"] == HOLD["key"] for taint in node["spec"].get("taints") or ())
+            and decode_node(node).is_ready
+        )
 
     def _register(self, machine: Machine) -> None:
         amounts = resources.text(machine.type.allocatable)
@@ -229,7 +232,7 @@ class Run:
 
     def _lift(self, machine: Machine) -> None:
         node = self._api.get(f"/api/v1/nodes/{machine.name}")
-        kept = [one for one in node["spec"].get("taints") or () if one["key"] != HOLD["key"]]
+        kept = [taint for taint in node["spec"].get("taints") or () if taint["key"] != HOLD["key"]]
         self._api.patch(f"/api/v1/nodes/{machine.name}", {"spec": {"taints": kept}})
 
     def _nominate(self, machine: Machine) -> None:

@@ -65,11 +65,11 @@ class Bench:
 
     def pair(self, problem: Path, *, limit: int = 0, peers: int = 1) -> tuple[Outcome, Outcome]:
         """Ours, and of Karpenter's runs the cheapest with the time of the quickest."""
-        theirs = [self.karpenter(problem, limit, number) for number in range(peers)]
-        best = min(theirs, key=lambda one: (-one.placed, one.price))
-        quickest = min(theirs, key=lambda one: one.cpu_seconds)
-        found = msgspec.structs.replace(best, seconds=quickest.seconds, cpu_seconds=quickest.cpu_seconds)
-        return self.ours(problem), found
+        outcomes = [self.karpenter(problem, limit, number) for number in range(peers)]
+        best = min(outcomes, key=lambda one: (-one.placed, one.price))
+        quickest = min(outcomes, key=lambda one: one.cpu_seconds)
+        outcome = msgspec.structs.replace(best, seconds=quickest.seconds, cpu_seconds=quickest.cpu_seconds)
+        return self.ours(problem), outcome
 
     def karpenter(self, problem: Path, limit: int, number: int) -> Outcome:
         settings = f"Karpenter, {limit} s, run {number}"
@@ -118,13 +118,16 @@ class Bench:
 
 def _compared(pairs: list[tuple[Outcome, Outcome]]) -> str:
     """Medians over the seeds, and the worst seed beside: price, saving, gap to the bound, cpu seconds, ratio."""
-    saved = [1 - mine.price / theirs.price for mine, theirs in pairs]
-    gaps = [mine.price / mine.bound - 1 if mine.bound else 0.0 for mine, _ in pairs]
-    spent = median(theirs.cpu_seconds for _, theirs in pairs), median(mine.cpu_seconds for mine, _ in pairs)
-    ratios = [theirs.cpu_seconds / mine.cpu_seconds for mine, theirs in pairs]
-    left = sum(mine.pods - mine.placed for mine, _ in pairs), sum(their.pods - their.placed for _, their in pairs)
+    saved = [1 - outcome.price / theirs.price for outcome, theirs in pairs]
+    gaps = [outcome.price / outcome.bound - 1 if outcome.bound else 0.0 for outcome, _ in pairs]
+    spent = median(outcome.cpu_seconds for _, outcome in pairs), median(outcome.cpu_seconds for outcome, _ in pairs)
+    ratios = [theirs.cpu_seconds / outcome.cpu_seconds for outcome, theirs in pairs]
+    left = (
+        sum(outcome.pods - outcome.placed for outcome, _ in pairs),
+        sum(their.pods - their.placed for _, their in pairs),
+    )
     return (
-        f"{median(their.price for _, their in pairs):>11.3f} {median(mine.price for mine, _ in pairs):>10.3f}"
+        f"{median(their.price for _, their in pairs):>11.3f} {median(outcome.price for outcome, _ in pairs):>10.3f}"
         f" {median(saved):>7.1%} {min(saved):>7.1%} {median(gaps):>11.2%} {max(gaps):>6.1%}"
         f" {spent[0]:>8.2f} s {spent[1]:>6.2f} s {median(ratios):>7.1f}x {min(ratios):>7.1f}x"
         + (f"  left behind: ours {left[0]}, theirs {left[1]}" * any(left))
@@ -136,11 +139,11 @@ def _both(name: str, pair: tuple[Outcome, Outcome]) -> Iterator[str]:
     yield _line(f"{name}, Karpenter", pair[1])
 
 
-def _line(name: str, one: Outcome) -> str:
-    small = f", {one.small_placed} small" if one.small_placed else ""
+def _line(name: str, outcome: Outcome) -> str:
+    small = f", {outcome.small_placed} small" if outcome.small_placed else ""
     return (
-        f"{name:<32} {one.seconds:>8.2f} s {one.cpu_seconds:>8.2f} s of cpu {one.peak_mb:>5} MB"
-        f" {one.placed:>6} of {one.pods} placed{small}, {one.nodes} new nodes, ${one.price:.3f}/h"
+        f"{name:<32} {outcome.seconds:>8.2f} s {outcome.cpu_seconds:>8.2f} s of cpu {outcome.peak_mb:>5} MB"
+        f" {outcome.placed:>6} of {outcome.pods} placed{small}, {outcome.nodes} new nodes, ${outcome.price:.3f}/h"
     )
 
 

@@ -89,9 +89,9 @@ def full_cluster(
 
 def _running(dice: Random) -> Any:
     while True:
-        for one in deployments("micro", 1000, dice):
-            for manifest in manifests(one, dice):
-                yield one, manifest
+        for deployment in deployments("micro", 1000, dice):
+            for manifest in manifests(deployment, dice):
+                yield deployment, manifest
 
 
 def _allocatable(type_: Json) -> tuple[int, int, int]:

@@ -43,7 +43,7 @@ def crowded(folder: Path, kind: str, seed: int) -> Path:
 def gpus(folder: Path, seed: int, *, sold_out: bool) -> Path:
     """The shape of core#3152: nearly all pods ask for a GPU that only the last of twenty pools sells."""
     dice = Random(f"gpus/{seed}")
-    pods = [pod for one in clusters.gpu_shape() for pod in workloads.manifests(one, dice)]
+    pods = [pod for deployment in clusters.gpu_shape() for pod in workloads.manifests(deployment, dice)]
     dice.shuffle(pods)
     catalog = folder / "with-gpus.json"
     catalog.write_text(json.dumps({"instanceTypes": [*types(US_EAST_1).values(), clusters.gpu_type()]}))
@@ -72,7 +72,7 @@ def _on_cluster(
     count: int = NODES,
     sold_out: list[str] | None = None,
 ) -> Path:
-    names = [one["metadata"]["name"] for one in pools]
+    names = [pool["metadata"]["name"] for pool in pools]
     nodes, claims, running = clusters.full_cluster(count, names, types(US_EAST_1), seed)
     return _written(path, catalog, [*pods, *running], pools, nodes=nodes, claims=claims, sold_out=sold_out or [])
 

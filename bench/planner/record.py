@@ -29,7 +29,7 @@ class Record:
         self._path = path
         path.touch()
         entries = [msgspec.json.decode(line, type=Entry) for line in path.read_bytes().splitlines()]
-        self._known = {one.key: one.outcome for one in entries}
+        self._known = {entry.key: entry.outcome for entry in entries}
 
     def outcome(self, program: Iterable[Path], problem: Path, settings: str, measure: Callable[[], Outcome]) -> Outcome:
         """What these sources do with a problem; measured unless that is known. ``settings``: what else decides."""

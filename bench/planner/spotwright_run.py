@@ -47,18 +47,18 @@ def load(path: str) -> tuple[Snapshot, Catalog]:
         "Node": problem.nodes,
         "NodeClaim": problem.node_claims,
     }
-    few = [one for kind, several in kinds.items() for one in _documents(path, kind, several)]
+    few = [document for kind, several in kinds.items() for document in _documents(path, kind, several)]
     pods = [
-        one
+        pod
         for page in batched(problem.pods, PAGE, strict=False)
-        for one in decode_snapshot(Documents(tuple(_documents(path, "Pod", page)))).pods
+        for pod in decode_snapshot(Documents(tuple(_documents(path, "Pod", page)))).pods
     ]
     catalog = read_catalog_file(problem.catalog)
     gone = unavailable_offerings.from_snapshot(
-        UnavailableOffering(offering.capacity_type, one.name, offering.zone)
-        for one in catalog.instance_types("")
-        for offering in one.offerings
-        if one.name in problem.sold_out
+        UnavailableOffering(offering.capacity_type, instance_type.name, offering.zone)
+        for instance_type in catalog.instance_types("")
+        for offering in instance_type.offerings
+        if instance_type.name in problem.sold_out
     )
     snapshot = msgspec.structs.replace(decode_snapshot(Documents(tuple(few))), pods=tuple(pods))
     return snapshot, unavailable_offerings.apply_to_catalog(catalog, (), gone)
@@ -80,22 +80,22 @@ def main() -> None:
     snapshot, catalog = load(sys.argv[1])
     gc.collect()
     started, worked = time.perf_counter(), time.process_time()
-    made = plan_pods(snapshot, catalog)
+    plan = plan_pods(snapshot, catalog)
     spent = {"seconds": time.perf_counter() - started, "cpuSeconds": time.process_time() - worked}
-    print(json.dumps(spent | measurement(snapshot, made)))
+    print(json.dumps(spent | measurement(snapshot, plan)))
 
 
-def measurement(snapshot: Snapshot, made: Plan) -> dict[str, Any]:
-    small = {one.key for one in snapshot.pods if one.metadata.labels.get("size") == "small"}
-    placed = [key for one in made.new_nodes for key in one.pods]
-    placed += [key for one in made.existing_nodes for key in one.pods]
+def measurement(snapshot: Snapshot, plan: Plan) -> dict[str, Any]:
+    small = {pod.key for pod in snapshot.pods if pod.metadata.labels.get("size") == "small"}
+    placed = [key for new_node in plan.new_nodes for key in new_node.pods]
+    placed += [key for assignment in plan.existing_nodes for key in assignment.pods]
     return {
-        "price": made.price_picousd_per_hour / PICOUSD,
-        "bound": made.lower_bound_picousd_per_hour / PICOUSD,
-        "nodes": len(made.new_nodes),
+        "price": plan.price_picousd_per_hour / PICOUSD,
+        "bound": plan.lower_bound_picousd_per_hour / PICOUSD,
+        "nodes": len(plan.new_nodes),
         "placed": len(placed),
         "smallPlaced": sum(1 for key in placed if key in small),
-        "pods": sum(1 for one in snapshot.pods if not one.node_name),
+        "pods": sum(1 for pod in snapshot.pods if not pod.node_name),
         "peakMB": _peak_kb() // 1024,
     }
 

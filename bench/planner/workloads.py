@@ -39,7 +39,7 @@ class Deployment:
 def pods(kind: str, count: int, seed: int) -> list[Json]:
     """So many pods of a workload, in an order of their own."""
     dice = Random(f"{kind}/{seed}")
-    found = [pod for one in deployments(kind, count, dice) for pod in manifests(one, dice)]
+    found = [pod for deployment in deployments(kind, count, dice) for pod in manifests(deployment, dice)]
     dice.shuffle(found)
     return found
 
@@ -124,9 +124,9 @@ def _newer_than(generation: int) -> Json:
     return {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}}
 
 
-def manifests(one: Deployment, dice: Random) -> Iterator[Json]:
-    for number in range(one.replicas):
-        yield pod(f"{one.name}-{number}", one, {"app": one.name} | dict(one.further), dice)
+def manifests(deployment: Deployment, dice: Random) -> Iterator[Json]:
+    for number in range(deployment.replicas):
+        yield pod(f"{deployment.name}-{number}", deployment, {"app": deployment.name} | dict(deployment.further), dice)
 
 
 def pod(name: str, like: Deployment, labels: Mapping[str, str], dice: Random) -> Json:

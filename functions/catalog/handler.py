@@ -40,26 +40,26 @@ def _work(cluster: str, bells: tuple[Doorbell, ...]) -> None:
         _tell(cluster, "nodeclasses", resolve_nodeclasses(ports, names, now=now, attempt=attempt))
     if any(bell.kind == "region" for bell in bells):
         _tell(cluster, "region", refresh_region(ports, now=now))
-    elif any(bell.kind == "shifts" for bell in bells) and (made := apply_zonal_shifts(ports, now=now)):
-        _tell(cluster, "shifts", made)
+    elif any(bell.kind == "shifts" for bell in bells) and (catalog_result := apply_zonal_shifts(ports, now=now)):
+        _tell(cluster, "shifts", catalog_result)
 
 
-def _tell(cluster: str, kind: str, made: CatalogResult) -> None:
+def _tell(cluster: str, kind: str, catalog_result: CatalogResult) -> None:
     logger.info(
-        "catalog made" if made.changed else "catalog unchanged",
+        "catalog made" if catalog_result.changed else "catalog unchanged",
         extra={
             "cluster": cluster,
             "doorbell": kind,
-            "catalog": made.catalog_key,
-            "ready": made.ready_classes,
-            "refused": made.not_ready,
-            "notes": made.notes,
+            "catalog": catalog_result.catalog_key,
+            "ready": catalog_result.ready_classes,
+            "refused": catalog_result.not_ready,
+            "notes": catalog_result.notes,
         },
     )
-    for name, failure in made.failures.items():
+    for name, failure in catalog_result.failures.items():
         logger.error("ec2nodeclass not resolved", extra={"cluster": cluster, "EC2NodeClass": name, "error": failure})
     metrics.add_dimension(name="cluster", value=cluster)
-    metrics.add_metric(name="FactsNotRefreshed", unit=MetricUnit.Count, value=len(made.notes))
-    metrics.add_metric(name="ClassesReady", unit=MetricUnit.Count, value=len(made.ready_classes))
-    metrics.add_metric(name="ClassesNotReady", unit=MetricUnit.Count, value=len(made.not_ready))
-    metrics.add_metric(name="ClassResolutionFailed", unit=MetricUnit.Count, value=len(made.failures))
+    metrics.add_metric(name="FactsNotRefreshed", unit=MetricUnit.Count, value=len(catalog_result.notes))
+    metrics.add_metric(name="ClassesReady", unit=MetricUnit.Count, value=len(catalog_result.ready_classes))
+    metrics.add_metric(name="ClassesNotReady", unit=MetricUnit.Count, value=len(catalog_result.not_ready))
+    metrics.add_metric(name="ClassResolutionFailed", unit=MetricUnit.Count, value=len(catalog_result.failures))

@@ -37,13 +37,15 @@ def _work(cluster: str, bells: tuple[Doorbell, ...]) -> None:
         _tell(cluster, "poll", poll(ports, now=now, scheduled=scheduled))
 
 
-def _tell(cluster: str, gear: str, found: SweepResult) -> None:
-    logger.info("swept", extra={"cluster": cluster, "gear": gear, "found": msgspec.to_builtins(found)})
+def _tell(cluster: str, gear: str, sweep_result: SweepResult) -> None:
+    logger.info("swept", extra={"cluster": cluster, "gear": gear, "found": msgspec.to_builtins(sweep_result)})
     metrics.add_dimension(name="cluster", value=cluster)
-    metrics.add_metric(name="PodsPending", unit=MetricUnit.Count, value=found.pending_pods)
-    metrics.add_metric(name="NodeClaims", unit=MetricUnit.Count, value=found.nodeclaims)
-    metrics.add_metric(name="OrphansRefused", unit=MetricUnit.Count, value=1 if found.orphans < 0 else 0)
-    if gear == "poll" and found.nodes_by_capacity_type:
+    metrics.add_metric(name="PodsPending", unit=MetricUnit.Count, value=sweep_result.pending_pods)
+    metrics.add_metric(name="NodeClaims", unit=MetricUnit.Count, value=sweep_result.nodeclaims)
+    metrics.add_metric(name="OrphansRefused", unit=MetricUnit.Count, value=1 if sweep_result.orphans < 0 else 0)
+    if gear == "poll" and sweep_result.nodes_by_capacity_type:
         for name, kind in (("NodesSpot", "spot"), ("NodesOnDemand", "on-demand"), ("NodesReserved", "reserved")):
-            metrics.add_metric(name=name, unit=MetricUnit.Count, value=found.nodes_by_capacity_type.get(kind, 0))
-        metrics.add_metric(name="CostPerHour", unit=MetricUnit.NoUnit, value=found.price_picousd_per_hour / 10**12)
+            metrics.add_metric(name=name, unit=MetricUnit.Count, value=sweep_result.nodes_by_capacity_type.get(kind, 0))
+        metrics.add_metric(
+            name="CostPerHour", unit=MetricUnit.NoUnit, value=sweep_result.price_picousd_per_hour / 10**12
+        )

@@ -129,7 +129,7 @@ def _is_foreign(key: str) -> bool:
 
 
 def _within(domain: str, domains: tuple[str, ...]) -> bool:
-    return any(domain == other or domain.endswith("." + other) for other in domains)
+    return any(domain == other_domain or domain.endswith("." + other_domain) for other_domain in domains)
 
 
 def _taints(value: Any) -> list[Taint]:

@@ -113,7 +113,9 @@ def nodeclaims_of(timeline: Timeline, pool: str) -> list[dict[str, Any]]:
 
 def are_initialized(timeline: Timeline, pool: str, count: int) -> bool:
     conditions = (c.get("status", {}).get("conditions") or () for c in nodeclaims_of(timeline, pool))
-    ready = [any(one["type"] == "Initialized" and one["status"] == "True" for one in some) for some in conditions]
+    ready = [
+        any(one["type"] == "Initialized" and one["status"] == "True" for one in condition) for condition in conditions
+    ]
     return len(ready) == count and all(ready)
 
 

@@ -164,8 +164,11 @@ def _left_in_aws(run: DemoRun) -> list[str]:
     sqs, dynamodb = account.client("sqs", endpoint_url=endpoint), account.client("dynamodb", endpoint_url=endpoint)
     profiles = iam.list_instance_profiles()["InstanceProfiles"]
     return [
-        *(one["LaunchTemplateName"] for one in ec2.describe_launch_templates()["LaunchTemplates"]),
-        *(one["InstanceProfileName"] for one in profiles if one["Path"].startswith("/karpenter/")),
+        *(
+            launch_template["LaunchTemplateName"]
+            for launch_template in ec2.describe_launch_templates()["LaunchTemplates"]
+        ),
+        *(profile["InstanceProfileName"] for profile in profiles if profile["Path"].startswith("/karpenter/")),
         *sqs.list_queues().get("QueueUrls", ()),
         *dynamodb.list_tables()["TableNames"],
     ]

@@ -32,15 +32,15 @@ PRICES: Final = {
 )
 def test_a_burst_costs_no_more_than_karpenters(tmp_path: Path, kind: str, count: int, seed: int, most: float) -> None:
     snapshot, catalog = load(str(problems.burst(tmp_path, kind, count, seed, 64)))
-    made = plan_pods(snapshot, catalog)
-    assert not made.unschedulable_pods
-    assert round(made.price_picousd_per_hour / PICOUSD, 3) <= most
+    plan = plan_pods(snapshot, catalog)
+    assert not plan.unschedulable_pods
+    assert round(plan.price_picousd_per_hour / PICOUSD, 3) <= most
 
 
 def test_five_thousand_pods_with_rules_are_within_a_percent_of_what_any_plan_must_cost(tmp_path: Path) -> None:
-    made = plan_pods(*load(str(problems.burst(tmp_path, "mixed", 5000, 2))))
-    assert not made.unschedulable_pods
-    assert made.price_picousd_per_hour <= made.lower_bound_picousd_per_hour * 1.01
+    plan = plan_pods(*load(str(problems.burst(tmp_path, "mixed", 5000, 2))))
+    assert not plan.unschedulable_pods
+    assert plan.price_picousd_per_hour <= plan.lower_bound_picousd_per_hour * 1.01
 
 
 @pytest.mark.parametrize(
@@ -48,5 +48,5 @@ def test_five_thousand_pods_with_rules_are_within_a_percent_of_what_any_plan_mus
     [("micro", 2.2), ("memheavy", 0.3), ("inflate", 1.2), ("spread30", 0.6), ("anti10", 1.4), ("mixed", 2.0)],
 )
 def test_a_thousand_pods_cost_little_more_than_any_plan_must(tmp_path: Path, kind: str, percent: float) -> None:
-    made = plan_pods(*load(str(problems.burst(tmp_path, kind, 1000, 0, 64))))
-    assert made.price_picousd_per_hour <= made.lower_bound_picousd_per_hour * (1 + percent / 100)
+    plan = plan_pods(*load(str(problems.burst(tmp_path, kind, 1000, 0, 64))))
+    assert plan.price_picousd_per_hour <= plan.lower_bound_picousd_per_hour * (1 + percent / 100)

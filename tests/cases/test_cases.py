@@ -41,8 +41,8 @@ def planned(case: Path) -> tuple[dict[str, Any], dict[str, Any], Path]:
     """The case, its plan as other programs read it, and its catalog."""
     content = read(case)
     path = find_catalog(content["catalog"], case)
-    made = plan_pods(decode_snapshot(read_documents([str(case)])), catalog(path))
-    return content, json.loads(plan_to_json(made)), path
+    plan = plan_pods(decode_snapshot(read_documents([str(case)])), catalog(path))
+    return content, json.loads(plan_to_json(plan)), path
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)

@@ -31,9 +31,9 @@ def test_plans_of_random_cases_break_no_rule(tmp_path: Path, profile: str, seed:
     file.write_text(text(case(seed, profile, 40)))
     (tmp_path / "catalogs").symlink_to(HERE / "catalogs")
     content = read(file)
-    known = read_catalog_file(str(find_catalog(content["catalog"], file)))
-    made = plan_pods(decode_snapshot(read_documents([str(file)])), known)
-    assert not judge(json.loads(plan_to_json(made)), load(file)).violations
+    catalog = read_catalog_file(str(find_catalog(content["catalog"], file)))
+    plan = plan_pods(decode_snapshot(read_documents([str(file)])), catalog)
+    assert not judge(json.loads(plan_to_json(plan)), load(file)).violations
 
 
 def test_equal_seeds_make_equal_cases() -> None:

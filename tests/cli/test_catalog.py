@@ -39,10 +39,14 @@ def test_what_is_printed_is_a_catalog_that_plan_reads(capsys: pytest.CaptureFixt
     file = tmp_path / "catalog.json"
     file.write_text(capsys.readouterr().out)
     read = {one.name: one for one in read_catalog_file(str(file)).instance_types("")}
-    for one in load_builtin_catalog().instance_types(""):
-        again = read[one.name]
-        assert (again.capacity, again.allocatable, again.offerings) == (one.capacity, one.allocatable, one.offerings)
-        assert again.requirements == one.requirements
+    for instance_type in load_builtin_catalog().instance_types(""):
+        again = read[instance_type.name]
+        assert (again.capacity, again.allocatable, again.offerings) == (
+            instance_type.capacity,
+            instance_type.allocatable,
+            instance_type.offerings,
+        )
+        assert again.requirements == instance_type.requirements
 
 
 def test_a_type_that_is_not_sold_is_listed_without_offerings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ def test_a_published_provisioner_becomes_a_pool_and_a_class(capsys: pytest.Captu
     assert node_class["spec"]["kubelet"] == {"clusterDNS": ["172.20.0.10"]}
     first, *remarks = told.splitlines()
     assert first == f"{EXAMPLE}: Provisioner default → NodePool default, EC2NodeClass default"
-    assert any(one.startswith("  note   spec.requirements: written out") for one in remarks)
+    assert any(remark.startswith("  note   spec.requirements: written out") for remark in remarks)
 
 
 def test_stdin_and_folders_are_read_together(
@@ -157,8 +157,8 @@ def test_a_plan_reads_v1beta1_as_it_was_meant(capsys: pytest.CaptureFixture[str]
     file.write_text(json.dumps({"kind": "List", "items": [pool, yaml.safe_load(PODS.replace("OLD: a", ""))]}))
     plan, notes = notes_of(capsys, str(file))
     assert {one["nodePool"] for one in plan["newNodes"]} == {"beta"}
-    assert not any("unknown field" in one for one in notes)
-    assert any('spec.kubelet: {"maxPods":5}' in one for one in notes)
+    assert not any("unknown field" in note for note in notes)
+    assert any('spec.kubelet: {"maxPods":5}' in note for note in notes)
 
 
 def test_the_catalog_of_an_old_class_is_that_of_the_new_one(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -241,8 +241,15 @@ def test_a_catalog_that_is_none_is_said(capsys: pytest.CaptureFixture[str], writ
 def test_the_built_in_catalog_has_both_architectures_and_prices_for_all() -> None:
     types = load_builtin_catalog().instance_types("")
     assert len(types) > 1000
-    assert {value for one in types for value in one.requirements.get("kubernetes.io/arch").values} == {"amd64", "arm64"}
-    assert all(offering.price_picousd_per_hour > 0 for one in types for offering in one.offerings if offering.available)
+    assert {
+        value for instance_type in types for value in instance_type.requirements.get("kubernetes.io/arch").values
+    } == {"amd64", "arm64"}
+    assert all(
+        offering.price_picousd_per_hour > 0
+        for instance_type in types
+        for offering in instance_type.offerings
+        if offering.available
+    )
 
 
 def test_manifests_are_planned_within_a_running_cluster(
@@ -290,5 +297,5 @@ def test_pods_have_the_priority_of_their_class(write: Any) -> None:
         "m.yaml", ranks % ("high", 1000, "false"), ranks % ("usual", 5, "true"), pod % ("a", "high"),
         pod % ("b", '""'), pod % ("c", "system-node-critical"),
     )  # fmt: skip
-    seen = decode_snapshot(documents.read_documents([file]))
-    assert {one.metadata.name: one.priority for one in seen.pods} == {"a": 1000, "b": 5, "c": 2_000_001_000}
+    snapshot = decode_snapshot(documents.read_documents([file]))
+    assert {one.metadata.name: one.priority for one in snapshot.pods} == {"a": 1000, "b": 5, "c": 2_000_001_000}

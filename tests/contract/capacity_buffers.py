@@ -15,8 +15,8 @@ GENERATION: Schema = {"type": "integer", "format": "int64", "minimum": 0}
 
 
 def _object(required: tuple[str, ...] = (), /, **properties: Schema) -> Schema:
-    made: Schema = {"type": "object", "properties": properties}
-    return made | ({"required": list(required)} if required else {})
+    schema: Schema = {"type": "object", "properties": properties}
+    return schema | ({"required": list(required)} if required else {})
 
 
 _TEMPLATE = _object(("name",), name=NAME)

@@ -94,8 +94,8 @@ class FakeWorld(World):
             not_ready_reason="PodTemplateNotFound",
             not_ready_message="PodTemplate default/no",
         )
-        for one in (spare, shared, lost):
-            self._fake.put("capacitybuffers", one)
+        for buffer in (spare, shared, lost):
+            self._fake.put("capacitybuffers", buffer)
 
 
 class RealWorld(World):

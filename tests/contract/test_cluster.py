@@ -50,7 +50,7 @@ def world(request: pytest.FixtureRequest) -> World:
 
 def claim(**changes: object) -> NodeClaim:
     name = f"claim-{next(NUMBERS)}"
-    made = NodeClaim(
+    nodeclaim = NodeClaim(
         metadata=ObjectMeta(name, labels={labels.NODEPOOL: "default"}, finalizers=(labels.FINALIZER,)),
         node_class_ref=CLASS,
         requirements=(
@@ -62,14 +62,14 @@ def claim(**changes: object) -> NodeClaim:
         expire_after_seconds=None,
         termination_grace_period_seconds=600,
     )
-    return msgspec.structs.replace(made, **changes)
+    return msgspec.structs.replace(nodeclaim, **changes)
 
 
 def test_a_claim_comes_back_as_it_was_promised(world: World) -> None:
     wanted = claim()
     world.port.create_nodeclaim(wanted)
-    found = world.port.nodeclaim(wanted.name)
-    assert found is not None
+    nodeclaim = world.port.nodeclaim(wanted.name)
+    assert nodeclaim is not None
     for field in (
         "requirements",
         "requests",
@@ -78,9 +78,9 @@ def test_a_claim_comes_back_as_it_was_promised(world: World) -> None:
         "termination_grace_period_seconds",
         "node_class_ref",
     ):
-        assert getattr(found, field) == getattr(wanted, field), field
-    assert found.metadata.finalizers == (labels.FINALIZER,)
-    assert found.metadata.uid
+        assert getattr(nodeclaim, field) == getattr(wanted, field), field
+    assert nodeclaim.metadata.finalizers == (labels.FINALIZER,)
+    assert nodeclaim.metadata.uid
     assert wanted.name in {one.name for one in world.port.nodeclaims()}
 
 
@@ -97,17 +97,19 @@ def test_what_does_not_exist_is_none(world: World) -> None:
 
 
 def test_conditions_keep_their_neighbours_and_their_time(world: World) -> None:
-    made = world.port.create_nodeclaim(claim())
+    nodeclaim = world.port.create_nodeclaim(claim())
     since = datetime(2026, 1, 1, tzinfo=UTC)
     world.port.set_conditions(
-        "nodeclaims", made.metadata, [Condition("Launched", "True", "Launched", last_transition_time=since)]
+        "nodeclaims", nodeclaim.metadata, [Condition("Launched", "True", "Launched", last_transition_time=since)]
     )
     world.port.set_conditions(
-        "nodeclaims", made.metadata, [Condition("Registered", "Unknown", "NodeNotFound", last_transition_time=since)]
+        "nodeclaims",
+        nodeclaim.metadata,
+        [Condition("Registered", "Unknown", "NodeNotFound", last_transition_time=since)],
     )
     later = Condition("Launched", "True", "Again", last_transition_time=datetime(2026, 2, 1, tzinfo=UTC))
-    world.port.set_conditions("nodeclaims", made.metadata, [later])
-    found = world.port.nodeclaim(made.name)
+    world.port.set_conditions("nodeclaims", nodeclaim.metadata, [later])
+    found = world.port.nodeclaim(nodeclaim.name)
     assert found is not None
     launched, registered = find_condition(found.conditions, "Launched"), find_condition(found.conditions, "Registered")
     assert launched is not None
@@ -117,35 +119,37 @@ def test_conditions_keep_their_neighbours_and_their_time(world: World) -> None:
 
 
 def test_a_condition_that_is_taken_out_leaves_its_neighbours(world: World) -> None:
-    made = world.port.create_nodeclaim(claim())
+    nodeclaim = world.port.create_nodeclaim(claim())
     since = datetime(2026, 1, 1, tzinfo=UTC)
     stated = [Condition(kind, "True", kind, last_transition_time=since) for kind in ("Launched", "Drifted")]
-    world.port.set_conditions("nodeclaims", made.metadata, stated)
+    world.port.set_conditions("nodeclaims", nodeclaim.metadata, stated)
     for _ in range(2):
-        world.port.set_conditions("nodeclaims", made.metadata, (), removed=("Drifted",))
-        found = world.port.nodeclaim(made.name)
+        world.port.set_conditions("nodeclaims", nodeclaim.metadata, (), removed=("Drifted",))
+        found = world.port.nodeclaim(nodeclaim.name)
         assert found is not None
-        assert [(one.type, one.last_transition_time) for one in found.conditions] == [("Launched", since)]
+        assert [(condition.type, condition.last_transition_time) for condition in found.conditions] == [
+            ("Launched", since)
+        ]
 
 
 def test_status_is_merged(world: World) -> None:
-    made = world.port.create_nodeclaim(claim())
-    about = msgspec.structs.replace(made.metadata, resource_version="")
+    nodeclaim = world.port.create_nodeclaim(claim())
+    about = msgspec.structs.replace(nodeclaim.metadata, resource_version="")
     world.port.patch_status("nodeclaims", about, {"providerID": "aws:///z/i-1", "imageID": "ami-1"})
     world.port.patch_status("nodeclaims", about, {"nodeName": "n"})
-    found = world.port.nodeclaim(made.name)
+    found = world.port.nodeclaim(nodeclaim.name)
     assert found is not None
     assert (found.provider_id, found.image_id, found.node_name) == ("aws:///z/i-1", "ami-1", "n")
 
 
 def test_a_deleted_claim_stays_until_its_finalizer_goes(world: World) -> None:
-    made = world.port.create_nodeclaim(claim())
-    world.port.delete("nodeclaims", made.metadata)
-    found = world.port.nodeclaim(made.name)
+    nodeclaim = world.port.create_nodeclaim(claim())
+    world.port.delete("nodeclaims", nodeclaim.metadata)
+    found = world.port.nodeclaim(nodeclaim.name)
     assert found is not None
     assert found.metadata.deletion_timestamp is not None
     world.port.patch_metadata("nodeclaims", found.metadata, {"finalizers": []})
-    assert _gone(world.port, made.name)
+    assert _gone(world.port, nodeclaim.name)
 
 
 def _gone(port: ClusterPort, name: str) -> bool:
@@ -158,19 +162,21 @@ def _gone(port: ClusterPort, name: str) -> bool:
 
 
 def test_deleting_by_another_uid_or_twice_is_no_error_and_hurts_nobody(world: World) -> None:
-    made = world.port.create_nodeclaim(claim(metadata=ObjectMeta(f"claim-{next(NUMBERS)}")))
-    world.port.delete("nodeclaims", msgspec.structs.replace(made.metadata, uid="00000000-0000-0000-0000-000000000000"))
-    assert world.port.nodeclaim(made.name) is not None
-    world.port.delete("nodeclaims", made.metadata)
-    world.port.delete("nodeclaims", made.metadata)
-    assert _gone(world.port, made.name)
+    nodeclaim = world.port.create_nodeclaim(claim(metadata=ObjectMeta(f"claim-{next(NUMBERS)}")))
+    world.port.delete(
+        "nodeclaims", msgspec.structs.replace(nodeclaim.metadata, uid="00000000-0000-0000-0000-000000000000")
+    )
+    assert world.port.nodeclaim(nodeclaim.name) is not None
+    world.port.delete("nodeclaims", nodeclaim.metadata)
+    world.port.delete("nodeclaims", nodeclaim.metadata)
+    assert _gone(world.port, nodeclaim.name)
 
 
 def test_finalizers_change_only_on_what_was_read(world: World) -> None:
-    made = world.port.create_nodeclaim(claim())
-    world.port.patch_metadata("nodeclaims", made.metadata, {"annotations": {"a": "b"}})
+    nodeclaim = world.port.create_nodeclaim(claim())
+    world.port.patch_metadata("nodeclaims", nodeclaim.metadata, {"annotations": {"a": "b"}})
     with pytest.raises(Conflict):
-        world.port.patch_metadata("nodeclaims", made.metadata, {"finalizers": []})
+        world.port.patch_metadata("nodeclaims", nodeclaim.metadata, {"finalizers": []})
 
 
 def test_taints_are_replaced_under_the_version_that_was_read(world: World) -> None:
@@ -197,23 +203,29 @@ def test_taints_are_replaced_under_the_version_that_was_read(world: World) -> No
 
 def test_storage_and_namespaces_are_read_as_they_were_written(world: World) -> None:
     world.add_storage()
-    found = world.port.storage()
-    (waiting,) = [one for one in found.persistent_volume_claims if one.metadata.key == "shop/data"]
+    storage = world.port.storage()
+    (waiting,) = [
+        volume_claim for volume_claim in storage.persistent_volume_claims if volume_claim.metadata.key == "shop/data"
+    ]
     assert (waiting.volume_name, waiting.storage_class_name, waiting.bind_completed, waiting.phase) == (
         "",
         "zonal",
         False,
         "Pending",
     )
-    (volume,) = [one for one in found.persistent_volumes if one.metadata.name == "pv-1"]
+    (volume,) = [
+        persistent_volume
+        for persistent_volume in storage.persistent_volumes
+        if persistent_volume.metadata.name == "pv-1"
+    ]
     assert (volume.node_affinity, volume.driver) == (((IN_A,),), "ebs.csi.aws.com")
-    (zonal,) = [one for one in found.storage_classes if one.metadata.name == "zonal"]
+    (zonal,) = [storage_class for storage_class in storage.storage_classes if storage_class.metadata.name == "zonal"]
     assert (zonal.provisioner, zonal.waits_for_first_consumer, zonal.allowed_topologies) == (
         ZONAL.provisioner,
         True,
         ZONAL.allowed_topologies,
     )
-    assert {one.metadata.name: one.attachable_volumes for one in found.csi_nodes}["attaching"] == {
+    assert {csi_node.metadata.name: csi_node.attachable_volumes for csi_node in storage.csi_nodes}["attaching"] == {
         "ebs.csi.aws.com": 25
     }
     assert world.port.namespaces()["shop"]["team"] == "a"
@@ -222,7 +234,7 @@ def test_storage_and_namespaces_are_read_as_they_were_written(world: World) -> N
 def test_buffers_are_read_with_what_they_refer_to_and_told_how_they_stand(world: World) -> None:
     assert world.port.capacity_buffers() == ()
     world.add_buffers()
-    found = {one.metadata.name: one for one in world.port.capacity_buffers()}
+    found = {buffer.metadata.name: buffer for buffer in world.port.capacity_buffers()}
     spare, shared, lost = (found[name] for name in ("spare", "shared", "lost"))
     assert spare.template_pod is not None
     assert (spare.template_pod.requests["cpu"], spare.template_pod.metadata.labels) == (3000, {"app": "web"})
@@ -237,11 +249,11 @@ def test_buffers_are_read_with_what_they_refer_to_and_told_how_they_stand(world:
     world.port.patch_status("capacitybuffers", about, status)
     world.port.set_conditions("capacitybuffers", about, [Condition("Provisioning", "False", "RequiresNewCapacity")])
     world.port.patch_status("capacitybuffers", about, status | {"podTemplateRef": None})
-    (after,) = [one for one in world.port.capacity_buffers() if one.metadata.name == "spare"]
+    (after,) = [buffer for buffer in world.port.capacity_buffers() if buffer.metadata.name == "spare"]
     assert after.status == CapacityBufferStatus(2, "", 1, spare.provisioning_strategy)
-    told = find_condition(after.conditions, "Provisioning")
-    assert told is not None
-    assert (told.status, told.reason) == ("False", "RequiresNewCapacity")
+    condition = find_condition(after.conditions, "Provisioning")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("False", "RequiresNewCapacity")
 
 
 def test_a_waiting_pod_is_nominated_once_and_stays_so(world: World) -> None:
@@ -254,47 +266,53 @@ def test_a_waiting_pod_is_nominated_once_and_stays_so(world: World) -> None:
 
 
 def test_nobody_is_nominated_who_is_bound_gone_or_another_pod_of_the_name(world: World) -> None:
-    bound, other = world.pod(node="somewhere"), world.pod()
-    wanted = {bound.key: bound.metadata.uid, other.key: "00000000-0000-0000-0000-000000000000", "default/nobody": "x"}
+    bound, other_pod = world.pod(node="somewhere"), world.pod()
+    wanted = {
+        bound.key: bound.metadata.uid,
+        other_pod.key: "00000000-0000-0000-0000-000000000000",
+        "default/nobody": "x",
+    }
     assert world.port.nominate("planned", wanted) == frozenset()
     assert world.port.nominate("planned", {}) == frozenset()
     assert (
-        world.seen(bound.metadata.name).nominated_node_name == world.seen(other.metadata.name).nominated_node_name == ""
+        world.seen(bound.metadata.name).nominated_node_name
+        == world.seen(other_pod.metadata.name).nominated_node_name
+        == ""
     )
 
 
 def test_only_our_own_nomination_is_withdrawn(world: World) -> None:
-    ours, theirs = world.pod(), world.pod()
-    world.port.nominate("planned", {ours.key: ours.metadata.uid})
+    pod, theirs = world.pod(), world.pod()
+    world.port.nominate("planned", {pod.key: pod.metadata.uid})
     world.port.nominate("preempted", {theirs.key: theirs.metadata.uid})
     for _ in range(2):
         world.port.clear_nominations(
-            "planned", {ours.key: ours.metadata.uid, theirs.key: theirs.metadata.uid, "default/x": "x"}
+            "planned", {pod.key: pod.metadata.uid, theirs.key: theirs.metadata.uid, "default/x": "x"}
         )
-    assert world.seen(ours.metadata.name).nominated_node_name == ""
+    assert world.seen(pod.metadata.name).nominated_node_name == ""
     assert world.seen(theirs.metadata.name).nominated_node_name == "preempted"
 
 
 def test_the_same_event_is_told_again_only_after_a_while(real: tuple[Stack, KubernetesCluster]) -> None:
     """Two processes tell it: what one does not remember, the event itself says."""
     stack, port = real
-    made, began = port.create_nodeclaim(claim()), datetime.now(UTC)
+    nodeclaim, began = port.create_nodeclaim(claim()), datetime.now(UTC)
     for seconds in (0, 30, 90, 150, 200):
         port._told.clear()
         moment = began + timedelta(seconds=seconds)
         port.record_event(
-            "nodeclaims", made.metadata, type="Normal", reason="DisruptionBlocked", message="m", now=moment
+            "nodeclaims", nodeclaim.metadata, type="Normal", reason="DisruptionBlocked", message="m", now=moment
         )
-    query = f"involvedObject.name={made.name},reason=DisruptionBlocked"
+    query = f"involvedObject.name={nodeclaim.name},reason=DisruptionBlocked"
     listed = json.loads(stack.kubectl("get", "events", "-n", "default", "--field-selector", query, "-o", "json").stdout)
     assert [one["count"] for one in listed["items"]] == [2]
 
 
 def test_an_event_never_raises(world: World) -> None:
-    made = world.port.create_nodeclaim(claim())
+    nodeclaim = world.port.create_nodeclaim(claim())
     for _ in range(2):
         world.port.record_event(
-            "nodeclaims", made.metadata, type="Normal", reason="Launched", message="m", now=datetime.now(UTC)
+            "nodeclaims", nodeclaim.metadata, type="Normal", reason="Launched", message="m", now=datetime.now(UTC)
         )
     world.port.record_event(
         "nodeclaims", ObjectMeta("Not A Name!"), type="Normal", reason="x", message="m", now=datetime.now(UTC)

@@ -110,8 +110,8 @@ def _class_in(client: Any) -> EC2NodeClass:
     name = "amazon-eks-node-al2023-x86_64-standard-1.35-*"
     image = client.describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"][0]["ImageId"]
     return samples.node_class(
-        subnets=tuple(Subnet(one["SubnetId"], one["AvailabilityZone"]) for one in subnets),
-        security_groups=tuple(SecurityGroup(one["GroupId"]) for one in groups),
+        subnets=tuple(Subnet(subnet["SubnetId"], subnet["AvailabilityZone"]) for subnet in subnets),
+        security_groups=tuple(SecurityGroup(group["GroupId"]) for group in groups),
         amis=(AMI(image),),
         resolved_instance_profile="",
     )
@@ -130,7 +130,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         _with_profile(made, aws)
     yield made
     made.sold_out()
-    if left := [one.id for one in made.ec2.instances_of_cluster()]:
+    if left := [instance.id for instance in made.ec2.instances_of_cluster()]:
         made.ec2.terminate(left)
 
 
@@ -156,7 +156,12 @@ def planned(
 
 
 def request_of(world: World, fleet: FleetPlan, *, id: str, count: int = 1, attempt: int = 0) -> Mapping[str, Any]:
-    versions = {one.name: world.ec2.ensure_launch_template(one.name, one.data, one.tags) for one in fleet.templates}
+    versions = {
+        template_request.name: world.ec2.ensure_launch_template(
+            template_request.name, template_request.data, template_request.tags
+        )
+        for template_request in fleet.templates
+    }
     token = fleet_plan.client_token(f"{world.cluster}-{id}", attempt)
     return fleet_plan.create_fleet_request(fleet, versions, launch_id=id, count=count, client_token=token)
 
@@ -169,28 +174,28 @@ def bought(world: World, *names: str, id: str = "l1", count: int = 1, capacity_t
 def test_a_launch_gives_as_many_instances_as_were_asked_for(world: World) -> None:
     result = bought(world, "c5.large", "m5.large", count=3)
     assert len({one.id for one in result.instances}) == 3
-    for one in result.instances:
-        assert (one.instance_type, one.capacity_type) in {("c5.large", "spot"), ("m5.large", "spot")}
-        assert one.zone in samples.ZONES
-        assert one.image_id == world.node_class.amis[-1].id or one.image_id == "ami-x86_64-standard"
+    for instance in result.instances:
+        assert (instance.instance_type, instance.capacity_type) in {("c5.large", "spot"), ("m5.large", "spot")}
+        assert instance.zone in samples.ZONES
+        assert instance.image_id == world.node_class.amis[-1].id or instance.image_id == "ami-x86_64-standard"
 
 
 @pytest.mark.parametrize("capacity_type", ["spot", "on-demand"])
 def test_an_instance_is_found_by_its_launch_and_its_cluster(world: World, capacity_type: str) -> None:
-    (made,) = bought(world, "c5.large", id="mine", capacity_type=capacity_type).instances
+    (instance,) = bought(world, "c5.large", id="mine", capacity_type=capacity_type).instances
     bought(world, "c5.large", id="other")
     (found,) = world.ec2.instances_of_launch("mine")
     assert (found.id, found.instance_type, found.zone, found.capacity_type) == (
-        made.id,
+        instance.id,
         "c5.large",
-        made.zone,
+        instance.zone,
         capacity_type,
     )
     assert found.tags[labels.NODEPOOL] == "default"
     assert found.tags[labels.EC2NODECLASS] == "default"
     assert found.tags[labels.cluster_tag(world.cluster)] == "owned"
     assert len(world.ec2.instances_of_cluster()) == 2
-    assert world.ec2.instance(made.id) is not None
+    assert world.ec2.instance(instance.id) is not None
     assert world.ec2.instances_of_launch("nobody's") == ()
 
 
@@ -218,7 +223,7 @@ def test_another_attempt_is_another_launch(world: World) -> None:
 def test_an_empty_offering_is_passed_over(world: World) -> None:
     world.sold_out(("spot", "c5.large", "*"))
     result = bought(world, "c5.large", "m5.large")
-    assert [one.instance_type for one in result.instances] == ["m5.large"]
+    assert [instance.instance_type for instance in result.instances] == ["m5.large"]
 
 
 def test_nothing_left_is_an_answer_and_not_a_failure(world: World) -> None:
@@ -256,8 +261,8 @@ def into_reservation(world: World, count: int, reserved: int) -> tuple[str, Flee
 def test_a_launch_into_a_reservation_runs_there_whatever_is_sold_out(world: World) -> None:
     id, answer = into_reservation(world, 2, 2)
     assert (len(answer.instances), answer.errors) == (2, ())
-    for one in answer.instances:
-        found = world.ec2.instance(one.id)
+    for instance in answer.instances:
+        found = world.ec2.instance(instance.id)
         assert found is not None
         assert (found.capacity_type, found.reservation_id) == ("reserved", id)
 
@@ -271,19 +276,23 @@ def test_beyond_a_reservation_there_is_nothing_and_its_pool_says_why(world: Worl
 
 
 def test_a_template_is_made_once_for_its_content(world: World) -> None:
-    (one,) = planned(world, "c5.large").templates
-    first = world.ec2.ensure_launch_template(one.name, one.data, one.tags)
-    assert world.ec2.ensure_launch_template(one.name, one.data, one.tags) == first
+    (template_request,) = planned(world, "c5.large").templates
+    first = world.ec2.ensure_launch_template(template_request.name, template_request.data, template_request.tags)
+    assert (
+        world.ec2.ensure_launch_template(template_request.name, template_request.data, template_request.tags) == first
+    )
     assert first[1] == "1"
 
 
 def test_other_content_under_the_same_name_is_another_version(world: World) -> None:
-    (one,) = planned(world, "c5.large").templates
-    first = world.ec2.ensure_launch_template(one.name, one.data, one.tags)
-    changed = dict(one.data) | {"Monitoring": {"Enabled": True}}
-    second = world.ec2.ensure_launch_template(one.name, changed, one.tags)
+    (template_request,) = planned(world, "c5.large").templates
+    first = world.ec2.ensure_launch_template(template_request.name, template_request.data, template_request.tags)
+    changed = dict(template_request.data) | {"Monitoring": {"Enabled": True}}
+    second = world.ec2.ensure_launch_template(template_request.name, changed, template_request.tags)
     assert second == (first[0], "2")
-    assert world.ec2.ensure_launch_template(one.name, one.data, one.tags) == first
+    assert (
+        world.ec2.ensure_launch_template(template_request.name, template_request.data, template_request.tags) == first
+    )
 
 
 def test_a_terminated_instance_leaves_the_cluster_and_terminating_twice_is_fine(world: World) -> None:
@@ -293,17 +302,17 @@ def test_a_terminated_instance_leaves_the_cluster_and_terminating_twice_is_fine(
     shown = {one.id: one.state for one in world.ec2.instances_of_cluster()}
     assert shown[second] in ("pending", "running")
     assert shown.get(first) in (None, "shutting-down")
-    found = world.ec2.instance(first)
-    assert found is None or found.state in ("shutting-down", "terminated")
+    instance = world.ec2.instance(first)
+    assert instance is None or instance.state in ("shutting-down", "terminated")
 
 
 def test_one_unknown_id_keeps_all_of_a_call_from_being_terminated(world: World) -> None:
     made = bought(world, "c5.large").instances[0].id
     with pytest.raises(NotFound):
         world.ec2.terminate([made, NOBODY])
-    found = world.ec2.instance(made)
-    assert found is not None
-    assert found.state in ("pending", "running")
+    instance = world.ec2.instance(made)
+    assert instance is not None
+    assert instance.state in ("pending", "running")
 
 
 def test_an_instance_that_never_was_is_none(world: World) -> None:
@@ -311,9 +320,9 @@ def test_an_instance_that_never_was_is_none(world: World) -> None:
 
 
 def test_tags_are_added(world: World) -> None:
-    (made,) = bought(world, "c5.large").instances
-    world.ec2.tag(made.id, {"Name": "ip-10-0-0-1", labels.NODECLAIM: "default-abcde"})
-    found = world.ec2.instance(made.id)
+    (instance,) = bought(world, "c5.large").instances
+    world.ec2.tag(instance.id, {"Name": "ip-10-0-0-1", labels.NODECLAIM: "default-abcde"})
+    found = world.ec2.instance(instance.id)
     assert found is not None
     assert found.tags["Name"] == "ip-10-0-0-1"
     assert found.tags[labels.NODECLAIM] == "default-abcde"
@@ -325,11 +334,11 @@ def test_templates_are_found_by_cluster_and_class_and_go_once(local_aws: LocalAw
     _with_profile(world, local_aws)
     client: Any = local_aws.client("ec2")
     ec2 = Ec2(client, cluster=world.cluster)
-    (one,) = planned(world, "c5.large").templates
-    id, _ = ec2.ensure_launch_template(one.name, one.data, one.tags)
-    (found,) = ec2.launch_templates("default")
-    assert found.id == id
-    assert ec2.launch_templates() == (found,)
+    (template_request,) = planned(world, "c5.large").templates
+    id, _ = ec2.ensure_launch_template(template_request.name, template_request.data, template_request.tags)
+    (launch_template,) = ec2.launch_templates("default")
+    assert launch_template.id == id
+    assert ec2.launch_templates() == (launch_template,)
     assert ec2.launch_templates("other") == ()
     for _ in range(2):
         ec2.delete_launch_template(id)
@@ -343,6 +352,6 @@ def test_an_instance_says_in_which_partition_of_its_group_it_is(world: World, as
     pinned = (NodeSelectorRequirement(labels.PLACEMENT_GROUP_PARTITION, "In", (asked,)),) if asked else ()
     fleet = planned(world, "c5.large", further=pinned)
     world.ec2.create_fleet(request_of(world, fleet, id="l1", count=3))
-    found = world.ec2.instances_of_launch("l1")
-    assert sorted(one.partition_number for one in found) == ([2, 2, 2] if asked else [1, 2, 3])
-    assert {one.placement_group_id for one in found} == {group.id}
+    instances = world.ec2.instances_of_launch("l1")
+    assert sorted(instance.partition_number for instance in instances) == ([2, 2, 2] if asked else [1, 2, 3])
+    assert {instance.placement_group_id for instance in instances} == {group.id}

@@ -26,9 +26,9 @@ def market(local_aws: LocalAws) -> RegionFacts:
 def test_every_type_of_the_region_is_read_past_the_first_page(market: RegionFacts) -> None:
     assert market.notes == ()
     assert len(market.types) > 700
-    assert [one.name for one in market.types] == sorted(one.name for one in market.types)
-    assert next(one for one in market.types if one.name == "m5.large") == type_of("m5.large")
-    assert all({"x86_64", "arm64"} & set(one.architectures) for one in market.types)
+    assert [info.name for info in market.types] == sorted(info.name for info in market.types)
+    assert next(info for info in market.types if info.name == "m5.large") == type_of("m5.large")
+    assert all({"x86_64", "arm64"} & set(info.architectures) for info in market.types)
 
 
 def test_zones_and_prices_are_those_of_the_region(market: RegionFacts) -> None:
@@ -45,20 +45,20 @@ def test_zones_and_prices_are_those_of_the_region(market: RegionFacts) -> None:
 def test_published_prices_stand_in_for_a_price_list_that_does_not_answer(local_aws: LocalAws) -> None:
     client: Any = local_aws.client("ec2")
     wrong: Any = local_aws.client("pricing")
-    found = Ec2Region(client, wrong, region=REGION).read(NOW)
-    assert found.on_demand == published_data.on_demand_picousd(REGION)
-    assert any("Price List" in note or "GetProducts" in note for note in found.notes)
+    region_facts = Ec2Region(client, wrong, region=REGION).read(NOW)
+    assert region_facts.on_demand == published_data.on_demand_picousd(REGION)
+    assert any("Price List" in note or "GetProducts" in note for note in region_facts.notes)
     silent = Ec2Region(client, None, region=REGION).read(NOW)
-    assert silent.on_demand == found.on_demand
+    assert silent.on_demand == region_facts.on_demand
     assert len(silent.notes) == 1
 
 
 def test_without_spot_prices_the_region_says_so(local_aws: LocalAws, fault: Callable[..., None]) -> None:
     fault("ec2", "DescribeSpotPriceHistory", "UnauthorizedOperation")
     client: Any = local_aws.client("ec2")
-    found = Ec2Region(client, None, region=REGION).read(NOW)
-    assert found.spot is None
-    assert any("UnauthorizedOperation" in note for note in found.notes)
+    region_facts = Ec2Region(client, None, region=REGION).read(NOW)
+    assert region_facts.spot is None
+    assert any("UnauthorizedOperation" in note for note in region_facts.notes)
 
 
 def test_spot_prices_are_asked_for_with_and_without_a_vpc(local_aws: LocalAws) -> None:
@@ -89,10 +89,10 @@ def test_prices_of_last_time_stand_where_nobody_answers(local_aws: LocalAws, fau
         spot={"m5.large": {ZONES[0]: 5}},
     )
     client: Any = local_aws.client("ec2")
-    found = Ec2Region(client, local_aws.prices(), region=REGION).read(NOW, before)
-    assert (found.on_demand["m5.large"], found.on_demand["x99.large"]) == (7, 9)
-    assert found.spot == before.spot
-    assert [note.partition(":")[0] for note in found.notes] == [
+    region_facts = Ec2Region(client, local_aws.prices(), region=REGION).read(NOW, before)
+    assert (region_facts.on_demand["m5.large"], region_facts.on_demand["x99.large"]) == (7, 9)
+    assert region_facts.spot == before.spot
+    assert [note.partition(":")[0] for note in region_facts.notes] == [
         "on-demand prices are those of last time",
         "spot prices are those of last time",
     ]
@@ -101,7 +101,7 @@ def test_prices_of_last_time_stand_where_nobody_answers(local_aws: LocalAws, fau
 def test_a_newer_answer_replaces_only_the_prices_that_it_states(local_aws: LocalAws, market: RegionFacts) -> None:
     before = msgspec.structs.replace(market, on_demand={"m5.large": 7, "x99.large": 9}, spot={"gone": {ZONES[0]: 5}})
     client: Any = local_aws.client("ec2")
-    found = Ec2Region(client, local_aws.prices(), region=REGION).read(NOW, before)
-    assert found.on_demand["m5.large"] == market.on_demand["m5.large"]
-    assert found.on_demand["x99.large"] == 9
-    assert found.spot == market.spot
+    region_facts = Ec2Region(client, local_aws.prices(), region=REGION).read(NOW, before)
+    assert region_facts.on_demand["m5.large"] == market.on_demand["m5.large"]
+    assert region_facts.on_demand["x99.large"] == 9
+    assert region_facts.spot == market.spot

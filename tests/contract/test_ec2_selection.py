@@ -28,23 +28,26 @@ def selection(local_aws: LocalAws) -> Selection:
 
 
 def test_subnets_are_found_by_tags_and_by_id(selection: Selection) -> None:
-    found = selection.subnets(DISCOVERY)
-    assert sorted(one.zone for one in found) == list(ZONES)
-    assert all(one.vpc_id.startswith("vpc-") and one.zone_id and one.available_ip_address_count > 1000 for one in found)
-    assert selection.subnets((SelectorTerm(id=found[0].id), SelectorTerm(id=found[1].id))) == found[:2]
-    assert selection.subnets((SelectorTerm(id=found[0].id), *DISCOVERY)) == found
-    assert selection.subnets((SelectorTerm(tags={"karpenter.sh/discovery": "*"}),)) == found
+    subnets = selection.subnets(DISCOVERY)
+    assert sorted(subnet.zone for subnet in subnets) == list(ZONES)
+    assert all(
+        subnet.vpc_id.startswith("vpc-") and subnet.zone_id and subnet.available_ip_address_count > 1000
+        for subnet in subnets
+    )
+    assert selection.subnets((SelectorTerm(id=subnets[0].id), SelectorTerm(id=subnets[1].id))) == subnets[:2]
+    assert selection.subnets((SelectorTerm(id=subnets[0].id), *DISCOVERY)) == subnets
+    assert selection.subnets((SelectorTerm(tags={"karpenter.sh/discovery": "*"}),)) == subnets
     both = {"karpenter.sh/discovery": CLUSTER, "Name": f"{CLUSTER}-private-a"}
-    assert [one.zone for one in selection.subnets((SelectorTerm(tags=both),))] == [ZONES[0]]
+    assert [subnet.zone for subnet in selection.subnets((SelectorTerm(tags=both),))] == [ZONES[0]]
     assert selection.subnets((SelectorTerm(tags={"karpenter.sh/discovery": "other"}),)) == ()
     assert selection.subnets((SelectorTerm(id="subnet-0123456789abcdef0"),)) == ()
 
 
 def test_groups_are_found_by_tags_id_and_name(selection: Selection) -> None:
-    (one,) = selection.security_groups(DISCOVERY)
-    assert one.name == f"{CLUSTER}-node"
-    assert selection.security_groups((SelectorTerm(id=one.id),)) == (one,)
-    assert selection.security_groups((SelectorTerm(name=one.name),)) == (one,)
+    (security_group,) = selection.security_groups(DISCOVERY)
+    assert security_group.name == f"{CLUSTER}-node"
+    assert selection.security_groups((SelectorTerm(id=security_group.id),)) == (security_group,)
+    assert selection.security_groups((SelectorTerm(name=security_group.name),)) == (security_group,)
     owned = (SelectorTerm(tags={f"kubernetes.io/cluster/{CLUSTER}": "owned"}),)
     assert len(selection.security_groups(owned)) == 2
 
@@ -52,7 +55,7 @@ def test_groups_are_found_by_tags_id_and_name(selection: Selection) -> None:
 def resolved(selection: Selection, *terms: SelectorTerm) -> tuple[AMI, ...]:
     asked = amis.image_query(terms, "1.35")
     assert isinstance(asked, amis.ImageQuery)
-    values = selection.parameters([one.path for one in asked.parameters])
+    values = selection.parameters([parameter.path for parameter in asked.parameters])
     ids = sorted({*asked.ids, *values.values()})
     return amis.resolve_amis(asked, values, selection.images(ids, asked.terms), now=NOW)
 
@@ -79,7 +82,7 @@ def test_aliases_of_every_family_find_what_aws_publishes(selection: Selection) -
     def names(alias: str, version: str) -> list[str]:
         asked = amis.image_query((SelectorTerm(alias=alias),), version)
         assert isinstance(asked, amis.ImageQuery)
-        values = selection.parameters([one.path for one in asked.parameters])
+        values = selection.parameters([parameter.path for parameter in asked.parameters])
         images = selection.images(sorted(set(values.values())), ())
         return [one.name for one in amis.resolve_amis(asked, values, images, now=NOW)]
 
@@ -112,7 +115,7 @@ def test_reservations_are_found_by_id_tags_owner_and_criteria(local_aws: LocalAw
     assert selection.capacity_reservations(()) == ()
 
     def found(*terms: CapacityReservationSelectorTerm) -> list[str]:
-        return [each.id for each in selection.capacity_reservations(terms)]
+        return [reservation.id for reservation in selection.capacity_reservations(terms)]
 
     assert found(CapacityReservationSelectorTerm(id=one), CapacityReservationSelectorTerm(id=other)) == [one, other]
     assert found(
@@ -138,8 +141,8 @@ def test_reservations_are_found_by_id_tags_owner_and_criteria(local_aws: LocalAw
 def test_a_placement_group_is_found_by_name_and_id(local_aws: LocalAws, selection: Selection) -> None:
     client: Any = local_aws.client("ec2")
     client.create_placement_group(GroupName="near", Strategy="partition", PartitionCount=3)
-    found = selection.placement_group(PlacementGroupSelector(name="near"))
-    assert found is not None
-    assert (found.name, found.strategy, found.partition_count) == ("near", "partition", 3)
-    assert selection.placement_group(PlacementGroupSelector(id=found.id)) == found
+    placement_group = selection.placement_group(PlacementGroupSelector(name="near"))
+    assert placement_group is not None
+    assert (placement_group.name, placement_group.strategy, placement_group.partition_count) == ("near", "partition", 3)
+    assert selection.placement_group(PlacementGroupSelector(id=placement_group.id)) == placement_group
     assert selection.placement_group(PlacementGroupSelector(name="far")) is None

@@ -20,10 +20,14 @@ def test_a_cluster_tells_where_it_is(local_aws: LocalAws) -> None:
     answer = urllib3.request("POST", f"{local_aws.endpoint}/_local/clusters", body=json.dumps(body))
     assert answer.status == 200, answer.data
     client: Any = local_aws.client("eks")
-    found = describe_cluster(client, "told")
-    assert isinstance(found, ClusterFacts)
-    assert (found.endpoint, found.certificate_authority, found.version) == ("https://127.0.0.1:6443", "Q0E=", "1.35")
-    assert (found.service_cidr, found.dns_ip) == ("10.96.0.0/16", "10.96.0.10")
+    cluster_facts = describe_cluster(client, "told")
+    assert isinstance(cluster_facts, ClusterFacts)
+    assert (cluster_facts.endpoint, cluster_facts.certificate_authority, cluster_facts.version) == (
+        "https://127.0.0.1:6443",
+        "Q0E=",
+        "1.35",
+    )
+    assert (cluster_facts.service_cidr, cluster_facts.dns_ip) == ("10.96.0.0/16", "10.96.0.10")
     with pytest.raises(NotFound):
         describe_cluster(client, "nobody")
 

@@ -13,8 +13,10 @@ from tests.unit.aws.samples import CLUSTER, node_class
 
 
 def wanted(uid: str) -> readiness.DesiredProfile:
-    one = node_class(metadata=ObjectMeta("default", uid=uid))
-    found = readiness.desired_profile(one, region=REGION, cluster=CLUSTER, node_roles=(f"KarpenterNodeRole-{CLUSTER}",))
+    nodeclass = node_class(metadata=ObjectMeta("default", uid=uid))
+    found = readiness.desired_profile(
+        nodeclass, region=REGION, cluster=CLUSTER, node_roles=(f"KarpenterNodeRole-{CLUSTER}",)
+    )
     assert isinstance(found, readiness.DesiredProfile)
     return found
 
@@ -26,28 +28,39 @@ def profiles(local_aws: LocalAws) -> InstanceProfiles:
 
 
 def test_a_profile_is_made_once_and_goes_with_its_class(profiles: InstanceProfiles) -> None:
-    one, other = wanted("uid-1"), wanted("uid-2")
-    assert profiles.role_of(one.name) is None
+    desired_profile, other_desired_profile = wanted("uid-1"), wanted("uid-2")
+    assert profiles.role_of(desired_profile.name) is None
     for _ in range(2):
-        profiles.ensure(name=one.name, path=one.path, role=one.role, tags=one.tags)
-    profiles.ensure(name=other.name, path=other.path, role=other.role, tags=other.tags)
-    assert profiles.role_of(one.name) == one.role
-    assert profiles.names_under(one.path) == (one.name,)
+        profiles.ensure(
+            name=desired_profile.name, path=desired_profile.path, role=desired_profile.role, tags=desired_profile.tags
+        )
+    profiles.ensure(
+        name=other_desired_profile.name,
+        path=other_desired_profile.path,
+        role=other_desired_profile.role,
+        tags=other_desired_profile.tags,
+    )
+    assert profiles.role_of(desired_profile.name) == desired_profile.role
+    assert profiles.names_under(desired_profile.path) == (desired_profile.name,)
     for _ in range(2):
-        profiles.delete(one.name)
-    assert profiles.names_under(one.path) == ()
-    assert profiles.names_under(other.path) == (other.name,)
+        profiles.delete(desired_profile.name)
+    assert profiles.names_under(desired_profile.path) == ()
+    assert profiles.names_under(other_desired_profile.path) == (other_desired_profile.name,)
 
 
 def test_a_profile_with_another_role_is_put_right(profiles: InstanceProfiles) -> None:
-    one = wanted("uid-3")
-    profiles.ensure(name=one.name, path=one.path, role="dev-eks-node-group-role", tags=one.tags)
-    profiles.ensure(name=one.name, path=one.path, role=one.role, tags=one.tags)
-    assert profiles.role_of(one.name) == one.role
+    desired_profile = wanted("uid-3")
+    profiles.ensure(
+        name=desired_profile.name, path=desired_profile.path, role="dev-eks-node-group-role", tags=desired_profile.tags
+    )
+    profiles.ensure(
+        name=desired_profile.name, path=desired_profile.path, role=desired_profile.role, tags=desired_profile.tags
+    )
+    assert profiles.role_of(desired_profile.name) == desired_profile.role
 
 
 def test_a_role_that_does_not_exist_leaves_no_profile_behind(profiles: InstanceProfiles) -> None:
-    one = wanted("uid-4")
+    desired_profile = wanted("uid-4")
     with pytest.raises(NotFound):
-        profiles.ensure(name=one.name, path=one.path, role="nobody", tags=one.tags)
-    assert profiles.names_under(one.path) == ()
+        profiles.ensure(name=desired_profile.name, path=desired_profile.path, role="nobody", tags=desired_profile.tags)
+    assert profiles.names_under(desired_profile.path) == ()

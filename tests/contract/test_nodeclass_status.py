@@ -99,12 +99,12 @@ class World:
         return resolve_nodeclasses(self.ports, names, now=datetime.now(UTC))
 
     def node_class(self, name: str) -> EC2NodeClass:
-        return next(one for one in self.ports.cluster.nodeclasses() if one.name == name)
+        return next(nodeclass for nodeclass in self.ports.cluster.nodeclasses() if nodeclass.name == name)
 
     def said(self, name: str, kind: str) -> tuple[str, str, str]:
-        found = find_condition(self.node_class(name).conditions, kind)
-        assert found is not None, kind
-        return found.status, found.reason, found.message
+        condition = find_condition(self.node_class(name).conditions, kind)
+        assert condition is not None, kind
+        return condition.status, condition.reason, condition.message
 
 
 @pytest.fixture(scope="module")
@@ -120,9 +120,9 @@ def published(file: str, name: str, **fields: Any) -> dict[str, Any]:
         "KARPENTER_NODE_ROLE": "KarpenterNodeRole-dev-eks-cluster",
     }.items():  # fmt: skip
         text = text.replace("${" + variable + "}", value)
-    found = next(one for one in yaml.safe_load_all(text) if one["kind"] == "EC2NodeClass")
-    spec: dict[str, Any] = found["spec"] | fields
-    made: dict[str, Any] = found | {"metadata": {"name": name}, "spec": spec}
+    yaml_object = next(one for one in yaml.safe_load_all(text) if one["kind"] == "EC2NodeClass")
+    spec: dict[str, Any] = yaml_object["spec"] | fields
+    made: dict[str, Any] = yaml_object | {"metadata": {"name": name}, "spec": spec}
     return made
 
 
@@ -132,12 +132,12 @@ def test_a_published_class_is_ready_within_seconds(world: World, file: str) -> N
     world.apply(published(file, name))
     world.run(name)
     assert world.said(name, "Ready") == ("True", "Ready", "")
-    one = world.node_class(name)
-    assert len(one.subnets) == 3
-    assert one.security_groups
-    assert len(one.amis) == 5
-    assert world.profiles.role_of(one.resolved_instance_profile) in world.ports.node_roles
-    assert one.metadata.finalizers == (labels.EC2NODECLASS_FINALIZER,)
+    nodeclass = world.node_class(name)
+    assert len(nodeclass.subnets) == 3
+    assert nodeclass.security_groups
+    assert len(nodeclass.amis) == 5
+    assert world.profiles.role_of(nodeclass.resolved_instance_profile) in world.ports.node_roles
+    assert nodeclass.metadata.finalizers == (labels.EC2NODECLASS_FINALIZER,)
     types = catalog_codec.decode(world.blobs.get(world.state.catalog_key())).instance_types(name)
     assert len(types) > 700
     assert "True" in world.stack.kubectl("get", "ec2nc", name).stdout
@@ -159,11 +159,11 @@ def test_a_class_is_resolved_anew_when_it_changes(world: World) -> None:
     before = world.node_class("moving").metadata.annotations[labels.EC2NODECLASS_HASH]
     world.apply(published("spot-t3a.yaml", "moving", tags={"Name": "other"}))
     world.run("moving")
-    one = world.node_class("moving")
-    assert one.metadata.annotations[labels.EC2NODECLASS_HASH] != before
-    ready = find_condition(one.conditions, "Ready")
+    nodeclass = world.node_class("moving")
+    assert nodeclass.metadata.annotations[labels.EC2NODECLASS_HASH] != before
+    ready = find_condition(nodeclass.conditions, "Ready")
     assert ready is not None
-    assert ready.observed_generation == one.metadata.generation == 2
+    assert ready.observed_generation == nodeclass.metadata.generation == 2
 
 
 @pytest.mark.parametrize(("family", "images"), [("Bottlerocket", 5), ("Windows2022", 1), ("Windows2025", 1)])
@@ -175,10 +175,11 @@ def test_a_class_of_another_family_is_ready_and_has_types(world: World, family: 
     assert world.said(name, "Ready") == ("True", "Ready", "")
     assert len(world.node_class(name).amis) == images
     types = {
-        one.name: one for one in catalog_codec.decode(world.blobs.get(world.state.catalog_key())).instance_types(name)
+        instance_type.name: instance_type
+        for instance_type in catalog_codec.decode(world.blobs.get(world.state.catalog_key())).instance_types(name)
     }
-    assert any(one.available for one in types["m5.large"].offerings)
-    assert any(one.available for one in types["m6g.large"].offerings) == (images == 5)
+    assert any(offering.available for offering in types["m5.large"].offerings)
+    assert any(offering.available for offering in types["m6g.large"].offerings) == (images == 5)
 
 
 def test_a_class_shows_its_reservations_and_its_placement_group(world: World) -> None:
@@ -199,10 +200,12 @@ def test_a_class_shows_its_reservations_and_its_placement_group(world: World) ->
     )  # fmt: skip
     world.run("reserving")
     assert world.said("reserving", "Ready") == ("True", "Ready", "")
-    one = world.node_class("reserving")
-    assert [(each.id, each.state) for each in one.capacity_reservations] == [(made["CapacityReservationId"], "active")]
-    assert one.placement_group is not None
-    assert (one.placement_group.name, one.placement_group.strategy) == ("spread-out", "spread")
+    nodeclass = world.node_class("reserving")
+    assert [(reservation.id, reservation.state) for reservation in nodeclass.capacity_reservations] == [
+        (made["CapacityReservationId"], "active")
+    ]
+    assert nodeclass.placement_group is not None
+    assert (nodeclass.placement_group.name, nodeclass.placement_group.strategy) == ("spread-out", "spread")
     world.apply(published("spot-t3a.yaml", "reserving"))
     client.cancel_capacity_reservation(CapacityReservationId=made["CapacityReservationId"])
     world.run("reserving")
@@ -269,7 +272,7 @@ def test_a_deleted_class_goes_with_what_was_made_for_it(world: World) -> None:
     )  # fmt: skip
     world.stack.kubectl("delete", "ec2nodeclass", "leaving", "--wait=false")
     world.run("leaving")
-    _until(lambda: all(one.name != "leaving" for one in world.ports.cluster.nodeclasses()))
+    _until(lambda: all(nodeclass.name != "leaving" for nodeclass in world.ports.cluster.nodeclasses()))
     assert world.profiles.role_of(profile) is None
     assert world.ec2.launch_templates("leaving") == ()
     assert catalog_codec.decode(world.blobs.get(world.state.catalog_key())).instance_types("leaving") == ()

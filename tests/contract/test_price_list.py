@@ -26,8 +26,12 @@ class World(fakes.CatalogWorld):
         self.region_source = Ec2Region(aws.client("ec2"), aws.prices(), region=REGION)  # type: ignore[assignment,arg-type]
 
     def price(self, node_class: str) -> int:
-        (one,) = (each for each in self.catalog().instance_types(node_class) if each.name == "m5.large")
-        return next(it.price_picousd_per_hour for it in one.offerings if it.capacity_type == labels.ON_DEMAND)
+        (instance_type,) = (each for each in self.catalog().instance_types(node_class) if each.name == "m5.large")
+        return next(
+            offering.price_picousd_per_hour
+            for offering in instance_type.offerings
+            if offering.capacity_type == labels.ON_DEMAND
+        )
 
 
 @pytest.fixture
@@ -43,9 +47,9 @@ def world(local_aws: LocalAws, fault: Callable[..., None], monkeypatch: pytest.M
 
 
 def test_classes_are_ready_and_pods_run(world: World) -> None:
-    made = world.refresh()
-    assert set(made.ready_classes) == {"default", "other"}
-    (note,) = made.notes
+    catalog_result = world.refresh()
+    assert set(catalog_result.ready_classes) == {"default", "other"}
+    (note,) = catalog_result.notes
     assert note.startswith("on-demand prices are the shipped table")
     assert world.price("default") == world.price("other") == LISTED * 11 // 10
     cluster = simulated.World(world.catalog())
@@ -54,16 +58,16 @@ def test_classes_are_ready_and_pods_run(world: World) -> None:
     cluster.deploy(builders.pod("web", cpu_millicores=1800), 3)
     assert cluster.run(60, until=lambda: len(cluster.running_pods()) == 3)
     overrides = cluster.ec2.requests[0]["LaunchTemplateConfigs"][0]["Overrides"]
-    known = {one["InstanceType"]: one["Priority"] for one in overrides}
+    known = {override["InstanceType"]: override["Priority"] for override in overrides}
     assert known == dict(sorted(known.items(), key=lambda one: one[1]))
 
 
 def test_the_list_is_used_again_when_it_answers(world: World) -> None:
     world.refresh()
     urllib3.request("DELETE", f"{world.aws.endpoint}/_local/faults")
-    made = world.refresh()
-    assert made.changed
-    assert made.notes == ()
+    catalog_result = world.refresh()
+    assert catalog_result.changed
+    assert catalog_result.notes == ()
     assert world.price("default") == world.price("other") == LISTED
 
 
@@ -71,6 +75,6 @@ def test_prices_of_last_time_stand_when_the_list_falls_silent(world: World, faul
     urllib3.request("DELETE", f"{world.aws.endpoint}/_local/faults")
     world.refresh()
     fault("pricing", "GetProducts", "InternalErrorException")
-    made = world.refresh()
-    assert made.notes[0].startswith("on-demand prices are those of last time")
+    catalog_result = world.refresh()
+    assert catalog_result.notes[0].startswith("on-demand prices are those of last time")
     assert world.price("default") == LISTED

@@ -25,11 +25,11 @@ def probe(local_aws: LocalAws, monkeypatch: pytest.MonkeyPatch) -> Probe:
 
 
 def test_what_we_believe_holds_where_we_test(probe: Probe) -> None:
-    assert probe_aws.ask(probe, CHECKS) == dict.fromkeys([one.fact for one in CHECKS], "")
+    assert probe_aws.ask(probe, CHECKS) == dict.fromkeys([check.fact for check in CHECKS], "")
 
 
 def test_nothing_is_left(probe: Probe, local_aws: LocalAws) -> None:
-    fleet = next(one for one in CHECKS if one.fact == "fleet-token")
+    fleet = next(check for check in CHECKS if check.fact == "fleet-token")
     probe_aws.ask(probe, [fleet])
     ec2: Any = local_aws.client("ec2")
     ours = [{"Name": "tag-key", "Values": [TAG]}]
@@ -44,16 +44,16 @@ def test_without_confirmation_nothing_is_called(
     monkeypatch.setattr("tools.probe_aws.boto3.Session", lambda: pytest.fail("an account was asked"))
     assert probe_aws.main([]) == 0
     said = capsys.readouterr().out
-    assert all(one.fact in said for one in CHECKS)
+    assert all(check.fact in said for check in CHECKS)
     assert "nothing was called" in said
 
 
 def test_the_price_is_capped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.probe_aws.boto3.Session", lambda: pytest.fail("an account was asked"))
     assert probe_aws.main(["--confirm", "--budget", "0.0001"]) == 2
-    assert sum(one.cost for one in CHECKS) < Decimal(1)
+    assert sum(check.cost for check in CHECKS) < Decimal(1)
 
 
-@pytest.mark.parametrize("fact", [one.fact for one in CHECKS])
+@pytest.mark.parametrize("fact", [check.fact for check in CHECKS])
 def test_every_check_is_about_a_fact_that_is_written_down(fact: str) -> None:
     assert f"`{fact}`" in FACTS

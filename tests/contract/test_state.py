@@ -122,7 +122,7 @@ def test_rows_that_wait_are_found_by_their_time(state: StatePort) -> None:
     state.create(launch(state, "late", due=9_000))
     state.create(launch(state, "never"))
     state.create(NoticeRow(instance_id="i-1", cluster=cluster, kind="spot_interrupted", due=2_000))
-    assert {getattr(one, "id", "") or getattr(one, "instance_id", "") for one in state.due_rows(5_000)} == {
+    assert {getattr(row, "id", "") or getattr(row, "instance_id", "") for row in state.due_rows(5_000)} == {
         "early",
         "i-1",
     }
@@ -152,7 +152,7 @@ def test_what_an_offering_did_is_remembered_beyond_its_time(state: StatePort) ->
     state.save_offering_health(msgspec.structs.replace(mark, scope="pg-1"))
 
     def known(now: int) -> list[OfferingHealth]:
-        return [one for one in state.offering_health(now) if one.instance_type == name]
+        return [health for health in state.offering_health(now) if health.instance_type == name]
 
     assert known(4_999) == known(5_000) == [
         msgspec.structs.replace(mark, version=1), msgspec.structs.replace(mark, scope="pg-1", version=1),
@@ -166,8 +166,8 @@ def test_of_two_who_learn_at_once_one_learns_again(state: StatePort) -> None:
     with pytest.raises(Conflict):
         state.save_offering_health(msgspec.structs.replace(mark, code="Other"))
     state.save_offering_health(msgspec.structs.replace(mark, code="Third", version=1))
-    (known,) = [one for one in state.offering_health(0) if one.key == mark.key]
-    assert (known.code, known.version) == ("Third", 2)
+    (health,) = [one for one in state.offering_health(0) if one.key == mark.key]
+    assert (health.code, health.version) == ("Third", 2)
 
 
 def test_a_call_rate_is_one_for_all_and_nobody_overwrites_it(state: StatePort) -> None:
@@ -196,8 +196,8 @@ def test_a_catalog_says_when_it_was_described(state: StatePort) -> None:
 def test_what_was_taken_of_a_reservation_is_remembered(state: StatePort) -> None:
     row = unavailable_offerings.record_reservation_launches(None, f"cr-{state.cluster().cluster}", 2, now_ms=10**12)
     state.save_offering_health(row)
-    (known,) = [one for one in state.offering_health(10**12) if one.key == row.key]
-    assert known.reservation_launches == ((10**12, 2),)
+    (health,) = [one for one in state.offering_health(10**12) if one.key == row.key]
+    assert health.reservation_launches == ((10**12, 2),)
 
 
 def test_the_breaker_is_replaced_only_by_who_read_it(state: StatePort) -> None:
@@ -240,8 +240,8 @@ def cells(aws: LocalAws) -> tuple[DynamoState, DynamoState, str]:
 
 
 def test_what_one_cell_learnt_the_other_knows(local_aws: LocalAws) -> None:
-    one, two, _ = cells(local_aws)
-    for here, there in ((one, two), (two, one)):
+    dynamo_state, two, _ = cells(local_aws)
+    for here, there in ((dynamo_state, two), (two, dynamo_state)):
         name = f"m{next(NAMES)}.large"
         refused = msgspec.structs.replace(FULL, instance_type=name)
         offering_health_store.record_fleet_response(here, (), [refused], now_ms=NOW_MS, cpu_millicores={})
@@ -252,15 +252,15 @@ def test_what_one_cell_learnt_the_other_knows(local_aws: LocalAws) -> None:
 
 
 def test_cells_ask_ec2_at_one_pace(local_aws: LocalAws) -> None:
-    one, two, _ = cells(local_aws)
+    dynamo_state, two, _ = cells(local_aws)
     asked = [
         rate_limits.acquire(cell, rate_limits.CREATE_FLEET, caller="k", now=NOW) == 0
         for _ in range(30)
-        for cell in (one, two)
+        for cell in (dynamo_state, two)
     ]
     assert sum(asked) == 40
     rate_limits.slow_down(two, rate_limits.CREATE_FLEET, now=NOW)
-    slowed = one.call_rate(rate_limits.CREATE_FLEET)
+    slowed = dynamo_state.call_rate(rate_limits.CREATE_FLEET)
     assert slowed is not None
     assert slowed.throttled_at_ms == NOW_MS
 
@@ -291,7 +291,7 @@ def test_a_cell_learns_alone_when_the_shared_table_is_of_no_use(
     offering_health_store.record_fleet_response(state, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
     assert not offering_health_store.current_health(state, now_ms=NOW_MS).is_available("spot", "m7i.large", "z1")
     assert rate_limits.acquire(state, rate_limits.CREATE_FLEET, caller="k", now=NOW) == 0
-    (said,) = [one for one in caplog.records if one.name == "spotwright.memory"]
+    (said,) = [record for record in caplog.records if record.name == "spotwright.memory"]
     assert said.getMessage() == "memoryTable cannot be used: this cell learns alone"
 
 

@@ -13,9 +13,9 @@ def imported(source: str) -> Iterator[str]:
     """Dotted names that a module imports, at any depth, with what it takes from them."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names)
+            yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
-            yield from (f"{node.module or ''}.{one.name}" for one in node.names)
+            yield from (f"{node.module or ''}.{name.name}" for name in node.names)
 
 
 def borrowed(source: str) -> list[str]:

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "settings.md").read_text()
 # name → (meaning, allowed, default, beside Karpenter)
 ROWS = {
-    cells[0].strip("` "): tuple(one.strip() for one in cells[1:])
+    cells[0].strip("` "): tuple(cell.strip() for cell in cells[1:])
     for line in PAGE.splitlines()
     if line.startswith("| `")
     for cells in [line.strip("|").split("|")]

@@ -93,7 +93,7 @@ class DeployedStack:
     def message_bodies(self, url: str) -> list[str]:
         """What lies in a queue of at most ten messages, sorted; it stays there."""
         answer = self.sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10, VisibilityTimeout=0)
-        return sorted(one["Body"] for one in answer.get("Messages", ()))
+        return sorted(message["Body"] for message in answer.get("Messages", ()))
 
     def delete_rows(self) -> int:
         """Lose the whole table; how many rows there were."""

@@ -96,13 +96,13 @@ def told(deployed_stack: DeployedStack) -> tuple[str, str, int]:
     """Of the buffer: the reasons of ReadyForProvisioning and Provisioning, and for how many pods it keeps room."""
     (buffer,) = deployed_stack.api.get(BUFFERS)["items"]
     status = buffer.get("status") or {}
-    reasons = {one["type"]: one["reason"] for one in status.get("conditions") or ()}
+    reasons = {condition["type"]: condition["reason"] for condition in status.get("conditions") or ()}
     return reasons.get("ReadyForProvisioning", ""), reasons.get("Provisioning", ""), status.get("replicas", 0)
 
 
 def nodes_of_pods(deployed_stack: DeployedStack) -> set[str]:
     pods = [one for one in deployed_stack.objects("pods") if one["metadata"].get("labels", {}).get("app") == "inflate"]
-    return {one["spec"].get("nodeName", "") for one in pods}
+    return {pod["spec"].get("nodeName", "") for pod in pods}
 
 
 def has_room(deployed_stack: DeployedStack) -> bool:

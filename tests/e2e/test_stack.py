@@ -258,13 +258,13 @@ def test_a_pod_gets_the_role_of_its_service_account(stack: Stack, profile: str) 
 
 
 def test_stacks_run_side_by_side_but_one_to_a_directory(stack: Stack, tmp_path: Path) -> None:
-    with Stack.start(tmp_path / "other", cluster="other") as other:
-        assert other.aws_endpoint != stack.aws_endpoint
-        assert client(other, "eks").list_clusters()["clusters"] == ["other"]
+    with Stack.start(tmp_path / "other", cluster="other") as other_stack:
+        assert other_stack.aws_endpoint != stack.aws_endpoint
+        assert client(other_stack, "eks").list_clusters()["clusters"] == ["other"]
         assert client(stack, "eks").list_clusters()["clusters"] == [stack.cluster]
         with pytest.raises(StackInUse):
             Stack.start(tmp_path / "other")
-        pids = list(other.pids().values())
+        pids = list(other_stack.pids().values())
         assert all(map(is_alive, pids))
     assert not any(map(is_alive, pids))
     assert stack.exit_codes() == {}

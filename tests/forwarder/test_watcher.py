@@ -86,17 +86,17 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[ApiServer], lis
         server = ThreadingHTTPServer(("127.0.0.1", 0), Request)
         servers.append((server, api))
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        told: list[WatchNews] = []
+        watch_newses: list[WatchNews] = []
         stopping = threading.Event()
         connection = Connection(Configuration(host=f"http://127.0.0.1:{server.server_address[1]}"))
-        thread = threading.Thread(target=list_and_watch, args=(connection, NODES, told.append, stopping))
+        thread = threading.Thread(target=list_and_watch, args=(connection, NODES, watch_newses.append, stopping))
         thread.start()
         assert api.done.wait(10), api.asked
         stopping.set()
         api.close.set()
         thread.join(10)
         assert not thread.is_alive()
-        return told
+        return watch_newses
 
     yield run
     for server, _ in servers:
@@ -112,23 +112,27 @@ def bookmark(version: int) -> dict[str, Any]:
     return {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}}
 
 
-def seen(told: list[WatchNews]) -> list[tuple[str, bool]]:
-    return [(one.uid, one.view is not None) for one in told if isinstance(one, ObjectChange)]
+def seen(watch_newses: list[WatchNews]) -> list[tuple[str, bool]]:
+    return [
+        (watch_news.uid, watch_news.view is not None)
+        for watch_news in watch_newses
+        if isinstance(watch_news, ObjectChange)
+    ]
 
 
 def test_a_watch_goes_on_where_it_ended(serve: Callable[[ApiServer], list[WatchNews]]) -> None:
     api = ApiServer(
         watches=[[event("ADDED", objects.node("a"), 11), bookmark(15)], [event("DELETED", objects.node("a"), 16)]]
     )
-    told = serve(api)
+    watch_newses = serve(api)
     assert api.asked == ["list", "watch 10", "watch 15", "watch 16"]
-    assert seen(told) == [("uid-a", True), ("uid-a", False)]
+    assert seen(watch_newses) == [("uid-a", True), ("uid-a", False)]
 
 
 def test_pages_are_read_to_the_end(serve: Callable[[ApiServer], list[WatchNews]]) -> None:
     api = ApiServer(nodes={name: objects.node(name) for name in "abcde"}, page_size=2)
-    told = serve(api)
-    (listed,) = (one for one in told if isinstance(one, ListResult))
+    watch_newses = serve(api)
+    (listed,) = (watch_news for watch_news in watch_newses if isinstance(watch_news, ListResult))
     assert set(listed.views) == {f"uid-{name}" for name in "abcde"}
     assert api.asked[:3] == ["list", "list 2", "list 4"]
 
@@ -136,21 +140,21 @@ def test_pages_are_read_to_the_end(serve: Callable[[ApiServer], list[WatchNews]]
 def test_expired_history_is_listed_anew(serve: Callable[[ApiServer], list[WatchNews]]) -> None:
     gone = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
     api = ApiServer(watches=[[event("ADDED", objects.node("a"), 11), gone], 410])
-    told = serve(api)
+    watch_newses = serve(api)
     assert api.asked == ["list", "watch 10", "list", "watch 10", "list", "watch 10"]
-    assert sum(isinstance(one, ListResult) for one in told) == 3
+    assert sum(isinstance(watch_news, ListResult) for watch_news in watch_newses) == 3
 
 
 def test_an_api_server_that_is_away_is_asked_again(serve: Callable[[ApiServer], list[WatchNews]]) -> None:
     api = ApiServer(lists_refused=3, watches=[503, [bookmark(12)]])
-    told = serve(api)
+    watch_newses = serve(api)
     assert api.asked == ["list", "watch 10", "watch 10", "watch 12"]
-    assert any(isinstance(one, Bookmark) for one in told)
+    assert any(isinstance(watch_news, Bookmark) for watch_news in watch_newses)
 
 
 def test_views_keep_what_matters(serve: Callable[[ApiServer], list[WatchNews]]) -> None:
-    told = serve(ApiServer(watches=[[event("MODIFIED", objects.node("a", taints=("x",)), 11)]]))
-    (change,) = (one for one in told if isinstance(one, ObjectChange))
+    watch_newses = serve(ApiServer(watches=[[event("MODIFIED", objects.node("a", taints=("x",)), 11)]]))
+    (change,) = (watch_news for watch_news in watch_newses if isinstance(watch_news, ObjectChange))
     assert isinstance(change.view, NodeView)
     assert change.view.taints == (("x", "", "NoSchedule"),)
     assert change.view.allocatable["cpu"] == 1930

@@ -26,7 +26,7 @@ def test_an_empty_node_is_proposed_and_committed_after_fifteen_seconds(world: Wo
     empty_node(world)
     handler, before = load_handler("disrupt", world).handler, len(world.effects.log)
     assert failed_messages(handler(sqs_event([doorbell(world, "evaluate")]), Context())) == []
-    (rung,) = [one for one in world.doorbells.messages if one.queue == "disrupt"]
+    (rung,) = [message for message in world.doorbells.messages if message.queue == "disrupt"]
     assert rung.at - world.clock.milliseconds() == 15_000
     version = world.state.cluster_row.version
     handler(sqs_event([doorbell(world, "validate", rung.doorbell.key)]), Context())
@@ -37,7 +37,7 @@ def test_an_empty_node_is_proposed_and_committed_after_fifteen_seconds(world: Wo
     decision = decode_decision(world.blobs.get(world.state.cluster_row.head))
     assert decision.disruption is not None
     assert decision.disruption.candidates == tuple(claim.name for claim in world.claims())
-    assert [one.port for one in world.effects.log[before:] if one.port in ("cluster", "ec2")] == []
+    assert [effect.port for effect in world.effects.log[before:] if effect.port in ("cluster", "ec2")] == []
 
 
 def test_the_same_events_again_commit_once(world: World) -> None:
@@ -45,7 +45,7 @@ def test_the_same_events_again_commit_once(world: World) -> None:
     handler = load_handler("disrupt", world).handler
     for _ in range(2):
         handler(sqs_event([doorbell(world, "evaluate")]), Context())
-    (proposal,) = {one.doorbell.key for one in world.doorbells.messages if one.queue == "disrupt"}
+    (proposal,) = {message.doorbell.key for message in world.doorbells.messages if message.queue == "disrupt"}
     world.clock.advance(15)
     version = world.state.cluster_row.version
     for _ in range(3):
@@ -64,7 +64,7 @@ def test_another_claim_of_the_same_name_is_not_the_one_that_was_proposed(world: 
     empty_node(world)
     handler = load_handler("disrupt", world).handler
     handler(sqs_event([doorbell(world, "evaluate")]), Context())
-    (rung,) = [one for one in world.doorbells.messages if one.queue == "disrupt"]
+    (rung,) = [message for message in world.doorbells.messages if message.queue == "disrupt"]
     (claim,) = world.claims()
     about = msgspec.structs.replace(claim.metadata, uid="another")
     world.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=about))

@@ -66,10 +66,10 @@ def test_the_same_event_twice_changes_nothing_the_second_time(world: World) -> N
     launches = [doorbell(world, "launch", row.partition("#")[2]) for row in world.state.rows]
     settle = sqs_event([*claims, *launches])
     handler(settle, Context())
-    before = [one for one in world.effects.log if one.port in ("cluster", "ec2", "state")]
+    before = [effect for effect in world.effects.log if effect.port in ("cluster", "ec2", "state")]
     handler(event, Context())
     handler(settle, Context())
-    assert [one for one in world.effects.log if one.port in ("cluster", "ec2", "state")] == before
+    assert [effect for effect in world.effects.log if effect.port in ("cluster", "ec2", "state")] == before
 
 
 def test_without_the_table_the_message_returns_and_nothing_is_bought(world: World) -> None:
@@ -104,7 +104,7 @@ def test_a_decision_that_cannot_be_read_is_dropped_and_planned_anew(world: World
         == []
     )
     assert world.state.cluster_row.pending_decisions == ()
-    assert [one.doorbell.kind for one in world.doorbells.messages if one.queue == "provision"] == ["pods"]
+    assert [message.doorbell.kind for message in world.doorbells.messages if message.queue == "provision"] == ["pods"]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,10 @@ def test_why_a_launch_failed_is_counted_and_said_on_the_claim(
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     assert any(line.get(metric) == [1.0] for line in lines)
     (claim,) = world.claims()
-    assert next((one.reason for one in claim.conditions if one.type == "Launched" and reason), "") == reason
+    assert (
+        next((condition.reason for condition in claim.conditions if condition.type == "Launched" and reason), "")
+        == reason
+    )
     assert world.run(60, until=lambda: len(world.running_pods()) == 1)
 
 
@@ -155,10 +158,10 @@ def test_a_doorbell_of_drift_says_which_claims_drift_and_the_second_one_nothing_
     (claim,) = world.claims()
     world.cluster.update("ec2nodeclasses", "default", amis=(AMI("ami-newer"),))
     assert failed_messages(handler(sqs_event([doorbell(world, "drift")]), Context())) == []
-    found = find_condition(world.claims()[0].conditions, "Drifted")
-    assert found is not None
-    assert (found.status, found.reason) == ("True", "AMIDrift")
-    assert found.message == f"image: found {claim.image_id}, wanted ami-newer"
+    condition = find_condition(world.claims()[0].conditions, "Drifted")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "AMIDrift")
+    assert condition.message == f"image: found {claim.image_id}, wanted ami-newer"
     before = list(world.effects.log)
     assert failed_messages(handler(sqs_event([doorbell(world, "drift"), doorbell(world, "drift")]), Context())) == []
     assert world.effects.log == before

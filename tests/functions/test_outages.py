@@ -49,10 +49,10 @@ def _instance(claim: NodeClaim) -> str:
 
 def events(world: World, function: str) -> dict[str, Any]:
     """Everything that could wake a function now."""
-    claims = [doorbell(world, "claim", one.name) for one in world.claims()]
+    claims = [doorbell(world, "claim", nodeclaim.name) for nodeclaim in world.claims()]
     nodes = [doorbell(world, "node", one.name) for one in world.cluster.all("nodes")]
     rows = [doorbell(world, key.partition("#")[0], key.partition("#")[2]) for key in sorted(world.state.rows)]
-    instances = [doorbell(world, "instance", one.id) for one in world.ec2.all_instances()]
+    instances = [doorbell(world, "instance", instance.id) for instance in world.ec2.all_instances()]
     detail = {"instance-id": "i-0123", "instance-action": "terminate"}
     warned = {
         "version": "0", "id": "e", "detail-type": "EC2 Spot Instance Interruption Warning", "source": "aws.ec2",
@@ -70,8 +70,8 @@ def events(world: World, function: str) -> dict[str, Any]:
 
 def harm(world: World) -> list[str]:
     """What was taken from the cluster or from EC2."""
-    deleted = [one.subject for one in world.effects.select("cluster", "delete")]
-    return [one.subject for one in world.effects.select("ec2", "terminate")] + deleted
+    deleted = [effect.subject for effect in world.effects.select("cluster", "delete")]
+    return [effect.subject for effect in world.effects.select("ec2", "terminate")] + deleted
 
 
 def counted(output: str) -> dict[str, float]:

@@ -57,9 +57,9 @@ def test_a_pod_without_a_place_is_told_why(world: World) -> None:
     world.deploy(builders.pod("huge", cpu_millicores=10_000_000), 1)
     world.kubelets.reconcile()
     assert planned(world) == 0
-    told = [event for event in world.cluster.events if event.reason == "FailedScheduling"]
-    assert told
-    assert "cpu" in told[0].message
+    recorded_events = [event for event in world.cluster.events if event.reason == "FailedScheduling"]
+    assert recorded_events
+    assert "cpu" in recorded_events[0].message
 
 
 def test_a_stored_decision_is_replayed_bit_for_bit(world: World) -> None:
@@ -100,8 +100,8 @@ def test_a_pool_that_selects_nothing_is_told_so(world: World) -> None:
     world.deploy(builders.pod("web"), 1)
     world.kubelets.reconcile()
     planned(world)
-    (told,) = [event for event in world.cluster.events if event.reason == "NoCompatibleInstanceTypes"]
-    assert "none has kubernetes.io/arch In [s390x]" in told.message
+    (recorded_event,) = [event for event in world.cluster.events if event.reason == "NoCompatibleInstanceTypes"]
+    assert "none has kubernetes.io/arch In [s390x]" in recorded_event.message
 
 
 @pytest.mark.parametrize(("given_", "units"), [("700", 700), ("0.5s", 25_000), ("2s", 100_000)])
@@ -150,8 +150,8 @@ def test_nothing_is_decided_from_half_a_cluster(world: World, monkeypatch: pytes
 
 def stored(world: World) -> list[Snapshot]:
     """The snapshots of the committed decisions, oldest first."""
-    made = (decode_decision(world.blobs.get(key)) for key in world.state.cluster().pending_decisions)
-    return [msgspec.json.decode(world.blobs.get(one.snapshot_key), type=Snapshot) for one in made]
+    decisions = (decode_decision(world.blobs.get(key)) for key in world.state.cluster().pending_decisions)
+    return [msgspec.json.decode(world.blobs.get(decision.snapshot_key), type=Snapshot) for decision in decisions]
 
 
 def crowd(world: World) -> None:

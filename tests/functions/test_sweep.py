@@ -43,7 +43,7 @@ def test_the_scheduled_poll_enqueues_those_of_its_minute_and_they_enqueue_none(w
     run_poll(world)
     later = world.doorbells.messages_of("sweep", "poll")
     assert len(later) == 60 // POLL_SECONDS - 1
-    assert all(one.doorbell.epoch == 1 for one in later)
+    assert all(doorbell_message.doorbell.epoch == 1 for doorbell_message in later)
     run_poll(world, again=False)
     assert len(world.doorbells.messages_of("sweep", "poll")) == len(later)
 
@@ -51,8 +51,8 @@ def test_the_scheduled_poll_enqueues_those_of_its_minute_and_they_enqueue_none(w
 def test_a_poll_in_between_ends_at_once_while_a_forwarder_lives(world: World) -> None:
     world.cluster.put("pods", pending("web"))
     world.state.heartbeat_at = world.clock.milliseconds()
-    found = run_poll(world, again=False)
-    assert found.forwarder_alive
+    sweep_result = run_poll(world, again=False)
+    assert sweep_result.forwarder_alive
     assert not world.doorbells.messages_of("provision", "pods")
     world.clock.advance(HEARTBEAT_SECONDS + 1)
     assert not run_poll(world, again=False).forwarder_alive
@@ -63,7 +63,9 @@ def test_a_class_and_a_pool_without_a_status_are_rung_for(world: World) -> None:
     world.cluster.put("ec2nodeclasses", msgspec.structs.replace(builders.node_class("fresh"), conditions=()))
     world.cluster.put("nodepools", msgspec.structs.replace(builders.node_pool("fresh"), conditions=()))
     run_poll(world)
-    assert {one.doorbell.key for one in world.doorbells.messages_of("catalog", "nodeclasses")} == {"fresh"}
+    assert {
+        doorbell_message.doorbell.key for doorbell_message in world.doorbells.messages_of("catalog", "nodeclasses")
+    } == {"fresh"}
     assert world.doorbells.messages_of("lifecycle", "nodepools")
 
 
@@ -89,7 +91,9 @@ def old() -> timedelta:
 def test_an_orphan_is_terminated_when_it_is_old_enough(world: World, old: timedelta) -> None:
     lost, young = orphan(world, 1, old), orphan(world, 2, timedelta(seconds=5))
     assert full_sweep(world, now=world.clock.now()).orphans == 1
-    assert [one.doorbell.key for one in world.doorbells.messages_of("lifecycle", "instance")] == [lost]
+    assert [
+        doorbell_message.doorbell.key for doorbell_message in world.doorbells.messages_of("lifecycle", "instance")
+    ] == [lost]
     assert find_orphan(world, lost, world.clock.now()) == world.ec2.instance(lost)
     assert not find_orphan(world, young, world.clock.now())
     assert not find_orphan(world, "i-unknown", world.clock.now())
@@ -123,7 +127,10 @@ def test_a_claim_that_expires_within_the_minute_is_rung_for_at_its_second(
     world.doorbells.messages.clear()
     now = claim.metadata.creation_timestamp + timedelta(seconds=3600 - left)
     poll(world, now=now, scheduled=True)
-    rung = [one.at - world.clock.milliseconds() for one in world.doorbells.messages_of("lifecycle", "claim")]
+    rung = [
+        doorbell_message.at - world.clock.milliseconds()
+        for doorbell_message in world.doorbells.messages_of("lifecycle", "claim")
+    ]
     assert rung == ([] if delay is None else [delay * 1000])
 
 

@@ -27,12 +27,16 @@ class Template:
 
     def of(self, kind: str) -> dict[str, Resource]:
         """Properties by logical id."""
-        return {id: text_in(each.get("Properties", {})) for id, each in self.resources.items() if each["Type"] == kind}
+        return {
+            id: text_in(resource.get("Properties", {}))
+            for id, resource in self.resources.items()
+            if resource["Type"] == kind
+        }
 
     def function(self, name: str) -> Resource:
         """The properties of a function by its word."""
         functions = self.of("AWS::Lambda::Function").values()
-        return next(each for each in functions if each["FunctionName"].endswith(f"-{name}"))
+        return next(resource for resource in functions if resource["FunctionName"].endswith(f"-{name}"))
 
     def role_id(self, name: str) -> str:
         """The logical id of a function's role."""
@@ -41,7 +45,7 @@ class Template:
     def statements(self, role_id: str) -> list[Statement]:
         """What a role's own policies say."""
         policies = self.of("AWS::IAM::Policy").values()
-        documents = [each["PolicyDocument"] for each in policies if f"<{role_id}>" in each["Roles"]]
+        documents = [resource["PolicyDocument"] for resource in policies if f"<{role_id}>" in resource["Roles"]]
         return [statement for document in documents for statement in statements(document)]
 
     def cluster_role(self, cluster: str, name: str) -> str:

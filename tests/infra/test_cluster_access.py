@@ -12,9 +12,9 @@ IN_A_POD = {"KUBERNETES_SERVICE_HOST": "10.100.0.1", "KUBERNETES_SERVICE_PORT": 
 
 def _entries(template: Template, cluster: str) -> set[tuple[str, str, tuple[str, ...]]]:
     return {
-        (each["PrincipalArn"], each["Type"], tuple(each.get("KubernetesGroups", ())))
-        for each in template.of("AWS::EKS::AccessEntry").values()
-        if each["ClusterName"] == cluster
+        (resource["PrincipalArn"], resource["Type"], tuple(resource.get("KubernetesGroups", ())))
+        for resource in template.of("AWS::EKS::AccessEntry").values()
+        if resource["ClusterName"] == cluster
     }
 
 
@@ -35,8 +35,8 @@ def test_the_forwarder_has_its_pod_identity(full: Template) -> None:
     assert {(each["ClusterName"], each["RoleArn"]) for each in associations} == {
         (cluster, f"<{full.cluster_role(cluster, 'Forwarder')}.Arn>") for cluster in ("one", "two")
     }
-    for each in associations:
-        assert (each["Namespace"], each["ServiceAccount"]) == ("kube-system", "spotwright-forwarder")
+    for resource in associations:
+        assert (resource["Namespace"], resource["ServiceAccount"]) == ("kube-system", "spotwright-forwarder")
 
 
 @pytest.mark.parametrize("cluster", ["one", "two"])
@@ -47,8 +47,8 @@ def test_install_is_told_what_to_put_where(full: Template, cluster: str) -> None
     assert install["RoleArn"] == f"<{full.role_id('install')}.Arn>"
     assert install["ServiceToken"] == next(
         f"<{id}.Arn>"
-        for id, each in full.of("AWS::Lambda::Function").items()
-        if each["FunctionName"].endswith("-install")
+        for id, resource in full.of("AWS::Lambda::Function").items()
+        if resource["FunctionName"].endswith("-install")
     )
     told = install["ForwarderEnvironment"]
     assert told["SPOTWRIGHT_CLUSTER"] == cluster
@@ -61,13 +61,17 @@ def test_install_is_told_what_to_put_where(full: Template, cluster: str) -> None
 def test_a_cluster_is_entered_when_all_is_there_to_serve_it(full: Template) -> None:
     needed = {
         *full.of("AWS::Lambda::EventSourceMapping"),
-        *(id for id, each in full.of("AWS::EKS::AccessEntry").items() if each["ClusterName"] == "one"),
-        *(id for id, each in full.of("AWS::EKS::PodIdentityAssociation").items() if each["ClusterName"] == "one"),
+        *(id for id, resource in full.of("AWS::EKS::AccessEntry").items() if resource["ClusterName"] == "one"),
+        *(
+            id
+            for id, resource in full.of("AWS::EKS::PodIdentityAssociation").items()
+            if resource["ClusterName"] == "one"
+        ),
     }
     (install,) = (
-        each
-        for each in full.resources.values()
-        if each["Type"] == "Custom::SpotwrightInstall" and each["Properties"]["Cluster"] == "one"
+        resource
+        for resource in full.resources.values()
+        if resource["Type"] == "Custom::SpotwrightInstall" and resource["Properties"]["Cluster"] == "one"
     )
     assert needed <= set(install["DependsOn"])
 
@@ -81,11 +85,11 @@ def test_the_forwarder_starts_with_what_it_is_told(full: Template) -> None:
 
 def test_the_clock_starts_when_clusters_let_the_functions_in(full: Template) -> None:
     installed = set(full.of("Custom::SpotwrightInstall"))
-    schedules = [each for each in full.resources.values() if each["Type"] == "AWS::Scheduler::Schedule"]
+    schedules = [resource for resource in full.resources.values() if resource["Type"] == "AWS::Scheduler::Schedule"]
     assert schedules
-    region = [each for each in schedules if '"region"' in each["Properties"]["Target"]["Input"]]
+    region = [resource for resource in schedules if '"region"' in resource["Properties"]["Target"]["Input"]]
     assert len(region) == 1
-    assert all(installed <= set(each["DependsOn"]) for each in schedules if each not in region)
+    assert all(installed <= set(resource["DependsOn"]) for resource in schedules if resource not in region)
 
 
 def test_the_region_is_read_while_clusters_are_opened_and_not_before_it_may(full: Template) -> None:
@@ -94,6 +98,8 @@ def test_the_region_is_read_while_clusters_are_opened_and_not_before_it_may(full
     )
     needed = set(full.resources[region[0]]["DependsOn"])
     assert not needed & set(full.of("Custom::SpotwrightInstall"))
-    acting = {name for name, each in full.resources.items() if each["Type"] == "AWS::IAM::Role" and "Act" in name}
+    acting = {
+        name for name, resource in full.resources.items() if resource["Type"] == "AWS::IAM::Role" and "Act" in name
+    }
     assert acting
     assert acting <= needed

@@ -142,9 +142,9 @@ def test_tags_hold_for_everything_that_takes_them(full: Template) -> None:
         "AWS::IAM::Policy", "AWS::Lambda::LayerVersion", "AWS::S3::BucketPolicy", "AWS::SQS::QueuePolicy",
         "AWS::Scheduler::Schedule", "Custom::SpotwrightInstall", "Custom::SpotwrightBucketContents",
     }  # fmt: skip
-    for id, each in full.resources.items():
-        if each["Type"] not in untagged:
-            assert {"Key": "team", "Value": "compute"} in each["Properties"]["Tags"], id
+    for id, resource in full.resources.items():
+        if resource["Type"] not in untagged:
+            assert {"Key": "team", "Value": "compute"} in resource["Properties"]["Tags"], id
 
 
 def test_nothing_is_looked_up(plain: Template, full: Template) -> None:
@@ -158,12 +158,12 @@ def test_no_partition_is_written_down(plain: Template, china: Template) -> None:
 
 
 def test_another_partition_has_its_own_arns(china: Template) -> None:
-    act = {each.sid: each for each in china.statements(china.cluster_role("one", "Act"))}
+    act = {statement.sid: statement for statement in china.statements(china.cluster_role("one", "Act"))}
     assert act["PassNodeRoles"].resources == ("arn:aws-cn:iam::111122223333:role/KarpenterNodeRole-one",)
     assert act["Terminate"].resources == ("arn:aws-cn:ec2:cn-north-1:111122223333:instance/*",)
     boundaries = {role["PermissionsBoundary"] for role in china.of("AWS::IAM::Role").values()}
     assert boundaries == {"arn:aws-cn:iam::111122223333:policy/Boundary"}
-    install = {each.sid: each for each in china.statements(china.role_id("install"))}
+    install = {statement.sid: statement for statement in china.statements(china.role_id("install"))}
     (policy,) = install["AdministerClusters"].conditions["ArnEquals"].values()
     assert policy.startswith("arn:aws-cn:eks::aws:")
 

@@ -20,7 +20,7 @@ ENVIRONMENT_BYTES = 4096
 
 def test_there_are_seven_and_each_has_its_folder(plain: Template) -> None:
     functions = plain.of("AWS::Lambda::Function").values()
-    assert {each["FunctionName"] for each in functions} == {f"Spotwright-main-{name}" for name in TIMEOUTS}
+    assert {resource["FunctionName"] for resource in functions} == {f"Spotwright-main-{name}" for name in TIMEOUTS}
     for name in TIMEOUTS:
         assert (ROOT / "functions" / name / "handler.py").exists()
 
@@ -41,7 +41,7 @@ def test_a_function_is_what_its_word_says(plain: Template, name: str, timeout_se
 
 def test_all_share_one_layer(plain: Template) -> None:
     (layer,) = plain.of("AWS::Lambda::LayerVersion")
-    assert all(each["Layers"] == [f"<{layer}>"] for each in plain.of("AWS::Lambda::Function").values())
+    assert all(resource["Layers"] == [f"<{layer}>"] for resource in plain.of("AWS::Lambda::Function").values())
 
 
 def test_each_writes_to_its_own_log_group_which_forgets(plain: Template, full: Template) -> None:
@@ -58,11 +58,11 @@ def test_the_environment_is_one_the_library_reads(full: Template, name: str) -> 
     read = environment(full.function(name)["Environment"]["Variables"])
     assert (read.cell, sorted(read.clusters)) == ("blue", ["one", "two"])
     assert all(url.startswith("<") for url in read.queues.values())
-    one = read.clusters["one"]
-    assert one.read_role_arn == f"<{full.cluster_role('one', 'Read')}.Arn>"
-    assert one.act_role_arn == f"<{full.cluster_role('one', 'Act')}.Arn>"
-    assert one.node_roles == ("KarpenterNodeRole-one",)
-    assert one.settings == {"PREFERENCE_POLICY": "Ignore"}
+    cluster_settings = read.clusters["one"]
+    assert cluster_settings.read_role_arn == f"<{full.cluster_role('one', 'Read')}.Arn>"
+    assert cluster_settings.act_role_arn == f"<{full.cluster_role('one', 'Act')}.Arn>"
+    assert cluster_settings.node_roles == ("KarpenterNodeRole-one",)
+    assert cluster_settings.settings == {"PREFERENCE_POLICY": "Ignore"}
 
 
 def test_functions_join_the_cells_network(full: Template, plain: Template) -> None:
@@ -70,7 +70,7 @@ def test_functions_join_the_cells_network(full: Template, plain: Template) -> No
         network = {"SubnetIds": ["subnet-0123456a", "subnet-0123456b"], "SecurityGroupIds": ["sg-0123456a"]}
         assert full.function(name)["VpcConfig"] == network
         assert "VpcConfig" not in plain.function(name)
-        assert "NetworkInterfaces" in {each.sid for each in full.statements(full.role_id(name))}
+        assert "NetworkInterfaces" in {statement.sid for statement in full.statements(full.role_id(name))}
 
 
 def test_a_full_cell_fits_into_a_functions_environment() -> None:

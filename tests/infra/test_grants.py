@@ -49,20 +49,20 @@ WRITES = re.compile(r"(ec2|iam):(?!Describe|Get|List)")
 
 
 def _actions(statements: list[Statement]) -> set[str]:
-    return {action for each in statements for action in each.actions}
+    return {action for statement in statements for action in statement.actions}
 
 
 @pytest.mark.parametrize("name", MAY)
 def test_a_function_may_do_exactly_this(plain: Template, name: str) -> None:
     granted = plain.statements(plain.role_id(name))
-    assert all(each.effect == "Allow" for each in granted)
+    assert all(statement.effect == "Allow" for statement in granted)
     assert _actions(granted) == MAY[name]
 
 
 @pytest.mark.parametrize("name", RINGS)
 def test_a_function_rings_just_these_doorbells(plain: Template, name: str) -> None:
-    sends = [each for each in plain.statements(plain.role_id(name)) if "sqs:SendMessage" in each.actions]
-    rung = {resource.strip("<").split("Queue")[0] for each in sends for resource in each.resources}
+    sends = [statement for statement in plain.statements(plain.role_id(name)) if "sqs:SendMessage" in statement.actions]
+    rung = {resource.strip("<").split("Queue")[0] for statement in sends for resource in statement.resources}
     assert rung == RINGS[name]
 
 
@@ -70,7 +70,7 @@ def test_a_function_rings_just_these_doorbells(plain: Template, name: str) -> No
 def test_a_function_may_ring_what_its_workflow_rings(name: str) -> None:
     folder = Path(workflows.__file__).parent
     modules = [*folder.glob(f"{name}.py"), *folder.glob(f"{name}/**/*.py")]
-    rung = {queue for one in modules for queue in re.findall(r'ring\(\s*"(\w+)"', one.read_text())}
+    rung = {queue for module in modules for queue in re.findall(r'ring\(\s*"(\w+)"', module.read_text())}
     assert rung
     assert {queue.capitalize() for queue in rung} <= RINGS[name]
 
@@ -92,7 +92,9 @@ def test_a_clusters_role_is_assumed_by_those_who_need_it_and_both_sides_agree(
 
 def _assumes(template: Template, name: str) -> set[str]:
     granted = template.statements(template.role_id(name))
-    return {resource for each in granted if "sts:AssumeRole" in each.actions for resource in each.resources}
+    return {
+        resource for statement in granted if "sts:AssumeRole" in statement.actions for resource in statement.resources
+    }
 
 
 def test_functions_are_assumed_by_lambda_alone(full: Template) -> None:
@@ -109,24 +111,26 @@ def test_reading_a_cluster_changes_nothing(full: Template) -> None:
 def test_every_write_for_a_cluster_is_pinned_to_its_tag(full: Template) -> None:
     for cluster in ("one", "two"):
         writes = [
-            each
-            for each in full.statements(full.cluster_role(cluster, "Act"))
-            if any(WRITES.match(action) for action in each.actions)
+            statement
+            for statement in full.statements(full.cluster_role(cluster, "Act"))
+            if any(WRITES.match(action) for action in statement.actions)
         ]
         owned = f"kubernetes.io/cluster/{cluster}"
-        pinned = {each.sid for each in writes if owned in json.dumps(each.conditions.get("StringEquals", {}))}
+        pinned = {
+            statement.sid for statement in writes if owned in json.dumps(statement.conditions.get("StringEquals", {}))
+        }
         # Launching into a subnet or from an image changes neither; passing a role is pinned to the role.
-        assert {each.sid for each in writes} - pinned == {"LaunchInto", "PassNodeRoles"}
+        assert {statement.sid for statement in writes} - pinned == {"LaunchInto", "PassNodeRoles"}
 
 
 def test_an_instance_is_launched_and_terminated_only_with_a_nodepool(full: Template) -> None:
-    granted = {each.sid: each for each in full.statements(full.cluster_role("one", "Act"))}
+    granted = {statement.sid: statement for statement in full.statements(full.cluster_role("one", "Act"))}
     assert granted["LaunchInstances"].conditions["StringLike"] == {"aws:RequestTag/karpenter.sh/nodepool": "*"}
     assert granted["Terminate"].conditions["StringLike"] == {"aws:ResourceTag/karpenter.sh/nodepool": "*"}
 
 
 def test_only_the_clusters_node_roles_are_passed_and_only_to_ec2(full: Template) -> None:
-    granted = {each.sid: each for each in full.statements(full.cluster_role("two", "Act"))}
+    granted = {statement.sid: statement for statement in full.statements(full.cluster_role("two", "Act"))}
     passing = granted["PassNodeRoles"]
     assert passing.actions == ("iam:PassRole",)
     role = "arn:<AWS::Partition>:iam::<AWS::AccountId>:role/"
@@ -152,19 +156,19 @@ def test_another_cells_table_is_open_for_what_all_learn_together_and_nothing_els
     }  # fmt: skip
     arn = f"arn:<AWS::Partition>:dynamodb:<AWS::Region>:<AWS::AccountId>:table/{MEMORY}"
     for role in full.of("AWS::IAM::Role"):
-        granted = [each for each in full.statements(role) if any(MEMORY in one for one in each.resources)]
-        name = next((one for one in asks if full.role_id(one) == role), "")
+        granted = [each for each in full.statements(role) if any(MEMORY in resource for resource in each.resources)]
+        name = next((ask for ask in asks if full.role_id(ask) == role), "")
         assert {call for each in granted for call in each.actions} == {f"dynamodb:{one}" for one in asks.get(name, ())}
-        for each in granted:
-            assert each.resources == (arn,)
-            assert each.conditions == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["offering", "rate"]}}
+        for statement in granted:
+            assert statement.resources == (arn,)
+            assert statement.conditions == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["offering", "rate"]}}
 
 
 def test_cells_hold_no_import_of_each_other(full: Template, plain: Template) -> None:
     """A stack that another imports from cannot be deleted."""
     assert "Fn::ImportValue" not in json.dumps(full.body)
     assert not any("Export" in each for each in plain.body["Outputs"].values())
-    told = [each["Environment"]["Variables"] for each in full.of("AWS::Lambda::Function").values()]
+    told = [resource["Environment"]["Variables"] for resource in full.of("AWS::Lambda::Function").values()]
     assert {each["SPOTWRIGHT_MEMORY_TABLE"] for each in told if "SPOTWRIGHT_TABLE" in each} == {MEMORY}
     assert "SPOTWRIGHT_MEMORY_TABLE" not in json.dumps(plain.body)
 
@@ -172,9 +176,9 @@ def test_cells_hold_no_import_of_each_other(full: Template, plain: Template) -> 
 def test_the_forwarder_rings_and_writes_its_own_rows_only(plain: Template) -> None:
     role = plain.cluster_role("dev-eks-cluster", "Forwarder")
     granted = plain.statements(role)
-    rung = {each.sid for each in granted if each.actions == ("sqs:SendMessage",)}
+    rung = {statement.sid for statement in granted if statement.actions == ("sqs:SendMessage",)}
     assert rung == {"RingProvisionQueue", "RingLifecycleQueue", "RingCatalogQueue"}
-    (rows,) = (each for each in granted if each.sid not in rung)
+    (rows,) = (statement for statement in granted if statement.sid not in rung)
     assert rows.conditions == {"ForAllValues:StringEquals": {"dynamodb:LeadingKeys": ["forwarder#dev-eks-cluster"]}}
     (trust,) = plain.of("AWS::IAM::Role")[role]["AssumeRolePolicyDocument"]["Statement"]
     assert trust["Principal"] == {"Service": "pods.eks.amazonaws.com"}
@@ -182,7 +186,7 @@ def test_the_forwarder_rings_and_writes_its_own_rows_only(plain: Template) -> No
 
 
 def test_install_enters_only_as_itself_and_with_one_policy(full: Template) -> None:
-    granted = {each.sid: each for each in full.statements(full.role_id("install"))}
+    granted = {statement.sid: statement for statement in full.statements(full.role_id("install"))}
     role = full.role_id("install")
     assert granted["EnterClusters"].conditions == {"ArnEquals": {"eks:principalArn": f"<{role}.Arn>"}}
     (policy,) = granted["AdministerClusters"].conditions["ArnEquals"].values()
@@ -214,7 +218,10 @@ def test_no_action_is_a_wildcard(which: str, request: pytest.FixtureRequest) -> 
 def test_everything_granted_on_every_resource_is_known(full: Template) -> None:
     """Calls that AWS authorises without naming a resource; each has its reason in the code."""
     everywhere = {
-        each.sid for role in full.of("AWS::IAM::Role") for each in full.statements(role) if "*" in each.resources
+        statement.sid
+        for role in full.of("AWS::IAM::Role")
+        for statement in full.statements(role)
+        if "*" in statement.resources
     }
     described = {"SeeInstances", "SeeChoices", "SeeOffers", "SeeTemplates", "SeeTemplateVersions"}
     assert everywhere == described | {"SeePrices", "SeeZonalShifts", "ListProfiles", "NetworkInterfaces"}
@@ -224,8 +231,8 @@ def test_policies_fit_and_sids_are_sound(full: Template) -> None:
     """Inline policies of a role: 10,240 characters; Sids: letters and digits, once per policy."""
     for role in full.of("AWS::IAM::Role"):
         granted = full.statements(role)
-        assert len({each.sid for each in granted}) == len(granted)
-        assert all(re.fullmatch(r"[A-Za-z0-9]+", each.sid) for each in granted)
+        assert len({statement.sid for statement in granted}) == len(granted)
+        assert all(re.fullmatch(r"[A-Za-z0-9]+", statement.sid) for statement in granted)
     for policy in full.of("AWS::IAM::Policy").values():
         assert len(json.dumps(policy["PolicyDocument"], separators=(",", ":"))) < 10_240
 

@@ -15,9 +15,9 @@ def _dead_letters(template: Template) -> dict[str, str]:
     """Logical id of each working queue → of its dead letters."""
     queues = template.of("AWS::SQS::Queue")
     return {
-        id: each["RedrivePolicy"]["deadLetterTargetArn"].strip("<>").removesuffix(".Arn")
-        for id, each in queues.items()
-        if "RedrivePolicy" in each
+        id: resource["RedrivePolicy"]["deadLetterTargetArn"].strip("<>").removesuffix(".Arn")
+        for id, resource in queues.items()
+        if "RedrivePolicy" in resource
     }
 
 

@@ -24,7 +24,9 @@ def test_bodies_are_private_encrypted_and_fetched_over_tls(plain: Template) -> N
     assert rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] == "AES256"
     assert "VersioningConfiguration" not in bucket
     (policy,) = plain.of("AWS::S3::BucketPolicy").values()
-    conditions = [each.conditions for each in statements(policy["PolicyDocument"]) if each.effect == "Deny"]
+    conditions = [
+        statement.conditions for statement in statements(policy["PolicyDocument"]) if statement.effect == "Deny"
+    ]
     assert {"Bool": {"aws:SecureTransport": "false"}} in conditions
     assert {"NumericLessThan": {"s3:TlsVersion": 1.2}} in conditions
 
@@ -40,18 +42,18 @@ def test_decisions_and_snapshots_expire_and_catalogs_stay(plain: Template, full:
 
 
 def test_a_destroyed_stack_leaves_the_record_of_decisions_and_nothing_else(plain: Template) -> None:
-    kept = [id for id, each in plain.resources.items() if each.get("DeletionPolicy", "Delete") != "Delete"]
+    kept = [id for id, resource in plain.resources.items() if resource.get("DeletionPolicy", "Delete") != "Delete"]
     (bucket,) = plain.of("AWS::S3::Bucket")
     assert kept == [bucket]
 
 
 def test_a_destroyed_stack_leaves_nothing_if_the_context_says_so(full: Template) -> None:
-    assert all(each.get("DeletionPolicy", "Delete") == "Delete" for each in full.resources.values())
+    assert all(resource.get("DeletionPolicy", "Delete") == "Delete" for resource in full.resources.values())
     ((contents_id, contents),) = full.of("Custom::SpotwrightBucketContents").items()
     (bucket,) = full.of("AWS::S3::Bucket")
     assert contents["Bucket"] == f"<{bucket}>"
     # Deleted in reverse: first nobody is woken any more, then the bucket is emptied, then deleted.
-    feeds = [each for each in full.resources.values() if each["Type"] == "AWS::Lambda::EventSourceMapping"]
+    feeds = [resource for resource in full.resources.values() if resource["Type"] == "AWS::Lambda::EventSourceMapping"]
     assert all(contents_id in feed["DependsOn"] for feed in feeds)
 
 
@@ -69,7 +71,7 @@ def test_a_customers_key_encrypts_everything_that_is_kept(full: Template) -> Non
         "AWS::Lambda::Function": "KmsKeyArn",
         "AWS::Scheduler::Schedule": "KmsKeyArn",
     }.items():
-        assert {each[field] for each in full.of(kind).values()} == {KEY}
+        assert {resource[field] for resource in full.of(kind).values()} == {KEY}
 
 
 def test_whoever_touches_encrypted_things_may_use_the_key(full: Template) -> None:
@@ -77,9 +79,9 @@ def test_whoever_touches_encrypted_things_may_use_the_key(full: Template) -> Non
 
     clusters = {full.cluster_role(cluster, name) for cluster in ("one", "two") for name in ("Read", "Act")}
     for role in set(full.of("AWS::IAM::Role")) - clusters:
-        granted = [each for each in full.statements(role) if each.sid == "UseKey"]
-        assert [each.resources for each in granted] == [(KEY,)]
+        granted = [statement for statement in full.statements(role) if statement.sid == "UseKey"]
+        assert [statement.resources for statement in granted] == [(KEY,)]
 
 
 def test_without_a_key_queues_are_encrypted_all_the_same(plain: Template) -> None:
-    assert all(each["SqsManagedSseEnabled"] is True for each in plain.of("AWS::SQS::Queue").values())
+    assert all(resource["SqsManagedSseEnabled"] is True for resource in plain.of("AWS::SQS::Queue").values())

@@ -25,7 +25,7 @@ TICKS = {
 
 
 def _interrupt_queue(template: Template) -> str:
-    (id,) = (id for id, each in template.of("AWS::SQS::Queue").items() if _is_interrupts(id, each))
+    (id,) = (id for id, resource in template.of("AWS::SQS::Queue").items() if _is_interrupts(id, resource))
     return id
 
 
@@ -48,11 +48,11 @@ def test_each_interruption_event_reaches_the_interrupt_queue(plain: Template) ->
 def test_only_our_rules_may_write_to_the_interrupt_queue(plain: Template) -> None:
     rules = {f"<{id}.Arn>" for id in plain.of("AWS::Events::Rule")}
     queue = f"<{_interrupt_queue(plain)}>"
-    (policy,) = (each for each in plain.of("AWS::SQS::QueuePolicy").values() if each["Queues"] == [queue])
+    (policy,) = (resource for resource in plain.of("AWS::SQS::QueuePolicy").values() if resource["Queues"] == [queue])
     allowed = [each for each in policy["PolicyDocument"]["Statement"] if each["Effect"] == "Allow"]
     assert {each["Condition"]["ArnEquals"]["aws:SourceArn"] for each in allowed} == rules
     assert all(each["Principal"] == {"Service": "events.amazonaws.com"} for each in allowed)
-    (denied,) = (each for each in statements(policy["PolicyDocument"]) if each.sid == "OnlyOurRulesSend")
+    (denied,) = (statement for statement in statements(policy["PolicyDocument"]) if statement.sid == "OnlyOurRulesSend")
     assert (denied.effect, denied.actions) == ("Deny", ("sqs:SendMessage",))
     assert set(denied.conditions["ArnNotEquals"]["aws:SourceArn"]) == rules
 
@@ -60,7 +60,7 @@ def test_only_our_rules_may_write_to_the_interrupt_queue(plain: Template) -> Non
 def test_no_other_queue_lets_a_service_in(plain: Template) -> None:
     for policy in plain.of("AWS::SQS::QueuePolicy").values():
         if policy["Queues"] != [f"<{_interrupt_queue(plain)}>"]:
-            assert all(each.effect == "Deny" for each in statements(policy["PolicyDocument"]))
+            assert all(statement.effect == "Deny" for statement in statements(policy["PolicyDocument"]))
 
 
 def test_schedules_ring_doorbells_for_every_cluster(plain: Template) -> None:
@@ -76,18 +76,18 @@ def test_schedules_ring_doorbells_for_every_cluster(plain: Template) -> None:
 
 
 def test_schedules_may_ring_just_those_queues(plain: Template) -> None:
-    targets = {each["Target"]["Arn"] for each in plain.of("AWS::Scheduler::Schedule").values()}
-    (role,) = {each["Target"]["RoleArn"] for each in plain.of("AWS::Scheduler::Schedule").values()}
+    targets = {resource["Target"]["Arn"] for resource in plain.of("AWS::Scheduler::Schedule").values()}
+    (role,) = {resource["Target"]["RoleArn"] for resource in plain.of("AWS::Scheduler::Schedule").values()}
     granted = plain.statements(role.strip("<>").removesuffix(".Arn"))
-    assert {action for each in granted for action in each.actions} == {"sqs:SendMessage"}
-    assert {resource for each in granted for resource in each.resources} == targets
+    assert {action for statement in granted for action in statement.actions} == {"sqs:SendMessage"}
+    assert {resource for statement in granted for resource in statement.resources} == targets
 
 
 def test_no_schedule_but_the_cells_own_may_use_the_role(plain: Template) -> None:
     ((group_id, group),) = plain.of("AWS::Scheduler::ScheduleGroup").items()
     assert group["Name"] == "Spotwright-main"
     schedules = plain.of("AWS::Scheduler::Schedule").values()
-    assert {each["GroupName"] for each in schedules} == {f"<{group_id}>"}
-    (role,) = {each["Target"]["RoleArn"].strip("<>").removesuffix(".Arn") for each in schedules}
+    assert {resource["GroupName"] for resource in schedules} == {f"<{group_id}>"}
+    (role,) = {resource["Target"]["RoleArn"].strip("<>").removesuffix(".Arn") for resource in schedules}
     (trust,) = plain.of("AWS::IAM::Role")[role]["AssumeRolePolicyDocument"]["Statement"]
     assert trust["Condition"]["StringEquals"]["aws:SourceArn"] == f"<{group_id}.Arn>"

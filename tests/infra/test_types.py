@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_every_cdk_module_in_use_is_type_checked() -> None:
     overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
-    read = {name for one in overrides if one.get("follow_imports") == "normal" for name in one["module"]}
+    read = {name for override in overrides if override.get("follow_imports") == "normal" for name in override["module"]}
     files = [path for folder in ("infra", "local", "bench", "tests") for path in (ROOT / folder).rglob("*.py")]
     assert {name for path in files for name in cdk_modules(path)} == read
 

@@ -104,7 +104,7 @@ def test_the_calls_are_those_that_adapters_make(service: str) -> None:
     adapters = [path for pattern in patterns for path in (LIBRARY / "spotwright/adapters/aws").glob(pattern)]
     words = {word for path in adapters for word in re.findall(r"\w+", path.read_text())}
     operations = botocore.session.get_session().get_service_model(service).operation_names
-    assert {each for each in operations if xform_name(each) in words} | implied == set(CALLS[service])
+    assert {operation for operation in operations if xform_name(operation) in words} | implied == set(CALLS[service])
 
 
 def test_a_real_call_is_written_and_read_by_a_reduced_model(python: Python) -> None:
@@ -145,7 +145,7 @@ def test_the_generated_client_is_not_there(layer: Path) -> None:
 def test_the_layer_is_small(archive: Path) -> None:
     """Lambda allows 250 MB with the function; what is not there needs no loading."""
     with zipfile.ZipFile(archive) as zipped:
-        assert sum(each.file_size for each in zipped.infolist()) < 30_000_000
+        assert sum(zip_info.file_size for zip_info in zipped.infolist()) < 30_000_000
 
 
 def test_libraries_are_as_published(layer: Path) -> None:

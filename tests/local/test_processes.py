@@ -97,8 +97,8 @@ def test_one_that_never_gets_ready_is_given_up(tmp_path: Path) -> None:
 
 
 def test_ports_are_not_given_twice_not_even_to_another_stack() -> None:
-    one, two = Ports(), Ports()
-    taken = [ports.take() for ports in (one, two) for _ in range(50)]
+    ports, two = Ports(), Ports()
+    taken = [ports.take() for ports in (ports, two) for _ in range(50)]
     assert len(set(taken)) == 100
-    one.close()
+    ports.close()
     two.close()

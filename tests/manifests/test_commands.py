@@ -78,7 +78,7 @@ def run(command: Any, *words: str) -> int:
 def test_manifests_prints_what_is_installed(capsys: pytest.CaptureFixture[str], cluster: Cluster) -> None:
     assert run(manifests_command) == 0
     printed = capsys.readouterr()
-    kinds = [one["kind"] for one in yaml.safe_load_all(printed.out)]
+    kinds = [yaml_object["kind"] for yaml_object in yaml.safe_load_all(printed.out)]
     assert kinds.count("CustomResourceDefinition") == 4
     assert "Deployment" not in kinds
     assert "without the forwarder" in printed.err
@@ -90,9 +90,13 @@ def test_manifests_takes_the_forwarders_environment_from_the_stack(
     aws: boto3.Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(manifests_command, "--cluster", "dev", "--forwarder-image", "registry/forwarder:1") == 0
-    (deployment,) = (one for one in yaml.safe_load_all(capsys.readouterr().out) if one["kind"] == "Deployment")
+    (deployment,) = (
+        yaml_object
+        for yaml_object in yaml.safe_load_all(capsys.readouterr().out)
+        if yaml_object["kind"] == "Deployment"
+    )
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    environment = {one["name"]: one.get("value") for one in container["env"]}
+    environment = {yaml_object["name"]: yaml_object.get("value") for yaml_object in container["env"]}
     assert container["image"] == "registry/forwarder:1"
     assert environment["CLUSTER_NAME"] == "dev"
     assert environment["AWS_REGION"] == REGION
@@ -109,7 +113,7 @@ def test_manifests_says_what_is_missing(aws: boto3.Session) -> None:
 
 def paused(aws: boto3.Session) -> dict[str, Any] | None:
     outputs = aws.client("cloudformation").describe_stacks(StackName="Spotwright-main")["Stacks"][0]["Outputs"]
-    table = next(one["OutputValue"] for one in outputs if one["OutputKey"] == "TableName")
+    table = next(output["OutputValue"] for output in outputs if output["OutputKey"] == "TableName")
     key = {"pk": {"S": "dev"}, "sk": {"S": "pause"}}
     item: dict[str, Any] | None = aws.client("dynamodb").get_item(TableName=table, Key=key).get("Item")
     return item
@@ -146,7 +150,7 @@ def uninstall(cluster: Cluster, *words: str) -> int:
 
 
 def test_a_claim_that_nobody_ends_is_named_when_the_time_is_up(
-    known: boto3.Session, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    session: boto3.Session, cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No lifecycle function runs here, so a claim with a finalizer stays."""
     claim = changed(SAMPLES["NodeClaim"](), "metadata.name", "stays")
@@ -158,12 +162,12 @@ def test_a_claim_that_nobody_ends_is_named_when_the_time_is_up(
     assert live is not None
     assert "deletionTimestamp" in live["metadata"]
     assert "karpenter.sh/nodeclaim-termination-timestamp" in live["metadata"]["annotations"]
-    assert paused(known) is not None
+    assert paused(session) is not None
     cluster.objects.merge(claim, {"metadata": {"finalizers": None}})
 
 
 def test_an_emptied_cluster_keeps_its_pools(
-    known: boto3.Session, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    session: boto3.Session, cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for one in cluster.objects.list("karpenter.sh/v1", "NodeClaim"):
         cluster.objects.merge(one | CLAIM, {"metadata": {"finalizers": None}})
@@ -176,7 +180,7 @@ def test_an_emptied_cluster_keeps_its_pools(
 
 
 def test_another_cluster_than_the_kubeconfigs_is_refused(
-    known: boto3.Session, monkeypatch: pytest.MonkeyPatch, cluster: Cluster
+    session: boto3.Session, monkeypatch: pytest.MonkeyPatch, cluster: Cluster
 ) -> None:
     class Other:
         def describe_cluster(self, name: str) -> dict[str, Any]:
@@ -185,7 +189,7 @@ def test_another_cluster_than_the_kubeconfigs_is_refused(
     with monkeypatch.context() as patched:
         patched.setattr(clients, "client", lambda service, **more: Other())
         _refused(cluster)
-    assert paused(known) is None
+    assert paused(session) is None
 
 
 def _refused(cluster: Cluster) -> None:

@@ -49,7 +49,10 @@ def test_every_field_there_was_is_taken_where_it_went(
     applied = cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-o", "yaml", "-f", "-", text=text)
     assert (applied.returncode, applied.stderr) == (0, "")
     wanted: list[dict[str, Any]] = list(yaml.safe_load_all(text))
-    stored = {(one["kind"], one["metadata"]["name"]): one["spec"] for one in yaml.safe_load(applied.stdout)["items"]}
+    stored = {
+        (yaml_object["kind"], yaml_object["metadata"]["name"]): yaml_object["spec"]
+        for yaml_object in yaml.safe_load(applied.stdout)["items"]
+    }
     for one in wanted:
         assert _within(one["spec"], stored[one["kind"], one["metadata"]["name"]])
 

@@ -165,10 +165,10 @@ def test_budgets_are_obeyed_unless_a_time_is_given() -> None:
     world._gone = gone  # type: ignore[method-assign]
     world.drain(force_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     assert kept == {"a": "2026-01-02T03:04:05Z", "b": "2030-01-01T00:00:00Z"}
-    other = World()
-    other.add("c")
-    other.drain()
-    assert "annotations" not in str(other.log)
+    other_world = World()
+    other_world.add("c")
+    other_world.drain()
+    assert "annotations" not in str(other_world.log)
 
 
 def test_handing_back_takes_only_our_own_parts_in_reverse() -> None:

@@ -65,7 +65,7 @@ pools = st.lists(
     ),
     min_size=1,
     max_size=3,
-    unique_by=lambda one: one.name,
+    unique_by=lambda nodepool: nodepool.name,
 )
 clusters: st.SearchStrategy[Snapshot] = st.builds(
     lambda groups, pools_, nodes, daemons: snapshot(
@@ -85,12 +85,12 @@ def planned(cluster: Snapshot, catalog: Catalog = CATALOG) -> Plan:
     return plan_pods(cluster, catalog)
 
 
-def left(made: Plan) -> Counter[str]:
+def left(plan: Plan) -> Counter[str]:
     """Pods without a place by their deployment; which of equal pods they are means nothing."""
-    return Counter(one.pod.rpartition("-")[0] for one in made.unschedulable_pods)
+    return Counter(unplaced_pod.pod.rpartition("-")[0] for unplaced_pod in plan.unschedulable_pods)
 
 
 def unlimited(cluster: Snapshot) -> Snapshot:
     """Without limits: where pods compete for the last node of a pool, whoever is packed first gets it."""
-    pools = tuple(msgspec.structs.replace(one, limits={}) for one in cluster.nodepools)
+    pools = tuple(msgspec.structs.replace(nodepool, limits={}) for nodepool in cluster.nodepools)
     return msgspec.structs.replace(cluster, nodepools=pools)

@@ -30,16 +30,19 @@ def made(*objects: Any) -> Plan:
     return plan_pods(snapshot, Catalog({"": TYPES}))
 
 
-def seated(found: Plan) -> list[str]:
+def seated(plan: Plan) -> list[str]:
     """Every pod that got a node."""
-    new = [key for node in found.new_nodes for key in node.pods]
-    return new + [key for node in found.existing_nodes for key in node.pods]
+    new = [key for node in plan.new_nodes for key in node.pods]
+    return new + [key for node in plan.existing_nodes for key in node.pods]
 
 
-def answered(found: Plan) -> dict[str, str]:
+def answered(plan: Plan) -> dict[str, str]:
     """Reason by pod; a pod that is placed has none."""
-    refused = {one.pod: "; ".join(one.reasons) for one in (*found.unschedulable_pods, *found.ignored_pods)}
-    placed = seated(found)
+    refused = {
+        unplaced_pod.pod: "; ".join(unplaced_pod.reasons)
+        for unplaced_pod in (*plan.unschedulable_pods, *plan.ignored_pods)
+    }
+    placed = seated(plan)
     assert len(placed) == len(set(placed))
     assert not set(placed) & set(refused)
     return refused
@@ -156,9 +159,9 @@ SPECS = st.fixed_dictionaries(
 @given(st.lists(SPECS, max_size=4))
 def test_every_pod_is_answered(specs: list[Any]) -> None:
     objects = [pod(spec, f"p{number}", labels={"app": "a"}) for number, spec in enumerate(specs)]
-    found = made(POOL, FINE, *objects)
-    refused = answered(found)
-    placed = set(seated(found))
+    plan = made(POOL, FINE, *objects)
+    refused = answered(plan)
+    placed = set(seated(plan))
     assert placed | set(refused) == {f"default/p{number}" for number in range(len(specs))} | {"default/fine"}
     assert all(refused.values())
 
@@ -202,9 +205,9 @@ def test_a_long_chain_of_affinities_is_answered(key: str) -> None:
         term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": f"a{other}"}}}
         return pod({"affinity": {"podAffinity": {REQUIRED: [term]}}}, f"p{app}", labels={"app": f"a{app}"})
 
-    found = made(POOL, FINE, *(near(number, (number + 1) % 60) for number in range(60)))
-    assert len(answered(found)) + len(seated(found)) == 61
-    assert found.work_units < UNITS_OF_A_PLAN
+    plan = made(POOL, FINE, *(near(number, (number + 1) % 60) for number in range(60)))
+    assert len(answered(plan)) + len(seated(plan)) == 61
+    assert plan.work_units < UNITS_OF_A_PLAN
 
 
 def test_ten_thousand_domains_are_answered() -> None:
@@ -221,9 +224,9 @@ def test_ten_thousand_domains_are_answered() -> None:
     ]
     spread = {"topologyKey": "rack", "maxSkew": 1, "labelSelector": {"matchLabels": {"app": "a"}}}
     several = [pod({"topologySpreadConstraints": [spread]}, f"p{number}", labels={"app": "a"}) for number in range(5)]
-    found = made(POOL, *nodes, *several)
-    assert not answered(found)
-    assert found.work_units < UNITS_OF_A_PLAN
+    plan = made(POOL, *nodes, *several)
+    assert not answered(plan)
+    assert plan.work_units < UNITS_OF_A_PLAN
 
 
 @pytest.mark.parametrize("least", [0, -1, 51, 10**6, 2**70, "3", True, 1.5])

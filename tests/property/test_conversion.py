@@ -85,13 +85,13 @@ def test_a_field_that_never_was_is_named_wherever_it_stands(number: int) -> None
     assert tried
     for path in tried:
         result = convert(changed(OBJECTS, number, (*path, "neverWas"), "x"))
-        (said,) = (one for one in result.remarks[number] if one.path.endswith(".neverWas"))
+        (said,) = (remark for remark in result.remarks[number] if remark.path.endswith(".neverWas"))
         assert "has no such field" in said.text
 
 
 def test_limits_resources_is_an_object_with_one_field() -> None:
     result = convert(changed(OBJECTS, 0, ("spec", "limits", "cpu"), "10"))
-    assert any(one.path == "spec.limits.cpu" for one in result.remarks[0])
+    assert any(remark.path == "spec.limits.cpu" for remark in result.remarks[0])
 
 
 def test_twice_is_once() -> None:

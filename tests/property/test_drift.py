@@ -115,18 +115,18 @@ def test_a_claim_made_of_a_pool_and_a_class_just_now_does_not_drift(
     # So old that a type which is not sold would count as gone.
     world.clock.advance(2 * 3600)
     lifecycle(world.ports, [Doorbell(objects.CLUSTER, "drift")], now=world.clock.now())
-    assert [found for claim in world.claims() if (found := find_condition(claim.conditions, "Drifted"))] == []
+    assert [condition for claim in world.claims() if (condition := find_condition(claim.conditions, "Drifted"))] == []
 
 
-def stamped(one: EC2NodeClass) -> EC2NodeClass:
-    digest = hashes.nodeclass_hash(one, objects.FACTS.certificate_authority)
+def stamped(nodeclass: EC2NodeClass) -> EC2NodeClass:
+    digest = hashes.nodeclass_hash(nodeclass, objects.FACTS.certificate_authority)
     kept = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hashes.NODECLASS_VERSION}
-    return msgspec.structs.replace(one, metadata=ObjectMeta("default", annotations=kept))
+    return msgspec.structs.replace(nodeclass, metadata=ObjectMeta("default", annotations=kept))
 
 
-def stamped_pool(one: NodePool) -> NodePool:
-    kept = {labels.NODEPOOL_HASH: hashes.nodepool_hash(one), labels.NODEPOOL_HASH_VERSION: hashes.NODEPOOL_VERSION}
-    return msgspec.structs.replace(one, metadata=ObjectMeta("default", annotations=kept))
+def stamped_pool(nodepool: NodePool) -> NodePool:
+    kept = {labels.NODEPOOL_HASH: hashes.nodepool_hash(nodepool), labels.NODEPOOL_HASH_VERSION: hashes.NODEPOOL_VERSION}
+    return msgspec.structs.replace(nodepool, metadata=ObjectMeta("default", annotations=kept))
 
 
 def reason(pool: NodePool, node_class: EC2NodeClass, *, made_of: tuple[NodePool, EC2NodeClass]) -> DriftReason | None:

@@ -32,18 +32,20 @@ def test_no_shape_earns_more_than_its_price(demand: Amounts, offered: list[tuple
 def test_the_mixture_holds_the_demand_and_costs_what_it_is_worth(
     demand: Amounts, offered: list[tuple[Amounts, int]]
 ) -> None:
-    found = mixture(demand, offered)
+    fractional_packing = mixture(demand, offered)
     for d, amount in enumerate(demand):
-        assert sum(number * offered[k][0][d] for k, number in found.node_counts.items()) >= amount * (1 - CLOSE)
-    cost = sum(number * offered[k][1] for k, number in found.node_counts.items())
-    assert cost == pytest.approx(sum(map(mul, found.shadow_prices, demand)), rel=CLOSE, abs=CLOSE)
-    assert cost == pytest.approx(found.cost(demand), rel=CLOSE, abs=CLOSE)
+        assert sum(number * offered[k][0][d] for k, number in fractional_packing.node_counts.items()) >= amount * (
+            1 - CLOSE
+        )
+    cost = sum(number * offered[k][1] for k, number in fractional_packing.node_counts.items())
+    assert cost == pytest.approx(sum(map(mul, fractional_packing.shadow_prices, demand)), rel=CLOSE, abs=CLOSE)
+    assert cost == pytest.approx(fractional_packing.cost(demand), rel=CLOSE, abs=CLOSE)
 
 
 @given(amounts, amounts, shapes)
 def test_another_demand_costs_the_same_whichever_it_is_worked_out_from(
-    demand: Amounts, other: Amounts, offered: list[tuple[Amounts, int]]
+    demand: Amounts, other_amounts: Amounts, offered: list[tuple[Amounts, int]]
 ) -> None:
     asked = [amount + 1 for amount in demand]
-    expected = mixture(other, offered).cost(other)
-    assert mixture(asked, offered).cost(other) == pytest.approx(expected, rel=CLOSE, abs=CLOSE)
+    expected = mixture(other_amounts, offered).cost(other_amounts)
+    assert mixture(asked, offered).cost(other_amounts) == pytest.approx(expected, rel=CLOSE, abs=CLOSE)

@@ -19,7 +19,7 @@ from tests.unit.scheduling.builders import GIB, TYPES, ZONES, launchable
 
 FUSE, HUGE = "example.com/fuse", "hugepages-2Mi"
 KINDS = (labels.ON_DEMAND, labels.SPOT)
-NAMES = tuple(one.name for one in TYPES)
+NAMES = tuple(instance_type.name for instance_type in TYPES)
 
 places = st.builds(
     lambda zones, kinds, names: tuple(
@@ -47,10 +47,10 @@ def overlaid_clusters(draw: st.DrawFn) -> Snapshot:
     cluster, asks = draw(clusters), draw(st.lists(st.integers(0, 2), min_size=6, max_size=6))
     limit = draw(st.sampled_from(({}, {}, {FUSE: 2}, {FUSE: 5})))
     waiting = [
-        msgspec.structs.replace(one, requests=one.requests | {FUSE: count}) if count else one
-        for one, count in zip(cluster.pods, asks * len(cluster.pods), strict=False)
+        msgspec.structs.replace(pod, requests=pod.requests | {FUSE: count}) if count else pod
+        for pod, count in zip(cluster.pods, asks * len(cluster.pods), strict=False)
     ]
-    pools = [msgspec.structs.replace(one, limits=one.limits | limit) for one in cluster.nodepools]
+    pools = [msgspec.structs.replace(nodepool, limits=nodepool.limits | limit) for nodepool in cluster.nodepools]
     return msgspec.structs.replace(cluster, pods=tuple(waiting), nodepools=tuple(pools), nodeoverlays=draw(several))
 
 
@@ -58,15 +58,18 @@ def stated(overlays: tuple[NodeOverlay, ...], bought: tuple[str, str, str]) -> d
     """What overlays say of an offering, the lightest first, so that the heaviest has the last word."""
     told = dict(zip((labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE), bought, strict=True))
     found: dict[str, int] = {}
-    for one in sorted(overlays, key=lambda each: each.weight):
-        if all(told[each.key] in each.values for each in one.requirements):
-            found |= one.capacity
+    for overlay in sorted(overlays, key=lambda each: each.weight):
+        if all(told[expression.key] in expression.values for expression in overlay.requirements):
+            found |= overlay.capacity
     return found
 
 
 def room(overlays: tuple[NodeOverlay, ...], bought: tuple[str, str, str]) -> dict[str, int]:
     """What an instance has for pods, worked out from the overlays alone."""
-    own, extra = next(one for one in TYPES if one.name == bought[0]).allocatable, stated(overlays, bought)
+    own, extra = (
+        next(instance_type for instance_type in TYPES if instance_type.name == bought[0]).allocatable,
+        stated(overlays, bought),
+    )
     return own | extra | {"memory": max(0, own["memory"] - extra.get(HUGE, 0))}
 
 
@@ -78,12 +81,12 @@ def launches(cluster: Snapshot, node: NewNode) -> set[tuple[str, str, str]]:
 @LAWS
 @given(overlaid_clusters())
 def test_whatever_is_launched_has_room_for_all_pods_and_daemons(cluster: Snapshot) -> None:
-    by_key = {one.key: one for one in cluster.pods}
-    untainted = {one.name: not one.taints for one in cluster.nodepools}
-    for made in planned(cluster).new_nodes:
-        daemons = [one.template.requests for one in cluster.daemonsets if untainted[made.nodepool]]
-        total = resources.add(*(by_key[key].requests for key in made.pods), *daemons)
-        found = launches(cluster, made)
+    by_key = {pod.key: pod for pod in cluster.pods}
+    untainted = {nodepool.name: not nodepool.taints for nodepool in cluster.nodepools}
+    for new_node in planned(cluster).new_nodes:
+        daemons = [daemonset.template.requests for daemonset in cluster.daemonsets if untainted[new_node.nodepool]]
+        total = resources.add(*(by_key[key].requests for key in new_node.pods), *daemons)
+        found = launches(cluster, new_node)
         assert found
         assert [one for one in found if not resources.fits(total, room(cluster.nodeoverlays, one))] == []
 
@@ -91,11 +94,12 @@ def test_whatever_is_launched_has_room_for_all_pods_and_daemons(cluster: Snapsho
 @LAWS
 @given(overlaid_clusters())
 def test_limits_of_what_overlays_add_hold_whichever_offering_is_launched(cluster: Snapshot) -> None:
-    made = planned(cluster)
+    plan = planned(cluster)
     for pool in cluster.nodepools:
-        ours = [new for new in made.new_nodes if new.nodepool == pool.name]
+        new_nodes = [new for new in plan.new_nodes if new.nodepool == pool.name]
         worst = sum(
-            max(stated(cluster.nodeoverlays, one).get(FUSE, 0) for one in launches(cluster, new)) for new in ours
+            max(stated(cluster.nodeoverlays, launch).get(FUSE, 0) for launch in launches(cluster, new))
+            for new in new_nodes
         )
         assert worst <= pool.limits.get(FUSE, worst)
 
@@ -110,20 +114,20 @@ def test_a_pod_is_left_for_want_of_it_only_where_nothing_has_as_much(cluster: Sn
         )
         for one in cluster.pods
     ]
-    pools = [msgspec.structs.replace(one, limits={}, taints=()) for one in cluster.nodepools]
+    pools = [msgspec.structs.replace(nodepool, limits={}, taints=()) for nodepool in cluster.nodepools]
     free = msgspec.structs.replace(
         cluster, pods=tuple(pods), nodepools=tuple(pools), nodes=(), daemonsets=(), nodeoverlays=cluster.nodeoverlays
     )
-    refused = {one.pod for one in planned(free).unschedulable_pods}
-    allowed = {labels.ON_DEMAND} if {one.name for one in pools} == {"on-demand"} else set(KINDS)
+    refused = {unplaced_pod.pod for unplaced_pod in planned(free).unschedulable_pods}
+    allowed = {labels.ON_DEMAND} if {nodepool.name for nodepool in pools} == {"on-demand"} else set(KINDS)
     every = [(name, zone, kind) for name in NAMES for zone in ZONES for kind in allowed]
-    for one in pods:
-        zones = {each for term in one.node_affinity for demand in term for each in demand.values} or set(ZONES)
-        zones &= {one.node_selector.get(labels.ZONE, zone) for zone in ZONES}
-        kind = one.node_selector.get(labels.CAPACITY_TYPE)
+    for pod in pods:
+        zones = {value for term in pod.node_affinity for demand in term for value in demand.values} or set(ZONES)
+        zones &= {pod.node_selector.get(labels.ZONE, zone) for zone in ZONES}
+        kind = pod.node_selector.get(labels.CAPACITY_TYPE)
         open_ = [each for each in every if each[1] in zones and each[2] == (kind or each[2])]
-        holds = any(resources.fits(one.requests, room(free.nodeoverlays, each)) for each in open_)
-        assert (one.key in refused) is not holds
+        holds = any(resources.fits(pod.requests, room(free.nodeoverlays, each)) for each in open_)
+        assert (pod.key in refused) is not holds
 
 
 @LAWS
@@ -131,18 +135,18 @@ def test_a_pod_is_left_for_want_of_it_only_where_nothing_has_as_much(cluster: Sn
 def test_a_decided_node_holds_its_pods_in_the_next_plan(cluster: Snapshot) -> None:
     """Pods with rules about others, or with alternatives of zones that no node in flight is sure to meet, aside."""
     plain = tuple(
-        one
-        for one in cluster.pods
-        if not (one.topology_spread_constraints or one.pod_anti_affinity or one.pod_affinity or one.node_affinity)
+        pod
+        for pod in cluster.pods
+        if not (pod.topology_spread_constraints or pod.pod_anti_affinity or pod.pod_affinity or pod.node_affinity)
     )
     cluster = msgspec.structs.replace(cluster, pods=plain, nodes=())
     first = planned(cluster)
     coming = tuple(to_in_flight_nodeclaim(node, f"claim-{number:03d}") for number, node in enumerate(first.new_nodes))
     for claim, node in zip(coming, first.new_nodes, strict=True):
-        ours = tuple(one for one in plain if one.key in node.pods)
-        again = planned(msgspec.structs.replace(cluster, pods=ours, in_flight=(claim,)))
+        pods = tuple(pod for pod in plain if pod.key in node.pods)
+        again = planned(msgspec.structs.replace(cluster, pods=pods, in_flight=(claim,)))
         assert not again.new_nodes
-        assert {key for one in again.existing_nodes for key in one.pods} == set(node.pods)
+        assert {key for assignment in again.existing_nodes for key in assignment.pods} == set(node.pods)
 
 
 @LAWS
@@ -152,13 +156,15 @@ def test_an_overlay_of_all_offerings_is_as_if_the_types_had_it(cluster: Snapshot
     memory = {"memory": -capacity.get(HUGE, 0)}
     native = tuple(
         msgspec.structs.replace(
-            one, capacity=one.capacity | capacity, allocatable=resources.add(one.allocatable, memory) | capacity
+            instance_type,
+            capacity=instance_type.capacity | capacity,
+            allocatable=resources.add(instance_type.allocatable, memory) | capacity,
         )
-        for one in TYPES
+        for instance_type in TYPES
     )
-    made = planned(stating)
-    unmarked = tuple(msgspec.structs.replace(one, capacity_overlay_applied=False) for one in made.new_nodes)
-    assert msgspec.structs.replace(made, new_nodes=unmarked) == planned(cluster, Catalog({"": native}))
+    plan = planned(stating)
+    unmarked = tuple(msgspec.structs.replace(new_node, capacity_overlay_applied=False) for new_node in plan.new_nodes)
+    assert msgspec.structs.replace(plan, new_nodes=unmarked) == planned(cluster, Catalog({"": native}))
 
 
 @LAWS

@@ -20,54 +20,60 @@ from tests.unit.scheduling.builders import TYPES, ZONES, pod, pool, snapshot
 @LAWS
 @given(clusters)
 def test_every_pod_is_answered_for_exactly_once(cluster: Snapshot) -> None:
-    made = planned(cluster)
-    answered = [key for one in made.new_nodes for key in one.pods]
-    answered += [key for one in made.existing_nodes for key in one.pods]
-    answered += [one.pod for one in (*made.unschedulable_pods, *made.ignored_pods)]
+    plan = planned(cluster)
+    answered = [key for new_node in plan.new_nodes for key in new_node.pods]
+    answered += [key for assignment in plan.existing_nodes for key in assignment.pods]
+    answered += [unplaced_pod.pod for unplaced_pod in (*plan.unschedulable_pods, *plan.ignored_pods)]
     assert sorted(answered) == sorted(one.key for one in cluster.pods)
-    assert all(one.reasons and all(one.reasons) for one in made.unschedulable_pods)
+    assert all(unplaced_pod.reasons and all(unplaced_pod.reasons) for unplaced_pod in plan.unschedulable_pods)
 
 
 @LAWS
 @given(clusters)
 def test_every_listed_type_holds_all_pods_and_daemons(cluster: Snapshot) -> None:
-    by_key, types = {one.key: one for one in cluster.pods}, {one.name: one for one in TYPES}
-    tolerated = {one.name: not one.taints for one in cluster.nodepools}
-    for made in planned(cluster).new_nodes:
-        daemons = [one.template.requests for one in cluster.daemonsets if tolerated[made.nodepool]]
-        total = resources.add(*(by_key[key].requests for key in made.pods), *daemons)
-        assert made.pods
-        assert all(resources.fits(total, types[name].allocatable) for name in made.instance_types)
+    by_key, types = (
+        {one.key: one for one in cluster.pods},
+        {instance_type.name: instance_type for instance_type in TYPES},
+    )
+    tolerated = {nodepool.name: not nodepool.taints for nodepool in cluster.nodepools}
+    for new_node in planned(cluster).new_nodes:
+        daemons = [daemonset.template.requests for daemonset in cluster.daemonsets if tolerated[new_node.nodepool]]
+        total = resources.add(*(by_key[key].requests for key in new_node.pods), *daemons)
+        assert new_node.pods
+        assert all(resources.fits(total, types[name].allocatable) for name in new_node.instance_types)
 
 
 @LAWS
 @given(clusters)
 def test_limits_hold_whichever_type_is_launched(cluster: Snapshot) -> None:
-    types, made = {one.name: one for one in TYPES}, planned(cluster)
-    for one in cluster.nodepools:
-        ours = [new for new in made.new_nodes if new.nodepool == one.name]
-        worst = sum(max(types[name].capacity["cpu"] for name in new.instance_types) for new in ours)
-        assert worst <= one.limits.get("cpu", worst)
-        assert len(ours) <= one.limits.get("nodes", len(ours))
+    types, plan = {instance_type.name: instance_type for instance_type in TYPES}, planned(cluster)
+    for nodepool in cluster.nodepools:
+        new_nodes = [new for new in plan.new_nodes if new.nodepool == nodepool.name]
+        worst = sum(max(types[name].capacity["cpu"] for name in new.instance_types) for new in new_nodes)
+        assert worst <= nodepool.limits.get("cpu", worst)
+        assert len(new_nodes) <= nodepool.limits.get("nodes", len(new_nodes))
 
 
 @LAWS
 @given(clusters)
 def test_taints_and_selectors_are_respected(cluster: Snapshot) -> None:
     by_key = {one.key: one for one in cluster.pods}
-    for made in planned(cluster).new_nodes:
-        for one in (by_key[key] for key in made.pods):
-            assert not made.taints or one.tolerations
+    for new_node in planned(cluster).new_nodes:
+        for one in (by_key[key] for key in new_node.pods):
+            assert not new_node.taints or one.tolerations
             for key, value in one.node_selector.items():
-                kept = made.zones if key == labels.ZONE else (made.capacity_type,)
+                kept = new_node.zones if key == labels.ZONE else (new_node.capacity_type,)
                 assert set(kept) == {value}
 
 
 @LAWS
 @given(clusters)
 def test_rules_between_pods_hold(cluster: Snapshot) -> None:
-    by_key, made = {one.key: one for one in cluster.pods}, planned(cluster)
-    places = [*((one.pods, one.zones) for one in made.new_nodes), *((one.pods, ("z1",)) for one in made.existing_nodes)]
+    by_key, plan = {one.key: one for one in cluster.pods}, planned(cluster)
+    places = [
+        *((new_node.pods, new_node.zones) for new_node in plan.new_nodes),
+        *((assignment.pods, ("z1",)) for assignment in plan.existing_nodes),
+    ]
     for one in [by_key[key] for keys, _ in places for key in keys if _is_first(by_key[key])]:
         app = one.metadata.labels["app"]
         hosts = [sum(by_key[key].metadata.labels["app"] == app for key in keys) for keys, _ in places]
@@ -134,13 +140,18 @@ _SIZES = ("250m", "1", "3")
 @LAWS
 @given(
     st.lists(st.tuples(st.sampled_from(_SIZES), st.integers(1, 6)), min_size=1, max_size=4),
-    st.sets(st.sampled_from(TYPES).map(lambda one: one.name), min_size=1),
+    st.sets(st.sampled_from(TYPES).map(lambda instance_type: instance_type.name), min_size=1),
 )
 def test_cheaper_prices_make_no_plan_dearer(groups: list[tuple[str, int]], names: set[str]) -> None:
     """Where all types cost half, never; where some do, within what the search may miss."""
     cluster = snapshot(*_pods(groups), pools=(pool("plain"),))
     before = planned(cluster).price_picousd_per_hour
-    assert plan_pods(cluster, _at(dict.fromkeys((one.name for one in TYPES), 50))).price_picousd_per_hour <= before
+    assert (
+        plan_pods(
+            cluster, _at(dict.fromkeys((instance_type.name for instance_type in TYPES), 50))
+        ).price_picousd_per_hour
+        <= before
+    )
     some = plan_pods(cluster, _at(dict.fromkeys(names, 50))).price_picousd_per_hour
     assert some * 100 <= before * (100 + _MISSED_PERCENT)
 
@@ -151,7 +162,7 @@ few = st.lists(
 
 
 @LAWS
-@given(few, st.dictionaries(st.sampled_from([one.name for one in TYPES]), st.integers(10, 100)))
+@given(few, st.dictionaries(st.sampled_from([instance_type.name for instance_type in TYPES]), st.integers(10, 100)))
 @example([("250m", 4), ("1", 3)], {"small": 70})
 def test_cheaper_prices_never_make_a_plan_of_few_pods_dearer(
     groups: list[tuple[str, int]], percent: dict[str, int]
@@ -162,10 +173,16 @@ def test_cheaper_prices_never_make_a_plan_of_few_pods_dearer(
 
 
 @LAWS
-@given(few, st.sets(st.sampled_from([one.name for one in TYPES])))
+@given(few, st.sets(st.sampled_from([instance_type.name for instance_type in TYPES])))
 def test_more_types_never_make_a_plan_of_few_pods_dearer(groups: list[tuple[str, int]], names: set[str]) -> None:
     cluster = snapshot(*_pods(groups), pools=(pool("plain"),))
-    fewer = Catalog({"": tuple(one for one in TYPES if one.name in names or one.name == "large")})
+    fewer = Catalog(
+        {
+            "": tuple(
+                instance_type for instance_type in TYPES if instance_type.name in names or instance_type.name == "large"
+            )
+        }
+    )
     assert _cost(planned(cluster)) <= _cost(plan_pods(cluster, fewer))
 
 
@@ -173,19 +190,21 @@ def _pods(groups: list[tuple[str, int]]) -> list[Pod]:
     return [pod(f"app-{g}-{n}", cpu, "1Gi") for g, (cpu, count) in enumerate(groups) for n in range(count)]
 
 
-def _cost(made: Plan) -> int:
+def _cost(plan: Plan) -> int:
     """What is decided by: the price, and what every node costs beside it."""
-    return made.price_picousd_per_hour + PER_NODE_COST_PICOUSD_PER_HOUR * len(made.new_nodes)
+    return plan.price_picousd_per_hour + PER_NODE_COST_PICOUSD_PER_HOUR * len(plan.new_nodes)
 
 
 def _at(percent: dict[str, int]) -> Catalog:
     """The catalog with some types, by name, at so many percent of their price."""
-    return Catalog({"": tuple(_cheaper(one, percent.get(one.name, 100)) for one in TYPES)})
+    return Catalog(
+        {"": tuple(_cheaper(instance_type, percent.get(instance_type.name, 100)) for instance_type in TYPES)}
+    )
 
 
-def _cheaper(one: InstanceType, percent: int) -> InstanceType:
+def _cheaper(instance_type: InstanceType, percent: int) -> InstanceType:
     offerings = [
-        msgspec.structs.replace(each, price_picousd_per_hour=each.price_picousd_per_hour * percent // 100)
-        for each in one.offerings
+        msgspec.structs.replace(offering, price_picousd_per_hour=offering.price_picousd_per_hour * percent // 100)
+        for offering in instance_type.offerings
     ]
-    return msgspec.structs.replace(one, offerings=tuple(offerings))
+    return msgspec.structs.replace(instance_type, offerings=tuple(offerings))

@@ -24,8 +24,8 @@ def singly(cluster: Snapshot) -> Snapshot:
     return msgspec.structs.replace(
         cluster,
         pods=tuple(
-            msgspec.structs.replace(one, tolerations=(*one.tolerations, Toleration(f"nobody-{number}", "Exists")))
-            for number, one in enumerate(cluster.pods)
+            msgspec.structs.replace(pod, tolerations=(*pod.tolerations, Toleration(f"nobody-{number}", "Exists")))
+            for number, pod in enumerate(cluster.pods)
         ),
     )
 
@@ -44,7 +44,7 @@ def test_groups_cost_at_most_one_small_node_more_than_single_pods(cluster: Snaps
     free = unlimited(cluster)
     grouped, single = planned(free), planned(singly(free))
     assume(left(grouped) == left(single))
-    dearest = max(one.price_picousd_per_hour for type_ in TYPES for one in type_.offerings)
+    dearest = max(offering.price_picousd_per_hour for type_ in TYPES for offering in type_.offerings)
     assert grouped.price_picousd_per_hour <= single.price_picousd_per_hour + dearest
 
 
@@ -57,23 +57,23 @@ def test_names_of_equal_pods_mean_nothing(cluster: Snapshot, data: st.DataObject
         cluster,
         pods=tuple(
             msgspec.structs.replace(
-                one,
+                pod,
                 metadata=msgspec.structs.replace(
-                    one.metadata, name=f"{one.metadata.labels['app']}-x{number:03}", uid=str(number)
+                    pod.metadata, name=f"{pod.metadata.labels['app']}-x{number:03}", uid=str(number)
                 ),
             )
-            for number, one in zip(numbers, cluster.pods, strict=True)
+            for number, pod in zip(numbers, cluster.pods, strict=True)
         ),
     )
     assert _shapes(planned(renamed)) == _shapes(planned(cluster))
 
 
-def _shapes(made: Plan) -> Counter[tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]]:
+def _shapes(plan: Plan) -> Counter[tuple[str, tuple[str, ...], tuple[tuple[str, int], ...]]]:
     return Counter(
         (
-            one.nodepool,
-            one.instance_types,
-            tuple(sorted(Counter(pod.rpartition("-")[0] for pod in one.pods).items())),
+            new_node.nodepool,
+            new_node.instance_types,
+            tuple(sorted(Counter(pod.rpartition("-")[0] for pod in new_node.pods).items())),
         )
-        for one in made.new_nodes
+        for new_node in plan.new_nodes
     )

@@ -67,10 +67,14 @@ def stateful(draw: st.DrawFn) -> Snapshot:
         app = one.metadata.labels["app"]
         if app not in kinds:
             kinds[app] = draw(st.sampled_from([kind for kind in KINDS if kind != "bound" or not one.pod_affinity]))
-        mine = claims_of(one, number, kinds[app])
-        claims |= {each.metadata.key: each for each in mine}
-        pods.append(msgspec.structs.replace(one, volume_claim_names=tuple(each.metadata.name for each in mine)))
-    nodes = tuple(CSINode(one.metadata, {EBS: draw(st.integers(0, 3))}) for one in cluster.nodes)
+        volume_claims = claims_of(one, number, kinds[app])
+        claims |= {volume_claim.metadata.key: volume_claim for volume_claim in volume_claims}
+        pods.append(
+            msgspec.structs.replace(
+                one, volume_claim_names=tuple(volume_claim.metadata.name for volume_claim in volume_claims)
+            )
+        )
+    nodes = tuple(CSINode(node.metadata, {EBS: draw(st.integers(0, 3))}) for node in cluster.nodes)
     storage = Storage(tuple(claims.values()), VOLUMES, CLASSES, nodes)
     return msgspec.structs.replace(cluster, pods=tuple(pods), storage=storage)
 
@@ -93,29 +97,31 @@ def test_a_group_leaves_as_many_pods_as_its_pods_alone_would(cluster: Snapshot) 
 def test_groups_cost_at_most_one_small_node_more_than_single_pods(cluster: Snapshot) -> None:
     grouped, single = planned(cluster), one_by_one(cluster)
     assume(left(grouped) == left(single))
-    dearest = max(one.price_picousd_per_hour for type_ in TYPES for one in type_.offerings)
+    dearest = max(offering.price_picousd_per_hour for type_ in TYPES for offering in type_.offerings)
     assert grouped.price_picousd_per_hour <= single.price_picousd_per_hour + dearest
 
 
 @LAWS
 @given(stateful())
 def test_volumes_are_attached_where_they_are_and_no_more_than_a_node_takes(cluster: Snapshot) -> None:
-    made = planned(cluster)
+    plan = planned(cluster)
     pods = {one.key: one for one in cluster.pods}
-    claims = {one.metadata.name: one for one in cluster.storage.persistent_volume_claims}
+    claims = {volume_claim.metadata.name: volume_claim for volume_claim in cluster.storage.persistent_volume_claims}
     zones = {f"pv-{zone}": {zone} for zone in ZONES}
 
     def allowed(key: str) -> list[set[str]]:
-        found = (claims[name] for name in pods[key].volume_claim_names)
+        volume_claims = (claims[name] for name in pods[key].volume_claim_names)
         return [
-            zones.get(one.volume_name, {"z1", "z2"} if one.storage_class_name == "zonal" else set(ZONES))
-            for one in found
+            zones.get(
+                volume_claim.volume_name, {"z1", "z2"} if volume_claim.storage_class_name == "zonal" else set(ZONES)
+            )
+            for volume_claim in volume_claims
         ]
 
-    for new in made.new_nodes:
+    for new in plan.new_nodes:
         assert all(set(new.zones) <= each for key in new.pods for each in allowed(key))
-    limits = {one.metadata.name: one.attachable_volumes[EBS] for one in cluster.storage.csi_nodes}
-    for existing in made.existing_nodes:
+    limits = {csi_node.metadata.name: csi_node.attachable_volumes[EBS] for csi_node in cluster.storage.csi_nodes}
+    for existing in plan.existing_nodes:
         assert all("z1" in each for key in existing.pods for each in allowed(key))
         assert len({name for key in existing.pods for name in pods[key].volume_claim_names}) <= limits[existing.name]
 
@@ -135,6 +141,6 @@ def test_thousands_of_pods_with_claims_of_their_own_are_one_class() -> None:
         PersistentVolumeClaim(ObjectMeta(f"data-{n}", "default"), storage_class_name="waits") for n in range(2000)
     )
     pods = tuple(pod(f"db-{n}", cpu=1, volume_claim_names=(f"data-{n}",)) for n in range(2000))
-    made = planned(snapshot(*pods, storage=Storage(claims, storage_classes=CLASSES)))
-    assert not made.unschedulable_pods
-    assert made.work_units < 100_000
+    plan = planned(snapshot(*pods, storage=Storage(claims, storage_classes=CLASSES)))
+    assert not plan.unschedulable_pods
+    assert plan.work_units < 100_000

@@ -60,8 +60,8 @@ def test_the_whole_of_it_is_planned() -> None:
     found = planned([*OBJECTS, FINE])
     assert not found.ignored_pods
     assert not found.unschedulable_pods
-    assert sum(one.nodepool == "static" for one in found.new_nodes) == 2
-    assert {one.name: one.pod_count for one in found.buffers} == {"share": 2, "spare": 3}
+    assert sum(new_node.nodepool == "static" for new_node in found.new_nodes) == 2
+    assert {provisioning.name: provisioning.pod_count for provisioning in found.buffers} == {"share": 2, "spare": 3}
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.too_slow])
@@ -70,8 +70,8 @@ def test_a_wrong_value_is_named_or_does_no_harm(place: tuple[int, Place], wrong:
     objects = with_wrong(place, wrong)
     with contextlib.suppress(InputError):
         found = planned([*objects, FINE])
-        seen = [key for one in found.new_nodes for key in one.pods]
-        seen += [key for one in found.existing_nodes for key in one.pods]
-        seen += [one.pod for one in (*found.unschedulable_pods, *found.ignored_pods)]
+        seen = [key for new_node in found.new_nodes for key in new_node.pods]
+        seen += [key for assignment in found.existing_nodes for key in assignment.pods]
+        seen += [unplaced_pod.pod for unplaced_pod in (*found.unschedulable_pods, *found.ignored_pods)]
         assert len(seen) == len(set(seen))
         assert "default/fine" in seen

@@ -37,7 +37,7 @@ def denied_decisions(
 ) -> list[AuthorizationDecision]:
     """The questions that a role with these statements alone would be answered no."""
     policy = policy_document(*statements)
-    return [one for one in questions if not any(_allowed(policy, access) for access in one.alternatives)]
+    return [decision for decision in questions if not any(_allowed(policy, access) for access in decision.alternatives)]
 
 
 def _allowed(policy: Mapping[str, object], access: AccessRequest) -> bool:

@@ -183,9 +183,9 @@ def resolve_a_class(account: RightsAccount) -> None:
 
 def refresh_the_catalog(account: RightsAccount) -> None:
     market = Ec2Region(account.client("ec2", "act"), account.client("pricing", "act"), region=REGION)
-    found = market.read(datetime.now(UTC))
-    assert found.types
-    assert not [note for note in found.notes if "not authorized" in note], found.notes
+    region_facts = market.read(datetime.now(UTC))
+    assert region_facts.types
+    assert not [note for note in region_facts.notes if "not authorized" in note], region_facts.notes
 
 
 def follow_zonal_shifts(account: RightsAccount) -> None:
@@ -237,8 +237,8 @@ def terminate(account: RightsAccount) -> None:
 def collect_templates(account: RightsAccount) -> None:
     create_template(account, account.ec2(), profile=account.create_profile())
     by = account.ec2("act")
-    for one in by.launch_templates():
-        by.delete_launch_template(one.id)
+    for template in by.launch_templates():
+        by.delete_launch_template(template.id)
 
 
 def keep_a_profile(account: RightsAccount) -> None:
@@ -274,11 +274,11 @@ def grants() -> dict[str, tuple[Grant, ...]]:
     return {"read": reading, "act": (*reading, *map(plain_grant, act_grants(stack, cluster)))}
 
 
-def plain_grant(one: Grant) -> Grant:
+def plain_grant(grant: Grant) -> Grant:
     partition = str(cdk.Aws.PARTITION)
-    resources = tuple(resource.replace(partition, "aws") for resource in one.resources)
-    conditions = one.conditions and json.loads(json.dumps(one.conditions).replace(partition, "aws"))
-    return Grant(one.sid, one.actions, resources, conditions, one.wildcard_reason, one.needed_by)
+    resources = tuple(resource.replace(partition, "aws") for resource in grant.resources)
+    conditions = grant.conditions and json.loads(json.dumps(grant.conditions).replace(partition, "aws"))
+    return Grant(grant.sid, grant.actions, resources, conditions, grant.wildcard_reason, grant.needed_by)
 
 
 def policy_document(*statements: Grant) -> dict[str, Any]:
@@ -287,10 +287,10 @@ def policy_document(*statements: Grant) -> dict[str, Any]:
         "Version": "2012-10-17",
         "Statement": [
             {
-                "Sid": each.sid, "Effect": "Allow", "Action": list(each.actions), "Resource": list(each.resources),
-                "Condition": {operator: dict(tests) for operator, tests in each.conditions.items()},
+                "Sid": grant.sid, "Effect": "Allow", "Action": list(grant.actions), "Resource": list(grant.resources),
+                "Condition": {operator: dict(tests) for operator, tests in grant.conditions.items()},
             }
-            for each in statements
+            for grant in statements
         ],
     }  # fmt: skip
 

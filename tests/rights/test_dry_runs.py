@@ -13,7 +13,9 @@ NAMELESS = TAGS | {labels.NODEPOOL: ""}
 def without(account: RightsAccount, recording: Recording, sid: str) -> str:
     """A role with the rights of *act* but one statement."""
     role = f"without-{sid}-{next(account.numbers)}"
-    return create_role(account, role, policy_document(*(one for one in recording.grants["act"] if one.sid != sid)))
+    return create_role(
+        account, role, policy_document(*(grant for grant in recording.grants["act"] if grant.sid != sid))
+    )
 
 
 def test_a_trial_starts_nothing(recording: Recording) -> None:

@@ -40,7 +40,7 @@ def test_cells_learn_together(client: Any, recording: Recording) -> None:
     first = DynamoState(recording.account.client("dynamodb"), table="first", cluster="one")
     second = DynamoState(client, table="second", cluster="two", memory_table="first")
     second.save_offering_health(MARK)
-    assert [one.key for one in first.offering_health(NOW_MS)] == [MARK.key]
+    assert [health.key for health in first.offering_health(NOW_MS)] == [MARK.key]
     assert rate_limits.acquire(second, rate_limits.CREATE_FLEET, caller="k", now=NOW) == 0
     assert first.call_rate(rate_limits.CREATE_FLEET) is not None
 

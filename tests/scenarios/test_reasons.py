@@ -25,4 +25,4 @@ def test_there_are_answers_to_all_that_is_asked_most() -> None:
         "architecture", "class-not-ready", "gpu", "limit", "min-values", "success", "taint", "too-large",
         "topology-spread", "volume-zone", "volumes", "wrong-zone",
     }  # fmt: skip
-    assert {one.stem for one in SITUATIONS} == asked
+    assert {situation.stem for situation in SITUATIONS} == asked

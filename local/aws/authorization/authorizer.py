@@ -57,22 +57,22 @@ class Authorizer:
 
     def check(self, request: AwsRequest) -> None:
         """Raise the service's access-denied error unless all that the call touches is allowed."""
-        known = resolve_caller(self._emulator, request.access_key)
-        if known.is_administrator or (request.service, request.action) == ("sts", "GetCallerIdentity"):
+        caller = resolve_caller(self._emulator, request.access_key)
+        if caller.is_administrator or (request.service, request.action) == ("sts", "GetCallerIdentity"):
             return
-        policies = self._policies(known)
-        common = self._common(request, known)
+        policies = self._policies(caller)
+        common = self._common(request, caller)
         for access in access_requests.required_access(self._emulator, request):
             self._demand(request, policies, _with(access, common))
         if (request.service, request.action) == ("sts", "AssumeRole"):
-            self._check_trust(request, known, common)
+            self._check_trust(request, caller, common)
 
     def check_launch(self, request: AwsRequest, launch: LaunchSpecification) -> None:
         """The same for one launch of a fleet or of RunInstances, including PassRole of the node role."""
-        known = resolve_caller(self._emulator, request.access_key)
-        if known.is_administrator:
+        caller = resolve_caller(self._emulator, request.access_key)
+        if caller.is_administrator:
             return
-        policies, common = self._policies(known), self._common(request, known)
+        policies, common = self._policies(caller), self._common(request, caller)
         for alternatives in launches.required_access(self._emulator, launch):
             self._demand_one(request, policies, [_with(access, common) for access in alternatives])
 
@@ -90,13 +90,13 @@ class Authorizer:
         if not allowed:
             raise _denied(request, policies, alternatives[0])
 
-    def _policies(self, known: Caller) -> list[list[Mapping[str, Any]]]:
+    def _policies(self, caller: Caller) -> list[list[Mapping[str, Any]]]:
         """Sets of documents that must all allow: identity policies and, where set, boundary and session."""
         backend: Any = iam_backends[self._emulator.account]["aws"]
-        if known.role:
-            holder = find_role(self._emulator, known.role)
+        if caller.role:
+            holder = find_role(self._emulator, caller.role)
         else:
-            holder = backend.get_user(known.arn.rsplit("/", 1)[-1])
+            holder = backend.get_user(caller.arn.rsplit("/", 1)[-1])
         if holder is None:
             return [[]]
         attached = [_default(policy) for policy in holder.managed_policies.values()]
@@ -104,33 +104,33 @@ class Authorizer:
         boundary = getattr(holder, "permissions_boundary_arn", None)
         if boundary:
             sets.append([_default(backend.managed_policies[boundary])])
-        if known.session_policy:
-            sets.append([parse_document(known.session_policy)])
+        if caller.session_policy:
+            sets.append([parse_document(caller.session_policy)])
         return sets
 
-    def _common(self, request: AwsRequest, known: Caller) -> Context:
+    def _common(self, request: AwsRequest, caller: Caller) -> Context:
         """Context keys every call has. The transport counts as secure: loopback stands in for TLS."""
         keys = {
             "aws:requestedregion": request.region,
             "aws:securetransport": "true",
-            "aws:principalarn": known.role or known.arn,
+            "aws:principalarn": caller.role or caller.arn,
             "aws:principalaccount": self._emulator.account,
             "aws:resourceaccount": self._emulator.account,
             "s3:resourceaccount": self._emulator.account,
-            "aws:principaltype": "AssumedRole" if known.role else "User",
-            "aws:userid": known.user_id,
-            "aws:username": "" if known.role else known.arn.rsplit("/", 1)[-1],
+            "aws:principaltype": "AssumedRole" if caller.role else "User",
+            "aws:userid": caller.user_id,
+            "aws:username": "" if caller.role else caller.arn.rsplit("/", 1)[-1],
             "sts:rolesessionname": request.params.get("RoleSessionName") if request.service == "sts" else "",
         }
-        tags = {f"aws:principaltag/{key}".lower(): (value,) for key, value in known.session_tags.items()}
+        tags = {f"aws:principaltag/{key}".lower(): (value,) for key, value in caller.session_tags.items()}
         return tags | {key: (str(value),) for key, value in keys.items() if value}
 
-    def _check_trust(self, request: AwsRequest, known: Caller, common: Context) -> None:
+    def _check_trust(self, request: AwsRequest, caller: Caller, common: Context) -> None:
         role = find_role(self._emulator, request.params["RoleArn"])
         external = request.params.get("ExternalId")
         context = {**common, **({"sts:externalid": (external,)} if external else {})}
         whole_account = {self._emulator.account, f"arn:aws:iam::{self._emulator.account}:root"}
-        if role is None or not trusts(role, whole_account | {known.arn, known.role}, "sts:AssumeRole", context):
+        if role is None or not trusts(role, whole_account | {caller.arn, caller.role}, "sts:AssumeRole", context):
             raise _denied(request, [], AccessRequest("sts:AssumeRole", request.params["RoleArn"]))
 
 

@@ -39,8 +39,8 @@ def resource_changes(stack: Stack, request: StackInput, scope: Scope, region: st
         scope.resources[name] = physical
         if change is not None:
             found.append(change)
-    gone = [resource for name, resource in stack.resources.items() if name not in wanted]
-    return found + [_entry("Remove", resource.name, resource.type, resource) for resource in gone]
+    stack_resources = [resource for name, resource in stack.resources.items() if name not in wanted]
+    return found + [_entry("Remove", resource.name, resource.type, resource) for resource in stack_resources]
 
 
 def is_unchanged(stack: Stack, request: StackInput, scope: Scope, found: list[dict[str, Any]]) -> bool:

@@ -92,33 +92,33 @@ def _found(stacks: Stacks, params: dict[str, Any]) -> ChangeSet:
 
 
 def describe_change_set(stacks: Stacks, request: AwsRequest) -> AwsResponse:
-    one = _found(stacks, request.params)
+    change_set = _found(stacks, request.params)
     return request.reply(
-        summary(one)
+        summary(change_set)
         | {
-            "Changes": one.changes,
+            "Changes": change_set.changes,
             "Parameters": [
-                {"ParameterKey": name, "ParameterValue": value} for name, value in one.input.parameters.items()
+                {"ParameterKey": name, "ParameterValue": value} for name, value in change_set.input.parameters.items()
             ],
-            "Tags": [{"Key": name, "Value": value} for name, value in one.input.tags.items()],
-            "Capabilities": list(one.input.capabilities),
+            "Tags": [{"Key": name, "Value": value} for name, value in change_set.input.tags.items()],
+            "Capabilities": list(change_set.input.capabilities),
             "RollbackConfiguration": {},
             "NotificationARNs": [],
         }
     )
 
 
-def summary(one: ChangeSet) -> dict[str, Any]:
+def summary(change_set: ChangeSet) -> dict[str, Any]:
     fields = {
-        "ChangeSetName": one.name,
-        "ChangeSetId": one.id,
-        "StackId": one.stack.id,
-        "StackName": one.stack.name,
-        "Description": one.description,
-        "CreationTime": one.created,
-        "ExecutionStatus": one.execution_status,
-        "Status": one.status,
-        "StatusReason": one.reason,
+        "ChangeSetName": change_set.name,
+        "ChangeSetId": change_set.id,
+        "StackId": change_set.stack.id,
+        "StackName": change_set.stack.name,
+        "Description": change_set.description,
+        "CreationTime": change_set.created,
+        "ExecutionStatus": change_set.execution_status,
+        "Status": change_set.status,
+        "StatusReason": change_set.reason,
     }
     return {name: value for name, value in fields.items() if value != ""}
 
@@ -126,40 +126,42 @@ def summary(one: ChangeSet) -> dict[str, Any]:
 def execute_change_set(stacks: Stacks, request: AwsRequest) -> AwsResponse:
     params = request.params
     with stacks.lock:
-        one = _found(stacks, params)
-        if one.execution_status != "AVAILABLE":
-            raise AwsError("InvalidChangeSetStatus", f"ChangeSet [{one.id}] cannot be executed in its current status")
-        one.execution_status = "EXECUTE_COMPLETE"
-        one.stack.change_set_id = one.id
-        _expire_others(stacks, one)
-        start = start_create if one.kind == "CREATE" else start_update
-        start(stacks, one.stack, _executed(one, params))
-    wait_briefly(one.stack)
+        change_set = _found(stacks, params)
+        if change_set.execution_status != "AVAILABLE":
+            raise AwsError(
+                "InvalidChangeSetStatus", f"ChangeSet [{change_set.id}] cannot be executed in its current status"
+            )
+        change_set.execution_status = "EXECUTE_COMPLETE"
+        change_set.stack.change_set_id = change_set.id
+        _expire_others(stacks, change_set)
+        start = start_create if change_set.kind == "CREATE" else start_update
+        start(stacks, change_set.stack, _executed(change_set, params))
+    wait_briefly(change_set.stack)
     return request.reply({})
 
 
-def _executed(one: ChangeSet, params: dict[str, Any]) -> StackInput:
+def _executed(change_set: ChangeSet, params: dict[str, Any]) -> StackInput:
     return replace(
-        one.input,
-        token=params.get("ClientRequestToken") or one.input.token,
-        disable_rollback=bool(params.get("DisableRollback")) or one.input.disable_rollback,
+        change_set.input,
+        token=params.get("ClientRequestToken") or change_set.input.token,
+        disable_rollback=bool(params.get("DisableRollback")) or change_set.input.disable_rollback,
     )
 
 
 def _expire_others(stacks: Stacks, executed: ChangeSet) -> None:
     """A stack's other change sets were made against what is about to change."""
-    for one in list(stacks.change_sets.values()):
-        if one.stack is executed.stack and one is not executed:
-            del stacks.change_sets[one.id]
+    for change_set in list(stacks.change_sets.values()):
+        if change_set.stack is executed.stack and change_set is not executed:
+            del stacks.change_sets[change_set.id]
 
 
 def delete_change_set(stacks: Stacks, request: AwsRequest) -> AwsResponse:
     """Deleting what is not there succeeds, as on AWS, if at least the stack is."""
     params = request.params
     with stacks.lock:
-        one = stacks.change_set(params["ChangeSetName"], params.get("StackName"))
-        if one is not None:
-            del stacks.change_sets[one.id]
+        change_set = stacks.change_set(params["ChangeSetName"], params.get("StackName"))
+        if change_set is not None:
+            del stacks.change_sets[change_set.id]
         elif not params["ChangeSetName"].startswith("arn:") and stacks.find(params.get("StackName", "")) is None:
             raise validation_error(f"Stack [{params.get('StackName')}] does not exist")
     return request.reply({})
@@ -167,5 +169,5 @@ def delete_change_set(stacks: Stacks, request: AwsRequest) -> AwsResponse:
 
 def list_change_sets(stacks: Stacks, request: AwsRequest) -> AwsResponse:
     stack = stacks.find(request.params["StackName"])
-    found = [one for one in stacks.change_sets.values() if one.stack is stack]
-    return request.reply({"Summaries": [summary(one) for one in found]})
+    change_sets = [change_set for change_set in stacks.change_sets.values() if change_set.stack is stack]
+    return request.reply({"Summaries": [summary(change_set) for change_set in change_sets]})

@@ -208,7 +208,7 @@ class Deployment:
         wanted = {name for name, resource in resources.items() if self.scope.is_included(resource)}
         removed = [self.stack.resources[name] for name in self.stack.resources.keys() - wanted]
         order = dependency_order(before.template["Resources"])
-        policies = [(one, "UpdateReplacePolicy") for one in self.replaced_resources] + [
+        policies = [(stack_resource, "UpdateReplacePolicy") for stack_resource in self.replaced_resources] + [
             (r, "DeletionPolicy") for r in removed
         ]
         for resource, policy in sorted(policies, key=lambda pair: -order.index(pair[0].name)):

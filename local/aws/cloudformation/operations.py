@@ -53,14 +53,14 @@ def _from_s3(emulator: Emulator, url: str) -> str:
     else:
         bucket, key = host.split(".s3", 1)[0], path
     try:
-        found = s3_backends[emulator.account]["aws"].get_object(bucket, key)
+        fake_key = s3_backends[emulator.account]["aws"].get_object(bucket, key)
     except ServiceException as error:
         raise validation_error(f"S3 error: {error}") from None
     except Exception as error:  # noqa: BLE001 - moto's S3 raises errors of several families
         raise validation_error(f"S3 error: {error}") from None
-    if found is None:
+    if fake_key is None:
         raise validation_error(f"S3 error: The specified key does not exist: {url}")
-    return bytes(found.value).decode()
+    return bytes(fake_key.value).decode()
 
 
 def read_stack_input(emulator: Emulator, params: Mapping[str, Any], stack: Stack | None) -> StackInput:

@@ -139,7 +139,11 @@ class Stacks:
         if name in self.change_sets:
             return self.change_sets[name]
         owner = self.find(stack) if stack else None
-        named = (one for one in self.change_sets.values() if one.name == name and one.stack is owner)
+        named = (
+            change_set
+            for change_set in self.change_sets.values()
+            if change_set.name == name and change_set.stack is owner
+        )
         return next(named, None)
 
     def exports(self) -> dict[str, tuple[str, str]]:

@@ -24,23 +24,23 @@ def add(emulator: Emulator) -> None:
 def _values(emulator: Emulator) -> dict[str, Callable[[Instance], object]]:
     """The filters of DescribeInstances this part knows."""
     return {
-        "instance-id": lambda it: it.id,
-        "instance-state-name": lambda it: it.state,
-        "instance-state-code": lambda it: STATE_CODES[it.state],
-        "instance-lifecycle": lambda it: "spot" if it.spot_request_id else None,
-        "instance-type": lambda it: it.launch.instance_type,
-        "availability-zone": lambda it: it.launch.zone,
-        "subnet-id": lambda it: it.launch.subnet_id,
-        "vpc-id": lambda it: it.moto_instance.vpc_id,
-        "image-id": lambda it: it.launch.image_id,
-        "architecture": lambda it: it.launch.architecture,
-        "client-token": lambda it: it.launch.client_token,
-        "private-ip-address": lambda it: it.moto_instance.private_ip,
-        "private-dns-name": lambda it: private_dns_name(emulator, it),
-        "spot-instance-request-id": lambda it: it.spot_request_id,
-        "iam-instance-profile.arn": lambda it: it.launch.profile_arn,
-        "instance.group-id": lambda it: it.launch.security_groups,
-        "reservation-id": lambda it: it.reservation_id,
+        "instance-id": lambda instance: instance.id,
+        "instance-state-name": lambda instance: instance.state,
+        "instance-state-code": lambda instance: STATE_CODES[instance.state],
+        "instance-lifecycle": lambda instance: "spot" if instance.spot_request_id else None,
+        "instance-type": lambda instance: instance.launch.instance_type,
+        "availability-zone": lambda instance: instance.launch.zone,
+        "subnet-id": lambda instance: instance.launch.subnet_id,
+        "vpc-id": lambda instance: instance.moto_instance.vpc_id,
+        "image-id": lambda instance: instance.launch.image_id,
+        "architecture": lambda instance: instance.launch.architecture,
+        "client-token": lambda instance: instance.launch.client_token,
+        "private-ip-address": lambda instance: instance.moto_instance.private_ip,
+        "private-dns-name": lambda instance: private_dns_name(emulator, instance),
+        "spot-instance-request-id": lambda instance: instance.spot_request_id,
+        "iam-instance-profile.arn": lambda instance: instance.launch.profile_arn,
+        "instance.group-id": lambda instance: instance.launch.security_groups,
+        "reservation-id": lambda instance: instance.reservation_id,
     }
 
 
@@ -59,7 +59,7 @@ def find_instances(emulator: Emulator, ids: Sequence[str]) -> list[Instance]:
             "InvalidInstanceID.NotFound",
             f"The instance {verb} '{', '.join(missing)}' {'does' if verb == 'ID' else 'do'} not exist",
         )
-    return [found for item in dict.fromkeys(ids) if (found := instances.find(item)) is not None]
+    return [instance for item in dict.fromkeys(ids) if (instance := instances.find(item)) is not None]
 
 
 def _describe(emulator: Emulator, request: AwsRequest) -> AwsResponse:
@@ -74,7 +74,7 @@ def _describe(emulator: Emulator, request: AwsRequest) -> AwsResponse:
         find_instances(emulator, params.get("InstanceIds") or []),
         params.get("Filters") or [],
         values=_values(emulator),
-        tags=lambda it: instances.tags(it.id),
+        tags=lambda instance: instances.tags(instance.id),
     )
     some, token = page(found, params, default=1000)
     return request.reply({"Reservations": _reservations(emulator, some)} | token)
@@ -104,14 +104,14 @@ def _describe_status(emulator: Emulator, request: AwsRequest) -> AwsResponse:
         "system-status.status": lambda _: "ok",
         "event.code": lambda _: None,
     }
-    found = apply_filters(
+    instances = apply_filters(
         find_instances(emulator, params.get("InstanceIds") or []),
         params.get("Filters") or [],
         values=_values(emulator) | healthy,
     )
     if not params.get("IncludeAllInstances"):
-        found = [instance for instance in found if instance.state == "running"]
-    some, token = page(found, params, default=1000)
+        instances = [instance for instance in instances if instance.state == "running"]
+    some, token = page(instances, params, default=1000)
     return request.reply({"InstanceStatuses": [_status(instance) for instance in some]} | token)
 
 
@@ -165,8 +165,8 @@ def _run(emulator: Emulator, request: AwsRequest) -> AwsResponse:
     most, least = int(params.get("MaxCount") or 1), int(params.get("MinCount") or 1)
     started, code = start_instances(emulator, launch, most)
     if len(started) < least:
-        for one in started:
-            emulator.component(Instances).terminate(one.id)
+        for instance in started:
+            emulator.component(Instances).terminate(instance.id)
         raise AwsError(code or "InsufficientInstanceCapacity", "Insufficient capacity.", 500)
     return request.reply(
         {

@@ -51,15 +51,15 @@ def add(emulator: Emulator) -> None:
 
 def _identify(emulator: Emulator, body: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        known = _verified(emulator, str(body["token"]), str(body["cluster"]))
-        entry = _entry(emulator, known, str(body["cluster"]))
+        caller = _verified(emulator, str(body["token"]), str(body["cluster"]))
+        entry = _entry(emulator, caller, str(body["cluster"]))
     except TokenRejected as reason:
         return {"authenticated": False, "reason": str(reason)}
     return {
         "authenticated": True,
-        "username": _username(entry, known),
+        "username": _username(entry, caller),
         "groups": _groups(entry),
-        "arn": known.arn,
+        "arn": caller.arn,
         "principal": entry.principal,
     }
 
@@ -70,16 +70,16 @@ def _verified(emulator: Emulator, token: str, cluster: str) -> Caller:
     _check_url(emulator, url)
     _check_age(url)
     try:
-        known = resolve_caller(emulator, url.access_key)
+        caller = resolve_caller(emulator, url.access_key)
     except UnknownCaller as error:
         raise TokenRejected(f"STS knows no such credentials ({error.code})") from error
-    if known.is_administrator:
-        return known
-    if url.query.get("X-Amz-Security-Token", "") != known.token:
+    if caller.is_administrator:
+        return caller
+    if url.query.get("X-Amz-Security-Token", "") != caller.token:
         raise TokenRejected("the session token does not belong to the access key")
-    if not url.is_signed_with(known.secret, {"host": url.parts.netloc, CLUSTER_HEADER: cluster}):
+    if not url.is_signed_with(caller.secret, {"host": url.parts.netloc, CLUSTER_HEADER: cluster}):
         raise TokenRejected(f"the signature does not match (signed for another cluster than {cluster}?)")
-    return known
+    return caller
 
 
 def _decoded(token: str) -> str:
@@ -121,15 +121,15 @@ def _check_age(url: PresignedUrl) -> None:
         raise TokenRejected("the token has expired")
 
 
-def _entry(emulator: Emulator, known: Caller, cluster: str) -> AccessEntry:
+def _entry(emulator: Emulator, caller: Caller, cluster: str) -> AccessEntry:
     try:
-        return emulator.component(EksBackend).access_entry(cluster, known.role or known.arn)
+        return emulator.component(EksBackend).access_entry(cluster, caller.role or caller.arn)
     except AwsError as error:
         raise TokenRejected(error.message) from error
 
 
-def _username(entry: AccessEntry, known: Caller) -> str:
-    session = known.arn.rsplit("/", 1)[-1]
+def _username(entry: AccessEntry, caller: Caller) -> str:
+    session = caller.arn.rsplit("/", 1)[-1]
     return entry.username.replace("{{SessionName}}", session).replace("{{SessionNameRaw}}", session)
 
 

@@ -161,8 +161,8 @@ class EksBackend:
         """Entries of a cluster by principal; only those with `policy_arn` if it is given."""
         self.cluster(cluster)
         with self._lock:
-            mine = [entry for key, entry in sorted(self._entries.items()) if key[0] == cluster]
-        return [entry for entry in mine if policy_arn is None or policy_arn in entry.policies]
+            access_entries = [entry for key, entry in sorted(self._entries.items()) if key[0] == cluster]
+        return [entry for entry in access_entries if policy_arn is None or policy_arn in entry.policies]
 
     def delete_access_entry(self, cluster: str, principal: str) -> None:
         entry = self.access_entry(cluster, principal)

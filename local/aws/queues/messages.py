@@ -149,10 +149,11 @@ def _add_message(queue: Queue, message: Message) -> None:
         queue._messages_lock.notify_all()
 
 
-def _is_duplicate(message: Message, others: Iterable[Message]) -> bool:
+def _is_duplicate(message: Message, other_messages: Iterable[Message]) -> bool:
     since = (message.sent_timestamp or 0) - DEDUPLICATION_TIME_IN_SECONDS * 1000
     return any(
-        other.deduplication_id == message.deduplication_id and (other.sent_timestamp or 0) > since for other in others
+        other_message.deduplication_id == message.deduplication_id and (other_message.sent_timestamp or 0) > since
+        for other_message in other_messages
     )
 
 

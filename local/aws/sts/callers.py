@@ -142,8 +142,8 @@ def add(emulator: Emulator) -> None:
 
 
 def _get_caller_identity(emulator: Emulator, request: AwsRequest) -> AwsResponse:
-    known = resolve_caller(emulator, request.access_key)
-    return request.reply({"UserId": known.user_id, "Account": emulator.account, "Arn": known.arn})
+    caller = resolve_caller(emulator, request.access_key)
+    return request.reply({"UserId": caller.user_id, "Account": emulator.account, "Arn": caller.arn})
 
 
 def _assume_role(emulator: Emulator, request: AwsRequest) -> AwsResponse:
@@ -161,7 +161,7 @@ def _assume_role(emulator: Emulator, request: AwsRequest) -> AwsResponse:
     name = params["RoleSessionName"]
     credentials = create_role_session(emulator, role_arn, name, seconds, session_policy=policy, session_tags=tags)
     emulator.parent_access_keys[credentials.access_key_id] = request.access_key
-    known = resolve_caller(emulator, credentials.access_key_id)
+    caller = resolve_caller(emulator, credentials.access_key_id)
     return request.reply(
         {
             "Credentials": {
@@ -170,7 +170,7 @@ def _assume_role(emulator: Emulator, request: AwsRequest) -> AwsResponse:
                 "SessionToken": credentials.session_token,
                 "Expiration": credentials.expiration,
             },
-            "AssumedRoleUser": {"AssumedRoleId": known.user_id, "Arn": known.arn},
+            "AssumedRoleUser": {"AssumedRoleId": caller.user_id, "Arn": caller.arn},
             "PackedPolicySize": 6,
         }
     )

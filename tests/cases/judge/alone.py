@@ -70,13 +70,13 @@ def _joins(pod: Pod, node: ExistingNode, population: Population, cluster: Cluste
 def room_left(pool: NodePool, new: list[NewNode], existing: list[ExistingNode], cluster: Cluster) -> Resources:
     """What the pool's limits leave at worst; only limited resources are in it."""
     before = {k: v for k, v in minus(pool.limits, used_by_pool(existing, pool.name)).items() if k in pool.limits}
-    mine = [n for n in new if n.pool is pool]
-    if not mine:
+    new_nodes = [n for n in new if n.pool is pool]
+    if not new_nodes:
         return before
     worst = largest(
         t.capacity for t in cluster.types.values() if not fresh_node(pool, [t], ()).type_clash(t) and _within(t, before)
     )
-    taken = {**{k: v * len(mine) for k, v in worst.items()}, "nodes": NANO * len(mine)}
+    taken = {**{k: v * len(new_nodes) for k, v in worst.items()}, "nodes": NANO * len(new_nodes)}
     return {k: v - taken.get(k, 0) for k, v in before.items()}
 
 

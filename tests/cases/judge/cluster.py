@@ -129,8 +129,8 @@ class Cluster:
 
     @cached_property
     def pods(self) -> dict[str, Pod]:
-        found = [Pod(o, namespace_of(o), f"{namespace_of(o)}/{o['metadata']['name']}") for o in self.of("Pod")]
-        return {p.key: p for p in found}
+        pods = [Pod(o, namespace_of(o), f"{namespace_of(o)}/{o['metadata']['name']}") for o in self.of("Pod")]
+        return {p.key: p for p in pods}
 
     @cached_property
     def pools(self) -> dict[str, NodePool]:

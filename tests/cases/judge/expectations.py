@@ -20,11 +20,11 @@ BOUNDS = {"Gt": int.__gt__, "Gte": int.__ge__, "Lt": int.__lt__, "Lte": int.__le
 def catalog_values(file: Path) -> dict[str, dict[str, set[str]]]:
     """What each instance type of a catalog says about its labels; a label it cannot have is an empty set."""
     types = json.loads(file.read_text())["instanceTypes"]
-    return {one["name"]: _stated(one["requirements"]) for one in types}
+    return {type_["name"]: _stated(type_["requirements"]) for type_ in types}
 
 
 def _stated(requirements: list[Raw]) -> dict[str, set[str]]:
-    known = (one for one in requirements if one["operator"] in ("In", "DoesNotExist"))
+    known = (requirement for requirement in requirements if requirement["operator"] in ("In", "DoesNotExist"))
     return {one["key"]: set(one.get("values") or []) for one in known}
 
 
@@ -44,17 +44,19 @@ class Place:
             return {self.name}
         if key in self.labels:
             return {str(self.labels[key])}
-        mine = [one for one in self.requirements if one["key"] == key]
+        mine = [requirement for requirement in self.requirements if requirement["key"] == key]
         listed = [set(map(str, one.get("values") or [])) for one in mine if one["operator"] in ("In", "DoesNotExist")]
-        if any(key in one for one in self.types):
-            listed.append(set().union(*(one.get(key, set()) for one in self.types)))
+        if any(key in type_ for type_ in self.types):
+            listed.append(set().union(*(type_.get(key, set()) for type_ in self.types)))
         if not listed:
             return None
         return {value for value in set.intersection(*listed) if all(allows(one, value) for one in mine)}
 
     def states(self, key: str) -> bool:
         """Whether the label is set or a requirement asks for it to be there."""
-        asked = any(one["key"] == key and one["operator"] != "DoesNotExist" for one in self.requirements)
+        asked = any(
+            requirement["key"] == key and requirement["operator"] != "DoesNotExist" for requirement in self.requirements
+        )
         return key in self.labels or asked
 
 

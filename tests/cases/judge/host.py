@@ -132,11 +132,11 @@ class NewNode(Host):
 
     def allowed(self, key: str, values: Values) -> Values:
         """Those of a type's or offering's values that the node's requirements leave."""
-        found = self.by_key.get(key)
-        if not found:
+        requirements = self.by_key.get(key)
+        if not requirements:
             return values
         if (key, values) not in self._allowed:
-            self._allowed[key, values] = frozenset(v for v in values if all(r.allows(v) for r in found))
+            self._allowed[key, values] = frozenset(v for v in values if all(r.allows(v) for r in requirements))
         return self._allowed[key, values]
 
     def type_clash(self, instance_type: InstanceType) -> str:

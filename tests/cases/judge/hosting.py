@@ -133,9 +133,9 @@ def _listed_types(node: NewNode, cluster: Cluster) -> Found:
 def _pool_contract(node: NewNode) -> Found:
     """Whatever is launched must satisfy every requirement and carry the labels and taints of the NodePool's
     template."""
-    for key, found in node.by_key.items():
+    for key, requirements in node.by_key.items():
         if not node.possible(key):
-            yield "requirements", f"{node}: its requirements contradict each other: {'; '.join(map(str, found))}"
+            yield "requirements", f"{node}: its requirements contradict each other: {'; '.join(map(str, requirements))}"
     for r in node.pool.requirements:
         wrong = sorted(str(v) for v in node.possible(r.key) if not r.allows(v))
         if wrong:
@@ -159,7 +159,7 @@ def _fits(node: NewNode, cluster: Cluster) -> Found:
     too_small, shared_ports = [], []
     asked = total(p.requests for p in node.placed)
     for instance_type, offerings in node.launchable:
-        if not any(_added(instance_type, one, node, cluster, asked) for one in offerings):
+        if not any(_added(instance_type, offering, node, cluster, asked) for offering in offerings):
             too_small.append(f"{instance_type.name} has nowhere what NodeOverlays would have to add for its pods")
         daemons = [d for d in cluster.daemonsets if runs_as(d, node, instance_type, offerings)]
         short = shortage(total([requests, *(d.requests for d in daemons)]), instance_type.allocatable)
@@ -302,9 +302,9 @@ def port_conflicts(host: Host, added: Iterable[Pod]) -> Found:
     """Host ports two pods on one node would both bind; conflicts among residents are not the plan's."""
     taken = [(p, port) for p in host.residents for port in p.host_ports]
     for pod in added:
-        for other, port in taken:
-            if any(_clash(mine, port) for mine in pod.host_ports):
-                yield "host-ports", f"{pod.key} and {other.key} on {host} both bind {port[0]} {port[1]}"
+        for other_pod, port in taken:
+            if any(_clash(host_port, port) for host_port in pod.host_ports):
+                yield "host-ports", f"{pod.key} and {other_pod.key} on {host} both bind {port[0]} {port[1]}"
         taken += [(pod, port) for port in pod.host_ports]
 
 

@@ -172,13 +172,19 @@ class Population:
 
     def _pool_domains(self, pool: NodePool, key: str) -> set[str]:
         if (pool.name, key) not in self._universe:
-            mine = [r for r in pool.requirements if r.key == key]
+            requirements = [r for r in pool.requirements if r.key == key]
             found = {
                 v
                 for t in self.cluster.types.values()
                 for v in t.values.get(key, ())
-                if v is not None and all(r.allows(v) for r in mine)
+                if v is not None and all(r.allows(v) for r in requirements)
             }
-            found |= {v for r in mine if r.operator == "In" for v in r.values if all(other.allows(v) for other in mine)}
+            found |= {
+                v
+                for r in requirements
+                if r.operator == "In"
+                for v in r.values
+                if all(other_requirement.allows(v) for other_requirement in requirements)
+            }
             self._universe[pool.name, key] = found
         return self._universe[pool.name, key]

@@ -107,11 +107,11 @@ def selector(raw: Raw | None, extra: Iterable[Requirement] = ()) -> LabelSelecto
     """From a LabelSelector object; `extra` are requirements that matchLabelKeys adds."""
     if raw is None:
         return LabelSelector(True, ())
-    found = [Requirement(k, "In", (str(v),)) for k, v in (raw.get("matchLabels") or {}).items()]
-    found += [
+    requirements = [Requirement(k, "In", (str(v),)) for k, v in (raw.get("matchLabels") or {}).items()]
+    requirements += [
         Requirement(e["key"], e["operator"], tuple(e.get("values") or ())) for e in raw.get("matchExpressions") or []
     ]
-    return LabelSelector(False, tuple(sorted({*found, *extra}, key=str)))
+    return LabelSelector(False, tuple(sorted({*requirements, *extra}, key=str)))
 
 
 def tolerates(tolerations: Iterable[Raw], taint: Raw) -> bool:

@@ -119,7 +119,7 @@ class Selection:
         return self.reservations if terms else ()
 
     def placement_group(self, selector: PlacementGroupSelector) -> PlacementGroup | None:
-        return next((one for one in self.groups if selector.name == one.name or selector.id == one.id), None)
+        return next((group for group in self.groups if selector.name == group.name or selector.id == group.id), None)
 
     def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[DiscoveredSubnet, ...]:
         for term in terms:
@@ -137,7 +137,7 @@ class Selection:
         return {name: f"ami-{name.split('/')[-3]}-{name.split('/')[-4]}" for name in names if name not in self.missing}
 
     def images(self, ids: Sequence[str], terms: Sequence[SelectorTerm]) -> tuple[Image, ...]:
-        return tuple(Image(one, one, "2026-01-01T00:00:00.000Z", one.rpartition("-")[2]) for one in ids)
+        return tuple(Image(id_, id_, "2026-01-01T00:00:00.000Z", id_.rpartition("-")[2]) for id_ in ids)
 
 
 class Profiles:
@@ -259,13 +259,15 @@ class CatalogWorld:
             "ami_selector_terms": (SelectorTerm(alias="al2023@latest"),),
             "role": NODE_ROLE,
         }
-        made: EC2NodeClass = self.cluster.put("ec2nodeclasses", EC2NodeClass(ObjectMeta(name), **(fields | changes)))
-        return made
+        nodeclass: EC2NodeClass = self.cluster.put(
+            "ec2nodeclasses", EC2NodeClass(ObjectMeta(name), **(fields | changes))
+        )
+        return nodeclass
 
     def claim(self, name: str, node_class: str = "default", **changes: Any) -> NodeClaim:
         ref = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", node_class)
-        made: NodeClaim = self.cluster.put("nodeclaims", NodeClaim(ObjectMeta(name, **changes), ref))
-        return made
+        nodeclaim: NodeClaim = self.cluster.put("nodeclaims", NodeClaim(ObjectMeta(name, **changes), ref))
+        return nodeclaim
 
     def delete(self, name: str = "default") -> None:
         """A user deletes a class."""
@@ -278,20 +280,20 @@ class CatalogWorld:
         return refresh_region(self, now=self.clock.now())
 
     def node_class(self, name: str = "default") -> EC2NodeClass:
-        found = {one.name: one for one in self.cluster.nodeclasses()}
+        found = {nodeclass.name: nodeclass for nodeclass in self.cluster.nodeclasses()}
         return found[name]
 
     def condition(self, kind: str, name: str = "default") -> Condition:
-        found = find_condition(self.node_class(name).conditions, kind)
-        assert found is not None, kind
-        return found
+        condition = find_condition(self.node_class(name).conditions, kind)
+        assert condition is not None, kind
+        return condition
 
     def catalog(self) -> Catalog:
         return catalog_codec.decode(self.blobs.get(self.state.catalog_key()))
 
     def rung(self) -> set[tuple[str, str, str]]:
         """(queue, kind, key) of everything that waits; taken."""
-        found = {(one.queue, one.doorbell.kind, one.doorbell.key) for one in self.doorbells.messages}
+        found = {(message.queue, message.doorbell.kind, message.doorbell.key) for message in self.doorbells.messages}
         self.doorbells.messages.clear()
         return found
 

@@ -28,7 +28,7 @@ def test_claims_of_an_older_hash_version_take_the_new_hash(world: CatalogWorld) 
     world.drift("drifted")
     world.run()
     current = world.node_class().metadata.annotations[labels.EC2NODECLASS_HASH]
-    found = {one.name: one.metadata.annotations for one in world.cluster.nodeclaims()}
+    found = {nodeclaim.name: nodeclaim.metadata.annotations for nodeclaim in world.cluster.nodeclaims()}
     assert found["plain"] == {labels.EC2NODECLASS_HASH: current, labels.EC2NODECLASS_HASH_VERSION: "v6"}
     assert found["drifted"] == {labels.EC2NODECLASS_HASH: "1", labels.EC2NODECLASS_HASH_VERSION: "v6"}
     assert found["foreign"] == stamped
@@ -65,7 +65,7 @@ def test_a_deleted_class_waits_for_its_claims(world: CatalogWorld) -> None:
     world.rung()
     world.run()
     assert world.node_class().metadata.deletion_timestamp is not None
-    assert [(one.type, one.reason, one.message) for one in world.cluster.events] == [
+    assert [(event.type, event.reason, event.message) for event in world.cluster.events] == [
         ("Normal", "WaitingOnNodeClaimTermination", "Waiting on NodeClaim termination for default-abcde")
     ]
     assert ("catalog", "nodeclasses", "default") in world.rung()
@@ -79,7 +79,7 @@ def test_a_deleted_class_takes_its_profiles_and_templates_along(world: CatalogWo
     world.launch_templates.templates = {"lt-1": "default", "lt-2": "other"}
     world.delete()
     world.run("default")
-    assert [one.name for one in world.cluster.nodeclasses()] == ["other"]
+    assert [nodeclass.name for nodeclass in world.cluster.nodeclasses()] == ["other"]
     assert world.launch_templates.templates == {"lt-2": "other"}
     assert {path for path, _ in world.instance_profiles.profiles.values()} == {
         f"/karpenter/{REGION}/{CLUSTER}/{world.node_class('other').metadata.uid}/"
@@ -94,6 +94,6 @@ def test_a_template_that_cannot_be_deleted_keeps_the_class(world: CatalogWorld) 
     world.launch_templates.templates = {"lt-1": "default"}
     world.launch_templates.fails = Denied("no")
     world.delete()
-    made = world.run()
-    assert made.failures == {"default": "Denied: no"}
+    catalog_result = world.run()
+    assert catalog_result.failures == {"default": "Denied: no"}
     assert labels.EC2NODECLASS_FINALIZER in world.node_class().metadata.finalizers

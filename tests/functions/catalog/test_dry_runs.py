@@ -22,14 +22,14 @@ def trials() -> Trials:
 
 @pytest.fixture
 def world(trials: Trials) -> CatalogWorld:
-    made = CatalogWorld(dry_runs=trials)
-    made.apply()
-    return made
+    catalog_world = CatalogWorld(dry_runs=trials)
+    catalog_world.apply()
+    return catalog_world
 
 
 def said(world: CatalogWorld, name: str = "default") -> tuple[str, str]:
-    found = world.condition("ValidationSucceeded", name)
-    return found.status, found.reason
+    condition = world.condition("ValidationSucceeded", name)
+    return condition.status, condition.reason
 
 
 def test_a_class_that_ec2_would_launch_is_ready_and_nothing_is_launched(world: CatalogWorld, trials: Trials) -> None:
@@ -106,9 +106,9 @@ def test_no_answer_leaves_a_ready_class_ready(world: CatalogWorld, trials: Trial
     world.run()
     trials.says[FLEET] = [error]
     world.clock.advance(31 * 60)
-    made = world.run()
-    assert made.ready_classes == ("default",)
-    assert "default" in made.failures
+    catalog_result = world.run()
+    assert catalog_result.ready_classes == ("default",)
+    assert "default" in catalog_result.failures
     world.edit("default", tags={"team": "a"})
     world.run()
     assert said(world) == ("Unknown", "AwaitingReconciliation")

@@ -29,30 +29,34 @@ def test_a_parameter_that_may_not_be_read_is_said_and_stops_no_other_class() -> 
     world.apply("other")
     world.apply("mine", ami_family="AL2023", ami_selector_terms=(SelectorTerm(ssm_parameter="/mine"),))
     world.run()
-    found = world.condition("AMIsReady", "mine")
-    assert (found.status, found.reason, "/mine" in found.message) == ("False", "AMINotFound", True)
+    condition = world.condition("AMIsReady", "mine")
+    assert (condition.status, condition.reason, "/mine" in condition.message) == ("False", "AMINotFound", True)
     assert world.condition("Ready", "other").status == "True"
 
 
 def test_a_reservation_that_fills_up_makes_another_catalog_whoever_is_asked_for() -> None:
     world = CatalogWorld()
-    one = CapacityReservation("cr-1", "m5.large", ZONES[0], available_instance_count=2)
-    world.selectors.reservations = (one,)
+    reservation = CapacityReservation("cr-1", "m5.large", ZONES[0], available_instance_count=2)
+    world.selectors.reservations = (reservation,)
     world.apply("reserving", capacity_reservation_selector_terms=(CapacityReservationSelectorTerm(id="cr-1"),))
     world.apply("plain")
     world.run()
     before = world.state.catalog_key()
     world.run("plain")
     assert world.state.catalog_key() == before
-    world.selectors.reservations = (msgspec.structs.replace(one, available_instance_count=1),)
+    world.selectors.reservations = (msgspec.structs.replace(reservation, available_instance_count=1),)
     world.run("plain")
     assert world.state.catalog_key() != before
     assert [each.id for each in world.node_class("reserving").capacity_reservations] == ["cr-1"]
 
 
 def prices_of(world: CatalogWorld, name: str = "m5.large") -> dict[tuple[str, str], int]:
-    (one,) = (it for it in world.catalog().instance_types("default") if it.name == name)
-    return {(it.capacity_type, it.zone): it.price_picousd_per_hour for it in one.offerings if it.available}
+    (instance_type,) = (it for it in world.catalog().instance_types("default") if it.name == name)
+    return {
+        (offering.capacity_type, offering.zone): offering.price_picousd_per_hour
+        for offering in instance_type.offerings
+        if offering.available
+    }
 
 
 def test_the_accounts_own_prices_are_those_of_the_catalog(world: CatalogWorld) -> None:
@@ -76,9 +80,9 @@ def test_a_shifted_zone_has_nothing_to_buy_until_the_shift_ends(world: CatalogWo
     world.run()
     assert apply_zonal_shifts(world, now=world.clock.now()) is None
     world.zonal_shifts = Shifts("az-a")
-    made = apply_zonal_shifts(world, now=world.clock.now())
-    assert made is not None
-    assert made.changed
+    catalog_result = apply_zonal_shifts(world, now=world.clock.now())
+    assert catalog_result is not None
+    assert catalog_result.changed
     assert world.catalog().shifted_zone_ids == ("az-a",)
     assert {zone for _, zone in prices_of(world)} == set(ZONES[1:])
     assert PODS in world.rung()
@@ -86,7 +90,7 @@ def test_a_shifted_zone_has_nothing_to_buy_until_the_shift_ends(world: CatalogWo
     world.zonal_shifts.away = frozenset()
     assert apply_zonal_shifts(world, now=world.clock.now()) is not None
     assert {zone for _, zone in prices_of(world)} == set(ZONES)
-    assert [one.reason for one in world.cluster.events if one.kind == "nodepools"] == [
+    assert [event.reason for event in world.cluster.events if event.kind == "nodepools"] == [
         "ZonalShiftActive",
         "ZonalShiftCleared",
     ]
@@ -97,8 +101,8 @@ def test_while_nobody_says_which_zones_are_shifted_those_of_last_time_are(world:
     world.zonal_shifts = Shifts("az-a")
     world.run()
     world.zonal_shifts.fails = Unavailable("GetManagedResource: timed out")
-    made = world.run()
-    assert made.notes == ("zonal shifts are those of last time: GetManagedResource: timed out",)
+    catalog_result = world.run()
+    assert catalog_result.notes == ("zonal shifts are those of last time: GetManagedResource: timed out",)
     assert {zone for _, zone in prices_of(world)} == set(ZONES[1:])
 
 
@@ -119,14 +123,14 @@ def test_while_ssm_is_down_a_class_keeps_its_images_and_a_new_one_waits(world: C
         "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id": down
     }
     world.apply("new")
-    made = world.run()
+    catalog_result = world.run()
     assert world.node_class().amis == images
-    assert set(made.ready_classes) == {"default", "pinned"}
-    assert sorted(made.failures) == ["default", "new"]
+    assert set(catalog_result.ready_classes) == {"default", "pinned"}
+    assert sorted(catalog_result.failures) == ["default", "new"]
     assert world.condition("AMIsReady", "new").status == "Unknown"
     assert world.condition("SubnetsReady", "new").status == "True"
     assert world.condition("Ready", "new").reason == "ReconcilingDependents"
-    assert [it.name for it in world.catalog().instance_types("default")] == list(TYPES)
+    assert [instance_type.name for instance_type in world.catalog().instance_types("default")] == list(TYPES)
     world.selectors.fails = {}
     assert set(world.run().ready_classes) == {"default", "new", "pinned"}
 
@@ -145,23 +149,35 @@ def test_expressions_of_a_class_are_held_against_every_type(world: CatalogWorld)
 def test_types_have_the_memory_that_their_nodes_were_seen_to_have(world: CatalogWorld) -> None:
     world.apply()
     world.run()
-    estimated = {one.name: one.capacity["memory"] for one in world.catalog().instance_types("default")}
+    estimated = {
+        instance_type.name: instance_type.capacity["memory"]
+        for instance_type in world.catalog().instance_types("default")
+    }
     claim = world.claim("a")
     image = next(one.id for one in world.node_class().amis if one.id.startswith("ami-standard-x86_64"))
     changed = msgspec.structs.replace(claim, provider_id="aws:///z/i-1", image_id=image)
     world.cluster.put("nodeclaims", changed)
     told = {labels.INSTANCE_TYPE: "m5.large", labels.REGISTERED: "true"}
-    seen = Node(ObjectMeta("n", labels=told), "aws:///z/i-1", capacity={"memory": 7 * 2**30})
-    world.cluster.put("nodes", seen)
+    node = Node(ObjectMeta("n", labels=told), "aws:///z/i-1", capacity={"memory": 7 * 2**30})
+    world.cluster.put("nodes", node)
     world.rung()
     assert world.run().changed
     assert PODS in world.rung()
-    found = {one.name: one.capacity["memory"] for one in world.catalog().instance_types("default")}
+    found = {
+        instance_type.name: instance_type.capacity["memory"]
+        for instance_type in world.catalog().instance_types("default")
+    }
     assert found == estimated | {"m5.large": 7 * 2**30}
-    world.cluster.delete("nodes", seen.metadata)
+    world.cluster.delete("nodes", node.metadata)
     assert not world.run().changed
     assert not world.run("default").changed
-    assert {one.name: one.capacity["memory"] for one in world.catalog().instance_types("default")} == found
+    assert {
+        instance_type.name: instance_type.capacity["memory"]
+        for instance_type in world.catalog().instance_types("default")
+    } == found
     world.clock.advance(61 * 86_400)
     world.run()
-    assert {one.name: one.capacity["memory"] for one in world.catalog().instance_types("default")} == estimated
+    assert {
+        instance_type.name: instance_type.capacity["memory"]
+        for instance_type in world.catalog().instance_types("default")
+    } == estimated

@@ -18,11 +18,11 @@ HOUR = timedelta(hours=1)
 
 @pytest.fixture
 def world() -> CatalogWorld:
-    made = CatalogWorld(node_roles=(NODE_ROLE, OTHER_ROLE))
-    made.instance_profiles.roles.add(OTHER_ROLE)
-    made.apply()
-    made.run()
-    return made
+    catalog_world = CatalogWorld(node_roles=(NODE_ROLE, OTHER_ROLE))
+    catalog_world.instance_profiles.roles.add(OTHER_ROLE)
+    catalog_world.apply()
+    catalog_world.run()
+    return catalog_world
 
 
 def collect(world: CatalogWorld) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def test_too_many_at_once_are_a_mistake_of_ours(world: CatalogWorld) -> None:
 def test_profiles_are_looked_for_every_half_hour() -> None:
     start = CatalogWorld().clock.now().replace(minute=0, second=0, microsecond=0)
     ticks = [start + timedelta(minutes=5 * number) for number in range(24)]
-    assert sum(instance_profiles.is_due(one) for one in ticks) == 4
+    assert sum(instance_profiles.is_due(tick) for tick in ticks) == 4
 
 
 def test_a_profile_just_made_stays(world: CatalogWorld) -> None:
@@ -154,9 +154,9 @@ def test_in_an_isolated_vpc_a_profile_that_was_made_before_is_kept(world: Catalo
 
 def test_in_an_isolated_vpc_a_role_without_a_profile_says_what_to_do(world: CatalogWorld) -> None:
     isolated(world, role=OTHER_ROLE)
-    told = world.condition("InstanceProfileReady")
-    assert (told.status, told.reason) == ("False", "IsolatedVPC")
-    assert "spec.instanceProfile" in told.message
+    condition = world.condition("InstanceProfileReady")
+    assert (condition.status, condition.reason) == ("False", "IsolatedVPC")
+    assert "spec.instanceProfile" in condition.message
 
 
 def test_in_an_isolated_vpc_a_class_goes_without_iam(world: CatalogWorld) -> None:

@@ -16,11 +16,11 @@ HOURS = timedelta(hours=1)
 @pytest.fixture
 def world() -> CatalogWorld:
     """A template from thirty hours ago, and one from today."""
-    made = CatalogWorld()
-    made.launch_templates.templates = {"lt-1": "default", "lt-11": "default"}
-    now = made.clock.now()
-    made.launch_templates.created = {"lt-1": now - 30 * HOURS, "lt-11": now - HOURS}
-    return made
+    catalog_world = CatalogWorld()
+    catalog_world.launch_templates.templates = {"lt-1": "default", "lt-11": "default"}
+    now = catalog_world.clock.now()
+    catalog_world.launch_templates.created = {"lt-1": now - 30 * HOURS, "lt-11": now - HOURS}
+    return catalog_world
 
 
 def kept(world: CatalogWorld) -> set[str]:

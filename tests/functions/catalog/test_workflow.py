@@ -26,14 +26,14 @@ def world() -> CatalogWorld:
 
 def test_a_new_class_is_resolved_and_what_it_can_buy_is_known(world: CatalogWorld) -> None:
     world.apply()
-    made = world.run("default")
-    one = world.node_class()
-    assert made.ready_classes == ("default",)
+    catalog_result = world.run("default")
+    nodeclass = world.node_class()
+    assert catalog_result.ready_classes == ("default",)
     assert world.condition("Ready").status == "True"
-    assert [subnet.id for subnet in one.subnets] == ["subnet-a", "subnet-b", "subnet-c"]
-    assert len(one.amis) == 5
-    assert one.resolved_instance_profile in world.instance_profiles.profiles
-    assert [it.name for it in world.catalog().instance_types("default")] == list(TYPES)
+    assert [subnet.id for subnet in nodeclass.subnets] == ["subnet-a", "subnet-b", "subnet-c"]
+    assert len(nodeclass.amis) == 5
+    assert nodeclass.resolved_instance_profile in world.instance_profiles.profiles
+    assert [instance_type.name for instance_type in world.catalog().instance_types("default")] == list(TYPES)
     assert world.rung() == {PODS, POOLS, DRIFT}
 
 
@@ -52,9 +52,9 @@ def test_a_second_run_changes_nothing(world: CatalogWorld) -> None:
     world.run()
     world.rung()
     before = len(world.effects.log)
-    made = world.run()
+    catalog_result = world.run()
     assert world.effects.log[before:] == []
-    assert not made.changed
+    assert not catalog_result.changed
     assert world.region_source.reads == 1
 
 
@@ -69,7 +69,11 @@ def test_the_region_is_read_once_and_again_when_it_is_asked_for(world: CatalogWo
     world.rung()
     assert world.refresh().changed
     assert world.region_source.reads == 2
-    assert {it.price_picousd_per_hour for one in world.catalog().instance_types("default") for it in one.offerings} == {
+    assert {
+        offering.price_picousd_per_hour
+        for instance_type in world.catalog().instance_types("default")
+        for offering in instance_type.offerings
+    } == {
         0,
         1,
     }
@@ -87,7 +91,7 @@ def test_the_first_reading_is_kept_before_the_cluster_is_open(world: CatalogWorl
     world.apply()
     world.run("default")
     assert world.region_source.reads == 1
-    assert [it.name for it in world.catalog().instance_types("default")] == list(TYPES)
+    assert [instance_type.name for instance_type in world.catalog().instance_types("default")] == list(TYPES)
 
 
 def test_a_cluster_that_stops_letting_us_in_later_is_a_failure(world: CatalogWorld) -> None:
@@ -124,8 +128,8 @@ def test_one_named_class_is_settled_and_the_others_stay_in_the_catalog(world: Ca
     world.selectors.found_subnets = world.selectors.found_subnets[:1]
     world.run("other")
     assert len(world.node_class().subnets) == 3
-    assert {it.zone for it in world.catalog().instance_types("default")[0].offerings} == set(ZONES)
-    assert {it.zone for it in world.catalog().instance_types("other")[0].offerings} == {ZONES[0]}
+    assert {offering.zone for offering in world.catalog().instance_types("default")[0].offerings} == set(ZONES)
+    assert {offering.zone for offering in world.catalog().instance_types("other")[0].offerings} == {ZONES[0]}
 
 
 def test_a_catalog_made_piece_by_piece_is_the_one_made_at_once(world: CatalogWorld) -> None:
@@ -159,23 +163,23 @@ def test_a_catalog_of_another_schema_is_made_anew(world: CatalogWorld) -> None:
 def test_a_class_that_finds_nothing_says_so_and_sells_nothing(world: CatalogWorld) -> None:
     world.selectors.found_subnets = ()
     world.apply()
-    made = world.run()
+    catalog_result = world.run()
     assert world.condition("SubnetsReady").reason == "SubnetsNotFound"
     assert world.condition("Ready").message == "SubnetsReady=False, ValidationSucceeded=False"
-    assert "SubnetsNotFound" in made.not_ready["default"]
+    assert "SubnetsNotFound" in catalog_result.not_ready["default"]
     assert world.catalog().instance_types("default") == ()
-    reasons = [one.reason for one in world.cluster.events]
+    reasons = [event.reason for event in world.cluster.events]
     assert reasons == ["SubnetsNotFound", "DependenciesNotReady"]
     world.run()
     assert len(world.cluster.events) == 2
 
 
 def test_a_class_that_recovers_rings_for_its_pools_and_pods(world: CatalogWorld) -> None:
-    found, world.selectors.found_subnets = world.selectors.found_subnets, ()
+    subnets, world.selectors.found_subnets = world.selectors.found_subnets, ()
     world.apply()
     world.run()
     world.rung()
-    world.selectors.found_subnets = found
+    world.selectors.found_subnets = subnets
     world.run()
     assert world.condition("Ready").status == "True"
     assert world.rung() == {PODS, POOLS, DRIFT}
@@ -193,10 +197,10 @@ def test_a_class_that_recovers_rings_for_its_pools_and_pods(world: CatalogWorld)
 def test_a_refused_class_stops_no_other(world: CatalogWorld, fields: dict[str, Any], kind: str, reason: str) -> None:
     world.apply("bad", **fields)
     world.apply("good")
-    made = world.run()
+    catalog_result = world.run()
     assert world.condition(kind, "bad").reason == reason
-    assert made.ready_classes == ("good",)
-    assert [it.name for it in world.catalog().instance_types("good")] == list(TYPES)
+    assert catalog_result.ready_classes == ("good",)
+    assert [instance_type.name for instance_type in world.catalog().instance_types("good")] == list(TYPES)
 
 
 def test_a_role_that_iam_does_not_know_is_said(world: CatalogWorld) -> None:
@@ -223,8 +227,8 @@ def test_trouble_at_aws_keeps_what_is_known_and_comes_again(world: CatalogWorld)
     world.run()
     world.rung()
     world.selectors.fails["subnet-x"] = Unavailable("no answer")
-    made = world.run()
-    assert made.failures == {"bad": "Unavailable: no answer"}
+    catalog_result = world.run()
+    assert catalog_result.failures == {"bad": "Unavailable: no answer"}
     assert world.condition("Ready", "bad").status == "True"
     assert world.catalog().instance_types("bad") != ()
     assert world.rung() == {("catalog", "nodeclasses", "bad")}
@@ -234,7 +238,7 @@ def test_coming_again_ends_and_the_sweep_takes_over(world: CatalogWorld) -> None
     world.apply(subnet_selector_terms=(SelectorTerm(id="subnet-x"),))
     world.selectors.fails["subnet-x"] = Denied("not allowed")
     world.run(attempt=ATTEMPTS - 1)
-    (bell,) = [one.doorbell for one in world.doorbells.messages if one.queue == "catalog"]
+    (bell,) = [message.doorbell for message in world.doorbells.messages if message.queue == "catalog"]
     assert bell.epoch == ATTEMPTS
     world.rung()
     world.run(attempt=bell.epoch)
@@ -251,7 +255,7 @@ def test_statuses_are_written_before_the_region_is_read(world: CatalogWorld) -> 
     assert ("catalog", "nodeclasses", "default") in world.rung()
     world.region_source.fails = None
     world.run("default")
-    assert [it.name for it in world.catalog().instance_types("default")] == list(TYPES)
+    assert [instance_type.name for instance_type in world.catalog().instance_types("default")] == list(TYPES)
 
 
 def test_a_run_that_was_overtaken_does_not_bring_old_prices_back(world: CatalogWorld) -> None:
@@ -274,7 +278,9 @@ def test_a_run_that_was_overtaken_does_not_bring_old_prices_back(world: CatalogW
     world.blobs.put = interleaved  # type: ignore[method-assign]
     world.run()
     bought = world.catalog().instance_types("default")[0]
-    assert {it.price_picousd_per_hour for it in bought.offerings if it.capacity_type == "on-demand"} == {7}
+    assert {
+        offering.price_picousd_per_hour for offering in bought.offerings if offering.capacity_type == "on-demand"
+    } == {7}
     assert bought.capacity["pods"] == 9
 
 
@@ -288,5 +294,5 @@ def test_a_crash_anywhere_is_made_good_by_a_run_soon_after(world: CatalogWorld, 
     world.clock.advance(RETRY_SECONDS * ATTEMPTS)
     world.run()
     assert world.condition("Ready").status == "True"
-    assert [it.name for it in world.catalog().instance_types("default")] == list(TYPES)
+    assert [instance_type.name for instance_type in world.catalog().instance_types("default")] == list(TYPES)
     assert len(world.instance_profiles.profiles) == 1

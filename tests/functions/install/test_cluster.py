@@ -40,7 +40,7 @@ def test_a_real_api_server_takes_everything_and_loses_no_claim_by_any_delete(clu
         kept = cluster.objects.read(one)
         assert kept is not None
         assert "deletionTimestamp" not in kept["metadata"]
-    assert all(cluster.objects.read(dict(one)) is not None for one in manifests.definitions())
+    assert all(cluster.objects.read(dict(definition)) is not None for definition in manifests.definitions())
 
 
 def test_a_definition_of_karpenters_chart_is_taken_over(cluster: Cluster) -> None:

@@ -121,7 +121,7 @@ def test_create_update_and_delete_answer_with_one_physical_id(
     use(function, Access(objects), monkeypatch)
     for kind in ("Create", "Update", "Update", "Delete", "Delete"):
         function.handler(request(answers, kind), Context())
-    assert [(one["Status"], one["PhysicalResourceId"]) for one in answers.bodies] == [
+    assert [(body["Status"], body["PhysicalResourceId"]) for body in answers.bodies] == [
         ("SUCCESS", "spotwright-install-dev")
     ] * 5
     assert set(answers.content_types) <= {"", None}
@@ -159,14 +159,14 @@ def test_the_delete_after_a_failed_create_succeeds(
     function.handler(request(answers, "Delete", PhysicalResourceId="2026/11/21/[$LATEST]abc"), Context())
     bare = request(answers, "Delete", ResourceProperties={})
     function.handler(bare, Context())
-    assert [one["Status"] for one in answers.bodies] == ["SUCCESS", "SUCCESS"]
+    assert [body["Status"] for body in answers.bodies] == ["SUCCESS", "SUCCESS"]
     assert answers.bodies[0]["PhysicalResourceId"] == "2026/11/21/[$LATEST]abc"
 
 
 def test_a_request_for_somebody_else_is_answered_too(function: ModuleType, answers: Answers) -> None:
     function.handler(request(answers, "Create", ResourceType="Custom::Other"), Context())
     function.handler(request(answers, "Create", ResourceProperties={}), Context())
-    assert [one["Status"] for one in answers.bodies] == ["FAILED", "FAILED"]
+    assert [body["Status"] for body in answers.bodies] == ["FAILED", "FAILED"]
 
 
 def test_an_answer_that_is_not_taken_is_repeated(
@@ -175,7 +175,7 @@ def test_an_answer_that_is_not_taken_is_repeated(
     use(function, Access(Objects()), monkeypatch)
     answers.refuse = 2
     function.handler(request(answers, "Create"), Context())
-    assert [one["Status"] for one in answers.bodies] == ["SUCCESS"]
+    assert [body["Status"] for body in answers.bodies] == ["SUCCESS"]
 
 
 def test_work_that_takes_too_long_is_answered_before_the_function_ends(
@@ -197,8 +197,8 @@ def test_work_that_takes_too_long_is_answered_before_the_function_ends(
 
 def test_installers_differ_by_stack_and_logical_id(function: ModuleType, answers: Answers) -> None:
     def installer(**more: Any) -> str:
-        made: Installation = function._installation(request(answers, "Create", **more))
-        return made.installer
+        installation: Installation = function._installation(request(answers, "Create", **more))
+        return installation.installer
 
     assert installer() == installer()
     assert len({installer(), installer(LogicalResourceId="Other"), installer(StackId="other")}) == 3
@@ -221,7 +221,7 @@ def test_bucket_contents_are_left_alone_but_for_a_delete(
     assert emptied == []
     function.handler(request(answers, "Delete", **more), Context())
     assert emptied == ["b"]
-    assert [one["Status"] for one in answers.bodies] == ["SUCCESS"] * 3
+    assert [body["Status"] for body in answers.bodies] == ["SUCCESS"] * 3
 
 
 @pytest.fixture

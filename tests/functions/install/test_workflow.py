@@ -61,7 +61,7 @@ def test_versions_of_an_older_installation_stay_served() -> None:
     old = {"name": "v1beta1", "served": True, "storage": True, "schema": {}}
     live = {"spec": {"versions": [old, {"name": "v1", "served": True, "storage": False}]}}
     versions = with_served_versions(live, ours)["spec"]["versions"]
-    assert [(one["name"], one["served"], one["storage"]) for one in versions] == [
+    assert [(version["name"], version["served"], version["storage"]) for version in versions] == [
         ("v1", True, True),
         ("v1beta1", True, False),
     ]

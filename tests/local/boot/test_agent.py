@@ -20,20 +20,20 @@ POD = {
 
 def test_an_instance_becomes_a_node_step_by_step_and_runs_pods(boots: BootHarness) -> None:
     """Registered and NotReady, then initialized, then Ready; its pod runs; at last it is gone."""
-    one = numbered_instance(11)
-    boots.aws.put(one)
+    instance = numbered_instance(11)
+    boots.aws.put(instance)
     boots.agent.reconcile()
-    node = boots.node(one)
+    node = boots.node(instance)
     assert node is not None
-    assert boots.ready(one) == "False"
+    assert boots.ready(instance) == "False"
     taints = {(taint["key"], taint["effect"]) for taint in node["spec"]["taints"]}
     assert ("karpenter.sh/unregistered", "NoExecute") in taints
     assert ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule") in taints
     assert "topology.kubernetes.io/zone" not in node["metadata"]["labels"]
 
-    with removed_afterwards(boots, one):
-        boots.wait_until(lambda: boots.ready(one) == "True")
-        node = boots.node(one)
+    with removed_afterwards(boots, instance):
+        boots.wait_until(lambda: boots.ready(instance) == "True")
+        node = boots.node(instance)
         assert node is not None
         assert node["spec"]["providerID"] == "aws:///ap-northeast-2a/i-11"
         assert node["metadata"]["labels"]["topology.kubernetes.io/zone"] == "ap-northeast-2a"
@@ -48,11 +48,11 @@ def test_an_instance_becomes_a_node_step_by_step_and_runs_pods(boots: BootHarnes
 
 
 def test_a_refused_instance_has_no_node_and_the_reason_is_written_down(boots: BootHarness) -> None:
-    one = replace(numbered_instance(13), vpc_id="vpc-other")
-    boots.aws.put(one)
+    instance = replace(numbered_instance(13), vpc_id="vpc-other")
+    boots.aws.put(instance)
     for _ in range(3):
         boots.agent.reconcile()
-    assert boots.node(one) is None
+    assert boots.node(instance) is None
     lines = (boots.logs / "boot-refusals.jsonl").read_text().splitlines()
     assert len(lines) == 1
     assert '"Subnet"' in lines[0]
@@ -60,27 +60,27 @@ def test_a_refused_instance_has_no_node_and_the_reason_is_written_down(boots: Bo
 
 def test_a_node_whose_instance_shuts_down_stays_not_ready(boots: BootHarness) -> None:
     """kwok must let go of it, or it would turn Ready again."""
-    one = numbered_instance(14)
-    boots.aws.put(one)
-    boots.wait_until(lambda: boots.ready(one) == "True")
-    boots.aws.put(replace(one, state="shutting-down"))
-    boots.wait_until(lambda: boots.ready(one) == "False")
-    with removed_afterwards(boots, one):
+    instance = numbered_instance(14)
+    boots.aws.put(instance)
+    boots.wait_until(lambda: boots.ready(instance) == "True")
+    boots.aws.put(replace(instance, state="shutting-down"))
+    boots.wait_until(lambda: boots.ready(instance) == "False")
+    with removed_afterwards(boots, instance):
         for _ in range(30):
             boots.agent.reconcile()
-            assert boots.ready(one) == "False"
+            assert boots.ready(instance) == "False"
             time.sleep(0.1)
 
 
 def test_a_deleted_node_of_a_running_instance_does_not_come_back(boots: BootHarness) -> None:
     """A kubelet registers when it starts, not again; also when the agent itself starts anew."""
-    one = numbered_instance(15)
-    boots.aws.put(one)
-    boots.wait_until(lambda: boots.node(one))
-    boots.api.delete(f"/api/v1/nodes/{one.private_dns_name}")
+    instance = numbered_instance(15)
+    boots.aws.put(instance)
+    boots.wait_until(lambda: boots.node(instance))
+    boots.api.delete(f"/api/v1/nodes/{instance.private_dns_name}")
     for agent in (boots.agent, BootAgent(boots.aws, boots.api, BootLog(boots.logs), BootDelays(0.0, 0.0, 0.0))):
         agent.reconcile()
-        assert boots.node(one) is None
+        assert boots.node(instance) is None
 
 
 def test_an_address_is_taken_over_only_when_the_old_node_is_gone(boots: BootHarness) -> None:

@@ -13,14 +13,14 @@ from tests.local.conftest import BootHarness, FakeControlApi, numbered_instance,
 
 
 def test_the_control_plane_lifts_the_not_ready_taints_itself(boots: BootHarness) -> None:
-    one = numbered_instance(12)
-    boots.aws.put(one)
+    instance = numbered_instance(12)
+    boots.aws.put(instance)
 
     def taints() -> set[str]:
-        return {taint["key"] for taint in (boots.node(one) or {"spec": {}})["spec"].get("taints", [])}
+        return {taint["key"] for taint in (boots.node(instance) or {"spec": {}})["spec"].get("taints", [])}
 
     boots.wait_until(lambda: "node.kubernetes.io/not-ready" in taints())
-    with removed_afterwards(boots, one):
+    with removed_afterwards(boots, instance):
         boots.wait_until(lambda: taints() == {"spot", "karpenter.sh/unregistered"})
 
 

@@ -67,8 +67,8 @@ def type_of(name: str) -> InstanceTypeInfo:
 def zones_of() -> Mapping[str, tuple[str, ...]]:
     file = _RESOURCES / "instance_type_offerings" / "availability-zone" / f"{REGION}.json.gz"
     found: dict[str, list[str]] = {}
-    for one in json.loads(gzip.decompress(file.read_bytes())):
-        found.setdefault(one["InstanceType"], []).append(one["Location"])
+    for load in json.loads(gzip.decompress(file.read_bytes())):
+        found.setdefault(load["InstanceType"], []).append(load["Location"])
     return {name: tuple(sorted(zones)) for name, zones in found.items()}
 
 
@@ -87,7 +87,7 @@ def region(*names: str, spot_share: int = 40) -> offerings.RegionFacts:
 
 def node_class(**changes: Any) -> EC2NodeClass:
     """A class that is resolved: three subnets, one group, the AL2023 images."""
-    made = EC2NodeClass(
+    nodeclass = EC2NodeClass(
         metadata=ObjectMeta("default", uid="uid-class", generation=1),
         subnet_selector_terms=(SelectorTerm(tags={"karpenter.sh/discovery": CLUSTER}),),
         security_group_selector_terms=(SelectorTerm(tags={"karpenter.sh/discovery": CLUSTER}),),
@@ -101,7 +101,7 @@ def node_class(**changes: Any) -> EC2NodeClass:
         ),
         resolved_instance_profile=f"{CLUSTER}_profile",
     )
-    return msgspec.structs.replace(made, **changes)
+    return msgspec.structs.replace(nodeclass, **changes)
 
 
 def types(

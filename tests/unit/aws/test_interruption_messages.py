@@ -44,27 +44,27 @@ HEALTH = message(
 
 
 def test_a_spot_warning_leaves_two_minutes() -> None:
-    found = interruption_messages.parse_notice(SPOT)
-    assert found == interruption_messages.Notice(
+    notice = interruption_messages.parse_notice(SPOT)
+    assert notice == interruption_messages.Notice(
         NoticeKind.SPOT_INTERRUPTED, ("i-1",), AT, "event-1", datetime(2026, 1, 1, 12, 2, tzinfo=UTC)
     )
 
 
 def test_a_rebalance_recommendation_has_no_deadline() -> None:
-    found = interruption_messages.parse_notice(
+    notice = interruption_messages.parse_notice(
         message("aws.ec2", "EC2 Instance Rebalance Recommendation", {"instance-id": "i-1"})
     )
-    assert found is not None
-    assert (found.kind, found.deadline) == (NoticeKind.REBALANCE_RECOMMENDATION, None)
+    assert notice is not None
+    assert (notice.kind, notice.deadline) == (NoticeKind.REBALANCE_RECOMMENDATION, None)
 
 
 def test_a_capacity_reservation_warning() -> None:
     kind = "EC2 Capacity Reservation Instance Interruption Warning"
-    found = interruption_messages.parse_notice(
+    notice = interruption_messages.parse_notice(
         message("aws.ec2", kind, {"instance-id": "i-1", "instance-action": "terminate"})
     )
-    assert found is not None
-    assert found.kind == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED
+    assert notice is not None
+    assert notice.kind == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED
 
 
 @pytest.mark.parametrize(
@@ -80,15 +80,15 @@ def test_a_capacity_reservation_warning() -> None:
 )
 def test_state_changes_that_end_an_instance(state: str, kind: NoticeKind | None) -> None:
     event = message("aws.ec2", "EC2 Instance State-change Notification", {"instance-id": "i-1", "state": state})
-    found = interruption_messages.parse_notice(event)
-    assert (found.kind if found else None) == kind
+    notice = interruption_messages.parse_notice(event)
+    assert (notice.kind if notice else None) == kind
 
 
 def test_a_scheduled_change_concerns_every_instance_it_names() -> None:
-    found = interruption_messages.parse_notice(HEALTH)
-    assert found is not None
-    assert (found.kind, found.instance_ids) == (NoticeKind.SCHEDULED_CHANGE, ("i-1", "i-2"))
-    assert found.deadline == datetime(2026, 1, 15, 6, 2, 51, tzinfo=UTC)
+    notice = interruption_messages.parse_notice(HEALTH)
+    assert notice is not None
+    assert (notice.kind, notice.instance_ids) == (NoticeKind.SCHEDULED_CHANGE, ("i-1", "i-2"))
+    assert notice.deadline == datetime(2026, 1, 15, 6, 2, 51, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("change", [{"service": "RDS"}, {"eventTypeCategory": "issue"}, {"affectedEntities": []}])

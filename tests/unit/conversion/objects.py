@@ -63,7 +63,7 @@ def spec_of(old: Object) -> Object:
 def said(old: Object | ConversionResult, level: Level | None = None) -> dict[str, str]:
     """Remarks about the first object: field → text."""
     result = old if isinstance(old, ConversionResult) else convert([old])
-    return {one.path: one.text for one in result.remarks[0] if level in (None, one.level)}
+    return {remark.path: remark.text for remark in result.remarks[0] if level in (None, remark.level)}
 
 
 def refused(*objects: Object) -> str:

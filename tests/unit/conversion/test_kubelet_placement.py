@@ -65,7 +65,7 @@ def test_pools_that_differ_get_a_class_each() -> None:
         {"a": "c", "b": "c-b", "d": "c-b"},
         {"c": {"maxPods": 10}, "c-b": {"maxPods": 20}},
     )
-    told = [one.text for one in convert(objects).remarks[1]]
+    told = [remark.text for remark in convert(objects).remarks[1]]
     assert any("refers to EC2NodeClass c-b, a copy of c" in one for one in told)
 
 

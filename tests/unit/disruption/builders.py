@@ -19,7 +19,7 @@ NOBODY: frozenset[str] = frozenset()
 
 
 def claim(name: str, **fields: object) -> NodeClaim:
-    made = NodeClaim(
+    nodeclaim = NodeClaim(
         ObjectMeta(name, uid=name, creation_timestamp=LONG_AGO, labels={labels.NODEPOOL: "default"}),
         NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"),
         provider_id=f"aws:///z/i-{name}",
@@ -29,7 +29,7 @@ def claim(name: str, **fields: object) -> NodeClaim:
             Condition("Consolidatable", "True"),
         ),
     )
-    return msgspec.structs.replace(made, **fields)
+    return msgspec.structs.replace(nodeclaim, **fields)
 
 
 def node(name: str, **fields: object) -> Node:

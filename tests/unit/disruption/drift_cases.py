@@ -30,7 +30,7 @@ LABELS = {
     labels.NODEPOOL: "default", labels.INSTANCE_TYPE: "m5.large", labels.ZONE: ZONE, labels.CAPACITY_TYPE: labels.SPOT,
     labels.ARCH: "amd64",
 }  # fmt: skip
-TYPES = {one.name: one for one in builders.small_catalog().instance_types("")}
+TYPES = {instance_type.name: instance_type for instance_type in builders.small_catalog().instance_types("")}
 
 
 def claim(*, age: timedelta = timedelta(minutes=30), image: str = "ami-amd64", **changes: Any) -> NodeClaim:
@@ -69,7 +69,7 @@ def instance(**fields: Any) -> Instance:
 
 
 def judged(
-    one: NodeClaim | None = None,
+    nodeclaim: NodeClaim | None = None,
     *,
     of: NodePool | None = None,
     like: EC2NodeClass | None = None,
@@ -79,7 +79,7 @@ def judged(
 ) -> Drift | DriftUnknown | None:
     found = on or instance()
     return nodeclaim_drift(
-        one or claim(), of or pool(), like or node_class(), types, found, feature_gates=gates, now=NOW
+        nodeclaim or claim(), of or pool(), like or node_class(), types, found, feature_gates=gates, now=NOW
     )
 
 

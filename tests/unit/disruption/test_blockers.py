@@ -13,7 +13,10 @@ from tests.unit.disruption.builders import NOBODY, claim, node, on, snapshot
 def told(*args: object, plan: Plan | None = None, locked: frozenset[str] = NOBODY) -> set[tuple[str, str, str, str]]:
     (seen,) = args
     found = blocked_events(seen, plan or Plan(), locked=locked, reason="Empty")  # type: ignore[arg-type]
-    return {(one.kind, one.about.name, one.reason, one.message) for one in found}
+    return {
+        (blocked_event.kind, blocked_event.about.name, blocked_event.reason, blocked_event.message)
+        for blocked_event in found
+    }
 
 
 def test_nothing_is_told_of_nodes_that_may_go() -> None:

@@ -33,7 +33,7 @@ def test_a_proposal_that_is_admitted_again_counts_once() -> None:
         admission = admit(breaker, "one", 15, total=10, percent=50, now=NOW)
         assert admission.nodes == 15
         breaker = admission.breaker
-    assert sum(one.nodes for one in breaker.batches) == 15
+    assert sum(batch.nodes for batch in breaker.batches) == 15
 
 
 def test_it_opens_at_the_limit_and_stays_open_twice_as_long_the_next_time() -> None:

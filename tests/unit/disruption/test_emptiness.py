@@ -27,17 +27,17 @@ def test_an_empty_node_may_go() -> None:
 
 
 def test_a_node_with_a_pod_is_not_even_considered() -> None:
-    found = find_empty_nodes(snapshot("a", pods=(on("a", builders.pod("p")),)), Plan(), locked=NOBODY)
-    assert (found.claims, found.blocked) == ((), ())
+    emptiness = find_empty_nodes(snapshot("a", pods=(on("a", builders.pod("p")),)), Plan(), locked=NOBODY)
+    assert (emptiness.claims, emptiness.blocked) == ((), ())
 
 
 def test_daemons_finished_and_costless_pods_keep_nothing() -> None:
     free = builders.pod("free", annotations={"controller.kubernetes.io/pod-deletion-cost": "-2147483647"})
     pods = (on("a", builders.daemonset_pod("agent", "node-a")), on("a", free))
-    seen = claim(
+    nodeclaim = claim(
         "a", metadata=msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_digest(pods)})
     )
-    assert find_empty_nodes(snapshot("a", pods=pods, nodeclaims=(seen,)), Plan(), locked=NOBODY).claims == ("a",)
+    assert find_empty_nodes(snapshot("a", pods=pods, nodeclaims=(nodeclaim,)), Plan(), locked=NOBODY).claims == ("a",)
 
 
 @pytest.mark.parametrize(
@@ -99,20 +99,20 @@ def test_a_locked_claim_is_left_out_without_a_word() -> None:
 
 def test_budgets_split_those_who_go_from_those_who_wait() -> None:
     pool = builders.node_pool(budgets=(Budget("2"),))
-    found = find_empty_nodes(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=NOBODY)
-    assert (found.claims, found.waiting) == (("a", "b"), ("c",))
+    emptiness = find_empty_nodes(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=NOBODY)
+    assert (emptiness.claims, emptiness.waiting) == (("a", "b"), ("c",))
 
 
 def test_nodes_under_way_use_the_budget_up() -> None:
     pool = builders.node_pool(budgets=(Budget("2"),))
-    found = find_empty_nodes(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=frozenset({"c"}))
-    assert found.claims == ("a",)
+    emptiness = find_empty_nodes(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=frozenset({"c"}))
+    assert emptiness.claims == ("a",)
 
 
 def test_a_pod_event_that_was_not_recorded_counts_as_now() -> None:
-    gone = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: "somebody"})
+    metadata = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: "somebody"})
     pool = builders.node_pool(consolidate_after_seconds=30)
-    found = snapshot("a", nodepools=(pool,), nodeclaims=(claim("a", metadata=gone),))
+    found = snapshot("a", nodepools=(pool,), nodeclaims=(claim("a", metadata=metadata),))
     assert "not consolidatable" in why(found)
     assert stale_consolidation_timers(found) == ("a",)
 
@@ -132,8 +132,8 @@ def test_a_static_pool_consolidates_nothing() -> None:
 
 def test_followers_alone_keep_nothing_but_with_others_they_do() -> None:
     dns = on("a", builders.pod("dns", namespace="kube-system", labels={"k8s-app": "kube-dns"}))
-    seen = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_digest([dns])})
-    alone = snapshot("a", pods=(dns,), nodeclaims=(claim("a", metadata=seen),))
+    metadata = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_digest([dns])})
+    alone = snapshot("a", pods=(dns,), nodeclaims=(claim("a", metadata=metadata),))
     assert find_empty_nodes(alone, Plan(), locked=NOBODY).claims == ("a",)
     busy = msgspec.structs.replace(alone, pods=(dns, on("b", builders.pod("p"))), nodes=(*alone.nodes, node("b")))
     busy = msgspec.structs.replace(busy, nodeclaims=(*alone.nodeclaims, claim("b")))
@@ -144,7 +144,7 @@ def test_followers_alone_keep_nothing_but_with_others_they_do() -> None:
 
 def test_an_interrupted_node_counts_as_leaving() -> None:
     found = mark_deleting(snapshot("a", "b"), claim("a"))
-    assert [one.metadata.deletion_timestamp for one in found.nodeclaims] == [NOW, None]
+    assert [nodeclaim.metadata.deletion_timestamp for nodeclaim in found.nodeclaims] == [NOW, None]
     assert [one.metadata.deletion_timestamp for one in found.nodes] == [NOW, None]
 
 

@@ -55,9 +55,9 @@ def test_another_hash_of_the_same_version_drifts(
 ) -> None:
     hashed = POOL_HASH if kind == "NodePool" else CLASS_HASH
     keys = dict(zip(("hash", "version"), hashed, strict=True))
-    one = claim(annotations={keys[key]: value for key, value in mine.items()})
+    nodeclaim = claim(annotations={keys[key]: value for key, value in mine.items()})
     stated = merged(hashed, {keys[key]: value for key, value in own.items()})
-    found = judged(one, of=pool(stated)) if kind == "NodePool" else judged(one, like=node_class(stated))
+    found = judged(nodeclaim, of=pool(stated)) if kind == "NodePool" else judged(nodeclaim, like=node_class(stated))
     wanted = {"NodePool": "NodePoolDrifted", "NodeClass": "NodeClassDrift"}[kind]
     assert reason(found) == (wanted if expected == "Drifted" else expected)
 
@@ -93,14 +93,17 @@ HOUR = timedelta(hours=1)
 SECOND = timedelta(seconds=1)
 SOLD_OUT = {
     name: msgspec.structs.replace(
-        one, offerings=tuple(msgspec.structs.replace(each, available=False) for each in one.offerings)
+        instance_type,
+        offerings=tuple(msgspec.structs.replace(offering, available=False) for offering in instance_type.offerings),
     )
-    for name, one in TYPES.items()
+    for name, instance_type in TYPES.items()
 }
-WITHOUT = {name: one for name, one in TYPES.items() if name != "m5.large"}
+WITHOUT = {name: instance_type for name, instance_type in TYPES.items() if name != "m5.large"}
 ELSEWHERE = {
-    name: msgspec.structs.replace(one, offerings=tuple(each for each in one.offerings if each.zone != ZONE))
-    for name, one in TYPES.items()
+    name: msgspec.structs.replace(
+        instance_type, offerings=tuple(offering for offering in instance_type.offerings if offering.zone != ZONE)
+    )
+    for name, instance_type in TYPES.items()
 }
 
 
@@ -122,13 +125,15 @@ def test_a_type_that_is_no_longer_sold_drifts_after_an_hour(
 
 
 def test_a_reserved_node_is_sold_while_its_type_is_sold_on_demand() -> None:
-    one = claim(age=2 * HOUR, labels={labels.CAPACITY_TYPE: labels.RESERVED, labels.RESERVATION_ID: "cr-gone"})
-    assert judged(one) is None
+    nodeclaim = claim(age=2 * HOUR, labels={labels.CAPACITY_TYPE: labels.RESERVED, labels.RESERVATION_ID: "cr-gone"})
+    assert judged(nodeclaim) is None
     spot = {
-        name: msgspec.structs.replace(each, offerings=tuple(o for o in each.offerings if o.capacity_type == "spot"))
-        for name, each in TYPES.items()
+        name: msgspec.structs.replace(
+            instance_type, offerings=tuple(o for o in instance_type.offerings if o.capacity_type == "spot")
+        )
+        for name, instance_type in TYPES.items()
     }
-    assert reason(judged(one, types=spot)) == "InstanceTypeNotFound"
+    assert reason(judged(nodeclaim, types=spot)) == "InstanceTypeNotFound"
 
 
 ORDER = (
@@ -144,7 +149,7 @@ def test_of_several_reasons_the_first_counts(first: int) -> None:
     def wrong(kind: str) -> bool:
         return ORDER.index(kind) >= first
 
-    one = claim(
+    nodeclaim = claim(
         age=2 * HOUR,
         image="ami-old" if wrong("AMIDrift") else "ami-amd64",
         labels={labels.PLACEMENT_GROUP_ID: "pg-old"},
@@ -154,7 +159,7 @@ def test_of_several_reasons_the_first_counts(first: int) -> None:
         },
     )
     found = judged(
-        one,
+        nodeclaim,
         of=requiring(labels.ARCH, "In", "arm64") if wrong("RequirementsDrifted") else pool(),
         types=ELSEWHERE if wrong("InstanceTypeNotFound") else TYPES,
         on=instance(
@@ -194,7 +199,7 @@ def test_only_a_launched_claim_drifts() -> None:
 
 def test_without_a_pool_nothing_is_said_and_without_a_class_only_the_pool_counts() -> None:
     changed = claim(annotations={labels.NODEPOOL_HASH: "9"})
-    other = claim(annotations={labels.EC2NODECLASS_HASH: "9"})
+    other_nodeclaim = claim(annotations={labels.EC2NODECLASS_HASH: "9"})
     assert (
         reason(nodeclaim_drift(changed, None, node_class(), TYPES, instance(), feature_gates=GATES, now=NOW))
         == "DriftUnknown"
@@ -203,7 +208,7 @@ def test_without_a_pool_nothing_is_said_and_without_a_class_only_the_pool_counts
         reason(nodeclaim_drift(changed, pool(), None, TYPES, instance(), feature_gates=GATES, now=NOW))
         == "NodePoolDrifted"
     )
-    assert nodeclaim_drift(other, pool(), None, TYPES, instance(), feature_gates=GATES, now=NOW) is None
+    assert nodeclaim_drift(other_nodeclaim, pool(), None, TYPES, instance(), feature_gates=GATES, now=NOW) is None
 
 
 def test_while_pool_or_class_are_deleted_nothing_drifts_from_them() -> None:
@@ -228,6 +233,8 @@ def test_while_pool_or_class_are_deleted_nothing_drifts_from_them() -> None:
 def test_a_hash_of_another_version_is_taken_over_unless_the_claim_drifts(
     version: str | None, conditions: tuple[Condition, ...], expected: dict[str, str]
 ) -> None:
-    one = claim(annotations={labels.NODEPOOL_HASH: "123", labels.NODEPOOL_HASH_VERSION: version}, conditions=conditions)
+    nodeclaim = claim(
+        annotations={labels.NODEPOOL_HASH: "123", labels.NODEPOOL_HASH_VERSION: version}, conditions=conditions
+    )
     hashed = {labels.NODEPOOL_HASH: "7", labels.NODEPOOL_HASH_VERSION: "v3"}
-    assert hash_migration(one, hashed, labels.NODEPOOL_HASH_VERSION) == expected
+    assert hash_migration(nodeclaim, hashed, labels.NODEPOOL_HASH_VERSION) == expected

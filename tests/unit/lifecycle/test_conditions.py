@@ -21,13 +21,13 @@ def settled(
     *changes: ConditionChange, before: tuple[Condition, ...] = (), now: datetime = NOW
 ) -> tuple[Condition, ...]:
     written = conditions_to_write(ABOUT, before, changes, dependents=NODECLAIM_CONDITIONS, now=now)
-    kept = tuple(one for one in before if one.type not in {new.type for new in written})
+    kept = tuple(condition for condition in before if condition.type not in {new.type for new in written})
     return (*kept, *written)
 
 
 def status(conditions: tuple[Condition, ...], kind: str) -> str:
-    found = find_condition(conditions, kind)
-    return f"{found.status} {found.reason}" if found else "absent"
+    condition = find_condition(conditions, kind)
+    return f"{condition.status} {condition.reason}" if condition else "absent"
 
 
 def test_dependents_begin_unknown_at_the_objects_creation() -> None:
@@ -90,7 +90,7 @@ def test_every_change_of_status_is_an_event_in_karpenters_words() -> None:
     written = conditions_to_write(
         ABOUT, before, [true_condition("Registered")], dependents=NODECLAIM_CONDITIONS, now=NOW
     )
-    assert [(one.type, one.reason, one.message) for one in transition_events(before, written)] == [
+    assert [(event.type, event.reason, event.message) for event in transition_events(before, written)] == [
         (
             "Normal",
             "Registered",

@@ -86,13 +86,13 @@ def test_a_pod_is_deleted_when_its_grace_would_outlast_the_deadline(
 ) -> None:
     pod = builders.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"}, termination_grace_period_seconds=grace)
     found = drain([pod], deadline=NOW + timedelta(seconds=left), now=NOW)
-    assert [one.grace_seconds for one in found.delete] == ([] if forced is None else [forced])
+    assert [forced_delete.grace_seconds for forced_delete in found.delete] == ([] if forced is None else [forced])
 
 
 def test_force_reaches_across_tiers() -> None:
     slow = builders.pod("slow", priority_class_name=CRITICAL, termination_grace_period_seconds=600)
     found = drain([builders.pod("plain"), slow], deadline=NOW + timedelta(seconds=300), now=NOW)
-    assert [one.pod.metadata.name for one in found.delete] == ["slow"]
+    assert [forced_delete.pod.metadata.name for forced_delete in found.delete] == ["slow"]
     assert [pod.metadata.name for pod in found.evict] == ["plain"]
 
 
@@ -135,6 +135,6 @@ def test_laws_of_a_drain(pods: list[Pod], left: int | None) -> None:
     assert found == drain(list(reversed(pods)), deadline=deadline, now=NOW)
     assert {tier(pod) for pod in found.evict} <= {min((tier(pod) for pod in found.waiting), default=0)}
     assert all(eviction.is_evictable(pod, NOW) for pod in found.evict)
-    assert all(one.grace_seconds >= 1 for one in found.delete)
-    assert not ({pod.key for pod in found.evict} & {one.pod.key for one in found.delete})
+    assert all(forced_delete.grace_seconds >= 1 for forced_delete in found.delete)
+    assert not ({pod.key for pod in found.evict} & {forced_delete.pod.key for forced_delete in found.delete})
     assert not found.delete or deadline is not None

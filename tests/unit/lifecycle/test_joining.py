@@ -76,7 +76,7 @@ def test_taints_that_the_kubelet_set_are_not_synced_again() -> None:
 
 def test_a_node_without_the_unregistered_taint_registers_and_is_pointed_out() -> None:
     registration = register(CLAIM, (node(taints=()),))
-    assert [one.reason for one in registration.result.events] == ["UnregisteredTaintMissing"]
+    assert [event.reason for event in registration.result.events] == ["UnregisteredTaintMissing"]
     assert registration.node_update is not None
 
 
@@ -109,8 +109,8 @@ def test_what_initialization_waits_for(seen: Node | None, reason: str) -> None:
     ],
 )
 def test_what_does_not_come_in_time_ends(kinds: tuple[str, ...], seconds: int, reason: str) -> None:
-    found = timeout(launched(CLAIM, BORN, *kinds), BORN + timedelta(seconds=seconds))
-    assert (found.reason if found else "") == reason
+    deletion = timeout(launched(CLAIM, BORN, *kinds), BORN + timedelta(seconds=seconds))
+    assert (deletion.reason if deletion else "") == reason
 
 
 def test_the_timer_runs_from_the_conditions_own_time() -> None:
@@ -137,6 +137,6 @@ def test_a_node_in_a_partition_waits_until_it_is_known_in_which() -> None:
         "Unknown",
         "PartitionUnknown",
     )
-    known = register(labelled("3"), (NODE,))
-    assert known.node_update is not None
-    assert known.node_update.metadata["labels"][labels.PLACEMENT_GROUP_PARTITION] == "3"
+    registration = register(labelled("3"), (NODE,))
+    assert registration.node_update is not None
+    assert registration.node_update.metadata["labels"][labels.PLACEMENT_GROUP_PARTITION] == "3"

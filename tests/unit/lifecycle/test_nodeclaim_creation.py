@@ -89,8 +89,8 @@ def test_laws_of_dealing_instances_out(names: set[str], first: set[str], second:
 def test_a_class_is_launched_from_when_it_is_ready_as_it_is_now(
     conditions: tuple[Condition, ...], reason: str, final: bool
 ) -> None:
-    made = builders.node_class(metadata=ObjectMeta("default", generation=1), conditions=conditions)
-    found = nodeclass_readiness(made, "default")
+    nodeclass = builders.node_class(metadata=ObjectMeta("default", generation=1), conditions=conditions)
+    found = nodeclass_readiness(nodeclass, "default")
     assert (found.reason, found.final) == (reason, final)
 
 

@@ -24,8 +24,8 @@ def claim(name: str, pool: str = "default", **fields: object) -> NodeClaim:
 
 
 def verdict(pool: NodePool, kind: str = "ValidationSucceeded", gates: tuple[str, ...] = ()) -> tuple[str, str, str]:
-    (found,) = [one for one in nodepool_conditions(pool, CLASS, feature_gates=gates) if one.type == kind]
-    return found.status, found.reason, found.message
+    (condition_change,) = [one for one in nodepool_conditions(pool, CLASS, feature_gates=gates) if one.type == kind]
+    return condition_change.status, condition_change.reason, condition_change.message
 
 
 def test_usage_counts_claims_and_prefers_what_the_node_reports() -> None:
@@ -91,8 +91,8 @@ def test_an_unknown_field_is_said_but_stops_nothing() -> None:
     status, reason, message = verdict(pool, "FieldsRecognized")
     assert (status, reason) == ("False", "UnrecognizedFields")
     assert "did you mean limits?" in message
-    (told,) = validation_events(nodepool_conditions(pool, CLASS, feature_gates=()))
-    assert (told.type, told.message) == ("Warning", message)
+    (event,) = validation_events(nodepool_conditions(pool, CLASS, feature_gates=()))
+    assert (event.type, event.message) == ("Warning", message)
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,11 @@ def test_an_unknown_field_is_said_but_stops_nothing() -> None:
 )
 def test_a_class_that_is_not_ready_says_why(conditions: tuple[Condition, ...], reason: str) -> None:
     changes = nodepool_conditions(builders.node_pool(), builders.node_class(conditions=conditions), feature_gates=())
-    assert [one.reason for one in changes if one.type == "NodeClassReady"] == [reason]
+    assert [change.reason for change in changes if change.type == "NodeClassReady"] == [reason]
 
 
 def test_a_missing_class_is_named() -> None:
     assert "NodeClassNotFound" in [
-        one.reason for one in nodepool_conditions(builders.node_pool(), None, feature_gates=())
+        condition_change.reason
+        for condition_change in nodepool_conditions(builders.node_pool(), None, feature_gates=())
     ]

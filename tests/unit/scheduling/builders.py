@@ -124,18 +124,21 @@ def launchable(node: NewNode, types: Iterable[InstanceType]) -> set[tuple[str, s
             msgspec.structs.replace(node, requirements=only), node_class, sold, UnavailableOfferings()
         )
         if not isinstance(answer, Refusal):
-            found |= {(one.instance_type.name, one.zone, one.capacity_type) for one in answer[1]}
+            found |= {(offering.instance_type.name, offering.zone, offering.capacity_type) for offering in answer[1]}
     return found
 
 
-def shown(made: Plan) -> list[str]:
+def shown(plan: Plan) -> list[str]:
     """New nodes as ``type x pods``, sorted."""
-    return sorted(f"{one.instance_types[0]} x {len(one.pods)}" for one in made.new_nodes)
+    return sorted(f"{new_node.instance_types[0]} x {len(new_node.pods)}" for new_node in plan.new_nodes)
 
 
-def why(made: Plan) -> Mapping[str, str]:
+def why(plan: Plan) -> Mapping[str, str]:
     """Reasons by pod of all pods without a place."""
-    return {one.pod: "; ".join(one.reasons) for one in (*made.unschedulable_pods, *made.ignored_pods)}
+    return {
+        unplaced_pod.pod: "; ".join(unplaced_pod.reasons)
+        for unplaced_pod in (*plan.unschedulable_pods, *plan.ignored_pods)
+    }
 
 
 def zone_is(*zones: str) -> NodeSelectorRequirement:

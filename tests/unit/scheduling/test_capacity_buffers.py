@@ -28,8 +28,8 @@ def planned(*waiting: Pod, keep: tuple[CapacityBuffer, ...], **fields: Any) -> P
     return planner.plan(snapshot(*waiting, capacity_buffers=keep, **fields), Catalog({"": TYPES}))
 
 
-def verdicts(made: Plan) -> dict[str, tuple[int, str]]:
-    return {one.name: (one.pod_count, one.reason) for one in made.buffers}
+def verdicts(plan: Plan) -> dict[str, tuple[int, str]]:
+    return {provisioning.name: (provisioning.pod_count, provisioning.reason) for provisioning in plan.buffers}
 
 
 @pytest.mark.parametrize(
@@ -70,22 +70,24 @@ def test_a_virtual_pod_is_like_its_template_but_lowest_and_without_volumes() -> 
 
 
 def test_room_that_is_there_is_enough() -> None:
-    made = planned(keep=(buffer(replicas=2),), nodes=(node("n1", cpu=4),))
-    assert made.new_nodes == ()
-    assert verdicts(made) == {"spare": (2, "FitsExistingCapacity")}
-    assert [(one.name, len(one.pods)) for one in made.buffer_assignments] == [("n1", 2)]
-    assert made.existing_nodes == ()
+    plan = planned(keep=(buffer(replicas=2),), nodes=(node("n1", cpu=4),))
+    assert plan.new_nodes == ()
+    assert verdicts(plan) == {"spare": (2, "FitsExistingCapacity")}
+    assert [(assignment.name, len(assignment.pods)) for assignment in plan.buffer_assignments] == [("n1", 2)]
+    assert plan.existing_nodes == ()
 
 
 def test_room_that_is_not_there_is_bought() -> None:
-    made = planned(keep=(buffer(replicas=3),))
-    assert sum(len(one.pods) for one in made.new_nodes) == 3
-    assert verdicts(made) == {"spare": (3, "RequiresNewCapacity")}
+    plan = planned(keep=(buffer(replicas=3),))
+    assert sum(len(new_node.pods) for new_node in plan.new_nodes) == 3
+    assert verdicts(plan) == {"spare": (3, "RequiresNewCapacity")}
 
 
 def test_what_is_on_its_way_counts() -> None:
     first = planned(keep=(buffer(replicas=3),))
-    coming = tuple(to_in_flight_nodeclaim(one, f"claim-{number}") for number, one in enumerate(first.new_nodes))
+    coming = tuple(
+        to_in_flight_nodeclaim(new_node, f"claim-{number}") for number, new_node in enumerate(first.new_nodes)
+    )
     again = planned(keep=(buffer(replicas=3),), in_flight=coming)
     assert again.new_nodes == ()
     assert verdicts(again) == {"spare": (3, "FitsExistingCapacity")}
@@ -93,9 +95,9 @@ def test_what_is_on_its_way_counts() -> None:
 
 def test_a_real_pod_takes_the_room_and_the_buffer_buys_anew() -> None:
     room = (node("n1", cpu=2),)
-    made = planned(pod("web", cpu=2), keep=(buffer(cpu=2, replicas=1),), nodes=room)
-    assert [(one.name, one.pods) for one in made.existing_nodes] == [("n1", ("default/web",))]
-    assert [one.pods for one in made.new_nodes] == [("default/capacity-buffer-spare-0",)]
+    plan = planned(pod("web", cpu=2), keep=(buffer(cpu=2, replicas=1),), nodes=room)
+    assert [(assignment.name, assignment.pods) for assignment in plan.existing_nodes] == [("n1", ("default/web",))]
+    assert [new_node.pods for new_node in plan.new_nodes] == [("default/capacity-buffer-spare-0",)]
 
 
 def test_a_buffer_changes_nothing_about_real_pods() -> None:
@@ -108,17 +110,17 @@ def test_a_buffer_changes_nothing_about_real_pods() -> None:
 
 
 def test_where_a_limit_binds_the_buffer_is_left_and_says_why() -> None:
-    made = planned(*pods(1, cpu=2), keep=(buffer(cpu=2, replicas=1),), pools=[pool(limits={"cpu": "2"})])
-    assert [one.pods for one in made.new_nodes] == [("default/p-0",)]
-    (told,) = made.buffers
-    assert (told.reason, made.unschedulable_pods) == ("RequiresNewCapacity", ())
-    assert "limit" in told.message
+    plan = planned(*pods(1, cpu=2), keep=(buffer(cpu=2, replicas=1),), pools=[pool(limits={"cpu": "2"})])
+    assert [new_node.pods for new_node in plan.new_nodes] == [("default/p-0",)]
+    (provisioning,) = plan.buffers
+    assert (provisioning.reason, plan.unschedulable_pods) == ("RequiresNewCapacity", ())
+    assert "limit" in provisioning.message
 
 
 def test_a_pod_without_a_place_is_not_asked_twice() -> None:
-    made = planned(pod("huge", cpu=500), keep=(buffer(replicas=1),))
-    assert [one.pod for one in made.unschedulable_pods] == ["default/huge"]
-    assert len(made.new_nodes) == 1
+    plan = planned(pod("huge", cpu=500), keep=(buffer(replicas=1),))
+    assert [unplaced_pod.pod for unplaced_pod in plan.unschedulable_pods] == ["default/huge"]
+    assert len(plan.new_nodes) == 1
 
 
 def test_empty_and_unresolved_buffers_say_so_and_stop_no_other() -> None:
@@ -128,15 +130,15 @@ def test_empty_and_unresolved_buffers_say_so_and_stop_no_other() -> None:
         not_ready_reason="PodTemplateNotFound",
         not_ready_message="PodTemplate default/x does not exist",
     )
-    other = buffer("other", provisioning_strategy="example.com/somebody-elses", replicas=1)
-    made = planned(keep=(buffer("none", replicas=0), broken, other, buffer("real", replicas=1)))
-    assert made.buffers == (
+    other_buffer = buffer("other", provisioning_strategy="example.com/somebody-elses", replicas=1)
+    plan = planned(keep=(buffer("none", replicas=0), broken, other_buffer, buffer("real", replicas=1)))
+    assert plan.buffers == (
         BufferProvisioning("default", "broken", 0, "NotReadyForProvisioning", "PodTemplate default/x does not exist"),
         BufferProvisioning("default", "none", 0, "BufferEmpty"),
         BufferProvisioning("default", "real", 1, "RequiresNewCapacity"),
     )
     alone = planned(keep=(broken,))
-    assert [one.reason for one in alone.buffers] == ["NotReadyForProvisioning"]
+    assert [provisioning.reason for provisioning in alone.buffers] == ["NotReadyForProvisioning"]
 
 
 def test_room_on_a_node_that_leaves_is_no_room() -> None:
@@ -144,13 +146,13 @@ def test_room_on_a_node_that_leaves_is_no_room() -> None:
     about = ObjectMeta("c1", labels={labels.NODEPOOL: "default"}, deletion_timestamp=NOW)
     claim = NodeClaim(about, NodeClassReference("", "", "default"), provider_id=going.provider_id)
     moving = pod("moves", cpu=1, node_name="n1", unschedulable=False)
-    made = planned(moving, keep=(buffer(replicas=1),), nodes=(going,), nodeclaims=(claim,))
-    assert [key for one in made.new_nodes for key in one.pods].count("default/moves") == 1
-    assert made.buffer_assignments == ()
-    assert verdicts(made) == {"spare": (1, "RequiresNewCapacity")}
+    plan = planned(moving, keep=(buffer(replicas=1),), nodes=(going,), nodeclaims=(claim,))
+    assert [key for new_node in plan.new_nodes for key in new_node.pods].count("default/moves") == 1
+    assert plan.buffer_assignments == ()
+    assert verdicts(plan) == {"spare": (1, "RequiresNewCapacity")}
 
 
 def test_the_order_of_buffers_does_not_matter() -> None:
-    several = tuple(buffer(name, cpu=cpu, replicas=3) for name, cpu in (("b", 1), ("a", 2), ("c", "300m")))
-    forth, back = planned(keep=several), planned(keep=several[::-1])
+    buffers = tuple(buffer(name, cpu=cpu, replicas=3) for name, cpu in (("b", 1), ("a", 2), ("c", "300m")))
+    forth, back = planned(keep=buffers), planned(keep=buffers[::-1])
     assert msgspec.structs.asdict(forth) == msgspec.structs.asdict(back)

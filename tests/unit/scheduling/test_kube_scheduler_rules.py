@@ -20,8 +20,8 @@ RACK = "example.com/rack"
 
 class TestNodeAffinity:
     def test_a_term_that_says_nothing_matches_no_node(self) -> None:
-        made = planned(pod(node_affinity=((),)))
-        assert "matches no node" in why(made)["default/p"]
+        plan = planned(pod(node_affinity=((),)))
+        assert "matches no node" in why(plan)["default/p"]
 
     def test_a_term_that_says_nothing_leaves_the_others(self) -> None:
         assert shown(planned(pod(node_affinity=((), (NodeSelectorRequirement(labels.ARCH, "In", ("amd64",)),))))) == [
@@ -35,12 +35,12 @@ class TestNodeAffinity:
         self, positive: NodeSelectorRequirement
     ) -> None:
         demand = (positive, NodeSelectorRequirement(RACK, "NotIn", ("7",)))
-        made = planned(pod(node_affinity=(demand,)), nodes=(node("n1"),))
-        assert f"label {RACK} has no known values" in why(made)["default/p"]
+        plan = planned(pod(node_affinity=(demand,)), nodes=(node("n1"),))
+        assert f"label {RACK} has no known values" in why(plan)["default/p"]
 
     def test_a_number_too_large_for_kubernetes_is_named(self) -> None:
-        made = planned(pod(node_affinity=((NodeSelectorRequirement(RACK, "Gt", ("9" * 5000,)),),)))
-        assert "at most 2^63-1" in why(made)["default/p"]
+        plan = planned(pod(node_affinity=((NodeSelectorRequirement(RACK, "Gt", ("9" * 5000,)),),)))
+        assert "at most 2^63-1" in why(plan)["default/p"]
 
 
 class TestLeavingNodes:
@@ -85,8 +85,8 @@ class TestDaemons:
     def test_what_admission_gave_the_running_pods_counts(self) -> None:
         tolerant = self.live(tolerations=(Toleration("dedicated", "Exists"),))
         asking = pod("p", "1", tolerations=(Toleration("dedicated", "Exists"),))
-        made = planned(asking, tolerant, pools=(pool(taints=(self.DEDICATED,)),), daemonsets=(daemonset(),))
-        assert shown(made) == ["medium x 1"]
+        plan = planned(asking, tolerant, pools=(pool(taints=(self.DEDICATED,)),), daemonsets=(daemonset(),))
+        assert shown(plan) == ["medium x 1"]
 
     def test_one_that_asks_for_a_device_claim_runs_nowhere(self) -> None:
         dead = daemonset("dra", "3", unsupported_fields=("spec.resourceClaims",))
@@ -97,8 +97,8 @@ class TestPools:
     def test_a_node_class_of_another_provider_is_not_ours(self) -> None:
         foreign = pool("foreign")
         foreign = msgspec.structs.replace(foreign, node_class_ref=NodeClassReference("x.io", "Other", "default"))
-        made = planned(pod(), pools=(foreign,))
-        assert "NodePool foreign: its nodeClassRef is Other of x.io" in why(made)["default/p"]
+        plan = planned(pod(), pools=(foreign,))
+        assert "NodePool foreign: its nodeClassRef is Other of x.io" in why(plan)["default/p"]
 
 
 class TestVolumes:
@@ -112,14 +112,14 @@ class TestVolumes:
             persistent_volume_claims=(self.CLAIM,),
             persistent_volumes=(PersistentVolume(ObjectMeta("pv"), self.NOWHERE),),
         )
-        made = planned(pod(volume_claim_names=("data",)), storage=storage)
-        assert "PersistentVolume pv can be reached from no node" in why(made)["default/p"]
+        plan = planned(pod(volume_claim_names=("data",)), storage=storage)
+        assert "PersistentVolume pv can be reached from no node" in why(plan)["default/p"]
 
     def test_a_class_without_a_possible_topology_is_named(self) -> None:
         claim = msgspec.structs.replace(self.CLAIM, volume_name="", storage_class_name="nowhere", bind_completed=False)
         classes = (StorageClass(ObjectMeta("nowhere"), "ebs.csi.aws.com", True, self.NOWHERE),)
-        made = planned(
+        plan = planned(
             pod(volume_claim_names=("data",)),
             storage=Storage(persistent_volume_claims=(claim,), storage_classes=classes),
         )
-        assert "StorageClass nowhere allows no node" in why(made)["default/p"]
+        assert "StorageClass nowhere allows no node" in why(plan)["default/p"]

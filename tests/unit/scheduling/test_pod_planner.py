@@ -42,15 +42,15 @@ class TestPrice:
         assert shown(planned(*pods(4, cpu="500m", memory="7Gi"))) == ["fat x 4"]
 
     def test_spot_is_taken_where_the_pool_allows_it_and_on_demand_stays_an_alternative(self) -> None:
-        (made,) = planned(pod()).new_nodes
-        assert (made.capacity_type, made.price_picousd_per_hour) == (labels.SPOT, 40_000_000_000)
-        assert any(one.capacity_type == labels.ON_DEMAND for one in made.alternatives)
-        kinds = next(one for one in made.requirements if one.key == labels.CAPACITY_TYPE)
+        (new_node,) = planned(pod()).new_nodes
+        assert (new_node.capacity_type, new_node.price_picousd_per_hour) == (labels.SPOT, 40_000_000_000)
+        assert any(alternative.capacity_type == labels.ON_DEMAND for alternative in new_node.alternatives)
+        kinds = next(expression for expression in new_node.requirements if expression.key == labels.CAPACITY_TYPE)
         assert kinds.values == (labels.ON_DEMAND, labels.SPOT)
 
     def test_types_are_listed_cheapest_first_and_all_fit(self) -> None:
-        (made,) = planned(pod(cpu=3), pools=[pool("default", ON_DEMAND)]).new_nodes
-        assert made.instance_types == ("medium", "fat", "large")
+        (new_node,) = planned(pod(cpu=3), pools=[pool("default", ON_DEMAND)]).new_nodes
+        assert new_node.instance_types == ("medium", "fat", "large")
 
     def test_a_cheaper_larger_type_is_taken(self) -> None:
         sale = instance("sale", 16, 64, 0.05)
@@ -65,9 +65,13 @@ class TestPrice:
     def test_pods_with_a_device_come_onto_nodes_with_it(self) -> None:
         gpu = instance("gpu", 8, 16, 2, capacity={"nvidia.com/gpu": 4})
         wanting = pods(5, "g", cpu=1, memory="1Gi", requests={"nvidia.com/gpu": 1})
-        made = planned(*wanting, *pods(2, "plain", cpu=1), types=[SMALL, gpu], pools=[pool("default", ON_DEMAND)])
-        assert [len([key for key in one.pods if "/g-" in key]) for one in made.new_nodes if "gpu" in one.instance_types]
-        assert sum(one.instance_types[0] == "gpu" for one in made.new_nodes) == 2
+        plan = planned(*wanting, *pods(2, "plain", cpu=1), types=[SMALL, gpu], pools=[pool("default", ON_DEMAND)])
+        assert [
+            len([key for key in new_node.pods if "/g-" in key])
+            for new_node in plan.new_nodes
+            if "gpu" in new_node.instance_types
+        ]
+        assert sum(new_node.instance_types[0] == "gpu" for new_node in plan.new_nodes) == 2
 
     def test_nodes_stay_within_the_usual_size_unless_a_pod_needs_more(self) -> None:
         huge = instance("huge", 192, 384, 8)
@@ -77,28 +81,28 @@ class TestPrice:
         assert shown(planned(pod(cpu=100), types=[usual, huge], pools=[plain])) == ["huge x 1"]
 
     def test_a_reason_and_the_binding_resource_are_given(self) -> None:
-        (made,) = planned(*pods(3, cpu=1, memory="128Mi"), pools=[pool("default", ON_DEMAND)]).new_nodes
-        assert made.binding_resource == "cpu"
-        assert "medium on-demand at $0.2000/h is the cheapest of 3 types with room for 3 pods" in made.reason
+        (new_node,) = planned(*pods(3, cpu=1, memory="128Mi"), pools=[pool("default", ON_DEMAND)]).new_nodes
+        assert new_node.binding_resource == "cpu"
+        assert "medium on-demand at $0.2000/h is the cheapest of 3 types with room for 3 pods" in new_node.reason
 
 
 class TestPlacesThereAre:
     def test_a_node_with_room_is_filled_first(self) -> None:
-        made = planned(*pods(3, cpu=1), nodes=(node("n1"),))
-        assert [(one.name, len(one.pods)) for one in made.existing_nodes] == [("n1", 3)]
-        assert made.new_nodes == ()
+        plan = planned(*pods(3, cpu=1), nodes=(node("n1"),))
+        assert [(assignment.name, len(assignment.pods)) for assignment in plan.existing_nodes] == [("n1", 3)]
+        assert plan.new_nodes == ()
 
     def test_running_pods_and_daemons_to_come_take_room(self) -> None:
         running = pod("old", cpu=2, node_name="n1", phase="Running")
-        made = planned(running, *pods(3, cpu=1), nodes=(node("n1"),), daemonsets=(daemonset(cpu="500m"),))
-        assert [len(one.pods) for one in made.existing_nodes] == [1]
+        plan = planned(running, *pods(3, cpu=1), nodes=(node("n1"),), daemonsets=(daemonset(cpu="500m"),))
+        assert [len(assignment.pods) for assignment in plan.existing_nodes] == [1]
 
     def test_a_daemon_that_runs_already_is_counted_once(self) -> None:
         agent = pod(
             "agent-x", cpu=1, namespace="kube-system", node_name="n1", owner_references=owned_by("DaemonSet", "agent")
         )
-        made = planned(agent, pod(cpu=3), nodes=(node("n1"),), daemonsets=(daemonset(cpu=1),))
-        assert [one.name for one in made.existing_nodes] == ["n1"]
+        plan = planned(agent, pod(cpu=3), nodes=(node("n1"),), daemonsets=(daemonset(cpu=1),))
+        assert [assignment.name for assignment in plan.existing_nodes] == ["n1"]
 
     @pytest.mark.parametrize(
         "standing",
@@ -112,19 +116,19 @@ class TestPlacesThereAre:
         ids=["tainted", "cordoned", "leaving", "full", "elsewhere"],
     )
     def test_a_node_that_does_not_take_the_pod_is_passed_over(self, standing: object) -> None:
-        made = planned(pod(node_selector={labels.ZONE: "z1"}), nodes=(standing,))
-        assert (made.existing_nodes, len(made.new_nodes)) == ((), 1)
+        plan = planned(pod(node_selector={labels.ZONE: "z1"}), nodes=(standing,))
+        assert (plan.existing_nodes, len(plan.new_nodes)) == ((), 1)
 
     def test_what_a_starting_node_loses_by_itself_is_no_obstacle(self) -> None:
         startup = Taint("cilium", "NoSchedule", "wait")
         fresh = node("n1", labels={labels.INITIALIZED: ""}, taints=(Taint(labels.NOT_READY, "NoExecute"), startup))
-        made = planned(pod(), nodes=(fresh,), pools=[pool(startup_taints=(startup,))])
-        assert [one.name for one in made.existing_nodes] == ["n1"]
+        plan = planned(pod(), nodes=(fresh,), pools=[pool(startup_taints=(startup,))])
+        assert [assignment.name for assignment in plan.existing_nodes] == ["n1"]
 
     def test_a_claim_in_flight_takes_pods_by_what_its_types_have_in_common(self) -> None:
         claim = claimed("c1", instance_types=("medium", "large"))
-        made = planned(*pods(4, cpu=1, memory="1Gi"), nodeclaims=(claim,))
-        assert [(one.name, len(one.pods)) for one in made.existing_nodes] == [("c1", 4)]
+        plan = planned(*pods(4, cpu=1, memory="1Gi"), nodeclaims=(claim,))
+        assert [(assignment.name, len(assignment.pods)) for assignment in plan.existing_nodes] == [("c1", 4)]
         assert planned(pod(cpu=5), nodeclaims=(claim,)).existing_nodes == ()
 
     @pytest.mark.parametrize(("asked", "joins"), [("default", True), ("dedicated", False)])
@@ -133,9 +137,9 @@ class TestPlacesThereAre:
         stated = Requirements(dict(MEDIUM.requirements.by_key) | {either.key: either})
         types = [msgspec.structs.replace(MEDIUM, requirements=stated)]
         wanting = pod(node_selector={labels.TENANCY: asked})
-        made = planned(wanting, types=types, nodeclaims=(claimed("c1", instance_types=("medium",)),))
-        assert not made.unschedulable_pods
-        assert bool(made.existing_nodes) == joins
+        plan = planned(wanting, types=types, nodeclaims=(claimed("c1", instance_types=("medium",)),))
+        assert not plan.unschedulable_pods
+        assert bool(plan.existing_nodes) == joins
 
     def test_a_claim_in_flight_that_demands_dedicated_hardware_takes_no_other_pod(self) -> None:
         either = Requirement(labels.TENANCY, False, frozenset(labels.TENANCIES))
@@ -146,21 +150,21 @@ class TestPlacesThereAre:
             NodeSelectorRequirement(labels.TENANCY, "In", ("dedicated",)),
         )
         claim = claimed("c1", requirements=demands)
-        shared, alone = (pod(node_selector={labels.TENANCY: each}) for each in labels.TENANCIES)
+        shared, alone = (pod(node_selector={labels.TENANCY: tenancy}) for tenancy in labels.TENANCIES)
         assert planned(shared, types=types, nodeclaims=(claim,)).existing_nodes == ()
         assert len(planned(alone, types=types, nodeclaims=(claim,)).existing_nodes) == 1
 
     def test_a_node_that_was_only_decided_counts_too(self) -> None:
         entry = InFlightNodeClaim(claimed("c1"), ("medium",))
-        made = planned(*pods(2, cpu=1), in_flight=(entry,))
-        assert [one.name for one in made.existing_nodes] == ["c1"]
+        plan = planned(*pods(2, cpu=1), in_flight=(entry,))
+        assert [assignment.name for assignment in plan.existing_nodes] == ["c1"]
 
     def test_planning_again_on_the_decision_buys_nothing(self) -> None:
         waiting = pods(30, cpu="700m", memory="1Gi")
         first = planned(*waiting)
         entries = tuple(
-            InFlightNodeClaim(claimed(f"c{number}", requirements=one.requirements), one.instance_types)
-            for number, one in enumerate(first.new_nodes)
+            InFlightNodeClaim(claimed(f"c{number}", requirements=new_node.requirements), new_node.instance_types)
+            for number, new_node in enumerate(first.new_nodes)
         )
         again = planned(*waiting, in_flight=entries)
         assert (again.new_nodes, again.unschedulable_pods) == ((), ())
@@ -170,8 +174,8 @@ class TestPlacesThereAre:
         stays = pod("daemon", node_name="n1", owner_references=owned_by("DaemonSet"))
         moves = pod("web", node_name="n1", phase="Running", owner_references=owned_by("ReplicaSet"))
         ends = pod("ending", node_name="n1", phase="Running", deletion_timestamp=NOW)
-        made = planned(stays, moves, ends, nodes=(leaving,))
-        assert [one.pods for one in made.new_nodes] == [("default/web",)]
+        plan = planned(stays, moves, ends, nodes=(leaving,))
+        assert [new_node.pods for new_node in plan.new_nodes] == [("default/web",)]
 
     def test_a_pod_that_may_never_be_evicted_gets_no_replacement(self) -> None:
         fixed = pod("db", node_name="n1", labels={"app": "db"})
@@ -195,45 +199,49 @@ def claimed(name: str, *, instance_types: tuple[str, ...] = (), **fields: object
 class TestPools:
     def test_the_heavier_pool_is_used_while_it_can(self) -> None:
         heavy, light = pool("heavy", ON_DEMAND, weight=10), pool("light")
-        assert {one.nodepool for one in planned(*pods(5, cpu=1), pools=[light, heavy]).new_nodes} == {"heavy"}
+        assert {new_node.nodepool for new_node in planned(*pods(5, cpu=1), pools=[light, heavy]).new_nodes} == {"heavy"}
 
     def test_a_pod_of_a_heavier_pool_joins_a_node_that_a_lighter_one_makes_anyway(self) -> None:
         heavy, light = pool("heavy", weight=10, taints=(BATCH,)), pool("light")
         batch = pod("batch", cpu=1, memory="1Gi", tolerations=(Toleration("dedicated", "Exists"),))
-        made = planned(batch, pod("web", cpu=1, memory="1Gi"), pools=[heavy, light])
-        assert [(one.nodepool, one.pods) for one in made.new_nodes] == [("light", ("default/batch", "default/web"))]
+        plan = planned(batch, pod("web", cpu=1, memory="1Gi"), pools=[heavy, light])
+        assert [(new_node.nodepool, new_node.pods) for new_node in plan.new_nodes] == [
+            ("light", ("default/batch", "default/web"))
+        ]
 
     def test_among_equal_weights_the_price_decides(self) -> None:
         dear, cheap = (
             pool("a-dear", ON_DEMAND),
             pool("b-cheap", NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (labels.SPOT,))),
         )
-        assert {one.nodepool for one in planned(*pods(5, cpu=1), pools=[dear, cheap]).new_nodes} == {"b-cheap"}
+        assert {new_node.nodepool for new_node in planned(*pods(5, cpu=1), pools=[dear, cheap]).new_nodes} == {
+            "b-cheap"
+        }
 
     def test_the_lighter_pool_takes_what_the_limit_of_the_heavier_leaves(self) -> None:
         heavy = pool("heavy", weight=10, limits={"cpu": "4"})
-        made = planned(*pods(8, cpu=1, memory="1Gi"), pools=[heavy, pool("light")])
-        assert made.unschedulable_pods == ()
-        assert {one.nodepool for one in made.new_nodes} == {"heavy", "light"}
+        plan = planned(*pods(8, cpu=1, memory="1Gi"), pools=[heavy, pool("light")])
+        assert plan.unschedulable_pods == ()
+        assert {new_node.nodepool for new_node in plan.new_nodes} == {"heavy", "light"}
 
     def test_limits_hold_whichever_type_is_launched(self) -> None:
-        made = planned(*pods(10, cpu=1, memory="1Gi"), pools=[pool(limits={"cpu": "8"})])
+        plan = planned(*pods(10, cpu=1, memory="1Gi"), pools=[pool(limits={"cpu": "8"})])
         most = {"small": 2, "medium": 4, "large": 8, "fat": 4}
-        assert sum(max(most[name] for name in one.instance_types) for one in made.new_nodes) <= 8
-        assert len(made.unschedulable_pods) == 2
-        assert "limit of cpu 8" in why(made)[made.unschedulable_pods[0].pod]
+        assert sum(max(most[name] for name in new_node.instance_types) for new_node in plan.new_nodes) <= 8
+        assert len(plan.unschedulable_pods) == 2
+        assert "limit of cpu 8" in why(plan)[plan.unschedulable_pods[0].pod]
 
     def test_a_pool_far_from_its_limits_keeps_all_types(self) -> None:
-        (made,) = planned(pod(), pools=[pool(limits={"cpu": "100"})]).new_nodes
-        assert len(made.instance_types) == 4
+        (new_node,) = planned(pod(), pools=[pool(limits={"cpu": "100"})]).new_nodes
+        assert len(new_node.instance_types) == 4
 
     def test_nodes_there_are_count_against_the_limits(self) -> None:
-        made = planned(pod(cpu=3), pools=[pool(limits={"cpu": "6"})], nodes=(node("n1", cpu=4, taints=(BATCH,)),))
-        assert made.new_nodes == ()
+        plan = planned(pod(cpu=3), pools=[pool(limits={"cpu": "6"})], nodes=(node("n1", cpu=4, taints=(BATCH,)),))
+        assert plan.new_nodes == ()
 
     def test_the_number_of_nodes_is_limited(self) -> None:
-        made = planned(*pods(3, cpu=7), pools=[pool(limits={"nodes": "2"})])
-        assert (len(made.new_nodes), len(made.unschedulable_pods)) == (2, 1)
+        plan = planned(*pods(3, cpu=7), pools=[pool(limits={"nodes": "2"})])
+        assert (len(plan.new_nodes), len(plan.unschedulable_pods)) == (2, 1)
 
     @pytest.mark.parametrize(
         ("closed", "reason"),
@@ -247,24 +255,24 @@ class TestPools:
         ids=["static", "not ready", "contradiction", "invalid", "nowhere"],
     )
     def test_a_pool_that_makes_no_nodes_says_why_and_stops_no_other(self, closed: object, reason: str) -> None:
-        made = planned(pod(), pools=[closed])
-        assert reason in why(made)["default/p"]
+        plan = planned(pod(), pools=[closed])
+        assert reason in why(plan)["default/p"]
         assert len(planned(pod(), pools=[closed, pool("other")]).new_nodes) == 1
 
     def test_a_node_carries_labels_and_taints_of_its_pool(self) -> None:
         own = pool("batch", NodeSelectorRequirement("rack", "In", ("r2", "r1")), labels={"team": "a"}, taints=(BATCH,))
         tolerant = pod(tolerations=(Toleration("dedicated", "Exists"),))
-        (made,) = planned(tolerant, pools=[own]).new_nodes
-        assert made.taints == (BATCH,)
-        assert (made.labels["team"], made.labels[labels.NODEPOOL]) == ("a", "batch")
-        assert made.labels["rack"] in ("r1", "r2")
+        (new_node,) = planned(tolerant, pools=[own]).new_nodes
+        assert new_node.taints == (BATCH,)
+        assert (new_node.labels["team"], new_node.labels[labels.NODEPOOL]) == ("a", "batch")
+        assert new_node.labels["rack"] in ("r1", "r2")
 
     def test_pods_that_need_different_values_of_an_open_label_are_parted(self) -> None:
         racks = pool("default", NodeSelectorRequirement("rack", "Exists"))
-        one, other = pod("a", node_selector={"rack": "r1"}), pod("b", node_selector={"rack": "r2"})
+        one, other_pod = pod("a", node_selector={"rack": "r1"}), pod("b", node_selector={"rack": "r2"})
         neither = pod("c", node_affinity=((NodeSelectorRequirement("rack", "NotIn", ("r1",)),),))
-        made = planned(one, other, neither, pools=[racks])
-        assert {one.labels["rack"]: one.pods for one in made.new_nodes} == {
+        plan = planned(one, other_pod, neither, pools=[racks])
+        assert {new_node.labels["rack"]: new_node.pods for new_node in plan.new_nodes} == {
             "r1": ("default/a",),
             "r2": ("default/b", "default/c"),
         }
@@ -272,40 +280,40 @@ class TestPools:
 
 class TestDaemons:
     def test_a_new_node_has_room_for_its_daemons(self) -> None:
-        made = planned(pod(cpu=2), daemonsets=(daemonset(cpu="100m"),), types=[SMALL, MEDIUM])
-        assert shown(made) == ["medium x 1"]
-        assert made.new_nodes[0].requests["cpu"] == 2100
+        plan = planned(pod(cpu=2), daemonsets=(daemonset(cpu="100m"),), types=[SMALL, MEDIUM])
+        assert shown(plan) == ["medium x 1"]
+        assert plan.new_nodes[0].requests["cpu"] == 2100
 
     def test_a_daemon_that_does_not_come_takes_no_room(self) -> None:
         tainted = pool("default", taints=(BATCH,))
         tolerant = pod(cpu=2, tolerations=(Toleration("dedicated", "Exists"),))
-        made = planned(tolerant, pools=[tainted], daemonsets=(daemonset(cpu=1),), types=[SMALL, MEDIUM])
-        assert shown(made) == ["small x 1"]
+        plan = planned(tolerant, pools=[tainted], daemonsets=(daemonset(cpu=1),), types=[SMALL, MEDIUM])
+        assert shown(plan) == ["small x 1"]
 
     def test_each_type_has_its_own_daemons(self) -> None:
         only_large = daemonset(cpu=7, node_selector={labels.INSTANCE_TYPE: "large"})
-        made = planned(*pods(6, cpu=1, memory="128Mi"), daemonsets=(only_large,), types=[MEDIUM, LARGE])
-        assert "large x" not in " ".join(shown(made))
+        plan = planned(*pods(6, cpu=1, memory="128Mi"), daemonsets=(only_large,), types=[MEDIUM, LARGE])
+        assert "large x" not in " ".join(shown(plan))
 
 
 class TestFollowers:
     DNS = pod("dns", namespace="kube-system", labels={"k8s-app": "kube-dns"})
 
     def test_a_follower_never_causes_the_first_node(self) -> None:
-        made = planned(self.DNS, pod("agent", annotations={labels.FOLLOW: "true"}))
-        assert made.new_nodes == ()
-        assert all("follows" in reason for reason in why(made).values())
+        plan = planned(self.DNS, pod("agent", annotations={labels.FOLLOW: "true"}))
+        assert plan.new_nodes == ()
+        assert all("follows" in reason for reason in why(plan).values())
 
     def test_a_follower_is_sized_into_a_node_made_for_others(self) -> None:
-        made = planned(self.DNS, pod("web", cpu=1))
-        assert [one.pods for one in made.new_nodes] == [("default/web", "kube-system/dns")]
+        plan = planned(self.DNS, pod("web", cpu=1))
+        assert [new_node.pods for new_node in plan.new_nodes] == [("default/web", "kube-system/dns")]
 
     def test_a_follower_waits_when_the_others_find_no_place_either(self) -> None:
         assert planned(self.DNS, pod("web", cpu=500)).new_nodes == ()
 
     def test_a_follower_takes_room_there_is(self) -> None:
-        made = planned(self.DNS, nodes=(node("n1"),))
-        assert [one.pods for one in made.existing_nodes] == [("kube-system/dns",)]
+        plan = planned(self.DNS, nodes=(node("n1"),))
+        assert [assignment.pods for assignment in plan.existing_nodes] == [("kube-system/dns",)]
 
     def test_beside_other_work_a_follower_is_an_ordinary_pod(self) -> None:
         web = pod("web", cpu=4, memory="7Gi", node_name="n1", phase="Running")
@@ -320,8 +328,8 @@ class TestFollowers:
 
 
 def test_problems_of_pools_become_notes() -> None:
-    made = planned(pod(), pools=[pool(problems=("unknown field spec.limit, did you mean limits?",))])
-    assert made.notes == ("NodePool default: unknown field spec.limit, did you mean limits?",)
+    plan = planned(pod(), pools=[pool(problems=("unknown field spec.limit, did you mean limits?",))])
+    assert plan.notes == ("NodePool default: unknown field spec.limit, did you mean limits?",)
 
 
 def test_the_work_is_counted_and_bounded() -> None:
@@ -331,17 +339,17 @@ def test_the_work_is_counted_and_bounded() -> None:
 def test_what_cannot_be_read_stops_nothing_else() -> None:
     broken = msgspec.structs.replace(node("n1"), read_error="status.allocatable.cpu: '?'")
     claim = NodeClaim(ObjectMeta("c1"), NodeClassReference("", "", ""), read_error="spec.expireAfter: 'soon'")
-    made = planned(pod(), nodes=(broken, node("n2")), nodeclaims=(claim,))
-    assert [(one.name, one.pods) for one in made.existing_nodes] == [("n2", ("default/p",))]
-    assert made.read_errors == {"nodeclaims/c1": "spec.expireAfter: 'soon'", "nodes/n1": "status.allocatable.cpu: '?'"}
-    assert "Node n1 takes no pods, for it cannot be read: status.allocatable.cpu: '?'" in made.notes
+    plan = planned(pod(), nodes=(broken, node("n2")), nodeclaims=(claim,))
+    assert [(assignment.name, assignment.pods) for assignment in plan.existing_nodes] == [("n2", ("default/p",))]
+    assert plan.read_errors == {"nodeclaims/c1": "spec.expireAfter: 'soon'", "nodes/n1": "status.allocatable.cpu: '?'"}
+    assert "Node n1 takes no pods, for it cannot be read: status.allocatable.cpu: '?'" in plan.notes
 
 
 def test_a_pool_that_selects_nothing_says_so_without_a_pod() -> None:
-    made = planned(pools=[pool("none", NodeSelectorRequirement(labels.ARCH, "In", ("arm64",))), pool("some")])
-    assert list(made.nodepools_without_offerings) == ["none"]
+    plan = planned(pools=[pool("none", NodeSelectorRequirement(labels.ARCH, "In", ("arm64",))), pool("some")])
+    assert list(plan.nodepools_without_offerings) == ["none"]
     assert (
         "filtered out all available instance types: none has kubernetes.io/arch In [arm64]"
-        in made.nodepools_without_offerings["none"]
+        in plan.nodepools_without_offerings["none"]
     )
-    assert made.notes[0].startswith("NodePool none makes no nodes: the pool's requirements filtered out")
+    assert plan.notes[0].startswith("NodePool none makes no nodes: the pool's requirements filtered out")

@@ -61,8 +61,8 @@ def decided(*waiting: Pod, **fields: Any) -> Plan:
     return static_pools.plan_with_static_pools(seen(*waiting, **fields), Catalog({"": TYPES}))
 
 
-def kept(made: Plan) -> int:
-    return sum(one.nodepool == "fixed" for one in made.new_nodes)
+def kept(plan: Plan) -> int:
+    return sum(new_node.nodepool == "fixed" for new_node in plan.new_nodes)
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_a_static_pool_makes_what_it_lacks_within_its_limit(
 
 
 def test_a_node_that_waits_for_its_replacement_is_not_made_twice() -> None:
-    made = decided(pools=[keeping(4)], running=4, nodeclaims_to_replace=("c3",))
-    assert made.new_nodes == ()
+    plan = decided(pools=[keeping(4)], running=4, nodeclaims_to_replace=("c3",))
+    assert plan.new_nodes == ()
     assert static_pools.count_missing_nodes(keeping(4), NodeCount(active=3, pending_disruption=1)) == 0
 
 
@@ -117,21 +117,21 @@ def test_a_committed_node_without_a_claim_yet_counts_as_there() -> None:
     ids=["not ready", "nowhere", "invalid", "too few"],
 )
 def test_a_static_pool_that_can_make_nothing_says_why_and_stops_no_other(closed: NodePool, reason: str) -> None:
-    made = decided(pools=[closed, keeping(1, name="other")])
-    assert [one.nodepool for one in made.new_nodes] == ["other"]
-    assert any(note.startswith("NodePool fixed keeps 2 nodes and has 0") and reason in note for note in made.notes)
+    plan = decided(pools=[closed, keeping(1, name="other")])
+    assert [new_node.nodepool for new_node in plan.new_nodes] == ["other"]
+    assert any(note.startswith("NodePool fixed keeps 2 nodes and has 0") and reason in note for note in plan.notes)
 
 
 def test_a_pool_that_is_deleted_makes_nothing_and_is_not_scaled_down() -> None:
-    gone = NodePool(ObjectMeta("fixed", deletion_timestamp=NOW), NodeClassReference("", "", "default"), replicas=1)
-    assert decided(pools=[gone]).new_nodes == ()
-    assert decided(pools=[gone], running=3).excess_nodeclaims == ()
+    nodepool = NodePool(ObjectMeta("fixed", deletion_timestamp=NOW), NodeClassReference("", "", "default"), replicas=1)
+    assert decided(pools=[nodepool]).new_nodes == ()
+    assert decided(pools=[nodepool], running=3).excess_nodeclaims == ()
 
 
 def test_without_its_gate_a_static_pool_keeps_nothing_and_says_so() -> None:
-    made = decided(pools=[keeping(2)], running=3, settings=Settings())
-    assert (made.new_nodes, made.excess_nodeclaims) == ((), ())
-    assert any("the feature gate StaticCapacity" in note and "is off" in note for note in made.notes)
+    plan = decided(pools=[keeping(2)], running=3, settings=Settings())
+    assert (plan.new_nodes, plan.excess_nodeclaims) == ((), ())
+    assert any("the feature gate StaticCapacity" in note and "is off" in note for note in plan.notes)
 
 
 @pytest.mark.parametrize("settings", [Settings(), ON], ids=["gate off", "gate on"])
@@ -141,7 +141,7 @@ def test_a_static_pool_is_never_chosen_for_pods(settings: Settings) -> None:
     assert alone.new_nodes == ()
     assert "static" in why(alone)["default/p"]
     beside = decided(pod(), pools=[*full, pool("grows")], settings=settings)
-    assert [one.nodepool for one in beside.new_nodes] == ["grows"]
+    assert [new_node.nodepool for new_node in beside.new_nodes] == ["grows"]
     by_the_planner_alone = pod_planner.plan_pods(
         seen(pod(), pools=[keeping(2)], settings=settings), Catalog({"": TYPES})
     )
@@ -149,40 +149,49 @@ def test_a_static_pool_is_never_chosen_for_pods(settings: Settings) -> None:
 
 
 def test_pods_go_on_the_nodes_that_a_static_pool_makes_anyway() -> None:
-    made = decided(
+    plan = decided(
         pod(), pools=[keeping(2, NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("large",))), pool("grows")]
     )
-    assert [(one.nodepool, one.pods) for one in made.new_nodes] == [("fixed", ("default/p",)), ("fixed", ())]
-    assert made.existing_nodes == ()
+    assert [(new_node.nodepool, new_node.pods) for new_node in plan.new_nodes] == [
+        ("fixed", ("default/p",)),
+        ("fixed", ()),
+    ]
+    assert plan.existing_nodes == ()
     assert (
-        made.price_picousd_per_hour
-        == made.lower_bound_picousd_per_hour
+        plan.price_picousd_per_hour
+        == plan.lower_bound_picousd_per_hour
         == 2 * LARGE.offerings[-1].price_picousd_per_hour
     )
 
 
 def test_a_claim_says_what_it_may_become_and_asks_for_nothing() -> None:
     own = keeping(1, zone_is("z1", "z2"), NodeSelectorRequirement("rack", "In", ("r2", "r1")), labels={"team": "a"})
-    (made,) = decided(pools=[own], daemonsets=(daemonset(),)).new_nodes
-    assert made.requests == {}
-    assert made.instance_types == ("small", "medium", "fat", "large")
-    assert made.zones == ("z1", "z2")
-    assert made.labels == {"team": "a", "rack": "r1", labels.NODEPOOL: "fixed", labels.EC2NODECLASS: "default"}
-    assert NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("fat", "large", "medium", "small")) in made.requirements
-    assert made.capacity_type == labels.SPOT
+    (new_node,) = decided(pools=[own], daemonsets=(daemonset(),)).new_nodes
+    assert new_node.requests == {}
+    assert new_node.instance_types == ("small", "medium", "fat", "large")
+    assert new_node.zones == ("z1", "z2")
+    assert new_node.labels == {"team": "a", "rack": "r1", labels.NODEPOOL: "fixed", labels.EC2NODECLASS: "default"}
+    assert (
+        NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("fat", "large", "medium", "small"))
+        in new_node.requirements
+    )
+    assert new_node.capacity_type == labels.SPOT
 
 
 def test_fewer_different_values_are_kept_only_where_that_is_allowed() -> None:
     demanding = keeping(1, NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 9))
     loose = Settings(feature_gates=("StaticCapacity",), min_values_policy="BestEffort")
-    (made,) = decided(pools=[demanding], settings=loose).new_nodes
-    assert next(one.min_values for one in made.requirements if one.key == labels.INSTANCE_TYPE) == 4
+    (new_node,) = decided(pools=[demanding], settings=loose).new_nodes
+    assert (
+        next(expression.min_values for expression in new_node.requirements if expression.key == labels.INSTANCE_TYPE)
+        == 4
+    )
 
 
 def test_a_typing_error_does_not_buy_a_million_nodes_at_once() -> None:
-    made = decided(pools=[keeping(1_000_000)])
-    assert kept(made) == static_pools.MAX_NODES_PER_DECISION
-    assert any("the others follow" in note for note in made.notes)
+    plan = decided(pools=[keeping(1_000_000)])
+    assert kept(plan) == static_pools.MAX_NODES_PER_DECISION
+    assert any("the others follow" in note for note in plan.notes)
 
 
 def on(name: str, host: str, **fields: Any) -> Pod:
@@ -216,8 +225,8 @@ def test_what_costs_least_to_lose_goes_first() -> None:
 def test_a_node_near_its_end_is_cheaper_to_lose() -> None:
     hosts = tuple(node(name, labels={labels.NODEPOOL: "fixed"}) for name in ("a", "b"))
     old, young = claim("b", age=50, expire_after_seconds=3600), claim("a", expire_after_seconds=3600)
-    made = decided(on("x", "a"), on("y", "b"), pools=[keeping(1)], nodeclaims=[young, old], nodes=hosts)
-    assert made.excess_nodeclaims == ("b",)
+    plan = decided(on("x", "a"), on("y", "b"), pools=[keeping(1)], nodeclaims=[young, old], nodes=hosts)
+    assert plan.excess_nodeclaims == ("b",)
 
 
 def test_nodes_that_are_only_promised_go_once_they_have_a_claim() -> None:

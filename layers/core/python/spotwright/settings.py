@@ -71,7 +71,7 @@ def _gates(given: str) -> tuple[str, ...]:
     for entry in filter(None, (one.strip() for one in given.split(","))):
         name, _, value = entry.partition("=")
         if name not in _GATES or value.lower() not in ("true", "false"):
-            known = ", ".join(f"{one}=true|false" for one in sorted(_GATES))
+            known = ", ".join(f"{gate}=true|false" for gate in sorted(_GATES))
             raise InvalidRequest(f"setting FEATURE_GATES: {entry!r} is not one of {known}")
         on[name] = value.lower() == "true"
     return tuple(sorted(name for name, wanted in on.items() if wanted))

@@ -68,8 +68,8 @@ def process_by_cluster(
             failed.add(record["messageId"])
             continue
         for cluster in sorted(clusters) if bell.cluster == "*" else (bell.cluster,):
-            one = msgspec.structs.replace(bell, cluster=cluster)
-            rung.setdefault(cluster, {}).setdefault(one, set()).add(record["messageId"])
+            doorbell = msgspec.structs.replace(bell, cluster=cluster)
+            rung.setdefault(cluster, {}).setdefault(doorbell, set()).add(record["messageId"])
     for cluster, bells in rung.items():
         try:
             work(cluster, tuple(bells))

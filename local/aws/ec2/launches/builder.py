@@ -136,7 +136,7 @@ def _profile(emulator: Emulator, wanted: Mapping[str, str] | None) -> tuple[str 
         return None, None, None
     name = wanted.get("Name") or wanted.get("Arn", "").rsplit("/", 1)[-1]
     profiles = iam_backends[emulator.account]["aws"].instance_profiles.values()
-    profile = next((known for known in profiles if known.name == name), None)
+    profile = next((instance_profile for instance_profile in profiles if instance_profile.name == name), None)
     if profile is None or (wanted.get("Arn") and wanted["Arn"] != profile.arn):
         parameter = "iamInstanceProfile.name" if wanted.get("Name") else "iamInstanceProfile.arn"
         raise AwsError(

@@ -76,16 +76,16 @@ class CapacityReservations:
         self.placement_groups: dict[str, PlacementGroup] = {}
 
 
-def available_instances(emulator: Emulator, one: CapacityReservation) -> int:
+def available_instances(emulator: Emulator, reservation: CapacityReservation) -> int:
     """Instances that can still be started in it."""
-    if one.state != "active":
+    if reservation.state != "active":
         return 0
     running = [
-        it
-        for it in emulator.component(Instances).all()
-        if it.launch.capacity_reservation_id == one.id and it.state != "terminated"
+        instance
+        for instance in emulator.component(Instances).all()
+        if instance.launch.capacity_reservation_id == reservation.id and instance.state != "terminated"
     ]
-    return max(0, one.total_count - one.used_by_others - len(running))
+    return max(0, reservation.total_count - reservation.used_by_others - len(running))
 
 
 def add(emulator: Emulator) -> None:
@@ -105,7 +105,9 @@ def add(emulator: Emulator) -> None:
 def _end_blocks(emulator: Emulator, stop: threading.Event) -> None:
     while not stop.wait(0.5):
         ending = {
-            one.id for one in list(emulator.component(CapacityReservations).reservations.values()) if one.is_ending
+            reservation.id
+            for reservation in list(emulator.component(CapacityReservations).reservations.values())
+            if reservation.is_ending
         }
         for instance in emulator.component(Instances).all() if ending else ():
             if instance.launch.capacity_reservation_id in ending:
@@ -114,13 +116,13 @@ def _end_blocks(emulator: Emulator, stop: threading.Event) -> None:
 
 def _changed(emulator: Emulator, id: str, body: Any) -> dict[str, Any]:
     """`{"type": "capacity-block", "interruptible": true, "used": 3, "endsInSeconds": 2400}`: what EC2 alone decides."""
-    one = emulator.component(CapacityReservations).reservations[id]
-    one.reservation_type = body.get("type", one.reservation_type)
-    one.interruptible = bool(body.get("interruptible", one.interruptible))
-    one.used_by_others = int(body.get("used", one.used_by_others))
+    reservation = emulator.component(CapacityReservations).reservations[id]
+    reservation.reservation_type = body.get("type", reservation.reservation_type)
+    reservation.interruptible = bool(body.get("interruptible", reservation.interruptible))
+    reservation.used_by_others = int(body.get("used", reservation.used_by_others))
     if "endsInSeconds" in body:
-        one.end = datetime.now(UTC) + timedelta(seconds=float(body["endsInSeconds"]))
-    return {"id": id, "type": one.reservation_type}
+        reservation.end = datetime.now(UTC) + timedelta(seconds=float(body["endsInSeconds"]))
+    return {"id": id, "type": reservation.reservation_type}
 
 
 def _tags(request: AwsRequest) -> dict[str, str]:
@@ -136,7 +138,7 @@ def _create(emulator: Emulator, request: AwsRequest) -> AwsResponse:
     count = int(params.get("InstanceCount") or 0)
     if count < 1:
         raise AwsError("InvalidParameterValue", f"Value ({count}) for parameter instanceCount is invalid")
-    one = CapacityReservation(
+    reservation = CapacityReservation(
         id="cr-" + secrets.token_hex(8) + "0",
         instance_type=instance_type,
         zone=zone,
@@ -146,27 +148,27 @@ def _create(emulator: Emulator, request: AwsRequest) -> AwsResponse:
         end=params.get("EndDate"),
         tags=_tags(request),
     )
-    emulator.component(CapacityReservations).reservations[one.id] = one
-    return request.reply({"CapacityReservation": _shape(emulator, one)})
+    emulator.component(CapacityReservations).reservations[reservation.id] = reservation
+    return request.reply({"CapacityReservation": _shape(emulator, reservation)})
 
 
-def _shape(emulator: Emulator, one: CapacityReservation) -> dict[str, Any]:
+def _shape(emulator: Emulator, reservation: CapacityReservation) -> dict[str, Any]:
     return {
-        "CapacityReservationId": one.id,
-        "OwnerId": one.owner,
-        "InstanceType": one.instance_type,
+        "CapacityReservationId": reservation.id,
+        "OwnerId": reservation.owner,
+        "InstanceType": reservation.instance_type,
         "InstancePlatform": "Linux/UNIX",
-        "AvailabilityZone": one.zone,
+        "AvailabilityZone": reservation.zone,
         "Tenancy": "default",
-        "TotalInstanceCount": one.total_count,
-        "AvailableInstanceCount": available_instances(emulator, one),
-        "State": one.state,
-        "EndDate": one.end,
-        "EndDateType": "limited" if one.end else "unlimited",
-        "InstanceMatchCriteria": one.match_criteria,
-        "ReservationType": one.reservation_type,
-        "Interruptible": one.interruptible,
-        "Tags": [{"Key": key, "Value": value} for key, value in one.tags.items()],
+        "TotalInstanceCount": reservation.total_count,
+        "AvailableInstanceCount": available_instances(emulator, reservation),
+        "State": reservation.state,
+        "EndDate": reservation.end,
+        "EndDateType": "limited" if reservation.end else "unlimited",
+        "InstanceMatchCriteria": reservation.match_criteria,
+        "ReservationType": reservation.reservation_type,
+        "Interruptible": reservation.interruptible,
+        "Tags": [{"Key": key, "Value": value} for key, value in reservation.tags.items()],
     }
 
 
@@ -179,27 +181,27 @@ def _describe(emulator: Emulator, request: AwsRequest) -> AwsResponse:
     missing = [item for item in ids if item not in known]
     if missing:
         raise AwsError("InvalidCapacityReservationId.NotFound", f"The capacity reservation '{missing[0]}' is not found")
-    found = apply_filters(
+    reservations = apply_filters(
         [known[item] for item in ids] if ids else list(known.values()),
         params.get("Filters") or [],
         values={
-            "state": lambda one: one.state,
-            "owner-id": lambda one: one.owner,
-            "instance-match-criteria": lambda one: one.match_criteria,
-            "instance-type": lambda one: one.instance_type,
-            "availability-zone": lambda one: one.zone,
+            "state": lambda reservation: reservation.state,
+            "owner-id": lambda reservation: reservation.owner,
+            "instance-match-criteria": lambda reservation: reservation.match_criteria,
+            "instance-type": lambda reservation: reservation.instance_type,
+            "availability-zone": lambda reservation: reservation.zone,
         },
-        tags=lambda one: one.tags,
+        tags=lambda reservation: reservation.tags,
     )
-    some, token = page(found, params, default=1000)
-    return request.reply({"CapacityReservations": [_shape(emulator, one) for one in some]} | token)
+    some, token = page(reservations, params, default=1000)
+    return request.reply({"CapacityReservations": [_shape(emulator, reservation) for reservation in some]} | token)
 
 
 def _cancel(emulator: Emulator, request: AwsRequest) -> AwsResponse:
-    one = emulator.component(CapacityReservations).reservations.get(request.params["CapacityReservationId"])
-    if one is None:
+    reservation = emulator.component(CapacityReservations).reservations.get(request.params["CapacityReservationId"])
+    if reservation is None:
         raise AwsError("InvalidCapacityReservationId.NotFound", "The capacity reservation is not found")
-    one.cancelled = True
+    reservation.cancelled = True
     return request.reply({"Return": True})
 
 
@@ -215,36 +217,40 @@ def _create_group(emulator: Emulator, request: AwsRequest) -> AwsResponse:
     return request.reply({"PlacementGroup": _group(groups[name])})
 
 
-def _group(one: PlacementGroup) -> dict[str, Any]:
+def _group(placement_group: PlacementGroup) -> dict[str, Any]:
     return {
-        "GroupName": one.name,
-        "GroupId": one.id,
+        "GroupName": placement_group.name,
+        "GroupId": placement_group.id,
         "State": "available",
-        "Strategy": one.strategy,
-        "PartitionCount": one.partitions or None,
-        "Tags": [{"Key": key, "Value": value} for key, value in one.tags.items()],
+        "Strategy": placement_group.strategy,
+        "PartitionCount": placement_group.partitions or None,
+        "Tags": [{"Key": key, "Value": value} for key, value in placement_group.tags.items()],
     }
 
 
 def _describe_groups(emulator: Emulator, request: AwsRequest) -> AwsResponse:
     params, groups = request.params, emulator.component(CapacityReservations).placement_groups
     names, ids = params.get("GroupNames") or [], params.get("GroupIds") or []
-    known = {one.id for one in groups.values()} | set(groups)
+    known = {placement_group.id for placement_group in groups.values()} | set(groups)
     missing = [item for item in [*names, *ids] if item not in known]
     if missing:
         raise AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{missing[0]}' is unknown.")
-    chosen = [one for one in groups.values() if (not names or one.name in names) and (not ids or one.id in ids)]
-    found = apply_filters(
+    chosen = [
+        placement_group
+        for placement_group in groups.values()
+        if (not names or placement_group.name in names) and (not ids or placement_group.id in ids)
+    ]
+    placement_groups = apply_filters(
         chosen,
         params.get("Filters") or [],
         values={
             "state": lambda _: "available",
-            "strategy": lambda one: one.strategy,
-            "group-name": lambda one: one.name,
+            "strategy": lambda placement_group: placement_group.strategy,
+            "group-name": lambda placement_group: placement_group.name,
         },
-        tags=lambda one: one.tags,
+        tags=lambda placement_group: placement_group.tags,
     )
-    return request.reply({"PlacementGroups": [_group(one) for one in found]})
+    return request.reply({"PlacementGroups": [_group(placement_group) for placement_group in placement_groups]})
 
 
 def _delete_group(emulator: Emulator, request: AwsRequest) -> AwsResponse:

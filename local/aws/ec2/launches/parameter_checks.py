@@ -53,8 +53,8 @@ def _check_interfaces(description: Mapping[str, Any], interfaces: Sequence[Mappi
             "The associatePublicIPAddress parameter cannot be specified when launching with multiple network"
             " interfaces.",
         )
-    for one in interfaces:
-        _check_addresses(one)
+    for interface in interfaces:
+        _check_addresses(interface)
 
 
 def _check_efa(description: Mapping[str, Any], network: Mapping[str, Any], asked: Sequence[Mapping[str, Any]]) -> None:
@@ -108,7 +108,9 @@ def _check_placement(emulator: Emulator, description: Mapping[str, Any], placeme
     if not wanted:
         return
     groups = emulator.component(CapacityReservations).placement_groups.values()
-    group = next((one for one in groups if wanted in (one.id, one.name)), None)
+    group = next(
+        (placement_group for placement_group in groups if wanted in (placement_group.id, placement_group.name)), None
+    )
     if group is None:
         raise AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{wanted}' is unknown.")
     if group.strategy not in (description.get("PlacementGroupInfo") or {}).get("SupportedStrategies", ()):

@@ -25,9 +25,9 @@ def requested_group(emulator: Emulator, placement: Mapping[str, Any]) -> str:
     wanted = placement.get("GroupId") or placement.get("GroupName")
     return next(
         (
-            one.id
-            for one in emulator.component(CapacityReservations).placement_groups.values()
-            if wanted in (one.id, one.name)
+            placement_group.id
+            for placement_group in emulator.component(CapacityReservations).placement_groups.values()
+            if wanted in (placement_group.id, placement_group.name)
         ),
         "",
     )
@@ -44,7 +44,7 @@ def available_places(emulator: Emulator, launch: LaunchSpecification, wanted: in
     group = _group(emulator, launch.placement_group_id)
     if group is None:
         return wanted, None
-    zones = Counter(one.launch.zone for one in _members(emulator, group))
+    zones = Counter(instance.launch.zone for instance in _members(emulator, group))
     others = sorted(set(zones) - {launch.zone})
     if group.strategy == "cluster" and others:
         message = f"The placement group '{group.name}' is in use in another availability zone: {others[0]}"
@@ -75,14 +75,19 @@ def placement_shape(emulator: Emulator, instance: Instance) -> dict[str, Any]:
 
 def _group(emulator: Emulator, id: str) -> PlacementGroup | None:
     return next(
-        (one for one in emulator.component(CapacityReservations).placement_groups.values() if id and one.id == id), None
+        (
+            placement_group
+            for placement_group in emulator.component(CapacityReservations).placement_groups.values()
+            if id and placement_group.id == id
+        ),
+        None,
     )
 
 
 def _members(emulator: Emulator, group: PlacementGroup) -> list[Instance]:
     alive = ("pending", "running", "stopping", "stopped")
     return [
-        one
-        for one in emulator.component(Instances).all()
-        if one.launch.placement_group_id == group.id and one.state in alive
+        instance
+        for instance in emulator.component(Instances).all()
+        if instance.launch.placement_group_id == group.id and instance.state in alive
     ]

@@ -53,24 +53,31 @@ def check_reservation(
         return
     if capacity_type == "spot":
         raise AwsError("InvalidParameterCombination", "Spot Instances cannot be launched into a capacity reservation")
-    one = emulator.component(CapacityReservations).reservations.get(id)
-    if one is None:
+    reservation = emulator.component(CapacityReservations).reservations.get(id)
+    if reservation is None:
         raise AwsError("InvalidCapacityReservationId.NotFound", f"The capacity reservation '{id}' is not found")
-    if one.state != "active":
-        raise AwsError("InvalidCapacityReservationState", f"The capacity reservation '{id}' is {one.state}")
-    if (one.instance_type, one.zone) != (instance_type, zone):
+    if reservation.state != "active":
+        raise AwsError("InvalidCapacityReservationState", f"The capacity reservation '{id}' is {reservation.state}")
+    if (reservation.instance_type, reservation.zone) != (instance_type, zone):
         raise AwsError(
             "InvalidParameterValue",
-            f"The capacity reservation '{id}' is for {one.instance_type} in {one.zone}, not {instance_type} in {zone}",
+            f"The capacity reservation '{id}' is for {reservation.instance_type} in {reservation.zone},"
+            f" not {instance_type} in {zone}",
         )
-    if market != _market(one):
+    if market != _market(reservation):
         raise AwsError(
-            "InvalidParameterCombination", f"'{id}' needs market type {_market(one) or 'none'}, not {market}"
+            "InvalidParameterCombination", f"'{id}' needs market type {_market(reservation) or 'none'}, not {market}"
         )
 
 
-def _market(one: CapacityReservation) -> str:
-    return INTERRUPTIBLE if one.interruptible else CAPACITY_BLOCK if one.reservation_type == CAPACITY_BLOCK else ""
+def _market(reservation: CapacityReservation) -> str:
+    return (
+        INTERRUPTIBLE
+        if reservation.interruptible
+        else CAPACITY_BLOCK
+        if reservation.reservation_type == CAPACITY_BLOCK
+        else ""
+    )
 
 
 def remaining_instances(emulator: Emulator, id: str) -> int:
@@ -80,15 +87,20 @@ def remaining_instances(emulator: Emulator, id: str) -> int:
 
 def find_open_reservation(emulator: Emulator, *, instance_type: str, zone: str) -> tuple[str, int]:
     """(id, instances left) of an open reservation that a launch without preference falls into; ("", 0) = none."""
-    for one in emulator.component(CapacityReservations).reservations.values():
-        matches = (one.instance_type, one.zone, one.match_criteria, one.reservation_type) == (
+    for reservation in emulator.component(CapacityReservations).reservations.values():
+        matches = (
+            reservation.instance_type,
+            reservation.zone,
+            reservation.match_criteria,
+            reservation.reservation_type,
+        ) == (
             instance_type,
             zone,
             "open",
             "default",
         )
-        if matches and not one.interruptible and available_instances(emulator, one):
-            return one.id, available_instances(emulator, one)
+        if matches and not reservation.interruptible and available_instances(emulator, reservation):
+            return reservation.id, available_instances(emulator, reservation)
     return "", 0
 
 
@@ -99,9 +111,9 @@ def reservation_shape(emulator: Emulator, instance: Instance) -> dict[str, Any]:
     if launch.capacity_reservation_target:
         stated["CapacityReservationTarget"] = {"CapacityReservationId": launch.capacity_reservation_target}
     shape: dict[str, Any] = {"CapacityReservationSpecification": stated}
-    one = emulator.component(CapacityReservations).reservations.get(launch.capacity_reservation_id)
-    if one is not None and one.state == "active":
-        shape["CapacityReservationId"] = one.id
+    reservation = emulator.component(CapacityReservations).reservations.get(launch.capacity_reservation_id)
+    if reservation is not None and reservation.state == "active":
+        shape["CapacityReservationId"] = reservation.id
     if launch.capacity_type in (CAPACITY_BLOCK, INTERRUPTIBLE):
         shape["InstanceLifecycle"] = launch.capacity_type
     return shape

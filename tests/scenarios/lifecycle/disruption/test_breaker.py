@@ -24,7 +24,9 @@ def emptied(world: World, nodes: int = NODES) -> None:
 
 def told(world: World) -> list[str]:
     return [
-        one.message for one in world.cluster.events if one.reason == "DisruptionBlocked" and one.kind == "nodepools"
+        event.message
+        for event in world.cluster.events
+        if event.reason == "DisruptionBlocked" and event.kind == "nodepools"
     ]
 
 
@@ -64,7 +66,7 @@ def test_an_interruption_goes_on_while_it_is_open(world: World) -> None:
     world.state.stored_breaker = breaker.Breaker(open_until_ms=open_until, trips=1, reason="a test", version=1)
     victim = world.ec2.live_instances()[0].id
     world.interrupt_spot(victim)
-    assert world.run(150, until=lambda: victim not in {one.id for one in world.ec2.live_instances()})
+    assert world.run(150, until=lambda: victim not in {instance.id for instance in world.ec2.live_instances()})
     assert world.run(60, until=lambda: len(world.running_pods()) == 3)
 
 
@@ -72,7 +74,7 @@ def test_two_who_count_at_once_count_both(world: World) -> None:
     emptied(world, 2)
     world.effects.inject(Fault("state", "save_breaker", Conflict("another was faster")))
     assert world.run(300, until=lambda: not world.ec2.live_instances())
-    assert sum(one.nodes for one in world.state.stored_breaker.batches) == 2
+    assert sum(batch.nodes for batch in world.state.stored_breaker.batches) == 2
 
 
 def test_a_paused_cluster_neither_launches_nor_disrupts(world: World) -> None:

@@ -35,10 +35,10 @@ def edit(world: World, kind: str, **fields: Any) -> None:
 
 def stamp(world: World) -> None:
     """As catalog does: the class carries the hash of what it says."""
-    (one,) = world.cluster.nodeclasses()
-    digest = hashes.nodeclass_hash(one, world.facts.certificate_authority)
+    (nodeclass,) = world.cluster.nodeclasses()
+    digest = hashes.nodeclass_hash(nodeclass, world.facts.certificate_authority)
     kept = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hashes.NODECLASS_VERSION}
-    world.cluster.update("ec2nodeclasses", one.name, annotations=kept)
+    world.cluster.update("ec2nodeclasses", nodeclass.name, annotations=kept)
 
 
 def look(world: World, kind: str = "drift") -> None:
@@ -66,7 +66,7 @@ def drifted(claim: NodeClaim) -> Condition | None:
 
 def reasons(world: World) -> list[str]:
     """Of every claim, by name; "" = it does not drift."""
-    return [found.reason if (found := drifted(claim)) else "" for claim in world.claims()]
+    return [condition.reason if (condition := drifted(claim)) else "" for claim in world.claims()]
 
 
 def pool(**fields: Any) -> Callable[[World], None]:
@@ -111,40 +111,40 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("reason", CHANGES)
-def test_a_claim_says_that_it_drifts_and_why_until_it_does_not(one: World, reason: str) -> None:
+def test_a_claim_says_that_it_drifts_and_why_until_it_does_not(world: World, reason: str) -> None:
     change, back = CHANGES[reason]
-    (before,) = one.claims()
-    change(one)
-    (claim,) = one.claims()
-    found = drifted(claim)
-    assert found is not None
-    assert (found.status, found.reason) == ("True", reason)
-    (told,) = [event for event in one.cluster.events if event.reason == "Drifted"]
-    assert told.message == (
+    (before,) = world.claims()
+    change(world)
+    (claim,) = world.claims()
+    condition = drifted(claim)
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", reason)
+    (recorded_event,) = [event for event in world.cluster.events if event.reason == "Drifted"]
+    assert recorded_event.message == (
         f"Status condition transitioned, Type: Drifted, Status: Unknown -> True, Reason: {reason},"
-        f" Message: {found.message}"
+        f" Message: {condition.message}"
     )
-    back(one)
-    (after,) = one.claims()
+    back(world)
+    (after,) = world.claims()
     assert after.conditions == before.conditions
 
 
-def test_looking_again_writes_nothing(one: World) -> None:
-    edit(one, "ec2nodeclasses", amis=(NEWER,))
-    look(one)
-    first = one.effects.select("cluster", "*")
-    look(one)
-    assert one.effects.select("cluster", "*") == first
-    assert reasons(one) == ["AMIDrift"]
+def test_looking_again_writes_nothing(world: World) -> None:
+    edit(world, "ec2nodeclasses", amis=(NEWER,))
+    look(world)
+    first = world.effects.select("cluster", "*")
+    look(world)
+    assert world.effects.select("cluster", "*") == first
+    assert reasons(world) == ["AMIDrift"]
 
 
-def test_another_reason_keeps_the_time_since_when_it_drifts(one: World) -> None:
-    CHANGES["AMIDrift"][0](one)
-    (claim,) = one.claims()
+def test_another_reason_keeps_the_time_since_when_it_drifts(world: World) -> None:
+    CHANGES["AMIDrift"][0](world)
+    (claim,) = world.claims()
     first = drifted(claim)
-    one.run(60)
-    CHANGES["NodeClassDrift"][0](one)
-    (claim,) = one.claims()
+    world.run(60)
+    CHANGES["NodeClassDrift"][0](world)
+    (claim,) = world.claims()
     second = drifted(claim)
     assert first is not None
     assert second is not None
@@ -152,16 +152,16 @@ def test_another_reason_keeps_the_time_since_when_it_drifts(one: World) -> None:
     assert first.last_transition_time == second.last_transition_time
 
 
-def test_without_any_message_the_sweep_finds_it_within_ten_minutes(one: World) -> None:
-    (instance,) = one.ec2.live_instances()
-    one.ec2.instances[instance.id] = msgspec.structs.replace(instance, security_groups=("sg-9",))
-    assert one.run(DRIFT_SECONDS + 5, until=lambda: reasons(one) == ["SecurityGroupDrift"])
+def test_without_any_message_the_sweep_finds_it_within_ten_minutes(world: World) -> None:
+    (instance,) = world.ec2.live_instances()
+    world.ec2.instances[instance.id] = msgspec.structs.replace(instance, security_groups=("sg-9",))
+    assert world.run(DRIFT_SECONDS + 5, until=lambda: reasons(world) == ["SecurityGroupDrift"])
 
 
-def test_a_change_of_the_pool_is_noticed_by_whoever_reads_the_pools(one: World) -> None:
-    edit(one, "nodepools", requirements=builders.capacity_types(labels.ON_DEMAND))
-    one.doorbells.ring("lifecycle", [Doorbell(builders.CLUSTER, "nodepools")])
-    assert one.run(2, until=lambda: reasons(one) == ["RequirementsDrifted"])
+def test_a_change_of_the_pool_is_noticed_by_whoever_reads_the_pools(world: World) -> None:
+    edit(world, "nodepools", requirements=builders.capacity_types(labels.ON_DEMAND))
+    world.doorbells.ring("lifecycle", [Doorbell(builders.CLUSTER, "nodepools")])
+    assert world.run(2, until=lambda: reasons(world) == ["RequirementsDrifted"])
 
 
 def test_many_claims_are_told_a_part_at_a_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,41 +195,41 @@ def test_a_crash_in_between_is_made_good(world: World) -> None:
 
 
 @pytest.mark.parametrize("silent", ["ec2", "catalog", "list"])
-def test_what_is_not_known_changes_nothing(one: World, silent: str) -> None:
-    CHANGES["SubnetDrift"][0](one)
-    (before,) = one.claims()
+def test_what_is_not_known_changes_nothing(world: World, silent: str) -> None:
+    CHANGES["SubnetDrift"][0](world)
+    (before,) = world.claims()
     match silent:
         case "ec2":
-            one.effects.inject(Fault("ec2", "instances_of_cluster", Unavailable("no answer")))
+            world.effects.inject(Fault("ec2", "instances_of_cluster", Unavailable("no answer")))
             with pytest.raises(Unavailable):
-                look(one)
+                look(world)
         case "catalog":
-            one.catalogs.catalog = msgspec.structs.replace(one.catalogs.catalog, by_nodeclass={})
-            look(one)
+            world.catalogs.catalog = msgspec.structs.replace(world.catalogs.catalog, by_nodeclass={})
+            look(world)
         case _:
-            one.ec2.listed_ids = frozenset()
-            look(one)
-    assert one.claims() == (before,)
+            world.ec2.listed_ids = frozenset()
+            look(world)
+    assert world.claims() == (before,)
 
 
-def test_nothing_happens_to_a_node_that_drifts(one: World) -> None:
-    CHANGES["NodePoolDrifted"][0](one)
-    (before,) = one.claims()
-    one.run(1200)
-    assert [claim.name for claim in one.claims()] == [before.name]
-    assert reasons(one) == ["NodePoolDrifted"]
+def test_nothing_happens_to_a_node_that_drifts(world: World) -> None:
+    CHANGES["NodePoolDrifted"][0](world)
+    (before,) = world.claims()
+    world.run(1200)
+    assert [claim.name for claim in world.claims()] == [before.name]
+    assert reasons(world) == ["NodePoolDrifted"]
 
 
-def test_a_claim_that_is_not_launched_or_is_leaving_is_left_alone(one: World) -> None:
-    (claim,) = one.claims()
+def test_a_claim_that_is_not_launched_or_is_leaving_is_left_alone(world: World) -> None:
+    (claim,) = world.claims()
     about = ObjectMeta("fresh", labels=claim.metadata.labels, annotations=claim.metadata.annotations)
     fresh = NodeClaim(about, claim.node_class_ref, conditions=(Condition("Drifted", "True"),))
-    leaving = msgspec.structs.replace(about, name="leaving", deletion_timestamp=one.clock.now(), finalizers=("x",))
-    one.cluster.put("nodeclaims", fresh)
-    one.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=leaving))
-    edit(one, "ec2nodeclasses", amis=(NEWER,))
-    lifecycle(one.ports, [Doorbell(builders.CLUSTER, "drift")], now=one.clock.now())
-    assert {each.name: drifted(each) is not None for each in one.claims()} == {
+    leaving = msgspec.structs.replace(about, name="leaving", deletion_timestamp=world.clock.now(), finalizers=("x",))
+    world.cluster.put("nodeclaims", fresh)
+    world.cluster.put("nodeclaims", msgspec.structs.replace(claim, metadata=leaving))
+    edit(world, "ec2nodeclasses", amis=(NEWER,))
+    lifecycle(world.ports, [Doorbell(builders.CLUSTER, "drift")], now=world.clock.now())
+    assert {nodeclaim.name: drifted(nodeclaim) is not None for nodeclaim in world.claims()} == {
         claim.name: True, "fresh": False, "leaving": False,
     }  # fmt: skip
 

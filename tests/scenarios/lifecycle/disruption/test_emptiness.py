@@ -112,7 +112,7 @@ def test_a_pod_that_binds_after_the_commit_saves_its_node(world: World) -> None:
         "pods", msgspec.structs.replace(ONE_EACH, node_name=claim.node_name, phase="Running", is_ready=True)
     )
     world.run(60)
-    assert [one.name for one in world.claims()] == [claim.name]
+    assert [nodeclaim.name for nodeclaim in world.claims()] == [claim.name]
     assert world.claims()[0].metadata.deletion_timestamp is None
     assert world.cluster.all("nodes")[0].taints == ()
 
@@ -149,7 +149,7 @@ def test_what_keeps_an_empty_node(world: World, keep: object) -> None:
     world.run(60)
     world.deploy(ONE_EACH, 0)
     world.run(400)
-    assert [one.name for one in world.claims()] == [claim.name]
+    assert [nodeclaim.name for nodeclaim in world.claims()] == [claim.name]
 
 
 def test_without_a_forwarder_two_reads_as_far_apart_as_consolidate_after_decide(world: World) -> None:
@@ -186,7 +186,7 @@ def test_whoever_does_not_answer_disrupts_nothing(world: World, port: str, actio
     world.effects.inject(Fault(port, action, Unavailable("no answer"), times=10_000))
     world.run(400)
     assert len(world.ec2.live_instances()) == 1
-    ended = {one.subject.partition("/")[0] for one in world.effects.select("cluster", "delete")}
+    ended = {effect.subject.partition("/")[0] for effect in world.effects.select("cluster", "delete")}
     assert ended <= {"pods"}, "only what the Deployment let go"
 
 
@@ -237,6 +237,6 @@ def test_consolidatable_follows_the_pods(world: World) -> None:
     assert world.run(150, until=lambda: world.claims()[0].is_condition_true("Consolidatable"))
     world.deploy(builders.pod("small", cpu_millicores=50), 1)
     assert world.run(120, until=lambda: not world.claims()[0].is_condition_true("Consolidatable"))
-    found = find_condition(world.claims()[0].conditions, "Consolidatable")
-    assert found is not None
-    assert found.status == "False"
+    condition = find_condition(world.claims()[0].conditions, "Consolidatable")
+    assert condition is not None
+    assert condition.status == "False"

@@ -35,7 +35,7 @@ def test_the_replacement_is_asked_for_before_the_first_eviction() -> None:
     began = len(world.effects.log)
     warn(world, claim)
     assert world.run(240, until=lambda: settled(world) and world.claims()[0].name != claim.name)
-    acts = [f"{one.port}.{one.action}" for one in world.effects.log[began:]]
+    acts = [f"{effect.port}.{effect.action}" for effect in world.effects.log[began:]]
     assert acts.index("cluster.set_taints") < acts.index("ec2.create_fleet") < acts.index("cluster.evict")
     reasons = {event.reason for event in world.cluster.events}
     assert {"SpotInterrupted", "Evicted"} <= reasons
@@ -46,9 +46,9 @@ def test_pods_leave_when_the_replacement_is_initialized_not_earlier() -> None:
     warn(world, claim)
     while not world.effects.select("cluster", "evict"):
         world.run(1)
-        others = [one for one in world.claims() if one.name != claim.name]
+        other_nodeclaims = [nodeclaim for nodeclaim in world.claims() if nodeclaim.name != claim.name]
         if world.effects.select("cluster", "evict"):
-            assert [one.is_condition_true("Initialized") for one in others] == [True]
+            assert [nodeclaim.is_condition_true("Initialized") for nodeclaim in other_nodeclaims] == [True]
 
 
 def test_when_the_replacement_is_late_the_deadline_forces_the_eviction() -> None:
@@ -68,8 +68,8 @@ def test_the_interrupted_offering_is_left_alone_for_a_while() -> None:
     warn(world, claim)
     world.run(20)
     assert world.state.health[f"spot:{instance.instance_type}:{instance.zone}"].interruptions == 1
-    (other,) = [one for one in world.ec2.live_instances() if one.id != instance.id]
-    assert (other.instance_type, other.zone) != (instance.instance_type, instance.zone)
+    (other_instance,) = [one for one in world.ec2.live_instances() if one.id != instance.id]
+    assert (other_instance.instance_type, other_instance.zone) != (instance.instance_type, instance.zone)
 
 
 def test_pods_that_fit_elsewhere_need_no_launch() -> None:
@@ -95,9 +95,9 @@ def test_a_replacement_without_capacity_is_planned_again() -> None:
     world.ec2.capacity[("spot", "*", "*")] = 0
     warn(world, claim)
     assert world.run(240, until=lambda: settled(world) and world.claims()[0].name != claim.name)
-    assert [one.capacity_type for one in world.ec2.live_instances()] == ["on-demand"]
+    assert [instance.capacity_type for instance in world.ec2.live_instances()] == ["on-demand"]
     evicted = world.effects.select("cluster", "evict")[0].number
-    bought = [one.number for one in world.effects.select("ec2", "create_fleet")][-1]
+    bought = [effect.number for effect in world.effects.select("ec2", "create_fleet")][-1]
     assert bought < evicted
 
 
@@ -130,7 +130,7 @@ def test_a_crash_after_any_change_buys_one_replacement(changes: int) -> None:
     assert settled(world)
     assert len(world.ec2.all_instances()) == 2
     bought = world.effects.select("ec2", "create_fleet")[-1]
-    evicted = [one for one in world.effects.select("cluster", "evict") if one.number > 0]
+    evicted = [effect for effect in world.effects.select("cluster", "evict") if effect.number > 0]
     assert not evicted or world.effects.select("ec2", "create_fleet")[1].number < evicted[0].number, bought
 
 
@@ -155,10 +155,10 @@ def test_several_nodes_at_once_each_get_a_replacement() -> None:
 
 def test_a_rebalance_recommendation_is_an_event_only() -> None:
     world, claim = running()
-    before = [one for one in world.effects.log if one.port in ("cluster", "ec2")]
+    before = [effect for effect in world.effects.log if effect.port in ("cluster", "ec2")]
     world.deliver_event("EC2 Instance Rebalance Recommendation", {"instance-id": claim.provider_id.rpartition("/")[2]})
     world.run(10)
-    assert [one for one in world.effects.log if one.port in ("cluster", "ec2")] == before
+    assert [effect for effect in world.effects.log if effect.port in ("cluster", "ec2")] == before
     assert "SpotRebalanceRecommendation" in {event.reason for event in world.cluster.events}
 
 
@@ -174,10 +174,10 @@ def test_an_instance_that_ends_takes_its_claim_along(state: str) -> None:
 
 def test_an_instance_that_nobody_here_holds_is_left_alone() -> None:
     world, _ = running()
-    before = [one for one in world.effects.log if one.port in ("cluster", "ec2")]
+    before = [effect for effect in world.effects.log if effect.port in ("cluster", "ec2")]
     world.deliver_event("EC2 Spot Instance Interruption Warning", {"instance-id": "i-foreign"})
     world.run(100)
-    assert [one for one in world.effects.log if one.port in ("cluster", "ec2")] == before
+    assert [effect for effect in world.effects.log if effect.port in ("cluster", "ec2")] == before
     row = world.state.notice("i-foreign")
     assert row is not None
     assert row.phase == "done"
@@ -195,7 +195,7 @@ def test_pods_that_were_promised_a_node_on_its_way_wait_for_it() -> None:
     world, claim = running()
     world.deploy(builders.pod("big", cpu_millicores=3000), 1)
     assert world.run(10, until=lambda: len(world.claims()) == 2)
-    coming = next(one for one in world.claims() if one.name != claim.name)
+    coming = next(nodeclaim for nodeclaim in world.claims() if nodeclaim.name != claim.name)
     world.kubelets.boot_seconds = 60
     world.cluster.remove(
         "pods", next(pod.key for pod in world.cluster.all("pods") if pod.key.startswith("default/big"))
@@ -233,9 +233,11 @@ def test_notices_of_every_kind_at_once_replace_every_node_once() -> None:
                 world.deliver_event("AWS Health Event", change, source="aws.health")
     world.interrupt_spot(claims[0].provider_id.rpartition("/")[2])
     world.deliver_event("EC2 Fleet State Change", {"instance-id": "i-1"})
-    assert world.run(900, until=lambda: settled(world, count) and not _named(world) & {one.name for one in claims})
+    assert world.run(
+        900, until=lambda: settled(world, count) and not _named(world) & {nodeclaim.name for nodeclaim in claims}
+    )
     assert len(world.ec2.all_instances()) == 2 * count
 
 
 def _named(world: World) -> set[str]:
-    return {one.name for one in world.claims()}
+    return {nodeclaim.name for nodeclaim in world.claims()}

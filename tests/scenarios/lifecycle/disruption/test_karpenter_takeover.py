@@ -40,8 +40,8 @@ def karpenters(pool_version: str = "v3", class_version: str = "v6") -> World:
     """A pool, a class and a running node, annotated by a Karpenter whose hashes are of these versions."""
     world = World()
     world.facts = msgspec.structs.replace(world.facts, certificate_authority=CERTIFICATE_AUTHORITY)
-    made = decode_nodepool_strict({"kind": "NodePool", "metadata": _about(pool_version, class_version)} | POOL)
-    world.cluster.put("nodepools", made)
+    nodepool = decode_nodepool_strict({"kind": "NodePool", "metadata": _about(pool_version, class_version)} | POOL)
+    world.cluster.put("nodepools", nodepool)
     stated = decode_nodeclass_strict({"kind": "EC2NodeClass", "metadata": _about(pool_version, class_version)} | CLASS)
     world.cluster.put("ec2nodeclasses", _resolved(stated))
     node(world, "karpenters-abcde", _annotations(pool_version, class_version))
@@ -99,12 +99,12 @@ def node(world: World, name: str, annotations: dict[str, str], *conditions: Cond
 
 def stamp_class(world: World) -> None:
     """As catalog does."""
-    (one,) = world.cluster.nodeclasses()
+    (nodeclass,) = world.cluster.nodeclasses()
     kept = {
-        labels.EC2NODECLASS_HASH: hashes.nodeclass_hash(one, world.facts.certificate_authority),
+        labels.EC2NODECLASS_HASH: hashes.nodeclass_hash(nodeclass, world.facts.certificate_authority),
         labels.EC2NODECLASS_HASH_VERSION: hashes.NODECLASS_VERSION,
     }
-    world.cluster.update("ec2nodeclasses", one.name, annotations=kept)
+    world.cluster.update("ec2nodeclasses", nodeclass.name, annotations=kept)
 
 
 def look(world: World) -> None:
@@ -114,7 +114,7 @@ def look(world: World) -> None:
 
 def drifting(world: World) -> dict[str, str]:
     found = {claim.name: find_condition(claim.conditions, "Drifted") for claim in world.claims()}
-    return {name: one.reason for name, one in found.items() if one is not None}
+    return {name: condition.reason for name, condition in found.items() if condition is not None}
 
 
 @pytest.mark.parametrize("versions", [("v3", "v6"), ("v2", "v6"), ("v3", "v5"), ("v2", "v5")])
@@ -123,9 +123,9 @@ def test_nothing_drifts_and_no_hash_of_ours_differs(versions: tuple[str, str]) -
     stamp_class(world)
     look(world)
     assert drifting(world) == {}
-    (pool,), (one,) = world.cluster.nodepools(), world.cluster.nodeclasses()
+    (pool,), (nodeclass,) = world.cluster.nodepools(), world.cluster.nodeclasses()
     assert pool.metadata.annotations[labels.NODEPOOL_HASH] == POOL_HASH
-    assert one.metadata.annotations[labels.EC2NODECLASS_HASH] == CLASS_HASH
+    assert nodeclass.metadata.annotations[labels.EC2NODECLASS_HASH] == CLASS_HASH
     (claim,) = world.claims()
     assert claim.metadata.annotations[labels.NODEPOOL_HASH] == POOL_HASH
 
@@ -145,7 +145,7 @@ def test_what_drifted_before_goes_on_drifting_and_other_pools_keep_their_hashes(
     node(world, "of-another-pool", old, pool="other")
     node(world, "changed-since", current)
     look(world)
-    found = {one.name: one.metadata.annotations for one in world.claims()}
+    found = {nodeclaim.name: nodeclaim.metadata.annotations for nodeclaim in world.claims()}
     kept = {name: (one[labels.NODEPOOL_HASH], one[labels.NODEPOOL_HASH_VERSION]) for name, one in found.items()}
     assert kept == {
         "karpenters-abcde": (POOL_HASH, "v3"),

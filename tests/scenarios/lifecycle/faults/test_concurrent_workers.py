@@ -39,7 +39,7 @@ def test_two_workers_on_one_launch_buy_once(changes: int) -> None:
     world.run(150)
     assert len(world.ec2.all_instances()) == 2
     assert {instance_id(claim.provider_id) for claim in world.claims()} == {
-        one.id for one in world.ec2.live_instances()
+        instance.id for instance in world.ec2.live_instances()
     }
     assert all(claim.is_condition_true("Ready") for claim in world.claims())
 

@@ -43,7 +43,7 @@ def test_a_crash_after_any_change_costs_time_but_buys_nothing_twice(changes: int
     assert len(world.claims()) == 2
     assert len(world.ec2.all_instances()) == 2, f"after {world.effects.log[changes - 1]}"
     assert {instance_id(claim.provider_id) for claim in world.claims()} == {
-        one.id for one in world.ec2.live_instances()
+        instance.id for instance in world.ec2.live_instances()
     }
     assert all(claim.is_condition_true("Initialized") for claim in world.claims())
     assert crashed or changes > 40
@@ -62,7 +62,7 @@ def test_losing_the_table_at_any_change_leaks_nothing_and_hurts_no_running_node(
 
 def _tidy(world: World) -> bool:
     """Every live instance has exactly one claim and the other way round."""
-    live = sorted(one.id for one in world.ec2.live_instances())
+    live = sorted(instance.id for instance in world.ec2.live_instances())
     return sorted(instance_id(claim.provider_id) for claim in world.claims()) == live
 
 
@@ -78,7 +78,7 @@ def test_a_claim_that_the_user_deleted_before_the_launch_was_saved_is_not_made_a
     world.run(200)
     assert not world.claims()
     assert not world.ec2.all_instances()
-    created = [one.subject for one in world.effects.select("cluster", "create_nodeclaim")]
+    created = [effect.subject for effect in world.effects.select("cluster", "create_nodeclaim")]
     assert created.count(claim.name) == 1
 
 
@@ -97,7 +97,7 @@ def test_a_claim_deleted_while_its_fleet_is_asked_for_takes_its_instance_along()
     for _ in range(120):
         world.run(1)
         if any(one.id == instance.id and one.state != "terminated" for one in world.ec2.all_instances()):
-            held.append(claim.name in {one.name for one in world.claims()})
+            held.append(claim.name in {nodeclaim.name for nodeclaim in world.claims()})
     assert all(held)
     assert not world.claims()
     assert not world.ec2.live_instances()
@@ -154,7 +154,7 @@ def test_losing_the_table_after_the_purchase_adopts_what_was_bought() -> None:
 def test_every_instance_carries_its_launch() -> None:
     world, _ = run_with_crash_after(10_000)
     rows = {row.id for key in world.state.rows if (row := world.state.launch(key.removeprefix("launch#")))}
-    assert {one.tags[labels.LAUNCH_TAG] for one in world.ec2.all_instances()} <= rows
+    assert {instance.tags[labels.LAUNCH_TAG] for instance in world.ec2.all_instances()} <= rows
 
 
 def test_an_instance_whose_claim_was_torn_out_is_terminated() -> None:
@@ -177,4 +177,4 @@ def test_an_instance_whose_claim_was_torn_out_is_terminated() -> None:
     world.cluster.remove("nodeclaims", torn.name)
     world.doorbells.ring("lifecycle", [Doorbell(world.cluster.name, "launch", launch)])
     world.run(5)
-    assert row.instances[torn.name] not in {one.id for one in world.ec2.live_instances()}
+    assert row.instances[torn.name] not in {instance.id for instance in world.ec2.live_instances()}

@@ -25,9 +25,9 @@ def test_an_outage_of_four_minutes_costs_time_and_no_node(
     world.run(begins)
     world.outages = {port: failure}
     world.run(240)
-    ended = len([one for one in world.ec2.all_instances() if one.state == "terminated"])
+    ended = len([instance for instance in world.ec2.all_instances() if instance.state == "terminated"])
     assert ended == 0
-    assert not [one for one in world.claims() if one.metadata.deletion_timestamp is not None]
+    assert not [nodeclaim for nodeclaim in world.claims() if nodeclaim.metadata.deletion_timestamp is not None]
     world.outages = {}
     assert world.run(900, until=lambda: len(world.running_pods()) == 2)
     world.run(180)

@@ -29,7 +29,7 @@ def all_run(world: World, pods: int, seconds: int = 300) -> bool:
 
 
 def is_tidy(world: World) -> bool:
-    live = sorted(one.id for one in world.ec2.live_instances())
+    live = sorted(instance.id for instance in world.ec2.live_instances())
     return sorted(instance_id(claim.provider_id) for claim in world.claims()) == live
 
 
@@ -54,7 +54,7 @@ def test_instances_and_unknown_errors_together(world: World) -> None:
     deployed(world, 3)
     world.run(3)
     assert not world.ec2.live_instances()
-    assert {one.code for one in world.state.health.values()} <= {"InsufficientInstanceCapacity"}
+    assert {health.code for health in world.state.health.values()} <= {"InsufficientInstanceCapacity"}
     world.ec2.capacity.clear()
     world.ec2.error_codes.clear()
     world.ec2.capacity[pool] = 1
@@ -77,8 +77,8 @@ def test_templates_that_are_gone_are_made_again_at_once_and_once(world: World, c
 
 
 def test_templates_that_stay_away_are_waited_for(world: World) -> None:
-    gone = InvalidRequest("there is no such template", code="InvalidLaunchTemplateId.NotFound")
-    world.effects.inject(Fault("ec2", "create_fleet", gone, times=3))
+    invalid_request = InvalidRequest("there is no such template", code="InvalidLaunchTemplateId.NotFound")
+    world.effects.inject(Fault("ec2", "create_fleet", invalid_request, times=3))
     deployed(world)
     world.run(1)
     assert not world.ec2.live_instances()
@@ -198,7 +198,7 @@ def test_claims_that_a_list_does_not_show_make_many_orphans_and_none_is_touched(
     every = world.claims()
     world.cluster.nodeclaims = lambda: every[:1]  # type: ignore[method-assign]
     assert full_sweep(world, now=world.clock.now()).orphans in (-1, 0)
-    assert not [one for one in world.doorbells.messages if one.doorbell.kind == "instance"]
+    assert not [message for message in world.doorbells.messages if message.doorbell.kind == "instance"]
 
 
 @pytest.mark.parametrize(
@@ -219,7 +219,7 @@ def test_what_is_left_is_planned_at_once(world: World, code: str, left: set[str]
             world.ec2.error_codes[("spot", name, zone)] = code
     deployed(world, 5)
     world.run(2)
-    assert {one.capacity_type for one in world.ec2.live_instances()} == left
+    assert {instance.capacity_type for instance in world.ec2.live_instances()} == left
     assert all_run(world, 5)
     assert is_tidy(world)
 
@@ -233,8 +233,8 @@ def test_a_subnet_without_addresses_closes_its_zone_and_another_is_taken_at_once
     world.cluster.put("nodepools", builders.node_pool(requirements=builders.capacity_types("spot")))
     deployed(world, 3)
     assert all_run(world, 3)
-    assert {one.zone for one in world.ec2.live_instances()}.isdisjoint({zone})
-    assert [one.key for one in world.state.health.values()] == [f"subnet:subnet-{zone[-1]}:{zone}"]
+    assert {instance.zone for instance in world.ec2.live_instances()}.isdisjoint({zone})
+    assert [health.key for health in world.state.health.values()] == [f"subnet:subnet-{zone[-1]}:{zone}"]
 
 
 def test_two_clusters_share_what_one_learns() -> None:

@@ -63,9 +63,9 @@ def test_a_node_takes_no_pod_before_it_is_ready_and_its_pods_are_nominated(world
     assert world.run(60, until=lambda: bool(world.cluster.nodes()))
     assert world.run(2, until=lambda: any(node.is_registered for node in world.cluster.nodes()))
     assert all(is_held(node) for node in world.cluster.nodes() if node.is_registered)
-    done = [(one.action, one.subject) for one in world.effects.log]
+    done = [(effect.action, effect.subject) for effect in world.effects.log]
     world.run(20, until=lambda: bool(world.running_pods()))
-    later = [(one.action, one.subject) for one in world.effects.log][len(done) :]
+    later = [(effect.action, effect.subject) for effect in world.effects.log][len(done) :]
     node = world.running_pods()[0].node_name
     actions = [action for action, subject in later if subject == node and action in ("nominate", "set_taints")]
     assert actions[:2] == ["nominate", "set_taints"]
@@ -88,7 +88,7 @@ def test_switched_off_nothing_is_promised_held_or_nominated(world: World) -> Non
     world.deploy(builders.pod("inflate"), 3)
     assert world.run(60, until=lambda: len(world.running_pods()) == 3)
     assert not rows(world)
-    assert not [one for one in world.effects.log if one.action in ("nominate", "clear_nominations")]
+    assert not [effect for effect in world.effects.log if effect.action in ("nominate", "clear_nominations")]
 
 
 def test_where_nominating_fails_the_node_is_let_go(world: World) -> None:
@@ -192,7 +192,7 @@ def test_a_promise_outlives_no_claim(world: World) -> None:
     (claim,) = world.claims()
     world.cluster.delete("nodeclaims", claim.metadata)
     assert world.run(90, until=lambda: len(world.running_pods()) == 1)
-    assert claim.name not in {one.name for one in world.claims()}
+    assert claim.name not in {nodeclaim.name for nodeclaim in world.claims()}
 
 
 def test_a_promise_is_overdue_after_a_quarter_of_an_hour(world: World) -> None:

@@ -50,7 +50,7 @@ def test_the_same_messages_again_change_nothing(world: World) -> None:
     world.deploy(builders.pod("inflate"), 5)
     world.run(60, until=lambda: len(world.running_pods()) == 5)
     world.run(120)
-    before = [one for one in world.effects.log if one.port in ("cluster", "ec2")]
+    before = [effect for effect in world.effects.log if effect.port in ("cluster", "ec2")]
     name = world.cluster.name
     for _ in range(2):
         bells = [Doorbell(name, "decision"), Doorbell(name, "nodepools")]
@@ -58,7 +58,7 @@ def test_the_same_messages_again_change_nothing(world: World) -> None:
         bells += [Doorbell(name, "claim", claim.name) for claim in world.claims()]
         bells += [Doorbell(name, "node", claim.node_name) for claim in world.claims()]
         lifecycle(world, bells, now=world.clock.now())
-    after = [one for one in world.effects.log if one.port in ("cluster", "ec2")]
+    after = [effect for effect in world.effects.log if effect.port in ("cluster", "ec2")]
     assert after == before
 
 
@@ -119,7 +119,9 @@ def test_without_capacity_the_claim_ends_and_its_pods_are_planned_elsewhere(worl
     world.ec2.capacity[("spot", "*", "*")] = 0
     world.deploy(builders.pod("inflate"), 3)
     assert world.run(120, until=lambda: len(world.running_pods()) == 3)
-    assert [one.capacity_type for one in world.ec2.live_instances()] == ["on-demand"] * len(world.ec2.live_instances())
+    assert [instance.capacity_type for instance in world.ec2.live_instances()] == ["on-demand"] * len(
+        world.ec2.live_instances()
+    )
     assert "InsufficientCapacityError" in {event.reason for event in world.cluster.events}
     assert all(claim.metadata.deletion_timestamp is None for claim in world.claims())
 
@@ -131,20 +133,20 @@ def test_partial_capacity_keeps_what_came_and_plans_the_rest_again(world: World)
             world.ec2.capacity[("spot", name, zone)] = 0
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 3)
     assert world.run(120, until=lambda: len(world.running_pods()) == 3)
-    kinds = sorted(one.capacity_type for one in world.ec2.live_instances())
+    kinds = sorted(instance.capacity_type for instance in world.ec2.live_instances())
     assert kinds.count("spot") == 1
-    assert {one.instance_type for one in world.state.health.values()} >= {"c5.large"}
+    assert {health.instance_type for health in world.state.health.values()} >= {"c5.large"}
     assert len(world.claims()) == len(world.ec2.live_instances())
 
 
 def test_instances_beyond_the_claims_are_collected_after_a_minute(world: World) -> None:
     world.deploy(builders.pod("inflate"), 1)
     world.run(60, until=lambda: bool(world.running_pods()))
-    (mine,) = world.ec2.live_instances()
-    extra = msgspec.structs.replace(mine, id="i-0000000000000dead", private_dns_name="ip-10-9-9-9.internal")
-    world.ec2.add_instance(extra, like=mine.id)
+    (instance,) = world.ec2.live_instances()
+    extra = msgspec.structs.replace(instance, id="i-0000000000000dead", private_dns_name="ip-10-9-9-9.internal")
+    world.ec2.add_instance(extra, like=instance.id)
     world.run(150)
-    assert [one.id for one in world.ec2.live_instances()] == [mine.id]
+    assert [one.id for one in world.ec2.live_instances()] == [instance.id]
 
 
 def test_a_machine_that_never_joins_is_replaced_after_a_quarter_of_an_hour(world: World) -> None:

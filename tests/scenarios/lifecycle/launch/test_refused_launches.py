@@ -16,7 +16,7 @@ FUSE = "example.com/fuse"
 
 def made(world: World) -> set[str]:
     """Every NodeClaim that there was."""
-    return {one.name for one in world.cluster.events if one.kind == "nodeclaims"}
+    return {event.name for event in world.cluster.events if event.kind == "nodeclaims"}
 
 
 def families(least: int) -> World:
@@ -76,8 +76,8 @@ def test_what_would_be_refused_again_waits_and_says_why() -> None:
     launched = find_condition(claim.conditions, "Launched")
     assert launched is not None
     assert (launched.status, launched.reason) == ("Unknown", "InsufficientCapacity")
-    said = [one.message for one in world.cluster.events if one.reason == "InsufficientCapacityError"]
+    said = [event.message for event in world.cluster.events if event.reason == "InsufficientCapacityError"]
     assert said
     assert "minValues of node.kubernetes.io/instance-type cannot be met with 60 types" in said[0]
-    assert world.run(400, until=lambda: claim.name not in {one.name for one in world.claims()})
+    assert world.run(400, until=lambda: claim.name not in {nodeclaim.name for nodeclaim in world.claims()})
     assert len(made(world)) <= 3

@@ -25,8 +25,8 @@ def keep(world: World, **fields: Any) -> None:
 def told(world: World) -> tuple[str, str]:
     """Reasons of ReadyForProvisioning and Provisioning."""
     (buffer,) = world.cluster.capacity_buffers()
-    found = [find_condition(buffer.conditions, kind) for kind in ("ReadyForProvisioning", "Provisioning")]
-    ready, provisioning = (one.reason if one else "" for one in found)
+    conditions = [find_condition(buffer.conditions, kind) for kind in ("ReadyForProvisioning", "Provisioning")]
+    ready, provisioning = (condition.reason if condition else "" for condition in conditions)
     return ready, provisioning
 
 
@@ -51,25 +51,25 @@ def test_without_the_gate_nothing_is_bought_or_said(world: World) -> None:
 
 
 def test_room_is_bought_before_there_are_pods_and_stays(buffered: World) -> None:
-    nodes = {one.name for one in buffered.claims()}
+    nodes = {nodeclaim.name for nodeclaim in buffered.claims()}
     assert nodes
     buffered.run(900)
-    assert {one.name for one in buffered.claims()} == nodes
+    assert {nodeclaim.name for nodeclaim in buffered.claims()} == nodes
     assert decided(buffered) == 1
     (buffer,) = buffered.cluster.capacity_buffers()
     assert buffer.status == CapacityBufferStatus(2, "web", 0, "buffer.x-k8s.io/active-capacity")
     assert told(buffered) == ("Resolved", "FitsExistingCapacity")
-    reasons = {one.reason for one in buffered.cluster.events}
+    reasons = {event.reason for event in buffered.cluster.events}
     assert not reasons & {"Nominated", "FailedScheduling"}
-    assert any("has buffer pods" in one.message for one in buffered.cluster.events)
+    assert any("has buffer pods" in event.message for event in buffered.cluster.events)
     assert not buffered.state.nominations()
 
 
 def test_pods_start_at_once_and_their_room_is_bought_anew(buffered: World) -> None:
-    before = {one.node_name for one in buffered.claims()}
+    before = {nodeclaim.node_name for nodeclaim in buffered.claims()}
     buffered.deploy(builders.pod("web", cpu_millicores=1500), 1)
     assert buffered.run(5, until=lambda: bool(buffered.running_pods()))
-    assert {one.node_name for one in buffered.running_pods()} < before
+    assert {pod.node_name for pod in buffered.running_pods()} < before
     assert buffered.run(180, until=lambda: len(buffered.claims()) > len(before))
     assert buffered.run(180, until=lambda: told(buffered)[1] == "FitsExistingCapacity")
 
@@ -94,7 +94,7 @@ def test_an_unresolved_buffer_says_why(world: World) -> None:
 
 
 def test_what_was_decided_is_decided_again(buffered: World) -> None:
-    (key,) = [one for one in buffered.blobs.bodies if one.startswith("decisions/")]
+    (key,) = [body for body in buffered.blobs.bodies if body.startswith("decisions/")]
     assert replay(key, blobs=buffered.blobs, catalogs=buffered.catalogs).agrees
     why = decode_decision(buffered.blobs.get(key)).message
     assert why.startswith("static NodePools and CapacityBuffers need")

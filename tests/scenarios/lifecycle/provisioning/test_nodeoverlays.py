@@ -62,14 +62,14 @@ def asked_for(world: World) -> set[str]:
 
 
 def fuse(name: str) -> Pod:
-    made = builders.pod(name)
-    return msgspec.structs.replace(made, requests=dict(made.requests) | {FUSE: 2})
+    pod = builders.pod(name)
+    return msgspec.structs.replace(pod, requests=dict(pod.requests) | {FUSE: 2})
 
 
 def test_what_an_overlay_adds_in_a_zone_is_bought_there(world: World) -> None:
     gated(world).cluster.put("nodeoverlays", FUSED)
     world.deploy(fuse("fuse"), 1)
-    assert world.run(60, until=lambda: any(one.allocatable for one in world.claims()))
+    assert world.run(60, until=lambda: any(nodeclaim.allocatable for nodeclaim in world.claims()))
     (claim,) = world.claims()
     assert asked_for(world) == {ZONE}
     assert (claim.capacity[FUSE], claim.allocatable[FUSE]) == (3, 3)
@@ -100,7 +100,7 @@ def test_a_claim_whose_launch_was_lost_is_bought_with_what_the_overlay_adds(worl
     )
     reference = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
     world.cluster.put("nodeclaims", NodeClaim(about, reference, requests={"cpu": 1000, FUSE: 1}))
-    assert world.run(60, until=lambda: any(one.allocatable for one in world.claims()))
+    assert world.run(60, until=lambda: any(nodeclaim.allocatable for nodeclaim in world.claims()))
     assert asked_for(world) == {ZONE}
     assert world.claims()[0].allocatable[FUSE] == 3
 
@@ -110,11 +110,14 @@ def test_an_overlay_says_whether_it_counts(world: World) -> None:
     world.cluster.put("nodeoverlays", NodeOverlay(ObjectMeta("free"), price="nothing"))
     world.cluster.put("nodeoverlays", msgspec.structs.replace(DEAR_SPOT, metadata=ObjectMeta("a-rival")))
     lifecycle(world, [Doorbell(builders.CLUSTER, "nodepools")], now=world.clock.now())
-    told = {one.name: find_condition(one.conditions, "ValidationSucceeded") for one in world.cluster.nodeoverlays()}
-    shown = {name: (one.status, one.reason) for name, one in told.items() if one is not None}
+    told = {
+        overlay.name: find_condition(overlay.conditions, "ValidationSucceeded")
+        for overlay in world.cluster.nodeoverlays()
+    }
+    shown = {name: (condition.status, condition.reason) for name, condition in told.items() if condition is not None}
     assert shown == {
         "dear-spot": ("True", "ValidationSucceeded"),
         "free": ("False", "RuntimeValidation"),
         "a-rival": ("False", "Conflict"),
     }
-    assert {one.reason for one in world.cluster.events if one.kind == "nodeoverlays"} >= {"RuntimeValidation"}
+    assert {event.reason for event in world.cluster.events if event.kind == "nodeoverlays"} >= {"RuntimeValidation"}

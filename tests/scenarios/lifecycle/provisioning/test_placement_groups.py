@@ -17,14 +17,18 @@ GROUP = PlacementGroup("pg-1", "kafka", "partition", 3)
 
 def partitioned() -> World:
     """The one class starts its nodes in a group with three partitions."""
-    world = World(Catalog({"": tuple(_in_partitions(one) for one in builders.small_catalog().instance_types(""))}))
+    world = World(
+        Catalog(
+            {"": tuple(_in_partitions(instance_type) for instance_type in builders.small_catalog().instance_types(""))}
+        )
+    )
     world.cluster.put("ec2nodeclasses", builders.node_class(placement_group=GROUP))
     world.cluster.put("nodepools", builders.node_pool())
     world.ec2.partitions["pg-1"] = 3
     return world
 
 
-def _in_partitions(one: InstanceType) -> InstanceType:
+def _in_partitions(instance_type: InstanceType) -> InstanceType:
     told = {
         labels.PLACEMENT_GROUP_ID: Requirement(labels.PLACEMENT_GROUP_ID, False, frozenset(("pg-1",))),
         KEY: Requirement(KEY, False, frozenset(GROUP.partition_names)),
@@ -36,11 +40,11 @@ def _in_partitions(one: InstanceType) -> InstanceType:
                 offering.requirements.by_key | {KEY: Requirement(KEY, False, frozenset((name,)))}
             ),
         )
-        for offering in one.offerings
+        for offering in instance_type.offerings
         for name in GROUP.partition_names
     )
-    stated = Requirements(one.requirements.by_key | told)
-    return msgspec.structs.replace(one, requirements=stated, offerings=offerings)
+    stated = Requirements(instance_type.requirements.by_key | told)
+    return msgspec.structs.replace(instance_type, requirements=stated, offerings=offerings)
 
 
 def test_pods_are_spread_over_partitions_on_nodes_that_are_in_them() -> None:
@@ -58,7 +62,7 @@ def test_pods_are_spread_over_partitions_on_nodes_that_are_in_them() -> None:
     per_partition = sorted(nodes[pod.node_name][KEY] for pod in world.running_pods())
     assert per_partition == ["1", "1", "2", "2", "3", "3"]
     for claim in world.claims():
-        asked = next(one for one in claim.requirements if one.key == KEY)
+        asked = next(expression for expression in claim.requirements if expression.key == KEY)
         (instance,) = (one for one in world.ec2.live_instances() if claim.provider_id.endswith(one.id))
         assert asked.values == (str(instance.partition_number),)
         assert claim.metadata.labels[labels.PLACEMENT_GROUP_ID] == "pg-1"

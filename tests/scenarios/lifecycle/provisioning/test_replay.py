@@ -20,7 +20,7 @@ POD = builders.pod("inflate", cpu_millicores=1800)
 def decided(world: World, kind: str) -> dict[str, Decision]:
     """The stored decisions of a kind, by key."""
     every = {key: decode_decision(body) for key, body in world.blobs.bodies.items() if key.startswith("decisions/")}
-    return {key: one for key, one in every.items() if one.kind == kind}
+    return {key: decision for key, decision in every.items() if decision.kind == kind}
 
 
 def again(world: World, key: str) -> ReplayResult:
@@ -34,7 +34,7 @@ def lived(world: World) -> World:
     assert world.run(90, until=lambda: len(world.running_pods()) == 2)
     victim = world.ec2.live_instances()[0].id
     world.interrupt_spot(victim)
-    assert world.run(200, until=lambda: victim not in {one.id for one in world.ec2.live_instances()})
+    assert world.run(200, until=lambda: victim not in {instance.id for instance in world.ec2.live_instances()})
     world.run(60)
     world.deploy(POD, 0)
     assert world.run(400, until=lambda: not world.ec2.live_instances())
@@ -52,9 +52,9 @@ def test_the_same_answer_comes_out(lived: World, kind: str) -> None:
 
 
 def test_an_interruption_was_decided_for_the_snapshot_without_its_node(lived: World) -> None:
-    (one,) = decided(lived, "interrupt").values()
-    assert one.plan.new_nodes
-    assert one.disruption is not None
+    (decision,) = decided(lived, "interrupt").values()
+    assert decision.plan.new_nodes
+    assert decision.disruption is not None
 
 
 def test_a_disruption_of_a_node_that_should_have_stayed_is_found_out(lived: World) -> None:
@@ -63,8 +63,8 @@ def test_a_disruption_of_a_node_that_should_have_stayed_is_found_out(lived: Worl
     snapshot = msgspec.json.decode(lived.blobs.get(decision.snapshot_key), type=Snapshot)
     keeping = {labels.DO_NOT_DISRUPT: "true"}
     nodes = tuple(
-        msgspec.structs.replace(one, metadata=msgspec.structs.replace(one.metadata, annotations=keeping))
-        for one in snapshot.nodes
+        msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, annotations=keeping))
+        for node in snapshot.nodes
     )
     body = msgspec.json.encode(msgspec.structs.replace(snapshot, nodes=nodes))
     forged = msgspec.structs.replace(decision, snapshot_key=lived.blobs.put("snapshots", body))
@@ -87,5 +87,7 @@ def test_what_was_decided_under_an_overlay_comes_out_again(world: World) -> None
     assert world.run(60, until=lambda: len(world.ec2.live_instances()) == 2)
     found = decided(world, "provision")
     assert found
-    assert {one.zones for each in found.values() for one in each.plan.new_nodes} == {(builders.ZONES[2],)}
+    assert {new_node.zones for decision in found.values() for new_node in decision.plan.new_nodes} == {
+        (builders.ZONES[2],)
+    }
     assert all(again(world, key).agrees for key in found)

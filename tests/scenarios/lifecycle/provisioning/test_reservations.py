@@ -22,18 +22,27 @@ def reserving(available: int, *, described: int | None = None) -> World:
     shown = available if described is None else described
     offering = Offering(ZONE, labels.RESERVED, 11_800, shown > 0, from_labels(TOLD), shown)
     types = builders.small_catalog().instance_types("")
-    world = World(Catalog({"": tuple(_with(one, offering) if one.name == "m5.large" else one for one in types)}))
+    world = World(
+        Catalog(
+            {
+                "": tuple(
+                    _with(instance_type, offering) if instance_type.name == "m5.large" else instance_type
+                    for instance_type in types
+                )
+            }
+        )
+    )
     world.cluster.put("ec2nodeclasses", builders.node_class())
     world.cluster.put("nodepools", builders.node_pool())
     world.ec2.reservations["cr-1"] = available
     return world
 
 
-def _with(one: InstanceType, offering: Offering) -> InstanceType:
+def _with(instance_type: InstanceType, offering: Offering) -> InstanceType:
     kinds = frozenset((labels.ON_DEMAND, labels.SPOT, labels.RESERVED))
     said = from_labels(TOLD).by_key | {labels.CAPACITY_TYPE: Requirement(labels.CAPACITY_TYPE, False, kinds)}
-    stated = Requirements(one.requirements.by_key | said)
-    return msgspec.structs.replace(one, requirements=stated, offerings=(*one.offerings, offering))
+    stated = Requirements(instance_type.requirements.by_key | said)
+    return msgspec.structs.replace(instance_type, requirements=stated, offerings=(*instance_type.offerings, offering))
 
 
 def one_to_a_node(world: World, count: int) -> None:
@@ -72,7 +81,9 @@ def test_a_static_pool_uses_up_what_is_reserved_in_one_go() -> None:
     small = (NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("m5.large",)),)
     world.cluster.put("nodepools", builders.node_pool("fixed", replicas=3, requirements=small))
     assert world.run(
-        120, until=lambda: len(world.claims()) == 3 and all(one.is_condition_true("Ready") for one in world.claims())
+        120,
+        until=lambda: len(world.claims()) == 3
+        and all(nodeclaim.is_condition_true("Ready") for nodeclaim in world.claims()),
     )
     assert kinds(world) == {labels.RESERVED: 2, labels.SPOT: 1}
     assert len(world.ec2.requests) == 2
@@ -93,7 +104,7 @@ def test_a_reservation_that_others_used_up_is_left_alone_and_the_pods_are_bought
     world = reserving(1, described=3)
     one_to_a_node(world, 3)
     assert kinds(world) == {labels.RESERVED: 1, labels.SPOT: 2}
-    (row,) = (one for one in world.state.health.values() if one.code)
+    (row,) = (health for health in world.state.health.values() if health.code)
     assert (row.capacity_type, row.instance_type, row.code) == ("reserved", "cr-1", "ReservationCapacityExceeded")
 
 
@@ -160,7 +171,7 @@ def test_nodes_of_a_capacity_block_leave_before_it_ends() -> None:
     one_to_a_node(world, 1)
     selecting(world, msgspec.structs.replace(block, state="expiring"))
     (before,) = world.claims()
-    assert world.run(300, until=lambda: before.name not in {one.name for one in world.claims()})
+    assert world.run(300, until=lambda: before.name not in {nodeclaim.name for nodeclaim in world.claims()})
     assert world.run(120, until=lambda: len(world.running_pods()) == 1)
     assert kinds(world) == {labels.SPOT: 1}
 
@@ -187,12 +198,12 @@ def test_a_reservation_that_takes_an_instance_back_is_left_alone() -> None:
         {"instance-id": instance, "instance-action": "terminate"},
     )
     world.ec2.stop(instance, after_seconds=120)
-    assert world.run(300, until=lambda: {one.name for one in world.claims()}.isdisjoint({before.name}))
+    assert world.run(300, until=lambda: {nodeclaim.name for nodeclaim in world.claims()}.isdisjoint({before.name}))
     assert world.run(60, until=lambda: len(world.running_pods()) == 1)
     # One instance is left of it, but nobody is launched into what is being taken back.
     assert kinds(world) == {labels.SPOT: 1}
-    assert "CapacityReservationInstanceInterrupted" in {one.reason for one in world.cluster.events}
-    (row,) = (one for one in world.state.health.values() if one.instance_type == "cr-1")
+    assert "CapacityReservationInstanceInterrupted" in {event.reason for event in world.cluster.events}
+    (row,) = (health for health in world.state.health.values() if health.instance_type == "cr-1")
     assert row.interruptions == 1
 
 
@@ -204,11 +215,11 @@ def test_a_cluster_survives_the_end_of_its_capacity_block() -> None:
     selecting(world, block)
     one_to_a_node(world, 2)
     assert kinds(world) == {labels.RESERVED: 2}
-    ours = {one.id for one in world.ec2.live_instances()}
+    ours = {instance.id for instance in world.ec2.live_instances()}
     world.run(int((end - timedelta(minutes=40) - world.clock.now()).total_seconds()))
     selecting(world, msgspec.structs.replace(block, state="expiring"))
     world.run(int((end - timedelta(minutes=30) - world.clock.now()).total_seconds()))
     # Nothing is left for EC2 to end, and nobody waits.
-    assert not ours & {one.id for one in world.ec2.live_instances()}
+    assert not ours & {instance.id for instance in world.ec2.live_instances()}
     assert len(world.running_pods()) == 2
     assert kinds(world) == {labels.SPOT: 2}

@@ -29,14 +29,14 @@ SMALL = (NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.IN, ("m5.large",
 def static(world: World, replicas: int, **fields: object) -> NodePool:
     world.settings = ON
     wanted = builders.node_pool("fixed", replicas=replicas, requirements=SMALL, **fields)
-    made: NodePool = world.cluster.put("nodepools", wanted)
-    return made
+    nodepool: NodePool = world.cluster.put("nodepools", wanted)
+    return nodepool
 
 
 def ready(world: World, nodes: int) -> bool:
-    claims = [one for one in world.claims() if one.nodepool == "fixed"]
+    claims = [nodeclaim for nodeclaim in world.claims() if nodeclaim.nodepool == "fixed"]
     return len(claims) == nodes == len(world.ec2.live_instances()) and all(
-        one.is_condition_true("Initialized") for one in claims
+        nodeclaim.is_condition_true("Initialized") for nodeclaim in claims
     )
 
 
@@ -55,12 +55,12 @@ def scaled(world: World, replicas: int) -> None:
 def test_a_static_pool_gets_its_nodes_without_a_pod(three: World) -> None:
     three.run(600)
     assert ready(three, 3)
-    assert {one.metadata.labels[labels.INSTANCE_TYPE] for one in three.claims()} == {"m5.large"}
-    (pool,) = [one for one in three.cluster.nodepools() if one.name == "fixed"]
+    assert {nodeclaim.metadata.labels[labels.INSTANCE_TYPE] for nodeclaim in three.claims()} == {"m5.large"}
+    (pool,) = [nodepool for nodepool in three.cluster.nodepools() if nodepool.name == "fixed"]
     assert pool.node_count == 3
-    found = find_condition(pool.conditions, "ValidationSucceeded")
-    assert found is not None
-    assert found.status == "True"
+    condition = find_condition(pool.conditions, "ValidationSucceeded")
+    assert condition is not None
+    assert condition.status == "True"
 
 
 def test_without_the_gate_nothing_is_made_and_the_pool_says_why(world: World) -> None:
@@ -69,10 +69,10 @@ def test_without_the_gate_nothing_is_made_and_the_pool_says_why(world: World) ->
     world.run(120)
     assert not world.claims()
     lifecycle(world, [Doorbell(builders.CLUSTER, "nodepools")], now=world.clock.now())
-    (pool,) = [one for one in world.cluster.nodepools() if one.name == "fixed"]
-    found = find_condition(pool.conditions, "ValidationSucceeded")
-    assert found is not None
-    assert "needs the feature gate StaticCapacity" in found.message
+    (pool,) = [nodepool for nodepool in world.cluster.nodepools() if nodepool.name == "fixed"]
+    condition = find_condition(pool.conditions, "ValidationSucceeded")
+    assert condition is not None
+    assert "needs the feature gate StaticCapacity" in condition.message
 
 
 def test_a_pool_whose_requirements_leave_nothing_is_told_so(world: World) -> None:
@@ -80,15 +80,17 @@ def test_a_pool_whose_requirements_leave_nothing_is_told_so(world: World) -> Non
     nothing = (NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.IN, ("x9.large",)),)
     world.cluster.put("nodepools", msgspec.structs.replace(wanted, requirements=nothing))
     world.run(61)
-    told = [one for one in world.cluster.events if one.reason == "NoCompatibleInstanceTypes"]
-    assert [one.name for one in told[:1]] == ["fixed"]
-    assert "keeps 2 nodes and has 0" in told[0].message
+    recorded_events = [event for event in world.cluster.events if event.reason == "NoCompatibleInstanceTypes"]
+    assert [recorded_event.name for recorded_event in recorded_events[:1]] == ["fixed"]
+    assert "keeps 2 nodes and has 0" in recorded_events[0].message
 
 
 def test_a_node_that_somebody_deletes_comes_back(three: World) -> None:
     victim = three.claims()[0]
     three.cluster.delete("nodeclaims", victim.metadata)
-    assert three.run(240, until=lambda: ready(three, 3) and victim.name not in {one.name for one in three.claims()})
+    assert three.run(
+        240, until=lambda: ready(three, 3) and victim.name not in {nodeclaim.name for nodeclaim in three.claims()}
+    )
     three.run(120)
     assert ready(three, 3)
 
@@ -119,7 +121,7 @@ def test_a_node_that_its_limit_made_wait_is_made_as_soon_as_the_other_is_gone(wo
     world.run(7)
     victim, before = world.claims()[0], made(world)
     world.cluster.delete("nodeclaims", victim.metadata)
-    assert world.run(60, until=lambda: victim.name not in {one.name for one in world.claims()})
+    assert world.run(60, until=lambda: victim.name not in {nodeclaim.name for nodeclaim in world.claims()})
     assert world.run(5, until=lambda: made(world) > before)
 
 
@@ -140,7 +142,7 @@ def test_nodes_with_pods_stay_when_others_can_go(three: World) -> None:
     (web,) = three.running_pods()
     scaled(three, 1)
     assert three.run(300, until=lambda: ready(three, 1))
-    assert [one.node_name for one in three.running_pods()] == [web.node_name]
+    assert [pod.node_name for pod in three.running_pods()] == [web.node_name]
 
 
 def test_scaling_down_asks_no_budget_and_no_breaker(world: World) -> None:
@@ -155,7 +157,7 @@ def test_pods_take_the_nodes_that_a_static_pool_makes_anyway(world: World) -> No
     static(world, 2)
     world.deploy(builders.pod("web", cpu_millicores=1000), 2)
     assert world.run(180, until=lambda: len(world.running_pods()) == 2)
-    assert Counter(one.nodepool for one in world.claims()) == {"fixed": 2}
+    assert Counter(nodeclaim.nodepool for nodeclaim in world.claims()) == {"fixed": 2}
 
 
 def test_an_interrupted_node_is_replaced_before_it_goes(three: World) -> None:
@@ -165,7 +167,7 @@ def test_an_interrupted_node_is_replaced_before_it_goes(three: World) -> None:
     assert three.run(240, until=lambda: ready(three, 3))
     three.run(240)
     assert ready(three, 3)
-    assert victim.name not in {one.name for one in three.claims()}
+    assert victim.name not in {nodeclaim.name for nodeclaim in three.claims()}
     assert len(three.effects.select("cluster", "create_nodeclaim")) == 4
 
 
@@ -180,7 +182,7 @@ def test_a_limit_is_not_exceeded_even_for_a_replacement(world: World) -> None:
         most = max(most, len(world.claims()))
     assert most == 2
     assert ready(world, 2)
-    assert victim.name not in {one.name for one in world.claims()}
+    assert victim.name not in {nodeclaim.name for nodeclaim in world.claims()}
 
 
 def test_without_capacity_it_is_tried_again_until_there_is_some(world: World) -> None:
@@ -223,7 +225,7 @@ def test_what_was_decided_is_decided_again(three: World, kind: str) -> None:
     scaled(three, 1)
     assert three.run(300, until=lambda: ready(three, 1))
     bodies = {key: decode_decision(body) for key, body in three.blobs.bodies.items() if key.startswith("decisions/")}
-    found = [key for key, one in bodies.items() if one.kind == kind]
+    found = [key for key, decision in bodies.items() if decision.kind == kind]
     assert found
     assert all(replay(key, blobs=three.blobs, catalogs=three.catalogs).agrees for key in found)
 

@@ -66,7 +66,7 @@ def test_a_pod_comes_back_to_its_volume_after_its_node_is_gone(world: World) -> 
     (before,) = world.running_pods()
     zone = home(world, before.metadata.name)
     world.cluster.delete("nodeclaims", world.claims()[0].metadata)
-    assert world.run(180, until=lambda: [one for one in world.running_pods() if one.key != before.key] != [])
+    assert world.run(180, until=lambda: [pod for pod in world.running_pods() if pod.key != before.key] != [])
     assert home(world, world.running_pods()[0].metadata.name) == zone
 
 

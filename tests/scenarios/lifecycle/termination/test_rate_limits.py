@@ -39,7 +39,7 @@ def is_gone(world: World) -> bool:
 
 def calls(world: World) -> list[list[str]]:
     """The instances of each TerminateInstances."""
-    return [one.subject.split() for one in world.effects.select("ec2", "terminate")]
+    return [effect.subject.split() for effect in world.effects.select("ec2", "terminate")]
 
 
 def refusing(world: World, refuses: Callable[[Sequence[str]], None]) -> list[int]:
@@ -101,7 +101,7 @@ def test_one_id_that_ec2_no_longer_knows_does_not_keep_the_others(world: World) 
 
     asked = refusing(world, forgets)
     assert world.run(60, until=lambda: not world.ec2.live_instances())
-    assert sorted(one for call in calls(world) for one in call) == [one for one in ids if one != ids[2]]
+    assert sorted(one for call in calls(world) for one in call) == [id_ for id_ in ids if id_ != ids[2]]
     assert asked == [NODES, NODES - 1, 1]
     assert world.run(180, until=lambda: is_gone(world))
 
@@ -115,7 +115,7 @@ def test_one_that_may_not_be_ended_does_not_keep_the_others(world: World) -> Non
 
     refusing(world, denies)
     world.run(120)
-    assert [one.id for one in world.ec2.live_instances()] == [ids[4]]
+    assert [instance.id for instance in world.ec2.live_instances()] == [ids[4]]
     assert [instance_id(claim.provider_id) for claim in world.claims()] == [ids[4]]
 
 
@@ -140,8 +140,8 @@ def test_more_than_a_call_holds_are_several_calls(world: World) -> None:
     bought = 2 * INSTANCES_PER_CALL + 1
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
     assert world.run(60, until=lambda: len(world.running_pods()) == 1)
-    (one,) = world.ec2.live_instances()
-    many = [msgspec.structs.replace(one, id=f"i-{number:08x}") for number in range(bought)]
+    (instance,) = world.ec2.live_instances()
+    many = [msgspec.structs.replace(instance, id=f"i-{number:08x}") for number in range(bought)]
     world.ec2.instances |= {each.id: each for each in many}
     assert terminate_instances(world, many, world.clock.now()).terminated_ids == {each.id for each in many}
     assert asked == [100, 100, 1]
@@ -170,22 +170,24 @@ def test_tags_wait_for_their_turn_and_keep_nothing_waiting(world: World) -> None
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 3)
     assert world.run(30, until=lambda: len(world.running_pods()) == 3)
     assert not world.effects.select("ec2", "tag")
-    assert world.run(120, until=lambda: all(labels.NODECLAIM in one.tags for one in world.ec2.live_instances()))
+    assert world.run(
+        120, until=lambda: all(labels.NODECLAIM in instance.tags for instance in world.ec2.live_instances())
+    )
 
 
 def test_throttled_tags_halve_their_pace(world: World) -> None:
     world.effects.inject(Fault("ec2", "tag", THROTTLED, times=2))
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 2)
     assert world.run(60, until=lambda: len(world.running_pods()) == 2)
-    assert world.run(120, until=lambda: all("Name" in one.tags for one in world.ec2.live_instances()))
+    assert world.run(120, until=lambda: all("Name" in instance.tags for instance in world.ec2.live_instances()))
     assert world.state.rates["CreateTags"].throttled_at_ms > 0
 
 
 def test_surplus_waits_for_its_turn_in_its_row(world: World) -> None:
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
     assert world.run(30, until=lambda: len(world.running_pods()) == 1)
-    (one,) = world.ec2.live_instances()
-    world.ec2.add_instance(msgspec.structs.replace(one, id="i-surplus"), like=one.id)
+    (instance,) = world.ec2.live_instances()
+    world.ec2.add_instance(msgspec.structs.replace(instance, id="i-surplus"), like=instance.id)
     world.effects.inject(Fault("ec2", "terminate", THROTTLED, times=2))
     assert world.run(120, until=lambda: len(world.ec2.live_instances()) == 1)
     world.run(60)
@@ -197,8 +199,8 @@ def test_an_unknown_id_alone_counts_as_ended(world: World) -> None:
         raise NotFound("no", code="InvalidInstanceID.NotFound")
 
     refusing(world, unknown)
-    gone = Instance("i-gone", "m5.large", builders.ZONES[0], "spot", "running")
-    assert terminate_instances(world, [gone], world.clock.now()) == TerminationResult(frozenset({"i-gone"}))
+    instance = Instance("i-gone", "m5.large", builders.ZONES[0], "spot", "running")
+    assert terminate_instances(world, [instance], world.clock.now()) == TerminationResult(frozenset({"i-gone"}))
 
 
 def test_the_instances_in_launches_are_counted_too(world: World) -> None:

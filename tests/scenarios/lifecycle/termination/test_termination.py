@@ -40,10 +40,10 @@ def test_a_deleted_claim_takes_pods_instance_and_node_down_in_this_order(world: 
     began = len(world.effects.log)
     delete(world, claim)
     assert world.run(90, until=lambda: gone(world, claim))
-    acts = [f"{one.port}.{one.action}" for one in world.effects.log[began:]]
+    acts = [f"{effect.port}.{effect.action}" for effect in world.effects.log[began:]]
     order = ["cluster.set_taints", "cluster.evict", "ec2.terminate", "cluster.delete"]
     assert [acts.index(one) for one in order[:3]] == sorted(acts.index(one) for one in order[:3])
-    deletes = [one.subject for one in world.effects.log[began:] if one.action == "delete"]
+    deletes = [effect.subject for effect in world.effects.log[began:] if effect.action == "delete"]
     assert deletes[-1] == f"nodes/{claim.node_name}"
     assert not world.ec2.live_instances()
     assert not world.cluster.nodes()
@@ -97,7 +97,7 @@ def test_a_budget_that_allows_nothing_keeps_the_node_and_says_so(world: World) -
 def test_a_budget_of_one_lets_pods_go_one_after_the_other(world: World) -> None:
     claim = running_node(world, pods=3)
     world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("one", "inflate", max_unavailable=1))
-    other = builders.pod(
+    other_pod = builders.pod(
         "inflate-spare", node_name="elsewhere", phase="Running", is_ready=True, labels={"app": "inflate"}
     )
     delete(world, claim)
@@ -110,9 +110,10 @@ def test_a_budget_of_one_lets_pods_go_one_after_the_other(world: World) -> None:
             break
         if not leaving:
             # The ReplicaSet's successor is ready elsewhere: the budget allows the next.
-            name = f"{other.metadata.name}-{len(together)}"
+            name = f"{other_pod.metadata.name}-{len(together)}"
             world.cluster.put(
-                "pods", msgspec.structs.replace(other, metadata=msgspec.structs.replace(other.metadata, name=name))
+                "pods",
+                msgspec.structs.replace(other_pod, metadata=msgspec.structs.replace(other_pod.metadata, name=name)),
             )
             world.cluster.put("nodes", builders.unmanaged_node("elsewhere"))
     assert gone(world, claim)
@@ -158,7 +159,7 @@ def test_daemons_and_critical_pods_go_last(world: World) -> None:
     world.cluster.put("pods", critical)
     delete(world, claim)
     assert world.run(90, until=lambda: gone(world, claim))
-    evicted = [one.subject for one in world.effects.select("cluster", "evict")]
+    evicted = [effect.subject for effect in world.effects.select("cluster", "evict")]
     assert list(dict.fromkeys(evicted)) == ["default/inflate-0001", "kube-system/agent", "default/dns"]
 
 
@@ -170,7 +171,7 @@ def test_a_pod_that_tolerates_the_taint_is_neither_evicted_nor_waited_for(world:
     world.cluster.put("pods", stays)
     delete(world, claim)
     assert world.run(90, until=lambda: gone(world, claim))
-    assert "default/stays" not in {one.subject for one in world.effects.select("cluster", "evict")}
+    assert "default/stays" not in {effect.subject for effect in world.effects.select("cluster", "evict")}
 
 
 def test_volumes_are_waited_for(world: World) -> None:

@@ -32,7 +32,7 @@ def shift(world: World, *zones: str) -> None:
 
 
 def instance_in(world: World, zone: str) -> str:
-    (claim,) = (one for one in world.claims() if one.metadata.labels[labels.ZONE] == zone)
+    (claim,) = (nodeclaim for nodeclaim in world.claims() if nodeclaim.metadata.labels[labels.ZONE] == zone)
     return instance_id(claim.provider_id)
 
 
@@ -47,7 +47,7 @@ def test_instances_there_are_kept_until_the_shift_is_over(world: World) -> None:
     shift(world, builders.ZONES[0])
     delete_all(world)
     world.run(400)
-    assert [one.id for one in world.ec2.live_instances()] == [kept]
+    assert [instance.id for instance in world.ec2.live_instances()] == [kept]
     assert [instance_id(claim.provider_id) for claim in world.claims()] == [kept]
     assert not world.running_pods(), "the node is drained all the same"
     shift(world)
@@ -64,7 +64,7 @@ def test_an_instance_that_ec2_does_not_show_there_is_not_taken_for_gone(world: W
         world.ec2.stop(instance_in(world, zone), after_seconds=0)
     delete_all(world)
     world.run(400)
-    assert [one.metadata.labels[labels.ZONE] for one in world.claims()] == [zone]
+    assert [nodeclaim.metadata.labels[labels.ZONE] for nodeclaim in world.claims()] == [zone]
     shift(world)
     assert world.run(400, until=lambda: not world.claims())
 
@@ -79,7 +79,9 @@ def test_instances_there_are_named_when_the_shift_is_over(world: World) -> None:
     assert late is not None
     assert labels.NODECLAIM not in late.tags
     shift(world)
-    assert world.run(700, until=lambda: all(labels.NODECLAIM in one.tags for one in world.ec2.live_instances()))
+    assert world.run(
+        700, until=lambda: all(labels.NODECLAIM in instance.tags for instance in world.ec2.live_instances())
+    )
 
 
 def test_orphans_there_are_left_until_the_shift_is_over(world: World) -> None:
@@ -90,6 +92,6 @@ def test_orphans_there_are_left_until_the_shift_is_over(world: World) -> None:
         world.cluster.remove("nodeclaims", claim.name)
     world.state.rows.clear()
     world.run(1300)
-    assert [one.id for one in world.ec2.live_instances()] == [kept]
+    assert [instance.id for instance in world.ec2.live_instances()] == [kept]
     shift(world)
     assert world.run(1300, until=lambda: not world.ec2.live_instances())

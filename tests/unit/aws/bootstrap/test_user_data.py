@@ -28,7 +28,7 @@ def parts(archive: str) -> list[tuple[str, str]]:
     message = email.message_from_string(archive, policy=email.policy.default)
     assert message.get_content_type() == "multipart/mixed"
     assert not message.defects
-    return [(one.get_content_type(), str(one.get_payload()).rstrip("\n")) for one in message.iter_parts()]
+    return [(part.get_content_type(), str(part.get_payload()).rstrip("\n")) for part in message.iter_parts()]
 
 
 def config(archive: str) -> dict[str, Any]:

@@ -42,13 +42,13 @@ def text(family: str, boot: BootstrapOptions = BOOT, **changes: Any) -> str:
 
 
 def joined(family: str, user_data: str) -> JoiningNode:
-    one = Instance(
+    instance = Instance(
         id="i-1", state="running", launch_time=0.0, type="m5d.xlarge", zone="z", zone_id="az", region="r",
         private_ip="10.0.0.1", private_dns_name="ip", user_data=base64.b64encode(user_data.encode()).decode(),
         role_name="nodes", image_architecture="x86_64", vpc_id=FACTS.vpc_id, volume_gib=50, ami_family=family,
     )  # fmt: skip
     entry = "EC2_WINDOWS" if family.startswith("Windows") else "EC2_LINUX"
-    found = check_join(one, CLUSTER, {"nodes": entry}, MACHINE)
+    found = check_join(instance, CLUSTER, {"nodes": entry}, MACHINE)
     assert isinstance(found, JoiningNode), found
     return found
 
@@ -61,7 +61,7 @@ def test_a_node_of_every_family_joins_with_what_it_was_told(family: str) -> None
         "karpenter.sh/nodepool": "default",
         "karpenter.sh/do-not-sync-taints": "true",
     }
-    assert {(one["key"], one.get("value", ""), one["effect"]) for one in settings.taints} == {
+    assert {(taint["key"], taint.get("value", ""), taint["effect"]) for taint in settings.taints} == {
         ("gpu", "yes", "NoSchedule"), ("starting", "", "NoExecute"), ("karpenter.sh/unregistered", "", "NoExecute"),
     }  # fmt: skip
     assert settings.max_pods == 42

@@ -17,7 +17,7 @@ STANDARD = aliases.variant_requirements("x86_64", "standard")
 def paths(alias: str, version: str = "1.35") -> list[str]:
     found = aliases.alias_parameters(alias, version)
     assert not isinstance(found, Refusal), found
-    return [one.path for one in found]
+    return [image_parameter.path for image_parameter in found]
 
 
 def test_the_latest_al2023_has_five_images() -> None:
@@ -53,7 +53,10 @@ def test_al2_has_one_gpu_image_for_nvidia_and_neuron() -> None:
 def test_an_image_for_two_variants_counts_for_both() -> None:
     asked = amis.image_query((SelectorTerm(alias="bottlerocket@latest"),), "1.35")
     assert isinstance(asked, amis.ImageQuery)
-    values = {one.path: "ami-" + one.path.split("/")[4] + one.path.split("/")[5] for one in asked.parameters}
+    values = {
+        parameter.path: "ami-" + parameter.path.split("/")[4] + parameter.path.split("/")[5]
+        for parameter in asked.parameters
+    }
     images = [Image(id, id, NEW, "arm64" if id.endswith("arm64") else "x86_64") for id in sorted(set(values.values()))]
     found = amis.resolve_amis(asked, values, images, now=NOW)
     assert len(images) == 4
@@ -68,7 +71,7 @@ def test_windows_images_are_for_windows_nodes(year: str) -> None:
         "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/windows-build",
     }  # fmt: skip
     sold = node_class(ami_family=f"Windows{year}", amis=(AMI("ami-w", requirements=one.requirements),))
-    by_name = {one.name: one for one in types("m5.large", "m6g.large", of=sold)}
+    by_name = {instance_type.name: instance_type for instance_type in types("m5.large", "m6g.large", of=sold)}
     assert any(offering.available for offering in by_name["m5.large"].offerings)
     assert not any(offering.available for offering in by_name["m6g.large"].offerings)
 
@@ -132,7 +135,7 @@ def test_terms_become_questions() -> None:
     )
     asked = amis.image_query(terms, "1.35")
     assert not isinstance(asked, Refusal)
-    assert [one.path for one in asked.parameters] == ["/mine"]
+    assert [parameter.path for parameter in asked.parameters] == ["/mine"]
     assert asked.ids == ("ami-1",)
     assert asked.terms == terms[2:]
 
@@ -140,7 +143,7 @@ def test_terms_become_questions() -> None:
 def test_answers_become_images_with_requirements() -> None:
     asked = amis.image_query((SelectorTerm(alias="al2023@latest"),), "1.35")
     assert not isinstance(asked, Refusal)
-    values = {one.path: f"ami-{number}" for number, one in enumerate(asked.parameters)}
+    values = {image_parameter.path: f"ami-{number}" for number, image_parameter in enumerate(asked.parameters)}
     values[asked.parameters[4].path] = "not an image"
     images = [image(f"ami-{number}") for number in range(4)]
     found = {one.id: one.requirements for one in amis.resolve_amis(asked, values, images, now=NOW)}
@@ -151,7 +154,7 @@ def test_an_image_of_the_user_fits_its_architecture() -> None:
     asked = amis.image_query((SelectorTerm(id="ami-1"),), "1.35")
     assert not isinstance(asked, Refusal)
     (found,) = amis.resolve_amis(asked, {}, [image("ami-1", architecture="arm64")], now=NOW)
-    assert [str(one.requirement()) for one in found.requirements] == ["kubernetes.io/arch In [arm64]"]
+    assert [str(expression.requirement()) for expression in found.requirements] == ["kubernetes.io/arch In [arm64]"]
 
 
 @pytest.mark.parametrize(
@@ -165,8 +168,8 @@ def test_an_image_of_the_user_fits_its_architecture() -> None:
     ],
 )
 def test_a_type_gets_the_image_of_its_kind(name: str, taken: str) -> None:
-    (one,) = types(name)
-    found = amis.ami_for_type(amis.amis_with_requirements(node_class().amis), one)
+    (instance_type,) = types(name)
+    found = amis.ami_for_type(amis.amis_with_requirements(node_class().amis), instance_type)
     assert found is not None
     assert found.id == taken
 

@@ -38,7 +38,7 @@ NOT_IN_REFERENCE = {
 @cache
 def published() -> dict[str, InstanceTypeInfo]:
     """Every type as the published reference has it, which is what comes with the command line."""
-    return {one.name: one for one in load_builtin_region().types}
+    return {info.name: info for info in load_builtin_region().types}
 
 
 def sized(
@@ -241,9 +241,9 @@ def test_windows_has_addresses_of_its_own_and_no_eni_density(family: str) -> Non
     assert size.capacity["pods"] == 110
     assert size.capacity["vpc.amazonaws.com/PrivateIPv4Address"] == 9
     assert size.capacity["ephemeral-storage"] == 50 * GIB
-    who = offerings.offering_context(node_class(ami_family=family), families.FAMILIES[family])
+    offering_context = offerings.offering_context(node_class(ami_family=family), families.FAMILIES[family])
     told = offerings.instance_type(
-        type_of("m5.large"), region("m5.large"), who, capacity.Overheads()
+        type_of("m5.large"), region("m5.large"), offering_context, capacity.Overheads()
     ).requirements.labels()
     assert (told[labels.OS], told[labels.WINDOWS_BUILD]) == ("windows", families.WINDOWS_BUILDS[family])
 

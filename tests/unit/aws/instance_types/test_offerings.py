@@ -17,34 +17,38 @@ from tests.unit.aws.samples import ZONES, node_class, region, types
 
 
 def test_an_offering_is_a_zone_and_a_capacity_type_at_a_price() -> None:
-    (one,) = types("m5.large")
-    found = {(it.capacity_type, it.zone): it.price_picousd_per_hour for it in one.offerings}
+    (instance_type,) = types("m5.large")
+    found = {
+        (offering.capacity_type, offering.zone): offering.price_picousd_per_hour for offering in instance_type.offerings
+    }
     assert set(found) == {(kind, zone) for kind in ("on-demand", "spot") for zone in ZONES}
     assert found["on-demand", ZONES[0]] == 96_000_000_000
     assert found["spot", ZONES[0]] == 38_400_000_000
-    assert all(it.available for it in one.offerings)
-    assert one.requirements.get(labels.ZONE).values == frozenset(ZONES)
-    assert one.requirements.get(labels.CAPACITY_TYPE).values == {"spot", "on-demand"}
+    assert all(offering.available for offering in instance_type.offerings)
+    assert instance_type.requirements.get(labels.ZONE).values == frozenset(ZONES)
+    assert instance_type.requirements.get(labels.CAPACITY_TYPE).values == {"spot", "on-demand"}
 
 
 def test_only_zones_where_the_class_has_a_subnet_and_ec2_the_type() -> None:
     one_zone = node_class(subnets=(Subnet("subnet-b", ZONES[1], "apne2-az2"),))
-    (found,) = types("m5.large", of=one_zone)
-    assert {it.zone for it in found.offerings} == {ZONES[1]}
+    (instance_type,) = types("m5.large", of=one_zone)
+    assert {offering.zone for offering in instance_type.offerings} == {ZONES[1]}
     assert types("t3a.large", of=one_zone) == ()
     assert types("m5.large", of=node_class(subnets=())) == ()
 
 
 def test_an_offering_knows_its_zones_id() -> None:
-    (one,) = types("m5.large")
-    ids = {it.zone: it.requirements.get(labels.ZONE_ID).sole_value for it in one.offerings}
+    (instance_type,) = types("m5.large")
+    ids = {offering.zone: offering.requirements.get(labels.ZONE_ID).sole_value for offering in instance_type.offerings}
     assert ids == {ZONES[0]: "apne2-az1", ZONES[1]: "apne2-az2", ZONES[2]: "apne2-az3"}
 
 
 def test_without_a_price_an_offering_is_not_available() -> None:
     sells = msgspec.structs.replace(region("m5.large"), spot={"m5.large": {ZONES[0]: 1}})
-    (one,) = types(sells=sells)
-    assert {(it.capacity_type, it.zone) for it in one.offerings if not it.available} == {
+    (instance_type,) = types(sells=sells)
+    assert {
+        (offering.capacity_type, offering.zone) for offering in instance_type.offerings if not offering.available
+    } == {
         ("spot", ZONES[1]),
         ("spot", ZONES[2]),
     }
@@ -52,9 +56,9 @@ def test_without_a_price_an_offering_is_not_available() -> None:
 
 def test_spot_costs_on_demand_until_its_prices_are_known() -> None:
     sells = msgspec.structs.replace(region("m5.large"), spot=None)
-    (one,) = types(sells=sells)
-    assert {it.price_picousd_per_hour for it in one.offerings} == {96_000_000_000}
-    assert all(it.available for it in one.offerings)
+    (instance_type,) = types(sells=sells)
+    assert {offering.price_picousd_per_hour for offering in instance_type.offerings} == {96_000_000_000}
+    assert all(offering.available for offering in instance_type.offerings)
 
 
 @pytest.mark.parametrize("name", ["a1.large", "g4dn.xlarge"])
@@ -63,14 +67,14 @@ def test_a_type_that_the_class_cannot_run_has_nothing_available(name: str) -> No
     of = node_class(amis=node_class().amis[:2])
     sells = msgspec.structs.replace(region("m5.large", "g4dn.xlarge"))
     if name == "a1.large":
-        known = region("m5.large")
-        described = msgspec.structs.replace(known.types[0], name=name, architectures=("arm64",))
+        region_facts = region("m5.large")
+        described = msgspec.structs.replace(region_facts.types[0], name=name, architectures=("arm64",))
         sells = msgspec.structs.replace(
-            known, types=(described,), zones={name: ZONES}, on_demand={name: 1}, spot={name: {ZONES[0]: 1}}
+            region_facts, types=(described,), zones={name: ZONES}, on_demand={name: 1}, spot={name: {ZONES[0]: 1}}
         )
-    (one,) = (it for it in types(of=of, sells=sells) if it.name == name)
-    assert one.offerings
-    assert not any(it.available for it in one.offerings)
+    (instance_type,) = (it for it in types(of=of, sells=sells) if it.name == name)
+    assert instance_type.offerings
+    assert not any(offering.available for offering in instance_type.offerings)
 
 
 def reservation(**changes: Any) -> CapacityReservation:
@@ -79,16 +83,16 @@ def reservation(**changes: Any) -> CapacityReservation:
 
 
 def reserved(one: CapacityReservation) -> Offering:
-    (found,) = types("m5.large", of=node_class(capacity_reservations=(one,)))
-    (offering,) = (it for it in found.offerings if it.capacity_type == "reserved")
+    (instance_type,) = types("m5.large", of=node_class(capacity_reservations=(one,)))
+    (offering,) = (it for it in instance_type.offerings if it.capacity_type == "reserved")
     return offering
 
 
 def test_a_reservation_is_an_offering_at_a_ten_millionth_of_on_demand() -> None:
-    found = reserved(reservation())
-    assert (found.zone, found.available, found.reservation_capacity) == (ZONES[1], True, 3)
-    assert found.price_picousd_per_hour == 9_600
-    told = found.requirements.labels()
+    offering = reserved(reservation())
+    assert (offering.zone, offering.available, offering.reservation_capacity) == (ZONES[1], True, 3)
+    assert offering.price_picousd_per_hour == 9_600
+    told = offering.requirements.labels()
     assert told[labels.RESERVATION_ID] == "cr-1"
     assert (told[labels.RESERVATION_TYPE], told[labels.RESERVATION_INTERRUPTIBLE]) == ("default", "false")
 
@@ -100,36 +104,42 @@ def test_a_reservation_that_is_used_up_or_ends_is_not_available(changes: dict[st
 
 def test_only_the_reservations_own_offering_has_its_labels() -> None:
     of = node_class(capacity_reservations=(reservation(), reservation(id="cr-2", zone="elsewhere")))
-    (found, other) = types("m5.large", "r5.large", of=of)
-    assert found.requirements.get(labels.CAPACITY_TYPE).values == {"on-demand", "spot", "reserved"}
-    assert found.requirements.get(labels.RESERVATION_ID).values == {"cr-1"}
-    assert other.requirements.get(labels.RESERVATION_ID).values == frozenset()
-    bought = [it for it in found.offerings if it.capacity_type != "reserved"]
-    assert all(it.requirements.get(labels.RESERVATION_ID).values == frozenset() for it in bought)
-    assert len(found.offerings) - len(bought) == 1
+    (instance_type, other_instance_type) = types("m5.large", "r5.large", of=of)
+    assert instance_type.requirements.get(labels.CAPACITY_TYPE).values == {"on-demand", "spot", "reserved"}
+    assert instance_type.requirements.get(labels.RESERVATION_ID).values == {"cr-1"}
+    assert other_instance_type.requirements.get(labels.RESERVATION_ID).values == frozenset()
+    bought = [offering for offering in instance_type.offerings if offering.capacity_type != "reserved"]
+    assert all(offering.requirements.get(labels.RESERVATION_ID).values == frozenset() for offering in bought)
+    assert len(instance_type.offerings) - len(bought) == 1
 
 
 def test_nothing_is_available_in_a_zone_that_is_shifted_away_from() -> None:
     of = node_class(capacity_reservations=(reservation(),))
-    who = offerings.offering_context(of, families.FAMILIES["AL2023"], shifted_zone_ids=frozenset({"apne2-az2"}))
-    (found,) = offerings.instance_types(region("m5.large"), who, capacity.Overheads())
-    assert {it.zone for it in found.offerings if it.available} == {ZONES[0], ZONES[2]}
-    assert {it.zone for it in found.offerings} == set(ZONES)
+    offering_context = offerings.offering_context(
+        of, families.FAMILIES["AL2023"], shifted_zone_ids=frozenset({"apne2-az2"})
+    )
+    (instance_type,) = offerings.instance_types(region("m5.large"), offering_context, capacity.Overheads())
+    assert {offering.zone for offering in instance_type.offerings if offering.available} == {ZONES[0], ZONES[2]}
+    assert {offering.zone for offering in instance_type.offerings} == set(ZONES)
 
 
 def test_memory_is_that_of_the_image_the_type_would_start_from() -> None:
     image = node_class().amis[0].id
-    who = offerings.offering_context(
+    offering_context = offerings.offering_context(
         node_class(),
         families.FAMILIES["AL2023"],
         discovered_memory={("m5.large", image): 2**32, ("m5.large", "ami-old"): 1},
     )
-    (found,) = offerings.instance_types(region("m5.large"), who, capacity.Overheads())
-    assert found.capacity["memory"] == 2**32
+    (instance_type,) = offerings.instance_types(region("m5.large"), offering_context, capacity.Overheads())
+    assert instance_type.capacity["memory"] == 2**32
 
 
 def test_types_stand_by_name_whatever_order_ec2_lists_them_in() -> None:
-    assert [one.name for one in types("r5.large", "c5.large", "m5.large")] == ["c5.large", "m5.large", "r5.large"]
+    assert [instance_type.name for instance_type in types("r5.large", "c5.large", "m5.large")] == [
+        "c5.large",
+        "m5.large",
+        "r5.large",
+    ]
 
 
 MANY = ("c5.large", "m5.large", "g4dn.xlarge", "t4g.small", "m5.metal", "inf1.xlarge", "i3.large", "t3a.large")
@@ -154,13 +164,16 @@ def test_every_built_in_type_survives_being_written() -> None:
 
 @pytest.mark.parametrize("present", [True, False])
 def test_whether_a_label_must_be_there_survives_being_written(present: bool) -> None:
-    (one,) = types("m5.large")
+    (instance_type,) = types("m5.large")
     excluded = Requirement("example.com/rack", True, frozenset({"a"}), must_exist=present)
-    other = msgspec.structs.replace(excluded, must_exist=not present)
-    labelled = Requirements({one.key: one for one in (*one.requirements, excluded)})
-    offering = msgspec.structs.replace(one.offerings[0], requirements=Requirements({other.key: other}))
+    other_requirement = msgspec.structs.replace(excluded, must_exist=not present)
+    labelled = Requirements({requirement.key: requirement for requirement in (*instance_type.requirements, excluded)})
+    offering = msgspec.structs.replace(
+        instance_type.offerings[0], requirements=Requirements({other_requirement.key: other_requirement})
+    )
     made = Catalog(
-        {"": (msgspec.structs.replace(one, requirements=labelled, offerings=(offering,)),)}, shifted_zone_ids=("az-1",)
+        {"": (msgspec.structs.replace(instance_type, requirements=labelled, offerings=(offering,)),)},
+        shifted_zone_ids=("az-1",),
     )
     assert catalog_codec.decode(catalog_codec.encode(made)) == made
 
@@ -169,8 +182,8 @@ def test_a_catalog_written_before_volumes_were_counted_limits_none() -> None:
     body = msgspec.json.decode(catalog_codec.encode(catalog()))
     del body["attachable"]
     read = catalog_codec.decode(msgspec.json.encode(body))
-    assert {one.name for one in read.instance_types("default")} == set(MANY)
-    assert all(one.attachable_volumes == {} for one in read.instance_types("default"))
+    assert {instance_type.name for instance_type in read.instance_types("default")} == set(MANY)
+    assert all(instance_type.attachable_volumes == {} for instance_type in read.instance_types("default"))
 
 
 def test_equal_catalogs_are_equal_bytes() -> None:
@@ -195,9 +208,9 @@ def test_what_is_sold_out_everywhere_is_taken_out_of_a_catalog() -> None:
     gone = (UnavailableOffering("spot", "*", "*"), UnavailableOffering("on-demand", "m5.large", ZONES[0]))
     found = unavailable_offerings.apply_to_catalog(catalog(), (), unavailable_offerings.from_snapshot(gone))
     available = {
-        (it.name, o.capacity_type, o.zone)
-        for it in found.instance_types("default")
-        for o in it.offerings
+        (instance_type.name, o.capacity_type, o.zone)
+        for instance_type in found.instance_types("default")
+        for o in instance_type.offerings
         if o.available
     }
     assert not any(kind == "spot" for _, kind, _ in available)
@@ -206,44 +219,47 @@ def test_what_is_sold_out_everywhere_is_taken_out_of_a_catalog() -> None:
 
 
 def test_a_region_survives_being_stored() -> None:
-    one = region(*MANY)
-    assert msgspec.json.decode(msgspec.json.encode(one), type=offerings.RegionFacts) == one
+    region_facts = region(*MANY)
+    assert msgspec.json.decode(msgspec.json.encode(region_facts), type=offerings.RegionFacts) == region_facts
 
 
 IN_PARTITIONS = PlacementGroup("pg-1", "kafka", "partition", 3)
 
 
 def test_in_a_partition_group_each_offering_is_had_in_every_partition() -> None:
-    (one,) = types("m5.large", of=node_class(placement_group=IN_PARTITIONS))
+    (instance_type,) = types("m5.large", of=node_class(placement_group=IN_PARTITIONS))
     key = labels.PLACEMENT_GROUP_PARTITION
-    found = [(it.capacity_type, it.zone, it.requirements.get(key).sole_value) for it in one.offerings]
+    found = [
+        (offering.capacity_type, offering.zone, offering.requirements.get(key).sole_value)
+        for offering in instance_type.offerings
+    ]
     assert len(found) == 2 * len(ZONES) * 3
     assert set(found) == {
         (kind, zone, name) for kind in ("on-demand", "spot") for zone in ZONES for name in ("1", "2", "3")
     }
-    assert one.requirements.get(labels.PLACEMENT_GROUP_ID).sole_value == "pg-1"
-    assert one.requirements.get(key).values == {"1", "2", "3"}
+    assert instance_type.requirements.get(labels.PLACEMENT_GROUP_ID).sole_value == "pg-1"
+    assert instance_type.requirements.get(key).values == {"1", "2", "3"}
 
 
 @pytest.mark.parametrize("strategy", ["cluster", "spread"])
 def test_other_placement_groups_have_no_partitions(strategy: str) -> None:
-    (one,) = types("m5.large", of=node_class(placement_group=PlacementGroup("pg-1", "one", strategy)))
-    assert len(one.offerings) == 2 * len(ZONES)
-    assert one.requirements.get(labels.PLACEMENT_GROUP_ID).sole_value == "pg-1"
-    assert one.requirements.get(labels.PLACEMENT_GROUP_PARTITION).allows_absence
+    (instance_type,) = types("m5.large", of=node_class(placement_group=PlacementGroup("pg-1", "one", strategy)))
+    assert len(instance_type.offerings) == 2 * len(ZONES)
+    assert instance_type.requirements.get(labels.PLACEMENT_GROUP_ID).sole_value == "pg-1"
+    assert instance_type.requirements.get(labels.PLACEMENT_GROUP_PARTITION).allows_absence
 
 
 def test_a_class_without_a_placement_group_is_in_none() -> None:
-    (one,) = types("m5.large")
+    (instance_type,) = types("m5.large")
     for key in (labels.PLACEMENT_GROUP_ID, labels.PLACEMENT_GROUP_PARTITION):
-        assert one.requirements.get(key).allows_absence
-        assert not one.requirements.get(key).has("1")
+        assert instance_type.requirements.get(key).allows_absence
+        assert not instance_type.requirements.get(key).has("1")
 
 
 def test_a_type_that_does_not_go_into_the_group_has_nothing_available() -> None:
     """Burstable types go into no cluster group."""
     cluster, spread = (PlacementGroup("pg-1", "one", kind) for kind in ("cluster", "spread"))
     (burstable,) = types("t3.large", of=node_class(placement_group=cluster))
-    assert not any(it.available for it in burstable.offerings)
+    assert not any(offering.available for offering in burstable.offerings)
     (burstable,) = types("t3.large", of=node_class(placement_group=spread))
-    assert all(it.available for it in burstable.offerings)
+    assert all(offering.available for offering in burstable.offerings)

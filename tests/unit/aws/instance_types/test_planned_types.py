@@ -32,19 +32,21 @@ def asking(resource: str, *amounts: int) -> tuple[Pod, ...]:
     return tuple(pod(f"p-{number}", requests={resource: amount}) for number, amount in enumerate(amounts))
 
 
-def names(made: Plan) -> list[str]:
-    return sorted(one.instance_types[0] for one in made.new_nodes)
+def names(plan: Plan) -> list[str]:
+    return sorted(new_node.instance_types[0] for new_node in plan.new_nodes)
 
 
 def recorded(*chosen: str, of: EC2NodeClass | None = None) -> tuple[InstanceType, ...]:
     """Types that need not be sold in the region of the other tests; a dollar an hour each."""
-    described = tuple(one for one in load_builtin_region().types if one.name in chosen)
+    described = tuple(info for info in load_builtin_region().types if info.name in chosen)
     sold = dict.fromkeys(chosen, 10**12)
-    known = offerings.RegionFacts("r", described, dict.fromkeys(chosen, ZONES), sold, {name: {} for name in chosen})
+    region_facts = offerings.RegionFacts(
+        "r", described, dict.fromkeys(chosen, ZONES), sold, {name: {} for name in chosen}
+    )
     wanted = of or node_class()
     family = families.ami_family(wanted)
     assert isinstance(family, families.AMIFamily)
-    return offerings.instance_types(known, offerings.offering_context(wanted, family), capacity.Overheads())
+    return offerings.instance_types(region_facts, offerings.offering_context(wanted, family), capacity.Overheads())
 
 
 @pytest.mark.parametrize(
@@ -60,15 +62,15 @@ def test_pods_with_accelerators_share_the_fewest_machines(resource: str, amounts
     catalog = recorded("m5.large", name)
     if resource == "amd.com/gpu":
         # The images of this class are for NVIDIA and Neuron; a class for AMD's has an image that fits all.
-        catalog = tuple(_sold(one) for one in catalog)
-    made = planned(catalog, *asking(resource, *amounts))
-    assert names(made) == [name, name]
-    assert not made.unschedulable_pods
+        catalog = tuple(_sold(instance_type) for instance_type in catalog)
+    plan = planned(catalog, *asking(resource, *amounts))
+    assert names(plan) == [name, name]
+    assert not plan.unschedulable_pods
 
 
-def _sold(one: InstanceType) -> InstanceType:
-    open_ones = tuple(msgspec.structs.replace(each, available=True) for each in one.offerings)
-    return msgspec.structs.replace(one, offerings=open_ones)
+def _sold(instance_type: InstanceType) -> InstanceType:
+    open_ones = tuple(msgspec.structs.replace(offering, available=True) for offering in instance_type.offerings)
+    return msgspec.structs.replace(instance_type, offerings=open_ones)
 
 
 def test_branch_interfaces_are_there_on_trunking_types_only() -> None:
@@ -104,8 +106,8 @@ def test_local_disks_hold_what_the_root_volume_cannot_when_they_are_joined() -> 
 def test_the_default_root_volume_holds_so_much(gibibytes: tuple[int, ...], daemon: int, nodes: int) -> None:
     waiting = [storing(f"p-{number}", size) for number, size in enumerate(gibibytes)]
     agents = [daemonset(requests={"ephemeral-storage": daemon * GIB})] if daemon else []
-    made = planned(types("m5.large"), *waiting, daemonsets=tuple(agents))
-    assert len(made.new_nodes) == nodes
+    plan = planned(types("m5.large"), *waiting, daemonsets=tuple(agents))
+    assert len(plan.new_nodes) == nodes
 
 
 def test_of_a_custom_image_the_last_volume_counts() -> None:
@@ -117,9 +119,9 @@ def test_of_a_custom_image_the_last_volume_counts() -> None:
 
 
 def test_spot_that_is_sold_in_one_zone_is_planned_there_only() -> None:
-    known = region("m5.large")
-    assert known.spot is not None
-    sells = msgspec.structs.replace(known, spot={"m5.large": {ZONES[0]: 10**10}})
+    region_facts = region("m5.large")
+    assert region_facts.spot is not None
+    sells = msgspec.structs.replace(region_facts, spot={"m5.large": {ZONES[0]: 10**10}})
     catalog = types(sells=sells)
     spot = NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (labels.SPOT,))
     assert names(planned(catalog, pod(), pools=(pool("default", spot, zone_is(ZONES[0])),))) == ["m5.large"]
@@ -137,8 +139,8 @@ def test_what_has_no_capacity_is_planned_elsewhere_until_the_mark_is_over() -> N
         left = unavailable_offerings.apply_to_catalog(
             catalog, [node_class()], unavailable_offerings.from_health_rows([mark], now_ms=now_ms)
         )
-        made = plan_pods(snapshot(pod(), pools=(pool("default", zone_is(*zones)),)), left)
-        return [(one.instance_types[0], one.zones) for one in made.new_nodes]
+        plan = plan_pods(snapshot(pod(), pools=(pool("default", zone_is(*zones)),)), left)
+        return [(new_node.instance_types[0], new_node.zones) for new_node in plan.new_nodes]
 
     assert [name for name, _ in bought(0, ZONES[0])] == ["m5.large"]
     assert [name for name, _ in bought(0, ZONES[0], ZONES[1])] == ["c5.large"]
@@ -201,17 +203,17 @@ def test_what_an_overlay_states_of_some_offerings_is_launched_as_one_of_them(
     of = node_class(capacity_reservations=held)
     stated = NodeOverlay(ObjectMeta("fuse"), (where,), capacity={"example.com/fuse": 1})
     catalog = apply_overlays(Catalog({"": types("m5.large", "c5.large", of=of)}), (stated,), (pool(),)).catalog
-    (made,) = plan_pods(snapshot(*asking("example.com/fuse", 1)), catalog).new_nodes
+    (new_node,) = plan_pods(snapshot(*asking("example.com/fuse", 1)), catalog).new_nodes
     fleet = fleet_plan.plan_fleet(
-        made, of, catalog.instance_types("default", "default"), FACTS, unavailable_offerings.UnavailableOfferings()
+        new_node, of, catalog.instance_types("default", "default"), FACTS, unavailable_offerings.UnavailableOfferings()
     )
     assert isinstance(fleet, fleet_plan.FleetPlan)
-    bought = {(one.zone, one.reservation_id) for one in fleet.overrides}
+    bought = {(override.zone, override.reservation_id) for override in fleet.overrides}
     assert bought == pools
     for zone, reservation in bought:
-        known = find_instance_type(
+        instance_type = find_instance_type(
             catalog.instance_types("default", "default"), "m5.large",
             zone=zone, capacity_type=fleet.capacity_type, reservation=reservation,
         )  # fmt: skip
-        assert known is not None
-        assert known.allocatable["example.com/fuse"] == 1
+        assert instance_type is not None
+        assert instance_type.allocatable["example.com/fuse"] == 1

@@ -19,13 +19,13 @@ EMPTY = OfferingHealth(
 
 
 def failed(before: OfferingHealth | None, at: int) -> OfferingHealth:
-    found = unavailable_offerings.record_failure(
+    health = unavailable_offerings.record_failure(
         before,
         msgspec.structs.replace(EMPTY, unavailable_until_ms=at + unavailable_offerings.UNAVAILABLE_MS),
         now_ms=at,
     )
-    assert found is not None
-    return found
+    assert health is not None
+    return health
 
 
 def test_an_offering_that_fails_again_is_left_alone_longer() -> None:
@@ -113,10 +113,10 @@ def test_quotas_of_vcpus_go_by_family(name: str, family: str) -> None:
 
 def bought(catalog: Catalog, node_class: str = "default") -> set[tuple[str, str, str]]:
     return {
-        (one.name, each.capacity_type, each.zone)
-        for one in catalog.instance_types(node_class)
-        for each in one.offerings
-        if each.available
+        (instance_type.name, offering.capacity_type, offering.zone)
+        for instance_type in catalog.instance_types(node_class)
+        for offering in instance_type.offerings
+        if offering.available
     }
 
 
@@ -132,9 +132,9 @@ def test_a_zone_is_out_only_when_every_subnet_of_the_class_is() -> None:
     two = builders.node_class(subnets=(Subnet("s-1", builders.ZONES[0]), Subnet("s-2", builders.ZONES[0])))
     for marks, left in ((["s-1"], True), (["s-1", "s-2"], False)):
         known = unavailable_offerings.from_health_rows(map(full, marks), now_ms=START)
-        found = unavailable_offerings.apply_to_catalog(builders.small_catalog(), [two], known)
-        assert any(zone == builders.ZONES[0] for _, _, zone in bought(found)) == left
-        assert any(zone == builders.ZONES[0] for _, _, zone in bought(found, "another class"))
+        catalog = unavailable_offerings.apply_to_catalog(builders.small_catalog(), [two], known)
+        assert any(zone == builders.ZONES[0] for _, _, zone in bought(catalog)) == left
+        assert any(zone == builders.ZONES[0] for _, _, zone in bought(catalog, "another class"))
 
 
 def test_a_reached_quota_leaves_smaller_types() -> None:
@@ -145,12 +145,12 @@ def test_a_reached_quota_leaves_smaller_types() -> None:
 
 
 def test_a_closed_offering_says_what_ec2_said() -> None:
-    found = sold_out(EMPTY, msgspec.structs.replace(EMPTY, zone="*", instance_type="c5.large"))
+    catalog = sold_out(EMPTY, msgspec.structs.replace(EMPTY, zone="*", instance_type="c5.large"))
     said = {
-        each.unavailable_reason
-        for one in found.instance_types("default")
-        if one.name == "c5.large"
-        for each in one.offerings
+        offering.unavailable_reason
+        for instance_type in catalog.instance_types("default")
+        if instance_type.name == "c5.large"
+        for offering in instance_type.offerings
     }
     assert said == {"", "InsufficientInstanceCapacity"}
 
@@ -158,10 +158,12 @@ def test_a_closed_offering_says_what_ec2_said() -> None:
 @pytest.mark.parametrize(("taken", "left"), [(0, 5), (2, 3), (5, 0), (7, 0)])
 def test_what_was_launched_into_a_reservation_is_not_promised_again(taken: int, left: int) -> None:
     zone = builders.ZONES[0]
-    known = from_labels({labels.ZONE: zone, labels.CAPACITY_TYPE: labels.RESERVED, labels.RESERVATION_ID: "cr-1"})
-    one = builders.instance_type("m5.large", 2, 8, on_demand=0.1)
-    reserved = Offering(zone, labels.RESERVED, 1, True, known, reservation_capacity=5)
-    catalog = Catalog({"": (msgspec.structs.replace(one, offerings=(reserved,)),)})
+    requirements = from_labels(
+        {labels.ZONE: zone, labels.CAPACITY_TYPE: labels.RESERVED, labels.RESERVATION_ID: "cr-1"}
+    )
+    instance_type = builders.instance_type("m5.large", 2, 8, on_demand=0.1)
+    reserved = Offering(zone, labels.RESERVED, 1, True, requirements, reservation_capacity=5)
+    catalog = Catalog({"": (msgspec.structs.replace(instance_type, offerings=(reserved,)),)})
     row = unavailable_offerings.record_reservation_launches(None, "cr-1", taken, now_ms=START - 1)
     (offering,) = sold_out(row, catalog=catalog).instance_types("default")[0].offerings
     assert (offering.reservation_capacity, offering.available) == (left, left > 0)
@@ -175,8 +177,10 @@ def test_launches_into_a_reservation_are_counted_until_its_description_knows_the
         now_ms=START + MINUTE,
     )
     taken = {
-        one.instance_type: one.reservation_launches
-        for one in unavailable_offerings.to_snapshot([row], now_ms=START + unavailable_offerings.RESERVATION_LAUNCH_MS)
+        unavailable_offering.instance_type: unavailable_offering.reservation_launches
+        for unavailable_offering in unavailable_offerings.to_snapshot(
+            [row], now_ms=START + unavailable_offerings.RESERVATION_LAUNCH_MS
+        )
     }
     assert taken == {"cr-1": 1}
 
@@ -184,7 +188,7 @@ def test_launches_into_a_reservation_are_counted_until_its_description_knows_the
 def test_what_is_full_in_a_placement_group_is_full_for_its_classes_only() -> None:
     full = msgspec.structs.replace(EMPTY, zone=builders.ZONES[0], scope="pg-1")
     grouped = builders.node_class("grouped", placement_group=PlacementGroup("pg-1", "one", "cluster"))
-    found = unavailable_offerings.apply_to_catalog(
+    catalog = unavailable_offerings.apply_to_catalog(
         builders.small_catalog(),
         [builders.node_class(), grouped],
         unavailable_offerings.from_health_rows([full], now_ms=START),
@@ -192,7 +196,9 @@ def test_what_is_full_in_a_placement_group_is_full_for_its_classes_only() -> Non
 
     def closed(name: str) -> int:
         return sum(
-            bool(offering.unavailable_reason) for one in found.instance_types(name) for offering in one.offerings
+            bool(offering.unavailable_reason)
+            for instance_type in catalog.instance_types(name)
+            for offering in instance_type.offerings
         )
 
     assert (closed("default"), closed("grouped")) == (0, 1)

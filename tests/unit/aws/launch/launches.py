@@ -18,7 +18,7 @@ FREE_CHOICE = (capacity_types("spot", "on-demand"),)
 
 
 def closed(*offerings: tuple[str, str, str]) -> UnavailableOfferings:
-    return from_snapshot(UnavailableOffering(*one) for one in offerings)
+    return from_snapshot(UnavailableOffering(*offering) for offering in offerings)
 
 
 def planned(
@@ -38,11 +38,11 @@ def refused(
 
 
 def asked_types(fleet: FleetPlan) -> set[str]:
-    return {one.instance_type for one in fleet.overrides}
+    return {override.instance_type for override in fleet.overrides}
 
 
 def asked(fleet: FleetPlan, count: int = 1) -> dict[str, Any]:
-    versions = {one.name: (f"lt-{number}", "3") for number, one in enumerate(fleet.templates)}
+    versions = {template_request.name: (f"lt-{number}", "3") for number, template_request in enumerate(fleet.templates)}
     return fleet_plan.create_fleet_request(
         fleet, versions, launch_id="l1", count=count, client_token=fleet_plan.client_token("l1", 0)
     )

@@ -45,14 +45,14 @@ def planned(*reservations: CapacityReservation, **more: Any) -> FleetPlan:
 
 
 def request(fleet: FleetPlan) -> dict[str, Any]:
-    versions = {one.name: (f"lt-{number}", "1") for number, one in enumerate(fleet.templates)}
+    versions = {template_request.name: (f"lt-{number}", "1") for number, template_request in enumerate(fleet.templates)}
     return fleet_plan.create_fleet_request(fleet, versions, launch_id="l1", count=2, client_token="l1-0")
 
 
 def test_what_is_reserved_comes_first_and_its_template_names_it() -> None:
     fleet = planned(reservation())
     assert (fleet.capacity_type, fleet.reservation_kind) == ("reserved", "default")
-    assert [(one.instance_type, one.zone, one.reservation_id) for one in fleet.overrides] == [
+    assert [(override.instance_type, override.zone, override.reservation_id) for override in fleet.overrides] == [
         ("c5a.large", ZONES[0], "cr-1")
     ]
     (template,) = fleet.templates
@@ -76,24 +76,27 @@ def test_what_is_bought_opts_out_of_open_reservations() -> None:
 def test_without_the_gate_nothing_is_said_of_reservations() -> None:
     fleet = planned(reservation(), feature_gates=())
     assert fleet.capacity_type == "spot"
-    assert all("CapacityReservationSpecification" not in one.data for one in fleet.templates)
+    assert all("CapacityReservationSpecification" not in template_request.data for template_request in fleet.templates)
     found, _ = asked(reservation(), requirement=capacity_types("reserved"), feature_gates=())
     assert isinstance(found, Refusal)
 
 
 def test_each_reservation_has_a_template_of_its_own() -> None:
     fleet = planned(reservation(), reservation("cr-2", "m5a.large", ZONES[1]))
-    named = {one.name: one.data["CapacityReservationSpecification"] for one in fleet.templates}
+    named = {
+        template_request.name: template_request.data["CapacityReservationSpecification"]
+        for template_request in fleet.templates
+    }
     targets = {
-        one.reservation_id: named[one.template_name]["CapacityReservationTarget"]["CapacityReservationId"]
-        for one in fleet.overrides
+        override.reservation_id: named[override.template_name]["CapacityReservationTarget"]["CapacityReservationId"]
+        for override in fleet.overrides
     }
     assert targets == {"cr-1": "cr-1", "cr-2": "cr-2"}
 
 
 def test_of_two_reservations_of_one_pool_the_one_with_more_left_is_named() -> None:
     fleet = planned(reservation("cr-5", available_instance_count=5), reservation("cr-6", available_instance_count=6))
-    assert [one.reservation_id for one in fleet.overrides] == ["cr-6"]
+    assert [override.reservation_id for override in fleet.overrides] == ["cr-6"]
 
 
 def test_a_reservation_without_instances_is_not_named() -> None:
@@ -102,8 +105,8 @@ def test_a_reservation_without_instances_is_not_named() -> None:
 
 @pytest.mark.parametrize("taken", [3, 4])
 def test_a_reservation_that_was_used_up_since_it_was_described_is_not_named(taken: int) -> None:
-    known = from_snapshot([UnavailableOffering("reserved", "cr-1", "*", reservation_launches=taken)])
-    assert planned(reservation(), health=known).capacity_type == "spot"
+    unavailable_offerings = from_snapshot([UnavailableOffering("reserved", "cr-1", "*", reservation_launches=taken)])
+    assert planned(reservation(), health=unavailable_offerings).capacity_type == "spot"
 
 
 def test_a_capacity_block_is_asked_for_alone_in_its_own_market() -> None:
@@ -112,7 +115,9 @@ def test_a_capacity_block_is_asked_for_alone_in_its_own_market() -> None:
         reservation("cr-2", "m5a.large", reservation_type="capacity-block"),
     )
     fleet = planned(*blocks)
-    assert [(one.instance_type, one.reservation_id) for one in fleet.overrides] == [("c5a.large", "cr-1")]
+    assert [(override.instance_type, override.reservation_id) for override in fleet.overrides] == [
+        ("c5a.large", "cr-1")
+    ]
     (template,) = fleet.templates
     assert template.data["InstanceMarketOptions"] == {"MarketType": "capacity-block"}
     body = request(fleet)
@@ -149,19 +154,23 @@ def test_one_kind_only_the_cheapest_and_the_usual_one_in_a_tie(prices: dict[str,
     wanted = new_node("c5a.large", "m5a.large", requirements=(ANY_KIND,))
     fleet = fleet_plan.plan_fleet(wanted, own, types("c5a.large", "m5a.large", of=own, sells=sells), FACTS, PLENTY)
     assert isinstance(fleet, FleetPlan)
-    assert [one.reservation_id for one in fleet.overrides] == [chosen]
+    assert [override.reservation_id for override in fleet.overrides] == [chosen]
 
 
 def test_only_a_node_in_a_reservation_has_its_labels() -> None:
     _, catalog = asked(reservation())
-    one = next(it for it in catalog if it.name == "c5a.large")
+    instance_type = next(it for it in catalog if it.name == "c5a.large")
 
     def learnt(kind: str, into: str) -> dict[str, str]:
-        made = fleet_plan.launched_status(
-            instance_id="i-1", zone=ZONES[0], capacity_type=kind, instance_type=one, node=new_node("c5a.large"),
-            reservation_id=into,
+        launched_status = fleet_plan.launched_status(
+            instance_id="i-1", zone=ZONES[0], capacity_type=kind, instance_type=instance_type,
+            node=new_node("c5a.large"), reservation_id=into,
         )  # fmt: skip
-        return {key: value for key, value in made.labels.items() if "reservation" in key or "capacity-type" in key}
+        return {
+            key: value
+            for key, value in launched_status.labels.items()
+            if "reservation" in key or "capacity-type" in key
+        }
 
     assert learnt("on-demand", "") == {labels.CAPACITY_TYPE: "on-demand"}
     assert learnt("reserved", "cr-1") == {

@@ -25,13 +25,17 @@ def test_at_most_sixty_types_the_cheapest() -> None:
     catalog = types(*names)
     fleet = planned(new_node(*names, requirements=(capacity_types("on-demand"),)), catalog)
     assert len(asked_types(fleet)) == 60
-    dearest = max(one.price_picousd_per_hour for one in fleet.overrides)
-    left_out = [one for one in catalog if one.name not in asked_types(fleet) and "metal" not in one.name]
+    dearest = max(override.price_picousd_per_hour for override in fleet.overrides)
+    left_out = [
+        instance_type
+        for instance_type in catalog
+        if instance_type.name not in asked_types(fleet) and "metal" not in instance_type.name
+    ]
     assert left_out
     assert all(
         dearest <= offering.price_picousd_per_hour
-        for one in left_out
-        for offering in one.offerings
+        for instance_type in left_out
+        for offering in instance_type.offerings
         if offering.capacity_type == labels.ON_DEMAND
     )
 
@@ -52,28 +56,28 @@ def test_spot_dearer_than_the_cheapest_on_demand_is_left_out() -> None:
 
 def test_exotic_types_stay_where_a_pool_asks_for_many_values() -> None:
     names = ("c5.large", "c5.metal", "g4dn.xlarge")
-    several = NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 2)
-    assert asked_types(planned(new_node(*names, requirements=(several,)), types(*names))) == set(names)
+    expression = NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 2)
+    assert asked_types(planned(new_node(*names, requirements=(expression,)), types(*names))) == set(names)
 
 
 def test_minimum_values_that_cannot_be_met_are_no_capacity() -> None:
     minimum = NodeSelectorRequirement("karpenter.k8s.aws/instance-family", "Exists", (), 2)
-    found = refused(new_node("c5.large", "c5.xlarge", requirements=(minimum,)), types("c5.large", "c5.xlarge"))
-    assert found.reason == "InsufficientCapacity"
-    assert "instance-family" in found.message
+    refusal = refused(new_node("c5.large", "c5.xlarge", requirements=(minimum,)), types("c5.large", "c5.xlarge"))
+    assert refusal.reason == "InsufficientCapacity"
+    assert "instance-family" in refusal.message
 
 
 def test_zones_of_the_node_and_of_its_requirements_both_hold() -> None:
     zone = NodeSelectorRequirement(labels.ZONE, "In", (ZONES[0],))
-    assert {one.zone for one in planned(new_node("c5.large", requirements=(zone,)), types("c5.large")).overrides} == {
-        ZONES[0]
-    }
-    assert {one.zone for one in planned(new_node("c5.large", zones=(ZONES[1],)), types("c5.large")).overrides} == {
-        ZONES[1]
-    }
+    assert {
+        override.zone for override in planned(new_node("c5.large", requirements=(zone,)), types("c5.large")).overrides
+    } == {ZONES[0]}
+    assert {
+        override.zone for override in planned(new_node("c5.large", zones=(ZONES[1],)), types("c5.large")).overrides
+    } == {ZONES[1]}
     zone_id = NodeSelectorRequirement(labels.ZONE_ID, "In", ("apne2-az3",))
     only = planned(new_node("c5.large", requirements=(zone_id,)), types("c5.large"))
-    assert {one.zone for one in only.overrides} == {ZONES[2]}
+    assert {override.zone for override in only.overrides} == {ZONES[2]}
 
 
 def test_a_type_that_is_too_small_is_not_asked_for() -> None:
@@ -92,7 +96,7 @@ def test_a_type_that_is_too_small_is_not_asked_for() -> None:
 def test_offerings_known_to_be_empty_are_not_asked_for(marks: set[tuple[str, str, str]], zones: set[str]) -> None:
     wanted = new_node("c5.large", requirements=(capacity_types("spot"),))
     fleet = planned(wanted, types("c5.large"), closed(*sorted(marks)))
-    assert {one.zone for one in fleet.overrides} == zones
+    assert {override.zone for override in fleet.overrides} == zones
 
 
 def test_without_a_spot_role_on_demand_is_asked_for() -> None:
@@ -103,8 +107,8 @@ def test_without_a_spot_role_on_demand_is_asked_for() -> None:
 
 def test_everything_empty_is_no_capacity() -> None:
     health = closed(*(("spot", "c5.large", zone) for zone in ZONES))
-    found = refused(new_node("c5.large", requirements=(capacity_types("spot"),)), types("c5.large"), health)
-    assert found.reason == "InsufficientCapacity"
+    refusal = refused(new_node("c5.large", requirements=(capacity_types("spot"),)), types("c5.large"), health)
+    assert refusal.reason == "InsufficientCapacity"
 
 
 def test_the_emptiest_subnet_of_a_zone_is_used() -> None:
@@ -112,9 +116,11 @@ def test_the_emptiest_subnet_of_a_zone_is_used() -> None:
     wanted = new_node("c5.large", requirements=(capacity_types("spot"),))
     catalog = types("c5.large", of=node_class(subnets=subnets))
     fleet = planned(wanted, catalog, subnets=subnets)
-    assert {one.subnet_id for one in fleet.overrides} == {"subnet-big"}
+    assert {override.subnet_id for override in fleet.overrides} == {"subnet-big"}
     full = closed(("subnet", "subnet-big", ZONES[0]))
-    assert {one.subnet_id for one in planned(wanted, catalog, full, subnets=subnets).overrides} == {"subnet-small"}
+    assert {override.subnet_id for override in planned(wanted, catalog, full, subnets=subnets).overrides} == {
+        "subnet-small"
+    }
 
 
 def test_prices_that_are_not_known_are_not_asked_for() -> None:

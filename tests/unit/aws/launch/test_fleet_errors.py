@@ -79,9 +79,9 @@ def test_other_errors_say_nothing_about_capacity(code: str) -> None:
 def test_only_capacity_errors_are_no_capacity() -> None:
     both = [error("InsufficientInstanceCapacity"), error("UnauthorizedOperation", "no")]
     assert fleet_errors.launch_failure(both[:1]).insufficient_capacity
-    found = fleet_errors.launch_failure(both)
-    assert (found.insufficient_capacity, found.reason) == (False, "Unauthorized")
-    assert found.message == "UnauthorizedOperation: no"
+    launch_failure = fleet_errors.launch_failure(both)
+    assert (launch_failure.insufficient_capacity, launch_failure.reason) == (False, "Unauthorized")
+    assert launch_failure.message == "UnauthorizedOperation: no"
 
 
 def test_silence_is_no_capacity() -> None:
@@ -123,7 +123,10 @@ def test_a_reason_in_one_word(code: str, message: str, reason: str) -> None:
 
 def test_failures_are_counted_as_karpenter_counts_them() -> None:
     many = [error("RequestLimitExceeded"), error("RequestLimitExceeded"), error("Strange", zone="z2")]
-    assert [(one.reason, one.code, one.zone, one.offerings) for one in fleet_errors.count_failures(many)] == [
+    assert [
+        (failure_count.reason, failure_count.code, failure_count.zone, failure_count.offerings)
+        for failure_count in fleet_errors.count_failures(many)
+    ] == [
         ("LaunchFailed", "Strange", "z2", 1),
         ("RequestLimitExceeded", "RequestLimitExceeded", "z1", 2),
     ]

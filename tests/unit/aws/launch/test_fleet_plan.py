@@ -14,7 +14,7 @@ from tests.unit.aws.samples import CLUSTER, ZONES, capacity_types, new_node, nod
 def test_spot_is_asked_for_where_it_is_allowed() -> None:
     fleet = planned(new_node("c5a.large", requirements=FREE_CHOICE), types("c5a.large"))
     assert fleet.capacity_type == labels.SPOT
-    assert {one.zone for one in fleet.overrides} == set(ZONES)
+    assert {override.zone for override in fleet.overrides} == set(ZONES)
     request = asked(fleet)
     assert request["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "spot"
     assert request["SpotOptions"] == {"AllocationStrategy": "price-capacity-optimized"}
@@ -53,7 +53,7 @@ def test_everything_a_launch_makes_is_tagged() -> None:
     specifications = {one["ResourceType"]: one["Tags"] for one in asked(fleet)["TagSpecifications"]}
     assert set(specifications) == {"fleet", "instance", "volume"}
     for tags in specifications.values():
-        assert {one["Key"]: one["Value"] for one in tags} == {
+        assert {tag["Key"]: tag["Value"] for tag in tags} == {
             "Name": "spot-node",
             "intent": "apps",
             f"kubernetes.io/cluster/{CLUSTER}": "owned",
@@ -96,10 +96,10 @@ def test_prices_of_an_overlay_are_followed_in_their_order(kind: str, options: tu
 def test_one_template_for_each_image_and_pod_count() -> None:
     names = ("c5.large", "c5.xlarge", "c5.2xlarge", "c6g.large")
     fleet = planned(new_node(*names), types(*names))
-    images = {(one.data["ImageId"], one.name) for one in fleet.templates}
+    images = {(template_request.data["ImageId"], template_request.name) for template_request in fleet.templates}
     assert len(fleet.templates) == 3
     assert {image for image, _ in images} == {"ami-x86_64-standard", "ami-arm64-standard"}
-    by_name = {one.name: one for one in fleet.templates}
+    by_name = {template_request.name: template_request for template_request in fleet.templates}
     for override in fleet.overrides:
         assert by_name[override.template_name].data["ImageId"] == override.image_id
 
@@ -131,14 +131,14 @@ def test_nodes_say_which_pool_and_class_they_are_of() -> None:
 
 def test_a_claim_learns_what_its_instance_is() -> None:
     (bought,) = types("c5.large")
-    known = fleet_plan.launched_status(
+    launched_status = fleet_plan.launched_status(
         instance_id="i-1", zone=ZONES[1], capacity_type="spot", instance_type=bought,
         node=new_node("c5.large", labels={"team": "a", labels.ZONE: "elsewhere"}),
     )  # fmt: skip
-    assert known.provider_id == f"aws:///{ZONES[1]}/i-1"
-    assert known.labels[labels.ZONE] == ZONES[1]
-    assert known.labels[labels.CAPACITY_TYPE] == "spot"
-    assert known.labels[labels.ZONE_ID] == "apne2-az2"
-    assert known.labels["team"] == "a"
-    assert known.labels[labels.INSTANCE_TYPE] == "c5.large"
-    assert known.allocatable == bought.allocatable
+    assert launched_status.provider_id == f"aws:///{ZONES[1]}/i-1"
+    assert launched_status.labels[labels.ZONE] == ZONES[1]
+    assert launched_status.labels[labels.CAPACITY_TYPE] == "spot"
+    assert launched_status.labels[labels.ZONE_ID] == "apne2-az2"
+    assert launched_status.labels["team"] == "a"
+    assert launched_status.labels[labels.INSTANCE_TYPE] == "c5.large"
+    assert launched_status.allocatable == bought.allocatable

@@ -30,19 +30,26 @@ def test_a_node_says_on_whose_hardware_it_runs(allowed: tuple[str, ...], tenancy
     )
     (template,) = planned(wanted, (bought,)).templates
     assert template.data["Placement"]["Tenancy"] == tenancy
-    known = fleet_plan.launched_status(
+    launched_status = fleet_plan.launched_status(
         instance_id="i-1", zone=ZONES[0], capacity_type="spot", instance_type=bought, node=wanted
     )
-    assert known.labels[labels.TENANCY] == tenancy
+    assert launched_status.labels[labels.TENANCY] == tenancy
 
 
 def test_what_is_full_in_a_placement_group_is_had_elsewhere() -> None:
     full = OfferingHealth("spot", "c5.large", "*", 10, "InsufficientInstanceCapacity", scope="pg-1")
-    known, wanted = from_health_rows([full], now_ms=1), new_node("c5.large", requirements=(capacity_types("spot"),))
-    assert planned(wanted, types("c5.large"), known).placement_scope == ""
-    elsewhere = planned(wanted, types("c5.large"), known, placement_group=PlacementGroup("pg-2", "two", "cluster"))
+    unavailable_offerings, wanted = (
+        from_health_rows([full], now_ms=1),
+        new_node("c5.large", requirements=(capacity_types("spot"),)),
+    )
+    assert planned(wanted, types("c5.large"), unavailable_offerings).placement_scope == ""
+    elsewhere = planned(
+        wanted, types("c5.large"), unavailable_offerings, placement_group=PlacementGroup("pg-2", "two", "cluster")
+    )
     assert elsewhere.placement_scope == "pg-2"
-    refusal = refused(wanted, types("c5.large"), known, placement_group=PlacementGroup("pg-1", "one", "cluster"))
+    refusal = refused(
+        wanted, types("c5.large"), unavailable_offerings, placement_group=PlacementGroup("pg-1", "one", "cluster")
+    )
     assert refusal.reason == "InsufficientCapacity"
 
 
@@ -59,7 +66,9 @@ def test_a_launch_asks_for_the_partition_that_pods_ask_for(
     assert template.data["Placement"].get("PartitionNumber") == number
     assert template.data["Placement"]["GroupId"] == "pg-1"
     assert fleet.placement_scope == group
-    assert [one.zone for one in fleet.overrides] == list(dict.fromkeys(one.zone for one in fleet.overrides))
+    assert [override.zone for override in fleet.overrides] == list(
+        dict.fromkeys(override.zone for override in fleet.overrides)
+    )
 
 
 def test_a_full_partition_leaves_the_others_of_its_group() -> None:
@@ -80,18 +89,18 @@ def test_a_full_partition_leaves_the_others_of_its_group() -> None:
 def test_a_node_says_in_which_group_and_partition_it_is(asked: tuple[str, ...], said: int, label: str) -> None:
     (bought,) = types("c5.large", of=node_class(placement_group=IN_PARTITIONS))
     wanted = new_node("c5.large", requirements=in_partition(*asked))
-    known = fleet_plan.launched_status(
+    launched_status = fleet_plan.launched_status(
         instance_id="i-1", zone=ZONES[0], capacity_type="spot", instance_type=bought, node=wanted, partition_number=said
     )
-    assert known.labels[labels.PLACEMENT_GROUP_ID] == "pg-1"
-    assert known.labels[labels.PLACEMENT_GROUP_PARTITION] == label
+    assert launched_status.labels[labels.PLACEMENT_GROUP_ID] == "pg-1"
+    assert launched_status.labels[labels.PLACEMENT_GROUP_PARTITION] == label
 
 
 @pytest.mark.parametrize("group", [None, PlacementGroup("pg-1", "one", "spread")])
 def test_a_node_outside_of_partitions_does_not_speak_of_one(group: PlacementGroup | None) -> None:
     (bought,) = types("c5.large", of=node_class(placement_group=group))
-    known = fleet_plan.launched_status(
+    launched_status = fleet_plan.launched_status(
         instance_id="i-1", zone=ZONES[0], capacity_type="spot", instance_type=bought, node=new_node("c5.large")
     )
-    assert known.labels.get(labels.PLACEMENT_GROUP_ID) == (group.id if group else None)
-    assert labels.PLACEMENT_GROUP_PARTITION not in known.labels
+    assert launched_status.labels.get(labels.PLACEMENT_GROUP_ID) == (group.id if group else None)
+    assert labels.PLACEMENT_GROUP_PARTITION not in launched_status.labels

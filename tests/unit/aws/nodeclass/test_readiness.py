@@ -24,27 +24,27 @@ def fresh(**changes: Any) -> EC2NodeClass:
     return node_class(subnets=(), security_groups=(), amis=(), resolved_instance_profile="", **changes)
 
 
-def resolved(one: EC2NodeClass | None = None, **found: Any) -> readiness.Resolution:
-    return readiness.resolve(one or fresh(), msgspec.structs.replace(FOUND, **found), FACTS, now=NOW)
+def resolved(nodeclass: EC2NodeClass | None = None, **found: Any) -> readiness.Resolution:
+    return readiness.resolve(nodeclass or fresh(), msgspec.structs.replace(FOUND, **found), FACTS, now=NOW)
 
 
 def said(resolution: readiness.Resolution, kind: str) -> tuple[str, str, str]:
-    found = find_condition(resolution.node_class.conditions, kind)
-    assert found is not None, kind
-    return found.status, found.reason, found.message
+    condition = find_condition(resolution.node_class.conditions, kind)
+    assert condition is not None, kind
+    return condition.status, condition.reason, condition.message
 
 
 def test_a_class_that_finds_everything_is_ready() -> None:
-    found = resolved()
-    assert found.ready
+    resolution = resolved()
+    assert resolution.ready
     for kind in (*readiness.DEPENDENTS, readiness.VALIDATION_SUCCEEDED, readiness.FIELDS_RECOGNIZED, readiness.READY):
-        assert said(found, kind) == ("True", kind, "")
-    assert found.node_class.resolved_instance_profile == "profile-1"
+        assert said(resolution, kind) == ("True", kind, "")
+    assert resolution.node_class.resolved_instance_profile == "profile-1"
 
 
 def test_conditions_are_about_the_generation_that_was_looked_at() -> None:
-    found = resolved(fresh(metadata=ObjectMeta("default", uid="u", generation=7)))
-    assert {one.observed_generation for one in found.node_class.conditions} == {7}
+    resolution = resolved(fresh(metadata=ObjectMeta("default", uid="u", generation=7)))
+    assert {condition.observed_generation for condition in resolution.node_class.conditions} == {7}
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
@@ -54,7 +54,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
             Condition("SubnetsReady", "False", last_transition_time=NOW),
         )
     )
-    times = {one.type: one.last_transition_time for one in resolved(before).node_class.conditions}
+    times = {condition.type: condition.last_transition_time for condition in resolved(before).node_class.conditions}
     assert times["AMIsReady"] == NOW
     assert times["SubnetsReady"] is None
 
@@ -62,8 +62,8 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
 def test_subnets_stand_with_most_free_addresses_first() -> None:
     free = {"a": 20, "b": 100, "c": 50}
     subnets = tuple(DiscoveredSubnet(f"subnet-{key}", key, "", size, "vpc-1") for key, size in free.items())
-    found = resolved(subnets=subnets).node_class
-    assert [one.id for one in found.subnets] == ["subnet-b", "subnet-c", "subnet-a"]
+    nodeclass = resolved(subnets=subnets).node_class
+    assert [subnet.id for subnet in nodeclass.subnets] == ["subnet-b", "subnet-c", "subnet-a"]
 
 
 NO_AMIS: tuple[()] = ()
@@ -84,18 +84,18 @@ NO_AMIS: tuple[()] = ()
     ],
 )  # fmt: skip
 def test_what_is_missing_or_foreign_stops_the_class(found: dict[str, Any], kind: str, reason: str) -> None:
-    one = resolved(**found)
-    assert not one.ready
-    assert said(one, kind)[:2] == ("False", reason)
-    assert said(one, "ValidationSucceeded") == ("False", "DependenciesNotReady", f"{kind}=False")
-    assert said(one, "Ready") == ("False", "UnhealthyDependents", f"{kind}=False, ValidationSucceeded=False")
-    assert reason in readiness.not_ready_message(one.node_class)
+    resolution = resolved(**found)
+    assert not resolution.ready
+    assert said(resolution, kind)[:2] == ("False", reason)
+    assert said(resolution, "ValidationSucceeded") == ("False", "DependenciesNotReady", f"{kind}=False")
+    assert said(resolution, "Ready") == ("False", "UnhealthyDependents", f"{kind}=False, ValidationSucceeded=False")
+    assert reason in readiness.not_ready_message(resolution.node_class)
 
 
 def test_a_foreign_subnet_is_named_and_none_is_used() -> None:
-    one = resolved(subnets=(*SUBNETS, DiscoveredSubnet("subnet-x", "z", "", 1, "vpc-2")))
-    assert "subnet-x (vpc-2)" in said(one, "SubnetsReady")[2]
-    assert one.node_class.subnets == ()
+    resolution = resolved(subnets=(*SUBNETS, DiscoveredSubnet("subnet-x", "z", "", 1, "vpc-2")))
+    assert "subnet-x (vpc-2)" in said(resolution, "SubnetsReady")[2]
+    assert resolution.node_class.subnets == ()
 
 
 @pytest.mark.parametrize(
@@ -128,9 +128,9 @@ def test_a_class_that_cannot_be_launched_says_which_field(changes: dict[str, Any
 
 
 def test_an_unknown_field_is_said_and_does_not_stop_the_class() -> None:
-    one = resolved(fresh(problems=("unknown field spec.subnets, did you mean subnetSelectorTerms?",)))
-    assert one.ready
-    status, reason, message = said(one, "FieldsRecognized")
+    resolution = resolved(fresh(problems=("unknown field spec.subnets, did you mean subnetSelectorTerms?",)))
+    assert resolution.ready
+    status, reason, message = said(resolution, "FieldsRecognized")
     assert (status, reason) == ("False", "UnrecognizedFields")
     assert "did you mean" in message
 
@@ -197,7 +197,7 @@ def reservation(id: str, **changes: Any) -> CapacityReservation:
 
 def test_reservations_stand_by_id_and_those_that_ended_are_gone() -> None:
     ended, block = NOW - timedelta(seconds=1), "capacity-block"
-    found = resolved(
+    resolution = resolved(
         capacity_reservations=(
             reservation("cr-4", end_time=NOW + timedelta(minutes=40), reservation_type=block),
             reservation("cr-3", end_time=NOW + timedelta(minutes=41), reservation_type=block),
@@ -205,10 +205,10 @@ def test_reservations_stand_by_id_and_those_that_ended_are_gone() -> None:
             reservation("cr-1", end_time=NOW + timedelta(minutes=5), available_instance_count=3),
         )
     )
-    shown = [(one.id, one.state) for one in found.node_class.capacity_reservations]
+    shown = [(one.id, one.state) for one in resolution.node_class.capacity_reservations]
     assert shown == [("cr-1", "active"), ("cr-3", "active"), ("cr-4", "expiring")]
-    assert found.node_class.capacity_reservations[0].available_instance_count == 3
-    assert said(found, "CapacityReservationsReady")[0] == "True"
+    assert resolution.node_class.capacity_reservations[0].available_instance_count == 3
+    assert said(resolution, "CapacityReservationsReady")[0] == "True"
 
 
 def test_a_placement_group_that_is_not_there_stops_the_class() -> None:
@@ -265,20 +265,20 @@ def test_what_nobody_can_say_now_stays_as_it_was(what: str) -> None:
 def test_without_an_answer_a_new_class_and_a_changed_one_are_open_and_no_other_condition_is(what: str) -> None:
     before = resolved(fresh(metadata=ObjectMeta("default", uid="u", generation=1))).node_class
     changed = msgspec.structs.replace(before, metadata=ObjectMeta("default", uid="u", generation=2))
-    for one in (fresh(), changed):
-        found = resolved(one, **{what: Unanswered("EC2 is down")})
-        assert not found.ready
-        assert said(found, KINDS[what]) == ("Unknown", "AwaitingReconciliation", "EC2 is down")
-        assert said(found, "ValidationSucceeded") == ("Unknown", "DependenciesNotReady", f"{KINDS[what]}=Unknown")
+    for nodeclass in (fresh(), changed):
+        resolution = resolved(nodeclass, **{what: Unanswered("EC2 is down")})
+        assert not resolution.ready
+        assert said(resolution, KINDS[what]) == ("Unknown", "AwaitingReconciliation", "EC2 is down")
+        assert said(resolution, "ValidationSucceeded") == ("Unknown", "DependenciesNotReady", f"{KINDS[what]}=Unknown")
         failing = f"{KINDS[what]}=Unknown, ValidationSucceeded=Unknown"
-        assert said(found, "Ready") == ("Unknown", "ReconcilingDependents", failing)
-        assert sum(it.status == "Unknown" for it in found.node_class.conditions) == 3
+        assert said(resolution, "Ready") == ("Unknown", "ReconcilingDependents", failing)
+        assert sum(condition.status == "Unknown" for condition in resolution.node_class.conditions) == 3
 
 
 def test_a_no_beside_a_missing_answer_is_a_no() -> None:
-    found = resolved(subnets=(), amis=Unanswered("SSM is down"))
-    assert said(found, "ValidationSucceeded")[:2] == ("False", "DependenciesNotReady")
-    assert said(found, "Ready")[:2] == ("False", "UnhealthyDependents")
+    resolution = resolved(subnets=(), amis=Unanswered("SSM is down"))
+    assert said(resolution, "ValidationSucceeded")[:2] == ("False", "DependenciesNotReady")
+    assert said(resolution, "Ready")[:2] == ("False", "UnhealthyDependents")
 
 
 @pytest.mark.parametrize(
@@ -300,14 +300,16 @@ def test_an_expression_must_have_a_value_for_every_type_of_the_region(
     checks = readiness.ValidationInputs(
         Overheads(node_class_cel=True), tuple(type_of(name) for name in ("m5.large", "m5.xlarge"))
     )
-    found = readiness.resolve(fresh(kubelet=kubelet), FOUND, FACTS, now=NOW, inputs=checks)
-    status, why, message = said(found, "ValidationSucceeded")
+    resolution = readiness.resolve(fresh(kubelet=kubelet), FOUND, FACTS, now=NOW, inputs=checks)
+    status, why, message = said(resolution, "ValidationSucceeded")
     assert (status, why) == (("False", reason) if reason else ("True", "ValidationSucceeded"))
     assert text in message
 
 
 def test_expressions_are_open_while_the_types_are_not_known() -> None:
     checks = readiness.ValidationInputs(Overheads(node_class_cel=True), Unanswered("not known yet"))
-    one = fresh(kubelet={"maxPods": "vcpus"})
-    assert said(readiness.resolve(one, FOUND, FACTS, now=NOW, inputs=checks), "ValidationSucceeded")[0] == "Unknown"
+    nodeclass = fresh(kubelet={"maxPods": "vcpus"})
+    assert (
+        said(readiness.resolve(nodeclass, FOUND, FACTS, now=NOW, inputs=checks), "ValidationSucceeded")[0] == "Unknown"
+    )
     assert readiness.resolve(fresh(), FOUND, FACTS, now=NOW, inputs=checks).ready

@@ -35,6 +35,6 @@ def test_a_label_selector(selector: tuple[NodeSelectorRequirement, ...] | None, 
         (HostPort(80), HostPort(81), False),
     ],
 )
-def test_a_port_can_be_bound_once_per_address(one: HostPort, other: HostPort, clash: bool) -> None:
-    assert one.conflicts_with(other) is clash
-    assert other.conflicts_with(one) is clash
+def test_a_port_can_be_bound_once_per_address(host_port: HostPort, other_host_port: HostPort, clash: bool) -> None:
+    assert host_port.conflicts_with(other_host_port) is clash
+    assert other_host_port.conflicts_with(host_port) is clash

@@ -35,17 +35,17 @@ class TestCandidates:
         ],
     )
     def test_what_is_no_candidate_is_ignored_with_the_reason(self, waiting: object, reason: str) -> None:
-        made = planned(waiting)  # type: ignore[arg-type]
-        assert made.new_nodes == ()
-        assert reason in "; ".join(made.ignored_pods[0].reasons)
+        plan = planned(waiting)  # type: ignore[arg-type]
+        assert plan.new_nodes == ()
+        assert reason in "; ".join(plan.ignored_pods[0].reasons)
 
     def test_what_is_not_handled_is_refused_by_its_field(self) -> None:
-        made = planned(pod(unsupported_fields=("spec.resourceClaims",)))
-        assert why(made) == {"default/p": "spec.resourceClaims is not handled yet"}
+        plan = planned(pod(unsupported_fields=("spec.resourceClaims",)))
+        assert why(plan) == {"default/p": "spec.resourceClaims is not handled yet"}
 
     def test_finished_pods_are_nobody_s_concern(self) -> None:
-        made = planned(pod(phase="Succeeded"), pod("q", phase="Failed"))
-        assert (made.unschedulable_pods, made.ignored_pods) == ((), ())
+        plan = planned(pod(phase="Succeeded"), pod("q", phase="Failed"))
+        assert (plan.unschedulable_pods, plan.ignored_pods) == ((), ())
 
 
 class TestReasons:
@@ -81,11 +81,11 @@ class TestReasons:
         )
 
     def test_every_pool_says_its_own(self) -> None:
-        made = planned(
+        plan = planned(
             pod(cpu=1), pools=[pool("heavy", weight=9, limits={"cpu": "0"}), pool("tainted", taints=(BATCH,))]
         )
-        assert "NodePool heavy: its limit of cpu 0" in why(made)["default/p"]
-        assert "NodePool tainted: it does not tolerate taint dedicated=batch:NoSchedule" in why(made)["default/p"]
+        assert "NodePool heavy: its limit of cpu 0" in why(plan)["default/p"]
+        assert "NodePool tainted: it does not tolerate taint dedicated=batch:NoSchedule" in why(plan)["default/p"]
 
     def test_without_a_pool_that_is_the_reason(self) -> None:
         assert why(planned(pod(), pools=[])) == {"default/p": "there is no NodePool"}

@@ -29,13 +29,15 @@ def type_is(*names: str) -> NodeSelectorRequirement:
 SPOT = NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (labels.SPOT,))
 
 
-def prices(made: OverlaidCatalog, name: str, *, pool_name: str = "default") -> set[float]:
-    found = next(one for one in made.catalog.instance_types("default", pool_name) if one.name == name)
-    return {one.price_picousd_per_hour / PICOUSD for one in found.offerings}
+def prices(overlaid_catalog: OverlaidCatalog, name: str, *, pool_name: str = "default") -> set[float]:
+    instance_type = next(
+        one for one in overlaid_catalog.catalog.instance_types("default", pool_name) if one.name == name
+    )
+    return {offering.price_picousd_per_hour / PICOUSD for offering in instance_type.offerings}
 
 
-def verdicts(made: OverlaidCatalog) -> dict[str, str]:
-    return {one.name: one.reason for one in made.statuses}
+def verdicts(overlaid_catalog: OverlaidCatalog) -> dict[str, str]:
+    return {overlay_status.name: overlay_status.reason for overlay_status in overlaid_catalog.statuses}
 
 
 @pytest.mark.parametrize(
@@ -56,86 +58,94 @@ def test_a_price_is_replaced_or_moved_and_never_below_nothing(change: dict[str, 
 
 
 def test_only_offerings_that_meet_every_requirement_change() -> None:
-    made = apply_overlays(CATALOG, [overlay("o", type_is("small"), SPOT, price="9")], [pool()])
-    assert prices(made, "small") == {0.1, 9.0}
-    assert prices(made, "medium") == {0.2, 0.08}
+    overlaid_catalog = apply_overlays(CATALOG, [overlay("o", type_is("small"), SPOT, price="9")], [pool()])
+    assert prices(overlaid_catalog, "small") == {0.1, 9.0}
+    assert prices(overlaid_catalog, "medium") == {0.2, 0.08}
 
 
 def test_a_label_that_nothing_states_is_not_met() -> None:
-    made = apply_overlays(CATALOG, [overlay("o", NodeSelectorRequirement("team", "In", ("a",)), price="9")], [pool()])
-    assert made.catalog.by_nodepool == {}
-    assert verdicts(made) == {"o": ""}
+    overlaid_catalog = apply_overlays(
+        CATALOG, [overlay("o", NodeSelectorRequirement("team", "In", ("a",)), price="9")], [pool()]
+    )
+    assert overlaid_catalog.catalog.by_nodepool == {}
+    assert verdicts(overlaid_catalog) == {"o": ""}
 
 
 def test_a_label_of_the_pool_decides_for_that_pool_alone() -> None:
     pools = [pool("ours", labels={"team": "a"}), pool("theirs")]
-    made = apply_overlays(CATALOG, [overlay("o", NodeSelectorRequirement("team", "In", ("a",)), price="9")], pools)
-    assert prices(made, "small", pool_name="ours") == {9.0}
-    assert prices(made, "small", pool_name="theirs") == {0.1, 0.04}
+    overlaid_catalog = apply_overlays(
+        CATALOG, [overlay("o", NodeSelectorRequirement("team", "In", ("a",)), price="9")], pools
+    )
+    assert prices(overlaid_catalog, "small", pool_name="ours") == {9.0}
+    assert prices(overlaid_catalog, "small", pool_name="theirs") == {0.1, 0.04}
 
 
 def test_an_overlay_may_name_the_pool() -> None:
-    made = apply_overlays(
+    overlaid_catalog = apply_overlays(
         CATALOG,
         [overlay("o", NodeSelectorRequirement(labels.NODEPOOL, "NotIn", ("a",)), price="9")],
         [pool("a"), pool("b")],
     )
-    assert sorted(made.catalog.by_nodepool) == ["b"]
+    assert sorted(overlaid_catalog.catalog.by_nodepool) == ["b"]
 
 
 def test_pools_that_no_overlay_tells_apart_share_their_types() -> None:
-    made = apply_overlays(CATALOG, [overlay("o", SPOT, price="9")], [pool("a"), pool("b", labels={"x": "y"})])
-    assert made.catalog.by_nodepool["a"] is made.catalog.by_nodepool["b"]
+    overlaid_catalog = apply_overlays(
+        CATALOG, [overlay("o", SPOT, price="9")], [pool("a"), pool("b", labels={"x": "y"})]
+    )
+    assert overlaid_catalog.catalog.by_nodepool["a"] is overlaid_catalog.catalog.by_nodepool["b"]
 
 
 def test_capacity_adds_what_pods_can_ask_for() -> None:
     device = overlay("o", type_is("medium"), capacity={"example.com/fuse": 3})
-    made = plan_of(pod(requests={"example.com/fuse": 2}), nodeoverlays=(device,))
-    assert [one.instance_types for one in made.new_nodes] == [("medium",)]
-    assert made.new_nodes[0].capacity_overlay_applied
-    assert not made.new_nodes[0].price_overlay_applied
+    plan = plan_of(pod(requests={"example.com/fuse": 2}), nodeoverlays=(device,))
+    assert [new_node.instance_types for new_node in plan.new_nodes] == [("medium",)]
+    assert plan.new_nodes[0].capacity_overlay_applied
+    assert not plan.new_nodes[0].price_overlay_applied
 
 
 def test_huge_pages_are_taken_from_memory() -> None:
-    made = apply_overlays(CATALOG, [overlay("o", type_is("small"), capacity={"hugepages-2Mi": GIB})], [pool()])
-    found = next(one for one in made.catalog.instance_types("", "default") if one.name == "small")
-    assert found.allocatable["memory"] == 3 * GIB
-    assert found.allocatable["hugepages-2Mi"] == GIB
+    overlaid_catalog = apply_overlays(
+        CATALOG, [overlay("o", type_is("small"), capacity={"hugepages-2Mi": GIB})], [pool()]
+    )
+    instance_type = next(one for one in overlaid_catalog.catalog.instance_types("", "default") if one.name == "small")
+    assert instance_type.allocatable["memory"] == 3 * GIB
+    assert instance_type.allocatable["hugepages-2Mi"] == GIB
 
 
 def test_the_cheapest_after_overlays_is_chosen() -> None:
     dear = overlay("o", type_is("small", "medium", "fat"), price_adjustment="+900%")
-    made = plan_of(pod(), nodeoverlays=(dear,))
-    assert made.new_nodes[0].instance_types[0] == "large"
-    assert made.new_nodes[0].price_overlay_applied
+    plan = plan_of(pod(), nodeoverlays=(dear,))
+    assert plan.new_nodes[0].instance_types[0] == "large"
+    assert plan.new_nodes[0].price_overlay_applied
 
 
 def test_two_of_one_weight_conflict_and_the_first_by_name_does_nothing_anywhere() -> None:
     first = overlay("a", type_is("small", "medium"), weight=10, price="1")
     second = overlay("b", type_is("small"), weight=10, price="2")
-    made = apply_overlays(CATALOG, [first, second], [pool()])
-    assert verdicts(made) == {"a": CONFLICT, "b": ""}
-    assert prices(made, "small") == {2.0}
-    assert prices(made, "medium") == {0.2, 0.08}
+    overlaid_catalog = apply_overlays(CATALOG, [first, second], [pool()])
+    assert verdicts(overlaid_catalog) == {"a": CONFLICT, "b": ""}
+    assert prices(overlaid_catalog, "small") == {2.0}
+    assert prices(overlaid_catalog, "medium") == {0.2, 0.08}
 
 
 def test_a_conflict_below_a_heavier_overlay_is_a_conflict() -> None:
-    several = [
+    overlays = [
         overlay("a", type_is("small"), weight=10, price="1"),
         overlay("b", type_is("small"), weight=10, price="2"),
         overlay("z", type_is("small"), weight=20, price="3"),
     ]
-    made = apply_overlays(CATALOG, several, [pool()])
-    assert verdicts(made) == {"a": CONFLICT, "b": "", "z": ""}
-    assert prices(made, "small") == {3.0}
+    overlaid_catalog = apply_overlays(CATALOG, overlays, [pool()])
+    assert verdicts(overlaid_catalog) == {"a": CONFLICT, "b": "", "z": ""}
+    assert prices(overlaid_catalog, "small") == {3.0}
 
 
 def test_price_and_another_overlays_capacity_do_not_conflict() -> None:
-    several = [
+    overlays = [
         overlay("a", type_is("small"), weight=10, price="1"),
         overlay("b", type_is("small"), weight=10, capacity={"example.com/fuse": 1}),
     ]
-    assert verdicts(apply_overlays(CATALOG, several, [pool()])) == {"a": "", "b": ""}
+    assert verdicts(apply_overlays(CATALOG, overlays, [pool()])) == {"a": "", "b": ""}
 
 
 @pytest.mark.parametrize(
@@ -154,16 +164,19 @@ def test_price_and_another_overlays_capacity_do_not_conflict() -> None:
 )
 def test_an_overlay_that_means_nothing_is_named_and_stops_no_other(fields: dict[str, Any], named: str) -> None:
     bad = NodeOverlay(ObjectMeta("bad"), **{"requirements": (type_is("small"),), **fields})
-    made = apply_overlays(CATALOG, [bad, overlay("good", type_is("small"), price="7")], [pool()])
-    assert {one.name: one.reason for one in made.statuses} == {"bad": INVALID, "good": ""}
-    assert named in made.statuses[0].message
-    assert prices(made, "small") == {7.0}
+    overlaid_catalog = apply_overlays(CATALOG, [bad, overlay("good", type_is("small"), price="7")], [pool()])
+    assert {overlay_status.name: overlay_status.reason for overlay_status in overlaid_catalog.statuses} == {
+        "bad": INVALID,
+        "good": "",
+    }
+    assert named in overlaid_catalog.statuses[0].message
+    assert prices(overlaid_catalog, "small") == {7.0}
 
 
 def test_a_plan_says_which_overlays_do_not_count() -> None:
-    made = plan_of(pod(), nodeoverlays=(overlay("o", price="cheap"),))
-    assert [note for note in made.notes if "NodeOverlay o is not applied (RuntimeValidation): spec.price" in note]
-    assert not why(made)
+    plan = plan_of(pod(), nodeoverlays=(overlay("o", price="cheap"),))
+    assert [note for note in plan.notes if "NodeOverlay o is not applied (RuntimeValidation): spec.price" in note]
+    assert not why(plan)
 
 
 @given(
@@ -174,12 +187,12 @@ def test_a_plan_says_which_overlays_do_not_count() -> None:
     st.randoms(use_true_random=False),
 )
 def test_the_order_in_which_overlays_are_listed_does_not_matter(given_: list[tuple[int, str, str]], rng: Any) -> None:
-    several = [
+    overlays = [
         overlay(f"o{number}", type_is(name), weight=weight, price=price)
         for number, (weight, name, price) in enumerate(given_)
     ]
-    shuffled = rng.sample(several, len(several))
-    assert apply_overlays(CATALOG, several, [pool()]) == apply_overlays(CATALOG, shuffled, [pool()])
+    shuffled = rng.sample(overlays, len(overlays))
+    assert apply_overlays(CATALOG, overlays, [pool()]) == apply_overlays(CATALOG, shuffled, [pool()])
 
 
 def test_without_overlays_the_catalog_is_the_same_object() -> None:

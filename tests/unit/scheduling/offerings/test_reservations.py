@@ -24,12 +24,12 @@ WITH, WITHOUT = Settings(), Settings(feature_gates=())
 INTO = (NodeSelectorRequirement(labels.RESERVATION_ID, "In", ("cr-1",)),)
 
 
-def reserving(one: InstanceType, capacity: int) -> InstanceType:
+def reserving(instance_type: InstanceType, capacity: int) -> InstanceType:
     """The type with a reservation ``cr-1`` of so many instances in z1."""
     told = {labels.RESERVATION_ID: "cr-1", labels.RESERVATION_TYPE: "default"}
     stated = Requirements({key: Requirement(key, False, frozenset((value,))) for key, value in told.items()})
     offering = Offering("z1", labels.RESERVED, PICOUSD // 10**8, True, stated, capacity)
-    return msgspec.structs.replace(one, offerings=(*one.offerings, offering))
+    return msgspec.structs.replace(instance_type, offerings=(*instance_type.offerings, offering))
 
 
 def planned(capacity: int, settings: Settings = WITH, **seen: Any) -> Plan:
@@ -38,15 +38,17 @@ def planned(capacity: int, settings: Settings = WITH, **seen: Any) -> Plan:
     return plan_pods(snapshot, Catalog({"": (reserving(SMALL, capacity),)}))
 
 
-def bought(made: Plan) -> list[str]:
-    return sorted(node.capacity_type for node in made.new_nodes)
+def bought(plan: Plan) -> list[str]:
+    return sorted(node.capacity_type for node in plan.new_nodes)
 
 
 def test_what_is_reserved_is_used_up_before_anything_is_bought() -> None:
-    made = planned(3)
-    assert bought(made) == ["reserved"] * 3 + ["spot"]
-    reserved = next(one for one in made.new_nodes if one.capacity_type == "reserved")
-    assert {one.key: one.values for one in reserved.requirements}[labels.RESERVATION_ID] == ("cr-1",)
+    plan = planned(3)
+    assert bought(plan) == ["reserved"] * 3 + ["spot"]
+    reserved = next(new_node for new_node in plan.new_nodes if new_node.capacity_type == "reserved")
+    assert {expression.key: expression.values for expression in reserved.requirements}[labels.RESERVATION_ID] == (
+        "cr-1",
+    )
 
 
 def test_without_the_gate_nothing_is_reserved() -> None:
@@ -95,44 +97,46 @@ def kept(capacity: int, *pools: NodePool, types: Sequence[InstanceType] = (), se
     return static_pools.plan_with_static_pools(snapshot, Catalog({"": (reserving(SMALL, capacity), *types)}))
 
 
-def of_pool(made: Plan, name: str) -> Plan:
-    return msgspec.structs.replace(made, new_nodes=tuple(one for one in made.new_nodes if one.nodepool == name))
+def of_pool(plan: Plan, name: str) -> Plan:
+    return msgspec.structs.replace(
+        plan, new_nodes=tuple(new_node for new_node in plan.new_nodes if new_node.nodepool == name)
+    )
 
 
 def test_static_pools_use_up_what_is_reserved_before_they_buy_and_leave_none_to_pods() -> None:
-    made = kept(3, pool("a", replicas=2), pool("b", replicas=4))
-    assert bought(of_pool(made, "a")) == ["reserved"] * 2
-    assert bought(of_pool(made, "b")) == ["reserved"] + ["spot"] * 3
-    assert bought(made).count("reserved") == 3
-    reserved, other = (
-        next(one for one in made.new_nodes if one.nodepool == "b" and one.capacity_type == kind)
+    plan = kept(3, pool("a", replicas=2), pool("b", replicas=4))
+    assert bought(of_pool(plan, "a")) == ["reserved"] * 2
+    assert bought(of_pool(plan, "b")) == ["reserved"] + ["spot"] * 3
+    assert bought(plan).count("reserved") == 3
+    reserved, other_new_node = (
+        next(new_node for new_node in plan.new_nodes if new_node.nodepool == "b" and new_node.capacity_type == kind)
         for kind in ("reserved", "spot")
     )
-    said = {one.key: one.values for one in reserved.requirements}
+    said = {expression.key: expression.values for expression in reserved.requirements}
     assert (said[labels.RESERVATION_ID], said[labels.CAPACITY_TYPE]) == (("cr-1",), ("reserved",))
     assert reserved.zones == ("z1",)
     # A launch tries what is reserved first, unless it may not.
-    assert not from_expressions(other.requirements).get(labels.CAPACITY_TYPE).has("reserved")
+    assert not from_expressions(other_new_node.requirements).get(labels.CAPACITY_TYPE).has("reserved")
 
 
 def test_what_static_pools_leave_is_for_pods() -> None:
-    made = kept(
+    plan = kept(
         3, pool("a", NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("small",)), replicas=1, taints=CLAIM.taints)
     )
-    assert bought(of_pool(made, "default")) == ["reserved"] * 2 + ["spot"] * 2
+    assert bought(of_pool(plan, "default")) == ["reserved"] * 2 + ["spot"] * 2
 
 
 def test_a_static_pool_of_reserved_capacity_alone_makes_what_there_is_and_says_why() -> None:
-    made = kept(1, pool("a", NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", ("reserved",)), replicas=3))
-    assert bought(of_pool(made, "a")) == ["reserved"]
-    assert any("has 0; 1 can be made: no instance type" in one for one in made.notes)
-    assert "a" not in made.nodepools_without_offerings
+    plan = kept(1, pool("a", NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", ("reserved",)), replicas=3))
+    assert bought(of_pool(plan, "a")) == ["reserved"]
+    assert any("has 0; 1 can be made: no instance type" in note for note in plan.notes)
+    assert "a" not in plan.nodepools_without_offerings
 
 
 def test_a_reservation_of_one_type_is_not_for_a_static_pool_that_demands_several() -> None:
-    several = pool("a", NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 2), replicas=2)
-    made = kept(2, several, types=(MEDIUM,))
-    assert bought(of_pool(made, "a")) == ["spot"] * 2
+    nodepool = pool("a", NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 2), replicas=2)
+    plan = kept(2, nodepool, types=(MEDIUM,))
+    assert bought(of_pool(plan, "a")) == ["spot"] * 2
 
 
 def test_without_the_gate_static_pools_reserve_nothing() -> None:

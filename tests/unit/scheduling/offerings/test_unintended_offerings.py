@@ -58,16 +58,20 @@ def made_of(*overlays: NodeOverlay, types: tuple[InstanceType, ...] = TYPES) -> 
     return apply_overlays(Catalog({"": types}), overlays, [pool()])
 
 
-def named(made: OverlaidCatalog, name: str) -> list[InstanceType]:
-    return [one for one in made.catalog.instance_types("default", "default") if one.name == name]
+def named(overlaid_catalog: OverlaidCatalog, name: str) -> list[InstanceType]:
+    return [
+        instance_type
+        for instance_type in overlaid_catalog.catalog.instance_types("default", "default")
+        if instance_type.name == name
+    ]
 
 
 def bought(node: NewNode, *overlays: NodeOverlay) -> set[tuple[str, str, str]]:
     return launchable(node, made_of(*overlays).catalog.instance_types("default", "default"))
 
 
-def the_node(made: Plan) -> NewNode:
-    (node,) = made.new_nodes
+def the_node(plan: Plan) -> NewNode:
+    (node,) = plan.new_nodes
     return node
 
 
@@ -75,8 +79,8 @@ class TestWhatAnOverlayMakesOfAType:
     def test_one_entry_for_each_amount_each_with_its_own_offerings(self) -> None:
         plain, fused = named(made_of(overlay(zone_is("z1"))), "small")
         assert (plain.allocatable.get(FUSE), fused.allocatable[FUSE]) == (None, 3)
-        assert {one.zone for one in plain.offerings} == {"z2", "z3"}
-        assert {one.zone for one in fused.offerings} == {"z1"}
+        assert {offering.zone for offering in plain.offerings} == {"z2", "z3"}
+        assert {offering.zone for offering in fused.offerings} == {"z1"}
         assert sorted((*plain.offerings, *fused.offerings), key=str) == sorted(SMALL.offerings, key=str)
 
     def test_an_entry_says_where_it_is_sold(self) -> None:
@@ -92,23 +96,30 @@ class TestWhatAnOverlayMakesOfAType:
 
     def test_overlays_of_one_weight_do_not_conflict_over_different_offerings(self) -> None:
         several = (overlay(zone_is("z1"), name="a"), overlay(zone_is("z2"), name="b", capacity={FUSE: 7}))
-        assert {one.reason for one in made_of(*several).statuses} == {""}
-        assert sorted(one.capacity.get(FUSE, 0) for one in named(made_of(*several), "small")) == [0, 3, 7]
+        assert {overlay_status.reason for overlay_status in made_of(*several).statuses} == {""}
+        assert sorted(instance_type.capacity.get(FUSE, 0) for instance_type in named(made_of(*several), "small")) == [
+            0,
+            3,
+            7,
+        ]
 
     def test_overlays_of_one_weight_conflict_over_one_offering(self) -> None:
         several = (overlay(zone_is("z1", "z2"), name="a"), overlay(zone_is("z2"), name="b"))
-        assert {one.name: one.reason for one in made_of(*several).statuses} == {"a": "Conflict", "b": ""}
-        assert {one.zone for one in named(made_of(*several), "small")[1].offerings} == {"z2"}
+        assert {overlay_status.name: overlay_status.reason for overlay_status in made_of(*several).statuses} == {
+            "a": "Conflict",
+            "b": "",
+        }
+        assert {offering.zone for offering in named(made_of(*several), "small")[1].offerings} == {"z2"}
 
     def test_the_heavier_one_wins_where_both_count(self) -> None:
         several = (overlay(zone_is("z1"), name="a", weight=9, capacity={FUSE: 9}), overlay(name="b"))
-        assert {one.capacity[FUSE] for one in named(made_of(*several), "small")} == {3, 9}
+        assert {instance_type.capacity[FUSE] for instance_type in named(made_of(*several), "small")} == {3, 9}
 
     def test_a_reservation_may_have_what_nothing_else_has(self) -> None:
         types = (_reserving(SMALL, "cr-1", "cr-2"),)
         only = NodeSelectorRequirement(labels.RESERVATION_ID, "In", ("cr-2",))
         plain, fused = named(made_of(overlay(only), types=types), "small")
-        assert [one.requirements.get(labels.RESERVATION_ID).sole_value for one in fused.offerings] == ["cr-2"]
+        assert [offering.requirements.get(labels.RESERVATION_ID).sole_value for offering in fused.offerings] == ["cr-2"]
         assert len(plain.offerings) == len(types[0].offerings) - 1
 
 
@@ -118,7 +129,8 @@ def _reserving(type_: InstanceType, *reservations: str) -> InstanceType:
         type_.offerings[0], capacity_type=labels.RESERVED, price_picousd_per_hour=1, reservation_capacity=5
     )
     taken = (
-        msgspec.structs.replace(offering, requirements=Requirements({labels.RESERVATION_ID: one})) for _, one in told
+        msgspec.structs.replace(offering, requirements=Requirements({labels.RESERVATION_ID: requirement}))
+        for _, requirement in told
     )
     return msgspec.structs.replace(type_, offerings=(*type_.offerings, *taken))
 
@@ -138,8 +150,8 @@ class TestAPodThatNeedsIt:
         assert {kind for _, _, kind in bought(node, stated)} == {labels.ON_DEMAND}
 
     def test_is_refused_in_another_zone(self) -> None:
-        made = planned(asking(node_selector={labels.ZONE: "z1"}), nodeoverlays=(overlay(zone_is("z2")),))
-        assert why(made)["default/p"].endswith(
+        plan = planned(asking(node_selector={labels.ZONE: "z1"}), nodeoverlays=(overlay(zone_is("z2")),))
+        assert why(plan)["default/p"].endswith(
             "it asks for example.com/fuse 1, none of 4 instance types has any; small has room for it as spot in z2"
         )
 
@@ -149,22 +161,26 @@ class TestAPodThatNeedsIt:
         assert node.instance_types == ("large",)
 
     def test_gets_a_type_of_which_nothing_else_is_available(self) -> None:
-        offerings = tuple(msgspec.structs.replace(one, available=one.zone == "z3") for one in SMALL.offerings)
+        offerings = tuple(
+            msgspec.structs.replace(offering, available=offering.zone == "z3") for offering in SMALL.offerings
+        )
         types = (msgspec.structs.replace(SMALL, offerings=offerings),)
         for one in (asking(), pod()):
             node = the_node(planned(one, types=types, nodeoverlays=(overlay(zone_is("z3")),)))
             assert (node.instance_types, node.zones) == (("small",), ("z3",))
 
     def test_is_refused_where_all_that_has_it_is_sold_out(self) -> None:
-        offerings = tuple(msgspec.structs.replace(one, available=one.zone != "z3") for one in SMALL.offerings)
+        offerings = tuple(
+            msgspec.structs.replace(offering, available=offering.zone != "z3") for offering in SMALL.offerings
+        )
         types = (msgspec.structs.replace(SMALL, offerings=offerings),)
         assert planned(asking(), types=types, nodeoverlays=(overlay(zone_is("z3")),)).unschedulable_pods
 
     def test_shares_its_node_with_others_up_to_what_is_there(self) -> None:
         several = tuple(asking(f"p-{number}") for number in range(4))
-        made = planned(*several, *pods(3, "other"), nodeoverlays=(overlay(zone_is("z1")),))
-        assert sum(len(one.pods) for one in made.new_nodes) == 7
-        for node in made.new_nodes:
+        plan = planned(*several, *pods(3, "other"), nodeoverlays=(overlay(zone_is("z1")),))
+        assert sum(len(new_node.pods) for new_node in plan.new_nodes) == 7
+        for node in plan.new_nodes:
             assert len([key for key in node.pods if key.startswith("default/p-")]) <= 3
 
     def test_may_have_its_reservation(self) -> None:
@@ -178,7 +194,7 @@ class TestAPodThatDoesNotNeedIt:
     def test_may_go_anywhere(self) -> None:
         node = the_node(planned(pod(), nodeoverlays=(overlay(zone_is("z2")),)))
         assert node.zones == ZONES
-        assert labels.ZONE not in {one.key for one in node.requirements}
+        assert labels.ZONE not in {expression.key for expression in node.requirements}
         assert {zone for _, zone, _ in bought(node, overlay(zone_is("z2")))} == set(ZONES)
 
     def test_keeps_off_the_memory_that_huge_pages_take(self) -> None:
@@ -201,13 +217,13 @@ class TestAPodThatDoesNotNeedIt:
         dear = overlay(NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (labels.ON_DEMAND,)))
         node = the_node(planned(pod(), types=types, nodeoverlays=(dear,)))
         assert len(node.instance_types) == 100
-        kinds = {one.key: one.values for one in node.requirements}[labels.CAPACITY_TYPE]
+        kinds = {expression.key: expression.values for expression in node.requirements}[labels.CAPACITY_TYPE]
         assert set(kinds) == {labels.SPOT, labels.ON_DEMAND}
 
     def test_min_values_count_a_type_once(self) -> None:
         five = pool("default", NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 5))
-        made = planned(pod(), pools=(five,), nodeoverlays=(overlay(zone_is("z2")),))
-        assert "minValues asks for 5 different values" in why(made)["default/p"]
+        plan = planned(pod(), pools=(five,), nodeoverlays=(overlay(zone_is("z2")),))
+        assert "minValues asks for 5 different values" in why(plan)["default/p"]
 
 
 class TestWhatAClaimCannotSay:
@@ -217,8 +233,8 @@ class TestWhatAClaimCannotSay:
         """With a limit of two, no node of three; a type that has three in a zone is not bought there for others."""
         stated = overlay(zone_is("z2"), type_is("small", "fat"))
         none = pool(limits={"cpu": "1000", FUSE: "2"})
-        for one in planned(*pods(3, cpu="1500m"), pools=(none,), nodeoverlays=(stated,)).new_nodes:
-            assert not {(name, zone) for name, zone, _ in bought(one, stated)} & {("small", "z2"), ("fat", "z2")}
+        for new_node in planned(*pods(3, cpu="1500m"), pools=(none,), nodeoverlays=(stated,)).new_nodes:
+            assert not {(name, zone) for name, zone, _ in bought(new_node, stated)} & {("small", "z2"), ("fat", "z2")}
 
     @pytest.mark.parametrize(
         ("where", "zones", "kinds"),
@@ -287,14 +303,14 @@ class TestNodesOnTheirWay:
     )
     def test_have_what_all_they_may_become_has(self, coming: dict[str, Any], seated: bool) -> None:
         entry = self.in_flight(*coming["requirements"], requests=coming.get("requests"))
-        made = planned(asking(), in_flight=(entry,), nodeoverlays=(overlay(zone_is("z2"), type_is("small")),))
-        assert bool(made.existing_nodes) is seated
+        plan = planned(asking(), in_flight=(entry,), nodeoverlays=(overlay(zone_is("z2"), type_is("small")),))
+        assert bool(plan.existing_nodes) is seated
 
     def test_a_decided_node_is_there_for_the_pods_of_the_next_plan(self) -> None:
         stated = overlay(zone_is("z2"), type_is("small", "medium"))
         first = the_node(planned(asking(), nodeoverlays=(stated,)))
         again = planned(asking(), nodeoverlays=(stated,), in_flight=(to_in_flight_nodeclaim(first, "claim"),))
-        assert [one.name for one in again.existing_nodes] == ["claim"]
+        assert [assignment.name for assignment in again.existing_nodes] == ["claim"]
 
     def test_a_claim_learns_what_its_offering_has(self) -> None:
         sold = made_of(overlay(zone_is("z2"), SPOT)).catalog.instance_types("default", "default")
@@ -303,9 +319,11 @@ class TestNodesOnTheirWay:
             for zone in ZONES
             for kind in (labels.SPOT, labels.ON_DEMAND)
         }
-        assert {place for place, one in known.items() if one is not None and FUSE in one.allocatable} == {
-            ("z2", labels.SPOT)
-        }
+        assert {
+            place
+            for place, instance_type in known.items()
+            if instance_type is not None and FUSE in instance_type.allocatable
+        } == {("z2", labels.SPOT)}
         assert find_instance_type(sold, "unheard-of", zone="z2", capacity_type=labels.SPOT) is None
 
     def test_a_claim_learns_what_its_reservation_has(self) -> None:
@@ -313,11 +331,13 @@ class TestNodesOnTheirWay:
         sold = made_of(
             overlay(NodeSelectorRequirement(labels.RESERVATION_ID, "In", ("cr-2",))), types=types
         ).catalog.instance_types("", "default")
-        found = [
+        instance_types = [
             find_instance_type(sold, "small", zone="z1", capacity_type=labels.RESERVED, reservation=name)
             for name in ("cr-1", "cr-2")
         ]
-        assert [one is not None and FUSE in one.allocatable for one in found] == [False, True]
+        assert [
+            instance_type is not None and FUSE in instance_type.allocatable for instance_type in instance_types
+        ] == [False, True]
 
 
 class TestElsewhere:
@@ -348,10 +368,12 @@ class TestElsewhere:
             labels={"app": "a"},
             pod_anti_affinity=(PodAffinityTerm(labels.HOSTNAME, APP, ("default",)),),
         )
-        made = planned(*apart, nodeoverlays=(huge,), settings=Settings(largest_zone_share=34))
-        assert {one.zones for one in made.new_nodes} == {("z1",), ("z2",), ("z3",)}
-        assert {one.instance_types[0] for one in made.new_nodes if one.zones != ("z2",)} == {"small"}
-        assert not [one for one in made.new_nodes if one.zones == ("z2",) and "small" in one.instance_types]
+        plan = planned(*apart, nodeoverlays=(huge,), settings=Settings(largest_zone_share=34))
+        assert {new_node.zones for new_node in plan.new_nodes} == {("z1",), ("z2",), ("z3",)}
+        assert {new_node.instance_types[0] for new_node in plan.new_nodes if new_node.zones != ("z2",)} == {"small"}
+        assert not [
+            new_node for new_node in plan.new_nodes if new_node.zones == ("z2",) and "small" in new_node.instance_types
+        ]
 
     def test_a_cheaper_type_elsewhere_makes_a_larger_one_here_no_dearer(self) -> None:
         types = (SMALL, instance("fused", 2, 4, 0.06, spot=0.03))

@@ -18,8 +18,8 @@ def test_equal_pods_get_the_nodes_that_cost_least_together() -> None:
 
 
 def test_pods_of_two_sizes_are_shared_at_the_least_cost() -> None:
-    made = planned(*pods(2, "a", 2, "1Gi"), *pods(3, "b", 1, "1Gi"), types=(THREE, FOUR, SEVEN))
-    assert shown(made) == ["seven x 5"]
+    plan = planned(*pods(2, "a", 2, "1Gi"), *pods(3, "b", 1, "1Gi"), types=(THREE, FOUR, SEVEN))
+    assert shown(plan) == ["seven x 5"]
 
 
 def test_a_pod_larger_than_nodes_usually_are_gets_one() -> None:
@@ -28,6 +28,6 @@ def test_a_pod_larger_than_nodes_usually_are_gets_one() -> None:
 
 
 def test_limits_are_kept() -> None:
-    made = planned(*pods(4, cpu=3, memory="1Gi"), pools=(pool(limits={"cpu": "6"}),), types=(THREE, FOUR, SEVEN))
-    assert shown(made) == ["three x 1", "three x 1"]
-    assert len(made.unschedulable_pods) == 2
+    plan = planned(*pods(4, cpu=3, memory="1Gi"), pools=(pool(limits={"cpu": "6"}),), types=(THREE, FOUR, SEVEN))
+    assert shown(plan) == ["three x 1", "three x 1"]
+    assert len(plan.unschedulable_pods) == 2

@@ -41,9 +41,9 @@ def test_no_plan_costs_less_than_its_bound(
         for number, ((cpu, memory), count, ruled, team) in enumerate(groups)
         for copy in range(count)
     ]
-    made = plan_pods(snapshot(*pods, pools=(pool("default"),)), CATALOG)
-    assert bool(made.lower_bound_picousd_per_hour) == bool(made.new_nodes)
-    assert made.lower_bound_picousd_per_hour <= made.price_picousd_per_hour
+    plan = plan_pods(snapshot(*pods, pools=(pool("default"),)), CATALOG)
+    assert bool(plan.lower_bound_picousd_per_hour) == bool(plan.new_nodes)
+    assert plan.lower_bound_picousd_per_hour <= plan.price_picousd_per_hour
 
 
 def test_the_bound_grows_with_the_pods() -> None:
@@ -61,6 +61,6 @@ def test_the_bound_grows_with_the_pods() -> None:
 )
 def test_pods_of_any_size_that_need_a_host_each_cost_a_host_each(ruled: dict[str, Any]) -> None:
     pods = [pod(f"a-{n}", f"{10 + n}m", "64Mi", labels={"team": "web"}, **ruled) for n in range(20)]
-    made = plan_pods(snapshot(*pods, pools=(pool("default"),)), CATALOG)
-    assert len(made.new_nodes) == 20
-    assert made.lower_bound_picousd_per_hour == pytest.approx(made.price_picousd_per_hour, rel=1e-6)
+    plan = plan_pods(snapshot(*pods, pools=(pool("default"),)), CATALOG)
+    assert len(plan.new_nodes) == 20
+    assert plan.lower_bound_picousd_per_hour == pytest.approx(plan.price_picousd_per_hour, rel=1e-6)

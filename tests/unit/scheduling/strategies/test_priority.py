@@ -25,41 +25,41 @@ LIMITED = (pool(limits={"cpu": "4"}),)
 
 def test_higher_priority_takes_what_the_limit_leaves() -> None:
     low, high = pods(3, "low", 1.5), pods(2, "high", 1, priority=1000)
-    made = planned(*low, *high, pools=LIMITED)
-    assert {key for one in made.new_nodes for key in one.pods} >= {"default/high-0", "default/high-1"}
-    assert "its limit of cpu 4 leaves" in why(made)["default/low-2"]
+    plan = planned(*low, *high, pools=LIMITED)
+    assert {key for new_node in plan.new_nodes for key in new_node.pods} >= {"default/high-0", "default/high-1"}
+    assert "its limit of cpu 4 leaves" in why(plan)["default/low-2"]
 
 
 def test_older_pods_come_first_within_a_priority() -> None:
     young = tuple(aged(one, 1) for one in pods(2, "young", 2))
     old = tuple(aged(one, 60) for one in pods(4, "old", 1))
-    made = planned(*young, *old, pools=LIMITED)
-    placed = {key for one in made.new_nodes for key in one.pods}
+    plan = planned(*young, *old, pools=LIMITED)
+    placed = {key for new_node in plan.new_nodes for key in new_node.pods}
     assert placed >= {f"default/old-{number}" for number in range(4)}
 
 
 def test_room_that_is_left_goes_to_those_behind() -> None:
-    made = planned(*pods(2, "low", 1), pod("high", 2, priority=1), pools=LIMITED)
-    assert not why(made)
+    plan = planned(*pods(2, "low", 1), pod("high", 2, priority=1), pools=LIMITED)
+    assert not why(plan)
 
 
 def test_without_limits_priority_makes_no_difference() -> None:
-    made = planned(*pods(5, "low", 1), *pods(5, "high", 1, priority=1000))
-    assert not why(made)
-    assert made.price_picousd_per_hour == planned(*pods(10, "p", 1)).price_picousd_per_hour
+    plan = planned(*pods(5, "low", 1), *pods(5, "high", 1, priority=1000))
+    assert not why(plan)
+    assert plan.price_picousd_per_hour == planned(*pods(10, "p", 1)).price_picousd_per_hour
 
 
 def test_a_pod_that_follows_one_behind_it_is_placed_all_the_same() -> None:
     near = PodAffinityTerm(labels.HOSTNAME, (NodeSelectorRequirement("app", "In", ("db",)),), ("default",))
     web = pod("web", 1, priority=10, pod_affinity=(near,))
-    made = planned(web, pod("db", 1, labels={"app": "db"}), *pods(4, "other", 1, priority=-1), pools=LIMITED)
-    placed = {key for one in made.new_nodes for key in one.pods}
+    plan = planned(web, pod("db", 1, labels={"app": "db"}), *pods(4, "other", 1, priority=-1), pools=LIMITED)
+    placed = {key for new_node in plan.new_nodes for key in new_node.pods}
     assert placed >= {"default/web", "default/db"}
 
 
 def test_what_no_node_could_hold_does_not_push_others_back() -> None:
-    made = planned(pod("giant", 500, priority=1000), *pods(4, "p", 1), pools=LIMITED)
-    assert set(why(made)) == {"default/giant"}
+    plan = planned(pod("giant", 500, priority=1000), *pods(4, "p", 1), pools=LIMITED)
+    assert set(why(plan)) == {"default/giant"}
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 200)), max_size=80))
@@ -68,6 +68,6 @@ def test_steps_keep_the_order_and_never_mix_priorities(ranks: list[tuple[int, in
     made = priority_batches(several)
     assert sorted(one.key for band in made for one in band) == sorted(one.key for one in several)
     assert all(len({one.priority for one in band}) == 1 for band in made)
-    assert all(max(map(priority_key, one)) < min(map(priority_key, other)) for one, other in pairwise(made))
+    assert all(max(map(priority_key, one)) < min(map(priority_key, other_pods)) for one, other_pods in pairwise(made))
     assert len(made) <= 32 + 7
     assert not violates_priority([], several)

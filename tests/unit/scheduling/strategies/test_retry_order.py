@@ -26,63 +26,63 @@ ON_HOST = PodAffinityTerm(labels.HOSTNAME, WEB, ("default",))
 def test_a_pod_goes_where_its_followers_can_go_too() -> None:
     web = pods(3, "web", 1, labels={"app": "web"})
     follower = pod("follower", node_selector={labels.ZONE: "z2"}, pod_affinity=(IN_ZONE,))
-    made = planned(*web, follower)
-    assert not why(made)
-    assert any("default/follower" in one.pods and one.zones == ("z2",) for one in made.new_nodes)
+    plan = planned(*web, follower)
+    assert not why(plan)
+    assert any("default/follower" in new_node.pods and new_node.zones == ("z2",) for new_node in plan.new_nodes)
 
 
 def test_a_pod_goes_onto_the_kind_of_node_its_followers_need() -> None:
     web = pod("web", 1, labels={"app": "web"})
     follower = pod("follower", node_selector={labels.ARCH: "arm64"}, pod_affinity=(ON_HOST,))
-    made = planned(web, follower, types=(SMALL, instance("arm", 4, 8, 0.3, labels={labels.ARCH: "arm64"})))
-    assert not why(made)
-    assert [one.instance_types for one in made.new_nodes] == [("arm",)]
+    plan = planned(web, follower, types=(SMALL, instance("arm", 4, 8, 0.3, labels={labels.ARCH: "arm64"})))
+    assert not why(plan)
+    assert [new_node.instance_types for new_node in plan.new_nodes] == [("arm",)]
 
 
 def test_nobody_is_told_of_a_wish_that_was_never_theirs() -> None:
     web = pod("web", 1, labels={"app": "web"}, node_affinity=((zone_is("z1"),),))
     follower = pod("follower", node_selector={labels.ZONE: "z2"}, pod_affinity=(IN_ZONE,))
-    made = planned(web, follower)
-    assert list(why(made)) == ["default/follower"]
-    assert not any(one.relaxed_preferences for one in made.new_nodes)
+    plan = planned(web, follower)
+    assert list(why(plan)) == ["default/follower"]
+    assert not any(new_node.relaxed_preferences for new_node in plan.new_nodes)
 
 
 def test_a_zone_is_left_to_a_pod_that_has_no_other_and_stays_away() -> None:
     web = pod("web", 2, labels={"app": "web"}, node_affinity=((zone_is("z1", "z2"),),))
     loner = pod("loner", node_selector={labels.ZONE: "z1"}, pod_anti_affinity=(IN_ZONE,))
-    made = planned(web, loner)
-    assert not why(made)
-    assert sorted(one.zones for one in made.new_nodes) == [("z1",), ("z2",)]
+    plan = planned(web, loner)
+    assert not why(plan)
+    assert sorted(new_node.zones for new_node in plan.new_nodes) == [("z1",), ("z2",)]
 
 
 def test_a_limit_is_left_to_pods_that_have_no_other_pool() -> None:
     special = pool("special", labels={"kind": "special"}, limits={"cpu": "8"}, weight=10)
     bound = pods(4, "bound", 1, node_selector={"kind": "special"})
-    made = planned(*pods(4, "free", 2), *bound, pools=(special, pool("plain")), types=(LARGE,))
-    assert not why(made)
+    plan = planned(*pods(4, "free", 2), *bound, pools=(special, pool("plain")), types=(LARGE,))
+    assert not why(plan)
 
 
 def test_nodes_without_room_for_all_take_as_many_as_possible() -> None:
-    made = planned(pod("big", 2), *pods(4, "small", 0.5), nodes=(node("n1", 2),), pools=())
-    assert list(why(made)) == ["default/big"]
+    plan = planned(pod("big", 2), *pods(4, "small", 0.5), nodes=(node("n1", 2),), pools=())
+    assert list(why(plan)) == ["default/big"]
 
 
 def test_more_pods_never_count_for_more_than_priority() -> None:
-    made = planned(pod("big", 2, priority=5), *pods(4, "small", 0.5), nodes=(node("n1", 2),), pools=())
-    assert "default/big" not in why(made)
+    plan = planned(pod("big", 2, priority=5), *pods(4, "small", 0.5), nodes=(node("n1", 2),), pools=())
+    assert "default/big" not in why(plan)
 
 
 def test_a_wish_that_no_node_meets_is_given_up_before_anything_is_packed() -> None:
     nowhere = ((1, (NodeSelectorRequirement("example.com/none", "In", ("x",)),)),)
-    made = planned(pod("dreamer", 3, preferred_node_affinity=nowhere), pod("other", 1), types=(SMALL, MEDIUM))
-    assert shown(made) == ["medium x 2"]
-    assert made.new_nodes[0].relaxed_preferences == ("node preference example.com/none In [x] (1 pod)",)
+    plan = planned(pod("dreamer", 3, preferred_node_affinity=nowhere), pod("other", 1), types=(SMALL, MEDIUM))
+    assert shown(plan) == ["medium x 2"]
+    assert plan.new_nodes[0].relaxed_preferences == ("node preference example.com/none In [x] (1 pod)",)
 
 
 def test_small_pods_do_not_keep_a_large_one_from_the_room_there_is() -> None:
     """With one large and one small the node is full; the other two fit on one small node."""
-    made = planned(*pods(2, "large", 1, "3Gi"), *pods(2, "small", 0.5, "1Gi"), nodes=(node("n1", 2, "4Gi"),))
-    assert shown(made) == ["small x 2"]
+    plan = planned(*pods(2, "large", 1, "3Gi"), *pods(2, "small", 0.5, "1Gi"), nodes=(node("n1", 2, "4Gi"),))
+    assert shown(plan) == ["small x 2"]
 
 
 def test_of_equal_pods_the_last_by_name_are_left() -> None:
@@ -94,8 +94,8 @@ def test_of_equal_pods_the_last_by_name_are_left() -> None:
 def test_where_nodes_are_counted_few_large_ones_hold_everybody() -> None:
     """A medium and a small one are cheaper, and full before the last pod."""
     few = pool("few", limits={"nodes": "2"})
-    made = planned(*pods(6, "p", 1, "64Mi"), pod("last", 0.05, "64Mi"), pools=(few,), types=(SMALL, MEDIUM, LARGE))
-    assert not why(made)
+    plan = planned(*pods(6, "p", 1, "64Mi"), pod("last", 0.05, "64Mi"), pools=(few,), types=(SMALL, MEDIUM, LARGE))
+    assert not why(plan)
 
 
 def test_followers_that_spread_are_given_company_in_several_zones() -> None:
@@ -105,5 +105,5 @@ def test_followers_that_spread_are_given_company_in_several_zones() -> None:
     followers = pods(
         6, "follower", labels={"app": "follower"}, pod_affinity=(IN_ZONE,), topology_spread_constraints=(spread,)
     )
-    made = planned(*web, *followers)
-    assert not why(made)
+    plan = planned(*web, *followers)
+    assert not why(plan)

@@ -28,18 +28,18 @@ IN_ZONE = PodAffinityTerm(labels.ZONE, WEB, ("default",))
 ON_HOST = PodAffinityTerm(labels.HOSTNAME, WEB, ("default",))
 
 
-def zones(made: Plan) -> Counter[str]:
+def zones(plan: Plan) -> Counter[str]:
     """New pods per zone; every node must be in one."""
     found: Counter[str] = Counter()
-    for one in made.new_nodes:
-        (zone,) = one.zones
-        found[zone] += len(one.pods)
+    for new_node in plan.new_nodes:
+        (zone,) = new_node.zones
+        found[zone] += len(new_node.pods)
     return found
 
 
 class TestSpread:
     def test_zones_end_within_the_skew(self) -> None:
-        made = planned(
+        plan = planned(
             *pods(
                 7,
                 cpu=1,
@@ -47,14 +47,14 @@ class TestSpread:
                 topology_spread_constraints=(TopologySpreadConstraint(labels.ZONE, 1, WEB),),
             )
         )
-        assert sorted(zones(made).values()) == [2, 2, 3]
+        assert sorted(zones(plan).values()) == [2, 2, 3]
 
     def test_running_pods_count(self) -> None:
         old = pod("old", labels={"app": "web"}, node_name="n1", phase="Running")
         spread = (TopologySpreadConstraint(labels.ZONE, 1, WEB),)
         full = node("n1", cpu="100m")
-        made = planned(old, *pods(2, cpu=1, labels={"app": "web"}, topology_spread_constraints=spread), nodes=(full,))
-        assert zones(made) == {"z2": 1, "z3": 1}
+        plan = planned(old, *pods(2, cpu=1, labels={"app": "web"}, topology_spread_constraints=spread), nodes=(full,))
+        assert zones(plan) == {"z2": 1, "z3": 1}
 
     def test_a_zone_the_pod_may_not_use_does_not_hold_it_back(self) -> None:
         waiting = pods(
@@ -67,56 +67,56 @@ class TestSpread:
         assert zones(planned(*waiting)) == {"z1": 4}
 
     def test_hosts_hold_no_more_than_the_skew(self) -> None:
-        made = planned(
+        plan = planned(
             *pods(
                 5,
                 labels={"app": "web"},
                 topology_spread_constraints=(TopologySpreadConstraint(labels.HOSTNAME, 2, WEB),),
             )
         )
-        assert sorted(len(one.pods) for one in made.new_nodes) == [1, 2, 2]
+        assert sorted(len(new_node.pods) for new_node in plan.new_nodes) == [1, 2, 2]
 
     def test_too_few_domains_let_every_domain_hold_only_the_skew(self) -> None:
         spread = (TopologySpreadConstraint(labels.ZONE, 1, WEB, min_domains=5),)
-        made = planned(*pods(5, cpu=1, labels={"app": "web"}, topology_spread_constraints=spread))
-        assert (sorted(zones(made).values()), len(made.unschedulable_pods)) == ([1, 1, 1], 2)
+        plan = planned(*pods(5, cpu=1, labels={"app": "web"}, topology_spread_constraints=spread))
+        assert (sorted(zones(plan).values()), len(plan.unschedulable_pods)) == ([1, 1, 1], 2)
 
     def test_a_soft_spread_gives_way(self) -> None:
         soft = (TopologySpreadConstraint(labels.ZONE, 1, WEB, do_not_schedule=False),)
-        made = planned(
+        plan = planned(
             *pods(4, labels={"app": "web"}, topology_spread_constraints=soft), pools=[pool("default", zone_is("z1"))]
         )
-        assert made.unschedulable_pods == ()
+        assert plan.unschedulable_pods == ()
 
     def test_an_unknown_label_has_no_domain(self) -> None:
-        made = planned(
+        plan = planned(
             pod(labels={"app": "web"}, topology_spread_constraints=(TopologySpreadConstraint("rack", 1, WEB),))
         )
-        assert "rack" in why(made)["default/p"]
+        assert "rack" in why(plan)["default/p"]
 
 
 class TestHostPorts:
     def test_a_daemon_that_is_still_to_come_holds_no_port_of_a_node_there_is(self) -> None:
         port = (HostPort(9100),)
         agents = (daemonset(host_ports=port),)
-        made = planned(pod(host_ports=port), nodes=(node("n1"),), daemonsets=agents)
-        assert [one.name for one in made.existing_nodes] == ["n1"]
+        plan = planned(pod(host_ports=port), nodes=(node("n1"),), daemonsets=agents)
+        assert [assignment.name for assignment in plan.existing_nodes] == ["n1"]
 
 
 class TestAffinity:
     def test_pods_that_want_each_other_found_one_zone(self) -> None:
-        made = planned(*pods(6, cpu=3, memory="6Gi", labels={"app": "web"}, pod_affinity=(IN_ZONE,)))
-        assert len(zones(made)) == 1
+        plan = planned(*pods(6, cpu=3, memory="6Gi", labels={"app": "web"}, pod_affinity=(IN_ZONE,)))
+        assert len(zones(plan)) == 1
 
     def test_a_pod_follows_those_it_wants(self) -> None:
         target = pod("web", cpu=1, labels={"app": "web"}, node_selector={labels.ZONE: "z2"})
-        made = planned(pod("client", cpu=7, pod_affinity=(IN_ZONE,)), target)
-        assert zones(made) == {"z2": 2}
+        plan = planned(pod("client", cpu=7, pod_affinity=(IN_ZONE,)), target)
+        assert zones(plan) == {"z2": 2}
 
     def test_pods_that_others_want_near_go_to_the_heaviest_pool(self) -> None:
         pools = [pool("any"), pool("heavy", zone_is("z2", "z3"), weight=9)]
-        made = planned(pod("web", labels={"app": "web"}), pod("client", pod_affinity=(IN_ZONE,)), pools=pools)
-        assert {one.nodepool for one in made.new_nodes} == {"heavy"}
+        plan = planned(pod("web", labels={"app": "web"}), pod("client", pod_affinity=(IN_ZONE,)), pools=pools)
+        assert {new_node.nodepool for new_node in plan.new_nodes} == {"heavy"}
 
     def test_without_them_it_stays(self) -> None:
         assert "pod affinity" in why(planned(pod(pod_affinity=(IN_ZONE,))))["default/p"]
@@ -133,35 +133,35 @@ class TestAffinity:
         clients = pods(
             5, "client", cpu=1, labels={"app": "client"}, pod_affinity=(ON_HOST,), topology_spread_constraints=(alone,)
         )
-        made = planned(*targets, *clients)
-        assert made.unschedulable_pods == ()
-        assert [sum("client" in key for key in one.pods) for one in made.new_nodes] == [1] * 5
+        plan = planned(*targets, *clients)
+        assert plan.unschedulable_pods == ()
+        assert [sum("client" in key for key in new_node.pods) for new_node in plan.new_nodes] == [1] * 5
 
     def test_those_that_avoid_each_other_are_parted(self) -> None:
-        made = planned(*pods(4, labels={"app": "web"}, pod_anti_affinity=(ON_HOST,)))
-        assert [len(one.pods) for one in made.new_nodes] == [1, 1, 1, 1]
-        made = planned(*pods(4, labels={"app": "web"}, pod_anti_affinity=(IN_ZONE,)))
-        assert (sorted(zones(made).values()), len(made.unschedulable_pods)) == ([1, 1, 1], 1)
+        plan = planned(*pods(4, labels={"app": "web"}, pod_anti_affinity=(ON_HOST,)))
+        assert [len(new_node.pods) for new_node in plan.new_nodes] == [1, 1, 1, 1]
+        plan = planned(*pods(4, labels={"app": "web"}, pod_anti_affinity=(IN_ZONE,)))
+        assert (sorted(zones(plan).values()), len(plan.unschedulable_pods)) == ([1, 1, 1], 1)
 
     def test_a_running_pod_keeps_those_away_that_it_avoids(self) -> None:
         guard = pod("guard", node_name="n1", phase="Running", pod_anti_affinity=(IN_ZONE,))
-        made = planned(guard, pod("web", labels={"app": "web"}), nodes=(node("n1"),))
-        assert made.existing_nodes == ()
-        assert "z1" not in made.new_nodes[0].zones
+        plan = planned(guard, pod("web", labels={"app": "web"}), nodes=(node("n1"),))
+        assert plan.existing_nodes == ()
+        assert "z1" not in plan.new_nodes[0].zones
 
     def test_another_namespace_is_another_circle(self) -> None:
-        other = PodAffinityTerm(labels.HOSTNAME, WEB, ("other",))
-        made = planned(*pods(3, labels={"app": "web"}, pod_anti_affinity=(other,)))
-        assert len(made.new_nodes) == 1
+        other_pod_affinity_term = PodAffinityTerm(labels.HOSTNAME, WEB, ("other",))
+        plan = planned(*pods(3, labels={"app": "web"}, pod_anti_affinity=(other_pod_affinity_term,)))
+        assert len(plan.new_nodes) == 1
 
     def test_a_wish_for_company_is_given_up(self) -> None:
         assert planned(pod(preferred_pod_affinity=(WeightedPodAffinityTerm(50, IN_ZONE),))).unschedulable_pods == ()
 
     def test_a_wish_to_be_alone_is_kept_where_it_costs_no_pod_its_place(self) -> None:
-        made = planned(
+        plan = planned(
             *pods(2, labels={"app": "web"}, preferred_pod_anti_affinity=(WeightedPodAffinityTerm(1, ON_HOST),))
         )
-        assert len(made.new_nodes) == 2
+        assert len(plan.new_nodes) == 2
 
     def test_a_namespace_selector_needs_to_know_the_namespaces(self) -> None:
         chosen = PodAffinityTerm(labels.HOSTNAME, WEB, (), (NodeSelectorRequirement("team", "In", ("a",)),))
@@ -171,16 +171,16 @@ class TestAffinity:
 
 class TestPorts:
     def test_a_port_is_bound_once_per_node(self) -> None:
-        made = planned(*pods(3, host_ports=(HostPort(80),)))
-        assert [len(one.pods) for one in made.new_nodes] == [1, 1, 1]
+        plan = planned(*pods(3, host_ports=(HostPort(80),)))
+        assert [len(new_node.pods) for new_node in plan.new_nodes] == [1, 1, 1]
 
     def test_a_bound_port_keeps_others_off_a_node(self) -> None:
         holder = pod("old", node_name="n1", phase="Running", host_ports=(HostPort(80),))
         assert planned(holder, pod(host_ports=(HostPort(80),)), nodes=(node("n1"),)).existing_nodes == ()
 
     def test_pods_without_rules_fill_the_rest_of_the_node(self) -> None:
-        made = planned(pod("port", host_ports=(HostPort(80),)), *pods(3, "plain"), types=[SMALL])
-        assert [len(one.pods) for one in made.new_nodes] == [4]
+        plan = planned(pod("port", host_ports=(HostPort(80),)), *pods(3, "plain"), types=[SMALL])
+        assert [len(new_node.pods) for new_node in plan.new_nodes] == [4]
 
 
 class TestVolumes:
@@ -191,14 +191,14 @@ class TestVolumes:
     def test_a_bound_volume_pins_the_zone(self) -> None:
         volume = PersistentVolume(ObjectMeta("pv"), ((zone_is("z3"),),), "ebs.csi.aws.com")
         storage = Storage((self.BOUND,), (volume,))
-        (made,) = planned(pod(volume_claim_names=("data",)), storage=storage).new_nodes
-        assert made.zones == ("z3",)
+        (new_node,) = planned(pod(volume_claim_names=("data",)), storage=storage).new_nodes
+        assert new_node.zones == ("z3",)
 
     def test_the_topologies_of_a_storage_class_are_alternatives(self) -> None:
         chosen = StorageClass(ObjectMeta("gp3"), "ebs.csi.aws.com", True, ((zone_is("nowhere"),), (zone_is("z2"),)))
         storage = Storage((self.CLAIM,), storage_classes=(chosen,))
-        (made,) = planned(pod(volume_claim_names=("data",)), storage=storage).new_nodes
-        assert made.zones == ("z2",)
+        (new_node,) = planned(pod(volume_claim_names=("data",)), storage=storage).new_nodes
+        assert new_node.zones == ("z2",)
 
     @pytest.mark.parametrize(
         ("storage", "reason"),
@@ -219,16 +219,16 @@ class TestVolumes:
         limit = CSINode(ObjectMeta("n1"), {"ebs.csi.aws.com": 2})
         storage = Storage(claims, storage_classes=(self.CLASS,), csi_nodes=(limit,))
         waiting = [pod(f"p{n}", volume_claim_names=(f"d{n}",)) for n in range(3)]
-        made = planned(*waiting, storage=storage, nodes=(node("n1"),))
-        assert [len(one.pods) for one in made.existing_nodes] == [2]
-        assert len(made.new_nodes) == 1
+        plan = planned(*waiting, storage=storage, nodes=(node("n1"),))
+        assert [len(assignment.pods) for assignment in plan.existing_nodes] == [2]
+        assert len(plan.new_nodes) == 1
 
     def test_a_volume_that_a_running_pod_shares_is_attached_already(self) -> None:
         limit = CSINode(ObjectMeta("n1"), {"ebs.csi.aws.com": 1})
         storage = Storage((self.CLAIM,), storage_classes=(self.CLASS,), csi_nodes=(limit,))
         there = pod("there", volume_claim_names=("data",), node_name="n1")
-        made = planned(there, pod("joins", volume_claim_names=("data",)), storage=storage, nodes=(node("n1"),))
-        assert [one.pods for one in made.existing_nodes] == [("default/joins",)]
+        plan = planned(there, pod("joins", volume_claim_names=("data",)), storage=storage, nodes=(node("n1"),))
+        assert [assignment.pods for assignment in plan.existing_nodes] == [("default/joins",)]
 
     @staticmethod
     def limited(volumes: int) -> InstanceType:
@@ -238,8 +238,8 @@ class TestVolumes:
         names = [[f"d{n}-{place}" for place in range(each)] for n in range(count)]
         claims = tuple(
             PersistentVolumeClaim(ObjectMeta(one, "default"), storage_class_name="gp3")
-            for some in names
-            for one in some
+            for name in names
+            for one in name
         )
         return Storage(claims, storage_classes=(self.CLASS,)), [
             pod(f"p{n}", volume_claim_names=tuple(names[n])) for n in range(count)
@@ -247,14 +247,14 @@ class TestVolumes:
 
     def test_a_new_node_takes_no_more_volumes_than_its_type_can_attach(self) -> None:
         storage, waiting = self.waiting(7)
-        made = planned(*waiting, storage=storage, types=[self.limited(3)])
-        assert sorted(len(one.pods) for one in made.new_nodes) == [1, 3, 3]
-        assert all(not name.startswith("attachable") for one in made.new_nodes for name in one.requests)
+        plan = planned(*waiting, storage=storage, types=[self.limited(3)])
+        assert sorted(len(new_node.pods) for new_node in plan.new_nodes) == [1, 3, 3]
+        assert all(not name.startswith("attachable") for new_node in plan.new_nodes for name in new_node.requests)
 
     def test_pods_without_volumes_join_a_node_full_of_them(self) -> None:
         storage, waiting = self.waiting(3)
-        made = planned(*waiting, *pods(5, "free"), storage=storage, types=[self.limited(3)])
-        assert [len(one.pods) for one in made.new_nodes] == [8]
+        plan = planned(*waiting, *pods(5, "free"), storage=storage, types=[self.limited(3)])
+        assert [len(new_node.pods) for new_node in plan.new_nodes] == [8]
 
     def test_a_pod_with_more_volumes_than_any_type_can_attach_is_told_so(self) -> None:
         storage, waiting = self.waiting(1, each=4)
@@ -263,8 +263,8 @@ class TestVolumes:
 
     def test_a_driver_that_no_type_limits_is_not_counted(self) -> None:
         storage, waiting = self.waiting(7)
-        other = msgspec.structs.replace(self.limited(3), attachable_volumes={"other.csi.example": 1})
-        assert len(planned(*waiting, storage=storage, types=[other]).new_nodes) == 1
+        other_instance_type = msgspec.structs.replace(self.limited(3), attachable_volumes={"other.csi.example": 1})
+        assert len(planned(*waiting, storage=storage, types=[other_instance_type]).new_nodes) == 1
 
     def test_a_volume_that_pods_share_takes_no_place_of_its_own(self) -> None:
         storage, _ = self.waiting(1)
@@ -278,9 +278,9 @@ class TestVolumes:
             NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default"),
             requirements=(NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("big",)), zone_is("z1")),
         )
-        made = planned(*waiting, storage=storage, types=[self.limited(3)], nodeclaims=(claim,))
-        assert [len(one.pods) for one in made.existing_nodes] == [3]
-        assert [len(one.pods) for one in made.new_nodes] == [2]
+        plan = planned(*waiting, storage=storage, types=[self.limited(3)], nodeclaims=(claim,))
+        assert [len(assignment.pods) for assignment in plan.existing_nodes] == [3]
+        assert [len(new_node.pods) for new_node in plan.new_nodes] == [2]
 
 
 class TestMinValues:
@@ -292,42 +292,42 @@ class TestMinValues:
             for cpu in (1, 4)
             for letter in "ab"
         ]
-        kinds = [one for one in kinds if one.name != "b-4"]
-        made = planned(
+        kinds = [instance_type for instance_type in kinds if instance_type.name != "b-4"]
+        plan = planned(
             *pods(2, cpu="900m"),
             types=kinds,
             pools=[pool("default", NodeSelectorRequirement("family", "Exists", (), 2))],
         )
-        assert all({name[0] for name in one.instance_types} == {"a", "b"} for one in made.new_nodes)
-        assert len(made.new_nodes) == 2
+        assert all({name[0] for name in new_node.instance_types} == {"a", "b"} for new_node in plan.new_nodes)
+        assert len(plan.new_nodes) == 2
 
     def test_too_few_kinds_are_a_reason(self) -> None:
-        made = planned(pod(), pools=[pool("default", NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 9))])
-        assert "minValues asks for 9" in why(made)["default/p"]
+        plan = planned(pod(), pools=[pool("default", NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 9))])
+        assert "minValues asks for 9" in why(plan)["default/p"]
 
 
 class TestPatience:
     def test_a_pod_that_waits_for_another_is_tried_again_when_that_one_gives_in(self) -> None:
         wishes = ((1, (zone_is("nowhere"),)),)
         target = pod("web", cpu=1, labels={"app": "web"}, preferred_node_affinity=wishes)
-        made = planned(target, pod("client", pod_affinity=(IN_ZONE,)))
-        assert made.unschedulable_pods == ()
+        plan = planned(target, pod("client", pod_affinity=(IN_ZONE,)))
+        assert plan.unschedulable_pods == ()
 
     def test_pods_that_give_in_use_what_was_bought_before(self) -> None:
         wishes = ((1, (zone_is("nowhere"),)),)
-        made = planned(pod("first", cpu=1), pod("late", cpu="500m", preferred_node_affinity=wishes), types=[SMALL])
-        assert len(made.new_nodes) == 1
+        plan = planned(pod("first", cpu=1), pod("late", cpu="500m", preferred_node_affinity=wishes), types=[SMALL])
+        assert len(plan.new_nodes) == 1
 
     def test_preferences_can_be_ignored(self) -> None:
         wishes = ((1, (zone_is("z2"),)),)
         ignoring = Settings(preference_policy="Ignore")
-        (made,) = planned(pod(preferred_node_affinity=wishes), settings=ignoring).new_nodes
-        assert len(made.zones) == 3
+        (new_node,) = planned(pod(preferred_node_affinity=wishes), settings=ignoring).new_nodes
+        assert len(new_node.zones) == 3
 
 
 def test_domains_are_kept_one_by_one_where_limits_leave_no_other_way() -> None:
     spread = (TopologySpreadConstraint(labels.ZONE, 1, WEB),)
     waiting = pods(6, cpu=7, labels={"app": "web"}, topology_spread_constraints=spread)
-    made = planned(*waiting, pools=[pool(limits={"cpu": "32"})])
-    assert sorted(zones(made).values()) == [1, 1, 2]
-    assert len(made.unschedulable_pods) == 2
+    plan = planned(*waiting, pools=[pool(limits={"cpu": "32"})])
+    assert sorted(zones(plan).values()) == [1, 1, 2]
+    assert len(plan.unschedulable_pods) == 2

@@ -23,13 +23,13 @@ HOSTS = {"claim-a": "node-a"}
 
 
 def waiting(name: str = "web-0", uid: str = "uid-1", **fields: Any) -> Pod:
-    made = builders.pod(name, unschedulable=True, **fields)
-    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, uid=uid))
+    pod = builders.pod(name, unschedulable=True, **fields)
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=uid))
 
 
 def row(**fields: Any) -> NominationRow:
-    made = NominationRow("claim-a", "c", {"default/web-0": "uid-1"}, due=MOMENT + 1)
-    return msgspec.structs.replace(made, **fields)
+    nomination_row = NominationRow("claim-a", "c", {"default/web-0": "uid-1"}, due=MOMENT + 1)
+    return msgspec.structs.replace(nomination_row, **fields)
 
 
 def seen(pod: Pod, promise: NominationRow, hosts: dict[str, str] = HOSTS) -> Pod:
@@ -84,7 +84,7 @@ def decision() -> Decision:
 def test_each_of_equal_nodes_is_promised_the_pods_it_was_planned_with() -> None:
     (launch,) = decision().launches
     assert len(launch.claims) == 3
-    rows = {one.claim: one.pods for one in nominated_pods.nominations_of(decision())}
+    rows = {nomination_row.claim: nomination_row.pods for nomination_row in nominated_pods.nominations_of(decision())}
     assert rows == {launch.claims[0]: {"default/a": "1", "default/b": "2"}, launch.claims[1]: {"default/c": "3"}}
 
 

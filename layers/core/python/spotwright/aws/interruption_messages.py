@@ -83,8 +83,8 @@ def _health(envelope: Mapping[str, Any]) -> Notice | None:
     entities = detail.get("affectedEntities") or ()
     if not isinstance(entities, list | tuple):
         raise InvalidRequest("detail.affectedEntities: must be a list")
-    values = (one.get("entityValue") for one in entities if isinstance(one, Mapping))
-    ids = tuple(one for one in values if isinstance(one, str) and one.startswith("i-"))
+    values = (entity.get("entityValue") for entity in entities if isinstance(entity, Mapping))
+    ids = tuple(value for value in values if isinstance(value, str) and value.startswith("i-"))
     if not ids:
         return None
     start = _health_time(detail.get("startTime"))

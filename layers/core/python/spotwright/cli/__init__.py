@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="spotwright", description="Gives an EKS cluster the nodes its pods need.")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     # Only the command that was asked for is imported; all of them where the help lists them.
-    for name in [one for one in _COMMANDS if one in given[:1]] or _COMMANDS:
+    for name in [command for command in _COMMANDS if command in given[:1]] or _COMMANDS:
         import_module(f"{__name__}.commands.{name}").add(subparsers)
     options = parser.parse_args(given)
     try:

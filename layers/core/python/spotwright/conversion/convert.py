@@ -47,8 +47,8 @@ def convert(objects: Sequence[Json]) -> ConversionResult:
         pod_remarks.note_renamed(content, about)
     _repeated(pieces)
     made: list[list[Json]] = [[] for _ in objects]
-    for one in kubelet_placement.place_kubelets(pieces):
-        made[one.remarks.origin].append(one.content)
+    for result_object in kubelet_placement.place_kubelets(pieces):
+        made[result_object.remarks.origin].append(result_object.content)
     return ConversionResult(tuple(map(tuple, made)), tuple(tuple(about.remarks) for about in remarks))
 
 
@@ -131,8 +131,10 @@ def _made(
 def _repeated(pieces: Sequence[ResultObject]) -> None:
     """Of objects with the same name ``kubectl apply`` leaves the last."""
     seen: set[tuple[str, str]] = set()
-    for one in pieces:
-        if one.is_converted and one.key in seen:
-            one.remarks.to_do("", f"{' '.join(one.key)} is there already, from another object: keep one of them")
-        if one.content["kind"] in ("NodePool", "EC2NodeClass"):
-            seen.add(one.key)
+    for result_object in pieces:
+        if result_object.is_converted and result_object.key in seen:
+            result_object.remarks.to_do(
+                "", f"{' '.join(result_object.key)} is there already, from another object: keep one of them"
+            )
+        if result_object.content["kind"] in ("NodePool", "EC2NodeClass"):
+            seen.add(result_object.key)

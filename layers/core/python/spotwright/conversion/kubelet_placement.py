@@ -34,14 +34,14 @@ class ResultObject:
 def place_kubelets(objects: list[ResultObject]) -> list[ResultObject]:
     """The pieces with every kubelet configuration in a class; pools that differ get a class each."""
     pools: dict[str, list[ResultObject]] = {}
-    for one in objects:
-        if one.content["kind"] == "NodePool" and (name := class_name(one.content)):
-            pools.setdefault(name, []).append(one)
+    for result_object in objects:
+        if result_object.content["kind"] == "NodePool" and (name := class_name(result_object.content)):
+            pools.setdefault(name, []).append(result_object)
     taken, settled = {one.key for one in objects}, list[ResultObject]()
-    for one in objects:
-        settled.append(one)
-        if one.content["kind"] == _CLASS_KIND and isinstance(one.content.get("spec"), dict):
-            settled += _classes(one, pools.pop(one.key[1], []), taken)
+    for result_object in objects:
+        settled.append(result_object)
+        if result_object.content["kind"] == _CLASS_KIND and isinstance(result_object.content.get("spec"), dict):
+            settled += _classes(result_object, pools.pop(result_object.key[1], []), taken)
     for name, users in pools.items():
         for pool in users:
             _homeless(pool, name)
@@ -61,7 +61,7 @@ def _classes(node_class: ResultObject, pools: list[ResultObject], taken: set[tup
             variants.append((wanted, [pool]))
         else:
             users.append(pool)
-    variants.sort(key=lambda one: one[0] != own)
+    variants.sort(key=lambda variant: variant[0] != own)
     plain, copies = ResultObject(node_class.content, node_class.remarks), list[ResultObject]()
     for settings, users in variants:
         home = node_class if settings is variants[0][0] else _copy(plain, users[0], taken)

@@ -83,7 +83,7 @@ def kubelet_settings(given: Json) -> Json:
 
 def _requirements(given: list[Json], remarks: ObjectRemarks) -> list[Json]:
     stated = {labels.normalize(one["key"]) for one in given}
-    implied = [one for one in _DEFAULTS if one["key"] not in stated]
+    implied = [default for default in _DEFAULTS if default["key"] not in stated]
     if not stated & _TYPE_KEYS:
         implied += _DEFAULT_TYPES
     if implied:

@@ -9,5 +9,7 @@ from spotwright.scheduling.plan import Plan
 
 def decide(snapshot: Snapshot, catalog: Catalog) -> Plan:
     """The plan for a snapshot: a pure function of it and its catalog."""
-    known = offering_health.from_snapshot(snapshot.unavailable_offerings)
-    return planner.plan(snapshot, offering_health.apply_to_catalog(catalog, snapshot.nodeclasses, known))
+    unavailable_offerings = offering_health.from_snapshot(snapshot.unavailable_offerings)
+    return planner.plan(
+        snapshot, offering_health.apply_to_catalog(catalog, snapshot.nodeclasses, unavailable_offerings)
+    )

@@ -95,7 +95,7 @@ def blocked_events(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], re
     nominated = frozenset(node.name for node in plan.existing_nodes)
     buffered = frozenset(node.name for node in plan.buffer_assignments)
     found: list[BlockedEvent] = []
-    for claim in sorted(snapshot.nodeclaims, key=lambda one: one.name):
+    for claim in sorted(snapshot.nodeclaims, key=lambda nodeclaim: nodeclaim.name):
         node, pool = nodes.get(claim.provider_id), pools.get(claim.nodepool)
         if (
             node is None

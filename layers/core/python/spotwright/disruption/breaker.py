@@ -63,9 +63,9 @@ def admit(breaker: Breaker, id: str, wanted: int, *, total: int, percent: int, n
     """
     if is_open(breaker, now):
         return Admission(0, breaker)
-    recent = tuple(one for one in breaker.batches if now - one.admitted_at_ms < WINDOW_MS and one.id != id)
-    most = max_nodes(max((total, *(one.total_nodes for one in recent))), percent)
-    left = max(0, most - sum(one.nodes for one in recent))
+    recent = tuple(batch for batch in breaker.batches if now - batch.admitted_at_ms < WINDOW_MS and batch.id != id)
+    most = max_nodes(max((total, *(batch.total_nodes for batch in recent))), percent)
+    left = max(0, most - sum(batch.nodes for batch in recent))
     nodes = min(wanted, left)
     after = msgspec.structs.replace(breaker, batches=(*recent, Batch(id, now, nodes, total)) if nodes else recent)
     return Admission(nodes, after if nodes == wanted else _opened(after, most, now))

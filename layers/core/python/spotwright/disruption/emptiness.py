@@ -51,7 +51,7 @@ def find_empty_nodes(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str]) 
     alone = _only_followers(snapshot, plan)
     free: dict[str, list[str]] = {}
     blocked = []
-    for claim in sorted(snapshot.nodeclaims, key=lambda one: one.name):
+    for claim in sorted(snapshot.nodeclaims, key=lambda nodeclaim: nodeclaim.name):
         node = nodes.get(claim.provider_id)
         mine = pods.get(node.name, []) if node else []
         if not claim.is_managed or claim.name in locked or not _is_empty(mine, snapshot, alone):

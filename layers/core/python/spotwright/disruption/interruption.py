@@ -20,7 +20,7 @@ def mark_deleting(snapshot: Snapshot, claim: NodeClaim) -> Snapshot:
     going = msgspec.structs.replace(
         claim, metadata=msgspec.structs.replace(claim.metadata, deletion_timestamp=snapshot.now)
     )
-    claims = tuple(going if one.name == claim.name else one for one in snapshot.nodeclaims)
+    claims = tuple(going if nodeclaim.name == claim.name else nodeclaim for nodeclaim in snapshot.nodeclaims)
     nodes = tuple(
         msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, deletion_timestamp=snapshot.now))
         if node.provider_id == claim.provider_id

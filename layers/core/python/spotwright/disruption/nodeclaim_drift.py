@@ -53,8 +53,8 @@ def nodeclaim_drift(
     if node_class.read_error:
         return DriftUnknown(node_class.read_error)
     instance_type = types.get(claim.metadata.labels.get(labels.INSTANCE_TYPE, ""))
-    gone = _type(claim, types, instance_type, now)
-    return gone or instance_drift.instance_drift(
+    drift = _type(claim, types, instance_type, now)
+    return drift or instance_drift.instance_drift(
         claim, node_class, instance_type, instance, feature_gates=feature_gates
     )
 
@@ -85,27 +85,30 @@ def _requirements(claim: NodeClaim, pool: NodePool) -> Drift | DriftUnknown | No
     known = claim.metadata.labels
     if labels.PLACEMENT_GROUP_PARTITION in wanted and known.get(labels.PLACEMENT_GROUP_PARTITION) == "":
         return DriftUnknown("EC2 has not said in which partition the node is")
-    found = from_labels(known)
-    for key in found.undefined_keys(wanted, ()):
+    requirements = from_labels(known)
+    for key in requirements.undefined_keys(wanted, ()):
         return Drift(DriftReason.REQUIREMENTS, f"labels: found no {key}, wanted {wanted.get(key)}")
-    for ours, theirs in found.conflicts(wanted):
-        return Drift(DriftReason.REQUIREMENTS, f"labels: found {ours}, wanted {theirs}")
+    for requirement, theirs in requirements.conflicts(wanted):
+        return Drift(DriftReason.REQUIREMENTS, f"labels: found {requirement}, wanted {theirs}")
     return None
 
 
 def _type(
-    claim: NodeClaim, types: Mapping[str, InstanceType], known: InstanceType | None, now: datetime
+    claim: NodeClaim, types: Mapping[str, InstanceType], instance_type: InstanceType | None, now: datetime
 ) -> Drift | None:
     """Whether the type is not sold any more where and as it was bought. What is merely sold out is there."""
     created = claim.metadata.creation_timestamp
     if not types or created is None or now - created <= MISSING_TYPE_GRACE:
         return None
     name = claim.metadata.labels.get(labels.INSTANCE_TYPE, "")
-    if known is None:
+    if instance_type is None:
         return Drift(DriftReason.INSTANCE_TYPE, f"{name} is not offered in any zone of the class")
     zone, bought = claim.metadata.labels.get(labels.ZONE), claim.metadata.labels.get(labels.CAPACITY_TYPE)
     # A node may have left its reservation, and its label may not say so yet.
     kinds = (labels.RESERVED, labels.ON_DEMAND) if bought == labels.RESERVED else (bought,)
-    if any((one.zone, one.capacity_type) in {(zone, kind) for kind in kinds} for one in known.offerings):
+    if any(
+        (offering.zone, offering.capacity_type) in {(zone, kind) for kind in kinds}
+        for offering in instance_type.offerings
+    ):
         return None
     return Drift(DriftReason.INSTANCE_TYPE, f"{name} is not offered as {bought} in {zone}")

@@ -29,7 +29,7 @@ def conditions_to_write(
 
     A condition's time changes only with its status. One that was never set begins Unknown at the object's creation.
     """
-    before = {one.type: one for one in existing}
+    before = {condition.type: condition for condition in existing}
     after = dict(before)
     for kind in dependents:
         after.setdefault(

@@ -48,7 +48,7 @@ def drain(pods: Iterable[Pod], *, deadline: datetime | None, now: datetime) -> D
         if deadline is not None and _forced(pod, deadline, now)
     )
     first = min(tier(pod) for pod in waiting)
-    forced = {one.pod.key for one in delete}
+    forced = {forced_delete.pod.key for forced_delete in delete}
     evict = tuple(
         pod for pod in waiting if tier(pod) == first and pod.key not in forced and eviction.is_evictable(pod, now)
     )

@@ -66,9 +66,9 @@ def decided_nodepool(node: NewNode, pool: NodePool) -> NodePool:
 
 def _relaxed(node: NewNode, pool: NodePool) -> dict[str, str]:
     """Whether fewer distinct values are kept than the pool asks for (BestEffort); {} = it asks for none."""
-    wanted = [one for one in pool.requirements if one.min_values]
-    kept = {one.key: one.min_values or 0 for one in node.requirements}
-    relaxed = any(kept.get(one.key, 0) < (one.min_values or 0) for one in wanted)
+    wanted = [expression for expression in pool.requirements if expression.min_values]
+    kept = {expression.key: expression.min_values or 0 for expression in node.requirements}
+    relaxed = any(kept.get(expression.key, 0) < (expression.min_values or 0) for expression in wanted)
     return {labels.MIN_VALUES_RELAXED: "true" if relaxed else "false"} if wanted else {}
 
 
@@ -130,8 +130,8 @@ def attribute_reservations(result: FleetResult, reservations: Mapping[str, str])
     """
     if not reservations:
         return result
-    instances = tuple(with_reservation(one, reservations) for one in result.instances)
-    return FleetResult(instances, tuple(with_reservation(one, reservations) for one in result.errors))
+    instances = tuple(with_reservation(instance, reservations) for instance in result.instances)
+    return FleetResult(instances, tuple(with_reservation(error, reservations) for error in result.errors))
 
 
 def with_reservation[T: (Instance, FleetError)](one: T, reservations: Mapping[str, str]) -> T:

@@ -62,20 +62,20 @@ def nodepool_conditions(
         if faults
         else true_condition("ValidationSucceeded")
     )
-    known = (
+    condition_change = (
         false_condition("FieldsRecognized", UNRECOGNIZED_FIELDS, "; ".join(pool.problems))
         if pool.problems
         else true_condition("FieldsRecognized")
     )
-    return (valid, _class_ready(pool, node_class), known)
+    return (valid, _class_ready(pool, node_class), condition_change)
 
 
 def validation_events(changes: Iterable[ConditionChange]) -> tuple[Event, ...]:
     """The Warning events for what a user wrote wrong."""
     return tuple(
-        warning_event(one.reason, one.message)
-        for one in changes
-        if one.status == "False" and one.type in ("ValidationSucceeded", "FieldsRecognized")
+        warning_event(change.reason, change.message)
+        for change in changes
+        if change.status == "False" and change.type in ("ValidationSucceeded", "FieldsRecognized")
     )
 
 

@@ -57,10 +57,10 @@ def register(claim: NodeClaim, nodes: tuple[Node, ...]) -> Registration:
         message = "EC2 has not said yet in which partition of the placement group the instance is"
         return Registration(StepResult((unknown_condition("Registered", "PartitionUnknown", message),)))
     node = nodes[0]
-    seen = StepResult(
+    step_result = StepResult(
         (true_condition("Registered"),), _missing_taint(node), {"nodeName": node.name}, "registered nodeclaim"
     )
-    return Registration(seen, NodeUpdate(node, _metadata(claim, node), _taints(claim, node)))
+    return Registration(step_result, NodeUpdate(node, _metadata(claim, node), _taints(claim, node)))
 
 
 def _missing_taint(node: Node) -> tuple[Event, ...]:
@@ -119,5 +119,5 @@ def _taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
     if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) == "true":
         return tuple(kept)
     present = {(taint.key, taint.effect) for taint in kept}
-    ours = (one for one in (*claim.taints, *claim.startup_taints) if (one.key, one.effect) not in present)
-    return (*kept, *dict.fromkeys(ours))
+    taints = (taint for taint in (*claim.taints, *claim.startup_taints) if (taint.key, taint.effect) not in present)
+    return (*kept, *dict.fromkeys(taints))

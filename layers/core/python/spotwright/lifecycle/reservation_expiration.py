@@ -27,21 +27,21 @@ def nodeclaim_reservation(claim: NodeClaim, node_class: EC2NodeClass | None) -> 
     if node_class is None:
         return None
     id = claim.metadata.labels.get(labels.RESERVATION_ID)
-    return next((one for one in node_class.capacity_reservations if one.id == id), None)
+    return next((reservation for reservation in node_class.capacity_reservations if reservation.id == id), None)
 
 
 def capacity_block_expiration(claim: NodeClaim, node_class: EC2NodeClass | None) -> Deletion | None:
     """Instances of a capacity block are taken back before it ends: their pods leave while there is time."""
-    found = nodeclaim_reservation(claim, node_class)
-    if found is None or found.reservation_type != labels.CAPACITY_BLOCK or found.state != "expiring":
+    reservation = nodeclaim_reservation(claim, node_class)
+    if reservation is None or reservation.reservation_type != labels.CAPACITY_BLOCK or reservation.state != "expiring":
         return None
-    end = f" at {found.end_time.isoformat()}" if found.end_time else ""
-    return Deletion("capacity_block_expiring", f"capacity block {found.id} ends{end}")
+    end = f" at {reservation.end_time.isoformat()}" if reservation.end_time else ""
+    return Deletion("capacity_block_expiring", f"capacity block {reservation.id} ends{end}")
 
 
 def has_ending_reservation(claim: NodeClaim, node_class: EC2NodeClass | None) -> bool:
     """Whether the class no longer shows the claim's reservation as one that goes on."""
     if claim.metadata.deletion_timestamp is not None or not is_reserved(claim):
         return False
-    found = nodeclaim_reservation(claim, node_class)
-    return found is None or found.state != "active"
+    reservation = nodeclaim_reservation(claim, node_class)
+    return reservation is None or reservation.state != "active"

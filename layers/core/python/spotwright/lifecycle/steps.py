@@ -65,10 +65,10 @@ def transition_events(before: tuple[Condition, ...], written: tuple[Condition, .
     """One Event for each condition whose status changed; its reason is the condition's type."""
     statuses = {one.type: one.status for one in before}
     notes = []
-    for one in written:
-        was = statuses.get(one.type, "Unknown")
-        if was != one.status:
-            text = f"Status condition transitioned, Type: {one.type}, Status: {was} -> {one.status}"
-            text += f", Reason: {one.reason}" + (f", Message: {one.message}" if one.message else "")
-            notes.append(normal_event(one.type, text))
+    for condition in written:
+        was = statuses.get(condition.type, "Unknown")
+        if was != condition.status:
+            text = f"Status condition transitioned, Type: {condition.type}, Status: {was} -> {condition.status}"
+            text += f", Reason: {condition.reason}" + (f", Message: {condition.message}" if condition.message else "")
+            notes.append(normal_event(condition.type, text))
     return tuple(notes)

@@ -25,7 +25,7 @@ _LABELS = {"app.kubernetes.io/part-of": "spotwright", "app.kubernetes.io/managed
 
 def definitions() -> tuple[Document, ...]:
     """The CustomResourceDefinitions of NodePool, NodeClaim, NodeOverlay and EC2NodeClass."""
-    return tuple(_labelled(one) for one in (node_pool(), node_claim(), node_overlay(), ec2_node_class()))
+    return tuple(_labelled(schema) for schema in (node_pool(), node_claim(), node_overlay(), ec2_node_class()))
 
 
 def rbac() -> tuple[Document, ...]:

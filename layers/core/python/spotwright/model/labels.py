@@ -136,4 +136,7 @@ def is_restricted(key: str) -> bool:
     if key == HOSTNAME:
         return True
     domain = key.partition("/")[0] if "/" in key else ""
-    return any(domain == one or domain.endswith("." + one) for one in RESTRICTED_DOMAINS)
+    return any(
+        domain == restricted_domain or domain.endswith("." + restricted_domain)
+        for restricted_domain in RESTRICTED_DOMAINS
+    )

@@ -85,28 +85,33 @@ class Requirement(msgspec.Struct, frozen=True):
             return False
         return (self.gte is None or number >= self.gte) and (self.lte is None or number <= self.lte)
 
-    def intersection(self, other: "Requirement") -> "Requirement":
+    def intersection(self, other_requirement: "Requirement") -> "Requirement":
         """The values both allow. The larger ``min_values`` stays."""
-        gte, lte = _larger(self.gte, other.gte), _smaller(self.lte, other.lte)
-        least = _larger(self.min_values, other.min_values)
+        gte, lte = _larger(self.gte, other_requirement.gte), _smaller(self.lte, other_requirement.lte)
+        least = _larger(self.min_values, other_requirement.min_values)
         if gte is not None and lte is not None and gte > lte:
             return Requirement(self.key, False, min_values=least)
-        if self.complement and other.complement:
+        if self.complement and other_requirement.complement:
             bounded = Requirement(self.key, True, frozenset(), gte, lte)
-            kept = frozenset(v for v in self.values | other.values if bounded._within(v))
-            needed = bool(kept) and gte is None and lte is None and not (self.allows_absence and other.allows_absence)
+            kept = frozenset(v for v in self.values | other_requirement.values if bounded._within(v))
+            needed = (
+                bool(kept)
+                and gte is None
+                and lte is None
+                and not (self.allows_absence and other_requirement.allows_absence)
+            )
             return Requirement(self.key, True, kept, gte, lte, least, needed)
-        concrete = other if self.complement else self
-        kept = frozenset(v for v in concrete.values if self.has(v) and other.has(v))
+        concrete = other_requirement if self.complement else self
+        kept = frozenset(v for v in concrete.values if self.has(v) and other_requirement.has(v))
         return Requirement(self.key, False, kept, min_values=least)
 
-    def intersects(self, other: "Requirement") -> bool:
+    def intersects(self, other_requirement: "Requirement") -> bool:
         """True when some value satisfies both; two open sets always meet unless their bounds exclude each other."""
-        both = self.intersection(other)
+        both = self.intersection(other_requirement)
         return both.complement or bool(both.values)
 
     def __str__(self) -> str:
-        return " and ".join(_phrase(self.key, one) for one in self.node_selector_requirements())
+        return " and ".join(_phrase(self.key, expression) for expression in self.node_selector_requirements())
 
     def node_selector_requirements(self) -> tuple["NodeSelectorRequirement", ...]:
         """This requirement as NodeSelectorRequirements; several when it has bounds and exclusions."""
@@ -158,8 +163,8 @@ class NodeSelectorRequirement(msgspec.Struct, frozen=True):
         number = integer(self.values[0]) if len(self.values) == 1 else None
         if number is None or number < 0:
             raise RequirementError(
-                f"{self.key} {self.operator} {[one[:40] for one in self.values]}: needs exactly one integer that is not"
-                " negative and at most 2^63-1"
+                f"{self.key} {self.operator} {[value[:40] for value in self.values]}: needs exactly one integer that is"
+                " not negative and at most 2^63-1"
             )
         match self.operator:
             case Operator.GT:
@@ -192,30 +197,34 @@ class Requirements(msgspec.Struct, frozen=True):
     def intersection(self, other: "Requirements | Iterable[Requirement]") -> "Requirements":
         """Both demands together, key by key."""
         merged = dict(self.by_key)
-        for one in other:
-            merged[one.key] = merged[one.key].intersection(one) if one.key in merged else one
+        for requirement in other:
+            merged[requirement.key] = (
+                merged[requirement.key].intersection(requirement) if requirement.key in merged else requirement
+            )
         return Requirements({key: merged[key] for key in sorted(merged)})
 
-    def conflicts(self, other: "Requirements") -> tuple[tuple[Requirement, Requirement], ...]:
+    def conflicts(self, other_requirements: "Requirements") -> tuple[tuple[Requirement, Requirement], ...]:
         """Pairs (ours, theirs) on a shared key that leave no value; absence satisfies two negatives."""
         return tuple(
-            (ours, theirs)
-            for theirs in other
-            if (ours := self.by_key.get(theirs.key)) is not None
-            and not ours.intersects(theirs)
-            and not (ours.allows_absence and theirs.allows_absence)
+            (requirement, theirs)
+            for theirs in other_requirements
+            if (requirement := self.by_key.get(theirs.key)) is not None
+            and not requirement.intersects(theirs)
+            and not (requirement.allows_absence and theirs.allows_absence)
         )
 
-    def intersects(self, other: "Requirements") -> bool:
-        return not self.conflicts(other)
+    def intersects(self, other_requirements: "Requirements") -> bool:
+        return not self.conflicts(other_requirements)
 
     def undefined_keys(self, pod: "Requirements", allowed: Collection[str] = labels.WELL_KNOWN) -> tuple[str, ...]:
         """Keys that ``pod`` asks for, that nothing here defines and that are not in ``allowed``, sorted."""
         return tuple(
             sorted(
-                one.key
-                for one in pod
-                if one.key not in self.by_key and one.key not in allowed and not one.allows_absence
+                requirement.key
+                for requirement in pod
+                if requirement.key not in self.by_key
+                and requirement.key not in allowed
+                and not requirement.allows_absence
             )
         )
 
@@ -225,13 +234,13 @@ class Requirements(msgspec.Struct, frozen=True):
 
     def labels(self) -> dict[str, str]:
         """The labels that are already certain: keys with one allowed value."""
-        return {one.key: value for one in self if (value := one.sole_value) is not None}
+        return {requirement.key: value for requirement in self if (value := requirement.sole_value) is not None}
 
     def node_selector_requirements(self) -> tuple[NodeSelectorRequirement, ...]:
-        return tuple(selector for one in self for selector in one.node_selector_requirements())
+        return tuple(selector for requirement in self for selector in requirement.node_selector_requirements())
 
     def __str__(self) -> str:
-        return ", ".join(str(one) for one in self)
+        return ", ".join(str(requirement) for requirement in self)
 
 
 def conjunction(demands: Iterable[Requirement]) -> Requirements | None:
@@ -240,10 +249,14 @@ def conjunction(demands: Iterable[Requirement]) -> Requirements | None:
     The plain intersection would read an empty set as DoesNotExist, which a node without the label meets.
     """
     together = Requirements()
-    for one in demands:
-        before = together.by_key.get(one.key)
-        together = together.intersection((one,))
-        if before is not None and not before.intersects(one) and not (before.allows_absence and one.allows_absence):
+    for requirement in demands:
+        before = together.by_key.get(requirement.key)
+        together = together.intersection((requirement,))
+        if (
+            before is not None
+            and not before.intersects(requirement)
+            and not (before.allows_absence and requirement.allows_absence)
+        ):
             return None
     return together
 

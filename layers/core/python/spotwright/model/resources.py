@@ -28,10 +28,10 @@ def parse(amounts: Mapping[str, str | float | int]) -> dict[str, int]:
     return parsed
 
 
-def add(*several: Resources) -> dict[str, int]:
+def add(*resourceses: Resources) -> dict[str, int]:
     total: dict[str, int] = {}
-    for one in several:
-        for name, size in one.items():
+    for resources in resourceses:
+        for name, size in resources.items():
             total[name] = total.get(name, 0) + size
     return total
 
@@ -44,17 +44,17 @@ def subtract(minuend: Resources, subtrahend: Resources) -> dict[str, int]:
     return rest
 
 
-def maximum(several: Iterable[Resources]) -> dict[str, int]:
+def maximum(resourceses: Iterable[Resources]) -> dict[str, int]:
     """Per resource the largest amount."""
     most: dict[str, int] = {}
-    for one in several:
-        for name, size in one.items():
+    for resources in resourceses:
+        for name, size in resources.items():
             most[name] = max(most.get(name, size), size)
     return most
 
 
-def scale(one: Resources, times: int) -> dict[str, int]:
-    return {name: size * times for name, size in one.items()}
+def scale(resources: Resources, times: int) -> dict[str, int]:
+    return {name: size * times for name, size in resources.items()}
 
 
 def fits(wanted: Resources, available: Resources) -> bool:

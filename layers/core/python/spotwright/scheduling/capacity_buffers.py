@@ -32,12 +32,12 @@ BUFFER_EMPTY: Final = "BufferEmpty"
 
 def add_capacity_buffers(first: Plan, snapshot: Snapshot, catalog: Catalog) -> Plan:
     """The plan with room for the buffers, found or bought after every pod that is there has its place."""
-    buffers = sorted(_ours(snapshot.capacity_buffers), key=lambda one: one.metadata.key)
+    buffers = sorted(_ours(snapshot.capacity_buffers), key=lambda buffer: buffer.metadata.key)
     if not buffers:
         return first
-    pods = [pod for one in buffers for pod in build_virtual_pods(one, snapshot.now)]
+    pods = [pod for buffer in buffers for pod in build_virtual_pods(buffer, snapshot.now)]
     if not pods:
-        return msgspec.structs.replace(first, buffers=tuple(_verdict(one, frozenset(), {}) for one in buffers))
+        return msgspec.structs.replace(first, buffers=tuple(_verdict(buffer, frozenset(), {}) for buffer in buffers))
     coming = {f"new:{number:06d}": node for number, node in enumerate(first.new_nodes)}
     second = pod_planner.plan_pods(_afterwards(snapshot, first, coming, pods), catalog)
     return _together(first, second, coming, buffers)
@@ -45,9 +45,9 @@ def add_capacity_buffers(first: Plan, snapshot: Snapshot, catalog: Catalog) -> P
 
 def _ours(buffers: Iterable[CapacityBuffer]) -> list[CapacityBuffer]:
     return [
-        one
-        for one in buffers
-        if one.provisioning_strategy == ACTIVE_CAPACITY and one.metadata.deletion_timestamp is None
+        buffer
+        for buffer in buffers
+        if buffer.provisioning_strategy == ACTIVE_CAPACITY and buffer.metadata.deletion_timestamp is None
     ]
 
 
@@ -97,7 +97,7 @@ def _afterwards(snapshot: Snapshot, first: Plan, coming: dict[str, NewNode], vir
     """The snapshot as if the plan had come true: who got a place is there, who got none is not asked again."""
     seats = {key: node.name for node in first.existing_nodes for key in node.pods}
     seats |= {key: name for name, node in coming.items() for key in node.pods}
-    refused = {one.pod for one in first.unschedulable_pods}
+    refused = {unplaced_pod.pod for unplaced_pod in first.unschedulable_pods}
     placed = (
         msgspec.structs.replace(pod, node_name=seats.get(pod.key, pod.node_name))
         for pod in snapshot.pods
@@ -108,29 +108,34 @@ def _afterwards(snapshot: Snapshot, first: Plan, coming: dict[str, NewNode], vir
 
 
 def _together(first: Plan, second: Plan, coming: dict[str, NewNode], buffers: Sequence[CapacityBuffer]) -> Plan:
-    there = tuple(one for one in second.existing_nodes if one.name not in coming)
-    fitting = frozenset(pod for one in there for pod in one.pods)
-    refused = {one.pod: "; ".join(one.reasons) for one in (*second.unschedulable_pods, *second.ignored_pods)}
+    there = tuple(assignment for assignment in second.existing_nodes if assignment.name not in coming)
+    fitting = frozenset(pod for assignment in there for pod in assignment.pods)
+    refused = {
+        unplaced_pod.pod: "; ".join(unplaced_pod.reasons)
+        for unplaced_pod in (*second.unschedulable_pods, *second.ignored_pods)
+    }
     return msgspec.structs.replace(
         first,
         new_nodes=(*first.new_nodes, *second.new_nodes),
         work_units=first.work_units + second.work_units,
         lower_bound_picousd_per_hour=max(first.lower_bound_picousd_per_hour, second.lower_bound_picousd_per_hour),
         buffer_assignments=there,
-        buffers=tuple(_verdict(one, fitting, refused) for one in buffers),
+        buffers=tuple(_verdict(buffer, fitting, refused) for buffer in buffers),
     )
 
 
 def _verdict(buffer: CapacityBuffer, fitting: frozenset[str], refused: dict[str, str]) -> BufferProvisioning:
     """What is to be said of a buffer. ``fitting``: virtual pods with room on nodes there are, or on their way."""
     about, pods = buffer.metadata, count_virtual_pods(buffer)
-    made = BufferProvisioning(about.namespace, about.name, pods, BUFFER_EMPTY)
+    provisioning = BufferProvisioning(about.namespace, about.name, pods, BUFFER_EMPTY)
     if buffer.template_pod is None:
-        return msgspec.structs.replace(made, reason=NOT_READY_FOR_PROVISIONING, message=buffer.not_ready_message)
+        return msgspec.structs.replace(
+            provisioning, reason=NOT_READY_FOR_PROVISIONING, message=buffer.not_ready_message
+        )
     if not pods:
-        return made
+        return provisioning
     keys = [f"{about.namespace}/capacity-buffer-{about.name}-{number}" for number in range(pods)]
     if all(key in fitting for key in keys):
-        return msgspec.structs.replace(made, reason=FITS_EXISTING_CAPACITY)
+        return msgspec.structs.replace(provisioning, reason=FITS_EXISTING_CAPACITY)
     why = next((refused[key] for key in keys if key in refused), "")
-    return msgspec.structs.replace(made, reason=REQUIRES_NEW_CAPACITY, message=why)
+    return msgspec.structs.replace(provisioning, reason=REQUIRES_NEW_CAPACITY, message=why)

@@ -23,12 +23,16 @@ def cap_node_size(templates: Iterable[NodeClaimTemplate], pods: Sequence[Pod], s
     """
     total = resources.add(*(pod.requests for pod in pods))
     bound = {name: max(total.get(name, 0) * share // 100, least) for name, least in _SMALL.items()}
-    return [one.with_instance_types(_within(one.instance_types, bound)) for one in templates]
+    return [template.with_instance_types(_within(template.instance_types, bound)) for template in templates]
 
 
 def _within(types: tuple[InstanceType, ...], bound: dict[str, int]) -> tuple[InstanceType, ...]:
-    kept = tuple(one for one in types if all(one.allocatable.get(name, 0) <= most for name, most in bound.items()))
+    kept = tuple(
+        instance_type
+        for instance_type in types
+        if all(instance_type.allocatable.get(name, 0) <= most for name, most in bound.items())
+    )
     if kept or not types:
         return kept
-    least = min(one.capacity.get(resources.CPU, 0) for one in types)
-    return tuple(one for one in types if one.capacity.get(resources.CPU, 0) == least)
+    least = min(instance_type.capacity.get(resources.CPU, 0) for instance_type in types)
+    return tuple(instance_type for instance_type in types if instance_type.capacity.get(resources.CPU, 0) == least)

@@ -35,7 +35,9 @@ def plan_pods(snapshot: Snapshot, catalog: Catalog) -> Plan:
     every_daemon = build_daemonset_pods(snapshot)
     standing = build_cluster_state(snapshot, catalog, every_daemon)
     disks = VolumeTopology(snapshot.storage)
-    intake = provisionable.select_pods(snapshot, frozenset(one.name for one in standing.deleting_nodes), disks)
+    intake = provisionable.select_pods(
+        snapshot, frozenset(state_node.name for state_node in standing.deleting_nodes), disks
+    )
     templates, closed = build_templates(snapshot, catalog)
     world = PlanningContext(
         snapshot, standing, templates, every_daemon, disks, frozenset(pod.key for pod in intake.provisionable_pods)
@@ -45,25 +47,27 @@ def plan_pods(snapshot: Snapshot, catalog: Catalog) -> Plan:
         for pod in intake.provisionable_pods
         if (why := unschedulable.explain_unsupported(pod, snapshot)) is not None
     ]
-    told = {one.pod for one in refused}
+    told = {unplaced_pod.pod for unplaced_pod in refused}
     planned = [pod for pod in intake.provisionable_pods if not told or pod.key not in told]
     placement, bounds = _within_bounds(world, disks.anonymize_claims(planned, snapshot.pods))
     refused += unschedulable.explain_unplaced(
         placement.pending, placement.weight_groups, placement.existing_nodes, placement.topology, disks, closed
     )
     refused += [unschedulable.explain_follower(pod) for pod in placement.held_back_followers]
-    made = [node for tier in placement.weight_groups for draft in tier.enforce_limits() for node in to_new_nodes(draft)]
+    new_nodes = [
+        node for tier in placement.weight_groups for draft in tier.enforce_limits() for node in to_new_nodes(draft)
+    ]
     barren, unread = unschedulable.explain_empty_nodepools(placement.weight_groups), _unread(snapshot)
-    capped = cap_zone_share(made, standing.nodes, catalog, snapshot.settings.largest_zone_share)
+    capped = cap_zone_share(new_nodes, standing.nodes, catalog, snapshot.settings.largest_zone_share)
     return Plan(
         new_nodes=capped.nodes,
         existing_nodes=tuple(
             NodeAssignment(room.state_node.name, tuple(sorted(room.assigned_pods)))
-            for room in sorted(placement.existing_nodes, key=lambda one: one.state_node.name)
+            for room in sorted(placement.existing_nodes, key=lambda existing_node: existing_node.state_node.name)
             if room.assigned_pods
         ),
-        unschedulable_pods=tuple(sorted(refused, key=lambda one: one.pod)),
-        ignored_pods=tuple(sorted(intake.ignored_pods, key=lambda one: one.pod)),
+        unschedulable_pods=tuple(sorted(refused, key=lambda unplaced_pod: unplaced_pod.pod)),
+        ignored_pods=tuple(sorted(intake.ignored_pods, key=lambda unplaced_pod: unplaced_pod.pod)),
         notes=(
             *_notes(snapshot, closed | barren, sold.statuses),
             *_told(unread),
@@ -97,7 +101,7 @@ def _within_bounds(world: PlanningContext, pods: Sequence[Pod]) -> tuple[Placeme
 
 
 def _left(placement: Placement) -> int:
-    return sum(len(one.pod_keys) for one in placement.pending)
+    return sum(len(pending_class.pod_keys) for pending_class in placement.pending)
 
 
 def _placed(world: PlanningContext, pods: Sequence[Pod]) -> Placement:
@@ -114,7 +118,7 @@ def _placed(world: PlanningContext, pods: Sequence[Pod]) -> Placement:
     if led.places_any_pod:
         return find_best_placement(world, pods, world.templates)
     seated = find_best_placement(world, followers, ())
-    left = {key for one in seated.pending for key in one.pod_keys}
+    left = {key for pending_class in seated.pending for key in pending_class.pod_keys}
     led.held_back_followers = [pod for pod in followers if pod.key in left]
     led.existing_nodes = seated.existing_nodes
     led.work_units += seated.work_units
@@ -128,7 +132,9 @@ def _modest(follower: Pod) -> Pod:
         preferred_node_affinity=(),
         preferred_pod_affinity=(),
         preferred_pod_anti_affinity=(),
-        topology_spread_constraints=tuple(one for one in follower.topology_spread_constraints if one.do_not_schedule),
+        topology_spread_constraints=tuple(
+            constraint for constraint in follower.topology_spread_constraints if constraint.do_not_schedule
+        ),
     )
 
 
@@ -145,28 +151,29 @@ def _leads(pod: Pod, snapshot: Snapshot) -> bool:
 
 def _unread(snapshot: Snapshot) -> dict[str, str]:
     """Nodes and claims that cannot be read, and why: they take no pods."""
-    claims = {f"nodeclaims/{one.name}": one.read_error for one in snapshot.nodeclaims}
-    nodes = {f"nodes/{one.name}": one.read_error for one in snapshot.nodes}
+    claims = {f"nodeclaims/{nodeclaim.name}": nodeclaim.read_error for nodeclaim in snapshot.nodeclaims}
+    nodes = {f"nodes/{node.name}": node.read_error for node in snapshot.nodes}
     return {key: why for key, why in sorted((claims | nodes).items()) if why}
 
 
 def _unheeded(snapshot: Snapshot) -> tuple[str, ...]:
     """What else cannot be read, and what that means; volumes are named by the pods that need them."""
     budgets = (
-        f"PodDisruptionBudget {one.metadata.key} cannot be read, so nothing in its namespace is evicted:"
-        f" {one.read_error}"
-        for one in snapshot.pod_disruption_budgets
-        if one.read_error
+        f"PodDisruptionBudget {budget.metadata.key} cannot be read, so nothing in its namespace is evicted:"
+        f" {budget.read_error}"
+        for budget in snapshot.pod_disruption_budgets
+        if budget.read_error
     )
     daemonsets = (
-        f"DaemonSet {one.metadata.key} cannot be read, so nodes are sized without it: {one.template.read_error}"
-        for one in snapshot.daemonsets
-        if one.template.read_error
+        f"DaemonSet {daemonset.metadata.key} cannot be read, so nodes are sized without it:"
+        f" {daemonset.template.read_error}"
+        for daemonset in snapshot.daemonsets
+        if daemonset.template.read_error
     )
     drivers = (
-        f"CSINode {one.metadata.name} cannot be read, so its volumes are not counted: {one.read_error}"
-        for one in snapshot.storage.csi_nodes
-        if one.read_error
+        f"CSINode {csi_node.metadata.name} cannot be read, so its volumes are not counted: {csi_node.read_error}"
+        for csi_node in snapshot.storage.csi_nodes
+        if csi_node.read_error
     )
     return tuple(sorted((*budgets, *daemonsets, *drivers)))
 
@@ -182,12 +189,16 @@ def _told(unread: dict[str, str]) -> tuple[str, ...]:
 def _notes(snapshot: Snapshot, closed: dict[str, str], verdicts: Iterable[OverlayStatus]) -> tuple[str, ...]:
     """What is wrong with NodePools, classes and overlays, by name."""
     notes: list[str] = []
-    for pool in sorted(snapshot.nodepools, key=lambda one: one.name):
+    for pool in sorted(snapshot.nodepools, key=lambda nodepool: nodepool.name):
         notes += [f"NodePool {pool.name}: {problem}" for problem in pool.problems]
         if pool.name in closed:
             none = "no nodes" if pool.replicas is None else "no nodes for pods"
             notes.append(f"NodePool {pool.name} makes {none}: {closed[pool.name]}")
     for nodeclass in sorted(snapshot.nodeclasses, key=lambda one: one.name):
         notes += [f"EC2NodeClass {nodeclass.name}: {problem}" for problem in nodeclass.problems]
-    notes += [f"NodeOverlay {one.name} is not applied ({one.reason}): {one.message}" for one in verdicts if one.reason]
+    notes += [
+        f"NodeOverlay {overlay_status.name} is not applied ({overlay_status.reason}): {overlay_status.message}"
+        for overlay_status in verdicts
+        if overlay_status.reason
+    ]
     return tuple(notes)

@@ -54,38 +54,41 @@ def plan_with_static_pools(snapshot: Snapshot, catalog: Catalog) -> Plan:
     pools = _pools(snapshot)
     if not pools:
         return pod_planner.plan_pods(snapshot, catalog)
-    made, notes, barren = _made(pools, snapshot, catalog)
-    coming = {f"static:{one.nodepool}/{number:06d}": one for number, one in enumerate(made)}
+    new_nodes, notes, barren = _made(pools, snapshot, catalog)
+    coming = {f"static:{new_node.nodepool}/{number:06d}": new_node for number, new_node in enumerate(new_nodes)}
     promised = tuple(to_in_flight_nodeclaim(node, name) for name, node in coming.items())
     rest = pod_planner.plan_pods(msgspec.structs.replace(snapshot, in_flight=(*snapshot.in_flight, *promised)), catalog)
     surplus = tuple(name for pool in pools for name in excess_nodeclaims(pool, snapshot))
-    told = msgspec.structs.replace(
+    plan = msgspec.structs.replace(
         rest,
         notes=(*rest.notes, *notes),
         nodepools_without_offerings=rest.nodepools_without_offerings | barren,
         excess_nodeclaims=surplus,
     )
-    return _together(coming, told)
+    return _together(coming, plan)
 
 
 def _pools(snapshot: Snapshot) -> list[NodePool]:
     """Static pools that count, by name; none without the gate."""
     if STATIC_CAPACITY not in snapshot.settings.feature_gates:
         return []
-    return sorted((one for one in snapshot.nodepools if one.replicas is not None), key=lambda one: one.name)
+    return sorted(
+        (nodepool for nodepool in snapshot.nodepools if nodepool.replicas is not None),
+        key=lambda nodepool: nodepool.name,
+    )
 
 
 def _together(coming: dict[str, NewNode], rest: Plan) -> Plan:
     """The pods' plan with the static pools' nodes, which hold the pods that were put on them."""
-    seated = {one.name: one.pods for one in rest.existing_nodes}
-    made = tuple(msgspec.structs.replace(node, pods=seated.get(name, ())) for name, node in coming.items())
+    seated = {assignment.name: assignment.pods for assignment in rest.existing_nodes}
+    new_nodes = tuple(msgspec.structs.replace(node, pods=seated.get(name, ())) for name, node in coming.items())
     bound = rest.lower_bound_picousd_per_hour
     if bound or not rest.new_nodes:
-        bound += sum(one.price_picousd_per_hour for one in made)
+        bound += sum(new_node.price_picousd_per_hour for new_node in new_nodes)
     return msgspec.structs.replace(
         rest,
-        new_nodes=(*made, *rest.new_nodes),
-        existing_nodes=tuple(one for one in rest.existing_nodes if one.name not in coming),
+        new_nodes=(*new_nodes, *rest.new_nodes),
+        existing_nodes=tuple(assignment for assignment in rest.existing_nodes if assignment.name not in coming),
         lower_bound_picousd_per_hour=bound,
     )
 
@@ -101,14 +104,16 @@ def count_nodes(pool: NodePool, snapshot: Snapshot) -> NodeCount:
 
 
 def _claims(pool: NodePool, snapshot: Snapshot) -> list[NodeClaim]:
-    return [one for one in snapshot.nodeclaims if one.nodepool == pool.name]
+    return [nodeclaim for nodeclaim in snapshot.nodeclaims if nodeclaim.nodepool == pool.name]
 
 
 def _unseen(pool: NodePool, snapshot: Snapshot) -> list[InFlightNodeClaim]:
     """Committed nodes of the pool whose NodeClaims the API server did not show."""
-    shown = {one.name for one in snapshot.nodeclaims}
+    shown = {nodeclaim.name for nodeclaim in snapshot.nodeclaims}
     return [
-        one for one in snapshot.in_flight if one.nodeclaim.nodepool == pool.name and one.nodeclaim.name not in shown
+        in_flight
+        for in_flight in snapshot.in_flight
+        if in_flight.nodeclaim.nodepool == pool.name and in_flight.nodeclaim.name not in shown
     ]
 
 
@@ -134,16 +139,20 @@ def excess_nodeclaims(pool: NodePool, snapshot: Snapshot) -> tuple[str, ...]:
         return ()
     gone = {*snapshot.nodeclaims_to_delete, *snapshot.nodeclaims_to_replace}
     staying = [
-        one for one in _claims(pool, snapshot) if one.metadata.deletion_timestamp is None and one.name not in gone
+        nodeclaim
+        for nodeclaim in _claims(pool, snapshot)
+        if nodeclaim.metadata.deletion_timestamp is None and nodeclaim.name not in gone
     ]
     nodes = {node.provider_id: node.name for node in snapshot.nodes if node.provider_id}
     pods: dict[str, list[Pod]] = {}
     for pod in snapshot.pods:
         if pod.node_name and not pod.is_terminal:
             pods.setdefault(pod.node_name, []).append(pod)
-    mine = {one.name: pods.get(nodes.get(one.provider_id, ""), []) for one in staying}
-    ranked = sorted(staying, key=lambda one: (*_loss(one, mine[one.name], snapshot.now), one.name))
-    return tuple(sorted(one.name for one in ranked[:over]))
+    mine = {nodeclaim.name: pods.get(nodes.get(nodeclaim.provider_id, ""), []) for nodeclaim in staying}
+    ranked = sorted(
+        staying, key=lambda nodeclaim: (*_loss(nodeclaim, mine[nodeclaim.name], snapshot.now), nodeclaim.name)
+    )
+    return tuple(sorted(nodeclaim.name for nodeclaim in ranked[:over]))
 
 
 def _loss(claim: NodeClaim, pods: Sequence[Pod], now: datetime) -> tuple[int, bool, Fraction]:
@@ -178,19 +187,19 @@ def _made(
     left = reservations.remaining_instances(
         (one for one in templates.values() if isinstance(one, NodeClaimTemplate)), snapshot
     )
-    made, notes, barren = list[NewNode](), list[str](), dict[str, str]()
+    new_nodes, notes, barren = list[NewNode](), list[str](), dict[str, str]()
     for pool in pools:
         there = count_nodes(pool, snapshot)
         lacking = count_missing_nodes(pool, there)
         said = f"NodePool {pool.name} keeps {pool.replicas} nodes and has {there.active}"
         found = templates.get(pool.name, "")
-        most = min(lacking, MAX_NODES_PER_DECISION - len(made))
+        most = min(lacking, MAX_NODES_PER_DECISION - len(new_nodes))
         nodes, why = ([], found) if isinstance(found, str) else _nodes(found, most, left)
-        made += [msgspec.structs.replace(one, reason=f"{said}; {one.reason}") for one in nodes]
+        new_nodes += [msgspec.structs.replace(node, reason=f"{said}; {node.reason}") for node in nodes]
         if why and not nodes and not isinstance(found, str):
             barren[pool.name] = f"{said}; {why}"
-        notes += [f"{said}; {one}" for one in _remarks(pool, snapshot, there, lacking, len(nodes), why)]
-    return made, notes, barren
+        notes += [f"{said}; {remark}" for remark in _remarks(pool, snapshot, there, lacking, len(nodes), why)]
+    return new_nodes, notes, barren
 
 
 def _remarks(pool: NodePool, snapshot: Snapshot, there: NodeCount, lacking: int, now: int, why: str) -> Iterator[str]:
@@ -205,39 +214,41 @@ def _remarks(pool: NodePool, snapshot: Snapshot, there: NodeCount, lacking: int,
         yield f"{', '.join(names)} will go"
 
 
-def _nodes(found: NodeClaimTemplate, most: int, left: dict[str, int]) -> tuple[list[NewNode], str]:
+def _nodes(template: NodeClaimTemplate, most: int, left: dict[str, int]) -> tuple[list[NewNode], str]:
     """At most so many nodes of a pool, and why there are no more. What is reserved is used up before anything is
     bought; each node counts on one reservation, or on none.
 
     ``left``: instances by reservation; those that are planned here are taken off.
     """
-    made, sold = list[NewNode](), reservations.available_reservations(found)
+    new_nodes, sold = list[NewNode](), reservations.available_reservations(template)
     for reservation in sold:
-        taken = min(left[reservation], most - len(made))
-        node = _node(reservations.restrict_to_reservation(found, reservation)) if taken else ""
+        taken = min(left[reservation], most - len(new_nodes))
+        node = _node(reservations.restrict_to_reservation(template, reservation)) if taken else ""
         if isinstance(node, NewNode):
-            made += [node] * taken
+            new_nodes += [node] * taken
             left[reservation] -= taken
-    if len(made) == most:
-        return made, ""
-    bought = _node(reservations.restrict_to_reservation(found, "") if sold else found)
-    return (made, bought) if isinstance(bought, str) else ([*made, *[bought] * (most - len(made))], "")
+    if len(new_nodes) == most:
+        return new_nodes, ""
+    bought = _node(reservations.restrict_to_reservation(template, "") if sold else template)
+    return (new_nodes, bought) if isinstance(bought, str) else ([*new_nodes, *[bought] * (most - len(new_nodes))], "")
 
 
-def _node(found: NodeClaimTemplate) -> NewNode | str:
+def _node(template: NodeClaimTemplate) -> NewNode | str:
     """A node of a static pool; or why it can have none."""
-    pool, priced = found.nodepool, _priced(found)
+    pool, priced = template.nodepool, _priced(template)
     if not priced:
         return "no instance type that its requirements allow can be bought"
     most = (
-        MAX_INSTANCE_TYPES_WITH_MIN_VALUES if any(one.min_values for one in found.requirements) else MAX_INSTANCE_TYPES
+        MAX_INSTANCE_TYPES_WITH_MIN_VALUES
+        if any(requirement.min_values for requirement in template.requirements)
+        else MAX_INSTANCE_TYPES
     )
-    names = tuple(dict.fromkeys(one.name for one, _ in priced))[:most]
-    kept = [one for one, _ in priced if one.name in names]
-    demands = _with_minimum(found, kept)
+    names = tuple(dict.fromkeys(instance_type.name for instance_type, _ in priced))[:most]
+    kept = [instance_type for instance_type, _ in priced if instance_type.name in names]
+    demands = _with_minimum(template, kept)
     if isinstance(demands, str):
         return demands
-    offers = [one for type_ in kept for one in _offers(found, type_)]
+    offers = [offering for type_ in kept for offering in _offers(template, type_)]
     cheapest = priced[0][1]
     return NewNode(
         nodepool=pool.name,
@@ -245,53 +256,64 @@ def _node(found: NodeClaimTemplate) -> NewNode | str:
         pods=(),
         instance_types=names,
         requirements=demands.node_selector_requirements(),
-        labels=found.labels | _resolved(found),
+        labels=template.labels | _resolved(template),
         taints=pool.taints,
         startup_taints=pool.startup_taints,
         requests={},
         price_picousd_per_hour=cheapest.price_picousd_per_hour,
         capacity_type=cheapest.capacity_type,
-        zones=tuple(sorted({one.zone for one in offers})),
+        zones=tuple(sorted({offering.zone for offering in offers})),
         reason=(
             f"{kept[0].name} {cheapest.capacity_type} at {format_price(cheapest.price_picousd_per_hour)}"
             f" is the cheapest that its requirements allow"
         ),
-        price_overlay_applied=any(one.price_overlay_applied for one in kept),
-        capacity_overlay_applied=any(one.capacity_overlay_applied for one in kept),
+        price_overlay_applied=any(instance_type.price_overlay_applied for instance_type in kept),
+        capacity_overlay_applied=any(instance_type.capacity_overlay_applied for instance_type in kept),
     )
 
 
-def _priced(found: NodeClaimTemplate) -> list[tuple[InstanceType, Offering]]:
+def _priced(template: NodeClaimTemplate) -> list[tuple[InstanceType, Offering]]:
     """Types that can be bought, each with its cheapest offering, cheapest first."""
-    offered = ((one, _offers(found, one)) for one in found.compatible_instance_types())
+    offered = (
+        (instance_type, _offers(template, instance_type)) for instance_type in template.compatible_instance_types()
+    )
     best = [
-        (one, min(offers, key=lambda each: (each.price_picousd_per_hour, each.zone)))
-        for one, offers in offered
+        (instance_type, min(offers, key=lambda offering: (offering.price_picousd_per_hour, offering.zone)))
+        for instance_type, offers in offered
         if offers
     ]
     return sorted(best, key=lambda pair: (pair[1].price_picousd_per_hour, pair[0].name))
 
 
-def _offers(found: NodeClaimTemplate, one: InstanceType) -> list[Offering]:
-    return [offering for offering in one.offerings if offering.available and found.allows(offering)]
+def _offers(template: NodeClaimTemplate, instance_type: InstanceType) -> list[Offering]:
+    return [offering for offering in instance_type.offerings if offering.available and template.allows(offering)]
 
 
-def _with_minimum(found: NodeClaimTemplate, kept: Sequence[InstanceType]) -> Requirements | str:
+def _with_minimum(template: NodeClaimTemplate, kept: Sequence[InstanceType]) -> Requirements | str:
     """The claim's requirements; ``minValues`` that cannot be kept are refused, or lowered where that is allowed."""
-    demands = found.requirements.intersection(
-        (Requirement(labels.INSTANCE_TYPE, False, frozenset(one.name for one in kept)),)
+    demands = template.requirements.intersection(
+        (Requirement(labels.INSTANCE_TYPE, False, frozenset(instance_type.name for instance_type in kept)),)
     )
     lowered = []
-    for one in demands:
-        if one.min_values:
-            there = {value for each in kept for value in each.requirements.get(one.key).values if one.has(value)}
-            if len(there) < found.min_values.get(one.key, 0):
-                return f"minValues: {one.min_values} of {one.key} cannot be met: there are {len(there)}"
-            lowered.append(msgspec.structs.replace(one, min_values=min(one.min_values, len(there))))
+    for requirement in demands:
+        if requirement.min_values:
+            there = {
+                value
+                for instance_type in kept
+                for value in instance_type.requirements.get(requirement.key).values
+                if requirement.has(value)
+            }
+            if len(there) < template.min_values.get(requirement.key, 0):
+                return f"minValues: {requirement.min_values} of {requirement.key} cannot be met: there are {len(there)}"
+            lowered.append(msgspec.structs.replace(requirement, min_values=min(requirement.min_values, len(there))))
     return Requirements(demands.by_key | {one.key: one for one in lowered})
 
 
-def _resolved(found: NodeClaimTemplate) -> dict[str, str]:
+def _resolved(template: NodeClaimTemplate) -> dict[str, str]:
     """A value for every label of the user's own that must be there."""
-    own = (one for one in found.requirements if one.key not in found.known_label_keys and not one.allows_absence)
-    return {one.key: one.sole_value or allowed_value(one) for one in own}
+    own = (
+        requirement
+        for requirement in template.requirements
+        if requirement.key not in template.known_label_keys and not requirement.allows_absence
+    )
+    return {requirement.key: requirement.sole_value or allowed_value(requirement) for requirement in own}

@@ -30,15 +30,15 @@ def cap_zone_share(nodes: Sequence[NewNode], hosts: Iterable[StateNode], catalog
     used = _used(hosts)
     settled: dict[int, NewNode] = {}
     notes = []
-    for pool in sorted({one.nodepool for one in nodes}):
-        ours = [number for number, one in enumerate(nodes) if one.nodepool == pool]
+    for pool in sorted({node.nodepool for node in nodes}):
+        ours = [number for number, new_node in enumerate(nodes) if new_node.nodepool == pool]
         types: dict[str, list[InstanceType]] = {}
-        for one in catalog.instance_types(nodes[ours[0]].nodeclass, pool):
-            types.setdefault(one.name, []).append(one)
+        for instance_type in catalog.instance_types(nodes[ours[0]].nodeclass, pool):
+            types.setdefault(instance_type.name, []).append(instance_type)
         by_zone = dict(used.get(pool, {}))
         settled |= _settled(nodes, ours, types, by_zone, share)
         before = sum(nodes[number].price_picousd_per_hour for number in ours)
-        notes.append(_note(pool, share, by_zone, before, sum(settled[one].price_picousd_per_hour for one in ours)))
+        notes.append(_note(pool, share, by_zone, before, sum(settled[our].price_picousd_per_hour for our in ours)))
     return ZonedNodes(tuple(settled[number] for number in range(len(nodes))), tuple(notes))
 
 
@@ -61,17 +61,31 @@ def _settled(
     share: int,
 ) -> dict[int, NewNode]:
     """Nodes of one pool by place, each with its zone; ``by_zone`` grows with them."""
-    size = {one: types[nodes[one].instance_types[0]][0].capacity.get(resources.CPU, 0) for one in ours}
+    size = {our: types[nodes[our].instance_types[0]][0].capacity.get(resources.CPU, 0) for our in ours}
     most = (sum(by_zone.values()) + sum(size.values())) * share // 100
     found: dict[int, NewNode] = {}
     # Those without a choice first, then the largest: small ones fill what is left.
-    for number in sorted(ours, key=lambda one: (len(nodes[one].zones) > 1, -size[one], one)):
+    for number in sorted(ours, key=lambda our: (len(nodes[our].zones) > 1, -size[our], our)):
         options = _options(nodes[number], types)
-        fitting = [one for one in options if by_zone.get(one.zones[0], 0) + size[number] <= most]
+        fitting = [new_node for new_node in options if by_zone.get(new_node.zones[0], 0) + size[number] <= most]
         chosen = (
-            min(fitting, key=lambda one: (one.price_picousd_per_hour, by_zone.get(one.zones[0], 0), one.zones))
+            min(
+                fitting,
+                key=lambda new_node: (
+                    new_node.price_picousd_per_hour,
+                    by_zone.get(new_node.zones[0], 0),
+                    new_node.zones,
+                ),
+            )
             if fitting
-            else min(options, key=lambda one: (by_zone.get(one.zones[0], 0), one.price_picousd_per_hour, one.zones))
+            else min(
+                options,
+                key=lambda new_node: (
+                    by_zone.get(new_node.zones[0], 0),
+                    new_node.price_picousd_per_hour,
+                    new_node.zones,
+                ),
+            )
         )
         by_zone[chosen.zones[0]] = by_zone.get(chosen.zones[0], 0) + size[number]
         found[number] = chosen
@@ -80,14 +94,14 @@ def _settled(
 
 def _options(node: NewNode, types: Mapping[str, Sequence[InstanceType]]) -> list[NewNode]:
     """The node in each zone it could be launched in; itself where that is one."""
-    if len(node.zones) < 2 or any(one.min_values for one in node.requirements):
+    if len(node.zones) < 2 or any(expression.min_values for expression in node.requirements):
         return [node]
     try:
         wanted = from_expressions(node.requirements)
     except RequirementError:
         return [node]
-    found = [_pinned(node, zone, wanted, types) for zone in node.zones]
-    return [one for one in found if one is not None] or [node]
+    new_nodes = [_pinned(node, zone, wanted, types) for zone in node.zones]
+    return [new_node for new_node in new_nodes if new_node is not None] or [node]
 
 
 def _pinned(
@@ -96,10 +110,19 @@ def _pinned(
     """The node in one zone: types and price are those that are sold there."""
     sold: list[tuple[int, str, str]] = []
     for name in node.instance_types:
-        roomy = [one for one in types[name] if len(types[name]) == 1 or resources.fits(node.requests, one.allocatable)]
-        offered = [each for one in roomy for each in one.offerings if _sells(each, zone, wanted)]
+        roomy = [
+            instance_type
+            for instance_type in types[name]
+            if len(types[name]) == 1 or resources.fits(node.requests, instance_type.allocatable)
+        ]
+        offered = [
+            offering
+            for instance_type in roomy
+            for offering in instance_type.offerings
+            if _sells(offering, zone, wanted)
+        ]
         if offered:
-            best = min(offered, key=lambda one: (one.price_picousd_per_hour, one.capacity_type))
+            best = min(offered, key=lambda offering: (offering.price_picousd_per_hour, offering.capacity_type))
             sold.append((best.price_picousd_per_hour, name, best.capacity_type))
     if not sold:
         return None
@@ -112,10 +135,10 @@ def _pinned(
         requirements=tuple(
             sorted(
                 (
-                    *(one for one in node.requirements if one.key not in kept),
+                    *(expression for expression in node.requirements if expression.key not in kept),
                     *(NodeSelectorRequirement(key, "In", tuple(sorted(values))) for key, values in kept.items()),
                 ),
-                key=lambda one: one.key,
+                key=lambda expression: expression.key,
             )
         ),
         labels=node.labels | {labels.ZONE: zone} if labels.ZONE in node.labels else node.labels,
@@ -130,7 +153,7 @@ def _sells(offering: Offering, zone: str, wanted: Requirements) -> bool:
         offering.available
         and offering.zone == zone
         and wanted.get(labels.CAPACITY_TYPE).has(offering.capacity_type)
-        and all(can_meet(one, wanted.get(one.key)) for one in offering.requirements)
+        and all(can_meet(requirement, wanted.get(requirement.key)) for requirement in offering.requirements)
     )
 
 

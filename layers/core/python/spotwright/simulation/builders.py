@@ -33,7 +33,7 @@ READY: Final = Condition("Ready", "True", "Ready", observed_generation=1)
 
 def node_class(name: str = "default", **fields: Any) -> EC2NodeClass:
     """A class that is resolved and Ready."""
-    made = EC2NodeClass(
+    nodeclass = EC2NodeClass(
         metadata=ObjectMeta(name),
         ami_selector_terms=(SelectorTerm(alias="al2023@latest"),),
         ami_family="AL2023",
@@ -44,14 +44,14 @@ def node_class(name: str = "default", **fields: Any) -> EC2NodeClass:
         resolved_instance_profile="dev-eks-cluster_1",
         conditions=(READY,),
     )
-    return msgspec.structs.replace(made, **fields)
+    return msgspec.structs.replace(nodeclass, **fields)
 
 
 def node_pool(name: str = "default", **fields: Any) -> NodePool:
-    made = NodePool(
+    nodepool = NodePool(
         metadata=ObjectMeta(name), node_class_ref=NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
     )
-    return msgspec.structs.replace(made, **fields)
+    return msgspec.structs.replace(nodepool, **fields)
 
 
 def pod(name: str, *, cpu_millicores: int = 1000, memory_bytes: int = GIB, **fields: Any) -> Pod:
@@ -95,8 +95,8 @@ def pod_disruption_budget(name: str, app: str, **fields: Any) -> PodDisruptionBu
 def unmanaged_node(name: str, **fields: Any) -> Node:
     """A ready node that is none of ours, without an instance."""
     room = {"cpu": 64000, "memory": 256 * GIB, "pods": 110}
-    made = Node(ObjectMeta(name), allocatable=room, capacity=room, conditions=(READY,))
-    return msgspec.structs.replace(made, **fields)
+    node = Node(ObjectMeta(name), allocatable=room, capacity=room, conditions=(READY,))
+    return msgspec.structs.replace(node, **fields)
 
 
 def instance_type(
@@ -124,8 +124,8 @@ def instance_type(
 
 def _offered(offerings: tuple[Offering, ...]) -> Any:
     keys = (
-        (labels.ZONE, {one.zone for one in offerings}),
-        (labels.CAPACITY_TYPE, {one.capacity_type for one in offerings}),
+        (labels.ZONE, {offering.zone for offering in offerings}),
+        (labels.CAPACITY_TYPE, {offering.capacity_type for offering in offerings}),
     )
     return tuple(NodeSelectorRequirement(key, Operator.IN, tuple(sorted(values))).requirement() for key, values in keys)
 

@@ -140,7 +140,7 @@ class FakeCluster:
 
     def pod_disruption_budgets(self) -> tuple[PodDisruptionBudget, ...]:
         budgets: tuple[PodDisruptionBudget, ...] = self.all("poddisruptionbudgets")
-        return tuple(msgspec.structs.replace(one, disruptions_allowed=self._allowed(one)) for one in budgets)
+        return tuple(msgspec.structs.replace(budget, disruptions_allowed=self._allowed(budget)) for budget in budgets)
 
     def nodeoverlays(self) -> tuple[NodeOverlay, ...]:
         return self.all("nodeoverlays")
@@ -166,8 +166,8 @@ class FakeCluster:
         with self._effects.record("cluster", "create_nodeclaim", claim.name):
             if claim.name in self._objects["nodeclaims"]:
                 raise Conflict(f"nodeclaims {claim.name} already exists", code="AlreadyExists")
-            made: NodeClaim = self.put("nodeclaims", claim)
-        return made
+            nodeclaim: NodeClaim = self.put("nodeclaims", claim)
+        return nodeclaim
 
     def patch_metadata(self, kind: str, metadata: ObjectMeta, change: Mapping[str, Any]) -> None:
         with self._effects.record("cluster", "patch_metadata", f"{kind}/{metadata.name}"):
@@ -189,7 +189,7 @@ class FakeCluster:
         with self._effects.record("cluster", "set_conditions", f"{kind}/{metadata.name}"):
             obj = self._current(kind, metadata, versioned=False)
             merged = merge_conditions(obj.conditions, conditions, now=self._clock.seconds())
-            after = tuple(one for one in merged if one.type not in removed)
+            after = tuple(condition for condition in merged if condition.type not in removed)
             if after != obj.conditions:
                 self._store(kind, msgspec.structs.replace(obj, conditions=after))
 

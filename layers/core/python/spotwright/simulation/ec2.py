@@ -72,15 +72,17 @@ class FakeEc2:
             key=lambda one: one.get("Priority", 0),
         )
         market = labels.SPOT if capacity_type == labels.SPOT else labels.ON_DEMAND
-        made: list[Instance] = []
+        instances: list[Instance] = []
         errors: dict[CapacityPool, FleetError] = {}
-        while len(made) < target["TotalTargetCapacity"]:
-            chosen = next((one for one in options if self._take(market, one, errors)), None)
+        while len(instances) < target["TotalTargetCapacity"]:
+            chosen = next((option for option in options if self._take(market, option, errors)), None)
             if chosen is None:
                 break
-            made.append(self._start(market, chosen, tags))
+            instances.append(self._start(market, chosen, tags))
         # EC2 answers with pools, not with what of them was reserved.
-        bare = tuple(msgspec.structs.replace(one, capacity_type=market, reservation_id="") for one in made)
+        bare = tuple(
+            msgspec.structs.replace(instance, capacity_type=market, reservation_id="") for instance in instances
+        )
         return FleetResult(bare, tuple(errors[pool] for pool in sorted(errors)))
 
     def _take(self, capacity_type: str, option: Mapping[str, Any], errors: dict[CapacityPool, FleetError]) -> bool:
@@ -140,7 +142,9 @@ class FakeEc2:
 
     def _evenly(self, group: str) -> int:
         """The partition of a group that has the fewest instances."""
-        taken = [one.partition_number for one in self.live_instances() if one.placement_group_id == group]
+        taken = [
+            instance.partition_number for instance in self.live_instances() if instance.placement_group_id == group
+        ]
         return min(range(1, self.partitions[group] + 1), key=taken.count)
 
     def _template(self, named: Mapping[str, Any]) -> str:
@@ -172,29 +176,29 @@ class FakeEc2:
 
     def instances_of_launch(self, launch: str) -> tuple[Instance, ...]:
         self._effects.before_read("ec2", "instances_of_launch")
-        return tuple(one for one in self._listed() if one.tags.get(labels.LAUNCH_TAG) == launch)
+        return tuple(instance for instance in self._listed() if instance.tags.get(labels.LAUNCH_TAG) == launch)
 
     def instances_of_cluster(self) -> tuple[Instance, ...]:
         self._effects.before_read("ec2", "instances_of_cluster")
         return tuple(
-            one
-            for one in self._listed()
-            if one.state in LIVE_STATES
-            and one.tags.get(labels.CLUSTER_NAME_TAG) == self._cluster
-            and labels.NODEPOOL in one.tags
+            instance
+            for instance in self._listed()
+            if instance.state in LIVE_STATES
+            and instance.tags.get(labels.CLUSTER_NAME_TAG) == self._cluster
+            and labels.NODEPOOL in instance.tags
         )
 
     def instance(self, instance_id: str) -> Instance | None:
         self._effects.before_read("ec2", "instance")
-        return next((one for one in self._visible() if one.id == instance_id), None)
+        return next((instance for instance in self._visible() if instance.id == instance_id), None)
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
-        for one in instance_ids:
-            if one not in self.instances:
-                raise NotFound(f"The instance ID '{one}' does not exist", code="InvalidInstanceID.NotFound")
+        for instance_id in instance_ids:
+            if instance_id not in self.instances:
+                raise NotFound(f"The instance ID '{instance_id}' does not exist", code="InvalidInstanceID.NotFound")
         with self._effects.record("ec2", "terminate", " ".join(instance_ids)):
-            for one in instance_ids:
-                self.stop(one, after_seconds=0)
+            for instance_id in instance_ids:
+                self.stop(instance_id, after_seconds=0)
 
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
         with self._effects.record("ec2", "tag", instance_id):
@@ -217,9 +221,11 @@ class FakeEc2:
     def end_reservation(self, id: str) -> None:
         """It is cancelled, or its time is over: instances in it run on, as on-demand."""
         self.reservations.pop(id)
-        for key, one in self.instances.items():
-            if one.reservation_id == id:
-                self.instances[key] = msgspec.structs.replace(one, capacity_type=labels.ON_DEMAND, reservation_id="")
+        for key, instance in self.instances.items():
+            if instance.reservation_id == id:
+                self.instances[key] = msgspec.structs.replace(
+                    instance, capacity_type=labels.ON_DEMAND, reservation_id=""
+                )
 
     def add_instance(self, instance: Instance, *, like: str) -> None:
         """An instance that nobody here asked for, started from the same template as ``like``."""
@@ -235,7 +241,7 @@ class FakeEc2:
         return self._seen()
 
     def live_instances(self) -> tuple[Instance, ...]:
-        return tuple(one for one in self._seen() if one.state in ("pending", "running"))
+        return tuple(instance for instance in self._seen() if instance.state in ("pending", "running"))
 
     def boot(self, instance_id: str) -> None:
         self.instances[instance_id] = msgspec.structs.replace(self.instances[instance_id], state="running")
@@ -248,25 +254,31 @@ class FakeEc2:
         """As EC2 shows them: what was just launched comes later."""
         now = self._clock.now()
         return tuple(
-            one
-            for one in self._seen()
-            if one.launch_time is None or (now - one.launch_time).total_seconds() >= self.lag_seconds
+            instance
+            for instance in self._seen()
+            if instance.launch_time is None or (now - instance.launch_time).total_seconds() >= self.lag_seconds
         )
 
     def _listed(self) -> tuple[Instance, ...]:
-        return tuple(one for one in self._visible() if self.listed_ids is None or one.id in self.listed_ids)
+        return tuple(
+            instance for instance in self._visible() if self.listed_ids is None or instance.id in self.listed_ids
+        )
 
     def _seen(self) -> tuple[Instance, ...]:
         return tuple(self._with_state(self.instances[key]) for key in sorted(self.instances))
 
-    def _with_state(self, one: Instance) -> Instance:
-        ends, now = self._ending.get(one.id), self._clock.now().timestamp()
-        if one.partition_number and one.launch_time and now - one.launch_time.timestamp() < self.partition_lag_seconds:
-            one = msgspec.structs.replace(one, partition_number=0)
+    def _with_state(self, instance: Instance) -> Instance:
+        ends, now = self._ending.get(instance.id), self._clock.now().timestamp()
+        if (
+            instance.partition_number
+            and instance.launch_time
+            and now - instance.launch_time.timestamp() < self.partition_lag_seconds
+        ):
+            instance = msgspec.structs.replace(instance, partition_number=0)
         if ends is None or now < ends:
-            return one
+            return instance
         state = "terminated" if now >= ends + SHUTDOWN_SECONDS else "shutting-down"
-        return msgspec.structs.replace(one, state=state)
+        return msgspec.structs.replace(instance, state=state)
 
 
 def _reservation(option: Mapping[str, Any]) -> str:
@@ -278,7 +290,7 @@ def _reservation(option: Mapping[str, Any]) -> str:
 def _tags(request: Mapping[str, Any], kind: str) -> dict[str, str]:
     return {
         tag["Key"]: tag["Value"]
-        for one in request.get("TagSpecifications", ())
-        if one["ResourceType"] == kind
-        for tag in one["Tags"]
+        for tag_specification in request.get("TagSpecifications", ())
+        if tag_specification["ResourceType"] == kind
+        for tag in tag_specification["Tags"]
     }

@@ -62,7 +62,7 @@ class Effects:
 
     def select(self, port: str, action: str) -> tuple[Effect, ...]:
         """The changes made by one action, in order; the action may be ``*``."""
-        return tuple(one for one in self.log if one.port == port and action in (one.action, "*"))
+        return tuple(effect for effect in self.log if effect.port == port and action in (effect.action, "*"))
 
     @contextmanager
     def record(self, port: str, action: str, subject: str = "") -> Iterator[None]:

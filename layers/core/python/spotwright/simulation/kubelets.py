@@ -71,7 +71,7 @@ class Kubelets:
         config = self._config(instance)
         flags = " ".join(config["spec"]["kubelet"]["flags"])
         given = dict(pair.split("=", 1) for pair in _NODE_LABELS.findall(flags)[0].split(",") if pair)
-        made = self._types[instance.instance_type]
+        instance_type = self._types[instance.instance_type]
         self._cluster.put(
             "nodes",
             Node(
@@ -82,14 +82,14 @@ class Kubelets:
                         labels.HOSTNAME: instance.private_dns_name,
                         labels.INSTANCE_TYPE: instance.instance_type,
                         labels.ZONE: instance.zone,
-                        labels.ARCH: made.requirements.get(labels.ARCH).sole_value or "",
+                        labels.ARCH: instance_type.requirements.get(labels.ARCH).sole_value or "",
                         labels.OS: "linux",
                     },
                 ),
                 provider_id=f"aws:///{instance.zone}/{instance.id}",
                 taints=(*_taints(config["spec"]["kubelet"]["config"]), *_NOT_READY),
-                allocatable=made.allocatable,
-                capacity=made.capacity,
+                allocatable=instance_type.allocatable,
+                capacity=instance_type.capacity,
                 conditions=(Condition("Ready", "False", "KubeletNotReady"),),
             ),
         )
@@ -103,12 +103,12 @@ class Kubelets:
 
     def _readiness(self, node: Node, up: bool) -> None:
         if node.is_ready != up:
-            others = tuple(one for one in node.conditions if one.type != "Ready")
+            other_conditions = tuple(condition for condition in node.conditions if condition.type != "Ready")
             kept = tuple(taint for taint in node.taints if taint not in _NOT_READY)
             self._cluster.update(
                 "nodes",
                 node.name,
-                conditions=(*others, Condition("Ready", "True" if up else "False", "Kubelet")),
+                conditions=(*other_conditions, Condition("Ready", "True" if up else "False", "Kubelet")),
                 taints=kept if up else (*kept, *_NOT_READY),
             )
 
@@ -164,11 +164,11 @@ class Kubelets:
         return resources.fits(pod.requests, resources.subtract(node.allocatable, resources.add(*there)))
 
 
-def _counts(other: Pod, node: str, pod: Pod) -> bool:
+def _counts(other_pod: Pod, node: str, pod: Pod) -> bool:
     """True for pods there, and for others nominated that are no less important than ``pod``."""
-    if other.node_name:
-        return other.node_name == node and not other.is_terminal
-    return other.nominated_node_name == node and other.key != pod.key and other.priority >= pod.priority
+    if other_pod.node_name:
+        return other_pod.node_name == node and not other_pod.is_terminal
+    return other_pod.nominated_node_name == node and other_pod.key != pod.key and other_pod.priority >= pod.priority
 
 
 def _taints(config: Mapping[str, Any]) -> Iterator[Taint]:
@@ -178,8 +178,10 @@ def _taints(config: Mapping[str, Any]) -> Iterator[Taint]:
 
 def _matches(node: Node, term: tuple[Any, ...]) -> bool:
     return all(
-        one.allows_absence if (value := node.metadata.labels.get(one.key)) is None else one.has(value)
-        for one in from_expressions(term)
+        requirement.allows_absence
+        if (value := node.metadata.labels.get(requirement.key)) is None
+        else requirement.has(value)
+        for requirement in from_expressions(term)
     )
 
 

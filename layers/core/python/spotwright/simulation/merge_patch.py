@@ -45,8 +45,10 @@ def merge_status[T: Any](obj: T, status: Mapping[str, Any]) -> T:
     if isinstance(obj, CapacityBuffer):
         template = (status["podTemplateRef"] or {}).get("name", "")
         generation = status["podTemplateGeneration"] or 0
-        told = CapacityBufferStatus(status["replicas"], template, generation, status["provisioningStrategy"])
-        return msgspec.structs.replace(obj, status=told)
+        capacity_buffer_status = CapacityBufferStatus(
+            status["replicas"], template, generation, status["provisioningStrategy"]
+        )
+        return msgspec.structs.replace(obj, status=capacity_buffer_status)
     fields: dict[str, Any] = {}
     for name, value in status.items():
         fields[_STATUS[name]] = _read(name, value)
@@ -67,7 +69,7 @@ def merge_conditions(
     """The named conditions replaced, times moved only with the status; others kept in place."""
     after = list(before)
     for change in changes:
-        index = next((number for number, one in enumerate(after) if one.type == change.type), None)
+        index = next((number for number, condition in enumerate(after) if condition.type == change.type), None)
         since = change.last_transition_time or now
         if index is None:
             after.append(msgspec.structs.replace(change, last_transition_time=since))

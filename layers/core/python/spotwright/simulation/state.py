@@ -76,7 +76,11 @@ class FakeState:
         with self._effects.record("state", "mark_acted", key):
             self.cluster_row = msgspec.structs.replace(
                 self.cluster_row,
-                pending_decisions=tuple(one for one in self.cluster_row.pending_decisions if one != key),
+                pending_decisions=tuple(
+                    pending_decision
+                    for pending_decision in self.cluster_row.pending_decisions
+                    if pending_decision != key
+                ),
             )
 
     def create(self, row: Row) -> bool:
@@ -133,9 +137,9 @@ class FakeState:
         self._effects.before_read("state", "offering_health")
         kept = (self.health[key] for key in sorted(self.health))
         return tuple(
-            one
-            for one in kept
-            if max(one.unavailable_until_ms, one.recorded_at_ms, *(at for at, _ in one.reservation_launches))
+            health
+            for health in kept
+            if max(health.unavailable_until_ms, health.recorded_at_ms, *(at for at, _ in health.reservation_launches))
             + HEALTH_TTL_SECONDS * 1000
             > now
         )
@@ -235,23 +239,30 @@ class FakeDoorbells:
     def ring(self, queue: str, bells: Sequence[Doorbell], *, delay_seconds: int = 0) -> None:
         if not 0 <= delay_seconds <= 900:
             raise ValueError(f"delay_seconds: {delay_seconds} is not within 0 and 900")
-        with self._effects.record("doorbells", "ring", " ".join(f"{queue}/{one.kind}:{one.key}" for one in bells)):
+        with self._effects.record(
+            "doorbells", "ring", " ".join(f"{queue}/{doorbell.kind}:{doorbell.key}" for doorbell in bells)
+        ):
             at = self._clock.milliseconds() + delay_seconds * 1000
-            self.messages.extend(DoorbellMessage(queue, one, at) for one in bells)
+            self.messages.extend(DoorbellMessage(queue, doorbell, at) for doorbell in bells)
 
     def receive(self, queue: str) -> tuple[Doorbell, ...]:
         """The messages that can be received now, each once, oldest first."""
         now = self._clock.milliseconds()
-        ready = [one for one in self.messages if one.queue == queue and one.at <= now]
-        self.messages = [one for one in self.messages if one not in ready]
-        return tuple(dict.fromkeys(one.doorbell for one in sorted(ready, key=lambda one: one.at)))
+        ready = [message for message in self.messages if message.queue == queue and message.at <= now]
+        self.messages = [message for message in self.messages if message not in ready]
+        return tuple(
+            dict.fromkeys(
+                doorbell_message.doorbell
+                for doorbell_message in sorted(ready, key=lambda doorbell_message: doorbell_message.at)
+            )
+        )
 
     def messages_of(self, queue: str, kind: str) -> tuple[DoorbellMessage, ...]:
         """The messages of a kind that wait in a queue."""
-        return tuple(one for one in self.messages if (one.queue, one.doorbell.kind) == (queue, kind))
+        return tuple(message for message in self.messages if (message.queue, message.doorbell.kind) == (queue, kind))
 
     def next_at(self) -> int | None:
-        return min((one.at for one in self.messages), default=None)
+        return min((message.at for message in self.messages), default=None)
 
 
 class FakeCatalogs:

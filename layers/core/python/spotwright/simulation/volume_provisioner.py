@@ -18,7 +18,7 @@ class VolumeProvisioner:
         self._cluster = cluster
 
     def admits(self, node: Node, pod: Pod) -> bool:
-        return all(_within(node, one) for one in self._homes(pod))
+        return all(_within(node, node_selector_terms) for node_selector_terms in self._homes(pod))
 
     def bind(self, node: Node, pod: Pod) -> None:
         """Claims that waited get a volume in the zone of the node that their pod was given."""
@@ -53,7 +53,9 @@ class VolumeProvisioner:
 
 def _within(node: Node, alternatives: NodeSelectorTerms) -> bool:
     known = node.metadata.labels
-    return not alternatives or any(all(known.get(one.key) in one.values for one in term) for term in alternatives)
+    return not alternatives or any(
+        all(known.get(expression.key) in expression.values for expression in term) for term in alternatives
+    )
 
 
 def unbound_claim(name: str, storage_class: str) -> PersistentVolumeClaim:

@@ -54,7 +54,11 @@ class World:
         self.facts = builders.FACTS
         self.settings = Settings()
         self.state.current_catalog_key = "catalogs/given"
-        types = {one.name: one for several in self.catalogs.catalog.by_nodeclass.values() for one in several}
+        types = {
+            instance_type.name: instance_type
+            for instance_types in self.catalogs.catalog.by_nodeclass.values()
+            for instance_type in instance_types
+        }
         self.kubelets = Kubelets(self.cluster, self.ec2, self.clock, types)
         self.forwarder_runs = True
         self.failures: list[tuple[str, ApiError]] = []

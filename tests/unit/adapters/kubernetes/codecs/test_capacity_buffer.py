@@ -31,24 +31,24 @@ def scalable(kind: str = "Deployment", name: str = "web", group: str = "apps") -
 
 
 def test_a_pod_template_gives_the_pod() -> None:
-    made = read(podTemplateRef={"name": "web"}, replicas=2)
-    assert (made.not_ready_reason, made.replicas, made.scalable_replicas) == ("", 2, None)
-    assert (made.pod_template_ref, made.pod_template_generation) == ("web", 4)
-    assert made.template_pod is not None
-    assert made.template_pod.key == "shop/spare"
-    assert made.template_pod.requests["cpu"] == 3000
-    assert (made.template_pod.node_name, made.template_pod.metadata.labels) == ("", {"app": "web"})
+    buffer = read(podTemplateRef={"name": "web"}, replicas=2)
+    assert (buffer.not_ready_reason, buffer.replicas, buffer.scalable_replicas) == ("", 2, None)
+    assert (buffer.pod_template_ref, buffer.pod_template_generation) == ("web", 4)
+    assert buffer.template_pod is not None
+    assert buffer.template_pod.key == "shop/spare"
+    assert buffer.template_pod.requests["cpu"] == 3000
+    assert (buffer.template_pod.node_name, buffer.template_pod.metadata.labels) == ("", {"app": "web"})
 
 
 def test_a_pod_template_and_limits_are_enough() -> None:
-    made = read(podTemplateRef={"name": "web"}, limits={"cpu": "10"})
-    assert (made.not_ready_reason, made.limits) == ("", {"cpu": 10_000})
+    buffer = read(podTemplateRef={"name": "web"}, limits={"cpu": "10"})
+    assert (buffer.not_ready_reason, buffer.limits) == ("", {"cpu": 10_000})
 
 
 @pytest.mark.parametrize(("ref", "scale"), [(scalable(), 10), (scalable("StatefulSet", "one"), 1)])
 def test_a_workload_gives_pod_and_scale(ref: dict[str, str], scale: int) -> None:
-    made = read(scalableRef=ref, percentage=20)
-    assert (made.not_ready_reason, made.scalable_replicas, made.percentage, made.pod_template_ref) == (
+    buffer = read(scalableRef=ref, percentage=20)
+    assert (buffer.not_ready_reason, buffer.scalable_replicas, buffer.percentage, buffer.pod_template_ref) == (
         "",
         scale,
         20,
@@ -77,14 +77,18 @@ def test_a_workload_gives_pod_and_scale(ref: dict[str, str], scale: int) -> None
     ],
 )
 def test_what_means_nothing_is_named(spec: dict[str, Any], fault: str, named: str) -> None:
-    made = read(**spec)
-    assert (made.template_pod, made.not_ready_reason) == (None, fault)
-    assert named in made.not_ready_message
+    buffer = read(**spec)
+    assert (buffer.template_pod, buffer.not_ready_reason) == (None, fault)
+    assert named in buffer.not_ready_message
 
 
 def test_another_strategy_is_somebody_elses() -> None:
-    made = read(provisioningStrategy="example.com/other", replicas=-5)
-    assert (made.provisioning_strategy, made.not_ready_reason, made.template_pod) == ("example.com/other", "", None)
+    buffer = read(provisioningStrategy="example.com/other", replicas=-5)
+    assert (buffer.provisioning_strategy, buffer.not_ready_reason, buffer.template_pod) == (
+        "example.com/other",
+        "",
+        None,
+    )
 
 
 def test_the_status_is_read() -> None:
@@ -93,7 +97,7 @@ def test_the_status_is_read() -> None:
         "provisioningStrategy": "buffer.x-k8s.io/active-capacity",
         "conditions": [{"type": "Provisioning", "status": "True", "reason": "FitsExistingCapacity"}],
     }  # fmt: skip
-    made = read(status, podTemplateRef={"name": "gone"}, replicas=1)
-    assert made.status == CapacityBufferStatus(3, "web", 4, "buffer.x-k8s.io/active-capacity")
-    assert [one.type for one in made.conditions] == ["Provisioning"]
+    buffer = read(status, podTemplateRef={"name": "gone"}, replicas=1)
+    assert buffer.status == CapacityBufferStatus(3, "web", 4, "buffer.x-k8s.io/active-capacity")
+    assert [condition.type for condition in buffer.conditions] == ["Provisioning"]
     assert read({"replicas": "many"}, scalableRef=scalable(), replicas=1).not_ready_reason == "ResolutionFailed"

@@ -18,7 +18,7 @@ BROKEN = [
 @pytest.mark.parametrize(("parts", "said"), BROKEN)
 def test_a_claim_that_cannot_be_read_says_so_and_is_nobodys(parts: dict[str, object], said: str) -> None:
     whole = {"kind": "NodeClaim", "metadata": {"name": "c"}, "status": {"providerID": "aws:///z/i-1"}}
-    found = decode_nodeclaim(whole | parts)
-    assert said in found.read_error
-    assert not found.is_managed
-    assert found.provider_id == ("" if "status" in parts else "aws:///z/i-1")
+    nodeclaim = decode_nodeclaim(whole | parts)
+    assert said in nodeclaim.read_error
+    assert not nodeclaim.is_managed
+    assert nodeclaim.provider_id == ("" if "status" in parts else "aws:///z/i-1")

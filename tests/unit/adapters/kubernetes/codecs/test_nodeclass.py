@@ -27,15 +27,15 @@ def test_a_class_states_network_reservations_and_placement() -> None:
         "cpuOptions": {"nestedVirtualization": "enabled"},
         "userData": "",
     }
-    found = decode_nodeclass_strict({"kind": "EC2NodeClass", "metadata": {"name": "x"}, "spec": spec})
-    assert found.capacity_reservation_selector_terms == (
+    nodeclass = decode_nodeclass_strict({"kind": "EC2NodeClass", "metadata": {"name": "x"}, "spec": spec})
+    assert nodeclass.capacity_reservation_selector_terms == (
         CapacityReservationSelectorTerm(id="cr-1"),
         CapacityReservationSelectorTerm(tags={"a": "*"}, owner_id="123456789012"),
     )
-    assert found.placement_group_selector == PlacementGroupSelector(name="near")
-    assert found.network_interfaces == (NetworkInterface(1, 2, "efa-only"),)
-    assert (found.ip_prefix_count, found.connection_tracking) == (0, ConnectionTracking(udp_timeout=45))
-    assert (found.cpu_options, found.explicitly_empty) == (CPUOptions("enabled"), frozenset({"userData"}))
+    assert nodeclass.placement_group_selector == PlacementGroupSelector(name="near")
+    assert nodeclass.network_interfaces == (NetworkInterface(1, 2, "efa-only"),)
+    assert (nodeclass.ip_prefix_count, nodeclass.connection_tracking) == (0, ConnectionTracking(udp_timeout=45))
+    assert (nodeclass.cpu_options, nodeclass.explicitly_empty) == (CPUOptions("enabled"), frozenset({"userData"}))
 
 
 def test_the_status_of_a_class_is_read_as_it_is_written() -> None:

@@ -12,11 +12,13 @@ from spotwright.model.requirements import NodeSelectorRequirement
 
 
 def test_a_nodepool_has_the_defaults_of_its_schema() -> None:
-    found = decode_nodepool_strict({"kind": "NodePool", "metadata": {"name": "p"}, "spec": {"template": {"spec": {}}}})
-    assert found.expire_after_seconds == 720 * 3600
-    assert found.consolidate_after_seconds == 0
-    assert found.budgets == (Budget("10%"),)
-    assert found.weight == 0
+    nodepool = decode_nodepool_strict(
+        {"kind": "NodePool", "metadata": {"name": "p"}, "spec": {"template": {"spec": {}}}}
+    )
+    assert nodepool.expire_after_seconds == 720 * 3600
+    assert nodepool.consolidate_after_seconds == 0
+    assert nodepool.budgets == (Budget("10%"),)
+    assert nodepool.weight == 0
 
 
 T4G = """
@@ -34,7 +36,7 @@ spec:
 def test_unknown_and_empty_fields_are_named_with_the_nearest_known_one() -> None:
     problems = decode_nodepool_strict(yaml.safe_load(T4G)).problems
     assert "unknown field spec.limit, did you mean limits?" in problems
-    assert any("spec.weight is empty" in one for one in problems)
+    assert any("spec.weight is empty" in problem for problem in problems)
     assert len(problems) == 2
 
 
@@ -45,7 +47,7 @@ def test_what_the_api_server_pruned_is_found_in_the_last_applied_manifest() -> N
     obj["metadata"]["annotations"] = {
         "kubectl.kubernetes.io/last-applied-configuration": json.dumps({"spec": yaml.safe_load(applied)})
     }
-    assert any("spec.limit" in one for one in decode_nodepool_strict(obj).problems)
+    assert any("spec.limit" in problem for problem in decode_nodepool_strict(obj).problems)
 
 
 def test_a_bad_duration_names_object_field_value_and_what_is_allowed() -> None:
@@ -67,15 +69,15 @@ def test_a_nodepool_that_cannot_be_read_says_so_and_makes_no_nodes() -> None:
     """Its neighbours in the list are read as ever; lifecycle gives it a False condition with this sentence."""
     obj = yaml.safe_load(T4G)
     obj["spec"]["limits"] = {"cpu": "a lot"}
-    found = decode_nodepool(obj)
-    assert "NodePool default: spec.limits.cpu: 'a lot'" in found.read_error
-    assert found.name == "default"
+    nodepool = decode_nodepool(obj)
+    assert "NodePool default: spec.limits.cpu: 'a lot'" in nodepool.read_error
+    assert nodepool.name == "default"
     assert decode_nodepool(yaml.safe_load(T4G)).read_error == ""
 
 
 def test_a_pool_that_cannot_be_read_keeps_its_class() -> None:
     obj = yaml.safe_load(T4G)
     obj["spec"]["template"]["spec"] |= {"taints": [{"effect": "NoSchedule"}], "nodeClassRef": {"name": "mine"}}
-    found = decode_nodepool(obj)
-    assert "malformed" in found.read_error
-    assert found.node_class_ref.name == "mine"
+    nodepool = decode_nodepool(obj)
+    assert "malformed" in nodepool.read_error
+    assert nodepool.node_class_ref.name == "mine"

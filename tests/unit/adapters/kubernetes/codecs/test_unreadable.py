@@ -20,18 +20,20 @@ def named(name: str, **parts: Any) -> dict[str, Any]:
 
 
 def test_a_class_that_cannot_be_read_is_not_ready() -> None:
-    found = decode_nodeclass(named("c", kind="EC2NodeClass", spec={"role": 7}))
-    ready = find_condition(found.conditions, "Ready")
+    nodeclass = decode_nodeclass(named("c", kind="EC2NodeClass", spec={"role": 7}))
+    ready = find_condition(nodeclass.conditions, "Ready")
     assert ready is not None
-    assert (ready.status, found.name) == ("False", "c")
+    assert (ready.status, nodeclass.name) == ("False", "c")
     assert "role" in ready.message
-    assert "role" in found.read_error
+    assert "role" in nodeclass.read_error
 
 
 def test_a_budget_that_cannot_be_read_allows_nothing_in_its_namespace() -> None:
-    found = decode_pod_disruption_budget(named("b", spec={"minAvailable": {}, "selector": {"matchLabels": {"a": "b"}}}))
-    assert (found.selector, found.disruptions_allowed) == ((), 0)
-    assert "min_available" in found.read_error
+    budget = decode_pod_disruption_budget(
+        named("b", spec={"minAvailable": {}, "selector": {"matchLabels": {"a": "b"}}})
+    )
+    assert (budget.selector, budget.disruptions_allowed) == ((), 0)
+    assert "min_available" in budget.read_error
 
 
 @pytest.mark.parametrize(

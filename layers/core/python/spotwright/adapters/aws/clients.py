@@ -99,37 +99,37 @@ def client(service: str, role_arn: str = "", region: str | None = None, attempts
 
 
 def ec2(role_arn: str = "") -> "EC2Client":
-    made: EC2Client = client("ec2", role_arn)
-    return made
+    ec2_client: EC2Client = client("ec2", role_arn)
+    return ec2_client
 
 
 def ec2_without_retries(role_arn: str = "") -> "EC2Client":
     """For what EC2 counts strictly: a call that it refuses for being one too many is not repeated by the SDK."""
-    made: EC2Client = client("ec2", role_arn, attempts=1)
-    return made
+    ec2_client: EC2Client = client("ec2", role_arn, attempts=1)
+    return ec2_client
 
 
 def eks(role_arn: str = "") -> "EKSClient":
-    made: EKSClient = client("eks", role_arn)
-    return made
+    eks_client: EKSClient = client("eks", role_arn)
+    return eks_client
 
 
 def iam(role_arn: str = "") -> "IAMClient":
-    made: IAMClient = client("iam", role_arn)
-    return made
+    iam_client: IAMClient = client("iam", role_arn)
+    return iam_client
 
 
 def ssm(role_arn: str = "") -> "SSMClient":
-    made: SSMClient = client("ssm", role_arn)
-    return made
+    ssm_client: SSMClient = client("ssm", role_arn)
+    return ssm_client
 
 
 def sts(role_arn: str = "") -> "STSClient":
-    made: STSClient = client("sts", role_arn)
-    return made
+    sts_client: STSClient = client("sts", role_arn)
+    return sts_client
 
 
 def pricing(role_arn: str = "", *, region: str) -> "PricingClient":
     """The Price List lives in a few regions only: ``region`` is one of them, not the cluster's."""
-    made: PricingClient = client("pricing", role_arn, region)
-    return made
+    pricing_client: PricingClient = client("pricing", role_arn, region)
+    return pricing_client

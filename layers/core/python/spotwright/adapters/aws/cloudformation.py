@@ -19,4 +19,4 @@ def stack_outputs(cloudformation: "CloudFormationClient", stack: str) -> dict[st
         if failure.code == "ValidationError" and "does not exist" in str(failure):
             raise NotFound(f"there is no stack {stack}", code=failure.code) from failure
         raise
-    return {one["OutputKey"]: one["OutputValue"] for one in found.get("Outputs", ())}
+    return {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", ())}

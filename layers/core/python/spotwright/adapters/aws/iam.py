@@ -19,15 +19,15 @@ class InstanceProfiles:
         self._client = client
 
     def role_of(self, name: str) -> str | None:
-        found = self._get(name)
-        if found is None:
+        instance_profile = self._get(name)
+        if instance_profile is None:
             return None
-        return next((role["RoleName"] for role in found["Roles"]), "")
+        return next((role["RoleName"] for role in instance_profile["Roles"]), "")
 
     def ensure(self, *, name: str, path: str, role: str, tags: Mapping[str, str]) -> None:
-        found = self._get(name)
-        attached = "" if found is None else next((one["RoleName"] for one in found["Roles"]), "")
-        if found is None:
+        instance_profile = self._get(name)
+        attached = "" if instance_profile is None else next((one["RoleName"] for one in instance_profile["Roles"]), "")
+        if instance_profile is None:
             self._create(name, path, tags)
         if attached == role:
             return
@@ -53,25 +53,32 @@ class InstanceProfiles:
             return
 
     def names_under(self, path: str) -> tuple[str, ...]:
-        return tuple(one.name for one in self.profiles_under(path))
+        return tuple(instance_profile.name for instance_profile in self.profiles_under(path))
 
     def profiles_under(self, path: str) -> tuple[InstanceProfile, ...]:
         with translate_errors(f"ListInstanceProfiles {path}"):
             pages = self._client.get_paginator("list_instance_profiles").paginate(PathPrefix=path)
-            found = [_profile(one) for page in pages for one in page["InstanceProfiles"]]
+            instance_profiles = [
+                _profile(instance_profile) for page in pages for instance_profile in page["InstanceProfiles"]
+            ]
         # What is listed here gets deleted: the path is believed only when it stands in the answer.
-        return tuple(sorted((one for one in found if one.path.startswith(path)), key=lambda one: one.name))
+        return tuple(
+            sorted(
+                (instance_profile for instance_profile in instance_profiles if instance_profile.path.startswith(path)),
+                key=lambda instance_profile: instance_profile.name,
+            )
+        )
 
     def read(self, name: str) -> InstanceProfile | None:
-        found = self._get(name)
-        return None if found is None else _profile(found)
+        instance_profile = self._get(name)
+        return None if instance_profile is None else _profile(instance_profile)
 
     def delete(self, name: str) -> None:
-        found = self._get(name)
-        if found is None:
+        instance_profile = self._get(name)
+        if instance_profile is None:
             return
         try:
-            for role in found["Roles"]:
+            for role in instance_profile["Roles"]:
                 with translate_errors(f"RemoveRoleFromInstanceProfile {name}"):
                     self._client.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=role["RoleName"])
             with translate_errors(f"DeleteInstanceProfile {name}"):
@@ -87,6 +94,8 @@ class InstanceProfiles:
             return None
 
 
-def _profile(one: "InstanceProfileTypeDef") -> InstanceProfile:
-    tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags") or ()}
-    return InstanceProfile(one["InstanceProfileName"], one["Path"], one["CreateDate"], tags)
+def _profile(instance_profile: "InstanceProfileTypeDef") -> InstanceProfile:
+    tags = {tag["Key"]: tag["Value"] for tag in instance_profile.get("Tags") or ()}
+    return InstanceProfile(
+        instance_profile["InstanceProfileName"], instance_profile["Path"], instance_profile["CreateDate"], tags
+    )

@@ -25,14 +25,14 @@ class SqsDoorbells:
         self._client, self._urls = client, urls
 
     def ring(self, queue: str, bells: Sequence[Doorbell], *, delay_seconds: int = 0) -> None:
-        for some in batched(bells, BATCH_SIZE, strict=False):
+        for doorbells in batched(bells, BATCH_SIZE, strict=False):
             entries: list[SendMessageBatchRequestEntryTypeDef] = [
                 {
                     "Id": str(number),
                     "MessageBody": msgspec.json.encode(bell).decode(),
                     "DelaySeconds": min(max(delay_seconds, 0), MAXIMUM_DELAY_SECONDS),
                 }
-                for number, bell in enumerate(some)
+                for number, bell in enumerate(doorbells)
             ]
             with translate_errors(f"SendMessageBatch {queue}"):
                 answer = self._client.send_message_batch(QueueUrl=self._urls[queue], Entries=entries)

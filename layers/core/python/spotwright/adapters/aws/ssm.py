@@ -19,5 +19,5 @@ def get_parameters(client: "SSMClient", names: Sequence[str]) -> dict[str, str]:
     for some in batched(names, BATCH_SIZE, strict=False):
         with translate_errors("GetParameters"):
             answer = client.get_parameters(Names=list(some))
-        found |= {one["Name"]: one["Value"] for one in answer["Parameters"]}
+        found |= {parameter["Name"]: parameter["Value"] for parameter in answer["Parameters"]}
     return found

@@ -21,6 +21,6 @@ class ZonalShifts:
     def shifted_zone_ids(self, now: datetime) -> frozenset[str]:
         with translate_errors("GetManagedResource"):
             found = self._client.get_managed_resource(resourceIdentifier=self._arn)
-        started = [one for one in found.get("zonalShifts", ()) if one["expiryTime"] > now]
+        started = [zonal_shift for zonal_shift in found.get("zonalShifts", ()) if zonal_shift["expiryTime"] > now]
         shifts = (*started, *found.get("autoshifts", ()))
-        return frozenset(one["awayFrom"] for one in shifts if one["appliedStatus"] == _APPLIED)
+        return frozenset(shift["awayFrom"] for shift in shifts if shift["appliedStatus"] == _APPLIED)

@@ -150,7 +150,7 @@ class KubernetesCluster:
 
     def namespaces(self) -> dict[str, dict[str, str]]:
         listed = map(decode_metadata, self._api.items("/api/v1/namespaces"))
-        return {one.name: one.labels for one in listed}
+        return {metadata.name: metadata.labels for metadata in listed}
 
     def create_nodeclaim(self, claim: NodeClaim) -> NodeClaim:
         return decode_nodeclaim_strict(self._api.call("POST", _PATHS["nodeclaims"], body=encode_nodeclaim(claim)))
@@ -187,7 +187,9 @@ class KubernetesCluster:
             raise NotFound(f"{kind} {metadata.name} with uid {metadata.uid} is gone", code="NotFound")
         before = (current.get("status") or {}).get("conditions") or []
         after = [
-            one for one in merge_conditions(before, conditions, now=datetime.now(UTC)) if one["type"] not in removed
+            condition
+            for condition in merge_conditions(before, conditions, now=datetime.now(UTC))
+            if condition["type"] not in removed
         ]
         if after != before:
             about = {"uid": current["metadata"]["uid"], "resourceVersion": current["metadata"]["resourceVersion"]}
@@ -195,8 +197,8 @@ class KubernetesCluster:
 
     def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:
         current = self._api.call("GET", f"{_PATHS['nodes']}/{node.name}")
-        known = {decode_taints([one])[0]: one for one in current["spec"].get("taints") or ()}
-        listed = [known.get(one) or encode_taint(one) for one in taints]
+        known = {decode_taints([taint])[0]: taint for taint in current["spec"].get("taints") or ()}
+        listed = [known.get(taint) or encode_taint(taint) for taint in taints]
         about = {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version}
         self._patch(f"{_PATHS['nodes']}/{node.name}", {"metadata": about, "spec": {"taints": listed}})
 

@@ -41,8 +41,8 @@ def token_configuration(endpoint: str, certificate_authority: str, token: Callab
     """Log in by bearer token. ``certificate_authority``: PEM text; ``token`` is asked before every request."""
     configuration = Configuration(host=endpoint, ca_cert_data=certificate_authority)
 
-    def renew(one: Configuration) -> None:
-        one.api_key["authorization"] = f"Bearer {token()}"
+    def renew(configuration: Configuration) -> None:
+        configuration.api_key["authorization"] = f"Bearer {token()}"
 
     configuration.api_key["authorization"] = ""
     configuration.refresh_api_key_hook = renew  # type: ignore[assignment]  # the client annotates its None only

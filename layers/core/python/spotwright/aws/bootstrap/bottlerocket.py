@@ -117,8 +117,8 @@ def _managed(node_class: EC2NodeClass, cluster: ClusterFacts, options: Bootstrap
 
 def _taints(taints: Iterable[Taint]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for one in taints:
-        found.setdefault(one.key, []).append(f"{one.value}:{one.effect}")
+    for taint in taints:
+        found.setdefault(taint.key, []).append(f"{taint.value}:{taint.effect}")
     return found
 
 
@@ -135,5 +135,7 @@ def _mount(node_class: EC2NodeClass) -> dict[str, Any]:
 def _knows_folders(node_class: EC2NodeClass) -> bool:
     """By the alias: its release, or the latest one; images named otherwise are told."""
     releases = [term.alias.partition("@")[2] for term in node_class.ami_selector_terms if term.alias]
-    numbers = [tuple(int(part) for part in re.findall(r"\d+", one)[:2]) for one in releases]
-    return any(one == "latest" for one in releases) or any(number >= _KNOWS_FOLDERS for number in numbers if number)
+    numbers = [tuple(int(part) for part in re.findall(r"\d+", release)[:2]) for release in releases]
+    return any(release == "latest" for release in releases) or any(
+        number >= _KNOWS_FOLDERS for number in numbers if number
+    )

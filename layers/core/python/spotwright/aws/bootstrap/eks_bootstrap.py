@@ -86,7 +86,7 @@ def _flags(config: Mapping[str, object], options: BootstrapOptions) -> Iterator[
     if labels:
         yield f'--node-labels="{labels}"'
     taints = registration_taints(options.taints)
-    yield '--register-with-taints="' + ",".join(f"{one.key}={one.value}:{one.effect}" for one in taints) + '"'
+    yield '--register-with-taints="' + ",".join(f"{taint.key}={taint.value}:{taint.effect}" for taint in taints) + '"'
     for flag, key in _NUMBERS:
         if config.get(key) is not None:
             yield f"{flag}={config[key]}"

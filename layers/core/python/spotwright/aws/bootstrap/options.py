@@ -51,7 +51,10 @@ def node_labels_flag(node_labels: Mapping[str, str]) -> str:
 
 def _is_kubernetes(key: str) -> bool:
     domain, slash, _ = key.partition("/")
-    return bool(slash) and any(domain == one or domain.endswith("." + one) for one in _KUBERNETES_DOMAINS)
+    return bool(slash) and any(
+        domain == kubernetes_domain or domain.endswith("." + kubernetes_domain)
+        for kubernetes_domain in _KUBERNETES_DOMAINS
+    )
 
 
 def cluster_dns(config: Mapping[str, object]) -> tuple[str, ...]:

@@ -69,9 +69,9 @@ def resolve_amis(
 ) -> tuple[AMI, ...]:
     """The class' images from the answers. ``values``: SSM parameter → image id; anything else there is skipped."""
     known: dict[str, list[tuple[NodeSelectorRequirement, ...]]] = {}
-    for one in query.parameters:
-        if values.get(one.path, "").startswith("ami-"):
-            known.setdefault(values[one.path], []).append(one.requirements)
+    for parameter in query.parameters:
+        if values.get(parameter.path, "").startswith("ami-"):
+            known.setdefault(values[parameter.path], []).append(parameter.requirements)
     found = [
         (image, wanted or architecture_requirements(image.architecture))
         for image in images

@@ -149,14 +149,14 @@ def _capacity(
 def _devices(info: InstanceTypeInfo, node_class: EC2NodeClass, family: AMIFamily) -> dict[str, int]:
     """Extended resources; 0 = the type has none."""
     neuron, interfaces = info.neuron, node_class.network_interfaces
-    efa_only = sum(one.interface_type == EFA_ONLY for one in interfaces)
+    efa_only = sum(interface.interface_type == EFA_ONLY for interface in interfaces)
     found = {
         "vpc.amazonaws.com/pod-eni": info.branch_interfaces,
         "vpc.amazonaws.com/PrivateIPv4Address": info.addresses_per_interface - 1
         if family.name in WINDOWS_BUILDS
         else 0,
         EFA: efa_only if interfaces else info.efa_interfaces,
-        "aws.amazon.com/neuron": sum(one.count for one in neuron),
+        "aws.amazon.com/neuron": sum(accelerator.count for accelerator in neuron),
         "aws.amazon.com/neuroncore": neuron[0].count * neuron[0].cores if neuron else 0,
     }
     gpus = ({_GPU_RESOURCES.get(gpu.manufacturer.lower(), ""): gpu.count} for gpu in info.gpus)
@@ -175,11 +175,13 @@ def ephemeral_storage(info: InstanceTypeInfo, node_class: EC2NodeClass, family: 
     if node_class.instance_store_policy == "RAID0" and info.local_storage_gb:
         return info.local_storage_gb * 10**9
     devices = node_class.block_device_mappings
-    root = [one for one in devices if one.root_volume]
-    named = [one for one in devices if family.ephemeral_device and one.device_name == family.ephemeral_device]
+    root = [mapping for mapping in devices if mapping.root_volume]
+    named = [
+        mapping for mapping in devices if family.ephemeral_device and mapping.device_name == family.ephemeral_device
+    ]
     last = list(devices[-1:]) if not family.ephemeral_device else []
-    own = [one for one in family.block_device_mappings if one.device_name == family.ephemeral_device]
-    stated = (one.volume_size for one in (*root, *named, *last, *own) if one.volume_size)
+    own = [mapping for mapping in family.block_device_mappings if mapping.device_name == family.ephemeral_device]
+    stated = (mapping.volume_size for mapping in (*root, *named, *last, *own) if mapping.volume_size)
     return quantity.amount(resources.EPHEMERAL_STORAGE, next(stated, _DEFAULT_VOLUME))
 
 
@@ -193,8 +195,14 @@ def max_pods(
     """How many pods: ``maxPods``, else what the network interfaces can address; ``podsPerCore`` lowers it."""
     most = kubelet.max_pods()
     if most is None:
-        first_card = (one for one in node_class.network_interfaces if one.network_card_index == 0)
-        taken = overheads.reserved_enis + sum(one.interface_type == EFA_ONLY for one in first_card)
+        first_card = (
+            network_interface
+            for network_interface in node_class.network_interfaces
+            if network_interface.network_card_index == 0
+        )
+        taken = overheads.reserved_enis + sum(
+            network_interface.interface_type == EFA_ONLY for network_interface in first_card
+        )
         most = eni_limited_pods(info, taken) if family.supports_eni_limited_pod_density else _PODS_WITHOUT_ENI_LIMIT
     per_core = kubelet.number("podsPerCore")
     return min(most, per_core * info.vcpus) if per_core and family.pods_per_core_enabled else most

@@ -77,26 +77,28 @@ class _Writer:
 
     def all(self, types: tuple[InstanceType, ...]) -> _Numbers:
         if id(types) not in self._written:
-            self._written[id(types)] = tuple(self.type(one) for one in types)
+            self._written[id(types)] = tuple(self.type(instance_type) for instance_type in types)
         return self._written[id(types)]
 
-    def type(self, one: InstanceType) -> int:
-        offerings = self.offerings.number(tuple(self._offering(each) for each in one.offerings))
-        capacity, allocatable = self._amounts(one.capacity), self._amounts(one.allocatable)
+    def type(self, instance_type: InstanceType) -> int:
+        offerings = self.offerings.number(tuple(self._offering(offering) for offering in instance_type.offerings))
+        capacity, allocatable = self._amounts(instance_type.capacity), self._amounts(instance_type.allocatable)
         kubelet = self.kubelets.number(
-            tuple((name, tuple(one.kubelet_reserved[name].items())) for name in one.kubelet_reserved)
+            tuple(
+                (name, tuple(instance_type.kubelet_reserved[name].items())) for name in instance_type.kubelet_reserved
+            )
         )
-        row = (one.name, self._set(one.requirements), capacity, allocatable, offerings, kubelet)
-        return self.types.number((row, self._amounts(one.attachable_volumes)))
+        row = (instance_type.name, self._set(instance_type.requirements), capacity, allocatable, offerings, kubelet)
+        return self.types.number((row, self._amounts(instance_type.attachable_volumes)))
 
-    def _offering(self, one: Offering) -> _Offering:
-        price, extra = one.price_picousd_per_hour, self._set(one.requirements)
-        available = _UNPRICED if one.lacks_price else one.available
-        return (one.zone, one.capacity_type, price, available, extra, one.reservation_capacity)
+    def _offering(self, offering: Offering) -> _Offering:
+        price, extra = offering.price_picousd_per_hour, self._set(offering.requirements)
+        available = _UNPRICED if offering.lacks_price else offering.available
+        return (offering.zone, offering.capacity_type, price, available, extra, offering.reservation_capacity)
 
     def _set(self, all_of: Requirements) -> int:
         if id(all_of) not in self._known_sets:
-            numbers = tuple(self.requirements.number(_requirement(one)) for one in all_of)
+            numbers = tuple(self.requirements.number(_requirement(requirement)) for requirement in all_of)
             self._known_sets[id(all_of)] = self.sets.number(numbers)
         return self._known_sets[id(all_of)]
 
@@ -104,13 +106,20 @@ class _Writer:
         return self.amounts.number(tuple(sorted(one.items())))
 
 
-def _requirement(one: Requirement) -> tuple[_Requirement, bool]:
-    return (one.key, one.complement, tuple(sorted(one.values)), one.gte, one.lte, one.min_values), one.must_exist
+def _requirement(requirement: Requirement) -> tuple[_Requirement, bool]:
+    return (
+        requirement.key,
+        requirement.complement,
+        tuple(sorted(requirement.values)),
+        requirement.gte,
+        requirement.lte,
+        requirement.min_values,
+    ), requirement.must_exist
 
 
 def encode(catalog: Catalog, header: "CatalogHeader | None" = None) -> bytes:
     """Equal catalogs give equal bytes."""
-    told = header or CatalogHeader(shifted=catalog.shifted_zone_ids)
+    catalog_header = header or CatalogHeader(shifted=catalog.shifted_zone_ids)
     writer = _Writer()
     by_class = {name: writer.all(catalog.by_nodeclass[name]) for name in sorted(catalog.by_nodeclass)}
     body = _Body(
@@ -122,9 +131,9 @@ def encode(catalog: Catalog, header: "CatalogHeader | None" = None) -> bytes:
         types=tuple(row for row, _ in writer.types.rows),
         by_class=by_class,
         source=catalog.source,
-        signatures=dict(sorted(told.signatures.items())),
-        shifted=told.shifted,
-        memory=told.memory,
+        signatures=dict(sorted(catalog_header.signatures.items())),
+        shifted=catalog_header.shifted,
+        memory=catalog_header.memory,
         attachable=tuple(attachable for _, attachable in writer.types.rows),
         needed=tuple(number for number, (_, present) in enumerate(writer.requirements.rows) if present),
     )
@@ -162,13 +171,13 @@ def decode(body: bytes) -> Catalog:
         Requirements({requirements[number].key: requirements[number] for number in numbers}) for numbers in read.sets
     ]
     amounts = [dict(one) for one in read.amounts]
-    kubelets = [{name: dict(entries) for name, entries in one} for one in read.kubelets]
+    kubelets = [{name: dict(entries) for name, entries in kubelet} for kubelet in read.kubelets]
     offerings = [
         tuple(
             Offering(zone, kind, price, available is True, sets[extra], reserved, lacks_price=available == _UNPRICED)
-            for zone, kind, price, available, extra, reserved in some
+            for zone, kind, price, available, extra, reserved in offering
         )
-        for some in read.offerings
+        for offering in read.offerings
     ]
     attachable = [amounts[number] for number in read.attachable] or [{}] * len(read.types)
     types = [

@@ -37,11 +37,11 @@ def _interfaces(info: InstanceTypeInfo, node_class: EC2NodeClass) -> Iterator[st
         return
     if not info.ena:
         yield "spec.networkInterfaces: the type has no ENA"
-    for one in wanted:
-        if one.network_card_index >= len(info.cards):
-            yield f"spec.networkInterfaces: there is no network card {one.network_card_index}"
-        elif one.device_index >= info.cards[one.network_card_index]:
-            yield f"spec.networkInterfaces: card {one.network_card_index} has no device {one.device_index}"
+    for interface in wanted:
+        if interface.network_card_index >= len(info.cards):
+            yield f"spec.networkInterfaces: there is no network card {interface.network_card_index}"
+        elif interface.device_index >= info.cards[interface.network_card_index]:
+            yield f"spec.networkInterfaces: card {interface.network_card_index} has no device {interface.device_index}"
     efa_only = sum(one.interface_type == EFA_ONLY for one in wanted)
     if efa_only > info.efa_interfaces:
         yield f"spec.networkInterfaces: {efa_only} efa-only, the type takes {info.efa_interfaces}"

@@ -31,7 +31,7 @@ def update_memory(
 ) -> dict[str, tuple[int, int]]:
     """What is known now, by key: old entries of images that are still in use, and what these nodes have."""
     seconds = int(now.timestamp())
-    images = {ami.id for one in classes for ami in one.amis}
+    images = {ami.id for nodeclass in classes for ami in nodeclass.amis}
     found = {
         key: entry
         for key, entry in before.items()
@@ -52,9 +52,9 @@ def _seen(nodes: Iterable[Node], claims: Iterable[NodeClaim], images: set[str]) 
             yield f"{name} {claim.image_id}", size
 
 
-def memory_sizes(known: DiscoveredMemory) -> dict[tuple[str, str], int]:
+def memory_sizes(discovered_memory: DiscoveredMemory) -> dict[tuple[str, str], int]:
     """(instance type, image) → bytes."""
-    return {(key.partition(" ")[0], key.partition(" ")[2]): entry[0] for key, entry in known.items()}
+    return {(key.partition(" ")[0], key.partition(" ")[2]): entry[0] for key, entry in discovered_memory.items()}
 
 
 def has_less_memory(node: Node, claim: NodeClaim) -> bool:

@@ -65,4 +65,4 @@ class InstanceTypeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     def arch(self) -> str:
         """The Kubernetes architecture: the first that EC2 lists and nodes can have."""
         spelled = {"x86_64": "amd64", "arm64": "arm64"}
-        return next((spelled[one] for one in self.architectures if one in spelled), "")
+        return next((spelled[architecture] for architecture in self.architectures if architecture in spelled), "")

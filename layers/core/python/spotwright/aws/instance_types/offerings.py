@@ -64,7 +64,9 @@ def offering_context(
     shifted_zone_ids: frozenset[str] = frozenset(),
     discovered_memory: Mapping[tuple[str, str], int] | None = None,
 ) -> OfferingContext:
-    zones = {one.zone: _zone_id(one.zone_id) for one in sorted(node_class.subnets, key=lambda one: one.zone)}
+    zones = {
+        subnet.zone: _zone_id(subnet.zone_id) for subnet in sorted(node_class.subnets, key=lambda subnet: subnet.zone)
+    }
     return OfferingContext(
         node_class,
         family,
@@ -85,8 +87,8 @@ def instance_types(
     region: RegionFacts, context: OfferingContext, overheads: capacity.Overheads
 ) -> tuple[InstanceType, ...]:
     """Every type that EC2 offers where the class has subnets, ordered by name; raises QuantityError, KubeletError."""
-    sold = (one for one in region.types if _where(one, region, context) and _kinds(one) and one.arch)
-    return tuple(instance_type(one, region, context, overheads) for one in sorted(sold, key=lambda one: one.name))
+    sold = (info for info in region.types if _where(info, region, context) and _kinds(info) and info.arch)
+    return tuple(instance_type(info, region, context, overheads) for info in sorted(sold, key=lambda info: info.name))
 
 
 def _where(info: InstanceTypeInfo, region: RegionFacts, context: OfferingContext) -> list[str]:
@@ -102,8 +104,12 @@ def instance_type(
 ) -> InstanceType:
     """One type; without offerings where it is not sold. Raises QuantityError and KubeletError."""
     here, kinds = _where(info, region, context), _kinds(info)
-    own = [one for one in context.node_class.capacity_reservations if one.instance_type == info.name]
-    reserved = [one for one in own if one.zone in context.zones]
+    own = [
+        reservation
+        for reservation in context.node_class.capacity_reservations
+        if reservation.instance_type == info.name
+    ]
+    reserved = [reservation for reservation in own if reservation.zone in context.zones]
     made = InstanceType(
         name=info.name,
         requirements=type_labels.type_requirements(
@@ -124,7 +130,7 @@ def instance_type(
     size = capacity.node_resources(info, context.node_class, context.family, overheads, seen)
     runs = image is not None and not compatibility.incompatibilities(info, context.node_class, context.family)
     bought = _bought(info.name, region, context, here, kinds, runs=runs, told_apart=bool(reserved))
-    taken = (_reserved(one, region, context, runs=runs) for one in reserved)
+    taken = (_reserved(reservation, region, context, runs=runs) for reservation in reserved)
     offerings = tuple(_partitioned((*bought, *taken), context.node_class.placement_group))
     return msgspec.structs.replace(
         made,
@@ -155,33 +161,40 @@ def _bought(
             yield Offering(zone, kind, price, usable and price > 0, stated, lacks_price=usable and price == 0)
 
 
-def _reserved(one: CapacityReservation, region: RegionFacts, context: OfferingContext, *, runs: bool) -> Offering:
+def _reserved(
+    reservation: CapacityReservation, region: RegionFacts, context: OfferingContext, *, runs: bool
+) -> Offering:
     """A reservation's own offering: as many instances as it has left, until it ends."""
     told = {
-        labels.RESERVATION_ID: one.id,
-        labels.RESERVATION_TYPE: one.reservation_type,
-        labels.RESERVATION_INTERRUPTIBLE: "true" if one.interruptible else "false",
+        labels.RESERVATION_ID: reservation.id,
+        labels.RESERVATION_TYPE: reservation.reservation_type,
+        labels.RESERVATION_INTERRUPTIBLE: "true" if reservation.interruptible else "false",
     }
-    usable = runs and one.available_instance_count > 0 and one.state == "active" and _served(context, one.zone)
+    usable = (
+        runs
+        and reservation.available_instance_count > 0
+        and reservation.state == "active"
+        and _served(context, reservation.zone)
+    )
     return Offering(
-        zone=one.zone,
+        zone=reservation.zone,
         capacity_type=labels.RESERVED,
-        price_picousd_per_hour=region.on_demand.get(one.instance_type, 0) // RESERVED_PRICE_DIVISOR,
+        price_picousd_per_hour=region.on_demand.get(reservation.instance_type, 0) // RESERVED_PRICE_DIVISOR,
         available=usable,
-        requirements=_with(context.zones[one.zone], told),
-        reservation_capacity=one.available_instance_count,
+        requirements=_with(context.zones[reservation.zone], told),
+        reservation_capacity=reservation.available_instance_count,
     )
 
 
 def _partitioned(offerings: Iterable[Offering], group: PlacementGroup | None) -> Iterator[Offering]:
     """In a partition group each offering once for each partition, so that pods can be spread over them."""
     names = group.partition_names if group else ()
-    for one in offerings:
+    for offering in offerings:
         for name in names:
-            told = _with(one.requirements, {labels.PLACEMENT_GROUP_PARTITION: name})
-            yield msgspec.structs.replace(one, requirements=told)
+            requirements = _with(offering.requirements, {labels.PLACEMENT_GROUP_PARTITION: name})
+            yield msgspec.structs.replace(offering, requirements=requirements)
         if not names:
-            yield one
+            yield offering
 
 
 _UNRESERVED: Final = dict.fromkeys(labels.RESERVATION_LABELS, "")
@@ -190,7 +203,7 @@ _UNRESERVED: Final = dict.fromkeys(labels.RESERVATION_LABELS, "")
 def _with(zone: Requirements, told: Mapping[str, str]) -> Requirements:
     """A zone's requirements and these labels; "" = the label is absent."""
     own = (Requirement(key, False, frozenset((value,) if value else ())) for key, value in told.items())
-    return Requirements({one.key: one for one in (*zone, *own)})
+    return Requirements({requirement.key: requirement for requirement in (*zone, *own)})
 
 
 def _served(context: OfferingContext, zone: str) -> bool:

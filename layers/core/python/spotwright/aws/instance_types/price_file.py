@@ -46,7 +46,10 @@ class PriceRule(msgspec.Struct, frozen=True):
         return (
             (not self.capacity_types or kind in self.capacity_types)
             and (not self.zones or zone in self.zones)
-            and (not self.instance_types or any(fnmatchcase(name, one) for one in self.instance_types))
+            and (
+                not self.instance_types
+                or any(fnmatchcase(name, instance_type) for instance_type in self.instance_types)
+            )
         )
 
 
@@ -137,10 +140,10 @@ def apply_prices(region: RegionFacts, file: PriceFile) -> RegionFacts:
 
 
 def _paid(file: PriceFile, name: str, kind: str, zone: str, price: int) -> int:
-    about = [one for one in file.rules if one.applies_to(name, kind, zone)]
+    about = [rule for rule in file.rules if rule.applies_to(name, kind, zone)]
     stated = [one.price_picousd_per_hour for one in about if one.price_picousd_per_hour is not None]
     paid = Fraction(stated[-1] if stated else price)
-    for one in about:
-        if one.factor is not None:
-            paid *= Fraction(*one.factor)
+    for price_rule in about:
+        if price_rule.factor is not None:
+            paid *= Fraction(*price_rule.factor)
     return max(1, round(paid)) if price or stated else 0

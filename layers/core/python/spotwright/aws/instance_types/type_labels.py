@@ -39,9 +39,9 @@ def type_requirements(
         labels.CAPACITY_TYPE: frozenset(capacity_types),
         # The launch decides: dedicated hardware only where the default is not allowed.
         labels.TENANCY: frozenset(labels.TENANCIES),
-        labels.RESERVATION_ID: frozenset(one.id for one in reserved),
-        labels.RESERVATION_TYPE: frozenset(one.reservation_type for one in reserved),
-        labels.RESERVATION_INTERRUPTIBLE: frozenset(_spelled(one.interruptible) for one in reserved),
+        labels.RESERVATION_ID: frozenset(reservation.id for reservation in reserved),
+        labels.RESERVATION_TYPE: frozenset(reservation.reservation_type for reservation in reserved),
+        labels.RESERVATION_INTERRUPTIBLE: frozenset(_spelled(reservation.interruptible) for reservation in reserved),
         labels.PLACEMENT_GROUP_ID: frozenset((placement_group.id,) if placement_group else ()),
         labels.PLACEMENT_GROUP_PARTITION: frozenset(placement_group.partition_names if placement_group else ()),
     }

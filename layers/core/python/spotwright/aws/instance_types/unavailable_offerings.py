@@ -82,10 +82,12 @@ class UnavailableOfferings(msgspec.Struct, frozen=True):
 
 def from_health_rows(rows: Iterable[OfferingHealth], *, now_ms: int, described_ms: int = 0) -> UnavailableOfferings:
     """What the memory says at ``now_ms`` (epoch milliseconds). ``described_ms``: when reservations were described."""
-    known = tuple(rows)
-    made = from_snapshot(to_snapshot(known, now_ms=now_ms, described_ms=described_ms))
-    risks = {(one.capacity_type, one.instance_type, one.zone): _risk(one, now_ms) for one in known}
-    return msgspec.structs.replace(made, risk_percents={key: risk for key, risk in risks.items() if risk})
+    healths = tuple(rows)
+    unavailable_offerings = from_snapshot(to_snapshot(healths, now_ms=now_ms, described_ms=described_ms))
+    risks = {(health.capacity_type, health.instance_type, health.zone): _risk(health, now_ms) for health in healths}
+    return msgspec.structs.replace(
+        unavailable_offerings, risk_percents={key: risk for key, risk in risks.items() if risk}
+    )
 
 
 def to_snapshot(
@@ -94,14 +96,15 @@ def to_snapshot(
     """What a snapshot keeps of the memory, sorted. Launches that a description knows do not count against it again."""
     since = max(now_ms - RESERVATION_LAUNCH_MS, described_ms - DESCRIBE_LAG_MS)
     found = []
-    for one in rows:
-        made = UnavailableOffering(one.capacity_type, one.instance_type, one.zone, one.code, one.scope,
-                                   one.cpu_millicores)  # fmt: skip
-        taken = sum(count for at, count in one.reservation_launches if at > since)
-        if one.unavailable_until_ms > now_ms:
-            found.append(made)
+    for health in rows:
+        offering = UnavailableOffering(
+            health.capacity_type, health.instance_type, health.zone, health.code, health.scope, health.cpu_millicores
+        )
+        taken = sum(count for at, count in health.reservation_launches if at > since)
+        if health.unavailable_until_ms > now_ms:
+            found.append(offering)
         elif taken:
-            found.append(msgspec.structs.replace(made, reservation_launches=taken))
+            found.append(msgspec.structs.replace(offering, reservation_launches=taken))
     return tuple(sorted(found))
 
 
@@ -109,15 +112,17 @@ def from_snapshot(offerings: Iterable[UnavailableOffering]) -> UnavailableOfferi
     closed: dict[OfferingKey, str] = {}
     quotas: dict[tuple[str, str], tuple[int, str]] = {}
     taken: dict[str, int] = {}
-    for one in offerings:
-        if one.instance_type.startswith(QUOTA_PREFIX):
-            family = (one.capacity_type, one.instance_type.removeprefix(QUOTA_PREFIX))
-            quotas[family] = min(quotas.get(family, (one.cpu_millicores, one.code)), (one.cpu_millicores, one.code))
-        elif one.reservation_launches:
-            taken[one.instance_type] = one.reservation_launches
+    for offering in offerings:
+        if offering.instance_type.startswith(QUOTA_PREFIX):
+            family = (offering.capacity_type, offering.instance_type.removeprefix(QUOTA_PREFIX))
+            quotas[family] = min(
+                quotas.get(family, (offering.cpu_millicores, offering.code)), (offering.cpu_millicores, offering.code)
+            )
+        elif offering.reservation_launches:
+            taken[offering.instance_type] = offering.reservation_launches
         else:
-            key = (one.capacity_type, one.instance_type, one.zone, one.scope)
-            closed[key] = one.code or "InsufficientInstanceCapacity"
+            key = (offering.capacity_type, offering.instance_type, offering.zone, offering.scope)
+            closed[key] = offering.code or "InsufficientInstanceCapacity"
     return UnavailableOfferings(closed, quotas, {}, taken)
 
 
@@ -162,9 +167,13 @@ def record_reservation_launches(
     before: OfferingHealth | None, reservation_id: str, count: int, *, now_ms: int
 ) -> OfferingHealth:
     """The memory of a reservation after ``count`` instances were launched into it (negative: one was given back)."""
-    known = before or OfferingHealth(labels.RESERVED, reservation_id, WILDCARD, 0, "")
-    recent = tuple(one for one in known.reservation_launches if now_ms - one[0] < RESERVATION_LAUNCH_MS)
-    return msgspec.structs.replace(known, reservation_launches=(*recent, (now_ms, count)))
+    health = before or OfferingHealth(labels.RESERVED, reservation_id, WILDCARD, 0, "")
+    recent = tuple(
+        reservation_launch
+        for reservation_launch in health.reservation_launches
+        if now_ms - reservation_launch[0] < RESERVATION_LAUNCH_MS
+    )
+    return msgspec.structs.replace(health, reservation_launches=(*recent, (now_ms, count)))
 
 
 def apply_to_catalog(
@@ -174,8 +183,8 @@ def apply_to_catalog(
     if not (unavailable.reasons or unavailable.quota_limits or unavailable.reservation_launches):
         return catalog
     node_classes = tuple(node_classes)
-    dry = {one.name: zones_without_addresses(one, unavailable) for one in node_classes}
-    groups = {one.name: placement_group_id(one) for one in node_classes}
+    dry = {nodeclass.name: zones_without_addresses(nodeclass, unavailable) for nodeclass in node_classes}
+    groups = {nodeclass.name: placement_group_id(nodeclass) for nodeclass in node_classes}
     names = {*catalog.by_nodeclass, *(name for name in dry if dry[name] or groups[name])}
     by_class = {
         name: _without(catalog.instance_types(name), dry.get(name, frozenset()), unavailable, groups.get(name, ""))
@@ -186,8 +195,8 @@ def apply_to_catalog(
 
 def zones_without_addresses(node_class: EC2NodeClass, unavailable: UnavailableOfferings) -> frozenset[str]:
     """Zones in which every subnet of the class is out of addresses."""
-    left = {one.zone for one in node_class.subnets if unavailable.has_free_addresses(one.id, one.zone)}
-    return frozenset(one.zone for one in node_class.subnets) - left
+    left = {subnet.zone for subnet in node_class.subnets if unavailable.has_free_addresses(subnet.id, subnet.zone)}
+    return frozenset(subnet.zone for subnet in node_class.subnets) - left
 
 
 def placement_group_id(node_class: EC2NodeClass) -> str:
@@ -196,13 +205,17 @@ def placement_group_id(node_class: EC2NodeClass) -> str:
 
 
 def _without(
-    types: tuple[InstanceType, ...], dry: frozenset[str], known: UnavailableOfferings, group: str
+    types: tuple[InstanceType, ...], dry: frozenset[str], unavailable_offerings: UnavailableOfferings, group: str
 ) -> tuple[InstanceType, ...]:
     return tuple(
         msgspec.structs.replace(
-            one, offerings=tuple(apply_to_offering(one, offering, known, dry, group) for offering in one.offerings)
+            instance_type,
+            offerings=tuple(
+                apply_to_offering(instance_type, offering, unavailable_offerings, dry, group)
+                for offering in instance_type.offerings
+            ),
         )
-        for one in types
+        for instance_type in types
     )
 
 
@@ -289,7 +302,7 @@ def _faded(count: int, at: int, now_ms: int, per_ms: int) -> int:
     return max(0, count - max(0, now_ms - at) // per_ms)
 
 
-def _risk(one: OfferingHealth, now_ms: int) -> int:
-    failures = _faded(one.failures, one.recorded_at_ms, now_ms, FAILURE_DECAY_MS)
-    interruptions = _faded(one.interruptions, one.recorded_at_ms, now_ms, INTERRUPTION_DECAY_MS)
+def _risk(health: OfferingHealth, now_ms: int) -> int:
+    failures = _faded(health.failures, health.recorded_at_ms, now_ms, FAILURE_DECAY_MS)
+    interruptions = _faded(health.interruptions, health.recorded_at_ms, now_ms, INTERRUPTION_DECAY_MS)
     return min(MAX_RISK_PERCENT, FAILURE_RISK_PERCENT * failures + INTERRUPTION_RISK_PERCENT * interruptions)

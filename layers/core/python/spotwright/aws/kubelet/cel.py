@@ -36,12 +36,12 @@ _WORDS: Final = {"true": True, "false": False}
 
 def evaluate(text: str, variables: Variables) -> int:
     """The result as an integer, a double cut towards zero; raises ExpressionError."""
-    found = _read(text)(variables)
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        raise ExpressionError(f"{text!r}: the result must be a number, found {cel_values.type_name(found)}")
-    if not math.isfinite(found):
-        raise ExpressionError(f"{text!r}: the result is {found}")
-    return int(found)
+    value = _read(text)(variables)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ExpressionError(f"{text!r}: the result must be a number, found {cel_values.type_name(value)}")
+    if not math.isfinite(value):
+        raise ExpressionError(f"{text!r}: the result is {value}")
+    return int(value)
 
 
 @lru_cache(maxsize=256)
@@ -147,13 +147,13 @@ class _Reader:
         return _call(name, self._arguments(")"))
 
     def _arguments(self, end: str) -> tuple[_Node, ...]:
-        found: list[_Node] = []
+        nodes: list[_Node] = []
         while self._peek() != end:
-            if found:
+            if nodes:
                 self._expect(",")
-            found.append(self._choice())
+            nodes.append(self._choice())
         self._next()
-        return tuple(found)
+        return tuple(nodes)
 
 
 def _tokens(text: str) -> list[str]:

@@ -86,8 +86,8 @@ def _of_integers(sign: str, left: int, right: int) -> int:
 
 def call_function(name: str, given: tuple[Value, ...]) -> Value:
     match name, given:
-        case (("min" | "max"), (_, *_)) if len({type_name(one) for one in given}) == 1:
-            numbers = [one for one in given if isinstance(one, int | float) and not isinstance(one, bool)]
+        case (("min" | "max"), (_, *_)) if len({type_name(value) for value in given}) == 1:
+            numbers = [value for value in given if isinstance(value, int | float) and not isinstance(value, bool)]
             if len(numbers) == len(given):
                 return min(numbers) if name == "min" else max(numbers)
         case (("int" | "double"), (int() | float() | str() as one,)) if not isinstance(one, bool):
@@ -100,7 +100,7 @@ def call_function(name: str, given: tuple[Value, ...]) -> Value:
             return one.endswith(part)
         case "contains", (str() as one, str() as part):
             return part in one
-    raise ExpressionError(f"{name} of {', '.join(type_name(one) for one in given) or 'nothing'}")
+    raise ExpressionError(f"{name} of {', '.join(type_name(value) for value in given) or 'nothing'}")
 
 
 def _converted(name: str, value: float | str) -> Value:

@@ -60,7 +60,7 @@ def select_reservations(offers: Iterable[tuple[str, str, int, ReservationTarget]
     One kind only, since a request can ask for one: that with the cheapest offering. Of capacity blocks a single one;
     of the others the one with most instances left in each pool, since a fleet names a pool once.
     """
-    every = [_ReservedOffering(*one) for one in offers]
+    every = [_ReservedOffering(*offer) for offer in offers]
     kind = min(every, key=lambda one: (one.price, _KINDS.index(one.reservation.kind))).reservation.kind
     alike = [one for one in every if one.reservation.kind == kind]
     if kind == labels.CAPACITY_BLOCK:
@@ -72,8 +72,10 @@ def select_reservations(offers: Iterable[tuple[str, str, int, ReservationTarget]
             }
         )
     pools: dict[tuple[str, str], _ReservedOffering] = {}
-    for one in sorted(alike, key=lambda one: (one.reservation.available_instance_count, one.reservation.id)):
-        pools[one.name, one.zone] = one
+    for reserved_offering in sorted(
+        alike, key=lambda one: (one.reservation.available_instance_count, one.reservation.id)
+    ):
+        pools[reserved_offering.name, reserved_offering.zone] = reserved_offering
     return frozenset(one.reservation.id for one in pools.values())
 
 
@@ -102,7 +104,7 @@ def reservation_labels(offerings: Sequence[Offering], reservation_id: str) -> di
     """The labels that say into which reservation a node was launched; {} = into none."""
     if not reservation_id:
         return {}
-    told = (one.requirements.labels() for one in offerings if one.capacity_type == labels.RESERVED)
+    told = (offering.requirements.labels() for offering in offerings if offering.capacity_type == labels.RESERVED)
     found: dict[str, str] = next((one for one in told if one.get(labels.RESERVATION_ID) == reservation_id), {})
     kept: dict[str, str] = {key: found[key] for key in labels.RESERVATION_LABELS if key in found}
     return kept | {labels.RESERVATION_ID: reservation_id}

@@ -54,14 +54,24 @@ def dry_run_target(node_class: EC2NodeClass, pools: Iterable[NodePool], types: I
     ``types``: those of the class, () when they are not known yet; then a usual one. The class has images.
     """
     wanted = [from_expressions(pool.requirements) for pool in pools if pool.node_class_ref.name == node_class.name]
-    dedicated = any(labels.TENANCY in one and one.get(labels.TENANCY).has("dedicated") for one in wanted)
+    dedicated = any(
+        labels.TENANCY in requirements and requirements.get(labels.TENANCY).has("dedicated") for requirements in wanted
+    )
     ordered = sorted(node_class.amis, key=lambda one: (not _is_standard(one), _arch(one) != "amd64"))
     images, windows = (
         amis.amis_with_requirements(ordered),
         families.ami_family_name(node_class) in families.WINDOWS_BUILDS,
     )
-    fitting = [] if windows else [one for one in types if any(one.requirements.intersects(asked) for asked in wanted)]
-    found = [(one, ami) for one in fitting if (ami := amis.ami_for_type(images, one))]
+    fitting = (
+        []
+        if windows
+        else [
+            instance_type
+            for instance_type in types
+            if any(instance_type.requirements.intersects(asked) for asked in wanted)
+        ]
+    )
+    found = [(instance_type, ami) for instance_type in fitting if (ami := amis.ami_for_type(images, instance_type))]
     if not found:
         return DryRunTarget(_usual(ordered[0]), ordered[0], dedicated)
     best, ami = min(found, key=lambda it: (not _is_standard(it[1]), _price(it[0]), it[0].name))
@@ -69,7 +79,7 @@ def dry_run_target(node_class: EC2NodeClass, pools: Iterable[NodePool], types: I
 
 
 def _is_standard(ami: AMI) -> bool:
-    return all(one.operator != Operator.EXISTS for one in ami.requirements)
+    return all(expression.operator != Operator.EXISTS for expression in ami.requirements)
 
 
 def _usual(ami: AMI) -> str:
@@ -80,8 +90,12 @@ def _arch(ami: AMI) -> str:
     return from_expressions(ami.requirements).get(labels.ARCH).sole_value or "amd64"
 
 
-def _price(one: InstanceType) -> int:
-    prices = (it.price_picousd_per_hour for it in one.offerings if it.capacity_type == labels.ON_DEMAND)
+def _price(instance_type: InstanceType) -> int:
+    prices = (
+        offering.price_picousd_per_hour
+        for offering in instance_type.offerings
+        if offering.capacity_type == labels.ON_DEMAND
+    )
     return min((price for price in prices if price), default=2**63)
 
 
@@ -95,7 +109,7 @@ def plan_dry_run(
     if isinstance(text, Refusal):
         return text
     tenancy = NodeSelectorRequirement(labels.TENANCY, Operator.IN, ("dedicated",))
-    made = launch_template_request(
+    template_request = launch_template_request(
         cluster=cluster.name,
         node_pool="",
         node_class=node_class,
@@ -107,12 +121,13 @@ def plan_dry_run(
             from_expressions((tenancy,)) if target.dedicated else Requirements(), ipv6=":" in cluster.service_cidr
         ),
     )
-    first = {one.zone: one for one in reversed(node_class.subnets)}
+    first = {subnet.zone: subnet for subnet in reversed(node_class.subnets)}
     overrides = tuple(
-        Override(made.name, target.instance_type, zone, first[zone].id, target.ami.id, 0) for zone in sorted(first)
+        Override(template_request.name, target.instance_type, zone, first[zone].id, target.ami.id, 0)
+        for zone in sorted(first)
     )
     tags = launch_tags(cluster=cluster.name, node_pool="", node_class=node_class)
-    return FleetPlan(labels.ON_DEMAND, (made,), overrides, tags, node_class.context)
+    return FleetPlan(labels.ON_DEMAND, (template_request,), overrides, tags, node_class.context)
 
 
 def create_fleet_dry_run(plan: FleetPlan, version: tuple[str, str]) -> dict[str, Any]:
@@ -134,7 +149,7 @@ def run_instances_dry_runs(plan: FleetPlan, version: tuple[str, str], subnets: S
             "LaunchTemplate": {"LaunchTemplateId": version[0], "Version": version[1]},
             "MaxCount": 1,
             "MinCount": 1,
-            "NetworkInterfaces": [one | {"SubnetId": subnet} for one in interfaces],
+            "NetworkInterfaces": [interface | {"SubnetId": subnet} for interface in interfaces],
             "TagSpecifications": tag_specifications(("instance", "volume"), plan.tags | {labels.LAUNCH_TAG: _TRIAL}),
         }
         for subnet in subnets
@@ -168,8 +183,8 @@ def inputs_digest(node_class: EC2NodeClass, cluster: ClusterFacts) -> str:
     """Of everything an answer depends on: another digest, another question."""
     content = (
         {key: value for key, value in node_class.metadata.annotations.items() if key == labels.EC2NODECLASS_HASH},
-        sorted(one.id for one in node_class.subnets),
-        sorted(one.id for one in node_class.security_groups),
+        sorted(subnet.id for subnet in node_class.subnets),
+        sorted(security_group.id for security_group in node_class.security_groups),
         sorted(one.id for one in node_class.amis),
         node_class.placement_group,
         node_class.resolved_instance_profile,

@@ -64,18 +64,18 @@ def select_offerings(
     What is reserved comes before spot, and spot before on-demand, where they are allowed.
     """
     requirements = from_expressions(constraints.requirements)
-    found = _reserved_first(_compatible(constraints, requirements, node_class, types, unavailable))
-    if not found:
+    offerings = _reserved_first(_compatible(constraints, requirements, node_class, types, unavailable))
+    if not offerings:
         return Refusal(_NONE_LEFT, "no compatible instance type has an available offering")
-    if not any(one.min_values for one in requirements):
-        found = _filter_expensive_spot(_filter_exotic_types(found))
-    kept = _cheapest_types(found, requirements)
+    if not any(requirement.min_values for requirement in requirements):
+        offerings = _filter_expensive_spot(_filter_exotic_types(offerings))
+    kept = _cheapest_types(offerings, requirements)
     unmet = _unmet_minimum(requirements, kept)
     if unmet is not None:
         return Refusal(_NONE_LEFT, f"minValues of {unmet.key} cannot be met with {MAX_INSTANCE_TYPES} types")
-    offered = {one.capacity_type for one in kept}
+    offered = {offering.capacity_type for offering in kept}
     capacity_type = next(one for one in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND) if one in offered)
-    return capacity_type, tuple(one for one in kept if one.capacity_type == capacity_type)
+    return capacity_type, tuple(offering for offering in kept if offering.capacity_type == capacity_type)
 
 
 def _compatible(
@@ -88,24 +88,26 @@ def _compatible(
     names = frozenset(constraints.instance_types)
     subnets, group = subnet_by_zone(node_class, unavailable), unavailable_offerings.placement_group_id(node_class)
     return _distinct_pools(
-        _launch_offering(one, offering, subnets[offering.zone], unavailable)
-        for one in types
-        if one.name in names
-        and one.requirements.intersects(requirements)
-        and resources.fits(constraints.requests, one.allocatable)
-        for offering in one.offerings
+        _launch_offering(instance_type, offering, subnets[offering.zone], unavailable)
+        for instance_type in types
+        if instance_type.name in names
+        and instance_type.requirements.intersects(requirements)
+        and resources.fits(constraints.requests, instance_type.allocatable)
+        for offering in instance_type.offerings
         if _is_allowed(offering, constraints, requirements)
         and offering.zone in subnets
-        and unavailable_offerings.apply_to_offering(one, offering, unavailable, placement_group=group).available
+        and unavailable_offerings.apply_to_offering(
+            instance_type, offering, unavailable, placement_group=group
+        ).available
     )
 
 
-def _distinct_pools(found: Iterable[LaunchOffering]) -> list[LaunchOffering]:
+def _distinct_pools(offerings: Iterable[LaunchOffering]) -> list[LaunchOffering]:
     """Each pool once, for a fleet may not name it twice: partitions of a placement group are all of one pool."""
     pools: dict[tuple[str, str, str, str], LaunchOffering] = {}
-    for one in found:
-        into = one.reservation.id if one.reservation else ""
-        pools.setdefault((one.instance_type.name, one.zone, one.capacity_type, into), one)
+    for offering in offerings:
+        into = offering.reservation.id if offering.reservation else ""
+        pools.setdefault((offering.instance_type.name, offering.zone, offering.capacity_type, into), offering)
     return list(pools.values())
 
 
@@ -145,23 +147,23 @@ def subnet_by_zone(node_class: EC2NodeClass, unavailable: UnavailableOfferings) 
     return chosen
 
 
-def _reserved_first(found: list[LaunchOffering]) -> list[LaunchOffering]:
+def _reserved_first(offerings: list[LaunchOffering]) -> list[LaunchOffering]:
     """Of what is reserved that which one request may name; everything else where nothing is reserved."""
     offers = [
-        (one.instance_type.name, one.zone, one.price_picousd_per_hour, one.reservation)
-        for one in found
-        if one.reservation
+        (offering.instance_type.name, offering.zone, offering.price_picousd_per_hour, offering.reservation)
+        for offering in offerings
+        if offering.reservation
     ]
     if not offers:
-        return found
+        return offerings
     named = capacity_reservations.select_reservations(offers)
-    return [one for one in found if one.reservation and one.reservation.id in named]
+    return [offering for offering in offerings if offering.reservation and offering.reservation.id in named]
 
 
-def _filter_exotic_types(found: list[LaunchOffering]) -> list[LaunchOffering]:
+def _filter_exotic_types(offerings: list[LaunchOffering]) -> list[LaunchOffering]:
     """Without metal and accelerated types, unless nothing else remains."""
-    generic = [one for one in found if not is_exotic(one.instance_type)]
-    return generic or found
+    generic = [offering for offering in offerings if not is_exotic(offering.instance_type)]
+    return generic or offerings
 
 
 def is_exotic(instance_type: InstanceType) -> bool:
@@ -170,47 +172,63 @@ def is_exotic(instance_type: InstanceType) -> bool:
     return accelerated or "metal" in instance_type.name.partition(".")[2]
 
 
-def _filter_expensive_spot(found: list[LaunchOffering]) -> list[LaunchOffering]:
+def _filter_expensive_spot(offerings: list[LaunchOffering]) -> list[LaunchOffering]:
     """Without spot offerings that cost more than the cheapest on-demand one, where both are allowed."""
-    on_demand = [one.price_picousd_per_hour for one in found if one.capacity_type == labels.ON_DEMAND]
+    on_demand = [
+        offering.price_picousd_per_hour for offering in offerings if offering.capacity_type == labels.ON_DEMAND
+    ]
     if not on_demand:
-        return found
+        return offerings
     ceiling = min(on_demand)
-    return [one for one in found if one.capacity_type != labels.SPOT or one.price_picousd_per_hour <= ceiling]
+    return [
+        offering
+        for offering in offerings
+        if offering.capacity_type != labels.SPOT or offering.price_picousd_per_hour <= ceiling
+    ]
 
 
-def _cheapest_types(found: Iterable[LaunchOffering], requirements: Requirements) -> tuple[LaunchOffering, ...]:
+def _cheapest_types(offerings: Iterable[LaunchOffering], requirements: Requirements) -> tuple[LaunchOffering, ...]:
     """The offerings of the cheapest types, cheapest offering first, by weight; ties by name and zone.
 
     Types that ``minValues`` needs come before cheaper ones that add nothing to it.
     """
-    ordered = sorted(found, key=lambda one: (one.risk_adjusted_price, one.instance_type.name, one.zone))
-    types = {id(one.instance_type): one.instance_type for one in ordered}
-    by_price = (one.name for one in types.values())
+    ordered = sorted(
+        offerings, key=lambda offering: (offering.risk_adjusted_price, offering.instance_type.name, offering.zone)
+    )
+    types = {id(offering.instance_type): offering.instance_type for offering in ordered}
+    by_price = (instance_type.name for instance_type in types.values())
     allowed = frozenset([*dict.fromkeys((*_needed(types.values(), requirements), *by_price))][:MAX_INSTANCE_TYPES])
-    return tuple(one for one in ordered if one.instance_type.name in allowed)
+    return tuple(offering for offering in ordered if offering.instance_type.name in allowed)
 
 
 def _needed(types: Iterable[InstanceType], requirements: Requirements) -> Iterator[str]:
     """Names of types, in their order, that bring a value which some ``minValues`` still lacks."""
     lacking: dict[Requirement, set[str]] = {one: set() for one in requirements if one.min_values}
-    for each in types:
-        news = {one: _values(each, one) - seen for one, seen in lacking.items() if len(seen) < (one.min_values or 0)}
+    for instance_type in types:
+        news = {
+            one: _values(instance_type, one) - seen
+            for one, seen in lacking.items()
+            if len(seen) < (one.min_values or 0)
+        }
         if any(news.values()):
-            yield each.name
-            for one, values in news.items():
-                lacking[one] |= values
+            yield instance_type.name
+            for requirement, values in news.items():
+                lacking[requirement] |= values
 
 
-def _values(one: InstanceType, requirement: Requirement) -> set[str]:
+def _values(instance_type: InstanceType, requirement: Requirement) -> set[str]:
     """The values of a label that a type can have and that are allowed."""
-    return {value for value in one.requirements.get(requirement.key).values if requirement.has(value)}
+    return {value for value in instance_type.requirements.get(requirement.key).values if requirement.has(value)}
 
 
 def _unmet_minimum(requirements: Requirements, kept: Sequence[LaunchOffering]) -> Requirement | None:
     """The first requirement whose ``min_values`` the remaining types do not reach."""
-    for one in requirements:
-        found = {value for each in kept for value in _values(each.instance_type, one)} if one.min_values else ()
-        if len(found) < (one.min_values or 0):
-            return one
+    for requirement in requirements:
+        found = (
+            {value for offering in kept for value in _values(offering.instance_type, requirement)}
+            if requirement.min_values
+            else ()
+        )
+        if len(found) < (requirement.min_values or 0):
+            return requirement
     return None

@@ -123,8 +123,10 @@ def launch_failure(errors: Sequence[FleetError]) -> LaunchFailure:
     """Why there is no instance; with no error at all EC2 was silent, which counts as no capacity."""
     if all(error.code in CAPACITY_CODES or error.code == NO_SPOT_ROLE for error in errors):
         return LaunchFailure(True, "InsufficientCapacity", _summary(errors))
-    other = next(error for error in errors if error.code not in CAPACITY_CODES)
-    return LaunchFailure(False, failure_reason(other), f"{other.code}: {other.message}")
+    other_fleet_error = next(error for error in errors if error.code not in CAPACITY_CODES)
+    return LaunchFailure(
+        False, failure_reason(other_fleet_error), f"{other_fleet_error.code}: {other_fleet_error.message}"
+    )
 
 
 def failure_reason(error: FleetError) -> str:
@@ -145,7 +147,7 @@ class FailureCount(msgspec.Struct, frozen=True, order=True):
 
 def count_failures(errors: Iterable[FleetError]) -> tuple[FailureCount, ...]:
     """The errors of an answer, those of one reason, code, zone and capacity type together; sorted."""
-    counted = Counter((_word(one), one.code, one.zone, one.capacity_type) for one in errors)
+    counted = Counter((_word(error), error.code, error.zone, error.capacity_type) for error in errors)
     return tuple(sorted(FailureCount(*key, count) for key, count in counted.items()))
 
 

@@ -131,24 +131,27 @@ def _assembled(
     images = amis.amis_with_requirements(node_class.amis)
     templates: dict[tuple[str, int, int, bytes, str], LaunchTemplateRequest] = {}
     overrides = []
-    for one in chosen[:MAX_OVERRIDES]:
-        ami = amis.ami_for_type(images, one.instance_type)
+    for offering in chosen[:MAX_OVERRIDES]:
+        ami = amis.ami_for_type(images, offering.instance_type)
         if ami is None:
             continue
-        efa = one.instance_type.capacity.get(EFA, 0) if node.requests.get(EFA) else 0
-        kubelet = one.instance_type.kubelet_reserved
-        stated, into = msgspec.json.encode(kubelet, order="sorted"), one.reservation.id if one.reservation else ""
-        key = (ami.id, one.instance_type.capacity.get(PODS, 0), efa, stated, into)
+        efa = offering.instance_type.capacity.get(EFA, 0) if node.requests.get(EFA) else 0
+        kubelet = offering.instance_type.kubelet_reserved
+        stated, into = (
+            msgspec.json.encode(kubelet, order="sorted"),
+            offering.reservation.id if offering.reservation else "",
+        )
+        key = (ami.id, offering.instance_type.capacity.get(PODS, 0), efa, stated, into)
         if key not in templates:
             if len(templates) == MAX_LAUNCH_TEMPLATES:
                 continue
             resolved = msgspec.structs.replace(node_class, kubelet=node_class.kubelet | kubelet)
-            purchase = capacity_reservations.launch_template_fields(one.reservation) if counted else {}
+            purchase = capacity_reservations.launch_template_fields(offering.reservation) if counted else {}
             made = _template(node, resolved, cluster, family, capacity_type, ami, key[1], efa, purchase)
             if isinstance(made, Refusal):
                 return made
             templates[key] = made
-        overrides.append(_override(one, templates[key].name, ami))
+        overrides.append(_override(offering, templates[key].name, ami))
     if not overrides:
         return Refusal("AMINotFound", f"EC2NodeClass {node_class.name} has no image for any of the instance types")
     tags = launch_tags(cluster=cluster.name, node_pool=node.nodepool, node_class=node_class)
@@ -213,15 +216,15 @@ def registration_labels(
     return given if family == families.CUSTOM else given | {labels.DO_NOT_SYNC_TAINTS: "true"}
 
 
-def _override(one: LaunchOffering, template_name: str, ami: AMI) -> Override:
+def _override(offering: LaunchOffering, template_name: str, ami: AMI) -> Override:
     return Override(
         template_name,
-        one.instance_type.name,
-        one.zone,
-        one.subnet_id,
+        offering.instance_type.name,
+        offering.zone,
+        offering.subnet_id,
         ami.id,
-        one.price_picousd_per_hour,
-        one.reservation.id if one.reservation else "",
+        offering.price_picousd_per_hour,
+        offering.reservation.id if offering.reservation else "",
     )
 
 
@@ -238,7 +241,10 @@ def create_fleet_request(
     capacity, options = _purchase(fleet)
     body: dict[str, Any] = {
         "ClientToken": client_token,
-        "LaunchTemplateConfigs": [_config(fleet, one.name, versions[one.name]) for one in fleet.templates],
+        "LaunchTemplateConfigs": [
+            _config(fleet, template_request.name, versions[template_request.name])
+            for template_request in fleet.templates
+        ],
         "TagSpecifications": tag_specifications(("fleet", "instance", "volume"), tags),
         "TargetCapacitySpecification": {"DefaultTargetCapacityType": capacity, "TotalTargetCapacity": count},
         "Type": "instant",
@@ -258,7 +264,11 @@ def _purchase(fleet: FleetPlan) -> tuple[str, dict[str, Any]]:
 
 def reservations_by_pool(fleet: FleetPlan) -> dict[str, str]:
     """``<instance type>/<zone>`` → the reservation it is taken out of, as far as it is out of one."""
-    return {f"{one.instance_type}/{one.zone}": one.reservation_id for one in fleet.overrides if one.reservation_id}
+    return {
+        f"{override.instance_type}/{override.zone}": override.reservation_id
+        for override in fleet.overrides
+        if override.reservation_id
+    }
 
 
 def _config(fleet: FleetPlan, name: str, version: tuple[str, str]) -> dict[str, Any]:
@@ -266,14 +276,14 @@ def _config(fleet: FleetPlan, name: str, version: tuple[str, str]) -> dict[str, 
         "LaunchTemplateSpecification": {"LaunchTemplateId": version[0], "Version": version[1]},
         "Overrides": [
             {
-                "AvailabilityZone": one.zone,
-                "ImageId": one.image_id,
-                "InstanceType": one.instance_type,
-                "Priority": one.price_picousd_per_hour / PICOUSD,
-                "SubnetId": one.subnet_id,
+                "AvailabilityZone": override.zone,
+                "ImageId": override.image_id,
+                "InstanceType": override.instance_type,
+                "Priority": override.price_picousd_per_hour / PICOUSD,
+                "SubnetId": override.subnet_id,
             }
-            for one in fleet.overrides
-            if one.template_name == name
+            for override in fleet.overrides
+            if override.template_name == name
         ],
     }
 
@@ -324,7 +334,11 @@ def launched_status(
 
 
 def _offering_labels(instance_type: InstanceType, zone: str, capacity_type: str) -> dict[str, str]:
-    offerings = (one for one in instance_type.offerings if (one.zone, one.capacity_type) == (zone, capacity_type))
+    offerings = (
+        offering
+        for offering in instance_type.offerings
+        if (offering.zone, offering.capacity_type) == (zone, capacity_type)
+    )
     return capacity_reservations.labels_without_reservation(
-        next((one.requirements for one in offerings), Requirements())
+        next((offering.requirements for offering in offerings), Requirements())
     )

@@ -19,7 +19,8 @@ def network_interfaces(node_class: EC2NodeClass, *, efa_count: int, ipv6: bool) 
     groups = [group.id for group in node_class.security_groups]
     if node_class.network_interfaces:
         places = [
-            (one.network_card_index, one.device_index, one.interface_type) for one in node_class.network_interfaces
+            (network_interface.network_card_index, network_interface.device_index, network_interface.interface_type)
+            for network_interface in node_class.network_interfaces
         ]
     elif efa_count:
         places = [(card, 1 if card else 0, "efa") for card in range(efa_count)]

@@ -93,7 +93,7 @@ def hashed_fields(node_class: EC2NodeClass) -> dict[str, Any]:
         "role": node_class.role,
         "instanceProfile": node_class.instance_profile or None,
         "tags": node_class.tags or None,
-        "blockDeviceMappings": [_device(one) for one in node_class.block_device_mappings] or None,
+        "blockDeviceMappings": [_device(mapping) for mapping in node_class.block_device_mappings] or None,
         "instanceStorePolicy": node_class.instance_store_policy or None,
         "detailedMonitoring": node_class.detailed_monitoring,
         "metadataOptions": {
@@ -111,7 +111,8 @@ def _network(node_class: EC2NodeClass) -> dict[str, Any]:
     group, tracking, cpu = node_class.placement_group_selector, node_class.connection_tracking, node_class.cpu_options
     return {
         "placementGroupSelector": None if group is None else {"name": group.name or None, "id": group.id or None},
-        "networkInterfaces": [_interface(one) for one in node_class.network_interfaces] or None,
+        "networkInterfaces": [_interface(network_interface) for network_interface in node_class.network_interfaces]
+        or None,
         "connectionTracking": None
         if tracking is None
         else {
@@ -164,9 +165,15 @@ def _class_record(spec: Mapping[str, Any]) -> GoStruct:
             ("Role", spec.get("role") or None),
             ("InstanceProfile", spec.get("instanceProfile")),
             ("Tags", spec.get("tags")),
-            ("BlockDeviceMappings", tuple(_device_record(one) for one in devices) if devices is not None else None),
+            (
+                "BlockDeviceMappings",
+                tuple(_device_record(device) for device in devices) if devices is not None else None,
+            ),
             ("InstanceStorePolicy", spec.get("instanceStorePolicy")),
-            ("NetworkInterfaces", None if interfaces is None else tuple(_interface_record(one) for one in interfaces)),
+            (
+                "NetworkInterfaces",
+                None if interfaces is None else tuple(_interface_record(interface) for interface in interfaces),
+            ),
             ("DetailedMonitoring", spec.get("detailedMonitoring")),
             ("MetadataOptions", _record("MetadataOptions", _METADATA_OPTIONS, options)),
             ("ConnectionTracking", _record("ConnectionTracking", _CONNECTION_TRACKING, tracking)),
@@ -243,7 +250,8 @@ def _class_reference(pool: NodePool) -> GoStruct:
 
 def _taints(taints: tuple[Taint, ...]) -> GoValue:
     return tuple(
-        GoStruct("Taint", (("Key", one.key), ("Value", one.value), ("Effect", str(one.effect)))) for one in taints
+        GoStruct("Taint", (("Key", taint.key), ("Value", taint.value), ("Effect", str(taint.effect))))
+        for taint in taints
     )
 
 

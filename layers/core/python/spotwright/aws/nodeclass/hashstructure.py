@@ -64,8 +64,8 @@ def hash_value(value: GoValue) -> int:
         case GoStruct(name, fields):
             return _record(name, fields)
         case tuple():
-            return _together(hash_value(one) for one in value)
-    return _finish(_together(_pair(hash_value(key), hash_value(one)) for key, one in value.items()))
+            return _together(hash_value(go_value) for go_value in value)
+    return _finish(_together(_pair(hash_value(key), hash_value(go_value)) for key, go_value in value.items()))
 
 
 def _record(name: str, fields: tuple[tuple[str, GoValue], ...]) -> int:
@@ -82,7 +82,7 @@ def _is_zero(value: GoValue) -> bool:
         case str():
             return value == ""
         case GoStruct(_, fields):
-            return all(one is None or _is_zero(one) for _, one in fields)
+            return all(go_value is None or _is_zero(go_value) for _, go_value in fields)
     return False
 
 

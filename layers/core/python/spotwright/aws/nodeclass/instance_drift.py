@@ -74,14 +74,14 @@ def _live(
 
 
 def _security_groups(node_class: EC2NodeClass, instance: Instance) -> Drift | DriftUnknown | None:
-    wanted = {one.id for one in node_class.security_groups}
+    wanted = {security_group.id for security_group in node_class.security_groups}
     if not wanted or not instance.security_groups:
         return DriftUnknown(f"{'EC2' if wanted else f'EC2NodeClass {node_class.name}'} names no security groups")
     return _differs(DriftReason.SECURITY_GROUP, "security groups", instance.security_groups, wanted)
 
 
 def _subnet(node_class: EC2NodeClass, instance: Instance) -> Drift | DriftUnknown | None:
-    wanted = {one.id for one in node_class.subnets}
+    wanted = {subnet.id for subnet in node_class.subnets}
     if not wanted or not instance.subnet_id:
         return DriftUnknown(f"{'EC2' if wanted else f'EC2NodeClass {node_class.name}'} names no subnet")
     return _missing(DriftReason.SUBNET, "subnet", instance.subnet_id, wanted)
@@ -89,7 +89,7 @@ def _subnet(node_class: EC2NodeClass, instance: Instance) -> Drift | DriftUnknow
 
 def _reservation(node_class: EC2NodeClass, instance: Instance) -> Drift | None:
     """Only of an instance that EC2 shows in a reservation: one that fell back to on-demand is none."""
-    wanted = {one.id for one in node_class.capacity_reservations}
+    wanted = {reservation.id for reservation in node_class.capacity_reservations}
     found = instance.reservation_id
     return _missing(DriftReason.CAPACITY_RESERVATION, "capacity reservation", found, wanted) if found else None
 

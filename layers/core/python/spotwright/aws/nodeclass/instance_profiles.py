@@ -33,10 +33,15 @@ def unused_profiles(
     profiles: Sequence[InstanceProfile], classes: Sequence[EC2NodeClass], claims: Sequence[NodeClaim], *, now: datetime
 ) -> UnusedProfiles:
     """The profiles under the cluster's path that look unneeded, by name."""
-    found = sorted((one for one in profiles if is_unused(one, classes, claims, now=now)), key=lambda one: one.name)
-    if len(found) > max(_MOST, len(profiles) // _SHARE):
-        return UnusedProfiles(note=f"{len(found)} of {len(profiles)} instance profiles look unneeded: none is touched")
-    return UnusedProfiles(tuple(found))
+    instance_profiles = sorted(
+        (profile for profile in profiles if is_unused(profile, classes, claims, now=now)),
+        key=lambda instance_profile: instance_profile.name,
+    )
+    if len(instance_profiles) > max(_MOST, len(profiles) // _SHARE):
+        return UnusedProfiles(
+            note=f"{len(instance_profiles)} of {len(profiles)} instance profiles look unneeded: none is touched"
+        )
+    return UnusedProfiles(tuple(instance_profiles))
 
 
 def is_unused(
@@ -45,9 +50,12 @@ def is_unused(
     """By what is known of classes and claims now."""
     if now - profile.create_date < PROTECTION_PERIOD:
         return False
-    if any(one.resolved_instance_profile == profile.name or _turned_lately(one, profile, now) for one in classes):
+    if any(
+        nodeclass.resolved_instance_profile == profile.name or _turned_lately(nodeclass, profile, now)
+        for nodeclass in classes
+    ):
         return False
-    owner = next((one.name for one in classes if one.metadata.uid == _class_uid(profile)), "")
+    owner = next((nodeclass.name for nodeclass in classes if nodeclass.metadata.uid == _class_uid(profile)), "")
     named = [_named(claim) for claim in claims if not owner or claim.node_class_ref.name == owner]
     return profile.name not in named and "" not in named
 

@@ -142,20 +142,22 @@ def _value[T](found: T | Refusal | Unanswered, before: T, nothing: T) -> T:
     return nothing if isinstance(found, Refusal) else found
 
 
-def unexpired_reservations(found: Sequence[CapacityReservation], *, now: datetime) -> tuple[CapacityReservation, ...]:
+def unexpired_reservations(
+    reservations: Sequence[CapacityReservation], *, now: datetime
+) -> tuple[CapacityReservation, ...]:
     """Those that have not ended, by id; a capacity block is expiring while its instances are about to be taken."""
     return tuple(
-        msgspec.structs.replace(one, state="expiring" if _expires(one, now) else "active")
-        for one in sorted(found, key=lambda one: one.id)
-        if one.end_time is None or one.end_time > now
+        msgspec.structs.replace(reservation, state="expiring" if _expires(reservation, now) else "active")
+        for reservation in sorted(reservations, key=lambda reservation: reservation.id)
+        if reservation.end_time is None or reservation.end_time > now
     )
 
 
-def _expires(one: CapacityReservation, now: datetime) -> bool:
+def _expires(reservation: CapacityReservation, now: datetime) -> bool:
     return (
-        one.reservation_type == labels.CAPACITY_BLOCK
-        and one.end_time is not None
-        and one.end_time - now <= _BLOCK_EXPIRES
+        reservation.reservation_type == labels.CAPACITY_BLOCK
+        and reservation.end_time is not None
+        and reservation.end_time - now <= _BLOCK_EXPIRES
     )
 
 
@@ -167,9 +169,11 @@ def _subnets(
         return found
     if not found:
         return Refusal("SubnetsNotFound", "SubnetSelector did not match any Subnets")
-    foreign = _foreign("SubnetsNotInClusterVPC", "subnet", ((one.id, one.vpc_id) for one in found), facts)
-    ordered = sorted(found, key=lambda one: (-one.available_ip_address_count, one.id))
-    return foreign or tuple(Subnet(one.id, one.zone, one.zone_id, one.available_ip_address_count) for one in ordered)
+    foreign = _foreign("SubnetsNotInClusterVPC", "subnet", ((subnet.id, subnet.vpc_id) for subnet in found), facts)
+    ordered = sorted(found, key=lambda subnet: (-subnet.available_ip_address_count, subnet.id))
+    return foreign or tuple(
+        Subnet(subnet.id, subnet.zone, subnet.zone_id, subnet.available_ip_address_count) for subnet in ordered
+    )
 
 
 def _groups(
@@ -179,9 +183,12 @@ def _groups(
         return found
     if not found:
         return Refusal("SecurityGroupsNotFound", "SecurityGroupSelector did not match any SecurityGroups")
-    owners = ((one.id, one.vpc_id) for one in found)
+    owners = ((security_group.id, security_group.vpc_id) for security_group in found)
     foreign = _foreign("SecurityGroupsNotInClusterVPC", "security group", owners, facts)
-    return foreign or tuple(SecurityGroup(one.id, one.name) for one in sorted(found, key=lambda one: one.id))
+    return foreign or tuple(
+        SecurityGroup(security_group.id, security_group.name)
+        for security_group in sorted(found, key=lambda security_group: security_group.id)
+    )
 
 
 def _foreign(reason: str, what: str, owners: Iterable[tuple[str, str]], facts: ClusterFacts) -> Refusal | None:
@@ -217,14 +224,14 @@ def _validated(
 
 
 def _dependent_on(
-    node_class: EC2NodeClass, kind: str, reasons: tuple[str, str], others: Sequence[Condition]
+    node_class: EC2NodeClass, kind: str, reasons: tuple[str, str], other_conditions: Sequence[Condition]
 ) -> Condition | None:
     """False when any other is, with the first reason, else Unknown when any other is, with the second; else None."""
-    failing = [one for one in others if one.status != "True"]
+    failing = [condition for condition in other_conditions if condition.status != "True"]
     if not failing:
         return None
-    message = ", ".join(f"{one.type}={one.status}" for one in failing)
-    false = any(one.status == "False" for one in failing)
+    message = ", ".join(f"{condition.type}={condition.status}" for condition in failing)
+    false = any(condition.status == "False" for condition in failing)
     status, reason = ("False", reasons[0]) if false else ("Unknown", reasons[1])
     return Condition(kind, status, reason, message, observed_generation=node_class.metadata.generation)
 
@@ -247,11 +254,18 @@ def _condition(node_class: EC2NodeClass, kind: str, outcome: object) -> Conditio
 
 def _merged(before: EC2NodeClass, after: Sequence[Condition]) -> tuple[Condition, ...]:
     """New conditions in place of the old of their type; a condition keeps its time while its status stays."""
-    old = {one.type: one for one in before.conditions}
-    times = {one.type: old[one.type].last_transition_time for one in after if _same_status(old.get(one.type), one)}
-    named = {one.type for one in after}
-    kept = [one for one in before.conditions if one.type not in named]
-    return (*kept, *(msgspec.structs.replace(one, last_transition_time=times.get(one.type)) for one in after))
+    old = {condition.type: condition for condition in before.conditions}
+    times = {
+        condition.type: old[condition.type].last_transition_time
+        for condition in after
+        if _same_status(old.get(condition.type), condition)
+    }
+    named = {condition.type for condition in after}
+    kept = [condition for condition in before.conditions if condition.type not in named]
+    return (
+        *kept,
+        *(msgspec.structs.replace(condition, last_transition_time=times.get(condition.type)) for condition in after),
+    )
 
 
 def _same_status(old: Condition | None, new: Condition) -> bool:
@@ -261,9 +275,14 @@ def _same_status(old: Condition | None, new: Condition) -> bool:
 def not_ready_message(node_class: EC2NodeClass) -> str:
     """Why a class is not ready, in one line: its False conditions with their messages."""
     failing = (
-        one for one in node_class.conditions if one.status != "True" and one.type not in (READY, FIELDS_RECOGNIZED)
+        condition
+        for condition in node_class.conditions
+        if condition.status != "True" and condition.type not in (READY, FIELDS_RECOGNIZED)
     )
-    return "; ".join(f"{one.type} {one.reason}: {one.message}" for one in failing) or "not resolved yet"
+    return (
+        "; ".join(f"{condition.type} {condition.reason}: {condition.message}" for condition in failing)
+        or "not resolved yet"
+    )
 
 
 class DesiredProfile(msgspec.Struct, frozen=True):
@@ -301,7 +320,7 @@ def desired_profile(
 
 def role_refusal(role: str, node_roles: Sequence[str], field: str) -> Refusal | None:
     """Why nodes may not have this role; None = they may. Only the roles named at deployment can be passed."""
-    allowed = sorted(role_name(one) for one in node_roles)
+    allowed = sorted(role_name(node_role) for node_role in node_roles)
     if role in allowed:
         return None
     return Refusal(

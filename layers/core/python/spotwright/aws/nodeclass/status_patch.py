@@ -9,10 +9,15 @@ from spotwright.model.karpenter.nodeclass import AMI, CapacityReservation, EC2No
 def status_patch(node_class: EC2NodeClass) -> dict[str, Any]:
     """The status fields of a class for a merge patch; conditions are written on their own."""
     return {
-        "subnets": [{"id": one.id, "zone": one.zone} | _given("zoneID", one.zone_id) for one in node_class.subnets],
-        "securityGroups": [{"id": one.id} | _given("name", one.name) for one in node_class.security_groups],
+        "subnets": [
+            {"id": subnet.id, "zone": subnet.zone} | _given("zoneID", subnet.zone_id) for subnet in node_class.subnets
+        ],
+        "securityGroups": [
+            {"id": security_group.id} | _given("name", security_group.name)
+            for security_group in node_class.security_groups
+        ],
         "amis": [_ami(one) for one in node_class.amis],
-        "capacityReservations": [_reservation(one) for one in node_class.capacity_reservations] or None,
+        "capacityReservations": [_reservation(reservation) for reservation in node_class.capacity_reservations] or None,
         "placementGroup": _placement_group(node_class.placement_group),
         "instanceProfile": node_class.resolved_instance_profile or None,
     }
@@ -20,24 +25,27 @@ def status_patch(node_class: EC2NodeClass) -> dict[str, Any]:
 
 def _ami(ami: AMI) -> dict[str, Any]:
     requirements = [
-        {"key": one.key, "operator": str(one.operator)} | ({"values": list(one.values)} if one.values else {})
-        for one in ami.requirements
+        {"key": expression.key, "operator": str(expression.operator)}
+        | ({"values": list(expression.values)} if expression.values else {})
+        for expression in ami.requirements
     ]
     shown = {"id": ami.id, "requirements": requirements} | _given("name", ami.name)
     return shown | ({"deprecated": True} if ami.deprecated else {})
 
 
-def _reservation(one: CapacityReservation) -> dict[str, Any]:
+def _reservation(reservation: CapacityReservation) -> dict[str, Any]:
     return {
-        "availabilityZone": one.zone,
-        "id": one.id,
-        "instanceMatchCriteria": one.instance_match_criteria,
-        "instanceType": one.instance_type,
-        "interruptible": one.interruptible,
-        "ownerID": one.owner_id,
-        "reservationType": one.reservation_type,
-        "state": one.state,
-    } | ({"endTime": one.end_time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")} if one.end_time else {})
+        "availabilityZone": reservation.zone,
+        "id": reservation.id,
+        "instanceMatchCriteria": reservation.instance_match_criteria,
+        "instanceType": reservation.instance_type,
+        "interruptible": reservation.interruptible,
+        "ownerID": reservation.owner_id,
+        "reservationType": reservation.reservation_type,
+        "state": reservation.state,
+    } | (
+        {"endTime": reservation.end_time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")} if reservation.end_time else {}
+    )
 
 
 def _placement_group(group: PlacementGroup | None) -> dict[str, Any] | None:

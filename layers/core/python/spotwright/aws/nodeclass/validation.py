@@ -69,7 +69,7 @@ def _sizes(
         return None
     if isinstance(types, Unanswered):
         return types
-    faults = [fault for one in types for fault in capacity.expression_errors(one, node_class, family, overheads)]
+    faults = [fault for info in types for fault in capacity.expression_errors(info, node_class, family, overheads)]
     if not faults:
         return None
     more = f"; and {len(faults) - _NAMED_FAULTS} more" if len(faults) > _NAMED_FAULTS else ""

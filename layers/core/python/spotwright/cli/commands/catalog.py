@@ -79,16 +79,16 @@ def _made(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
     family = families.ami_family(chosen)
     if isinstance(family, Refusal):
         raise InputError(f"{options.nodeclass}: EC2NodeClass {chosen.name}: {family.message}")
-    who = offerings.offering_context(chosen, family)
+    offering_context = offerings.offering_context(chosen, family)
     try:
         settings = catalog_settings(_settings(options.setting)).overheads
         rows = [
             CatalogRow(
-                offerings.instance_type(one, region, who, settings),
-                capacity.node_resources(one, chosen, family, settings),
+                offerings.instance_type(info, region, offering_context, settings),
+                capacity.node_resources(info, chosen, family, settings),
             )
-            for one in region.types
-            if one.arch
+            for info in region.types
+            if info.arch
         ]
     except InvalidRequest as error:
         raise InputError(str(error)) from None
@@ -157,4 +157,6 @@ def _stored(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
     if name not in by_class:
         known = ", ".join(sorted(by_class)) or "none"
         raise InputError(f"--nodeclass {name}: cluster {options.cluster} has no such class in its catalog ({known})")
-    return f"Class {name} of cluster {options.cluster}, catalog {key}", [CatalogRow(one) for one in by_class[name]]
+    return f"Class {name} of cluster {options.cluster}, catalog {key}", [
+        CatalogRow(instance_type) for instance_type in by_class[name]
+    ]

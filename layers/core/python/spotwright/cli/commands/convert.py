@@ -42,14 +42,14 @@ def run(options: argparse.Namespace) -> int:
     for document, made, remarks in zip(read, result.objects, result.remarks, strict=True):
         for line in _report(document, made, remarks):
             print(line, file=sys.stderr)
-    return 1 if any(one.level == Level.TO_DO for remarks in result.remarks for one in remarks) else 0
+    return 1 if any(remark.level == Level.TO_DO for remarks in result.remarks for remark in remarks) else 0
 
 
 def _report(document: "Document", made: "Made", remarks: "tuple[Remark, ...]") -> Iterator[str]:
     """Remarks under the object they are about; those that say the same of several fields are one line."""
     about: dict[tuple[str, str], list[str]] = {}
-    for one in remarks:
-        about.setdefault((one.level, one.text), []).append(one.path)
+    for remark in remarks:
+        about.setdefault((remark.level, remark.text), []).append(remark.path)
     if about:
         became = "" if made == (document.content,) else f" → {', '.join(map(object_name, made)) or 'nothing'}"
         yield f"{document_title(document)}{became}"

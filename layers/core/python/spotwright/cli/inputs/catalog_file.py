@@ -48,7 +48,7 @@ def read_catalog_file(path: str) -> Catalog:
     try:
         content = Path(path).read_bytes()
         read = msgspec.json.decode(content, type=_File)
-        types = tuple(_instance_type(one) for one in read.instanceTypes)
+        types = tuple(_instance_type(instancetype) for instancetype in read.instanceTypes)
     except OSError as error:
         raise InputError(f"{path}: the catalog cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, ValueError) as error:
@@ -57,20 +57,26 @@ def read_catalog_file(path: str) -> Catalog:
 
 
 def _instance_type(given: _Type) -> InstanceType:
-    stated = (NodeSelectorRequirement(one.key, one.operator, tuple(one.values or ())) for one in given.requirements)
+    stated = (
+        NodeSelectorRequirement(requirement.key, requirement.operator, tuple(requirement.values or ()))
+        for requirement in given.requirements
+    )
     capacity = resources.parse(given.capacity)
     return InstanceType(
         name=given.name,
         requirements=from_expressions(stated),
         capacity=capacity,
         allocatable=_allocatable(capacity, given.overhead or _Overhead()),
-        offerings=tuple(_offering(one) for one in given.offerings),
+        offerings=tuple(_offering(offering) for offering in given.offerings),
     )
 
 
 def _allocatable(capacity: dict[str, int], overhead: _Overhead) -> dict[str, int]:
     reserved = resources.add(
-        *(resources.parse(one) for one in (overhead.kubeReserved, overhead.systemReserved, overhead.evictionThreshold))
+        *(
+            resources.parse(amounts)
+            for amounts in (overhead.kubeReserved, overhead.systemReserved, overhead.evictionThreshold)
+        )
     )
     left = {name: size - reserved.get(name, 0) for name, size in capacity.items()}
     huge = sum(size for name, size in capacity.items() if name.startswith("hugepages-"))
@@ -90,6 +96,6 @@ def _offering(given: _Offering) -> Offering:
         capacity_type=given.requirements.get(labels.CAPACITY_TYPE) or "",
         price_picousd_per_hour=round(given.price * PICOUSD),
         available=given.available,
-        requirements=Requirements({one.key: one for one in further}),
+        requirements=Requirements({requirement.key: requirement for requirement in further}),
         reservation_capacity=given.reservationCapacity,
     )

@@ -55,9 +55,9 @@ def _notes(document: "Document", made: "Made", remarks: "tuple[Remark, ...]") ->
     if made and not same:
         names = ", ".join(map(object_name, made))
         yield f"{document_title(document)} is read as {names}: `spotwright convert` writes that"
-    for one in remarks:
-        if (same or one.level != "note") and not one.path.startswith(("metadata.", "status")):
-            yield f"{document_title(document)}: {one}"
+    for remark in remarks:
+        if (same or remark.level != "note") and not remark.path.startswith(("metadata.", "status")):
+            yield f"{document_title(document)}: {remark}"
 
 
 def document_title(document: "Document") -> str:

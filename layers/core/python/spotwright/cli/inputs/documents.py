@@ -76,7 +76,7 @@ def _texts(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _files(place: Path) -> Iterable[Path]:
     if not place.is_dir():
         return (place,)
-    return sorted(one for one in place.rglob("*") if one.suffix in _ENDINGS and one.is_file())
+    return sorted(path for path in place.rglob("*") if path.suffix in _ENDINGS and path.is_file())
 
 
 def _parsed(source: str, text: str) -> Iterator[Json]:

@@ -69,5 +69,5 @@ def _deployed(
     client, learnt = clients.client("dynamodb"), outputs.get("MemoryTableName", "")
     state = DynamoState(client, table=outputs["TableName"], cluster=options.cluster, memory_table=learnt)
     blobs = S3Blobs(clients.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
-    seen = gather(_Live(cluster, state, blobs, _settings(options)), state.cluster(), now=now)
-    return seen, Catalogs(blobs).read(seen.catalog_key) if seen.catalog_key else None
+    snapshot = gather(_Live(cluster, state, blobs, _settings(options)), state.cluster(), now=now)
+    return snapshot, Catalogs(blobs).read(snapshot.catalog_key) if snapshot.catalog_key else None

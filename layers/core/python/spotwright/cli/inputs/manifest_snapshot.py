@@ -138,7 +138,9 @@ def _pod(obj: Json) -> Pod:
     pod = decode_pod(obj)
     if pod.read_error:
         return msgspec.structs.replace(pod, unschedulable=True)
-    judged = any(one.get("type") == "PodScheduled" for one in (obj.get("status") or {}).get("conditions") or ())
+    judged = any(
+        condition.get("type") == "PodScheduled" for condition in (obj.get("status") or {}).get("conditions") or ()
+    )
     if judged or (obj.get("spec") or {}).get("schedulingGates"):
         return pod
     return msgspec.structs.replace(pod, unschedulable=True)
@@ -167,7 +169,7 @@ def _ranked(pod: Pod, ranks: dict[str, _Rank]) -> Pod:
     """The priority that admission would give a pod that states only its class."""
     if pod.priority:
         return pod
-    default = next((one for _, one in sorted(ranks.items()) if one.default), None)
+    default = next((rank for _, rank in sorted(ranks.items()) if rank.default), None)
     chosen = ranks.get(pod.priority_class_name) if pod.priority_class_name else default
     priority = chosen.priority if chosen else _SYSTEM.get(pod.priority_class_name, 0)
     return msgspec.structs.replace(pod, priority=priority) if priority else pod

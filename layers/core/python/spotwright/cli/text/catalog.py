@@ -24,26 +24,26 @@ class CatalogRow(msgspec.Struct, frozen=True):
 
 def catalog_to_json(rows: Sequence[CatalogRow]) -> str:
     """``{"instanceTypes": [...]}``, prices in USD per hour (yuan in China), one type per line."""
-    lines = (msgspec.json.encode(_row(one)).decode() for one in rows)
+    lines = (msgspec.json.encode(_row(row)).decode() for row in rows)
     return '{"instanceTypes": [\n' + ",\n".join(lines) + "\n]}"
 
 
 def _row(row: CatalogRow) -> Json:
-    one = row.instance_type
+    instance_type = row.instance_type
     return {
-        "name": one.name,
-        "requirements": [_selector(selector) for selector in one.requirements.node_selector_requirements()],
-        "capacity": resources.text(one.capacity),
+        "name": instance_type.name,
+        "requirements": [_selector(selector) for selector in instance_type.requirements.node_selector_requirements()],
+        "capacity": resources.text(instance_type.capacity),
         "overhead": _overhead(row),
-        "offerings": [_offering(offering) for offering in one.offerings],
+        "offerings": [_offering(offering) for offering in instance_type.offerings],
     }
 
 
 def _overhead(row: CatalogRow) -> Json:
     """What capacity has and allocatable has not; as a sum under ``kubeReserved`` where only that is known."""
-    one, size = row.instance_type, row.size
+    instance_type, size = row.instance_type, row.size
     if size is None:
-        sums = {name: whole - one.allocatable.get(name, 0) for name, whole in one.capacity.items()}
+        sums = {name: whole - instance_type.allocatable.get(name, 0) for name, whole in instance_type.capacity.items()}
         return {"kubeReserved": resources.text({name: size for name, size in sums.items() if size})}
     return {
         "kubeReserved": resources.text(size.kube_reserved),
@@ -58,7 +58,7 @@ def _selector(selector: NodeSelectorRequirement) -> Json:
 
 
 def _offering(offering: Offering) -> Json:
-    further = {one.key: one.sole_value for one in offering.requirements}
+    further = {requirement.key: requirement.sole_value for requirement in offering.requirements}
     return {
         "requirements": {labels.CAPACITY_TYPE: offering.capacity_type, labels.ZONE: offering.zone} | further,
         "price": offering.price_picousd_per_hour / PICOUSD,
@@ -76,16 +76,22 @@ def catalog_to_text(rows: Sequence[CatalogRow], about: str) -> list[str]:
     return [
         about,
         f"{len(rows)} instance types; cpu, memory and pods are allocatable",
-        *(one.rstrip() for one in lines),
+        *(line.rstrip() for line in lines),
     ]
 
 
 def _cells(row: CatalogRow) -> tuple[str, ...]:
-    one, prices = row.instance_type, _prices(row)
-    allocatable = resources.text(one.allocatable)
+    instance_type, prices = row.instance_type, _prices(row)
+    allocatable = resources.text(instance_type.allocatable)
     sizes = (allocatable.get(name, "0") for name in (resources.CPU, resources.MEMORY, resources.PODS))
-    zones = sorted({offering.zone for offering in one.offerings if offering.available})
-    return (one.name, *sizes, _price(prices, labels.ON_DEMAND), _price(prices, labels.SPOT), " ".join(zones) or "-")
+    zones = sorted({offering.zone for offering in instance_type.offerings if offering.available})
+    return (
+        instance_type.name,
+        *sizes,
+        _price(prices, labels.ON_DEMAND),
+        _price(prices, labels.SPOT),
+        " ".join(zones) or "-",
+    )
 
 
 def _prices(row: CatalogRow) -> Mapping[str, int]:
@@ -96,8 +102,12 @@ def _prices(row: CatalogRow) -> Mapping[str, int]:
     return found
 
 
-def _offers(one: InstanceType) -> Iterator[tuple[str, int]]:
-    return ((it.capacity_type, it.price_picousd_per_hour) for it in one.offerings if it.available)
+def _offers(instance_type: InstanceType) -> Iterator[tuple[str, int]]:
+    return (
+        (offering.capacity_type, offering.price_picousd_per_hour)
+        for offering in instance_type.offerings
+        if offering.available
+    )
 
 
 def _price(prices: Mapping[str, int], kind: str) -> str:

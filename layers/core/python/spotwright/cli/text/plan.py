@@ -21,11 +21,13 @@ _SHOWN: Final = 5
 def plan_to_json(plan: Plan) -> str:
     """The plan as one JSON document; prices in USD per hour."""
     document = {
-        "newNodes": [_new_node(one) for one in plan.new_nodes],
-        "existingNodes": [{"name": one.name, "pods": list(one.pods)} for one in plan.existing_nodes],
-        "unschedulable": [_refused(one) for one in plan.unschedulable_pods],
-        "ignored": [_refused(one) for one in plan.ignored_pods],
-        "buffers": [_buffer(one) for one in plan.buffers],
+        "newNodes": [_new_node(new_node) for new_node in plan.new_nodes],
+        "existingNodes": [
+            {"name": assignment.name, "pods": list(assignment.pods)} for assignment in plan.existing_nodes
+        ],
+        "unschedulable": [_refused(unplaced_pod) for unplaced_pod in plan.unschedulable_pods],
+        "ignored": [_refused(unplaced_pod) for unplaced_pod in plan.ignored_pods],
+        "buffers": [_buffer(provisioning) for provisioning in plan.buffers],
         "notes": list(plan.notes),
         "pricePerHour": plan.price_picousd_per_hour / PICOUSD,
         "boundPerHour": plan.lower_bound_picousd_per_hour / PICOUSD,
@@ -39,27 +41,27 @@ def _new_node(node: NewNode) -> Json:
         "nodePool": node.nodepool,
         "pods": list(node.pods),
         "instanceTypes": list(node.instance_types),
-        "requirements": [_selector(one) for one in node.requirements],
+        "requirements": [_selector(expression) for expression in node.requirements],
         "labels": node.labels,
-        "taints": [_taint(one) for one in node.taints],
-        "startupTaints": [_taint(one) for one in node.startup_taints],
+        "taints": [_taint(taint) for taint in node.taints],
+        "startupTaints": [_taint(taint) for taint in node.startup_taints],
         "requests": resources.text(node.requests),
         "pricePerHour": node.price_picousd_per_hour / PICOUSD,
         "capacityType": node.capacity_type,
         "zones": list(node.zones),
         "reason": node.reason,
         "bindingResource": node.binding_resource,
-        "alternatives": [_priced(one) for one in node.alternatives],
+        "alternatives": [_priced(alternative) for alternative in node.alternatives],
         "preferencesGivenUp": list(node.relaxed_preferences),
     }
 
 
-def _priced(one: AlternativeOffering) -> Json:
+def _priced(alternative: AlternativeOffering) -> Json:
     return {
-        "instanceType": one.instance_type,
-        "capacityType": one.capacity_type,
-        "zone": one.zone,
-        "pricePerHour": one.price_picousd_per_hour / PICOUSD,
+        "instanceType": alternative.instance_type,
+        "capacityType": alternative.capacity_type,
+        "zone": alternative.zone,
+        "pricePerHour": alternative.price_picousd_per_hour / PICOUSD,
     }
 
 
@@ -76,8 +78,13 @@ def _taint(taint: Taint) -> Json:
     return {"key": taint.key} | ({"value": taint.value} if taint.value else {}) | {"effect": taint.effect}
 
 
-def _buffer(one: BufferProvisioning) -> Json:
-    return {"name": f"{one.namespace}/{one.name}", "pods": one.pod_count, "reason": one.reason, "message": one.message}
+def _buffer(provisioning: BufferProvisioning) -> Json:
+    return {
+        "name": f"{provisioning.namespace}/{provisioning.name}",
+        "pods": provisioning.pod_count,
+        "reason": provisioning.reason,
+        "message": provisioning.message,
+    }
 
 
 def _refused(refused: UnplacedPod) -> Json:
@@ -145,7 +152,7 @@ def _alike(nodes: Iterable[NewNode]) -> list[list[NewNode]]:
 
 def _nodes(alike: list[NewNode]) -> Iterator[str]:
     node = alike[0]
-    pods = [pod for one in alike for pod in one.pods]
+    pods = [pod for new_node in alike for pod in new_node.pods]
     each = f"{len(alike)} x " if len(alike) > 1 else ""
     yield (
         f"  {each}{node.instance_types[0]} {node.capacity_type} of NodePool {node.nodepool},"
@@ -163,15 +170,15 @@ def _nodes(alike: list[NewNode]) -> Iterator[str]:
     if len(node.instance_types) > 1:
         yield f"    EC2 may also launch: {_few(node.instance_types[1:])}"
     if node.alternatives:
-        yield f"    otherwise: {', '.join(_alternative(one) for one in node.alternatives)}"
+        yield f"    otherwise: {', '.join(_alternative(alternative) for alternative in node.alternatives)}"
 
 
 def _zones(zones: tuple[str, ...]) -> str:
     return f"zone {zones[0]}" if len(zones) == 1 else f"any of {', '.join(zones)}"
 
 
-def _alternative(one: AlternativeOffering) -> str:
-    return f"{one.instance_type} {one.capacity_type} {format_price(one.price_picousd_per_hour)}"
+def _alternative(alternative: AlternativeOffering) -> str:
+    return f"{alternative.instance_type} {alternative.capacity_type} {format_price(alternative.price_picousd_per_hour)}"
 
 
 def _amounts(amounts: Mapping[str, int]) -> str:
@@ -189,9 +196,10 @@ def _buffers(plan: Plan) -> Iterator[str]:
         return
     yield ""
     yield "Capacity buffers:"
-    for one in plan.buffers:
-        told = f": {one.message}" if one.message else ""
-        yield f"  {one.namespace}/{one.name} keeps room for {_count(one.pod_count, 'pod')}, {one.reason}{told}"
+    for provisioning in plan.buffers:
+        name = f"{provisioning.namespace}/{provisioning.name}"
+        message = f": {provisioning.message}" if provisioning.message else ""
+        yield f"  {name} keeps room for {_count(provisioning.pod_count, 'pod')}, {provisioning.reason}{message}"
     for node in plan.buffer_assignments:
         yield f"  {node.name} has room for {_few(node.pods)}"
 
@@ -202,8 +210,8 @@ def _refusals(heading: str, refused: Sequence[UnplacedPod]) -> Iterator[str]:
     yield ""
     yield f"{heading}: {_count(len(refused), 'pod')}"
     groups: dict[tuple[str, ...], list[str]] = {}
-    for one in refused:
-        groups.setdefault(one.reasons, []).append(one.pod)
+    for unplaced_pod in refused:
+        groups.setdefault(unplaced_pod.reasons, []).append(unplaced_pod.pod)
     for reasons, pods in groups.items():
         yield f"  {_few(pods)}"
         yield from (f"    {reason}" for reason in reasons)

@@ -60,15 +60,21 @@ class InstanceType(msgspec.Struct, frozen=True):
 
 def drop_reserved_offerings(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
     """The types without offerings of capacity reservations; the same objects where they have none."""
-    kept = tuple(_bought(one) for one in types)
-    return types if all(one is other for one, other in zip(kept, types, strict=True)) else kept
+    kept = tuple(_bought(instance_type) for instance_type in types)
+    return (
+        types
+        if all(
+            instance_type is other_instance_type for instance_type, other_instance_type in zip(kept, types, strict=True)
+        )
+        else kept
+    )
 
 
-def _bought(one: InstanceType) -> InstanceType:
-    if all(offering.capacity_type != labels.RESERVED for offering in one.offerings):
-        return one
-    bought = tuple(offering for offering in one.offerings if offering.capacity_type != labels.RESERVED)
-    return msgspec.structs.replace(one, offerings=bought)
+def _bought(instance_type: InstanceType) -> InstanceType:
+    if all(offering.capacity_type != labels.RESERVED for offering in instance_type.offerings):
+        return instance_type
+    bought = tuple(offering for offering in instance_type.offerings if offering.capacity_type != labels.RESERVED)
+    return msgspec.structs.replace(instance_type, offerings=bought)
 
 
 def find_instance_type(
@@ -78,17 +84,22 @@ def find_instance_type(
 
     Where no offering is of that kind, what the catalog says first of the type.
     """
-    named = [one for one in types if one.name == name]
+    named = [instance_type for instance_type in types if instance_type.name == name]
     if len(named) < 2:
         return named[0] if named else None
     return next(
-        (one for one in named if any(_is(each, zone, capacity_type, reservation) for each in one.offerings)), named[0]
+        (
+            instance_type
+            for instance_type in named
+            if any(_is(offering, zone, capacity_type, reservation) for offering in instance_type.offerings)
+        ),
+        named[0],
     )
 
 
-def _is(one: Offering, zone: str, capacity_type: str, reservation: str) -> bool:
-    taken_from = one.requirements.get(labels.RESERVATION_ID).sole_value or ""
-    return (one.zone, one.capacity_type, taken_from) == (zone, capacity_type, reservation)
+def _is(offering: Offering, zone: str, capacity_type: str, reservation: str) -> bool:
+    taken_from = offering.requirements.get(labels.RESERVATION_ID).sole_value or ""
+    return (offering.zone, offering.capacity_type, taken_from) == (zone, capacity_type, reservation)
 
 
 class Catalog(msgspec.Struct, frozen=True):

@@ -47,7 +47,7 @@ def is_do_not_disrupt_active(pod: Pod, now: datetime) -> bool:
 
 def tolerates_disruption(pod: Pod) -> bool:
     """True for a pod that wants to stay on a disrupted node to the end."""
-    return any(one.tolerates(DISRUPTED_TAINT) for one in pod.tolerations)
+    return any(toleration.tolerates(DISRUPTED_TAINT) for toleration in pod.tolerations)
 
 
 def is_owned_by_daemonset(pod: Pod) -> bool:
@@ -85,13 +85,13 @@ def eviction_cost(pod: Pod) -> Fraction:
 def select_budgets(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> tuple[PodDisruptionBudget, ...]:
     """The budgets that select this pod, by name."""
     mine = (
-        one
-        for one in budgets
-        if one.metadata.namespace == pod.metadata.namespace
-        and one.selector is not None
-        and meets_expressions(one.selector, pod.metadata.labels)
+        budget
+        for budget in budgets
+        if budget.metadata.namespace == pod.metadata.namespace
+        and budget.selector is not None
+        and meets_expressions(budget.selector, pod.metadata.labels)
     )
-    return tuple(sorted(mine, key=lambda one: one.metadata.name))
+    return tuple(sorted(mine, key=lambda budget: budget.metadata.name))
 
 
 def meets_expressions(selectors: Iterable[NodeSelectorRequirement], values: Mapping[str, str]) -> bool:

@@ -47,9 +47,9 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 def find_condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:
-    return next((one for one in conditions if one.type == kind), None)
+    return next((condition for condition in conditions if condition.type == kind), None)
 
 
 def is_condition_true(conditions: tuple[Condition, ...], kind: str) -> bool:
-    found = find_condition(conditions, kind)
-    return found is not None and found.status == "True"
+    condition = find_condition(conditions, kind)
+    return condition is not None and condition.status == "True"

@@ -51,17 +51,21 @@ class HostPort(msgspec.Struct, frozen=True):
     protocol: str = "TCP"
     host_ip: str = msgspec.field(default="", name="address")
 
-    def conflicts_with(self, other: "HostPort") -> bool:
+    def conflicts_with(self, other_host_port: "HostPort") -> bool:
         """True when two pods on one node cannot both bind them."""
-        if (self.port, self.protocol) != (other.port, other.protocol):
+        if (self.port, self.protocol) != (other_host_port.port, other_host_port.protocol):
             return False
         everywhere = ("", "0.0.0.0", "::")
-        return self.host_ip == other.host_ip or self.host_ip in everywhere or other.host_ip in everywhere
+        return (
+            self.host_ip == other_host_port.host_ip
+            or self.host_ip in everywhere
+            or other_host_port.host_ip in everywhere
+        )
 
 
 def selects(selector: LabelSelector, labels: dict[str, str]) -> bool:
     """Whether a LabelSelector selects an object with these labels."""
-    return selector is not None and all(matches(one, labels) for one in selector)
+    return selector is not None and all(matches(expression, labels) for expression in selector)
 
 
 def matches(selector: NodeSelectorRequirement, labels: dict[str, str]) -> bool:

@@ -58,4 +58,4 @@ class Toleration(msgspec.Struct, frozen=True, order=True):
 def untolerated_taints(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> tuple[Taint, ...]:
     """The taints that keep a pod away, in the order given. PreferNoSchedule counts: relaxing it is a decision."""
     ours = tuple(tolerations)
-    return tuple(taint for taint in taints if not any(one.tolerates(taint) for one in ours))
+    return tuple(taint for taint in taints if not any(toleration.tolerates(taint) for toleration in ours))

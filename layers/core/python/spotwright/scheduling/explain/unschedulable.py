@@ -30,7 +30,9 @@ def explain_unsupported(pod: Pod, snapshot: Snapshot) -> UnplacedPod | None:
         return UnplacedPod(pod.key, tuple(f"{field} is not handled yet" for field in pod.unsupported_fields))
     if not pod.pod_affinity and not pod.pod_anti_affinity:
         return None
-    if not snapshot.namespaces and any(one.namespace_selector for one in (*pod.pod_affinity, *pod.pod_anti_affinity)):
+    if not snapshot.namespaces and any(
+        pod_affinity_term.namespace_selector for pod_affinity_term in (*pod.pod_affinity, *pod.pod_anti_affinity)
+    ):
         return UnplacedPod(pod.key, ("its namespaceSelector needs the labels of namespaces, which were not read",))
     return None
 
@@ -52,10 +54,10 @@ def explain_unplaced(
 ) -> list[UnplacedPod]:
     """The pods that are left, each with a sentence per NodePool."""
     found = []
-    for one in waiting:
-        if one.pod_keys:
-            why = _why(one, tiers, rooms, topology, disks, closed)
-            found += [UnplacedPod(key, why) for key in one.pod_keys]
+    for pending_class in waiting:
+        if pending_class.pod_keys:
+            why = _why(pending_class, tiers, rooms, topology, disks, closed)
+            found += [UnplacedPod(key, why) for key in pending_class.pod_keys]
     return found
 
 
@@ -70,22 +72,24 @@ def explain_empty_nodepools(tiers: Iterable[WeightGroup]) -> dict[str, str]:
 
 
 def _why(
-    one: PendingClass,
+    pending_class: PendingClass,
     tiers: Sequence[WeightGroup],
     rooms: Sequence[ExistingNode],
     topology: Topology,
     disks: VolumeTopology,
     closed: Mapping[str, str],
 ) -> tuple[str, ...]:
-    if not one.pod_class.requirement_levels:
-        if one.pod_class.pod.node_affinity and not any(one.pod_class.pod.node_affinity):
+    if not pending_class.pod_class.requirement_levels:
+        if pending_class.pod_class.pod.node_affinity and not any(pending_class.pod_class.pod.node_affinity):
             return ("its node affinity matches no node: a term without matchExpressions matches nothing",)
         return ("its nodeSelector and node affinity contradict each other: no node could meet them",)
-    demand = one.pod_class.requirement_levels[-1]
-    rules = [rule for rule in topology.domain_rules(one.pod_class, demand) if not isinstance(rule, KnownDomainRule)]
-    volumes = disks.node_requirements(one.pod_class.pod)
+    demand = pending_class.pod_class.requirement_levels[-1]
+    rules = [
+        rule for rule in topology.domain_rules(pending_class.pod_class, demand) if not isinstance(rule, KnownDomainRule)
+    ]
+    volumes = disks.node_requirements(pending_class.pod_class.pod)
     said = [
-        f"NodePool {template.nodepool.name}: {_of_pool(one, demand, tier, number, rules, volumes)}"
+        f"NodePool {template.nodepool.name}: {_of_pool(pending_class, demand, tier, number, rules, volumes)}"
         for tier in tiers
         for number, template in enumerate(tier.offering_index.templates)
     ]
@@ -98,7 +102,7 @@ def _why(
 
 
 def _of_pool(
-    one: PendingClass,
+    pending_class: PendingClass,
     demand: PodRequirements,
     tier: WeightGroup,
     number: int,
@@ -123,26 +127,26 @@ def _of_pool(
         if not kept:
             return _conflict(requirement, market, left, template)
         left = kept
-    fitting = left & market.offerings_with_room(one.size)
+    fitting = left & market.offerings_with_room(pending_class.size)
     if not fitting:
-        return _too_large(one, market, left, template)
+        return _too_large(pending_class, market, left, template)
     if not market.keep_min_values(fitting):
         return _too_alike(market, number, fitting)
-    if volumes and not any(fitting & market.offerings_meeting_all(one) for one in volumes):
+    if volumes and not any(fitting & market.offerings_meeting_all(requirements) for requirements in volumes):
         return _out_of_reach(volumes, template)
-    if not fitting & tier.offerings_without_port_conflicts(one.pod_class.host_ports):
+    if not fitting & tier.offerings_without_port_conflicts(pending_class.pod_class.host_ports):
         return "a DaemonSet takes its host port on every node"
     return _rule(tier, fitting, rules) or _limit(tier, number, fitting) or _together(rules)
 
 
 def _out_of_reach(volumes: Sequence[Requirements], template: NodeClaimTemplate) -> str:
     """Where its volumes are, and what keeps the pool from there."""
-    where = " or ".join(", ".join(map(str, one)) for one in volumes)
+    where = " or ".join(", ".join(map(str, requirements)) for requirements in volumes)
     barred = {
-        str(ours)
-        for one in volumes
-        for asked in one
-        if (ours := template.requirements.by_key.get(asked.key)) is not None and not can_meet(ours, asked)
+        str(requirement)
+        for requirements in volumes
+        for asked in requirements
+        if (requirement := template.requirements.by_key.get(asked.key)) is not None and not can_meet(requirement, asked)
     }
     why = f"the pool allows only {', '.join(sorted(barred))}" if barred else "none of the instance types left is sold"
     return f"its volumes can be attached only where {where}, but {why}{'' if barred else ' there'}"
@@ -153,15 +157,19 @@ def _empty(market: OfferingIndex, number: int) -> str:
     template = market.templates[number]
     left: Sequence[InstanceType] = template.instance_types
     for requirement in template.requirements:
-        stated = {one.requirements.get(requirement.key) for one in left}
+        stated = {instance_type.requirements.get(requirement.key) for instance_type in left}
         met = {one for one in stated if can_meet(one, requirement)}
         if not met:
             known = {value for one in stated for value in one.values}
             has = f"; they have {_listed(known)}" if known else ""
             return f"the pool's requirements filtered out all available instance types: none has {requirement}{has}"
         if len(met) < len(stated):
-            left = [one for one in left if one.requirements.get(requirement.key) in met]
-    sold = {one.name for one in left if any(each.available and template.allows(each) for each in one.offerings)}
+            left = [instance_type for instance_type in left if instance_type.requirements.get(requirement.key) in met]
+    sold = {
+        instance_type.name
+        for instance_type in left
+        if any(offering.available and template.allows(offering) for offering in instance_type.offerings)
+    }
     if not sold:
         return _unsold(template, left)
     return f"none of the {len(sold)} instance types that meet the pool's requirements has room for its DaemonSets"
@@ -169,10 +177,10 @@ def _empty(market: OfferingIndex, number: int) -> str:
 
 def _unsold(template: NodeClaimTemplate, types: Sequence[InstanceType]) -> str:
     """Which demand on zone or capacity type no available offering meets."""
-    offered = [each for one in types for each in one.offerings if each.available]
+    offered = [offering for instance_type in types for offering in instance_type.offerings if offering.available]
     for key, values in (
-        (labels.ZONE, {one.zone for one in offered}),
-        (labels.CAPACITY_TYPE, {one.capacity_type for one in offered}),
+        (labels.ZONE, {offering.zone for offering in offered}),
+        (labels.CAPACITY_TYPE, {offering.capacity_type for offering in offered}),
     ):
         requirement = template.requirements.get(key)
         if offered and not any(requirement.has(value) for value in values):
@@ -181,15 +189,20 @@ def _unsold(template: NodeClaimTemplate, types: Sequence[InstanceType]) -> str:
                 f"the pool's requirements filtered out all available offerings: none has {requirement}; known: {known}"
             )
     return (
-        f"none of the {len({one.name for one in types})} instance types that meet the pool's requirements has an"
-        f" available offering"
+        f"none of the {len({instance_type.name for instance_type in types})} instance types that meet the pool's"
+        f" requirements has an available offering"
         f"{_closed(types)}"
     )
 
 
 def _closed(types: Iterable[InstanceType]) -> str:
     """What EC2 said of the offerings that are left alone for a while, with the number of offerings."""
-    said = Counter(each.unavailable_reason for one in types for each in one.offerings if each.unavailable_reason)
+    said = Counter(
+        offering.unavailable_reason
+        for instance_type in types
+        for offering in instance_type.offerings
+        if offering.unavailable_reason
+    )
     return f"; EC2 said lately: {', '.join(f'{code} ({said[code]})' for code in sorted(said))}" if said else ""
 
 
@@ -209,7 +222,7 @@ def _conflict(requirement: Requirement, market: OfferingIndex, left: int, templa
     stated = market.label_statements(requirement.key).items()
     shown = _listed(value for value, mask in stated if isinstance(value, str) and mask & left)
     kinds = [goods.instance_type for goods in market.pool_types if goods.offerings & left]
-    types = len({one.name for one in kinds})
+    types = len({instance_type.name for instance_type in kinds})
     has = (f"; they have {shown}" if shown else "") + _closed(kinds)
     return f"it asks for {requirement}, which no offering of the {types} instance types left has now{has}"
 
@@ -220,18 +233,22 @@ def _listed(values: Iterable[str]) -> str:
     return ", ".join(ordered[:5]) + (f" and {len(ordered) - 5} others" if len(ordered) > 5 else "")
 
 
-def _too_large(one: PendingClass, market: OfferingIndex, left: int, template: NodeClaimTemplate) -> str:
+def _too_large(pending_class: PendingClass, market: OfferingIndex, left: int, template: NodeClaimTemplate) -> str:
     """The first resource that alone rules everything out, or the best compromise; then what the pool keeps away."""
-    return _short_of(one, market, left) + _elsewhere(one, market, left) + _ruled_out(one, template)
+    return (
+        _short_of(pending_class, market, left)
+        + _elsewhere(pending_class, market, left)
+        + _ruled_out(pending_class, template)
+    )
 
 
-def _elsewhere(one: PendingClass, market: OfferingIndex, left: int) -> str:
+def _elsewhere(pending_class: PendingClass, market: OfferingIndex, left: int) -> str:
     """Where a type that has more in some offerings than in others has room for the pod."""
     number = market.pool_type_of[(left & -left).bit_length() - 1].template_index
     roomy = sum(
         goods.offerings for goods in market.pool_types if goods.instance_type.name in market.split_types[number]
     )
-    roomy &= market.offerings_of_template[number] & market.offerings_with_room(one.size)
+    roomy &= market.offerings_of_template[number] & market.offerings_with_room(pending_class.size)
     if not roomy:
         return ""
     choice = (roomy & -roomy).bit_length() - 1
@@ -241,53 +258,56 @@ def _elsewhere(one: PendingClass, market: OfferingIndex, left: int) -> str:
     )
 
 
-def _ruled_out(one: PendingClass, template: NodeClaimTemplate) -> str:
+def _ruled_out(pending_class: PendingClass, template: NodeClaimTemplate) -> str:
     """The smallest type with room for the pod that only the pool's own requirements rule out."""
-    asked = one.pod_class.requests
+    asked = pending_class.pod_class.requests
     unlimited = {name: UNLIMITED_VOLUMES for name in asked if csi_driver(name)}
     fitting = [each for each in template.instance_types if resources.fits(asked, unlimited | _offered(each))]
-    for each in sorted(fitting, key=lambda each: (each.allocatable.get(resources.CPU, 0), each.name)):
+    for instance_type in sorted(fitting, key=lambda each: (each.allocatable.get(resources.CPU, 0), each.name)):
         unmet = [
             demand
             for demand in template.requirements
-            if demand.key in each.requirements and not can_meet(each.requirements.get(demand.key), demand)
+            if demand.key in instance_type.requirements
+            and not can_meet(instance_type.requirements.get(demand.key), demand)
         ]
         if len(unmet) == 1:
-            return f"; {each.name} would hold it, but for the pool's {unmet[0]}"
+            return f"; {instance_type.name} would hold it, but for the pool's {unmet[0]}"
     return ""
 
 
-def _offered(one: InstanceType) -> dict[str, int]:
-    return one.allocatable | {volume_resource(driver): count for driver, count in one.attachable_volumes.items()}
+def _offered(instance_type: InstanceType) -> dict[str, int]:
+    return instance_type.allocatable | {
+        volume_resource(driver): count for driver, count in instance_type.attachable_volumes.items()
+    }
 
 
-def _short_of(one: PendingClass, market: OfferingIndex, left: int) -> str:
-    goods = [each for each in market.pool_types if each.offerings & left]
+def _short_of(pending_class: PendingClass, market: OfferingIndex, left: int) -> str:
+    goods = [pool_type for pool_type in market.pool_types if pool_type.offerings & left]
     for place, name in enumerate(market.dimensions):
-        most = max(goods, key=lambda each: (each.free_capacity[place], each.instance_type.name))
-        if one.size[place] > 0 and most.free_capacity[place] <= 0:
-            asked = quantity.text(name, one.size[place])
+        most = max(goods, key=lambda pool_type: (pool_type.free_capacity[place], pool_type.instance_type.name))
+        if pending_class.size[place] > 0 and most.free_capacity[place] <= 0:
+            asked = quantity.text(name, pending_class.size[place])
             return f"it asks for {name} {asked}, none of {_types(goods)} has any"
-        if one.size[place] > most.free_capacity[place] and csi_driver(name):
+        if pending_class.size[place] > most.free_capacity[place] and csi_driver(name):
             return (
-                f"it attaches {one.size[place]} volumes through {csi_driver(name)}, the most is"
+                f"it attaches {pending_class.size[place]} volumes through {csi_driver(name)}, the most is"
                 f" {most.free_capacity[place]} on {most.instance_type.name} ({_types(goods)})"
             )
-        if one.size[place] > most.free_capacity[place]:
+        if pending_class.size[place] > most.free_capacity[place]:
             return (
-                f"it asks for {name} {quantity.text(name, one.size[place])}, the most is"
+                f"it asks for {name} {quantity.text(name, pending_class.size[place])}, the most is"
                 f" {_amount(name, most.free_capacity[place])} on {most.instance_type.name} ({_types(goods)})"
             )
     asked = ", ".join(
         f"{csi_driver(name) or name} {value}"
-        for name, value in resources.text(one.pod_class.requests).items()
+        for name, value in resources.text(pending_class.pod_class.requests).items()
         if name != resources.PODS
     )
     return f"none of {_types(goods)} has {asked} together"
 
 
 def _types(goods: Sequence[PoolInstanceType]) -> str:
-    number = len({one.instance_type.name for one in goods})
+    number = len({pool_type.instance_type.name for pool_type in goods})
     return f"{number} instance type{'' if number == 1 else 's'}"
 
 
@@ -334,7 +354,7 @@ def _limit(tier: WeightGroup, number: int, fitting: int) -> str:
     left = tier.limits.by_template[number]
     smallest = min(
         (goods for goods in tier.offering_index.pool_types if goods.offerings & fitting),
-        key=lambda each: (each.instance_type.capacity.get(resources.CPU, 0), each.instance_type.name),
+        key=lambda pool_type: (pool_type.instance_type.capacity.get(resources.CPU, 0), pool_type.instance_type.name),
     )
     for name, amount in sorted(left.items()):
         size = 1 if name == resources.NODES else smallest.instance_type.capacity.get(name, 0)

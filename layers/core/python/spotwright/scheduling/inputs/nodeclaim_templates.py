@@ -52,7 +52,7 @@ class DaemonSetPod:
         self.node_terms = _terms(template)
 
     def tolerates(self, taints: Iterable[Taint]) -> bool:
-        return all(any(one.tolerates(taint) for one in self.tolerations) for taint in taints)
+        return all(any(toleration.tolerates(taint) for toleration in self.tolerations) for taint in taints)
 
 
 def _terms(pod: Pod) -> tuple[Requirements, ...]:
@@ -60,7 +60,7 @@ def _terms(pod: Pod) -> tuple[Requirements, ...]:
     found = []
     for term in node_selector_terms(pod):
         try:
-            wanted = conjunction((*from_labels(pod.node_selector), *(one.requirement() for one in term)))
+            wanted = conjunction((*from_labels(pod.node_selector), *(expression.requirement() for expression in term)))
         except RequirementError:
             continue
         if wanted is not None:
@@ -72,11 +72,16 @@ def build_daemonset_pods(snapshot: Snapshot) -> tuple[DaemonSetPod, ...]:
     """Every readable DaemonSet, by key; one with device claims runs on no node of ours."""
     live = {daemonset_key(pod): pod for pod in snapshot.pods if pod.metadata.owner_references and not pod.is_terminal}
     readable = (
-        one
-        for one in snapshot.daemonsets
-        if not one.template.read_error and RESOURCE_CLAIMS not in one.template.unsupported_fields
+        daemonset
+        for daemonset in snapshot.daemonsets
+        if not daemonset.template.read_error and RESOURCE_CLAIMS not in daemonset.template.unsupported_fields
     )
-    return tuple(sorted((DaemonSetPod(one, live.get(one.metadata.key)) for one in readable), key=lambda one: one.key))
+    return tuple(
+        sorted(
+            (DaemonSetPod(daemonset, live.get(daemonset.metadata.key)) for daemonset in readable),
+            key=lambda daemonset_pod: daemonset_pod.key,
+        )
+    )
 
 
 def daemonset_key(pod: Pod) -> str:
@@ -110,9 +115,15 @@ class NodeClaimTemplate:
         self.requirements = requirements
         self.labels = template_labels(pool)
         self.taints = pool.taints
-        self.min_values = {one.key: one.min_values for one in requirements if one.min_values and strict_min_values}
+        self.min_values = {
+            requirement.key: requirement.min_values
+            for requirement in requirements
+            if requirement.min_values and strict_min_values
+        }
         self.instance_types = types
-        self.known_label_keys = labels.WELL_KNOWN.union(*{tuple(one.requirements.by_key) for one in types})
+        self.known_label_keys = labels.WELL_KNOWN.union(
+            *{tuple(instance_type.requirements.by_key) for instance_type in types}
+        )
         self._domains: dict[str, frozenset[str]] = {}
         self._places: dict[tuple[str, str], bool] = {}
 
@@ -120,22 +131,26 @@ class NodeClaimTemplate:
         """The same pool with other types."""
         if types == self.instance_types:
             return self
-        made = NodeClaimTemplate(self.nodepool, self.requirements, types, strict_min_values=True)
-        made.min_values = self.min_values
-        return made
+        template = NodeClaimTemplate(self.nodepool, self.requirements, types, strict_min_values=True)
+        template.min_values = self.min_values
+        return template
 
     def with_requirements(self, demands: Iterable[Requirement]) -> "NodeClaimTemplate":
         """The same pool with further demands."""
-        made = NodeClaimTemplate(
+        template = NodeClaimTemplate(
             self.nodepool, self.requirements.intersection(demands), self.instance_types, strict_min_values=True
         )
-        made.min_values = self.min_values
-        return made
+        template.min_values = self.min_values
+        return template
 
     def compatible_instance_types(self) -> list[InstanceType]:
         """Types that meet the pool's requirements, as far as the type itself decides."""
         verdicts: dict[Requirement, bool] = {}
-        return [one for one in self.instance_types if self._is_legal(one.requirements.by_key, verdicts)]
+        return [
+            instance_type
+            for instance_type in self.instance_types
+            if self._is_legal(instance_type.requirements.by_key, verdicts)
+        ]
 
     def _is_legal(self, stated: Mapping[str, Requirement], verdicts: dict[Requirement, bool]) -> bool:
         for key, demand in self.requirements.by_key.items():
@@ -157,7 +172,9 @@ class NodeClaimTemplate:
             allowed = self._places[place] = zone.has(offering.zone) and capacity_type.has(offering.capacity_type)
         if not allowed or not offering.requirements.by_key:
             return allowed
-        return all(can_meet(one, self.requirements.get(one.key)) for one in offering.requirements)
+        return all(
+            can_meet(requirement, self.requirements.get(requirement.key)) for requirement in offering.requirements
+        )
 
     def domains(self, key: str) -> frozenset[str]:
         """Values of a label that the pool's nodes can have, whether or not they can be bought now."""
@@ -176,8 +193,11 @@ class NodeClaimTemplate:
             if daemon.tolerates(self.taints):
                 for place in self._hosts_of(daemon, types):
                     running[place] += (daemon,)
-        totals = {several: resources.add(*(one.requests for one in several)) for several in set(running)}
-        return [totals[several] for several in running]
+        totals = {
+            daemonset_pods: resources.add(*(daemonset_pod.requests for daemonset_pod in daemonset_pods))
+            for daemonset_pods in set(running)
+        }
+        return [totals[daemonset_pods] for daemonset_pods in running]
 
     def runs_daemonset(self, daemon: DaemonSetPod, type_: InstanceType) -> bool:
         """Whether a DaemonSet would run on a type."""
@@ -185,11 +205,15 @@ class NodeClaimTemplate:
 
     def _hosts_of(self, daemon: DaemonSetPod, types: Sequence[InstanceType]) -> Sequence[int]:
         """Places of the types whose labels let a DaemonSet run."""
-        ours = self.requirements.intersection(_STARTED)
-        terms = [term for term in daemon.node_terms if ours.is_compatible(term, self.known_label_keys)]
+        requirements = self.requirements.intersection(_STARTED)
+        terms = [term for term in daemon.node_terms if requirements.is_compatible(term, self.known_label_keys)]
         if any(not term for term in terms):
             return range(len(types))
-        return [place for place, one in enumerate(types) if any(one.requirements.intersects(term) for term in terms)]
+        return [
+            place
+            for place, instance_type in enumerate(types)
+            if any(instance_type.requirements.intersects(term) for term in terms)
+        ]
 
 
 def _stated(type_: InstanceType, key: str) -> Iterable[str]:
@@ -197,8 +221,8 @@ def _stated(type_: InstanceType, key: str) -> Iterable[str]:
     if stated is not None:
         return () if stated.complement else stated.values
     if key == labels.ZONE:
-        return (one.zone for one in type_.offerings)
-    return (one.capacity_type for one in type_.offerings) if key == labels.CAPACITY_TYPE else ()
+        return (offering.zone for offering in type_.offerings)
+    return (offering.capacity_type for offering in type_.offerings) if key == labels.CAPACITY_TYPE else ()
 
 
 def can_meet(label: Requirement, demand: Requirement) -> bool:
@@ -215,7 +239,7 @@ def template_labels(pool: NodePool) -> dict[str, str]:
 def build_templates(snapshot: Snapshot, catalog: Catalog) -> tuple[list[NodeClaimTemplate], dict[str, str]]:
     """Pools that may make nodes for pods, heaviest first, then by name; and why each of the others may not."""
     templates, closed = [], {}
-    for pool in sorted(snapshot.nodepools, key=lambda one: (-one.weight, one.name)):
+    for pool in sorted(snapshot.nodepools, key=lambda nodepool: (-nodepool.weight, nodepool.name)):
         made = build_template(pool, snapshot, catalog)
         if isinstance(made, str):
             closed[pool.name] = made
@@ -255,7 +279,9 @@ def _static(pool: NodePool, snapshot: Snapshot) -> str:
 
 
 def _requirements(pool: NodePool) -> Requirements | None:
-    return conjunction((*from_labels(template_labels(pool)), *(one.requirement() for one in pool.requirements)))
+    return conjunction(
+        (*from_labels(template_labels(pool)), *(expression.requirement() for expression in pool.requirements))
+    )
 
 
 def _nothing(requirements: Requirements | None, types: tuple[InstanceType, ...]) -> str:
@@ -275,10 +301,10 @@ def _closed(pool: NodePool, classes: Iterable[EC2NodeClass]) -> str:
     ready = find_condition(pool.conditions, "Ready")
     if ready is not None and ready.status != "True":
         return f"it is not Ready{': ' + ready.message if ready.message else ''}"
-    found = next((one for one in classes if one.name == pool.node_class_ref.name), None)
-    if found is not None and found.metadata.deletion_timestamp is not None:
-        return f"EC2NodeClass {found.name} is being deleted"
-    ready = find_condition(found.conditions, "Ready") if found else None
+    nodeclass = next((one for one in classes if one.name == pool.node_class_ref.name), None)
+    if nodeclass is not None and nodeclass.metadata.deletion_timestamp is not None:
+        return f"EC2NodeClass {nodeclass.name} is being deleted"
+    ready = find_condition(nodeclass.conditions, "Ready") if nodeclass else None
     if ready is not None and ready.status != "True":
         return f"EC2NodeClass {pool.node_class_ref.name} is not Ready{': ' + ready.message if ready.message else ''}"
     return ""

@@ -72,7 +72,7 @@ class PodClass:
 
     def allows(self, key: str, value: str) -> bool:
         """Whether some alternative of its node affinity lets it into nodes with this label."""
-        return any(one.get(key).has(value) for one in self.node_terms)
+        return any(requirements.get(key).has(value) for requirements in self.node_terms)
 
 
 def group_pods(pods: Iterable[Pod], preference_policy: PreferencePolicy) -> list[PodClass]:
@@ -154,7 +154,7 @@ def _terms(pod: Pod) -> Iterator[Requirements]:
 
 def _together(labels: dict[str, str], term: tuple[NodeSelectorRequirement, ...]) -> Requirements | None:
     try:
-        return conjunction((*from_labels(labels), *(one.requirement() for one in term)))
+        return conjunction((*from_labels(labels), *(expression.requirement() for expression in term)))
     except RequirementError:
         return None
 
@@ -183,7 +183,7 @@ type _Wishes = tuple[
 def _bare(pod: Pod) -> _Wishes:
     """What is required, and no wish."""
     return (
-        tuple(one for one in pod.topology_spread_constraints if one.do_not_schedule),
+        tuple(constraint for constraint in pod.topology_spread_constraints if constraint.do_not_schedule),
         pod.pod_affinity,
         pod.pod_anti_affinity,
         None,
@@ -195,8 +195,14 @@ def _patience(pod: Pod) -> Iterator[_Wishes]:
 
     Of the node preferences one counts at a time, the heaviest that is left.
     """
-    near = [one.pod_affinity_term for one in sorted(pod.preferred_pod_affinity, key=lambda one: -one.weight)]
-    apart = [one.pod_affinity_term for one in sorted(pod.preferred_pod_anti_affinity, key=lambda one: -one.weight)]
+    near = [
+        weighted_term.pod_affinity_term
+        for weighted_term in sorted(pod.preferred_pod_affinity, key=lambda weighted_term: -weighted_term.weight)
+    ]
+    apart = [
+        weighted_term.pod_affinity_term
+        for weighted_term in sorted(pod.preferred_pod_anti_affinity, key=lambda weighted_term: -weighted_term.weight)
+    ]
     labels = [term for _, term in sorted(pod.preferred_node_affinity, key=lambda one: -one[0])]
     spreads = list(pod.topology_spread_constraints)
     while True:
@@ -206,7 +212,7 @@ def _patience(pod: Pod) -> Iterator[_Wishes]:
             (*pod.pod_anti_affinity, *apart),
             labels[0] if labels else None,
         )
-        soft = next((one for one in spreads if not one.do_not_schedule), None)
+        soft = next((constraint for constraint in spreads if not constraint.do_not_schedule), None)
         if near:
             near.pop(0)
         elif apart:
@@ -222,7 +228,7 @@ def _patience(pod: Pod) -> Iterator[_Wishes]:
 def _preferring(term: Requirements, preference: tuple[NodeSelectorRequirement, ...]) -> Requirements | None:
     """An alternative narrowed by a preference; None if they contradict each other."""
     try:
-        wished: list[Requirement] = [one.requirement() for one in preference]
+        wished: list[Requirement] = [expression.requirement() for expression in preference]
     except RequirementError:
         return None
     return conjunction((*term, *wished))

@@ -105,8 +105,8 @@ def _moves(pod: Pod, snapshot: Snapshot) -> bool:
         return False
     if is_do_not_disrupt_active(pod, snapshot.now):
         return False
-    budgets = [one for one in snapshot.pod_disruption_budgets if _guards(one, pod)]
-    return len(budgets) <= 1 and not any(_never_allows(one, pod) for one in budgets)
+    budgets = [budget for budget in snapshot.pod_disruption_budgets if _guards(budget, pod)]
+    return len(budgets) <= 1 and not any(_never_allows(budget, pod) for budget in budgets)
 
 
 def _guards(budget: PodDisruptionBudget, pod: Pod) -> bool:

@@ -16,11 +16,11 @@ def relaxed_preferences(members: Iterable[tuple[PodClass, PodRequirements, int]]
 
 
 def _lost(first: PodRequirements, last: PodRequirements) -> Iterator[str]:
-    for one in first.requirements:
-        if first.strict_requirements.by_key.get(one.key) != one:
-            kept = last.requirements.by_key.get(one.key)
-            if kept is None or kept.intersection(one) != kept:
-                yield f"node preference {one}"
+    for requirement in first.requirements:
+        if first.strict_requirements.by_key.get(requirement.key) != requirement:
+            kept = last.requirements.by_key.get(requirement.key)
+            if kept is None or kept.intersection(requirement) != kept:
+                yield f"node preference {requirement}"
     for company in first.pod_affinity:
         if company not in last.pod_affinity:
             yield f"preferred pod affinity over {_domain(company.topology_key)}"

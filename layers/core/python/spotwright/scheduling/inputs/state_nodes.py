@@ -66,7 +66,7 @@ class StateNode:
 
     def meets_requirements(self, requirements: Requirements) -> bool:
         """True when its labels meet every demand; an absent label meets the negative ones."""
-        return all(_meets(self.labels.get(one.key), one) for one in requirements)
+        return all(_meets(self.labels.get(requirement.key), requirement) for requirement in requirements)
 
 
 def _meets(value: str | None, requirement: Requirement) -> bool:
@@ -83,16 +83,16 @@ class ClusterState:
     __slots__ = ("deleting_nodes", "nodes", "usage_by_nodepool")
 
     def __init__(self, hosts: list[StateNode], leaving: list[StateNode]) -> None:
-        self.nodes = sorted(hosts, key=lambda one: (not one.is_initialized, one.name))
-        self.deleting_nodes = sorted(leaving, key=lambda one: one.name)
+        self.nodes = sorted(hosts, key=lambda state_node: (not state_node.is_initialized, state_node.name))
+        self.deleting_nodes = sorted(leaving, key=lambda state_node: state_node.name)
         self.usage_by_nodepool = _used(hosts)
 
 
 def build_cluster_state(snapshot: Snapshot, catalog: Catalog, daemons: Sequence[DaemonSetPod]) -> ClusterState:
     """Nodes and claims in flight, with their room."""
-    by_provider = {one.provider_id: one for one in snapshot.nodeclaims if one.provider_id}
-    by_node = {one.node_name: one for one in snapshot.nodeclaims if one.node_name}
-    pools = {one.name: one for one in snapshot.nodepools}
+    by_provider = {nodeclaim.provider_id: nodeclaim for nodeclaim in snapshot.nodeclaims if nodeclaim.provider_id}
+    by_node = {nodeclaim.node_name: nodeclaim for nodeclaim in snapshot.nodeclaims if nodeclaim.node_name}
+    pools = {nodepool.name: nodepool for nodepool in snapshot.nodepools}
     hosts, leaving, backed = list[StateNode](), list[StateNode](), set[str]()
     for node in snapshot.nodes:
         claim = by_provider.get(node.provider_id) or by_node.get(node.name)
@@ -101,7 +101,7 @@ def build_cluster_state(snapshot: Snapshot, catalog: Catalog, daemons: Sequence[
     for claim in snapshot.nodeclaims:
         if claim.name not in backed and claim.metadata.deletion_timestamp is None and not claim.read_error:
             hosts.append(_of_claim(claim, (), catalog))
-    shown = {one.name for one in snapshot.nodeclaims}
+    shown = {nodeclaim.name for nodeclaim in snapshot.nodeclaims}
     for entry in snapshot.in_flight:
         if entry.nodeclaim.name not in shown:
             hosts.append(_of_claim(entry.nodeclaim, entry.instance_types, catalog))
@@ -117,7 +117,7 @@ def _leaves(node: Node, claim: NodeClaim | None) -> bool:
 
 def _of_node(node: Node, claim: NodeClaim | None, pools: Mapping[str, NodePool], catalog: Catalog) -> StateNode:
     taints = [*node.taints]
-    if node.unschedulable and not any(one.key == _CORDONED.key for one in taints):
+    if node.unschedulable and not any(taint.key == _CORDONED.key for taint in taints):
         taints.append(_CORDONED)
     values, allocatable, capacity = dict(node.metadata.labels), dict(node.allocatable), dict(node.capacity)
     pool = pools.get(node.nodepool)
@@ -139,7 +139,7 @@ def _of_node(node: Node, claim: NodeClaim | None, pools: Mapping[str, NodePool],
             catalog.instance_types(claim.node_class_ref.name, claim.nodepool),
             host.labels.get(labels.INSTANCE_TYPE),
         )
-        host.attachable_volumes = _attachable([one for one in sold if one.name == name])
+        host.attachable_volumes = _attachable([instance_type for instance_type in sold if instance_type.name == name])
     return host
 
 
@@ -155,33 +155,40 @@ def _filled(amounts: Mapping[str, int], promised: Mapping[str, int]) -> dict[str
 
 def _lasting(taints: Iterable[Taint], startup: Iterable[Taint]) -> list[Taint]:
     """Taints without those that go away by themselves while a node starts; key and effect decide."""
-    going = {(one.key, one.effect) for one in startup}
-    return [one for one in taints if (one.key, one.effect) not in going and not is_ephemeral(one)]
+    going = {(taint.key, taint.effect) for taint in startup}
+    return [taint for taint in taints if (taint.key, taint.effect) not in going and not is_ephemeral(taint)]
 
 
 def _of_claim(claim: NodeClaim, types: Sequence[str], catalog: Catalog) -> StateNode:
     """A claim without a Node: what every instance type it may become has in common."""
     wanted = _requirements(claim)
-    known = _possible(claim, wanted, types, catalog.instance_types(claim.node_class_ref.name, claim.nodepool))
-    shared = _shared(known, wanted)
-    values = {**shared, **_tenancy(known, wanted), **wanted.labels(), **claim.metadata.labels}
+    instance_types = _possible(claim, wanted, types, catalog.instance_types(claim.node_class_ref.name, claim.nodepool))
+    shared = _shared(instance_types, wanted)
+    values = {**shared, **_tenancy(instance_types, wanted), **wanted.labels(), **claim.metadata.labels}
     host = StateNode(claim.name, _named(values, claim.name), _lasting(claim.taints, claim.startup_taints), False)
     host.is_in_flight = True
-    host.capacity = dict(claim.capacity) or resources.maximum(one.capacity for one in known)
-    host.free_capacity = dict(claim.allocatable) or _least([one.allocatable for one in known])
-    host.attachable_volumes = _attachable(known)
+    host.capacity = dict(claim.capacity) or resources.maximum(
+        instance_type.capacity for instance_type in instance_types
+    )
+    host.free_capacity = dict(claim.allocatable) or _least(
+        [instance_type.allocatable for instance_type in instance_types]
+    )
+    host.attachable_volumes = _attachable(instance_types)
     return host
 
 
-def _attachable(known: Sequence[InstanceType]) -> dict[str, int]:
+def _attachable(instance_types: Sequence[InstanceType]) -> dict[str, int]:
     """Volumes by CSI driver that any of these types can attach."""
-    drivers = {driver for one in known for driver in one.attachable_volumes}
-    return {driver: min(one.attachable_volumes.get(driver, UNLIMITED_VOLUMES) for one in known) for driver in drivers}
+    drivers = {driver for instance_type in instance_types for driver in instance_type.attachable_volumes}
+    return {
+        driver: min(instance_type.attachable_volumes.get(driver, UNLIMITED_VOLUMES) for instance_type in instance_types)
+        for driver in drivers
+    }
 
 
 def _requirements(claim: NodeClaim) -> Requirements:
     try:
-        return conjunction(one.requirement() for one in claim.requirements) or Requirements()
+        return conjunction(expression.requirement() for expression in claim.requirements) or Requirements()
     except RequirementError:
         return Requirements()
 
@@ -196,30 +203,38 @@ def _possible(
         names = set(asked.values)
     if not names:
         return []
-    found = [one for one in every if one.name in names and one.requirements.intersects(wanted)]
-    return [one for one in found if not one.capacity_overlay_applied or resources.fits(claim.requests, one.allocatable)]
+    instance_types = [
+        instance_type
+        for instance_type in every
+        if instance_type.name in names and instance_type.requirements.intersects(wanted)
+    ]
+    return [
+        instance_type
+        for instance_type in instance_types
+        if not instance_type.capacity_overlay_applied or resources.fits(claim.requests, instance_type.allocatable)
+    ]
 
 
-def _shared(known: Sequence[InstanceType], wanted: Requirements) -> dict[str, str]:
+def _shared(instance_types: Sequence[InstanceType], wanted: Requirements) -> dict[str, str]:
     """Labels on which all types agree, offerings that the claim rules out left aside."""
     common: dict[str, str] | None = None
-    for one in known:
-        certain = one.requirements.intersection(
+    for instance_type in instance_types:
+        certain = instance_type.requirements.intersection(
             wanted.by_key[key]
             for key in (labels.ZONE, labels.CAPACITY_TYPE)
-            if key in wanted and key in one.requirements
+            if key in wanted and key in instance_type.requirements
         ).labels()
         common = certain if common is None else {k: v for k, v in common.items() if certain.get(k) == v}
     return common or {}
 
 
-def _tenancy(known: Iterable[InstanceType], wanted: Requirements) -> dict[str, str]:
+def _tenancy(instance_types: Iterable[InstanceType], wanted: Requirements) -> dict[str, str]:
     """The tenancy that the claim is launched with, where all its types state theirs."""
     found = set()
-    for one in known:
-        allowed = one.requirements.get(labels.TENANCY).intersection(wanted.get(labels.TENANCY))
-        stated = labels.TENANCY in one.requirements
-        found.add(next((each for each in labels.TENANCIES if stated and allowed.has(each)), ""))
+    for instance_type in instance_types:
+        allowed = instance_type.requirements.get(labels.TENANCY).intersection(wanted.get(labels.TENANCY))
+        stated = labels.TENANCY in instance_type.requirements
+        found.add(next((tenancy for tenancy in labels.TENANCIES if stated and allowed.has(tenancy)), ""))
     return {labels.TENANCY: found.pop()} if len(found) == 1 and "" not in found else {}
 
 
@@ -231,7 +246,7 @@ def _least(several: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 def _seat(hosts: Iterable[StateNode], pods: Iterable[Pod], daemons: Sequence[DaemonSetPod]) -> None:
     """Take what runs, and the daemons still to come, off the room of every host."""
-    by_name = {one.name: one for one in hosts}
+    by_name = {state_node.name: state_node for state_node in hosts}
     for pod in pods:
         host = by_name.get(pod.node_name) if pod.node_name else None
         if host is not None and not pod.is_terminal:

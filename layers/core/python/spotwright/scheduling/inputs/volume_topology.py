@@ -34,10 +34,16 @@ class VolumeTopology:
     """The storage of a snapshot, by name."""
 
     def __init__(self, storage: Storage) -> None:
-        self._claims = {one.metadata.key: one for one in storage.persistent_volume_claims}
-        self._volumes = {one.metadata.name: one for one in storage.persistent_volumes}
-        self._classes = {one.metadata.name: one for one in storage.storage_classes}
-        self._limits = {one.metadata.name: one.attachable_volumes for one in storage.csi_nodes if not one.read_error}
+        self._claims = {volume_claim.metadata.key: volume_claim for volume_claim in storage.persistent_volume_claims}
+        self._volumes = {
+            persistent_volume.metadata.name: persistent_volume for persistent_volume in storage.persistent_volumes
+        }
+        self._classes = {storage_class.metadata.name: storage_class for storage_class in storage.storage_classes}
+        self._limits = {
+            csi_node.metadata.name: csi_node.attachable_volumes
+            for csi_node in storage.csi_nodes
+            if not csi_node.read_error
+        }
 
     def anonymize_claims(self, pods: Iterable[Pod], every: Iterable[Pod]) -> list[Pod]:
         """The pods, those that alone use their claims with stand-ins for them: equal where the volumes may be attached
@@ -130,12 +136,12 @@ class VolumeTopology:
 
         If every combination contradicts itself, one that nothing meets is given.
         """
-        each = [found for name in pod.volume_claim_names if (found := self._reachable(pod, name))]
+        each = [requirementses for name in pod.volume_claim_names if (requirementses := self._reachable(pod, name))]
         if not each:
             return ()
-        combined = (conjunction(one for part in parts for one in part) for parts in product(*each))
-        possible = tuple(one for one in combined if one is not None)
-        return possible or (Requirements().intersection(one for parts in each for one in parts[0]),)
+        combined = (conjunction(requirement for part in parts for requirement in part) for parts in product(*each))
+        possible = tuple(requirements for requirements in combined if requirements is not None)
+        return possible or (Requirements().intersection(requirement for parts in each for requirement in parts[0]),)
 
     def _reachable(self, pod: Pod, name: str) -> list[Requirements]:
         claim = self._claims.get(f"{pod.metadata.namespace}/{name}")
@@ -203,16 +209,19 @@ def shared_claims(pods: Iterable[Pod]) -> frozenset[str]:
     return frozenset(claim for claim, count in users.items() if count > 1)
 
 
-def merge_volumes(one: VolumesByDriver, other: VolumesByDriver) -> VolumesByDriver:
-    drivers = {**one, **other}
-    return {driver: one.get(driver, frozenset()) | other.get(driver, frozenset()) for driver in drivers}
+def merge_volumes(volumes_by_driver: VolumesByDriver, other_volumes_by_driver: VolumesByDriver) -> VolumesByDriver:
+    drivers = {**volumes_by_driver, **other_volumes_by_driver}
+    return {
+        driver: volumes_by_driver.get(driver, frozenset()) | other_volumes_by_driver.get(driver, frozenset())
+        for driver in drivers
+    }
 
 
 def _readable(alternatives: NodeSelectorTerms) -> list[Requirements]:
     found = []
     for term in alternatives:
         try:
-            wanted = conjunction(one.requirement() for one in term)
+            wanted = conjunction(expression.requirement() for expression in term)
         except RequirementError:
             continue
         if wanted is not None:

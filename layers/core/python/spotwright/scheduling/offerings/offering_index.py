@@ -65,15 +65,15 @@ class OfferingIndex:
         self.offerings_of_template: list[int] = [0] * len(templates)
         self.too_small_for_daemons: list[list[InstanceType]] = [[] for _ in templates]
         self._collect(daemons)
-        self.prices = [one.price_picousd_per_hour for one in self.offerings]
+        self.prices = [offering.price_picousd_per_hour for offering in self.offerings]
         self.all_offerings = (1 << len(self.offerings)) - 1
-        further = {tuple(one.requirements.by_key) for one in self.offerings if one.requirements.by_key}
+        further = {tuple(offering.requirements.by_key) for offering in self.offerings if offering.requirements.by_key}
         self._offer_keys = {labels.ZONE, labels.CAPACITY_TYPE}.union(*further)
         self._groups: dict[str, dict[LabelStatement, int]] = {}
         self._masks: dict[Requirement, int] = {}
         self._capacities: dict[str, tuple[list[int], list[int]]] = {}
-        self.reservation_ids = [_reservation(one) for one in self.offerings]
-        self.min_values = [dict(one.min_values) for one in templates]
+        self.reservation_ids = [_reservation(offering) for offering in self.offerings]
+        self.min_values = [dict(template.min_values) for template in templates]
         self._ladders = [self._ladder(dimension) for dimension in range(len(dimensions))]
 
     def _collect(self, daemons: Sequence[DaemonSetPod]) -> None:
@@ -135,7 +135,7 @@ class OfferingIndex:
     @cached_property
     def split_types(self) -> list[frozenset[str]]:
         """By template: names of types that have other resources in some offerings than in others."""
-        return [_divided(one.instance_types) for one in self.templates]
+        return [_divided(template.instance_types) for template in self.templates]
 
     def offerings_up_to(self, resource: str, amount: int) -> int:
         """Choices of types whose capacity of a resource is no more than this."""
@@ -279,7 +279,7 @@ class OfferingIndex:
 
 
 def _divided(types: Iterable[InstanceType]) -> frozenset[str]:
-    entries = Counter(one.name for one in types if one.capacity_overlay_applied)
+    entries = Counter(instance_type.name for instance_type in types if instance_type.capacity_overlay_applied)
     return frozenset(name for name, count in entries.items() if count > 1)
 
 
@@ -292,7 +292,7 @@ def _is_exotic(type_: InstanceType) -> bool:
     stated = type_.requirements.by_key
     if type_.name.partition(".")[2].startswith("metal"):
         return True
-    return any((one := stated.get(key)) is not None and not one.allows_absence for key in _EXOTIC)
+    return any((requirement := stated.get(key)) is not None and not requirement.allows_absence for key in _EXOTIC)
 
 
 def _short(requirement: Requirement) -> LabelStatement:

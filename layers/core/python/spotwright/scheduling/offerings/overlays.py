@@ -78,24 +78,27 @@ class _Scope:
             stated.setdefault((number, place), {})[name] = setter.capacity[name]
         changed = {number for number, _ in (*self.prices, *stated)}
         made = (
-            self._made(number, one, stated) if number in changed else (one,) for number, one in enumerate(self.types)
+            self._made(number, instance_type, stated) if number in changed else (instance_type,)
+            for number, instance_type in enumerate(self.types)
         )
         return tuple(entry for entries in made for entry in entries)
 
     def _made(
-        self, number: int, one: InstanceType, stated: Mapping[tuple[int, int], dict[str, int]]
+        self, number: int, instance_type: InstanceType, stated: Mapping[tuple[int, int], dict[str, int]]
     ) -> list[InstanceType]:
         """A type's entries, one for each amount of resources that it has somewhere; that of the cloud's first."""
         offerings = [
             _priced(offering, self.prices[number, place][0]) if (number, place) in self.prices else offering
-            for place, offering in enumerate(one.offerings)
+            for place, offering in enumerate(instance_type.offerings)
         ]
         groups: dict[tuple[tuple[str, int], ...], list[Offering]] = {}
         for place, offering in enumerate(offerings):
             extra = stated.get((number, place), {})
             groups.setdefault(tuple(sorted(extra.items())), []).append(offering)
         changed = msgspec.structs.replace(
-            one, price_overlay_applied=tuple(offerings) != one.offerings, capacity_overlay_applied=any(groups)
+            instance_type,
+            price_overlay_applied=tuple(offerings) != instance_type.offerings,
+            capacity_overlay_applied=any(groups),
         )
         ordered = sorted(groups.items(), key=lambda group: bool(group[0]))
         if len(ordered) == 1:
@@ -108,12 +111,12 @@ def apply_overlays(catalog: Catalog, overlays: Sequence[NodeOverlay], pools: Ite
     if not overlays:
         return OverlaidCatalog(catalog)
     verdicts, changes = [], []
-    for one in sorted(sorted(overlays, key=lambda each: each.name, reverse=True), key=lambda each: -each.weight):
-        wanted, fault = _read(one)
+    for overlay in sorted(sorted(overlays, key=lambda each: each.name, reverse=True), key=lambda each: -each.weight):
+        wanted, fault = _read(overlay)
         if wanted is None:
-            verdicts.append(OverlayStatus(one.name, INVALID, fault))
+            verdicts.append(OverlayStatus(overlay.name, INVALID, fault))
         else:
-            changes.append(_Change(one, wanted))
+            changes.append(_Change(overlay, wanted))
     scopes = _scopes(catalog, changes, pools)
     distinct = list({id(scope): scope for scope in scopes.values()}.values())
     for change in changes:
@@ -121,21 +124,24 @@ def apply_overlays(catalog: Catalog, overlays: Sequence[NodeOverlay], pools: Ite
     made = {id(scope): scope.made() for scope in distinct}
     by_pool = {name: made[id(scope)] for name, scope in scopes.items() if made[id(scope)] is not scope.types}
     return OverlaidCatalog(
-        msgspec.structs.replace(catalog, by_nodepool=by_pool), tuple(sorted(verdicts, key=lambda one: one.name))
+        msgspec.structs.replace(catalog, by_nodepool=by_pool),
+        tuple(sorted(verdicts, key=lambda overlay_status: overlay_status.name)),
     )
 
 
 def _scopes(catalog: Catalog, changes: Sequence[_Change], pools: Iterable[NodePool]) -> dict[str, _Scope]:
     """A scope for each pool; pools that no overlay can tell apart share one."""
-    asked = {one.key for change in changes for one in change.wanted}
+    asked = {requirement.key for change in changes for requirement in change.wanted}
     shared: dict[object, _Scope] = {}
     found = {}
-    for pool in sorted(pools, key=lambda one: one.name):
+    for pool in sorted(pools, key=lambda nodepool: nodepool.name):
         stated = from_labels(pool.labels | {labels.NODEPOOL: pool.name})
-        told = Requirements({one.key: one for one in stated if one.key in asked})
+        requirements = Requirements(
+            {requirement.key: requirement for requirement in stated if requirement.key in asked}
+        )
         types = catalog.instance_types(pool.node_class_ref.name)
-        key = (id(types), tuple(sorted(told.labels().items())))
-        found[pool.name] = shared.setdefault(key, _Scope(told, types))
+        key = (id(types), tuple(sorted(requirements.labels().items())))
+        found[pool.name] = shared.setdefault(key, _Scope(requirements, types))
     return found
 
 
@@ -173,20 +179,24 @@ def _conflict(overlay: NodeOverlay, what: str) -> str:
 
 def _selected(change: _Change, scope: _Scope) -> Iterator[tuple[int, tuple[int, ...]]]:
     """(type, offerings) that an overlay is about."""
-    by_place = [one for one in change.wanted if one.key in _PLACE]
-    others = [one for one in change.wanted if one.key not in _PLACE]
-    for number, one in enumerate(scope.types):
-        unmet = frozenset(each.key for each in others if not _meets(each, scope.pool, one.requirements))
+    by_place = [requirement for requirement in change.wanted if requirement.key in _PLACE]
+    other_requirements = [requirement for requirement in change.wanted if requirement.key not in _PLACE]
+    for number, instance_type in enumerate(scope.types):
+        unmet = frozenset(
+            requirement.key
+            for requirement in other_requirements
+            if not _meets(requirement, scope.pool, instance_type.requirements)
+        )
         places = tuple(
             place
-            for place, offering in enumerate(one.offerings)
+            for place, offering in enumerate(instance_type.offerings)
             if _sold_at(by_place, offering)
             and all(
                 # A type states what any of its offerings may be, an offering what it is.
-                _meets(each, scope.pool, one.requirements, offering.requirements)
-                if each.key in offering.requirements
-                else each.key not in unmet
-                for each in others
+                _meets(requirement, scope.pool, instance_type.requirements, offering.requirements)
+                if requirement.key in offering.requirements
+                else requirement.key not in unmet
+                for requirement in other_requirements
             )
         )
         if places:
@@ -194,18 +204,21 @@ def _selected(change: _Change, scope: _Scope) -> Iterator[tuple[int, tuple[int, 
 
 
 def _sold_at(demands: Iterable[Requirement], offering: Offering) -> bool:
-    return all(one.has(offering.zone if one.key == labels.ZONE else offering.capacity_type) for one in demands)
+    return all(
+        requirement.has(offering.zone if requirement.key == labels.ZONE else offering.capacity_type)
+        for requirement in demands
+    )
 
 
-def _meets(demand: Requirement, *several: Requirements) -> bool:
+def _meets(demand: Requirement, *requirementses: Requirements) -> bool:
     """Whether what is stated about a label meets a demand; a label nobody states is absent."""
-    stated = [one.by_key[demand.key] for one in several if demand.key in one]
+    stated = [requirements.by_key[demand.key] for requirements in requirementses if demand.key in requirements]
     if not stated:
         return demand.allows_absence
-    known = stated[0]
+    requirement = stated[0]
     for one in stated[1:]:
-        known = known.intersection(one)
-    return can_meet(known, demand)
+        requirement = requirement.intersection(one)
+    return can_meet(requirement, demand)
 
 
 def _read(overlay: NodeOverlay) -> tuple[Requirements | None, str]:
@@ -213,7 +226,7 @@ def _read(overlay: NodeOverlay) -> tuple[Requirements | None, str]:
     if fault := next(_faults(overlay), ""):
         return None, fault
     try:
-        wanted = conjunction(one.requirement() for one in overlay.requirements)
+        wanted = conjunction(expression.requirement() for expression in overlay.requirements)
     except RequirementError as error:
         return None, f"spec.requirements: {error}"
     return wanted, "" if wanted is not None else "spec.requirements contradict each other: no offering meets them"
@@ -249,41 +262,45 @@ def _priced(offering: Offering, overlay: NodeOverlay) -> Offering:
     elif found := _ADJUSTMENT.match(overlay.price_adjustment):
         change = Fraction(found["number"])
         price = price * (1 + change / 100) if found["percent"] else price + change * PICOUSD
-    named = [(one.key, one.operator) for one in overlay.requirements] == [(labels.INSTANCE_TYPE, "In")]
+    named = [(expression.key, expression.operator) for expression in overlay.requirements] == [
+        (labels.INSTANCE_TYPE, "In")
+    ]
     available = offering.available or (offering.lacks_price and named and bool(overlay.price))
     return msgspec.structs.replace(offering, price_picousd_per_hour=max(0, round(price)), available=available)
 
 
-def _with(one: InstanceType, extra: dict[str, int], offerings: Sequence[Offering]) -> InstanceType:
+def _with(instance_type: InstanceType, extra: dict[str, int], offerings: Sequence[Offering]) -> InstanceType:
     """A type where it has ``extra``."""
     return msgspec.structs.replace(
-        one,
-        capacity=one.capacity | extra,
-        allocatable=_allocatable(one, extra),
+        instance_type,
+        capacity=instance_type.capacity | extra,
+        allocatable=_allocatable(instance_type, extra),
         offerings=tuple(offerings),
     )
 
 
-def _sold_by(one: InstanceType, offerings: Sequence[Offering]) -> InstanceType:
+def _sold_by(instance_type: InstanceType, offerings: Sequence[Offering]) -> InstanceType:
     """A type whose labels say of where it is sold what these offerings say."""
     said: dict[str, set[str]] = {
-        labels.ZONE: {each.zone for each in offerings},
-        labels.CAPACITY_TYPE: {each.capacity_type for each in offerings},
+        labels.ZONE: {offering.zone for offering in offerings},
+        labels.CAPACITY_TYPE: {offering.capacity_type for offering in offerings},
     }
-    for key in one.requirements.by_key:
-        told = [each.requirements.by_key[key] for each in offerings if key in each.requirements]
-        if len(told) == len(offerings) and not any(each.complement for each in told):
-            said[key] = {value for each in told for value in each.values}
+    for key in instance_type.requirements.by_key:
+        requirements = [offering.requirements.by_key[key] for offering in offerings if key in offering.requirements]
+        if len(requirements) == len(offerings) and not any(requirement.complement for requirement in requirements):
+            said[key] = {value for requirement in requirements for value in requirement.values}
     stated = {key: Requirement(key, False, frozenset(values)) for key, values in said.items() if "" not in values}
-    merged = one.requirements.by_key | stated
-    return msgspec.structs.replace(one, requirements=Requirements({key: merged[key] for key in sorted(merged)}))
+    merged = instance_type.requirements.by_key | stated
+    return msgspec.structs.replace(
+        instance_type, requirements=Requirements({key: merged[key] for key in sorted(merged)})
+    )
 
 
-def _allocatable(one: InstanceType, extra: Mapping[str, int]) -> dict[str, int]:
+def _allocatable(instance_type: InstanceType, extra: Mapping[str, int]) -> dict[str, int]:
     """What pods may use once the type has ``extra``. Huge pages are taken from memory, as kubelet counts."""
-    before = sum(one.capacity.get(name, 0) for name in extra if name.startswith(_HUGE))
+    before = sum(instance_type.capacity.get(name, 0) for name in extra if name.startswith(_HUGE))
     taken = sum(size for name, size in extra.items() if name.startswith(_HUGE)) - before
-    left = one.allocatable | dict(extra)
+    left = instance_type.allocatable | dict(extra)
     if taken:
         left[resources.MEMORY] = max(0, left.get(resources.MEMORY, 0) - taken)
     return left

@@ -31,13 +31,14 @@ def apply_feature_gate(catalog: Catalog, gates: Collection[str]) -> Catalog:
 def available_reservations(template: NodeClaimTemplate) -> list[str]:
     """Ids of the reservations that a pool may be launched into now, cheapest first."""
     offers = [
-        one
+        offering
         for type_ in template.compatible_instance_types()
-        for one in type_.offerings
-        if one.reservation_capacity and one.available and template.allows(one)
+        for offering in type_.offerings
+        if offering.reservation_capacity and offering.available and template.allows(offering)
     ]
     priced = sorted(
-        (one.price_picousd_per_hour, one.requirements.get(RESERVATION_ID).sole_value or "") for one in offers
+        (offering.price_picousd_per_hour, offering.requirements.get(RESERVATION_ID).sole_value or "")
+        for offering in offers
     )
     return list(dict.fromkeys(reservation for _, reservation in priced if reservation))
 
@@ -69,13 +70,13 @@ def remaining_instances(templates: Iterable[NodeClaimTemplate], snapshot: Snapsh
 
 def _promised(snapshot: Snapshot) -> Counter[str]:
     """Nodes that were decided for a reservation and that EC2 may not have counted yet."""
-    shown = {one.name for one in snapshot.nodeclaims}
-    coming = [one for one in snapshot.nodeclaims if not one.provider_id]
+    shown = {nodeclaim.name for nodeclaim in snapshot.nodeclaims}
+    coming = [nodeclaim for nodeclaim in snapshot.nodeclaims if not nodeclaim.provider_id]
     coming += [entry.nodeclaim for entry in snapshot.in_flight if entry.nodeclaim.name not in shown]
-    return Counter(name for one in coming if (name := claim_reservation_id(one)))
+    return Counter(name for nodeclaim in coming if (name := claim_reservation_id(nodeclaim)))
 
 
 def claim_reservation_id(claim: NodeClaim) -> str:
     """The reservation that a claim asks to be launched into; "" = none, or one of several."""
-    stated = next((one for one in claim.requirements if one.key == RESERVATION_ID), None)
+    stated = next((expression for expression in claim.requirements if expression.key == RESERVATION_ID), None)
     return stated.values[0] if stated and stated.operator == "In" and len(stated.values) == 1 else ""

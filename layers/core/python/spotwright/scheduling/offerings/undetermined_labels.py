@@ -76,14 +76,14 @@ class UndeterminedLabels:
     def __init__(self, market: OfferingIndex, demands: Iterable[Requirements]) -> None:
         asked: dict[str, set[str]] = {}
         for requirements in demands:
-            for one in requirements:
-                asked.setdefault(one.key, set()).update(one.values)
+            for requirement in requirements:
+                asked.setdefault(requirement.key, set()).update(requirement.values)
         self.labels: list[UndeterminedLabel] = []
         shift = 0
         for key in sorted(asked):
             statements = market.label_statements(key)
-            if any(_is_open(one) for one in statements):
-                stated = (value for one in statements for value in _values(one))
+            if any(_is_open(statement) for statement in statements):
+                stated = (value for statement in statements for value in _values(statement))
                 self.labels.append(UndeterminedLabel(key, asked[key].union(stated), shift))
                 shift += self.labels[-1].width
         self._market = market
@@ -93,15 +93,15 @@ class UndeterminedLabels:
         return bool(self.labels)
 
     def get(self, key: str) -> UndeterminedLabel | None:
-        return next((one for one in self.labels if one.key == key), None)
+        return next((label for label in self.labels if label.key == key), None)
 
     def requirement_bits(self, requirements: Requirements) -> int:
         """What a demand leaves of every open key; FREE if it does not care."""
         left = UNCONSTRAINED
-        for one in self.labels:
-            requirement = requirements.by_key.get(one.key)
+        for label in self.labels:
+            requirement = requirements.by_key.get(label.key)
             if requirement is not None:
-                left &= ~one.mask | one.allowed_bits(requirement)
+                left &= ~label.mask | label.allowed_bits(requirement)
         return left
 
     def initial_bits(self, choice: int) -> int:
@@ -116,15 +116,15 @@ class UndeterminedLabels:
 
     def _start(self, goods: PoolInstanceType) -> int:
         left = 0
-        for one in self.labels:
-            for statement, mask in self._market.label_statements(one.key).items():
+        for label in self.labels:
+            for statement, mask in self._market.label_statements(label.key).items():
                 if mask & goods.offerings:
-                    left |= one.allowed_bits(statement)
+                    left |= label.allowed_bits(statement)
         return left
 
     def is_satisfiable(self, left: int) -> bool:
         """True when every open key still has a value."""
-        return all(left & one.mask for one in self.labels)
+        return all(left & label.mask for label in self.labels)
 
     def initial_bits_of_any(self, mask: int) -> int:
         """What any of these choices leaves of every open key before any pod is on it."""

@@ -22,11 +22,11 @@ def find_unintended_offerings(
     """
     known = market.label_statements(labels.ZONE).items()
     zones = frozenset(zone for zone, choices in known if choices & offerings and isinstance(zone, str))
-    asked = [one for one in requirements if one.key != labels.INSTANCE_TYPE]
+    asked = [requirement for requirement in requirements if requirement.key != labels.INSTANCE_TYPE]
     asked += [Requirement(labels.ZONE, False, zones)] if zones else []
     reach = market.offerings_of_template[template] & market.offerings_meeting_all(asked) & ~offerings
     names = market.split_types[template].intersection(
-        one.instance_type.name for one in market.pool_types if one.offerings & offerings
+        pool_type.instance_type.name for pool_type in market.pool_types if pool_type.offerings & offerings
     )
     found: dict[str, list[Offering]] = {name: [] for name in names}
     for goods in market.pool_types:
@@ -38,12 +38,18 @@ def find_unintended_offerings(
             found[goods.instance_type.name] += [
                 market.offerings[choice] for choice in iterate_bits(goods.offerings & reach)
             ]
-    places = [one for one in asked if one.key in (labels.ZONE, labels.CAPACITY_TYPE)]
+    places = [requirement for requirement in asked if requirement.key in (labels.ZONE, labels.CAPACITY_TYPE)]
     for entry in market.too_small_for_daemons[template]:
         if entry.name in names and resources.fits(requests, entry.allocatable):
-            sold = (one for one in entry.offerings if one.available and market.templates[template].allows(one))
+            sold = (
+                offering
+                for offering in entry.offerings
+                if offering.available and market.templates[template].allows(offering)
+            )
             found[entry.name] += [
-                one for one in sold if all(each.has(offering_label(one, each.key)) for each in places)
+                offering
+                for offering in sold
+                if all(requirement.has(offering_label(offering, requirement.key)) for requirement in places)
             ]
     return {name: several for name, several in found.items() if several}
 

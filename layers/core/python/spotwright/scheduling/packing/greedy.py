@@ -73,10 +73,10 @@ class GreedyPacker:
     def pack(self) -> Packing:
         batches: list[PackedNodes] = []
         while any(self.unpacked) and self.offerings:
-            made = self._round()
-            if not made:
+            packed_nodeses = self._round()
+            if not packed_nodeses:
                 break
-            batches += made
+            batches += packed_nodeses
         return Packing(batches, self.unpacked, self.limits, self.work_units)
 
     def _round(self) -> list[PackedNodes]:
@@ -87,8 +87,8 @@ class GreedyPacker:
         ranked = self._ranked()
         enough = ranked[0][0] * self.enough
         short: list[tuple[float, int]] = []
-        made: list[PackedNodes] = []
-        while len(made) < _REPRICE_EVERY and any(self.unpacked):
+        packed_nodeses: list[PackedNodes] = []
+        while len(packed_nodeses) < _REPRICE_EVERY and any(self.unpacked):
             found = self._best(short or ranked, enough)
             if found is None:
                 if not short:
@@ -104,11 +104,11 @@ class GreedyPacker:
                     ((bound, kind) for _, bound, kind in sorted(tried, reverse=True)[:_SHORT_LIST]), reverse=True
                 )
             if self._commit(batch):
-                made.append(batch)
+                packed_nodeses.append(batch)
             else:
                 self.offerings = [i for i in self.offerings if self.limits.max_nodes(self.offering_index, i, 1)]
-                return made if made or not self.offerings else self._round()
-        return made
+                return packed_nodeses if packed_nodeses or not self.offerings else self._round()
+        return packed_nodeses
 
     def _ranked(self) -> list[tuple[float, int]]:
         """Kinds of nodes by what they could pack for their price, with the place of each."""
@@ -301,10 +301,13 @@ class GreedyPacker:
         return batch.offering
 
     def _counts_no_more(self, choice: int, other: int) -> bool:
-        ours, theirs = self.offering_index.pool_type_of[choice], self.offering_index.pool_type_of[other]
-        limited = self.limits.by_template[ours.template_index]
-        if self.offering_index.reservation_ids[choice] or (limited and ours.template_index != theirs.template_index):
+        pool_type, theirs = self.offering_index.pool_type_of[choice], self.offering_index.pool_type_of[other]
+        limited = self.limits.by_template[pool_type.template_index]
+        if self.offering_index.reservation_ids[choice] or (
+            limited and pool_type.template_index != theirs.template_index
+        ):
             return self.limits.max_nodes(self.offering_index, choice, 1) > 0
         return all(
-            ours.instance_type.capacity.get(name, 0) <= theirs.instance_type.capacity.get(name, 0) for name in limited
+            pool_type.instance_type.capacity.get(name, 0) <= theirs.instance_type.capacity.get(name, 0)
+            for name in limited
         )

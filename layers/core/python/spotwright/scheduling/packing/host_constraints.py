@@ -49,13 +49,16 @@ def build_host_constraints(
     holders = TopologyTermIndex[int]()
     for circle, number in numbers.items():
         holders.add(circle, number)
-    found: list[HostConstraint | None] = []
-    for (cls, _, circles), several in zip(spreads, avoided, strict=True):
+    host_constraints: list[HostConstraint | None] = []
+    for (cls, _, circles), topology_terms in zip(spreads, avoided, strict=True):
         counted = holders.items_selecting(cls)
-        caps, avoids = [(numbers[circle], cap) for circle, cap in circles], [numbers[circle] for circle in several]
+        caps, avoids = (
+            [(numbers[circle], cap) for circle, cap in circles],
+            [numbers[circle] for circle in topology_terms],
+        )
         bonded = counted or caps or avoids or cls.host_ports
-        found.append(HostConstraint(counted, caps, avoids, cls.host_ports) if bonded else None)
-    return found
+        host_constraints.append(HostConstraint(counted, caps, avoids, cls.host_ports) if bonded else None)
+    return host_constraints
 
 
 def shared_host_caps(bonds: Sequence[HostConstraint | None]) -> list[tuple[int, list[int]]]:
@@ -102,7 +105,9 @@ class HostState:
             held.get(circle) for circle in bond.avoided_terms
         ):
             return 0
-        if bond.host_ports and any(one.conflicts_with(other) for one in bond.host_ports for other in self._ports):
+        if bond.host_ports and any(
+            host_port.conflicts_with(other_port) for host_port in bond.host_ports for other_port in self._ports
+        ):
             return 0
         for circle, cap in bond.term_caps:
             left = cap - held.get(circle, 0)

@@ -54,7 +54,7 @@ class LinearCongruentialGenerator:
 
 def improve(problem: PackingProblem, answer: Packing, budget: int) -> int:
     """Make an answer cheaper while the budget lasts; the units it took."""
-    if sum(one.node_count for one in answer.nodes) < 2:
+    if sum(packed_nodes.node_count for packed_nodes in answer.nodes) < 2:
         return 0
     work = _Work(problem, answer)
     # What is reserved may all be used.
@@ -62,7 +62,7 @@ def improve(problem: PackingProblem, answer: Packing, budget: int) -> int:
         return 0
     work.merge(budget // _MERGING)
     work.rebuild(budget)
-    answer.nodes[:] = [one for one in work.batches if one.node_count]
+    answer.nodes[:] = [packed_nodes for packed_nodes in work.batches if packed_nodes.node_count]
     answer.limits = work.allowance
     return work.units
 
@@ -89,9 +89,9 @@ class _Work:
     def _worth(self, rooms: Sequence[Vector]) -> list[float]:
         """What a unit of each resource is worth while all pods are packed."""
         demand = [0] * len(self.market.dimensions)
-        for one in self.batches:
-            for d, amount in enumerate(self._used(one)):
-                demand[d] += amount * one.node_count
+        for packed_nodes in self.batches:
+            for d, amount in enumerate(self._used(packed_nodes)):
+                demand[d] += amount * packed_nodes.node_count
         offered = dict.fromkeys(zip(rooms, map(self._price, self.shapes), strict=True))
         return fractional_lp.compute_shadow_prices(
             demand, [room for room, _ in offered], [float(price) for _, price in offered]
@@ -116,21 +116,23 @@ class _Work:
         best, found = 0.0, None
         wasting = [(self._waste(one), one, self._used(one)) for one in self._sorted()]
         wasting.sort(key=lambda each: -each[0])
-        for (waste, one, used), (more_waste, other, more) in _pairs(wasting):
+        for (waste, packed_nodes, used), (more_waste, other_packed_nodes, more) in _pairs(wasting):
             self.units += 1
             if waste + more_waste <= best or self.units > budget:
                 break
             if any(size + extra > most for size, extra, most in zip(used, more, self.largest, strict=True)):
                 continue
             self.units += _TRIAL
-            before = self._price(one.offering) + self._price(other.offering)
-            choice = self._cheapest_holding(_together(one, other), before - int(best), (one, other))
+            before = self._price(packed_nodes.offering) + self._price(other_packed_nodes.offering)
+            choice = self._cheapest_holding(
+                _together(packed_nodes, other_packed_nodes), before - int(best), (packed_nodes, other_packed_nodes)
+            )
             if choice >= 0:
                 best = before - self._price(choice)
                 found = (
-                    [one, other],
-                    [PackedNodes(choice, 1, _together(one, other))],
-                    min(one.node_count, other.node_count),
+                    [packed_nodes, other_packed_nodes],
+                    [PackedNodes(choice, 1, _together(packed_nodes, other_packed_nodes))],
+                    min(packed_nodes.node_count, other_packed_nodes.node_count),
                 )
         return found
 
@@ -148,13 +150,13 @@ class _Work:
 
     def _sorted(self) -> list[PackedNodes]:
         return sorted(
-            (one for one in self.batches if one.node_count),
-            key=lambda one: (one.offering, sorted(one.pod_counts.items())),
+            (packed_nodes for packed_nodes in self.batches if packed_nodes.node_count),
+            key=lambda packed_nodes: (packed_nodes.offering, sorted(packed_nodes.pod_counts.items())),
         )
 
     def _cheapest_holding(self, pods: dict[int, int], below: int, instead: Sequence[PackedNodes]) -> int:
         """A choice under this price that holds the pods and keeps bound and limits; -1 if there is none."""
-        cores = max(_SIZE, *(self._cores(one.offering) for one in instead))
+        cores = max(_SIZE, *(self._cores(packed_nodes.offering) for packed_nodes in instead))
         for choice in iterate_bits(offerings_that_fit(self.problem, pods, self.market.all_offerings)):
             if self._price(choice) >= below:
                 return -1
@@ -168,23 +170,25 @@ class _Work:
     def _returned(self, batches: Sequence[PackedNodes]) -> RemainingLimits:
         """The limits as they would be without one of each of these nodes."""
         allowance = self.allowance.copy()
-        for one in batches:
-            allowance.spend(self.market, one.offering, -1)
+        for packed_nodes in batches:
+            allowance.spend(self.market, packed_nodes.offering, -1)
         return allowance
 
     def _apply(self, old: Sequence[PackedNodes], new: Sequence[PackedNodes], times: int) -> None:
-        for one in old:
-            one.node_count -= times
-            self.allowance.spend(self.market, one.offering, -times)
-        for one in new:
-            self.allowance.spend(self.market, one.offering, one.node_count * times)
-            self.batches.append(PackedNodes(one.offering, one.node_count * times, one.pod_counts))
+        for packed_nodes in old:
+            packed_nodes.node_count -= times
+            self.allowance.spend(self.market, packed_nodes.offering, -times)
+        for packed_nodes in new:
+            self.allowance.spend(self.market, packed_nodes.offering, packed_nodes.node_count * times)
+            self.batches.append(
+                PackedNodes(packed_nodes.offering, packed_nodes.node_count * times, packed_nodes.pod_counts)
+            )
         self.batches = [one for one in self.batches if one.node_count]
 
     def rebuild(self, budget: int) -> None:
         """Take groups of nodes apart and pack their pods again."""
         dice = LinearCongruentialGenerator(
-            sum((j + 1) * count for one in self.batches for j, count in one.pod_counts.items())
+            sum((j + 1) * count for packed_nodes in self.batches for j, count in packed_nodes.pod_counts.items())
         )
         idle = 0
         while self.units < budget and idle < _PATIENCE and len(self.batches) > 1:
@@ -193,8 +197,8 @@ class _Work:
     def _rebuilt(self, dice: LinearCongruentialGenerator) -> bool:
         group = self._drawn(dice)
         pods: dict[int, int] = {}
-        for one in group:
-            for j, count in one.pod_counts.items():
+        for packed_nodes in group:
+            for j, count in packed_nodes.pod_counts.items():
                 pods[j] = pods.get(j, 0) + count
         before = sum(self._price(one.offering) for one in group)
         answer = self._packed(pods, group, dice)
@@ -238,12 +242,12 @@ class _Work:
 
 def _pairs[Item](items: Sequence[Item]) -> Iterator[tuple[Item, Item]]:
     """All pairs, those of the first items before those with later ones."""
-    return ((one, other) for place, other in enumerate(items) for one in items[:place])
+    return ((item, other) for place, other in enumerate(items) for item in items[:place])
 
 
-def _together(one: PackedNodes, other: PackedNodes) -> dict[int, int]:
+def _together(packed_nodes: PackedNodes, other_packed_nodes: PackedNodes) -> dict[int, int]:
     """The pods of two nodes."""
-    pods = dict(one.pod_counts)
-    for j, count in other.pod_counts.items():
+    pods = dict(packed_nodes.pod_counts)
+    for j, count in other_packed_nodes.pod_counts.items():
         pods[j] = pods.get(j, 0) + count
     return pods

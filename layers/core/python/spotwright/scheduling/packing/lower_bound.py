@@ -58,12 +58,12 @@ def compute_lower_bound(market: OfferingIndex, lots: Sequence[PodGroup]) -> int:
         (_share(rates, room, cost), choice) for choice, room, cost in zip(choices, rooms, costs, strict=True)
     )
     total = 0.0
-    for one, size in zip(lots, sizes, strict=True):
-        suitable = wide[one.offerings] & market.offerings_with_room(one.size)
+    for pod_group, size in zip(lots, sizes, strict=True):
+        suitable = wide[pod_group.offerings] & market.offerings_with_room(pod_group.size)
         least = next((share for share, choice in asking if suitable >> choice & 1), None)
         if least is None:
             return 0
-        total += one.count * least * sum(map(mul, rates, size))
+        total += pod_group.count * least * sum(map(mul, rates, size))
     # What floats round up must not count.
     return int(total * (1 - 1e-9))
 

@@ -149,7 +149,8 @@ class Packing:
 
     def cost(self, market: OfferingIndex) -> int:
         return sum(
-            (market.prices[one.offering] + PER_NODE_COST_PICOUSD_PER_HOUR) * one.node_count for one in self.nodes
+            (market.prices[packed_nodes.offering] + PER_NODE_COST_PICOUSD_PER_HOUR) * packed_nodes.node_count
+            for packed_nodes in self.nodes
         )
 
 

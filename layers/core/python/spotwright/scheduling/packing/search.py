@@ -36,15 +36,15 @@ def find_cheapest_packing(
     for size in others:
         if units + best.work_units > budget and units > _BUILDING * budget:
             break
-        other = _built(problem, counts, allowance, size)
-        units += other.work_units
-        if _better(other, best, problem):
-            best = other
+        other_packing = _built(problem, counts, allowance, size)
+        units += other_packing.work_units
+        if _better(other_packing, best, problem):
+            best = other_packing
     if any(best.unpacked) and any(resources.NODES in left for left in allowance.by_template):
-        other = GreedyPacker(problem, counts, allowance, _roomiest(problem, counts, allowance)).pack()
-        units += other.work_units
-        if _better(other, best, problem):
-            best = other
+        other_packing = GreedyPacker(problem, counts, allowance, _roomiest(problem, counts, allowance)).pack()
+        units += other_packing.work_units
+        if _better(other_packing, best, problem):
+            best = other_packing
     best.work_units = units + improve(problem, best, budget - units)
     return best
 
@@ -53,12 +53,12 @@ def _roomiest(problem: PackingProblem, counts: Sequence[int], allowance: Remaini
     """Shapes than which none has more room: where nodes are counted, a few large ones hold more pods."""
     every = candidate_offerings(problem, counts, allowance, sys.maxsize)
     rooms = {problem.offering_index.pool_type_of[choice].free_capacity for choice in every}
-    most = {room for room in rooms if not any(one != room and _covers(one, room) for one in rooms)}
+    most = {room for room in rooms if not any(vector != room and _covers(vector, room) for vector in rooms)}
     return [choice for choice in every if problem.offering_index.pool_type_of[choice].free_capacity in most]
 
 
-def _covers(one: Vector, other: Vector) -> bool:
-    return all(more >= less for more, less in zip(one, other, strict=True))
+def _covers(vector: Vector, other_vector: Vector) -> bool:
+    return all(more >= less for more, less in zip(vector, other_vector, strict=True))
 
 
 def _ordered(problem: PackingProblem, counts: Sequence[int]) -> list[int]:
@@ -90,7 +90,7 @@ def _built(problem: PackingProblem, counts: Sequence[int], allowance: RemainingL
     return GreedyPacker(problem, counts, allowance, candidate_offerings(problem, counts, allowance, size)).pack()
 
 
-def _better(one: Packing, other: Packing, problem: PackingProblem) -> bool:
-    if sum(one.unpacked) != sum(other.unpacked):
-        return sum(one.unpacked) < sum(other.unpacked)
-    return one.cost(problem.offering_index) < other.cost(problem.offering_index)
+def _better(packing: Packing, other_packing: Packing, problem: PackingProblem) -> bool:
+    if sum(packing.unpacked) != sum(other_packing.unpacked):
+        return sum(packing.unpacked) < sum(other_packing.unpacked)
+    return packing.cost(problem.offering_index) < other_packing.cost(problem.offering_index)

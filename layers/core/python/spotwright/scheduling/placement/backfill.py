@@ -12,38 +12,47 @@ from spotwright.scheduling.topology.topology import Topology
 
 def backfill(sites: Sequence[OpenNode], waiting: Sequence[PendingClass], topology: Topology) -> int:
     """Give pods to nodes that are made anyway, largest classes first; the work it took."""
-    ours = [one for one in waiting if one.pod_keys and one.pod_requirements is not None]
-    if not ours or not sites:
+    pending_classes = [
+        pending_class
+        for pending_class in waiting
+        if pending_class.pod_keys and pending_class.pod_requirements is not None
+    ]
+    if not pending_classes or not sites:
         return 0
     there = [
         (cls, demand) for site in sites for (cls, _), (demand, _) in zip(site.pod_counts, site.placed_pods, strict=True)
     ]
-    known = build_host_constraints([*((one.pod_class, _demand(one)) for one in ours), *there], topology)
-    place = len(ours)
+    host_constraints = build_host_constraints(
+        [*((pending_class.pod_class, _demand(pending_class)) for pending_class in pending_classes), *there], topology
+    )
+    place = len(pending_classes)
     for site in sites:
-        household = HostState(known)
+        household = HostState(host_constraints)
         for at, (_, count) in enumerate(site.pod_counts, place):
             household.add(at, count)
         place += len(site.pod_counts)
-        _top_up(site, ours, household, topology)
-    return len(sites) * len(ours)
+        _top_up(site, pending_classes, household, topology)
+    return len(sites) * len(pending_classes)
 
 
-def _top_up(site: OpenNode, ours: Sequence[PendingClass], household: HostState, topology: Topology) -> None:
+def _top_up(site: OpenNode, pending_classes: Sequence[PendingClass], household: HostState, topology: Topology) -> None:
     market = site.weight_group.offering_index
-    for j, one in enumerate(ours):
+    for j, pending_class in enumerate(pending_classes):
         free = [
             size - used for size, used in zip(market.pool_type_of[site.offering].free_capacity, site.usage, strict=True)
         ]
-        most = min((have // size for have, size in zip(free, one.size, strict=True) if size), default=len(one.pod_keys))
-        count = household.max_count(j, min(most, len(one.pod_keys))) if most > 0 else 0
+        most = min(
+            (have // size for have, size in zip(free, pending_class.size, strict=True) if size),
+            default=len(pending_class.pod_keys),
+        )
+        count = household.max_count(j, min(most, len(pending_class.pod_keys))) if most > 0 else 0
         if count > 0:
-            state = _narrowed(site, one, _demand(one))
-            if state is not None and _holds(site, one, count, state):
+            state = _narrowed(site, pending_class, _demand(pending_class))
+            if state is not None and _holds(site, pending_class, count, state):
                 topology.record(site)
-                site.add_pods(one, _demand(one), count, state)
+                site.add_pods(pending_class, _demand(pending_class), count, state)
                 # A share's domains were counted when it got them.
-                (topology.record_host if isinstance(one, AssignedPods) else topology.record)(site)
+                (topology.record_host if isinstance(pending_class, AssignedPods) else topology.record)(site)
                 household.add(j, count)
 
 

@@ -146,7 +146,9 @@ def _option(
     pinned = demand
     if fixed:
         pinned = msgspec.structs.replace(demand, requirements=demand.requirements.intersection(fixed))
-        labelled &= tier.offering_index.offerings_meeting_all(pinned.requirements.by_key[one.key] for one in fixed)
+        labelled &= tier.offering_index.offerings_meeting_all(
+            pinned.requirements.by_key[requirement.key] for requirement in fixed
+        )
     mask = tier.possible_offerings(labelled, tier.undetermined_labels.requirement_bits(pinned.requirements))
     choice = tier.cheapest_offering(mask & tier.offering_index.general_purpose or mask, instead_of=-1) if mask else -1
     return DomainOption(domains, pinned, tier.price(choice), tier, mask, turn) if choice >= 0 else None

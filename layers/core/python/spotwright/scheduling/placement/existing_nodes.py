@@ -119,30 +119,36 @@ def _ladder(amounts: Sequence[int]) -> tuple[list[int], list[int]]:
 
 def fill_existing_nodes(rooms: Sequence[ExistingNode], waiting: Sequence[PendingClass]) -> int:
     """Give pods to nodes that can take them, in the order of the rooms; how many classes were looked at."""
-    ours = [one for one in waiting if one.pod_keys and one.pod_requirements is not None]
-    if not ours or not rooms:
+    pending_classes = [
+        pending_class
+        for pending_class in waiting
+        if pending_class.pod_keys and pending_class.pod_requirements is not None
+    ]
+    if not pending_classes or not rooms:
         return 0
-    items = Items([one.size for one in ours])
-    counts = [len(one.pod_keys) for one in ours]
+    items = Items([pending_class.size for pending_class in pending_classes])
+    counts = [len(pending_class.pod_keys) for pending_class in pending_classes]
     least = tuple([min(sizes) for sizes in zip(*items.sizes, strict=True)])
     asking = RequestIndex(items.sizes)
-    welcome = NodeAdmission(ours)
+    welcome = NodeAdmission(pending_classes)
     units = 0
     for room in rooms:
         if room.fits(least):
             takes = asking.classes_that_fit(room.free_capacity) & welcome.admitted_classes(room.state_node)
-            units += _occupy(room, ours, items, counts, takes)
+            units += _occupy(room, pending_classes, items, counts, takes)
     return units
 
 
-def _occupy(room: ExistingNode, ours: Sequence[PendingClass], items: Items, counts: list[int], takes: int) -> int:
+def _occupy(
+    room: ExistingNode, pending_classes: Sequence[PendingClass], items: Items, counts: list[int], takes: int
+) -> int:
     lanes = FillOrder(items, room.free_capacity, {j for j in iterate_bits(takes) if counts[j]})
     if not lanes:
-        return len(ours)
+        return len(pending_classes)
     node = Bin(room.free_capacity)
     units = fill_bin(node, lanes, items, counts)
     for j, count in sorted(node.counts.items()):
-        room.assigned_pods += ours[j].take(count)
+        room.assigned_pods += pending_classes[j].take(count)
         counts[j] -= count
     room.free_capacity = tuple(node.free_capacity)
     return units
@@ -153,18 +159,27 @@ def fill_existing_nodes_largest_first(rooms: Sequence[ExistingNode], waiting: Se
 
     A node's resources run out less evenly than with ``occupy``, but small pods do not keep a large one out.
     """
-    ours = [one for one in waiting if one.pod_keys and one.pod_requirements is not None]
-    welcome = NodeAdmission(ours)
-    for j, one in enumerate(ours):
+    pending_classes = [one for one in waiting if one.pod_keys and one.pod_requirements is not None]
+    welcome = NodeAdmission(pending_classes)
+    for j, pending_class in enumerate(pending_classes):
         for room in rooms:
-            if one.pod_keys and room.fits(one.size) and welcome.admitted_classes(room.state_node) >> j & 1:
-                most = min(have // size for have, size in zip(room.free_capacity, one.size, strict=True) if size)
-                taken = one.take(most)
+            if (
+                pending_class.pod_keys
+                and room.fits(pending_class.size)
+                and welcome.admitted_classes(room.state_node) >> j & 1
+            ):
+                most = min(
+                    have // size for have, size in zip(room.free_capacity, pending_class.size, strict=True) if size
+                )
+                taken = pending_class.take(most)
                 room.assigned_pods += taken
                 room.free_capacity = tuple(
-                    [have - len(taken) * size for have, size in zip(room.free_capacity, one.size, strict=True)]
+                    [
+                        have - len(taken) * size
+                        for have, size in zip(room.free_capacity, pending_class.size, strict=True)
+                    ]
                 )
-    return len(ours) * len(rooms)
+    return len(pending_classes) * len(rooms)
 
 
 class RequestIndex:
@@ -187,8 +202,15 @@ class NodeAdmission:
     """Which classes a node's labels and taints let in; nodes that look alike are asked once."""
 
     def __init__(self, waiting: Sequence[PendingClass]) -> None:
-        self._demands = [one.pod_requirements for one in waiting]
-        self._keys = sorted({key for one in self._demands if one for key in one.requirements.by_key})
+        self._demands = [pending_class.pod_requirements for pending_class in waiting]
+        self._keys = sorted(
+            {
+                key
+                for pod_requirements in self._demands
+                if pod_requirements
+                for key in pod_requirements.requirements.by_key
+            }
+        )
         self._known: dict[object, int] = {}
 
     def admitted_classes(self, host: StateNode) -> int:
@@ -196,7 +218,11 @@ class NodeAdmission:
         look = (host.taints, tuple([host.labels.get(key) for key in self._keys]))
         known = self._known.get(look)
         if known is None:
-            known = self._known[look] = sum(1 << j for j, one in enumerate(self._demands) if one and _lets(host, one))
+            known = self._known[look] = sum(
+                1 << j
+                for j, pod_requirements in enumerate(self._demands)
+                if pod_requirements and _lets(host, pod_requirements)
+            )
         return known
 
 

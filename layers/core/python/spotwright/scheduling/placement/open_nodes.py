@@ -155,7 +155,7 @@ def find_join_option(
     """The best way for one more pod to join a node in the making; None if it cannot."""
     if not all(rule.allows(site.name) for rule in rules if rule.topology_key == labels.HOSTNAME):
         return None
-    if any(ours.conflicts_with(port) for ours in waiting.pod_class.host_ports for port in site.host_ports):
+    if any(host_port.conflicts_with(port) for host_port in waiting.pod_class.host_ports for port in site.host_ports):
         return None
     used = [one + other for one, other in zip(site.usage, waiting.size, strict=True)]
     tier, before = site.weight_group, site.weight_group.price(site.offering)
@@ -212,9 +212,9 @@ def find_new_node_option(
     return best
 
 
-def _better(best: NodeOption | None, other: NodeOption) -> NodeOption:
-    if best is None or (other.rank, other.cost) < (best.rank, best.cost):
-        return other
+def _better(best: NodeOption | None, other_node_option: NodeOption) -> NodeOption:
+    if best is None or (other_node_option.rank, other_node_option.cost) < (best.rank, best.cost):
+        return other_node_option
     return best
 
 
@@ -285,5 +285,5 @@ def _domains(
     """The values of a label that are possible and allowed, with their rank; (None, 0) where it may stay away."""
     sole = state.topology_requirements.get(key).sole_value
     values = [sole] if sole is not None else tier.possible_values(key, state.offerings, state.label_bits)
-    allowed = (one for one in values if all(rule.allows(one) for rule in rules))
+    allowed = (value for value in values if all(rule.allows(value) for rule in rules))
     return [(one, 0 if one is None else sum(rule.rank(one) for rule in rules)) for one in allowed]

@@ -63,10 +63,10 @@ class AssignedPods(PendingClass):
 
 def resource_dimensions(classes: Iterable[PodClass]) -> tuple[str, ...]:
     """The resources that matter: cpu, memory and pods first, then by name what else is asked for."""
-    asked = {name for one in classes for name in one.requests}
+    asked = {name for pod_class in classes for name in pod_class.requests}
     return (*_ALWAYS, *sorted(asked.difference(_ALWAYS)))
 
 
 def build_pending_classes(classes: Iterable[PodClass], names: tuple[str, ...]) -> list[PendingClass]:
     """All pods of these classes, waiting."""
-    return [PendingClass(one, tuple(one.requests.get(name, 0) for name in names)) for one in classes]
+    return [PendingClass(pod_class, tuple(pod_class.requests.get(name, 0) for name in names)) for pod_class in classes]

@@ -67,11 +67,14 @@ class PlanningContext(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def preference_policy(self) -> PreferencePolicy:
-        taints = [*(one.taints for one in self.cluster_state.nodes), *(one.taints for one in self.templates)]
+        taints = [
+            *(node.taints for node in self.cluster_state.nodes),
+            *(template.taints for template in self.templates),
+        ]
         return PreferencePolicy(
             respects_preferences=self.settings.preference_policy != "Ignore",
             has_prefer_no_schedule_taints=any(
-                one.effect == TaintEffect.PREFER_NO_SCHEDULE for several in taints for one in several
+                one.effect == TaintEffect.PREFER_NO_SCHEDULE for taint in taints for one in taint
             ),
             selected_label_keys=_label_keys(self.snapshot.pods),
         )
@@ -90,14 +93,17 @@ def _label_keys(pods: Iterable[Pod]) -> tuple[str, ...] | None:
     ]
     if not ruled:
         return None
-    return tuple(sorted({one.key for pod in ruled for selector in _selectors(pod) for one in selector or ()}))
+    return tuple(
+        sorted({expression.key for pod in ruled for selector in _selectors(pod) for expression in selector or ()})
+    )
 
 
 def _selectors(pod: Pod) -> Iterator[LabelSelector]:
-    yield from (one.label_selector for one in pod.topology_spread_constraints)
-    yield from (one.label_selector for one in (*pod.pod_affinity, *pod.pod_anti_affinity))
+    yield from (constraint.label_selector for constraint in pod.topology_spread_constraints)
+    yield from (pod_affinity_term.label_selector for pod_affinity_term in (*pod.pod_affinity, *pod.pod_anti_affinity))
     yield from (
-        one.pod_affinity_term.label_selector for one in (*pod.preferred_pod_affinity, *pod.preferred_pod_anti_affinity)
+        weighted_term.pod_affinity_term.label_selector
+        for weighted_term in (*pod.preferred_pod_affinity, *pod.preferred_pod_anti_affinity)
     )
 
 
@@ -122,10 +128,10 @@ class Placement:
         sequential_keys: Set[str] = frozenset(),
     ) -> None:
         together = [group_pods(pods, world.preference_policy) for pods in batches]
-        classes = [one for several in together for one in several]
-        for number, one in enumerate(classes):
-            one.index = number
-        _count_volumes(classes, [pod for several in batches for pod in several], templates, world.volume_topology)
+        classes = [one for pod_classes in together for one in pod_classes]
+        for number, pod_class in enumerate(classes):
+            pod_class.index = number
+        _count_volumes(classes, [pod for pods in batches for pod in pods], templates, world.volume_topology)
         names = resource_dimensions(classes)
         standing = world.cluster_state
         self.topology = Topology(standing.nodes, templates, world.namespaces, world.bound_pods)
@@ -139,11 +145,13 @@ class Placement:
         self.sequential_placer = SequentialPlacer(
             self.existing_nodes, self.weight_groups, self.topology, world.volume_topology, spread_targets=spread_targets
         )
-        self.batches = [build_pending_classes(several, names) for several in together]
+        self.batches = [build_pending_classes(pod_classes, names) for pod_classes in together]
         self._occupy = fill
         self._singly = sequential_keys
         self.unpacked_pods: list[str] = []
-        self.pending: list[PendingClass] = [one for several in self.batches for one in several]
+        self.pending: list[PendingClass] = [
+            pending_class for pending_classes in self.batches for pending_class in pending_classes
+        ]
         self.held_back_followers: list[Pod] = []
         self.work_units = 0
 
@@ -153,8 +161,8 @@ class Placement:
         ``pack_together``: pods with rules get their domains first and are packed by price with all others. False when a
         pod then found no node in the domain that others already counted on; then all must be placed one by one.
         """
-        for one in self.pending:
-            self._lower(one)
+        for pending_class in self.pending:
+            self._lower(pending_class)
         # Who comes first may have waited for somebody who came later.
         again = [self.pending] if len(self.batches) > 1 else []
         for number, waiting in enumerate([*self.batches, *again]):
@@ -183,7 +191,11 @@ class Placement:
             self.work_units += backfill(self.sequential_placer.open_nodes, [*free, *shares], self.topology)
             for tier in self.weight_groups:
                 self.work_units += tier.pack([*free, *shares], self.topology, budget - self.work_units)
-            self.unpacked_pods = [one.pod_class.pod_keys[0] for one in shares if one.pod_keys and one.is_pinned]
+            self.unpacked_pods = [
+                assigned_pods.pod_class.pod_keys[0]
+                for assigned_pods in shares
+                if assigned_pods.pod_keys and assigned_pods.is_pinned
+            ]
             if self.unpacked_pods:
                 return False
             for share in shares:
@@ -191,8 +203,8 @@ class Placement:
             # Who has rules may have waited for somebody who gives in only now.
             left = [one for one in trying if one.pod_keys]
             gave_in = {id(one) for one in left if one.relax()}
-            for one in left:
-                self._lower(one)
+            for pending_class in left:
+                self._lower(pending_class)
             trying = [one for one in left if id(one) in gave_in or id(one) in bound] if gave_in else []
             if trying:
                 self._reopen()
@@ -236,9 +248,9 @@ class Placement:
         progress = -1
         while progress:
             progress = 0
-            for one in ruled:
-                if one.pod_keys and one.pod_requirements is not None:
-                    progress += self._settle_class(one, one.pod_requirements, shares)
+            for pending_class in ruled:
+                if pending_class.pod_keys and pending_class.pod_requirements is not None:
+                    progress += self._settle_class(pending_class, pending_class.pod_requirements, shares)
         return shares
 
     def _settle_class(self, waiting: PendingClass, demand: PodRequirements, shares: list[AssignedPods]) -> int:
@@ -263,17 +275,18 @@ class Placement:
         """Pods without a place for which a node could be bought if there were no limits."""
         return [
             key
-            for one in self.pending
-            if one.pod_keys and one.pod_requirements is not None
+            for pending_class in self.pending
+            if pending_class.pod_keys and pending_class.pod_requirements is not None
             for tier in self.weight_groups
             if any(tier.limits.by_template)
-            and tier.compatible_offerings(one.pod_requirements) & tier.offering_index.offerings_with_room(one.size)
-            for key in one.pod_keys
+            and tier.compatible_offerings(pending_class.pod_requirements)
+            & tier.offering_index.offerings_with_room(pending_class.size)
+            for key in pending_class.pod_keys
         ]
 
     def unplaced_pods(self) -> set[str]:
         """Pods without a place, by key."""
-        return {key for one in self.pending for key in one.pod_keys}
+        return {key for pending_class in self.pending for key in pending_class.pod_keys}
 
     def swap_pods(self, names: Mapping[str, str]) -> None:
         """Let pods take each other's places."""
@@ -281,17 +294,17 @@ class Placement:
             draft.pods_by_node = [tuple([names.get(key, key) for key in keys]) for keys in draft.pods_by_node]
         for room in self.existing_nodes:
             room.assigned_pods = [names.get(key, key) for key in room.assigned_pods]
-        for one in self.pending:
-            one.pod_keys = sorted(names.get(key, key) for key in one.pod_keys)
+        for pending_class in self.pending:
+            pending_class.pod_keys = sorted(names.get(key, key) for key in pending_class.pod_keys)
 
-    def unplaced_or_relaxed(self, told: Set[str]) -> set[str]:
+    def unplaced_or_relaxed(self, abstract_set: Set[str]) -> set[str]:
         """Those of the pods that have no place or gave up something for it."""
         return {
             key
-            for one in self.pending
-            if one.pod_keys or one.relaxation_level
-            for key in one.pod_class.pod_keys
-            if key in told
+            for pending_class in self.pending
+            if pending_class.pod_keys or pending_class.relaxation_level
+            for key in pending_class.pod_class.pod_keys
+            if key in abstract_set
         }
 
     def price(self) -> int:
@@ -302,23 +315,23 @@ class Placement:
             for draft in tier.planned_nodes
         )
 
-    def is_better_than(self, other: "Placement") -> bool:
+    def is_better_than(self, other_placement: "Placement") -> bool:
         """True when no pod fares worse than in another attempt, and more pods are placed or they cost less."""
-        ours, theirs = self._conceded(), other._conceded()
+        ours, theirs = self._conceded(), other_placement._conceded()
         if any(conceded > theirs[key] for key, conceded in ours.items()):
             return False
         return (
             sum(left for left, _ in ours.values()) < sum(left for left, _ in theirs.values())
-            or self.price() < other.price()
+            or self.price() < other_placement.price()
         )
 
     def _conceded(self) -> dict[str, tuple[bool, int]]:
         """Per pod: whether it has no place, and how far its class has given in."""
         return {
-            key: (key in left, one.relaxation_level)
-            for one in self.pending
-            for left in (set(one.pod_keys),)
-            for key in one.pod_class.pod_keys
+            key: (key in left, pending_class.relaxation_level)
+            for pending_class in self.pending
+            for left in (set(pending_class.pod_keys),)
+            for key in pending_class.pod_class.pod_keys
         }
 
     def pods_by_weight_group(self, pods: Sequence[Pod]) -> list[list[Pod]]:
@@ -344,15 +357,19 @@ class Placement:
     def has_topology_rules(self) -> bool:
         """True when the pods around it decide where some pod goes."""
         return any(
-            one.pod_class.requirement_levels
-            and self.topology.is_constrained(one.pod_class, one.pod_class.requirement_levels[0])
-            for one in self.pending
+            pending_class.pod_class.requirement_levels
+            and self.topology.is_constrained(pending_class.pod_class, pending_class.pod_class.requirement_levels[0])
+            for pending_class in self.pending
         )
 
     @property
     def lacks_affinity_hosts(self) -> bool:
         """True when somebody is left who must share a host with other pods, and these were placed."""
-        left = (one.pod_requirements for one in self.pending if one.pod_keys and one.pod_requirements is not None)
+        left = (
+            pending_class.pod_requirements
+            for pending_class in self.pending
+            if pending_class.pod_keys and pending_class.pod_requirements is not None
+        )
         return any(company.topology_key == HOSTNAME for demand in left for company in demand.pod_affinity)
 
     @property
@@ -368,18 +385,18 @@ def _count_volumes(
     classes: Iterable[PodClass], pods: Sequence[Pod], templates: Iterable[NodeClaimTemplate], disks: VolumeTopology
 ) -> None:
     """Volumes become requests where a type limits how many can be attached."""
-    several = [one for one in classes if one.pod.volume_claim_names]
-    if several:
+    pod_classes = [one for one in classes if one.pod.volume_claim_names]
+    if pod_classes:
         limited = {
             volume_resource(driver)
-            for one in templates
-            for type_ in one.instance_types
+            for template in templates
+            for type_ in template.instance_types
             for driver in type_.attachable_volumes
         }
         shared = shared_claims(pods)
-        for one in several:
-            taken = disks.volume_requests(one.pod, shared).items()
-            one.requests |= {name: count for name, count in taken if name in limited}
+        for pod_class in pod_classes:
+            taken = disks.volume_requests(pod_class.pod, shared).items()
+            pod_class.requests |= {name: count for name, count in taken if name in limited}
 
 
 def _asked(classes: Iterable[PodClass], topology: Topology, disks: VolumeTopology) -> Iterator[Requirements]:

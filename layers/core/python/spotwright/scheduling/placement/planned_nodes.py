@@ -106,14 +106,16 @@ def restrict_to_limits(drafts: Sequence[PlannedNode], allowance: RemainingLimits
     its limits keeps everything; near them, a node keeps what counts no more than what it was packed for.
     """
     for number, left in enumerate(allowance.by_template):
-        ours = [one for one in drafts if one.template_index == number]
-        if not ours or not left:
+        planned_nodes = [one for one in drafts if one.template_index == number]
+        if not planned_nodes or not left:
             continue
-        nodes = {resources.NODES: sum(len(one.pods_by_node) for one in ours)}
-        largest = resources.add(*(resources.scale(_largest(one, left), len(one.pods_by_node)) for one in ours), nodes)
+        nodes = {resources.NODES: sum(len(one.pods_by_node) for one in planned_nodes)}
+        largest = resources.add(
+            *(resources.scale(_largest(one, left), len(one.pods_by_node)) for one in planned_nodes), nodes
+        )
         if any(largest.get(name, 0) > amount for name, amount in left.items()):
-            for one in ours:
-                one.offerings &= _no_larger(one, left)
+            for planned_node in planned_nodes:
+                planned_node.offerings &= _no_larger(planned_node, left)
 
 
 def _largest(draft: PlannedNode, limited: Iterable[str]) -> dict[str, int]:
@@ -140,11 +142,11 @@ def to_new_nodes(draft: PlannedNode) -> tuple[NewNode, ...]:
     if market.split_types[draft.template_index]:
         draft.offerings = _meant(draft)
     goods, mask = _types(draft)
-    names = tuple(dict.fromkeys(one.instance_type.name for one in goods))
+    names = tuple(dict.fromkeys(pool_type.instance_type.name for pool_type in goods))
     requirements = _achieved(draft.offering_index, mask, _requirements(draft, goods, mask))
     cheapest = (mask & -mask).bit_length() - 1
     binding = _binding(draft)
-    others = _alternatives(draft, mask, cheapest)
+    other_alternatives = _alternatives(draft, mask, cheapest)
     node = NewNode(
         nodepool=template.nodepool.name,
         nodeclass=template.nodepool.node_class_ref.name,
@@ -158,16 +160,16 @@ def to_new_nodes(draft: PlannedNode) -> tuple[NewNode, ...]:
         price_picousd_per_hour=market.prices[cheapest],
         capacity_type=market.offerings[cheapest].capacity_type,
         zones=_values(market, labels.ZONE, mask),
-        reason=_reason(draft, cheapest, names, binding, others),
+        reason=_reason(draft, cheapest, names, binding, other_alternatives),
         binding_resource=binding,
-        alternatives=others,
+        alternatives=other_alternatives,
         relaxed_preferences=relaxed_preferences(
-            (one.pod_class, one.pod_requirements, one.count)
-            for one in draft.pod_counts
-            if one.pod_requirements is not one.pod_class.requirement_levels[0]
+            (pod_count.pod_class, pod_count.pod_requirements, pod_count.count)
+            for pod_count in draft.pod_counts
+            if pod_count.pod_requirements is not pod_count.pod_class.requirement_levels[0]
         ),
-        price_overlay_applied=any(one.instance_type.price_overlay_applied for one in goods),
-        capacity_overlay_applied=any(one.instance_type.capacity_overlay_applied for one in goods),
+        price_overlay_applied=any(pool_type.instance_type.price_overlay_applied for pool_type in goods),
+        capacity_overlay_applied=any(pool_type.instance_type.capacity_overlay_applied for pool_type in goods),
     )
     return tuple(msgspec.structs.replace(node, pods=tuple(sorted(pods))) for pods in draft.pods_by_node)
 
@@ -182,9 +184,12 @@ def _meant(draft: PlannedNode) -> int:
     own, offer = instance_type_name(market, cheapest), market.offerings[cheapest]
     lost = _strays(draft, mask)
     for key in sorted(
-        _PLACE, key=lambda key: any(offering_label(one, key) == offering_label(offer, key) for one in lost.get(own, ()))
+        _PLACE,
+        key=lambda key: any(
+            offering_label(offering, key) == offering_label(offer, key) for offering in lost.get(own, ())
+        ),
     ):
-        away = frozenset(offering_label(one, key) for one in lost.get(own, ())) - {offering_label(offer, key)}
+        away = frozenset(offering_label(offering, key) for offering in lost.get(own, ())) - {offering_label(offer, key)}
         if away:
             mask &= market.offerings_meeting(Requirement(key, True, away))
             lost = _strays(draft, mask)
@@ -195,7 +200,7 @@ def _meant(draft: PlannedNode) -> int:
 
 
 def _strays(draft: PlannedNode, mask: int) -> dict[str, list[Offering]]:
-    goods = [one for one in draft.offering_index.pool_types if one.offerings & mask]
+    goods = [pool_type for pool_type in draft.offering_index.pool_types if pool_type.offerings & mask]
     requirements = _requirements(draft, goods, mask)
     return find_unintended_offerings(
         draft.offering_index, draft.template_index, mask, requirements, _requests(draft, goods)
@@ -204,7 +209,7 @@ def _strays(draft: PlannedNode, mask: int) -> dict[str, list[Offering]]:
 
 def _types(draft: PlannedNode) -> tuple[list[PoolInstanceType], int]:
     """The cheapest types, with all that is left of each, and the choices that they leave."""
-    found: list[PoolInstanceType] = []
+    pool_types: list[PoolInstanceType] = []
     names: set[str] = set()
     left, kept = draft.offerings, 0
     most = (
@@ -217,14 +222,18 @@ def _types(draft: PlannedNode) -> tuple[list[PoolInstanceType], int]:
         left &= ~goods.offerings
         kept |= goods.offerings
         names.add(goods.instance_type.name)
-        found.append(goods)
+        pool_types.append(goods)
     divided = names & draft.offering_index.split_types[draft.template_index]
     rest = (
-        [one for one in draft.offering_index.pool_types if one.offerings & left and one.instance_type.name in divided]
+        [
+            pool_type
+            for pool_type in draft.offering_index.pool_types
+            if pool_type.offerings & left and pool_type.instance_type.name in divided
+        ]
         if divided
         else []
     )
-    return [*found, *rest], draft.offerings & reduce(or_, (one.offerings for one in rest), kept)
+    return [*pool_types, *rest], draft.offerings & reduce(or_, (pool_type.offerings for pool_type in rest), kept)
 
 
 def _values(market: OfferingIndex, key: str, mask: int) -> tuple[str, ...]:
@@ -238,11 +247,13 @@ def _requirements(draft: PlannedNode, goods: Iterable[PoolInstanceType], mask: i
         draft.topology_requirements
     )
     asked = dict.fromkeys(
-        one for member in draft.pod_counts for one in member.pod_requirements.requirements.by_key.values()
+        requirement
+        for member in draft.pod_counts
+        for requirement in member.pod_requirements.requirements.by_key.values()
     )
     together = together.intersection(asked)
     narrowed = [
-        Requirement(labels.INSTANCE_TYPE, False, frozenset(one.instance_type.name for one in goods)),
+        Requirement(labels.INSTANCE_TYPE, False, frozenset(pool_type.instance_type.name for pool_type in goods)),
         Requirement(labels.CAPACITY_TYPE, False, frozenset(_values(draft.offering_index, labels.CAPACITY_TYPE, mask))),
     ]
     if _is_divided(draft, goods):
@@ -261,16 +272,16 @@ def _requirements(draft: PlannedNode, goods: Iterable[PoolInstanceType], mask: i
 def _is_divided(draft: PlannedNode, goods: Iterable[PoolInstanceType]) -> bool:
     """Whether a type has other resources in some offerings: then a claim says where all of its pods have room."""
     divided = draft.offering_index.split_types[draft.template_index]
-    return bool(divided) and any(one.instance_type.name in divided for one in goods)
+    return bool(divided) and any(pool_type.instance_type.name in divided for pool_type in goods)
 
 
 def _achieved(market: OfferingIndex, mask: int, requirements: Requirements) -> Requirements:
     """Requirements whose minValues are no more than what the types keep; less only where that is allowed."""
     changed = {}
-    for one in requirements:
-        if one.min_values:
-            kept = market.count_values(one.key, mask, at_most=one.min_values)
-            changed[one.key] = msgspec.structs.replace(one, min_values=kept)
+    for requirement in requirements:
+        if requirement.min_values:
+            kept = market.count_values(requirement.key, mask, at_most=requirement.min_values)
+            changed[requirement.key] = msgspec.structs.replace(requirement, min_values=kept)
     return Requirements(requirements.by_key | changed)
 
 
@@ -279,11 +290,15 @@ def _resolved(draft: PlannedNode, requirements: Requirements) -> dict[str, str]:
     known = draft.offering_index.templates[draft.template_index].known_label_keys
     left = draft.label_bits & draft.undetermined_labels.initial_bits(draft.offering)
     found = {}
-    for one in requirements:
-        open_key = draft.undetermined_labels.get(one.key)
-        absent = open_key.allows_absence(left) if open_key else one.allows_absence
-        if one.key not in known and not absent:
-            found[one.key] = one.sole_value or (open_key.first_value(left) if open_key else None) or allowed_value(one)
+    for requirement in requirements:
+        open_key = draft.undetermined_labels.get(requirement.key)
+        absent = open_key.allows_absence(left) if open_key else requirement.allows_absence
+        if requirement.key not in known and not absent:
+            found[requirement.key] = (
+                requirement.sole_value
+                or (open_key.first_value(left) if open_key else None)
+                or allowed_value(requirement)
+            )
     return found
 
 
@@ -342,7 +357,11 @@ def _alternative(market: OfferingIndex, choice: int) -> AlternativeOffering:
 
 
 def _reason(
-    draft: PlannedNode, cheapest: int, names: Sequence[str], binding: str, others: Sequence[AlternativeOffering]
+    draft: PlannedNode,
+    cheapest: int,
+    names: Sequence[str],
+    binding: str,
+    other_alternatives: Sequence[AlternativeOffering],
 ) -> str:
     market, offer = draft.offering_index, draft.offering_index.offerings[cheapest]
     pods = sum(member.count for member in draft.pod_counts)
@@ -353,8 +372,9 @@ def _reason(
         f" is the cheapest of {_count(len(names), 'type')} with room for {_count(pods, 'pod')};"
         f" {_filled(binding, used, room)}"
     )
-    for other in others[:1]:
-        text += f"; next is {other.instance_type} {other.capacity_type} at {format_price(other.price_picousd_per_hour)}"
+    for other_alternative in other_alternatives[:1]:
+        price = format_price(other_alternative.price_picousd_per_hour)
+        text += f"; next is {other_alternative.instance_type} {other_alternative.capacity_type} at {price}"
     return text
 
 

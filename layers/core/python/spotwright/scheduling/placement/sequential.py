@@ -46,9 +46,9 @@ class SequentialPlacer:
         total, seated = 0, -1
         while seated:
             seated = sum(
-                self._seat_class(one, one.pod_requirements)
-                for one in waiting
-                if one.pod_keys and one.pod_requirements is not None
+                self._seat_class(pending_class, pending_class.pod_requirements)
+                for pending_class in waiting
+                if pending_class.pod_keys and pending_class.pod_requirements is not None
             )
             total += seated
         return total
@@ -122,9 +122,11 @@ class SequentialPlacer:
             return False
         if not all(rule.allows(room.domain(rule.topology_key)) for rule in rules):
             return False
-        if volumes and not any(room.state_node.meets_requirements(one) for one in volumes):
+        if volumes and not any(room.state_node.meets_requirements(requirements) for requirements in volumes):
             return False
-        if any(ours.conflicts_with(port) for ours in waiting.pod_class.host_ports for port in room.host_ports):
+        if any(
+            host_port.conflicts_with(port) for host_port in waiting.pod_class.host_ports for port in room.host_ports
+        ):
             return False
         return not self.volume_topology.exceeds_limits(
             room.state_node, room.volumes, self.volume_topology.volumes(waiting.pod_class.pod)

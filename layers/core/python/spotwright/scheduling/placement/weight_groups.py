@@ -46,7 +46,7 @@ class WeightGroup:
         self.daemonset_pods = daemons
         self.undetermined_labels = UndeterminedLabels(market, asked)
         self.initial_limits = RemainingLimits(
-            [_left(one, used.get(one.nodepool.name, {})) for one in market.templates], reserved
+            [_left(template, used.get(template.nodepool.name, {})) for template in market.templates], reserved
         )
         self.limits = self.initial_limits.copy()
         self.limits.by_reservation = reserved
@@ -78,7 +78,7 @@ class WeightGroup:
         """Choices whose DaemonSets leave these host ports free."""
         mask = self.offering_index.all_offerings
         for daemon in self.daemonset_pods if ports else ():
-            if any(one.conflicts_with(other) for one in daemon.host_ports for other in ports):
+            if any(host_port.conflicts_with(other_port) for host_port in daemon.host_ports for other_port in ports):
                 for goods in self.offering_index.pool_types:
                     if self.offering_index.templates[goods.template_index].runs_daemonset(daemon, goods.instance_type):
                         mask &= ~goods.offerings
@@ -104,7 +104,11 @@ class WeightGroup:
 
     def certain_value(self, key: str, mask: int) -> str | None:
         """The value of a label if every choice states the same one."""
-        stated = [one for one, choices in self.offering_index.label_statements(key).items() if choices & mask]
+        stated = [
+            label_statement
+            for label_statement, choices in self.offering_index.label_statements(key).items()
+            if choices & mask
+        ]
         return stated[0] if len(stated) == 1 and isinstance(stated[0], str) else None
 
     def suitable_offerings(self, mask: int, used: Sequence[int], most: int | None) -> int:
@@ -155,8 +159,12 @@ class WeightGroup:
 
     def pack(self, waiting: Iterable[PendingClass], topology: Topology, budget: int) -> int:
         """Make nodes for as many as possible; the work it took."""
-        ours = [one for one in waiting if one.pod_keys and one.pod_requirements is not None]
-        masks = [self._open(one) for one in ours]
+        pending_classes = [
+            pending_class
+            for pending_class in waiting
+            if pending_class.pod_keys and pending_class.pod_requirements is not None
+        ]
+        masks = [self._open(pending_class) for pending_class in pending_classes]
         units = 0
         # What is reserved is paid for: it is used up before anything is bought.
         for sold in (
@@ -165,7 +173,7 @@ class WeightGroup:
         ):
             for together in _components([mask & sold for mask in masks]):
                 several = [masks[j] & sold for j in together]
-                units += self._serve([ours[j] for j in together], several, topology, budget - units)
+                units += self._serve([pending_classes[j] for j in together], several, topology, budget - units)
         return units
 
     def _open(self, waiting: PendingClass) -> int:
@@ -176,37 +184,55 @@ class WeightGroup:
         )
         return mask & self.offerings_without_port_conflicts(waiting.pod_class.host_ports)
 
-    def _serve(self, ours: Sequence[PendingClass], masks: Sequence[int], topology: Topology, budget: int) -> int:
+    def _serve(
+        self, pending_classes: Sequence[PendingClass], masks: Sequence[int], topology: Topology, budget: int
+    ) -> int:
         asked = [
-            self.undetermined_labels.requirement_bits(one.pod_requirements.requirements)
-            for one in ours
-            if one.pod_requirements is not None
+            self.undetermined_labels.requirement_bits(pending_class.pod_requirements.requirements)
+            for pending_class in pending_classes
+            if pending_class.pod_requirements is not None
         ]
         bound = build_host_constraints(
-            [(one.pod_class, one.pod_requirements) for one in ours if one.pod_requirements is not None], topology
+            [
+                (pending_class.pod_class, pending_class.pod_requirements)
+                for pending_class in pending_classes
+                if pending_class.pod_requirements is not None
+            ],
+            topology,
         )
         problem = PackingProblem(
-            self.offering_index, Items([one.size for one in ours]), masks, asked, self.undetermined_labels, bound
+            self.offering_index,
+            Items([pending_class.size for pending_class in pending_classes]),
+            masks,
+            asked,
+            self.undetermined_labels,
+            bound,
         )
         units = 0
         while True:
-            answer = find_cheapest_packing(problem, [len(one.pod_keys) for one in ours], self.limits, budget - units)
+            answer = find_cheapest_packing(
+                problem, [len(pending_class.pod_keys) for pending_class in pending_classes], self.limits, budget - units
+            )
             units += answer.work_units
             if not answer.nodes:
                 return units
-            self._draft(answer, ours, list(zip(masks, asked, strict=True)))
+            self._draft(answer, pending_classes, list(zip(masks, asked, strict=True)))
             self.limits.by_template = answer.limits.by_template
             self.limits.by_reservation.update(answer.limits.by_reservation)
 
-    def _draft(self, answer: Packing, ours: Sequence[PendingClass], asked: Sequence[tuple[int, int]]) -> None:
+    def _draft(
+        self, answer: Packing, pending_classes: Sequence[PendingClass], asked: Sequence[tuple[int, int]]
+    ) -> None:
         for batch in answer.nodes:
-            members = [_member(ours[j], count) for j, count in sorted(batch.pod_counts.items())]
+            members = [_member(pending_classes[j], count) for j, count in sorted(batch.pod_counts.items())]
             draft = PlannedNode(self.offering_index, batch.offering, members, self.undetermined_labels)
             draft.narrow(asked[j] for j in batch.pod_counts)
             for _ in range(batch.node_count):
                 # In the order of the members.
                 draft.pods_by_node.append(
-                    tuple(key for j, count in sorted(batch.pod_counts.items()) for key in ours[j].take(count))
+                    tuple(
+                        key for j, count in sorted(batch.pod_counts.items()) for key in pending_classes[j].take(count)
+                    )
                 )
             self.planned_nodes.append(draft)
 
@@ -215,10 +241,10 @@ class WeightGroup:
         counts: dict[tuple[int, int], int] = {}
         pairs: dict[tuple[int, int], tuple[PodClass, PodRequirements]] = {}
         for draft in self.planned_nodes:
-            for one in draft.pod_counts:
-                look = one.pod_class.index, id(one.pod_requirements)
-                pairs[look] = one.pod_class, one.pod_requirements
-                counts[look] = counts.get(look, 0) + one.count * len(draft.pods_by_node)
+            for pod_count in draft.pod_counts:
+                look = pod_count.pod_class.index, id(pod_count.pod_requirements)
+                pairs[look] = pod_count.pod_class, pod_count.pod_requirements
+                counts[look] = counts.get(look, 0) + pod_count.count * len(draft.pods_by_node)
         ours = list(pairs)
         shares = _hosts([pairs[look] for look in ours], [counts[look] for look in ours], topology)
         lots: dict[tuple[Vector, int, tuple[int, ...]], int] = {}
@@ -281,7 +307,7 @@ def build_weight_groups(
     reserved: dict[str, int],
 ) -> list[WeightGroup]:
     """One tier per weight, heaviest first. ``reserved``: instances left by capacity reservation."""
-    by_weight = groupby(templates, key=lambda one: one.nodepool.weight)
+    by_weight = groupby(templates, key=lambda template: template.nodepool.weight)
     sold = (markets.get(list(alike), names) for _, alike in by_weight)
     return [WeightGroup(market, markets.daemonset_pods, used, asked, reserved) for market in sold]
 

@@ -53,13 +53,13 @@ def _with_others_first(
         if not ahead.first_pods:
             break
         keys = {pod.key for pod in ahead.first_pods}
-        others = [pod for pod in turned if pod.key not in keys]
-        other = _attempt(world, [ahead.first_pods, others], templates)
-        units = placement.work_units + other.work_units
-        unwilling = other.unplaced_or_relaxed(ahead.affinity_targets.keys())
-        fewer = not unwilling and _leaves_fewer(other, placement, turned)
+        other_pods = [pod for pod in turned if pod.key not in keys]
+        other_placement = _attempt(world, [ahead.first_pods, other_pods], templates)
+        units = placement.work_units + other_placement.work_units
+        unwilling = other_placement.unplaced_or_relaxed(ahead.affinity_targets.keys())
+        fewer = not unwilling and _leaves_fewer(other_placement, placement, turned)
         if fewer:
-            placement, turned = other, [*ahead.first_pods, *others]
+            placement, turned = other_placement, [*ahead.first_pods, *other_pods]
         placement.work_units = units
         # Nobody is told of a wish that was never theirs: without those who could not have it, once more.
         alone = alone.union(ahead.affinity_targets[key] for key in unwilling)
@@ -83,9 +83,9 @@ def _exchange_equals(world: PlanningContext, pods: Sequence[Pod], placement: Pla
     placement.swap_pods(names)
 
 
-def _leaves_fewer(other: Placement, placement: Placement, pods: Sequence[Pod]) -> bool:
+def _leaves_fewer(other_placement: Placement, placement: Placement, pods: Sequence[Pod]) -> bool:
     """True when another attempt leaves fewer pods, and nobody instead of one who comes later."""
-    now, before = other.unplaced_pods(), placement.unplaced_pods()
+    now, before = other_placement.unplaced_pods(), placement.unplaced_pods()
     return len(now) < len(before) and not priority.violates_priority(
         [pod for pod in pods if pod.key in now - before], (pod for pod in pods if pod.key in before - now)
     )
@@ -126,13 +126,13 @@ def _attempt(
     return best
 
 
-def _better(one: Placement | None, other: Placement, budget: int, *, pack_together: bool) -> Placement:
+def _better(placement: Placement | None, other_placement: Placement, budget: int, *, pack_together: bool) -> Placement:
     """The better of an attempt and of another that is yet to run; if there is none yet, the other."""
-    complete = other.place_pods(budget, pack_together=pack_together)
-    if one is None:
-        return other
-    best = other if complete and other.is_better_than(one) else one
-    best.work_units = one.work_units + other.work_units
+    complete = other_placement.place_pods(budget, pack_together=pack_together)
+    if placement is None:
+        return other_placement
+    best = other_placement if complete and other_placement.is_better_than(placement) else placement
+    best.work_units = placement.work_units + other_placement.work_units
     return best
 
 

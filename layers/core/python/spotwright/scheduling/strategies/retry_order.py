@@ -41,17 +41,21 @@ def compute_retry_order(placement: Placement, pods: Sequence[Pod], alone: Set[st
     by_key = {pod.key: pod for pod in pods}
     found: dict[str, Pod] = {}
     leaders: dict[str, str] = {}
-    for one in placement.pending:
-        if one.pod_keys and one.pod_requirements is not None:
-            asked = one.pod_class.pod_keys[0]
+    for pending_class in placement.pending:
+        if pending_class.pod_keys and pending_class.pod_requirements is not None:
+            asked = pending_class.pod_class.pod_keys[0]
             free = (
                 {key: pod for key, pod in by_key.items() if key not in leaders}
-                if one.pod_requirements.pod_affinity
+                if pending_class.pod_requirements.pod_affinity
                 else {}
             )
-            leading = list(_leaders(one, one.pod_requirements, placement, free)) if asked not in alone else []
-            if leading or _comes_late(one, one.pod_requirements, placement):
-                found |= {key: by_key[key] for key in one.pod_keys}
+            leading = (
+                list(_leaders(pending_class, pending_class.pod_requirements, placement, free))
+                if asked not in alone
+                else []
+            )
+            if leading or _comes_late(pending_class, pending_class.pod_requirements, placement):
+                found |= {key: by_key[key] for key in pending_class.pod_keys}
             found |= {pod.key: pod for pod in leading}
             leaders |= dict.fromkeys((pod.key for pod in leading), asked)
     return RetryOrder(tuple(found[key] for key in sorted(found)), leaders)
@@ -109,8 +113,8 @@ def _where(
         return [(*own, *node_selector_terms(pod)[0])]
     there = _domains(waiting, demand, company.topology_key, placement)
     joined = there & placement.topology.domains_with_pods(company)
-    parted = {one.topology_key for one in demand.topology_spread_constraints}.union(
-        one.topology_key for one in demand.pod_anti_affinity
+    parted = {constraint.topology_key for constraint in demand.topology_spread_constraints}.union(
+        pod_affinity_term.topology_key for pod_affinity_term in demand.pod_anti_affinity
     )
     if company.topology_key in parted:
         return [

@@ -49,7 +49,7 @@ class TopologySpreadRule:
         return self._tally.count(domain)
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{one}={self._tally.count(one)}" for one in sorted(self._domains))
+        counts = ", ".join(f"{domain}={self._tally.count(domain)}" for domain in sorted(self._domains))
         few = f", minDomains {self._min_domains} of which {len(self._domains)} can be had" if self._few else ""
         found = counts or "no domain is known"
         return f"topology spread over {self.topology_key} with maxSkew {self._max_skew}{few} ({found})"
@@ -118,4 +118,4 @@ class KnownDomainRule:
 def _shown(circle: TopologyTerm) -> str:
     if circle.label_selector is None:
         return "no pod"
-    return ", ".join(str(one.requirement()) for one in circle.label_selector) or "every pod"
+    return ", ".join(str(expression.requirement()) for expression in circle.label_selector) or "every pod"

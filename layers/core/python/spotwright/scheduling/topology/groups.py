@@ -91,7 +91,7 @@ class TopologyGroup:
 
 
 def has_untolerated_taint(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> bool:
-    return any(one.effect != "PreferNoSchedule" for one in untolerated_taints(taints, tolerations))
+    return any(taint.effect != "PreferNoSchedule" for taint in untolerated_taints(taints, tolerations))
 
 
 class BoundPods:
@@ -113,7 +113,9 @@ class BoundPods:
 
     def candidates(self, circle: TopologyTerm) -> Iterator[tuple[Pod, list[tuple[StateNode, int]]]]:
         """Those among whom all that a circle holds are: they have the label that its selector lists first."""
-        listed = next((one for one in circle.label_selector or () if one.operator == Operator.IN), None)
+        listed = next(
+            (expression for expression in circle.label_selector or () if expression.operator == Operator.IN), None
+        )
         if listed is None:
             yield from self.pod_groups
             return

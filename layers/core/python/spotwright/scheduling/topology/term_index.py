@@ -24,7 +24,9 @@ class TopologyTermIndex[Item]:
         entry = (self._count, circle, item)
         self._count += 1
         self._known.clear()
-        listed = next((one for one in circle.label_selector or () if one.operator == Operator.IN), None)
+        listed = next(
+            (expression for expression in circle.label_selector or () if expression.operator == Operator.IN), None
+        )
         if listed is None:
             self._others.append(entry)
         else:

@@ -86,9 +86,12 @@ class Topology:
 
     def separates_domains(self, cls: PodClass, demand: PodRequirements) -> bool:
         """True when pods keep others out of a zone or other domain that holds many: the class others, or they it."""
-        if any(one.topology_key != labels.HOSTNAME for one in demand.pod_anti_affinity):
+        if any(pod_affinity_term.topology_key != labels.HOSTNAME for pod_affinity_term in demand.pod_anti_affinity):
             return True
-        return any(one.term.topology_key != labels.HOSTNAME for one in self._avoiding.items_selecting(cls))
+        return any(
+            topology_group.term.topology_key != labels.HOSTNAME
+            for topology_group in self._avoiding.items_selecting(cls)
+        )
 
     def domains_with_pods(self, company: PodAffinityTerm) -> frozenset[str]:
         """The domains with a pod of the company."""
@@ -100,26 +103,34 @@ class Topology:
 
     def needs_shared_host(self, cls: PodClass, demand: PodRequirements) -> bool:
         """True when somebody must share a very host: the class with others, or others with it."""
-        if any(one.topology_key == labels.HOSTNAME for one in demand.pod_affinity):
+        if any(pod_affinity_term.topology_key == labels.HOSTNAME for pod_affinity_term in demand.pod_affinity):
             return True
         return self.is_host_affinity_target(cls)
 
     def is_host_affinity_target(self, cls: PodClass) -> bool:
         """True when others want to share a host with pods of this class."""
-        return any(one.topology_key == labels.HOSTNAME for one in self._attracting.items_selecting(cls))
+        return any(
+            topology_term.topology_key == labels.HOSTNAME for topology_term in self._attracting.items_selecting(cls)
+        )
 
     def spread_terms(self, cls: PodClass, demand: PodRequirements, key: str) -> list[tuple[TopologyTerm, int]]:
         """The circles a class is spread by over one label, with the skew."""
-        ours = (one for one in demand.topology_spread_constraints if one.topology_key == key)
-        return [(self._spread_tally(one, cls).term, one.max_skew) for one in ours]
+        constraints = (
+            constraint for constraint in demand.topology_spread_constraints if constraint.topology_key == key
+        )
+        return [(self._spread_tally(constraint, cls).term, constraint.max_skew) for constraint in constraints]
 
     def anti_affinity_terms(self, demand: PodRequirements, key: str) -> list[TopologyTerm]:
         """The circles a demand avoids over one label."""
-        return [self._circle(one) for one in demand.pod_anti_affinity if one.topology_key == key]
+        return [
+            self._circle(pod_affinity_term)
+            for pod_affinity_term in demand.pod_anti_affinity
+            if pod_affinity_term.topology_key == key
+        ]
 
     def domain_rules(self, cls: PodClass, demand: PodRequirements) -> list[DomainRule]:
         """What the class asks of domains now; the rules read the counts when they are asked."""
-        found: list[DomainRule] = []
+        domain_rules: list[DomainRule] = []
         for spread in demand.topology_spread_constraints:
             tally = self._spread_tally(spread, cls)
             # Hosts are without number: one more can always be had, so nobody asks which there are.
@@ -127,16 +138,21 @@ class Topology:
                 tally.counts if spread.topology_key == labels.HOSTNAME else self.domains(spread.topology_key, tally)
             )
             domains = (one for one in universe if demand.strict_requirements.get(spread.topology_key).has(one))
-            found.append(TopologySpreadRule(spread, tally, cls, domains))
-        found += [PodAffinityRule(self._tally(self._circle(one)), cls) for one in demand.pod_affinity]
-        found += [
-            PodAntiAffinityRule(self._tally(self._circle(one)), inverse=False) for one in demand.pod_anti_affinity
+            domain_rules.append(TopologySpreadRule(spread, tally, cls, domains))
+        domain_rules += [
+            PodAffinityRule(self._tally(self._circle(pod_affinity_term)), cls)
+            for pod_affinity_term in demand.pod_affinity
         ]
-        found += [PodAntiAffinityRule(tally, inverse=True) for tally in self._avoiding.items_selecting(cls)]
-        found += [
-            KnownDomainRule(key) for key in sorted({one.topology_key for one in self._attracting.items_selecting(cls)})
+        domain_rules += [
+            PodAntiAffinityRule(self._tally(self._circle(pod_affinity_term)), inverse=False)
+            for pod_affinity_term in demand.pod_anti_affinity
         ]
-        return found
+        domain_rules += [PodAntiAffinityRule(tally, inverse=True) for tally in self._avoiding.items_selecting(cls)]
+        domain_rules += [
+            KnownDomainRule(key)
+            for key in sorted({topology_term.topology_key for topology_term in self._attracting.items_selecting(cls)})
+        ]
+        return domain_rules
 
     def known_domains(self) -> dict[str, set[str]]:
         """Labels that some rule looks at, with the domains known of them."""

@@ -38,26 +38,30 @@ def record_fleet_response(
     given = tuple(instances)
     marks = fleet_errors.offering_failures(errors, now_ms=now_ms, cpu_millicores=cpu_millicores, scope=scope)
     failed = {mark.key for mark in marks}
-    gave = {_offering_of(one, scope).key for one in given}
+    gave = {_offering_of(instance, scope).key for instance in given}
 
-    def lesson(known: HealthByKey) -> Iterable[OfferingHealth | None]:
-        yield from (unavailable_offerings.record_failure(known.get(mark.key), mark, now_ms=now_ms) for mark in marks)
+    def lesson(health_by_key: HealthByKey) -> Iterable[OfferingHealth | None]:
         yield from (
-            unavailable_offerings.record_success(known[key], now_ms=now_ms)
+            unavailable_offerings.record_failure(health_by_key.get(mark.key), mark, now_ms=now_ms) for mark in marks
+        )
+        yield from (
+            unavailable_offerings.record_success(health_by_key[key], now_ms=now_ms)
             for key in sorted(gave - failed)
-            if key in known
+            if key in health_by_key
         )
 
     _write(state, lesson, now_ms)
-    for reservation, count in sorted(Counter(one.reservation_id for one in given if one.reservation_id).items()):
+    for reservation, count in sorted(
+        Counter(instance.reservation_id for instance in given if instance.reservation_id).items()
+    ):
         record_reservation_use(state, reservation, count, now_ms=now_ms)
     return bool(marks)
 
 
-def _offering_of(one: Instance, scope: str) -> OfferingHealth:
-    if one.reservation_id:
-        return OfferingHealth(labels.RESERVED, one.reservation_id, WILDCARD, 0, "")
-    return OfferingHealth(one.capacity_type, one.instance_type, one.zone, 0, "", scope)
+def _offering_of(instance: Instance, scope: str) -> OfferingHealth:
+    if instance.reservation_id:
+        return OfferingHealth(labels.RESERVED, instance.reservation_id, WILDCARD, 0, "")
+    return OfferingHealth(instance.capacity_type, instance.instance_type, instance.zone, 0, "", scope)
 
 
 def current_health(state: StatePort, *, now_ms: int) -> UnavailableOfferings:
@@ -70,7 +74,7 @@ def current_health(state: StatePort, *, now_ms: int) -> UnavailableOfferings:
 
 def reservations_described_ms(state: StatePort, rows: Iterable[OfferingHealth]) -> int:
     """When the cluster's catalog saw what is left of reservations; 0 where nobody took anything of one lately."""
-    return state.catalog_stored_at() if any(one.reservation_launches for one in rows) else 0
+    return state.catalog_stored_at() if any(health.reservation_launches for health in rows) else 0
 
 
 def record_interruption(state: StatePort, instance_type: str, zone: str, *, now_ms: int) -> None:
@@ -84,7 +88,9 @@ def record_interruption(state: StatePort, instance_type: str, zone: str, *, now_
         interruptions=1,
     )
     _write(
-        state, lambda known: [unavailable_offerings.record_failure(known.get(mark.key), mark, now_ms=now_ms)], now_ms
+        state,
+        lambda health_by_key: [unavailable_offerings.record_failure(health_by_key.get(mark.key), mark, now_ms=now_ms)],
+        now_ms,
     )
 
 
@@ -93,8 +99,8 @@ def record_reservation_use(state: StatePort, reservation: str, count: int, *, no
     key = unavailable_offerings.record_reservation_launches(None, reservation, count, now_ms=now_ms).key
     _write(
         state,
-        lambda known: [
-            unavailable_offerings.record_reservation_launches(known.get(key), reservation, count, now_ms=now_ms)
+        lambda health_by_key: [
+            unavailable_offerings.record_reservation_launches(health_by_key.get(key), reservation, count, now_ms=now_ms)
         ],
         now_ms,
     )
@@ -111,13 +117,15 @@ def record_reservation_loss(state: StatePort, reservation: str, *, now_ms: int) 
         interruptions=1,
     )
     _write(
-        state, lambda known: [unavailable_offerings.record_failure(known.get(mark.key), mark, now_ms=now_ms)], now_ms
+        state,
+        lambda health_by_key: [unavailable_offerings.record_failure(health_by_key.get(mark.key), mark, now_ms=now_ms)],
+        now_ms,
     )
 
 
 def _write(state: StatePort, lesson: HealthUpdate, now_ms: int) -> None:
     for _ in range(ATTEMPTS):
-        known = {one.key: one for one in state.offering_health(now_ms)}
+        known = {health.key: health for health in state.offering_health(now_ms)}
         try:
             for row in lesson(known):
                 if row is not None:

@@ -40,8 +40,8 @@ def dry_run_launch(ports: CatalogPorts, before: EC2NodeClass, resolved: EC2NodeC
     if ports.dry_runs is None:
         return DryRunResult()
     digest = dry_run.inputs_digest(resolved, ports.facts)
-    if known := _cached_result(before, digest, now):
-        return known
+    if dry_run_result := _cached_result(before, digest, now):
+        return dry_run_result
     said = _DryRun(ports, ports.dry_runs, resolved, now).refusal()
     lasting = said is None or (isinstance(said, Refusal) and said.reason in dry_run.LASTING_REASONS)
     return DryRunResult(said, f"{digest}@{(now + dry_run.RESULT_TTL).isoformat()}" if lasting else "")
@@ -93,20 +93,22 @@ class _DryRun(msgspec.Struct, frozen=True):
 
     def _template(self, plan: FleetPlan) -> tuple[str, str] | Refusal | Unanswered:
         """A template is really made, since nothing can be tried without one; it goes like any other that grew old."""
-        made = plan.templates[0]
+        template_request = plan.templates[0]
         try:
-            if found := self.dry_runs.launch_template(made.name, made.data):
+            if found := self.dry_runs.launch_template(template_request.name, template_request.data):
                 return found
             if waits := self._throttled(_CREATE_TEMPLATE):
                 return waits
-            return self.dry_runs.ensure_launch_template(made.name, made.data, made.tags)
+            return self.dry_runs.ensure_launch_template(
+                template_request.name, template_request.data, template_request.tags
+            )
         except ApiError as error:
             return self._interpret(_CREATE_TEMPLATE, error)
 
     def _run_instances(self, plan: FleetPlan, made: tuple[str, str]) -> Refusal | Unanswered | None:
         """One subnet that works is enough; else the first one's answer counts."""
         first: Refusal | Unanswered | None = None
-        for request in dry_run.run_instances_dry_runs(plan, made, [one.id for one in self.node_class.subnets]):
+        for request in dry_run.run_instances_dry_runs(plan, made, [subnet.id for subnet in self.node_class.subnets]):
             said = self._call(_RUN, request)
             if said is None:
                 return None

@@ -35,24 +35,24 @@ def _delete_unneeded(ports: CatalogPorts, iam: InstanceProfilePort, now: datetim
     root = f"/karpenter/{ports.region}/{ports.cluster.name}/"
     listed = iam.profiles_under(root)
     classes = ports.cluster.nodeclasses()
-    unread = sorted(one.name for one in classes if one.read_error)
+    unread = sorted(nodeclass.name for nodeclass in classes if nodeclass.read_error)
     if unread:
         return (f"no instance profile is deleted while EC2NodeClass {', '.join(unread)} cannot be read",)
-    found = instance_profiles.unused_profiles(listed, classes, ports.cluster.nodeclaims(), now=now)
-    gone = [one.name for one in found.profiles if _delete_if_unneeded(ports, iam, one.name, now)]
+    unused_profiles = instance_profiles.unused_profiles(listed, classes, ports.cluster.nodeclaims(), now=now)
+    gone = [profile.name for profile in unused_profiles.profiles if _delete_if_unneeded(ports, iam, profile.name, now)]
     said = [f"instance profile {name} deleted: nothing uses it" for name in gone]
-    return (*said, found.note) if found.note else tuple(said)
+    return (*said, unused_profiles.note) if unused_profiles.note else tuple(said)
 
 
 def _delete_if_unneeded(ports: CatalogPorts, iam: InstanceProfilePort, name: str, now: datetime) -> bool:
     """Read the profile itself, and classes and claims once more, then delete it."""
-    one = iam.read(name)
-    if one is None or one.tags.get(labels.cluster_tag(ports.cluster.name)) != "owned":
+    instance_profile = iam.read(name)
+    if instance_profile is None or instance_profile.tags.get(labels.cluster_tag(ports.cluster.name)) != "owned":
         return False
-    owner = one.tags.get(labels.EC2NODECLASS, "")
+    owner = instance_profile.tags.get(labels.EC2NODECLASS, "")
     current = ports.cluster.nodeclass(owner) if owner else None
     classes = (current,) if current is not None else ()
-    if not instance_profiles.is_unused(one, classes, ports.cluster.nodeclaims(), now=now):
+    if not instance_profiles.is_unused(instance_profile, classes, ports.cluster.nodeclaims(), now=now):
         return False
     iam.delete(name)
     return True

@@ -76,9 +76,13 @@ def region_of(blobs: BlobPort, before: StoredCatalog) -> RegionFacts | None:
     return region if region.schema == offerings.REGION_SCHEMA else None
 
 
-def types_of(one: StoredCatalog, node_class: str) -> tuple[InstanceType, ...]:
+def types_of(stored_catalog: StoredCatalog, node_class: str) -> tuple[InstanceType, ...]:
     """The types of a class in a stored catalog; () when it is not in it."""
-    return catalog_codec.decode(one.body).instance_types(node_class) if node_class in one.header.signatures else ()
+    return (
+        catalog_codec.decode(stored_catalog.body).instance_types(node_class)
+        if node_class in stored_catalog.header.signatures
+        else ()
+    )
 
 
 def store_catalog(
@@ -94,7 +98,11 @@ def store_catalog(
 
     A class on its way out, or without subnets, has no types.
     """
-    buying = {one.name: one for one in classes if one.subnets and one.metadata.deletion_timestamp is None}
+    buying = {
+        nodeclass.name: nodeclass
+        for nodeclass in classes
+        if nodeclass.subnets and nodeclass.metadata.deletion_timestamp is None
+    }
     signatures = {name: class_signature(buying[name], inputs) for name in sorted(buying)}
     header = catalog_codec.CatalogHeader(
         source, signatures, tuple(sorted(inputs.shifted)), inputs.memory, schema=catalog_codec.SCHEMA
@@ -115,8 +123,8 @@ def _reusable(before: StoredCatalog, source: str) -> dict[str, tuple[InstanceTyp
     """Signature → types of the catalog before, where it is about the same region."""
     if not before.body or before.header.source != source:
         return {}
-    known = catalog_codec.decode(before.body)
-    return {wanted: known.instance_types(name) for name, wanted in before.header.signatures.items()}
+    catalog = catalog_codec.decode(before.body)
+    return {wanted: catalog.instance_types(name) for name, wanted in before.header.signatures.items()}
 
 
 def _types(region: RegionFacts, node_class: EC2NodeClass, about: CatalogInputs) -> tuple[InstanceType, ...]:
@@ -124,13 +132,13 @@ def _types(region: RegionFacts, node_class: EC2NodeClass, about: CatalogInputs) 
     if isinstance(family, Refusal):
         return ()
     try:
-        who = offerings.offering_context(
+        offering_context = offerings.offering_context(
             node_class,
             family,
             shifted_zone_ids=about.shifted,
             discovered_memory=discovered_capacity.memory_sizes(about.memory),
         )
-        return offerings.instance_types(region, who, about.overheads)
+        return offerings.instance_types(region, offering_context, about.overheads)
     except (QuantityError, KubeletError):
         # A volume size or an expression without a value: the class says so in its conditions.
         return ()
@@ -139,7 +147,7 @@ def _types(region: RegionFacts, node_class: EC2NodeClass, about: CatalogInputs) 
 def class_signature(node_class: EC2NodeClass, about: CatalogInputs) -> str:
     """A digest of everything but the region that a class' types follow from, our own code included."""
     content = (
-        sorted({(one.zone, one.zone_id) for one in node_class.subnets}),
+        sorted({(subnet.zone, subnet.zone_id) for subnet in node_class.subnets}),
         [one.requirements for one in node_class.amis],
         families.ami_family_name(node_class),
         node_class.kubelet,
@@ -150,7 +158,7 @@ def class_signature(node_class: EC2NodeClass, about: CatalogInputs) -> str:
         node_class.cpu_options,
         node_class.placement_group,
         node_class.capacity_reservations,
-        sorted(about.shifted & {one.zone_id for one in node_class.subnets}),
+        sorted(about.shifted & {subnet.zone_id for subnet in node_class.subnets}),
         about.overheads,
         about.prices,
         [

@@ -18,15 +18,17 @@ TEMPLATE_ID_TAG: Final = "aws:ec2launchtemplate:id"
 
 def delete_unused(ports: CatalogPorts, *, now: datetime) -> None:
     """Delete what has not been used for a day. Rows are read before instances: what leaves the one is in the other."""
-    old = [one for one in ports.launch_templates.launch_templates() if now - one.create_time > UNUSED_PERIOD]
+    old = [
+        template for template in ports.launch_templates.launch_templates() if now - template.create_time > UNUSED_PERIOD
+    ]
     if not old:
         return
     requests = [row.request for row in ports.state.launches() if row.request]
     recent = {
-        one.tags.get(TEMPLATE_ID_TAG, "")
-        for one in ports.launch_templates.instances_of_cluster()
-        if one.launch_time is not None and now - one.launch_time <= UNUSED_PERIOD
+        instance.tags.get(TEMPLATE_ID_TAG, "")
+        for instance in ports.launch_templates.instances_of_cluster()
+        if instance.launch_time is not None and now - instance.launch_time <= UNUSED_PERIOD
     }
-    for one in old:
-        if one.id not in recent and not any(f'"{one.id}"' in text for text in requests):
-            ports.launch_templates.delete_launch_template(one.id)
+    for launch_template in old:
+        if launch_template.id not in recent and not any(f'"{launch_template.id}"' in text for text in requests):
+            ports.launch_templates.delete_launch_template(launch_template.id)

@@ -48,23 +48,23 @@ def reconcile_nodeclass(
     if node_class.metadata.deletion_timestamp is not None:
         return _finalize(ports, node_class, own, now)
     read, node_class = node_class, _write_hash(ports, node_class, own)
-    found = _resolve_selectors(ports, node_class, now)
+    discovered_resources = _resolve_selectors(ports, node_class, now)
     checks = readiness.ValidationInputs(
         ports.overheads, _region_types(ports, node_class), reserved_capacity=ports.reserved_capacity
     )
-    resolution = readiness.resolve(node_class, found, ports.facts, now=now, inputs=checks)
+    resolution = readiness.resolve(node_class, discovered_resources, ports.facts, now=now, inputs=checks)
     tried = dry_runs.DryRunResult()
     if is_condition_true(resolution.node_class.conditions, readiness.VALIDATION_SUCCEEDED):
         tried = dry_runs.dry_run_launch(ports, node_class, resolution.node_class, now=now)
         checks = msgspec.structs.replace(checks, dry_run=tried.refusal)
-        resolution = readiness.resolve(node_class, found, ports.facts, now=now, inputs=checks)
+        resolution = readiness.resolve(node_class, discovered_resources, ports.facts, now=now, inputs=checks)
     _write(ports, node_class, resolution.node_class, now)
     if tried.annotation:
         ports.cluster.patch_metadata(
             KIND, _without_resource_version(node_class), {"annotations": {labels.LAUNCH_TRIED: tried.annotation}}
         )
     was_ready = is_condition_true(node_class.conditions, readiness.READY)
-    unanswered = _unanswered(found, checks)
+    unanswered = _unanswered(discovered_resources, checks)
     return NodeClassResult(
         resolution.node_class,
         resolution.ready,
@@ -77,23 +77,23 @@ def reconcile_nodeclass(
 
 def _drift_inputs(node_class: EC2NodeClass) -> tuple[object, ...]:
     """What nodes of the class are held against."""
-    groups = sorted(one.id for one in node_class.security_groups)
-    subnets = sorted(one.id for one in node_class.subnets)
-    reservations = [one.id for one in node_class.capacity_reservations]
+    groups = sorted(security_group.id for security_group in node_class.security_groups)
+    subnets = sorted(subnet.id for subnet in node_class.subnets)
+    reservations = [reservation.id for reservation in node_class.capacity_reservations]
     stamped = node_class.metadata.annotations.get(labels.EC2NODECLASS_HASH)
     return stamped, node_class.amis, groups, subnets, reservations, node_class.placement_group
 
 
 def _resolve_selectors(ports: CatalogPorts, node_class: EC2NodeClass, now: datetime) -> readiness.DiscoveredResources:
     """Every answer there is: one that cannot be had keeps none of the others."""
-    chosen, one = ports.selectors, node_class
+    chosen, nodeclass = ports.selectors, node_class
     return readiness.DiscoveredResources(
-        subnets=_ask(lambda: chosen.subnets(one.subnet_selector_terms)),
-        security_groups=_ask(lambda: chosen.security_groups(one.security_group_selector_terms)),
-        amis=_ask(lambda: _amis(ports, one, now)),
-        instance_profile=_ask(lambda: _profile(ports, one)),
-        capacity_reservations=_ask(lambda: _reservations(ports, one)),
-        placement_group=_ask(lambda: _placement_group(ports, one)),
+        subnets=_ask(lambda: chosen.subnets(nodeclass.subnet_selector_terms)),
+        security_groups=_ask(lambda: chosen.security_groups(nodeclass.security_group_selector_terms)),
+        amis=_ask(lambda: _amis(ports, nodeclass, now)),
+        instance_profile=_ask(lambda: _profile(ports, nodeclass)),
+        capacity_reservations=_ask(lambda: _reservations(ports, nodeclass)),
+        placement_group=_ask(lambda: _placement_group(ports, nodeclass)),
     )
 
 
@@ -112,9 +112,15 @@ def _region_types(ports: CatalogPorts, node_class: EC2NodeClass) -> tuple[Instan
     return region.types if region else Unanswered("which instance types the region has is not known yet")
 
 
-def _unanswered(found: readiness.DiscoveredResources, checks: readiness.ValidationInputs) -> tuple[str, ...]:
-    answers = (*(getattr(found, name) for name in found.__struct_fields__), checks.instance_types, checks.dry_run)
-    return tuple(one.message for one in answers if isinstance(one, Unanswered))
+def _unanswered(
+    discovered_resources: readiness.DiscoveredResources, checks: readiness.ValidationInputs
+) -> tuple[str, ...]:
+    answers = (
+        *(getattr(discovered_resources, name) for name in discovered_resources.__struct_fields__),
+        checks.instance_types,
+        checks.dry_run,
+    )
+    return tuple(answer.message for answer in answers if isinstance(answer, Unanswered))
 
 
 def _without_resource_version(node_class: EC2NodeClass) -> ObjectMeta:
@@ -152,7 +158,9 @@ def _amis(ports: CatalogPorts, node_class: EC2NodeClass, now: datetime) -> tuple
     if isinstance(asked, Refusal):
         return asked
     try:
-        values = ports.selectors.parameters([one.path for one in asked.parameters]) if asked.parameters else {}
+        values = (
+            ports.selectors.parameters([parameter.path for parameter in asked.parameters]) if asked.parameters else {}
+        )
     except Denied as error:
         return Refusal("AMINotFound", f"spec.amiSelectorTerms: an SSM parameter may not be read: {error}")
     ids = sorted({*asked.ids, *(value for value in values.values() if value.startswith("ami-"))})
@@ -225,9 +233,11 @@ def _write(ports: CatalogPorts, before: EC2NodeClass, after: EC2NodeClass, now: 
     changed = [one for one in after.conditions if not _says_the_same(old.get(one.type), one)]
     if changed:
         ports.cluster.set_conditions(KIND, about, changed)
-    for one in changed:
-        if one.status == "False" and one.type != readiness.READY:
-            ports.cluster.record_event(KIND, about, type="Warning", reason=one.reason, message=one.message, now=now)
+    for condition in changed:
+        if condition.status == "False" and condition.type != readiness.READY:
+            ports.cluster.record_event(
+                KIND, about, type="Warning", reason=condition.reason, message=condition.message, now=now
+            )
 
 
 def _says_the_same(old: Condition | None, new: Condition) -> bool:
@@ -257,6 +267,6 @@ def _finalize(
             iam.delete(name)
     for template in ports.launch_templates.launch_templates(node_class.name):
         ports.launch_templates.delete_launch_template(template.id)
-    kept = [one for one in about.finalizers if one != labels.EC2NODECLASS_FINALIZER]
+    kept = [finalizer for finalizer in about.finalizers if finalizer != labels.EC2NODECLASS_FINALIZER]
     ports.cluster.patch_metadata(KIND, about, {"finalizers": kept})
     return NodeClassResult(node_class, False)

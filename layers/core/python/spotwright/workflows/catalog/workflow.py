@@ -60,13 +60,13 @@ def refresh_region(ports: CatalogPorts, *, now: datetime) -> CatalogResult:
         ports.state.set_catalog_key(first, int(now.timestamp() * 1000))
         ports.state.end_region_read()
     try:
-        made = _run(ports, (), region, now, 0)
+        catalog_result = _run(ports, (), region, now, 0)
     except (Denied, NotFound) as error:
         if key:
             raise
         return _postpone(ports, ports.state.catalog_key(), f"the cluster does not let us in yet: {error}")
     launch_templates.delete_unused(ports, now=now)
-    return made
+    return catalog_result
 
 
 def _postpone(ports: CatalogPorts, key: str, why: str) -> CatalogResult:
@@ -80,10 +80,12 @@ def resolve_nodeclasses(ports: CatalogPorts, names: Sequence[str], *, now: datet
 
     ``attempt``: how often this was put off before (the doorbell's epoch).
     """
-    made = _run(ports, names, None, now, attempt)
+    catalog_result = _run(ports, names, None, now, attempt)
     if names or not instance_profiles.is_due(now):
-        return made
-    return msgspec.structs.replace(made, notes=(*made.notes, *instance_profiles.delete_unneeded(ports, now=now)))
+        return catalog_result
+    return msgspec.structs.replace(
+        catalog_result, notes=(*catalog_result.notes, *instance_profiles.delete_unneeded(ports, now=now))
+    )
 
 
 def apply_zonal_shifts(ports: CatalogPorts, *, now: datetime) -> CatalogResult | None:
@@ -135,34 +137,36 @@ def _run(
     for _ in range(_RACES):
         before = instance_types.read_catalog(ports.blobs, ports.state.catalog_key())
         outcomes = _reconcile_nodeclasses(ports, names, now)
-        turned.update(one.node_class.name for one in outcomes if one.readiness_changed)
-        if any(one.may_drift for one in outcomes):
+        turned.update(
+            nodeclass_result.node_class.name for nodeclass_result in outcomes if nodeclass_result.readiness_changed
+        )
+        if any(nodeclass_result.may_drift for nodeclass_result in outcomes):
             ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "drift")])
         try:
-            known = None if fresh else instance_types.region_of(ports.blobs, before)
-            read = fresh or (None if known else read or _read_region(ports, now))
+            region_facts = None if fresh else instance_types.region_of(ports.blobs, before)
+            read = fresh or (None if region_facts else read or _read_region(ports, now))
         except ApiError:
             # The classes are settled; only what can be bought has to wait.
             _ring(ports, attempt, news=bool(turned), again=names or ("",))
             raise
-        region = read or known
+        region = read or region_facts
         if region is None:
             _ring(ports, attempt, news=bool(turned), again=names or ("",))
             return _result(before.key, before.key, outcomes, (*notes, READ_ELSEWHERE))
         source = instance_types.store_region(ports.blobs, read) if read else before.header.source
-        classes, complaints = [one.node_class for one in outcomes], region.notes
+        classes, complaints = [nodeclass_result.node_class for nodeclass_result in outcomes], region.notes
         about = msgspec.structs.replace(about, memory=_discovered_memory(ports, before, names, classes, now))
         key = instance_types.store_catalog(
             ports.blobs, before, source=source, region=region, classes=classes, inputs=about
         )
         if ports.state.catalog_key() == before.key:
             break
-    if key != before.key or any(one.capacity_reservations for one in classes):
+    if key != before.key or any(nodeclass.capacity_reservations for nodeclass in classes):
         # What is left of a reservation is as old as this: launches since then count against it.
         ports.state.set_catalog_key(key, int(now.timestamp() * 1000))
     if read:
         ports.state.end_region_read()
-    again = [one.node_class.name for one in outcomes if one.retry]
+    again = [nodeclass_result.node_class.name for nodeclass_result in outcomes if nodeclass_result.retry]
     _ring(ports, attempt, news=key != before.key or bool(turned), again=again)
     return _result(key, before.key, outcomes, (*complaints, *notes))
 
@@ -198,19 +202,19 @@ def _reconcile_nodeclasses(ports: CatalogPorts, names: Sequence[str], now: datet
     """Every class, those that were asked for with a new status; one class' trouble is not another's."""
     claims = ports.cluster.nodeclaims()
     found = []
-    for one in sorted(ports.cluster.nodeclasses(), key=lambda one: one.name):
-        if one.read_error and one.metadata.deletion_timestamp is None:
-            found.append(NodeClassResult(one, False, failure=one.read_error))
+    for nodeclass in sorted(ports.cluster.nodeclasses(), key=lambda one: one.name):
+        if nodeclass.read_error and nodeclass.metadata.deletion_timestamp is None:
+            found.append(NodeClassResult(nodeclass, False, failure=nodeclass.read_error))
             continue
         # How much of a reservation is left is in no status: it is asked for whenever a catalog may be made.
-        if names and one.name not in names and not one.capacity_reservation_selector_terms:
-            found.append(NodeClassResult(one, is_condition_true(one.conditions, readiness.READY)))
+        if names and nodeclass.name not in names and not nodeclass.capacity_reservation_selector_terms:
+            found.append(NodeClassResult(nodeclass, is_condition_true(nodeclass.conditions, readiness.READY)))
             continue
         try:
-            found.append(reconcile_nodeclass(ports, one, claims, now=now))
+            found.append(reconcile_nodeclass(ports, nodeclass, claims, now=now))
         except ApiError as error:
-            ready = is_condition_true(one.conditions, readiness.READY)
-            found.append(NodeClassResult(one, ready, failure=f"{type(error).__name__}: {error}", retry=True))
+            ready = is_condition_true(nodeclass.conditions, readiness.READY)
+            found.append(NodeClassResult(nodeclass, ready, failure=f"{type(error).__name__}: {error}", retry=True))
     return tuple(found)
 
 
@@ -226,12 +230,18 @@ def _ring(ports: CatalogPorts, attempt: int, *, news: bool, again: Sequence[str]
 
 
 def _result(key: str, before: str, outcomes: Sequence[NodeClassResult], notes: tuple[str, ...]) -> CatalogResult:
-    classes = {one.node_class.name: one for one in outcomes}
+    classes = {nodeclass_result.node_class.name: nodeclass_result for nodeclass_result in outcomes}
     return CatalogResult(
         catalog_key=key,
         changed=key != before,
-        ready_classes=tuple(name for name, one in classes.items() if one.ready),
-        not_ready={name: readiness.not_ready_message(one.node_class) for name, one in classes.items() if not one.ready},
-        failures={name: one.failure for name, one in classes.items() if one.failure},
+        ready_classes=tuple(name for name, nodeclass_result in classes.items() if nodeclass_result.ready),
+        not_ready={
+            name: readiness.not_ready_message(nodeclass_result.node_class)
+            for name, nodeclass_result in classes.items()
+            if not nodeclass_result.ready
+        },
+        failures={
+            name: nodeclass_result.failure for name, nodeclass_result in classes.items() if nodeclass_result.failure
+        },
         notes=notes,
     )

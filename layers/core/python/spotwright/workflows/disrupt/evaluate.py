@@ -84,9 +84,14 @@ def _record_obstacles(ports: ProvisionPorts, snapshot: Snapshot, obstacles: tupl
     """Events of what stands in the way; of many, another part every minute. An Event that fails is no obstacle."""
     turns = max(1, -(-len(obstacles) // EVENTS_AT_ONCE))
     turn = int(snapshot.now.timestamp()) // 60 % turns
-    for one in obstacles[turn * EVENTS_AT_ONCE : (turn + 1) * EVENTS_AT_ONCE]:
+    for blocked_event in obstacles[turn * EVENTS_AT_ONCE : (turn + 1) * EVENTS_AT_ONCE]:
         ports.cluster.record_event(
-            one.kind, one.about, type="Normal", reason=one.reason, message=one.message, now=snapshot.now
+            blocked_event.kind,
+            blocked_event.about,
+            type="Normal",
+            reason=blocked_event.reason,
+            message=blocked_event.message,
+            now=snapshot.now,
         )
 
 

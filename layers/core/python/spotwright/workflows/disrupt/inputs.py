@@ -41,9 +41,11 @@ def gather_and_plan(ports: ProvisionPorts, now: datetime, seconds_left: SecondsL
     if not snapshot.catalog_key:
         return snapshot, Plan(), "there is no instance catalog yet"
     unlaunched = [
-        one.name for one in snapshot.nodeclaims if not one.provider_id and one.metadata.deletion_timestamp is None
+        nodeclaim.name
+        for nodeclaim in snapshot.nodeclaims
+        if not nodeclaim.provider_id and nodeclaim.metadata.deletion_timestamp is None
     ]
-    unlaunched += [one.nodeclaim.name for one in snapshot.in_flight]
+    unlaunched += [in_flight.nodeclaim.name for in_flight in snapshot.in_flight]
     if unlaunched:
         return snapshot, Plan(), f"launches are under way: {', '.join(sorted(unlaunched))}"
     fitted, left_out = time_budget.fit(snapshot, seconds_left)
@@ -60,7 +62,9 @@ def locked_claims(ports: ProvisionPorts, *, but: str = "") -> frozenset[str]:
         held |= set(disruption.candidates) if disruption else set()
     noticed = {row.instance_id for row in ports.state.notices()}
     if noticed:
-        held |= {one.name for one in ports.cluster.nodeclaims() if instance_id(one.provider_id) in noticed}
+        held |= {
+            nodeclaim.name for nodeclaim in ports.cluster.nodeclaims() if instance_id(nodeclaim.provider_id) in noticed
+        }
     return frozenset(held)
 
 

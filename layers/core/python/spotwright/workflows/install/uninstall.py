@@ -78,7 +78,7 @@ def hand_back(
     report("provisioning and disruption are paused")
     while True:
         claims = objects.list(_CLAIM["apiVersion"], _CLAIM["kind"])
-        launching = sorted(_name(one) for one in claims if not (one.get("status") or {}).get("providerID"))
+        launching = sorted(_name(claim) for claim in claims if not (claim.get("status") or {}).get("providerID"))
         held = sorted(_name(one) for one in objects.list("v1", "Node") if _is_held(one))
         if not launching and not held:
             break
@@ -90,12 +90,12 @@ def hand_back(
     for part in reversed(parts):
         objects.delete(part)
         report(f"deleted {part['kind'].lower()} {part['metadata']['name']}")
-    return UninstallResult(finished=tuple(sorted(_name(one) for one in claims)))
+    return UninstallResult(finished=tuple(sorted(_name(claim) for claim in claims)))
 
 
 def _cordon(objects: DocumentPort, claims: Iterable[Document]) -> None:
     """Let no pod onto the nodes of claims any more."""
-    names = {(one.get("status") or {}).get("nodeName") for one in claims} - {None, ""}
+    names = {(claim.get("status") or {}).get("nodeName") for claim in claims} - {None, ""}
     for node in objects.list("v1", "Node") if names else ():
         if _name(node) in names and not (node.get("spec") or {}).get("unschedulable"):
             _merge(objects, {**node, "apiVersion": "v1", "kind": "Node"}, {"spec": {"unschedulable": True}})
@@ -108,7 +108,7 @@ def _next_to_go(claims: Sequence[Document], pods: Iterable[Document]) -> tuple[D
         for pod in pods
         if pod["metadata"]["namespace"] == _SYSTEM_NAMESPACE and not _of_daemon_set(pod)
     } - {None, ""}
-    ordinary = [one for one in claims if (one.get("status") or {}).get("nodeName") not in of_system]
+    ordinary = [claim for claim in claims if (claim.get("status") or {}).get("nodeName") not in of_system]
     return tuple(sorted((one for one in ordinary or claims if not _is_deleting(one)), key=_name))
 
 
@@ -131,7 +131,7 @@ def _merge(objects: DocumentPort, document: Document, change: Document) -> None:
 
 def _progress(claims: Sequence[Document], total: int, said: str, tell: Callable[[str], None]) -> str:
     """Tell how far it is when that has changed; returns what was told last."""
-    waiting = "; ".join(_waits_for(one) for one in sorted(claims, key=_name))
+    waiting = "; ".join(_waits_for(claim) for claim in sorted(claims, key=_name))
     line = f"{total - len(claims)} of {total} nodeclaims gone" + (f"; {waiting}" if waiting else "")
     if line != said:
         tell(line)

@@ -130,7 +130,7 @@ def _await_established(objects: ObjectPort, definition: Document, patience: Dead
     while True:
         live = _retry(partial(objects.read, definition), patience) or {}
         # Null until the API server has looked at a new definition.
-        conditions = {one["type"]: one for one in live.get("status", {}).get("conditions") or ()}
+        conditions = {condition["type"]: condition for condition in live.get("status", {}).get("conditions") or ()}
         if conditions.get("Established", {}).get("status") == "True":
             return
         names = conditions.get("NamesAccepted", {})

@@ -65,8 +65,8 @@ def update_conditions(
 def record_events(
     ports: LifecyclePorts, kind: str, about: ObjectMeta, events: Iterable[Event], *, now: datetime
 ) -> None:
-    for one in events:
-        ports.cluster.record_event(kind, about, type=one.type, reason=one.reason, message=one.message, now=now)
+    for event in events:
+        ports.cluster.record_event(kind, about, type=event.type, reason=event.reason, message=event.message, now=now)
 
 
 def without_resource_version(about: ObjectMeta) -> ObjectMeta:
@@ -104,8 +104,8 @@ def nodes_of(ports: LifecyclePorts, claim: NodeClaim) -> tuple[Node, ...]:
     """Nodes with the claim's provider id, by name. One read when the node is known, else a whole list."""
     if not claim.provider_id:
         return ()
-    if claim.node_name and (known := ports.cluster.node(claim.node_name)) is not None:
-        return (known,) if known.provider_id == claim.provider_id else ()
+    if claim.node_name and (node := ports.cluster.node(claim.node_name)) is not None:
+        return (node,) if node.provider_id == claim.provider_id else ()
     return tuple(
         sorted(
             (node for node in ports.cluster.nodes() if node.provider_id == claim.provider_id),

@@ -127,11 +127,11 @@ def _check_replacements(ports: LifecyclePorts, row: CommandRow) -> tuple[Command
 
 def _delete(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
     for claim in _candidates(ports, row):
-        told = normal_event("DisruptionTerminating", f"Disrupting NodeClaim: {row.reason}")
-        record_events(ports, "nodeclaims", claim.metadata, [told], now=now)
+        event = normal_event("DisruptionTerminating", f"Disrupting NodeClaim: {row.reason}")
+        record_events(ports, "nodeclaims", claim.metadata, [event], now=now)
         for node in nodes_of(ports, claim):
-            told = normal_event("DisruptionTerminating", f"Disrupting Node: {row.reason}")
-            record_events(ports, "nodes", node.metadata, [told], now=now)
+            event = normal_event("DisruptionTerminating", f"Disrupting Node: {row.reason}")
+            record_events(ports, "nodes", node.metadata, [event], now=now)
         delete_claim(ports, claim, Deletion(row.reason.lower(), f"command {row.id}"))
     log.info("command succeeded", extra={"command-id": row.id})
     _finish(ports, row, "done")
@@ -155,10 +155,10 @@ def _finish(ports: LifecyclePorts, row: CommandRow, phase: str) -> CommandRow:
 
 def _candidates(ports: LifecyclePorts, row: CommandRow) -> tuple[NodeClaim, ...]:
     """The candidates that are still there, with the uid they were chosen with, and not being deleted already."""
-    found = (ports.cluster.nodeclaim(name) for name in row.candidates)
+    nodeclaims = (ports.cluster.nodeclaim(name) for name in row.candidates)
     return tuple(
         claim
-        for claim in found
+        for claim in nodeclaims
         if claim is not None
         and claim.metadata.uid == row.candidate_uids.get(claim.name)
         and claim.metadata.deletion_timestamp is None

@@ -71,9 +71,16 @@ def step(ports: LifecyclePorts, instance: str, *, now: datetime, seconds_left: S
 
 def _advance(ports: LifecyclePorts, row: NoticeRow, now: datetime, seconds_left: SecondsLeft) -> None:
     claims = ports.cluster.nodeclaims()
-    claim = next((one for one in claims if instance_id(one.provider_id) == row.instance_id and one.is_managed), None)
+    claim = next(
+        (
+            nodeclaim
+            for nodeclaim in claims
+            if instance_id(nodeclaim.provider_id) == row.instance_id and nodeclaim.is_managed
+        ),
+        None,
+    )
     if claim is None:
-        _unclaimed(ports, row, any(not one.provider_id for one in claims), now)
+        _unclaimed(ports, row, any(not nodeclaim.provider_id for nodeclaim in claims), now)
     elif row.phase == "new":
         _start(ports, row, claim, now, seconds_left)
     else:
@@ -133,7 +140,7 @@ def _is_committed(ports: LifecyclePorts, command: str) -> bool:
     if ports.state.command(command) is not None:
         return True
     bodies = (decode_decision(ports.blobs.get(key)) for key in ports.state.cluster().pending_decisions)
-    return any(one.disruption is not None and one.disruption.id == command for one in bodies)
+    return any(decision.disruption is not None and decision.disruption.id == command for decision in bodies)
 
 
 def _commit(

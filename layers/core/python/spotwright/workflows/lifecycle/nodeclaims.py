@@ -85,7 +85,9 @@ def _is_static(ports: LifecyclePorts, claim: NodeClaim) -> bool:
     """True for a node of a pool that keeps a number of them."""
     if STATIC_CAPACITY not in ports.settings.feature_gates:
         return False
-    return any(one.name == claim.nodepool and one.replicas is not None for one in ports.cluster.nodepools())
+    return any(
+        nodepool.name == claim.nodepool and nodepool.replicas is not None for nodepool in ports.cluster.nodepools()
+    )
 
 
 def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermination], *, now: datetime) -> None:
@@ -93,7 +95,7 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
     node = ports.cluster.node(name)
     if node is None or not node.provider_id:
         return
-    claims = [one for one in ports.cluster.nodeclaims() if one.provider_id == node.provider_id]
+    claims = [nodeclaim for nodeclaim in ports.cluster.nodeclaims() if nodeclaim.provider_id == node.provider_id]
     for claim in claims:
         if (
             node.metadata.deletion_timestamp is not None
@@ -105,7 +107,7 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
             ring_next_tick(ports, claim.name, 1, within_seconds=0)
         step(ports, claim.name, to_terminate, now=now)
     if not claims and node.metadata.deletion_timestamp is not None and labels.FINALIZER in node.metadata.finalizers:
-        kept = [one for one in node.metadata.finalizers if one != labels.FINALIZER]
+        kept = [finalizer for finalizer in node.metadata.finalizers if finalizer != labels.FINALIZER]
         ports.cluster.patch_metadata("nodes", node.metadata, {"finalizers": kept})
         log.info("deleted node", extra={"Node": name})
 
@@ -115,10 +117,12 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float 
     if labels.FINALIZER not in claim.metadata.finalizers:
         finalizers = [*claim.metadata.finalizers, labels.FINALIZER]
         ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"finalizers": finalizers})
-    gone = liveness.expiration(claim, now) or liveness.timeout(claim, now)
-    if gone is not None:
-        log.info(_CAUSES.get(gone.reason, "deleting nodeclaim"), extra={"NodeClaim": claim.name, "why": gone.message})
-        delete_claim(ports, claim, gone)
+    deletion = liveness.expiration(claim, now) or liveness.timeout(claim, now)
+    if deletion is not None:
+        log.info(
+            _CAUSES.get(deletion.reason, "deleting nodeclaim"), extra={"NodeClaim": claim.name, "why": deletion.message}
+        )
+        delete_claim(ports, claim, deletion)
         return None
     if not claim.is_condition_true("Launched"):
         return _step_launch(ports, claim, now)
@@ -186,11 +190,11 @@ def _adopt_node(ports: LifecyclePorts, adoption: NodeUpdate) -> None:
 
 def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
     node = nominations.release_node(ports, claim, node, now)
-    seen = initialize(claim, node)
-    if seen.log and node is not None:
+    step_result = initialize(claim, node)
+    if step_result.log and node is not None:
         ports.cluster.patch_metadata("nodes", node.metadata, {"labels": {labels.INITIALIZED: "true"}})
-    _write(ports, claim, seen, now)
-    if not seen.log:
+    _write(ports, claim, step_result, now)
+    if not step_result.log:
         return float("inf")
     tagging = tag_instance(ports, claim, claim.node_name, now)
     if node is not None and discovered_capacity.has_less_memory(node, claim):
@@ -229,7 +233,7 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
 
 
 def _soonest(*waits: float | None) -> float | None:
-    return min((one for one in waits if one is not None), default=None)
+    return min((wait for wait in waits if wait is not None), default=None)
 
 
 def _is_disrupted(ports: LifecyclePorts, claim: NodeClaim) -> bool:
@@ -243,7 +247,7 @@ def _is_disrupted(ports: LifecyclePorts, claim: NodeClaim) -> bool:
 
 def _consolidatable(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float | None:
     """The condition, and the seconds until it becomes True."""
-    pool = next((one for one in ports.cluster.nodepools() if one.name == claim.nodepool), None)
+    pool = next((nodepool for nodepool in ports.cluster.nodepools() if nodepool.name == claim.nodepool), None)
     at = consolidation_timer.consolidatable_at(claim, pool)
     if at is not None and at <= now:
         if not claim.is_condition_true("Consolidatable"):
@@ -259,19 +263,21 @@ def _consolidatable(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> f
     return None
 
 
-def _write(ports: LifecyclePorts, claim: NodeClaim, seen: StepResult, now: datetime) -> None:
+def _write(ports: LifecyclePorts, claim: NodeClaim, step_result: StepResult, now: datetime) -> None:
     """Status fields, then conditions: what a True condition stands for is there when it is read."""
-    if seen.status:
-        ports.cluster.patch_status("nodeclaims", without_resource_version(claim.metadata), seen.status)
-    changes: list[ConditionChange] = [one for one in seen.condition_changes if not _same(claim, one)]
+    if step_result.status:
+        ports.cluster.patch_status("nodeclaims", without_resource_version(claim.metadata), step_result.status)
+    changes: list[ConditionChange] = [
+        condition_change for condition_change in step_result.condition_changes if not _same(claim, condition_change)
+    ]
     update_conditions(ports, claim, changes, now=now)
-    record_events(ports, "nodeclaims", claim.metadata, seen.events, now=now)
-    if seen.log:
-        node = seen.status.get("nodeName") or claim.node_name
+    record_events(ports, "nodeclaims", claim.metadata, step_result.events, now=now)
+    if step_result.log:
+        node = step_result.status.get("nodeName") or claim.node_name
         launched = find_condition(claim.conditions, "Launched")
         since = (launched.last_transition_time if launched else None) or now
         log.info(
-            seen.log,
+            step_result.log,
             extra={
                 "NodeClaim": claim.name,
                 "provider-id": claim.provider_id,

@@ -21,8 +21,8 @@ def step(ports: LifecyclePorts, claim: NodeClaim, node: Node | None) -> Deletion
 
 def _relabel(ports: LifecyclePorts, claim: NodeClaim, node: Node | None) -> None:
     """An instance that EC2 no longer shows in a reservation runs on, as on-demand. The claim last: it is looked at."""
-    found = ports.ec2.instance(instance_id(claim.provider_id))
-    if found is None or found.state not in ("pending", "running") or found.reservation_id:
+    instance = ports.ec2.instance(instance_id(claim.provider_id))
+    if instance is None or instance.state not in ("pending", "running") or instance.reservation_id:
         return
     if node is not None:
         ports.cluster.patch_metadata("nodes", node.metadata, {"labels": reservation_expiration.ON_DEMAND_LABELS})

@@ -20,19 +20,19 @@ def tag_instance(ports: LifecyclePorts, claim: NodeClaim, node: str, now: dateti
         return None
     id = instance_id(claim.provider_id)
     # A claim made by hand may say anything.
-    found = ports.ec2.instance(id) if id else None
-    if found is None:
+    instance = ports.ec2.instance(id) if id else None
+    if instance is None:
         return None
     wanted = {"Name": node, labels.NODECLAIM: claim.name, labels.CLUSTER_NAME_TAG: ports.cluster.name}
-    missing = {key: value for key, value in wanted.items() if key not in found.tags}
-    if missing and found.zone in shifted_zones(ports):
+    missing = {key: value for key, value in wanted.items() if key not in instance.tags}
+    if missing and instance.zone in shifted_zones(ports):
         return RETRY_SECONDS
     if missing:
-        wait = rate_limits.acquire(ports.state, rate_limits.CREATE_TAGS, caller=found.id, now=now)
+        wait = rate_limits.acquire(ports.state, rate_limits.CREATE_TAGS, caller=instance.id, now=now)
         if wait:
             return wait
         try:
-            ports.ec2.tag(found.id, missing)
+            ports.ec2.tag(instance.id, missing)
         except Throttled:
             log.warning("CreateTags was throttled", extra={"NodeClaim": claim.name})
             rate_limits.slow_down(ports.state, rate_limits.CREATE_TAGS, now=now)

@@ -93,7 +93,7 @@ def handle_doorbell(
 
 def _act_on_decisions(ports: LifecyclePorts, now: datetime) -> None:
     launches = act_on_decisions(ports, now=now)
-    ring_lifecycle(ports, "launch", [one.id for one in launches[1:]])
+    ring_lifecycle(ports, "launch", [launch_row.id for launch_row in launches[1:]])
     for launch in launches[:1]:
         proceed(ports, launch, now=now)
 
@@ -101,6 +101,6 @@ def _act_on_decisions(ports: LifecyclePorts, now: datetime) -> None:
 def _distinct(bells: Iterable[Doorbell]) -> list[Doorbell]:
     """Each (kind, key) once, with its lowest tick: two chains that met go on as one."""
     lowest: dict[tuple[str, str], Doorbell] = {}
-    for bell in sorted(bells, key=lambda one: (one.epoch == 0, one.epoch)):
+    for bell in sorted(bells, key=lambda doorbell: (doorbell.epoch == 0, doorbell.epoch)):
         lowest.setdefault((bell.kind, bell.key), bell)
-    return sorted(lowest.values(), key=lambda one: (_URGENCY.get(one.kind, 9), one.kind, one.key))
+    return sorted(lowest.values(), key=lambda doorbell: (_URGENCY.get(doorbell.kind, 9), doorbell.kind, doorbell.key))

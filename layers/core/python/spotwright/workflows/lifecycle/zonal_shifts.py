@@ -16,5 +16,5 @@ def shifted_zones(ports: LifecyclePorts) -> frozenset[str]:
     shifted = ports.catalogs.read(ports.state.catalog_key()).shifted_zone_ids
     if not shifted:
         return frozenset()
-    subnets = (one for node_class in ports.cluster.nodeclasses() for one in node_class.subnets)
-    return frozenset(one.zone for one in subnets if one.zone_id in shifted)
+    subnets = (subnet for node_class in ports.cluster.nodeclasses() for subnet in node_class.subnets)
+    return frozenset(subnet.zone for subnet in subnets if subnet.zone_id in shifted)

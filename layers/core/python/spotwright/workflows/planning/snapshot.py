@@ -27,9 +27,9 @@ def disrupted_claims(
     """NodeClaims that committed decisions take away: those that go whatever happens, and those that go once their
     replacements are there. ``pending_decisions``: decisions that were read before the rows are."""
     held = [
-        (one.candidates, one.reason, one.deadline > 0)
-        for each in pending_decisions
-        if (one := each.disruption) is not None
+        (disruption.candidates, disruption.reason, disruption.deadline > 0)
+        for decision in pending_decisions
+        if (disruption := decision.disruption) is not None
     ]
     held += [(row.candidates, row.reason, row.forced) for row in commands if row.phase != "proposed"]
     certain = {name for names, reason, forced in held if forced or reason == SCALED_DOWN for name in names}
@@ -55,18 +55,18 @@ def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
         gated = STATIC_CAPACITY in settings.feature_gates
         leaving, disrupting = disrupted_claims(waiting, state.commands()) if gated else ((), ())
         promised = promises.result()
-        seen = read_cluster(ports.cluster, settings, now)
-    known = {claim.name for claim in seen.nodeclaims}
+        snapshot = read_cluster(ports.cluster, settings, now)
+    known = {claim.name for claim in snapshot.nodeclaims}
     in_flight = tuple(one for one in committed if one.nodeclaim.name not in known)
     health = remembered.result()
     described_ms = offering_health_store.reservations_described_ms(state, health)
-    hosts = _node_names(seen.nodeclaims, seen.nodes, in_flight)
+    hosts = _node_names(snapshot.nodeclaims, snapshot.nodes, in_flight)
     return msgspec.structs.replace(
-        seen,
+        snapshot,
         in_flight=in_flight,
         nodeclaims_to_delete=leaving,
         nodeclaims_to_replace=disrupting,
-        pods=nominated_pods.place_nominated_pods(seen.pods, promised, node_names=hosts, now=now),
+        pods=nominated_pods.place_nominated_pods(snapshot.pods, promised, node_names=hosts, now=now),
         unavailable_offerings=offering_health.to_snapshot(health, now_ms=now_ms, described_ms=described_ms),
         catalog_key=catalog_key.result(),
     )
@@ -109,9 +109,9 @@ def _node_names(
     """Claim → the name under which the planner knows its node: the Node's when there is one. Leaving ones are out."""
     by_provider = {node.provider_id: node.name for node in nodes if node.provider_id}
     staying = {
-        one.name: by_provider.get(one.provider_id, one.name)
-        for one in claims
-        if one.metadata.deletion_timestamp is None
+        nodeclaim.name: by_provider.get(nodeclaim.provider_id, nodeclaim.name)
+        for nodeclaim in claims
+        if nodeclaim.metadata.deletion_timestamp is None
     }
     return {one.nodeclaim.name: one.nodeclaim.name for one in in_flight} | staying
 

@@ -40,7 +40,7 @@ def fit(snapshot: Snapshot, seconds_left: SecondsLeft) -> tuple[Snapshot, int]:
     settings = msgspec.structs.replace(snapshot.settings, work_units=units)
     waiting = [pod for pod in snapshot.pods if not pod.node_name and not ignore_reason(pod)]
     most = max(MINIMUM_PODS, int(seconds * PODS_PER_SECOND))
-    later = {pod.key for pod in sorted(waiting, key=lambda one: (priority_key(one), one.key))[most:]}
+    later = {pod.key for pod in sorted(waiting, key=lambda pod: (priority_key(pod), pod.key))[most:]}
     pods = tuple(pod for pod in snapshot.pods if pod.key not in later) if later else snapshot.pods
     # Room that is only kept free may not be bought before that of pods that wait.
     buffers = () if later else snapshot.capacity_buffers

@@ -1,6 +1,7 @@
 """Status of CapacityBuffers: how many pods they keep room for, and whether there is room."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -39,7 +40,7 @@ def _write(cluster: ClusterPort, buffer: CapacityBuffer, verdict: BufferProvisio
         status["podTemplateGeneration"] = buffer.pod_template_generation or None
         # Conditions are written next, under whatever version this leaves.
         cluster.patch_status(KIND, msgspec.structs.replace(about, resource_version=""), status)
-    changed = [one for one in _conditions(buffer, verdict) if _differs(buffer, one)]
+    changed = [condition for condition in _conditions(buffer, verdict) if _differs(buffer, condition)]
     if changed:
         cluster.set_conditions(KIND, about, changed)
 
@@ -57,7 +58,6 @@ def _conditions(buffer: CapacityBuffer, verdict: BufferProvisioning) -> Iterator
 
 
 def _differs(buffer: CapacityBuffer, wanted: Condition) -> bool:
-    found = find_condition(buffer.conditions, wanted.type)
-    return found is None or (found.status, found.reason, found.message, found.observed_generation) != (
-        wanted.status, wanted.reason, wanted.message, wanted.observed_generation,
-    )  # fmt: skip
+    condition = find_condition(buffer.conditions, wanted.type)
+    fields = attrgetter("status", "reason", "message", "observed_generation")
+    return condition is None or fields(condition) != fields(wanted)

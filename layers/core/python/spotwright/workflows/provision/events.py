@@ -28,9 +28,9 @@ def record_events(cluster: ClusterPort, snapshot: Snapshot, plan: Plan, decision
 
 def _record_object_events(cluster: ClusterPort, snapshot: Snapshot, plan: Plan) -> None:
     """Events on NodePools that select nothing, and on nodes and claims that cannot be read."""
-    about = {f"nodepools/{one.name}": one.metadata for one in snapshot.nodepools}
-    about |= {f"nodeclaims/{one.name}": one.metadata for one in snapshot.nodeclaims}
-    about |= {f"nodes/{one.name}": one.metadata for one in snapshot.nodes}
+    about = {f"nodepools/{nodepool.name}": nodepool.metadata for nodepool in snapshot.nodepools}
+    about |= {f"nodeclaims/{nodeclaim.name}": nodeclaim.metadata for nodeclaim in snapshot.nodeclaims}
+    about |= {f"nodes/{node.name}": node.metadata for node in snapshot.nodes}
     said = [
         (f"nodepools/{name}", "NoCompatibleInstanceTypes", why)
         for name, why in plan.nodepools_without_offerings.items()

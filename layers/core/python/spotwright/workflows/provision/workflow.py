@@ -48,7 +48,7 @@ def provision(
     """
     wanted = ports.state.request_planning()
     plans: list[Plan] = []
-    made: list[Decision] = []
+    decisions: list[Decision] = []
     waited: list[float] = []
     postponed = 0
     row = ports.state.cluster()
@@ -75,24 +75,28 @@ def provision(
             if decision is None:
                 row = ports.state.cluster()
                 continue
-            made.append(decision)
+            decisions.append(decision)
             waited.append(_pod_wait_seconds(snapshot, plan))
             ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
-        record_events(ports.cluster, snapshot, plan, made[-1] if plan.new_nodes else None)
+        record_events(ports.cluster, snapshot, plan, decisions[-1] if plan.new_nodes else None)
         ports.state.mark_served(row.planning_requests)
         if postponed:
             ports.doorbells.ring(
-                "provision", [Doorbell(ports.cluster.name, "pods")], delay_seconds=0 if made else RETRY_SECONDS
+                "provision", [Doorbell(ports.cluster.name, "pods")], delay_seconds=0 if decisions else RETRY_SECONDS
             )
             break
         row = ports.state.cluster()
         wanted = row.planning_requests
-    return ProvisionResult(tuple(plans), tuple(made), tuple(waited), postponed)
+    return ProvisionResult(tuple(plans), tuple(decisions), tuple(waited), postponed)
 
 
 def _scale_down(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan: Plan) -> None:
     """Commit that static pools lose what they have beyond their replicas, and ring lifecycle for it."""
-    uids = {one.name: one.metadata.uid for one in snapshot.nodeclaims if one.name in plan.excess_nodeclaims}
+    uids = {
+        nodeclaim.name: nodeclaim.metadata.uid
+        for nodeclaim in snapshot.nodeclaims
+        if nodeclaim.name in plan.excess_nodeclaims
+    }
     id = derived_id(snapshot.cluster, SCALED_DOWN, str(row.version), *sorted(uids.values()))
     decision = commit_plan(
         state=ports.state,

@@ -34,16 +34,16 @@ def full_sweep(ports: SweepPorts, *, now: datetime) -> SweepResult:
     known = {instance_id(claim.provider_id) for claim in claims} | {i for row in rows for i in row.instances.values()}
     launching = {row.id for row in rows}
     orphans = [
-        one.id
-        for one in instances
-        if one.id not in known
-        and one.tags.get(labels.LAUNCH_TAG, "") not in launching
-        and one.state in ("pending", "running", "stopping", "stopped")
-        and one.launch_time is not None
-        and now - one.launch_time >= ORPHAN_AGE
+        instance.id
+        for instance in instances
+        if instance.id not in known
+        and instance.tags.get(labels.LAUNCH_TAG, "") not in launching
+        and instance.state in ("pending", "running", "stopping", "stopped")
+        and instance.launch_time is not None
+        and now - instance.launch_time >= ORPHAN_AGE
     ]
     if len(orphans) > max(MAXIMUM_ORPHANS, int(len(instances) * MAXIMUM_ORPHAN_SHARE)):
         return SweepResult(nodeclaims=len(claims), orphans=-1)
     if orphans:
-        ports.doorbells.ring("lifecycle", [Doorbell(name, "instance", one) for one in orphans])
+        ports.doorbells.ring("lifecycle", [Doorbell(name, "instance", orphan) for orphan in orphans])
     return SweepResult(nodeclaims=len(claims), orphans=len(orphans))

@@ -85,15 +85,19 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     # What is left of the room that buffers keep free shows only in a plan.
     if pending or short or (scheduled and CAPACITY_BUFFER in gates):
         ports.doorbells.ring("provision", [Doorbell(name, "pods")])
-    found = SweepResult(pending_pods=len(pending), nodeclaims=len(claims), due_rows=len(due), forwarder_alive=alive)
-    return _with_price(found, claims, ports.catalogs.read(ports.state.catalog_key())) if scheduled else found
+    sweep_result = SweepResult(
+        pending_pods=len(pending), nodeclaims=len(claims), due_rows=len(due), forwarder_alive=alive
+    )
+    return (
+        _with_price(sweep_result, claims, ports.catalogs.read(ports.state.catalog_key())) if scheduled else sweep_result
+    )
 
 
-def _with_price(found: SweepResult, claims: tuple[NodeClaim, ...], catalog: Catalog) -> SweepResult:
+def _with_price(sweep_result: SweepResult, claims: tuple[NodeClaim, ...], catalog: Catalog) -> SweepResult:
     """What the cluster's nodes are and cost; a type that the catalog no longer knows costs nothing here."""
     capacity = Counter(claim.metadata.labels.get(labels.CAPACITY_TYPE, "") for claim in claims)
     price = sum(_price(claim, catalog) for claim in claims)
-    return msgspec.structs.replace(found, nodes_by_capacity_type=dict(capacity), price_picousd_per_hour=price)
+    return msgspec.structs.replace(sweep_result, nodes_by_capacity_type=dict(capacity), price_picousd_per_hour=price)
 
 
 def _price(claim: NodeClaim, catalog: Catalog) -> int:
@@ -102,9 +106,9 @@ def _price(claim: NodeClaim, catalog: Catalog) -> int:
     return next(
         (
             offering.price_picousd_per_hour
-            for one in catalog.instance_types(claim.node_class_ref.name)
-            if one.name == known.get(labels.INSTANCE_TYPE)
-            for offering in one.offerings
+            for instance_type in catalog.instance_types(claim.node_class_ref.name)
+            if instance_type.name == known.get(labels.INSTANCE_TYPE)
+            for offering in instance_type.offerings
             if (offering.zone, offering.capacity_type) == bought
         ),
         0,
@@ -138,17 +142,17 @@ def _ring_reserved(
     bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, ...], classes: tuple[EC2NodeClass, ...]
 ) -> None:
     """What is left of reservations is described anew; claims whose reservation no longer goes on take a step."""
-    selecting = [one.name for one in classes if one.capacity_reservation_selector_terms]
+    selecting = [nodeclass.name for nodeclass in classes if nodeclass.capacity_reservation_selector_terms]
     if selecting:
         bells.ring("catalog", [Doorbell(cluster, "nodeclasses", name) for name in selecting])
-    by_name = {one.name: one for one in classes}
+    by_name = {nodeclass.name: nodeclass for nodeclass in classes}
     ending = [
-        one
-        for one in claims
-        if reservation_expiration.has_ending_reservation(one, by_name.get(one.node_class_ref.name))
+        nodeclaim
+        for nodeclaim in claims
+        if reservation_expiration.has_ending_reservation(nodeclaim, by_name.get(nodeclaim.node_class_ref.name))
     ]
     if ending:
-        bells.ring("lifecycle", [Doorbell(cluster, "claim", one.name) for one in ending])
+        bells.ring("lifecycle", [Doorbell(cluster, "claim", nodeclaim.name) for nodeclaim in ending])
 
 
 def _is_off_target(pools: tuple[NodePool, ...], claims: tuple[NodeClaim, ...]) -> bool:
@@ -161,9 +165,10 @@ def _ring_unready(ports: SweepPorts, classes: tuple[EC2NodeClass, ...], pools: t
     """Ring for classes and pools whose status does not speak of their present generation."""
     name = ports.cluster.name
     stale = [
-        Doorbell(name, "nodeclasses", one.name)
-        for one in classes
-        if one.metadata.deletion_timestamp is not None or _is_unready(one.conditions, one.metadata.generation)
+        Doorbell(name, "nodeclasses", nodeclass.name)
+        for nodeclass in classes
+        if nodeclass.metadata.deletion_timestamp is not None
+        or _is_unready(nodeclass.conditions, nodeclass.metadata.generation)
     ]
     if stale:
         ports.doorbells.ring("catalog", stale)
@@ -183,4 +188,4 @@ def _is_unsettled(claim: NodeClaim) -> bool:
 
 def _pending_pods(pods: tuple[Pod, ...], settings: Settings, nodes: bool) -> tuple[Pod, ...]:
     """Pods to plan for; followers count only when there is a node of ours to be with."""
-    return tuple(one for one in pods if not ignore_reason(one) and (nodes or not is_follower(one, settings)))
+    return tuple(pod for pod in pods if not ignore_reason(pod) and (nodes or not is_follower(pod, settings)))

@@ -39,7 +39,7 @@ class Ec2:
             answer = self._once.create_fleet(**request)
         return FleetResult(
             instances=tuple(decode_fleet_instances(answer.get("Instances") or ())),
-            errors=tuple(decode_fleet_error(one) for one in answer.get("Errors") or ()),
+            errors=tuple(decode_fleet_error(error) for error in answer.get("Errors") or ()),
         )
 
     def launch_template(self, name: str, data: Mapping[str, Any]) -> tuple[str, str] | None:
@@ -56,11 +56,19 @@ class Ec2:
                 pages = self._client.get_paginator("describe_launch_template_versions").paginate(
                     LaunchTemplateName=name
                 )
-                found = [one for page in pages for one in page["LaunchTemplateVersions"]]
+                launch_template_versions = [
+                    launch_template_version
+                    for page in pages
+                    for launch_template_version in page["LaunchTemplateVersions"]
+                ]
         except NotFound:
             return None
-        numbers = [one for one in found if one.get("VersionDescription") == digest]
-        first = min(numbers, key=lambda one: one["VersionNumber"], default=None)
+        numbers = [
+            launch_template_version
+            for launch_template_version in launch_template_versions
+            if launch_template_version.get("VersionDescription") == digest
+        ]
+        first = min(numbers, key=lambda launch_template_version: launch_template_version["VersionNumber"], default=None)
         return (first["LaunchTemplateId"], str(first["VersionNumber"])) if first else None
 
     def _create_version(
@@ -69,13 +77,13 @@ class Ec2:
         content = cast("RequestLaunchTemplateDataTypeDef", data)
         try:
             with translate_errors(f"CreateLaunchTemplate {name}"):
-                made = self._once.create_launch_template(
+                launch_template = self._once.create_launch_template(
                     LaunchTemplateName=name,
                     VersionDescription=digest,
                     LaunchTemplateData=content,
                     TagSpecifications=[{"ResourceType": "launch-template", "Tags": _tag_list(tags)}],
                 )["LaunchTemplate"]
-            return made["LaunchTemplateId"], str(made["LatestVersionNumber"])
+            return launch_template["LaunchTemplateId"], str(launch_template["LatestVersionNumber"])
         except Conflict:
             # Somebody was faster, or the name holds other data: then a further version holds ours.
             if (found := self._version(name, digest)) is not None:
@@ -93,12 +101,12 @@ class Ec2:
             filters.append({"Name": f"tag:{labels.EC2NODECLASS}", "Values": [node_class]})
         with translate_errors("DescribeLaunchTemplates"):
             pages = self._client.get_paginator("describe_launch_templates").paginate(Filters=filters)
-            found = [
-                LaunchTemplate(one["LaunchTemplateId"], one["CreateTime"].astimezone(UTC))
+            launch_templates = [
+                LaunchTemplate(launch_template["LaunchTemplateId"], launch_template["CreateTime"].astimezone(UTC))
                 for page in pages
-                for one in page["LaunchTemplates"]
+                for launch_template in page["LaunchTemplates"]
             ]
-        return tuple(sorted(found, key=lambda one: one.id))
+        return tuple(sorted(launch_templates, key=lambda launch_template: launch_template.id))
 
     def delete_launch_template(self, template_id: str) -> None:
         """Delete; a template that is gone is no error."""
@@ -140,10 +148,13 @@ class Ec2:
             pages = self._client.get_paginator("describe_instances").paginate(
                 Filters=filters, PaginationConfig={"PageSize": PAGE_SIZE}
             )
-            found = [
-                decode_instance(one) for page in pages for group in page["Reservations"] for one in group["Instances"]
+            instances = [
+                decode_instance(instance)
+                for page in pages
+                for group in page["Reservations"]
+                for instance in group["Instances"]
             ]
-        return tuple(sorted(found, key=lambda one: one.id))
+        return tuple(sorted(instances, key=lambda instance: instance.id))
 
     def instance(self, instance_id: str) -> Instance | None:
         try:
@@ -151,10 +162,10 @@ class Ec2:
                 answer = self._client.describe_instances(InstanceIds=[instance_id])
         except NotFound:
             return None
-        found = [decode_instance(one) for group in answer["Reservations"] for one in group["Instances"]]
-        if not found:
+        instances = [decode_instance(instance) for group in answer["Reservations"] for instance in group["Instances"]]
+        if not instances:
             raise Unavailable(f"DescribeInstances {instance_id}: an empty answer, which says nothing")
-        return found[0]
+        return instances[0]
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
         with translate_errors("TerminateInstances"):

@@ -36,9 +36,12 @@ class Ec2Region:
 
     def read(self, now: datetime, before: RegionFacts | None = None) -> RegionFacts:
         """The four lists at once: together they are about thirty pages."""
-        with ThreadPoolExecutor(max_workers=4) as several:
-            prices, spot = several.submit(self._on_demand, before), several.submit(self._spot, now, before)
-            types, zones = several.submit(self._types), several.submit(self._zones)
+        with ThreadPoolExecutor(max_workers=4) as thread_pool_executor:
+            prices, spot = (
+                thread_pool_executor.submit(self._on_demand, before),
+                thread_pool_executor.submit(self._spot, now, before),
+            )
+            types, zones = thread_pool_executor.submit(self._types), thread_pool_executor.submit(self._zones)
         (on_demand, priced), (bids, bid) = prices.result(), spot.result()
         return RegionFacts(self._region, types.result(), zones.result(), on_demand, bids, (*priced, *bid))
 
@@ -48,7 +51,7 @@ class Ec2Region:
             "branch_interfaces": published_data.branch_interfaces(),
         }
         return tuple(
-            sorted((decode_instance_type(one, **tables) for one in self._described()), key=lambda one: one.name)
+            sorted((decode_instance_type(one, **tables) for one in self._described()), key=lambda info: info.name)
         )
 
     def _described(self) -> Iterator[Mapping[str, Any]]:
@@ -70,8 +73,10 @@ class Ec2Region:
                 LocationType="availability-zone", PaginationConfig={"PageSize": OFFERINGS_PAGE}
             )
             for page in pages:
-                for one in page["InstanceTypeOfferings"]:
-                    found.setdefault(one["InstanceType"], set()).add(one["Location"])
+                for instance_type_offering in page["InstanceTypeOfferings"]:
+                    found.setdefault(instance_type_offering["InstanceType"], set()).add(
+                        instance_type_offering["Location"]
+                    )
         return {name: tuple(sorted(found[name])) for name in sorted(found)}
 
     def _on_demand(self, before: RegionFacts | None) -> tuple[dict[str, int], tuple[str, ...]]:
@@ -97,9 +102,9 @@ class Ec2Region:
                     ProductDescriptions=list(SPOT_PRODUCTS), StartTime=now, PaginationConfig={"PageSize": SPOT_PAGE}
                 )
                 for page in pages:
-                    for one in page["SpotPriceHistory"]:
-                        price = int(Decimal(one["SpotPrice"]) * PICOUSD)
-                        found.setdefault(one["InstanceType"], {})[one["AvailabilityZone"]] = price
+                    for spot_price in page["SpotPriceHistory"]:
+                        price = int(Decimal(spot_price["SpotPrice"]) * PICOUSD)
+                        found.setdefault(spot_price["InstanceType"], {})[spot_price["AvailabilityZone"]] = price
         except ApiError as error:
             if before is not None and before.spot is not None:
                 return before.spot, (f"spot prices are those of last time: {error}",)

@@ -45,7 +45,7 @@ class Selection:
                 pages = self._ec2.get_paginator("describe_subnets").paginate(
                     Filters=filters, PaginationConfig={"PageSize": PAGE_SIZE}
                 )
-                found |= {one["SubnetId"]: decode_subnet(one) for page in pages for one in page["Subnets"]}
+                found |= {subnet["SubnetId"]: decode_subnet(subnet) for page in pages for subnet in page["Subnets"]}
         return tuple(found[key] for key in sorted(found))
 
     def security_groups(self, terms: Sequence[SelectorTerm]) -> tuple[DiscoveredSecurityGroup, ...]:
@@ -56,7 +56,9 @@ class Selection:
                     Filters=filters, PaginationConfig={"PageSize": PAGE_SIZE}
                 )
                 found |= {
-                    one["GroupId"]: decode_security_group(one) for page in pages for one in page["SecurityGroups"]
+                    security_group["GroupId"]: decode_security_group(security_group)
+                    for page in pages
+                    for security_group in page["SecurityGroups"]
                 }
         return tuple(found[key] for key in sorted(found))
 
@@ -69,7 +71,11 @@ class Selection:
                 pages = self._ec2.get_paginator("describe_capacity_reservations").paginate(
                     Filters=filters, PaginationConfig={"PageSize": IMAGES_PAGE_SIZE}
                 )
-                found |= {one["CapacityReservationId"]: one for page in pages for one in page["CapacityReservations"]}
+                found |= {
+                    reservation["CapacityReservationId"]: reservation
+                    for page in pages
+                    for reservation in page["CapacityReservations"]
+                }
         return tuple(
             decode_capacity_reservation(found[key]) for key in sorted(found) if found[key].get("State") == "active"
         )
@@ -83,17 +89,17 @@ class Selection:
                 answer = self._ec2.describe_capacity_reservations(CapacityReservationIds=list(ids))
         except NotFound:
             return {} if len(ids) == 1 else {k: one for id in ids for k, one in self._reservations_by_id([id]).items()}
-        return {one["CapacityReservationId"]: one for one in answer["CapacityReservations"]}
+        return {reservation["CapacityReservationId"]: reservation for reservation in answer["CapacityReservations"]}
 
     def placement_group(self, selector: PlacementGroupSelector) -> PlacementGroup | None:
         named: dict[str, Any] = {"GroupIds": [selector.id]} if selector.id else {"GroupNames": [selector.name]}
         available: FilterTypeDef = {"Name": "state", "Values": ["available"]}
         try:
             with translate_errors("DescribePlacementGroups"):
-                found = self._ec2.describe_placement_groups(**named, Filters=[available])["PlacementGroups"]
+                placement_groups = self._ec2.describe_placement_groups(**named, Filters=[available])["PlacementGroups"]
         except NotFound:
             return None
-        return next((decode_placement_group(one) for one in found), None)
+        return next((decode_placement_group(placement_group) for placement_group in placement_groups), None)
 
     def parameters(self, names: Sequence[str]) -> Mapping[str, str]:
         return ssm.get_parameters(self._ssm, names)
@@ -105,7 +111,7 @@ class Selection:
                 pages = self._ec2.get_paginator("describe_images").paginate(
                     **arguments, IncludeDeprecated=True, PaginationConfig={"PageSize": IMAGES_PAGE_SIZE}
                 )
-                found |= {one["ImageId"]: decode_image(one) for page in pages for one in page["Images"]}
+                found |= {image["ImageId"]: decode_image(image) for page in pages for image in page["Images"]}
         return tuple(found[key] for key in sorted(found))
 
 

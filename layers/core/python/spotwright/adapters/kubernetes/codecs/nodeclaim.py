@@ -43,7 +43,7 @@ def decode_nodeclaim(obj: Json) -> NodeClaim:
 def decode_nodeclaim_strict(obj: Json) -> NodeClaim:
     reader = FieldReader(obj)
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
-    made = NodeClaim(
+    nodeclaim = NodeClaim(
         metadata=decode_metadata(obj),
         node_class_ref=decode_nodeclass_reference(spec),
         requirements=decode_node_selector_requirements(spec.get("requirements")),
@@ -62,7 +62,7 @@ def decode_nodeclaim_strict(obj: Json) -> NodeClaim:
         last_pod_event_time=decode_time(status.get("lastPodEventTime")),
         conditions=decode_conditions(obj),
     )
-    return reader.validate(made)
+    return reader.validate(nodeclaim)
 
 
 def encode_nodeclaim(claim: NodeClaim) -> JsonObject:
@@ -70,7 +70,7 @@ def encode_nodeclaim(claim: NodeClaim) -> JsonObject:
     ref = claim.node_class_ref
     spec: JsonObject = {
         "nodeClassRef": {"group": ref.group, "kind": ref.kind, "name": ref.name},
-        "requirements": [encode_node_selector_requirement(one) for one in claim.requirements],
+        "requirements": [encode_node_selector_requirement(expression) for expression in claim.requirements],
         "resources": {"requests": resources.text(claim.requests)},
         "expireAfter": encode_duration(claim.expire_after_seconds),
     }

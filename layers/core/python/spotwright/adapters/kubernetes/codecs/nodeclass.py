@@ -62,7 +62,9 @@ def _nodeclass(obj: Json) -> EC2NodeClass:
         user_data=spec.get("userData") or "",
         tags=dict(spec.get("tags") or {}),
         kubelet=dict(spec.get("kubelet") or {}),
-        block_device_mappings=tuple(_block_device(one) for one in spec.get("blockDeviceMappings") or ()),
+        block_device_mappings=tuple(
+            _block_device(block_device_mapping) for block_device_mapping in spec.get("blockDeviceMappings") or ()
+        ),
         metadata_options=MetadataOptions(
             http_endpoint=options.get("httpEndpoint") or "enabled",
             http_protocol_ipv6=options.get("httpProtocolIPv6") or "disabled",
@@ -82,10 +84,12 @@ def _nodeclass(obj: Json) -> EC2NodeClass:
         explicitly_empty=explicitly_empty_fields(spec),
         problems=field_problems(obj),
         subnets=tuple(
-            Subnet(one["id"], one.get("zone") or "", one.get("zoneID") or "") for one in status.get("subnets") or ()
+            Subnet(subnet["id"], subnet.get("zone") or "", subnet.get("zoneID") or "")
+            for subnet in status.get("subnets") or ()
         ),
         security_groups=tuple(
-            SecurityGroup(one["id"], one.get("name") or "") for one in status.get("securityGroups") or ()
+            SecurityGroup(security_group["id"], security_group.get("name") or "")
+            for security_group in status.get("securityGroups") or ()
         ),
         amis=tuple(
             AMI(
@@ -106,14 +110,14 @@ def _nodeclass(obj: Json) -> EC2NodeClass:
 def _terms(items: Iterable[Json] | None) -> tuple[SelectorTerm, ...]:
     return tuple(
         SelectorTerm(
-            tags=dict(one.get("tags") or {}),
-            id=one.get("id") or "",
-            name=one.get("name") or "",
-            owner=str(one.get("owner") or ""),
-            alias=one.get("alias") or "",
-            ssm_parameter=one.get("ssmParameter") or "",
+            tags=dict(item.get("tags") or {}),
+            id=item.get("id") or "",
+            name=item.get("name") or "",
+            owner=str(item.get("owner") or ""),
+            alias=item.get("alias") or "",
+            ssm_parameter=item.get("ssmParameter") or "",
         )
-        for one in items or ()
+        for item in items or ()
     )
 
 
@@ -146,12 +150,12 @@ def explicitly_empty_fields(spec: Json) -> frozenset[str]:
 def decode_reservation_terms(items: Iterable[Json] | None) -> tuple[CapacityReservationSelectorTerm, ...]:
     return tuple(
         CapacityReservationSelectorTerm(
-            tags=dict(one.get("tags") or {}),
-            id=one.get("id") or "",
-            owner_id=str(one.get("ownerID") or ""),
-            instance_match_criteria=one.get("instanceMatchCriteria") or "",
+            tags=dict(item.get("tags") or {}),
+            id=item.get("id") or "",
+            owner_id=str(item.get("ownerID") or ""),
+            instance_match_criteria=item.get("instanceMatchCriteria") or "",
         )
-        for one in items or ()
+        for item in items or ()
     )
 
 
@@ -162,9 +166,9 @@ def decode_placement_group_selector(given: Json | None) -> PlacementGroupSelecto
 def decode_network_interfaces(items: Iterable[Json] | None) -> tuple[NetworkInterface, ...]:
     return tuple(
         NetworkInterface(
-            one.get("networkCardIndex") or 0, one.get("deviceIndex") or 0, one.get("interfaceType") or "interface"
+            item.get("networkCardIndex") or 0, item.get("deviceIndex") or 0, item.get("interfaceType") or "interface"
         )
-        for one in items or ()
+        for item in items or ()
     )
 
 
@@ -184,17 +188,17 @@ def decode_capacity_reservations(items: Iterable[Json] | None) -> tuple[Capacity
     """As the status states them; how many instances are left is not in it."""
     return tuple(
         CapacityReservation(
-            id=one["id"],
-            instance_type=one.get("instanceType") or "",
-            zone=one.get("availabilityZone") or "",
-            owner_id=one.get("ownerID") or "",
-            instance_match_criteria=one.get("instanceMatchCriteria") or "",
-            reservation_type=one.get("reservationType") or "default",
-            interruptible=bool(one.get("interruptible")),
-            state=one.get("state") or "active",
-            end_time=datetime.fromisoformat(one["endTime"]) if one.get("endTime") else None,
+            id=item["id"],
+            instance_type=item.get("instanceType") or "",
+            zone=item.get("availabilityZone") or "",
+            owner_id=item.get("ownerID") or "",
+            instance_match_criteria=item.get("instanceMatchCriteria") or "",
+            reservation_type=item.get("reservationType") or "default",
+            interruptible=bool(item.get("interruptible")),
+            state=item.get("state") or "active",
+            end_time=datetime.fromisoformat(item["endTime"]) if item.get("endTime") else None,
         )
-        for one in items or ()
+        for item in items or ()
     )
 
 

@@ -17,7 +17,7 @@ from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 def decode_nodeoverlay(obj: Json) -> NodeOverlay:
     about, spec = decode_metadata(obj), obj.get("spec") or {}
     try:
-        made = NodeOverlay(
+        overlay = NodeOverlay(
             metadata=about,
             requirements=decode_node_selector_requirements(spec.get("requirements")),
             price=_text(spec.get("price")),
@@ -26,7 +26,7 @@ def decode_nodeoverlay(obj: Json) -> NodeOverlay:
             weight=_weight(spec.get("weight")),
             conditions=decode_conditions(obj),
         )
-        return validate(made)
+        return validate(overlay)
     except quantity.QuantityError as error:
         return NodeOverlay(about, read_error=f"spec.capacity: {error}")
     except DECODE_ERRORS as error:

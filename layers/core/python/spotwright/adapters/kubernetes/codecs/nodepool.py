@@ -23,7 +23,7 @@ def decode_nodepool_strict(obj: Json) -> NodePool:
     template = spec.get("template") or {}
     given, about, disruption = template.get("spec") or {}, template.get("metadata") or {}, spec.get("disruption") or {}
     status = obj.get("status") or {}
-    made = NodePool(
+    nodepool = NodePool(
         metadata=decode_metadata(obj),
         node_class_ref=decode_nodeclass_reference(given),
         labels={key: str(value) for key, value in (about.get("labels") or {}).items()},
@@ -49,7 +49,7 @@ def decode_nodepool_strict(obj: Json) -> NodePool:
         problems=field_problems(obj),
         explicitly_empty=_stated_empty(about, given),
     )
-    return reader.validate(made)
+    return reader.validate(nodepool)
 
 
 def _stated_empty(template_metadata: Json, template_spec: Json) -> tuple[str, ...]:
@@ -95,12 +95,12 @@ def _budgets(items: list[Json] | None) -> tuple[Budget, ...]:
         return (Budget(),)
     return tuple(
         Budget(
-            nodes=str(one.get("nodes") or "10%"),
-            reasons=tuple(one.get("reasons") or ()),
-            schedule=one.get("schedule") or "",
-            duration=one.get("duration") or "",
+            nodes=str(item.get("nodes") or "10%"),
+            reasons=tuple(item.get("reasons") or ()),
+            schedule=item.get("schedule") or "",
+            duration=item.get("duration") or "",
         )
-        for one in items
+        for item in items
     )
 
 

@@ -42,8 +42,13 @@ def decode_metadata(obj: Json) -> ObjectMeta:
         annotations=dict(given.get("annotations") or {}),
         finalizers=tuple(given.get("finalizers") or ()),
         owner_references=tuple(
-            OwnerReference(one.get("kind", ""), one.get("name", ""), one.get("uid", ""), one.get("apiVersion", ""))
-            for one in given.get("ownerReferences") or ()
+            OwnerReference(
+                owner_reference.get("kind", ""),
+                owner_reference.get("name", ""),
+                owner_reference.get("uid", ""),
+                owner_reference.get("apiVersion", ""),
+            )
+            for owner_reference in given.get("ownerReferences") or ()
         ),
     )
 
@@ -58,30 +63,30 @@ def decode_time(text: Any) -> datetime | None:
 def decode_node_selector_requirements(items: Iterable[Json] | None) -> tuple[NodeSelectorRequirement, ...]:
     return tuple(
         NodeSelectorRequirement(
-            key=one.get("key") or "",
-            operator=one.get("operator") or "",
-            values=tuple(str(value) for value in one.get("values") or ()),
-            min_values=one.get("minValues"),
+            key=item.get("key") or "",
+            operator=item.get("operator") or "",
+            values=tuple(str(value) for value in item.get("values") or ()),
+            min_values=item.get("minValues"),
         )
-        for one in items or ()
+        for item in items or ()
     )
 
 
 def decode_taints(items: Iterable[Json] | None) -> tuple[Taint, ...]:
-    return tuple(Taint(one["key"], one.get("effect") or "", str(one.get("value") or "")) for one in items or ())
+    return tuple(Taint(item["key"], item.get("effect") or "", str(item.get("value") or "")) for item in items or ())
 
 
 def decode_conditions(obj: Json) -> tuple[Condition, ...]:
     return tuple(
         Condition(
-            type=one["type"],
-            status=one.get("status", "Unknown"),
-            reason=one.get("reason") or "",
-            message=one.get("message") or "",
-            last_transition_time=decode_time(one.get("lastTransitionTime")),
-            observed_generation=one.get("observedGeneration") or 0,
+            type=condition["type"],
+            status=condition.get("status", "Unknown"),
+            reason=condition.get("reason") or "",
+            message=condition.get("message") or "",
+            last_transition_time=decode_time(condition.get("lastTransitionTime")),
+            observed_generation=condition.get("observedGeneration") or 0,
         )
-        for one in (obj.get("status") or {}).get("conditions") or ()
+        for condition in (obj.get("status") or {}).get("conditions") or ()
     )
 
 
@@ -112,26 +117,26 @@ def encode_duration(seconds: int | None) -> str:
     return "".join(parts) or "0s"
 
 
-def encode_node_selector_requirement(one: NodeSelectorRequirement) -> JsonObject:
+def encode_node_selector_requirement(expression: NodeSelectorRequirement) -> JsonObject:
     return (
-        {"key": one.key, "operator": str(one.operator)}
-        | ({"values": list(one.values)} if one.values else {})
-        | ({"minValues": one.min_values} if one.min_values is not None else {})
+        {"key": expression.key, "operator": str(expression.operator)}
+        | ({"values": list(expression.values)} if expression.values else {})
+        | ({"minValues": expression.min_values} if expression.min_values is not None else {})
     )
 
 
-def encode_taint(one: Taint) -> JsonObject:
-    return {"key": one.key, "effect": str(one.effect)} | ({"value": one.value} if one.value else {})
+def encode_taint(taint: Taint) -> JsonObject:
+    return {"key": taint.key, "effect": str(taint.effect)} | ({"value": taint.value} if taint.value else {})
 
 
-def encode_condition(one: Condition, *, since: datetime) -> JsonObject:
+def encode_condition(condition: Condition, *, since: datetime) -> JsonObject:
     return {
-        "type": one.type,
-        "status": one.status,
-        "reason": one.reason or one.type,
-        "message": one.message,
-        "lastTransitionTime": encode_time(one.last_transition_time or since),
-        "observedGeneration": one.observed_generation,
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason or condition.type,
+        "message": condition.message,
+        "lastTransitionTime": encode_time(condition.last_transition_time or since),
+        "observedGeneration": condition.observed_generation,
     }
 
 

@@ -70,12 +70,12 @@ def _pod(obj: Json, about: ObjectMeta) -> Pod:
         ),
         tolerations=tuple(
             Toleration(
-                one.get("key") or "",
-                one.get("operator") or "Equal",
-                str(one.get("value") or ""),
-                one.get("effect") or "",
+                toleration.get("key") or "",
+                toleration.get("operator") or "Equal",
+                str(toleration.get("value") or ""),
+                toleration.get("effect") or "",
             )
-            for one in spec.get("tolerations") or ()
+            for toleration in spec.get("tolerations") or ()
         ),
         priority=spec.get("priority") or 0,
         priority_class_name=spec.get("priorityClassName") or "",
@@ -142,7 +142,7 @@ def _pod_disruption_budget(obj: Json) -> PodDisruptionBudget:
 
 
 def _condition(status: Json, kind: str) -> Json:
-    return next((one for one in status.get("conditions") or () if one.get("type") == kind), {})
+    return next((condition for condition in status.get("conditions") or () if condition.get("type") == kind), {})
 
 
 def _or(value: int | None, default: int) -> int:

@@ -25,9 +25,9 @@ def decode_label_selector(selector: Json) -> tuple[NodeSelectorRequirement, ...]
 def decode_match_expressions(items: Iterable[Json] | None) -> tuple[NodeSelectorRequirement, ...]:
     return tuple(
         NodeSelectorRequirement(
-            one.get("key") or "", one.get("operator") or "", tuple(str(value) for value in one.get("values") or ())
+            item.get("key") or "", item.get("operator") or "", tuple(str(value) for value in item.get("values") or ())
         )
-        for one in items or ()
+        for item in items or ()
     )
 
 
@@ -41,12 +41,12 @@ def _selector(one: Json, labels: Json) -> LabelSelector:
         for key in one.get("matchLabelKeys") or ()
         if key in labels
     )
-    other = (
+    other_expressions = (
         NodeSelectorRequirement(key, Operator.NOT_IN, (labels[key],))
         for key in one.get("mismatchLabelKeys") or ()
         if key in labels
     )
-    return (*decode_label_selector(given), *same, *other)
+    return (*decode_label_selector(given), *same, *other_expressions)
 
 
 _OF_LABELS = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
@@ -101,31 +101,31 @@ def _selector_problems(where: str, selector: Json) -> Iterator[str]:
 def decode_topology_spread(spec: Json, labels: Json) -> tuple[TopologySpreadConstraint, ...]:
     return tuple(
         TopologySpreadConstraint(
-            topology_key=one.get("topologyKey") or "",
-            max_skew=one.get("maxSkew") or 1,
-            label_selector=_selector(one, labels),
-            do_not_schedule=(one.get("whenUnsatisfiable") or "DoNotSchedule") == "DoNotSchedule",
-            min_domains=one.get("minDomains") or 0,
-            honors_node_affinity=(one.get("nodeAffinityPolicy") or "Honor") == "Honor",
-            honors_node_taints=(one.get("nodeTaintsPolicy") or "Ignore") == "Honor",
+            topology_key=topology_spread_constraint.get("topologyKey") or "",
+            max_skew=topology_spread_constraint.get("maxSkew") or 1,
+            label_selector=_selector(topology_spread_constraint, labels),
+            do_not_schedule=(topology_spread_constraint.get("whenUnsatisfiable") or "DoNotSchedule") == "DoNotSchedule",
+            min_domains=topology_spread_constraint.get("minDomains") or 0,
+            honors_node_affinity=(topology_spread_constraint.get("nodeAffinityPolicy") or "Honor") == "Honor",
+            honors_node_taints=(topology_spread_constraint.get("nodeTaintsPolicy") or "Ignore") == "Honor",
         )
-        for one in spec.get("topologySpreadConstraints") or ()
+        for topology_spread_constraint in spec.get("topologySpreadConstraints") or ()
     )
 
 
 def decode_required_terms(spec: Json, kind: str, labels: Json, namespace: str) -> tuple[PodAffinityTerm, ...]:
     """Required terms of ``podAffinity`` or ``podAntiAffinity``."""
     terms = _affinity(spec, kind).get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-    return tuple(_pod_affinity_term(one, labels, namespace) for one in terms)
+    return tuple(_pod_affinity_term(term, labels, namespace) for term in terms)
 
 
 def decode_preferred_terms(spec: Json, kind: str, labels: Json, namespace: str) -> tuple[WeightedPodAffinityTerm, ...]:
     terms = _affinity(spec, kind).get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     return tuple(
         WeightedPodAffinityTerm(
-            one.get("weight") or 1, _pod_affinity_term(one.get("podAffinityTerm") or {}, labels, namespace)
+            term.get("weight") or 1, _pod_affinity_term(term.get("podAffinityTerm") or {}, labels, namespace)
         )
-        for one in terms
+        for term in terms
     )
 
 
@@ -133,8 +133,8 @@ def decode_node_preferences(spec: Json) -> tuple[tuple[int, tuple[NodeSelectorRe
     """(weight, conjunction) of the preferred node affinity."""
     terms = _affinity(spec, "nodeAffinity").get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     return tuple(
-        (one.get("weight") or 1, decode_match_expressions((one.get("preference") or {}).get("matchExpressions")))
-        for one in terms
+        (term.get("weight") or 1, decode_match_expressions((term.get("preference") or {}).get("matchExpressions")))
+        for term in terms
     )
 
 

@@ -16,16 +16,16 @@ _POD_LEVEL: Final = ("cpu", "memory")
 
 def pod_requests(spec: Json, status: Json) -> dict[str, int]:
     """cpu millicores, memory bytes, others in pieces, and ``pods: 1``. Raises QuantityError naming the field."""
-    allocated = {one["name"]: one for one in _statuses(status)}
+    allocated = {statuse["name"]: statuse for statuse in _statuses(status)}
     infeasible = _resize_infeasible(status)
     running: dict[str, int] = {}
-    for one in spec.get("containers") or ():
-        running = resources.add(running, _container(one, allocated, infeasible))
+    for container in spec.get("containers") or ():
+        running = resources.add(running, _container(container, allocated, infeasible))
     sidecars: dict[str, int] = {}
     peaks = []
-    for one in spec.get("initContainers") or ():
-        wanted = _container(one, allocated, infeasible)
-        if one.get("restartPolicy") == "Always":
+    for init_container in spec.get("initContainers") or ():
+        wanted = _container(init_container, allocated, infeasible)
+        if init_container.get("restartPolicy") == "Always":
             sidecars = resources.add(sidecars, wanted)
             peaks.append(sidecars)
         else:
@@ -77,6 +77,6 @@ def _statuses(status: Json) -> list[Json]:
 
 def _resize_infeasible(status: Json) -> bool:
     return any(
-        one.get("type") == "PodResizePending" and one.get("reason") == "Infeasible"
-        for one in status.get("conditions") or ()
+        condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
+        for condition in status.get("conditions") or ()
     )

@@ -74,7 +74,7 @@ def _alternatives(terms: Iterable[Json], *, local: bool) -> NodeSelectorTerms:
     found = tuple(decode_match_expressions(term.get("matchExpressions")) for term in terms)
     if not local:
         return found
-    elsewhere = tuple(tuple(one for one in term if one.key != labels.HOSTNAME) for term in found)
+    elsewhere = tuple(tuple(expression for expression in term if expression.key != labels.HOSTNAME) for term in found)
     return () if any(not term for term in elsewhere) else elsewhere
 
 
@@ -87,9 +87,11 @@ def _storage_class(obj: Json) -> StorageClass:
         allowed_topologies=tuple(
             tuple(
                 NodeSelectorRequirement(
-                    one.get("key") or "", Operator.IN, tuple(str(value) for value in one.get("values") or ())
+                    match_label_expression.get("key") or "",
+                    Operator.IN,
+                    tuple(str(value) for value in match_label_expression.get("values") or ()),
                 )
-                for one in term.get("matchLabelExpressions") or ()
+                for match_label_expression in term.get("matchLabelExpressions") or ()
             )
             for term in obj.get("allowedTopologies") or ()
         ),
@@ -101,8 +103,8 @@ def _csi_node(obj: Json) -> CSINode:
     return CSINode(
         decode_metadata(obj),
         {
-            one["name"]: int(one["allocatable"]["count"])
-            for one in drivers
-            if (one.get("allocatable") or {}).get("count") is not None
+            driver["name"]: int(driver["allocatable"]["count"])
+            for driver in drivers
+            if (driver.get("allocatable") or {}).get("count") is not None
         },
     )

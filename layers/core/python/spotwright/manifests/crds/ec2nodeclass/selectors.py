@@ -118,7 +118,7 @@ def _tags() -> Schema:
 
 
 def _alone(field: str, others: Sequence[str]) -> Rule:
-    free = " && ".join(f"!has(self.{other})" for other in others)
+    free = " && ".join(f"!has(self.{other_other})" for other_other in others)
     return rule(f"!has(self.{field}) || ({free})", f"{field} cannot be combined with {', '.join(others)}")
 
 

@@ -34,14 +34,14 @@ def adopt_claim(ports: LifecyclePorts, claim: NodeClaim, *, now: datetime) -> st
         return ""
     claims = _siblings(ports, claim, lost)
     types = ports.catalogs.read(ports.state.catalog_key()).instance_types(claim.node_class_ref.name)
-    node = nodeclaim_creation.to_new_node(claim, (one.name for one in types))
+    node = nodeclaim_creation.to_new_node(claim, (instance_type.name for instance_type in types))
     ports.state.create(
         LaunchRow(
             id=id,
             cluster=ports.cluster.name,
             decision=claim.metadata.annotations.get(labels.DECISION, ""),
-            claims=tuple(one.name for one in claims),
-            uids={one.name: one.metadata.uid for one in claims},
+            claims=tuple(nodeclaim.name for nodeclaim in claims),
+            uids={nodeclaim.name: nodeclaim.metadata.uid for nodeclaim in claims},
             node=msgspec.json.encode(node, order="deterministic").decode(),
             phase="claimed",
             attempt=1 if lost else 0,
@@ -57,10 +57,10 @@ def _siblings(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Iterable[
     if not launch:
         return [claim]
     return [
-        one
-        for one in sorted(ports.cluster.nodeclaims(), key=lambda one: one.name)
-        if one.metadata.annotations.get(labels.LAUNCH) == launch
-        and nodeclaim_creation.is_awaiting_instance(one, one.metadata.uid)
+        nodeclaim
+        for nodeclaim in sorted(ports.cluster.nodeclaims(), key=lambda nodeclaim: nodeclaim.name)
+        if nodeclaim.metadata.annotations.get(labels.LAUNCH) == launch
+        and nodeclaim_creation.is_awaiting_instance(nodeclaim, nodeclaim.metadata.uid)
     ]
 
 

@@ -93,7 +93,7 @@ def _write_assignments(ports: LifecyclePorts, row: LaunchRow, unclaimed: list[In
 
 
 def _launched_instance(instance: Instance, node: NewNode, types: Iterable[InstanceType]) -> fleet_plan.LaunchedStatus:
-    known = find_instance_type(
+    instance_type = find_instance_type(
         types,
         instance.instance_type,
         zone=instance.zone,
@@ -104,7 +104,7 @@ def _launched_instance(instance: Instance, node: NewNode, types: Iterable[Instan
         instance_id=instance.id,
         zone=instance.zone,
         capacity_type=instance.capacity_type,
-        instance_type=known or InstanceType(instance.instance_type, Requirements(), {}, {}, ()),
+        instance_type=instance_type or InstanceType(instance.instance_type, Requirements(), {}, {}, ()),
         node=node,
         reservation_id=instance.reservation_id,
         partition_number=instance.partition_number,
@@ -149,14 +149,14 @@ def _log_launched(row: LaunchRow, claim: NodeClaim, instance: Instance, now: dat
 
 def _class_annotations(ports: LifecyclePorts, row: LaunchRow, node: NewNode) -> Mapping[str, str]:
     """What drift is measured against later: the class that the request was made of, or as it is if nobody knows."""
-    found = next((one for one in ports.cluster.nodeclasses() if one.name == node.nodeclass), None)
-    if found is None:
+    nodeclass = next((one for one in ports.cluster.nodeclasses() if one.name == node.nodeclass), None)
+    if nodeclass is None:
         return {}
     kept = (labels.EC2NODECLASS_HASH, labels.EC2NODECLASS_HASH_VERSION)
-    stamped = {key: found.metadata.annotations[key] for key in kept if key in found.metadata.annotations}
+    stamped = {key: nodeclass.metadata.annotations[key] for key in kept if key in nodeclass.metadata.annotations}
     if row.nodeclass_hash:
         stamped = dict(zip(kept, (row.nodeclass_hash, hashes.NODECLASS_VERSION), strict=True))
-    return stamped | {labels.INSTANCE_PROFILE_NAME: found.resolved_instance_profile}
+    return stamped | {labels.INSTANCE_PROFILE_NAME: nodeclass.resolved_instance_profile}
 
 
 def _delete_unlaunched(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> None:
@@ -184,7 +184,7 @@ def terminate_surplus(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> N
     """Terminate the launch's instances that no claim holds; a minute after it was answered nobody adopts them."""
     held = {instance_id(claim.provider_id) for claim in ports.cluster.nodeclaims()}
     launched = ports.ec2.instances_of_launch(row.id)
-    surplus = [one for one in launched if one.id not in held and one.state not in ENDED_STATES]
+    surplus = [instance for instance in launched if instance.id not in held and instance.state not in ENDED_STATES]
     wait = _terminate(ports, surplus, "no NodeClaim holds it", now)
     ports.state.save(msgspec.structs.replace(row, due=epoch_ms(now) + wait * 1000 if wait else 0))
     if wait:

@@ -30,12 +30,12 @@ def act_on_decisions(ports: LifecyclePorts, *, now: datetime) -> tuple[LaunchRow
 
 
 def _create_rows(ports: LifecyclePorts, decision: Decision, now: datetime) -> list[LaunchRow]:
-    made = [_create_launch_row(ports, _launch_row(decision, launch, now)) for launch in decision.launches]
+    launch_rows = [_create_launch_row(ports, _launch_row(decision, launch, now)) for launch in decision.launches]
     nominations.create_nominations(ports, decision)
     if decision.disruption is not None:
         _create_command(ports, decision, now)
         ring_lifecycle(ports, "command", [decision.disruption.id])
-    return [row for row in made if row is not None]
+    return [row for row in launch_rows if row is not None]
 
 
 def _create_launch_row(ports: LifecyclePorts, row: LaunchRow) -> LaunchRow | None:

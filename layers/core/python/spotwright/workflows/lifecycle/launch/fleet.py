@@ -57,14 +57,14 @@ def create_fleet(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Launch
     )
     held = {instance_id(claim.provider_id) for claim in claims.values()}
     tagged = ports.ec2.instances_of_launch(row.id) if uncertain else ()
-    found = tuple(one for one in tagged if one.id not in held)
+    instances = tuple(instance for instance in tagged if instance.id not in held)
     if not waiting:
         if _is_answered(row, now):
             return _finish(ports, row, now)
         _wait(ports, row, row.attempt, now)
         return None
     if offered is not None:
-        row = _assign(row, waiting, found)
+        row = _assign(row, waiting, instances)
         waiting = tuple(claim for claim in waiting if claim.name not in row.instances)
         if not waiting:
             return _finish(ports, row, now)
@@ -72,7 +72,7 @@ def create_fleet(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Launch
         if prepared is None or prepared.phase != "claimed":
             return prepared
         row = prepared
-    return _send(ports, row, waiting, found, now)
+    return _send(ports, row, waiting, instances, now)
 
 
 def _prepare(
@@ -142,7 +142,11 @@ def _handle_refusal(
 
 
 def _send(
-    ports: LifecyclePorts, row: LaunchRow, waiting: tuple[NodeClaim, ...], found: tuple[Instance, ...], now: datetime
+    ports: LifecyclePorts,
+    row: LaunchRow,
+    waiting: tuple[NodeClaim, ...],
+    instances: tuple[Instance, ...],
+    now: datetime,
 ) -> LaunchRow | None:
     wait = rate_limits.acquire(ports.state, rate_limits.CREATE_FLEET, caller=row.id, now=now)
     if wait:
@@ -161,7 +165,7 @@ def _send(
         result = FleetResult(errors=(FleetError(error.code, str(error)),))
     result = nodeclaim_creation.attribute_reservations(result, row.reservations)
     return _handle_response(
-        ports, _record_health(ports, row, result, now), waiting, (*found, *result.instances), result, now
+        ports, _record_health(ports, row, result, now), waiting, (*instances, *result.instances), result, now
     )
 
 
@@ -169,12 +173,12 @@ def _record_health(ports: LifecyclePorts, row: LaunchRow, result: FleetResult, n
     """What the answer says of offerings and of our pace, kept for all clusters of the account; and each error said."""
     node = msgspec.json.decode(row.node, type=NewNode)
     types = ports.catalogs.read(ports.state.catalog_key()).instance_types(node.nodeclass)
-    sizes = {one.name: one.capacity.get(resources.CPU, 0) for one in types}
+    sizes = {instance_type.name: instance_type.capacity.get(resources.CPU, 0) for instance_type in types}
     marked = offering_health_store.record_fleet_response(
         ports.state, result.instances, result.errors,
         now_ms=epoch_ms(now), cpu_millicores=sizes, scope=row.placement_group,
     )  # fmt: skip
-    for error in (one for one in result.errors if one.code in fleet_errors.THROTTLING_CODES):
+    for error in (fleet_error for fleet_error in result.errors if fleet_error.code in fleet_errors.THROTTLING_CODES):
         _slow_down(ports, row, error.message, now)
     for failed in fleet_errors.count_failures(result.errors):
         known = failed.reason != fleet_errors.UNKNOWN_FAILURE
@@ -227,7 +231,7 @@ def _finish(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow:
 
 
 def _assign(row: LaunchRow, waiting: Iterable[NodeClaim], instances: Iterable[Instance]) -> LaunchRow:
-    alive = (one.id for one in instances if one.state not in ("shutting-down", "terminated"))
+    alive = (instance.id for instance in instances if instance.state not in ("shutting-down", "terminated"))
     return msgspec.structs.replace(
         row, instances=nodeclaim_creation.assign_instances([claim.name for claim in waiting], row.instances, alive)
     )

@@ -37,10 +37,10 @@ def gather_options(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Laun
     node = msgspec.json.decode(row.node, type=NewNode)
     with ThreadPoolExecutor(2) as meanwhile:
         classes = meanwhile.submit(ports.cluster.nodeclasses)
-        known = meanwhile.submit(offering_health_store.current_health, ports.state, now_ms=epoch_ms(now))
+        future = meanwhile.submit(offering_health_store.current_health, ports.state, now_ms=epoch_ms(now))
         types = instance_types_for(ports, node)
-    found = next((one for one in classes.result() if one.name == node.nodeclass), None)
-    return LaunchOptions(found, known.result(), types)
+    nodeclass = next((one for one in classes.result() if one.name == node.nodeclass), None)
+    return LaunchOptions(nodeclass, future.result(), types)
 
 
 def nodeclass_hash(ports: LifecyclePorts, options: LaunchOptions) -> str:
@@ -62,7 +62,7 @@ def build_request(
     if isinstance(planned, Refusal):
         return planned
     # With fewer kinds of instances than were asked for, the class's context would not mean what it was made for.
-    relaxed = any(one.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true" for one in waiting)
+    relaxed = any(nodeclaim.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true" for nodeclaim in waiting)
     context = "" if relaxed else planned.context
     planned = msgspec.structs.replace(planned, prioritized=node.price_overlay_applied, context=context)
     versions = _template_versions(ports, row, planned.templates, now)
@@ -80,21 +80,21 @@ def _template_versions(
     wanted = tuple(templates)
     with ThreadPoolExecutor(len(wanted) or 1) as beside:
         versions = beside.map(lambda one: ports.ec2.launch_template(one.name, one.data), wanted)
-        found = dict(zip((one.name for one in wanted), versions, strict=True))
-    missing = [one for one in wanted if found[one.name] is None]
+        found = dict(zip((template_request.name for template_request in wanted), versions, strict=True))
+    missing = [template_request for template_request in wanted if found[template_request.name] is None]
     if missing:
         wait = rate_limits.acquire(
             ports.state, rate_limits.CREATE_LAUNCH_TEMPLATE, caller=row.id, now=now, calls=len(missing)
         )
         if wait:
             return wait
-    made = {one.name: _create_template(ports, one, now) for one in missing}
+    made = {template_request.name: _create_template(ports, template_request, now) for template_request in missing}
     return {name: version for name, version in found.items() if version is not None} | made
 
 
-def _create_template(ports: LifecyclePorts, one: LaunchTemplateRequest, now: datetime) -> tuple[str, str]:
+def _create_template(ports: LifecyclePorts, template_request: LaunchTemplateRequest, now: datetime) -> tuple[str, str]:
     try:
-        return ports.ec2.ensure_launch_template(one.name, one.data, one.tags)
+        return ports.ec2.ensure_launch_template(template_request.name, template_request.data, template_request.tags)
     except Throttled:
         rate_limits.slow_down(ports.state, rate_limits.CREATE_LAUNCH_TEMPLATE, now=now)
         raise

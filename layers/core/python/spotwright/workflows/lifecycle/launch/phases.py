@@ -83,7 +83,7 @@ def _step(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow | N
 def _create_claims(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow | None:
     """Create each NodeClaim once and record its uid; phase claimed when all have one."""
     node = msgspec.json.decode(row.node, type=NewNode)
-    pool = next((one for one in ports.cluster.nodepools() if one.name == node.nodepool), None)
+    pool = next((nodepool for nodepool in ports.cluster.nodepools() if nodepool.name == node.nodepool), None)
     stale = epoch_ms(now) - row.created > STALE_AFTER.total_seconds() * 1000
     if pool is None or pool.metadata.deletion_timestamp is not None or (stale and not row.uids):
         _give_up(ports, row, "the decision is too old" if stale else f"NodePool {node.nodepool} is gone")
@@ -120,11 +120,11 @@ def _create_claim(ports: LifecyclePorts, row: LaunchRow, node: NewNode, pool: No
         },
     )
     try:
-        made = ports.cluster.create_nodeclaim(wanted)
+        nodeclaim = ports.cluster.create_nodeclaim(wanted)
     except Conflict:
         found = ports.cluster.nodeclaim(name)
         if found is None or found.metadata.annotations.get(labels.LAUNCH) != row.id:
             raise
         return found
     log.info("created nodeclaim", extra={"NodePool": pool.name, "NodeClaim": name, "requests": dict(node.requests)})
-    return made
+    return nodeclaim

@@ -38,12 +38,16 @@ class _DriftInputs(msgspec.Struct, frozen=True):
 
 def update_drift(ports: LifecyclePorts, after: str, *, now: datetime) -> None:
     """Say of the claims behind the name ``after`` ("" = all) whether they drift, as far as that has changed."""
-    listed = sorted(ports.cluster.nodeclaims(), key=lambda one: one.name)
-    claims = [one for one in listed if one.is_managed and one.metadata.deletion_timestamp is None and one.name > after]
+    listed = sorted(ports.cluster.nodeclaims(), key=lambda nodeclaim: nodeclaim.name)
+    claims = [
+        nodeclaim
+        for nodeclaim in listed
+        if nodeclaim.is_managed and nodeclaim.metadata.deletion_timestamp is None and nodeclaim.name > after
+    ]
     if not claims:
         return
-    seen = _gather_inputs(ports)
-    found = [(claim, _drift_of(claim, seen, ports, now)) for claim in claims]
+    drift_inputs = _gather_inputs(ports)
+    found = [(claim, _drift_of(claim, drift_inputs, ports, now)) for claim in claims]
     news = [(claim, verdict) for claim, verdict in found if _has_changed(claim, verdict)]
     for claim, verdict in news[:CLAIMS_AT_ONCE]:
         try:
@@ -56,24 +60,33 @@ def update_drift(ports: LifecyclePorts, after: str, *, now: datetime) -> None:
 
 def _gather_inputs(ports: LifecyclePorts) -> _DriftInputs:
     catalog = ports.catalogs.read(ports.state.catalog_key())
-    classes = {one.name: one for one in ports.cluster.nodeclasses()}
+    classes = {nodeclass.name: nodeclass for nodeclass in ports.cluster.nodeclasses()}
     return _DriftInputs(
-        pools={one.name: one for one in ports.cluster.nodepools()},
+        pools={nodepool.name: nodepool for nodepool in ports.cluster.nodepools()},
         classes=classes,
-        types={name: {one.name: one for one in catalog.instance_types(name)} for name in classes},
-        instances={one.id: one for one in ports.ec2.instances_of_cluster()},
+        types={
+            name: {instance_type.name: instance_type for instance_type in catalog.instance_types(name)}
+            for name in classes
+        },
+        instances={instance.id: instance for instance in ports.ec2.instances_of_cluster()},
     )
 
 
 def _drift_of(
-    claim: NodeClaim, seen: _DriftInputs, ports: LifecyclePorts, now: datetime
+    claim: NodeClaim, drift_inputs: _DriftInputs, ports: LifecyclePorts, now: datetime
 ) -> Drift | DriftUnknown | None:
-    pool = seen.pools.get(claim.nodepool)
+    pool = drift_inputs.pools.get(claim.nodepool)
     name = pool.node_class_ref.name if pool else ""
-    instance = seen.instances.get(instance_id(claim.provider_id))
+    instance = drift_inputs.instances.get(instance_id(claim.provider_id))
     gates = ports.settings.feature_gates
     return nodeclaim_drift(
-        claim, pool, seen.classes.get(name), seen.types.get(name, {}), instance, feature_gates=gates, now=now
+        claim,
+        pool,
+        drift_inputs.classes.get(name),
+        drift_inputs.types.get(name, {}),
+        instance,
+        feature_gates=gates,
+        now=now,
     )
 
 

@@ -21,7 +21,7 @@ def update_nodeoverlays(ports: LifecyclePorts, *, now: datetime) -> None:
     if not overlays or not key:
         return
     verdicts = apply_overlays(ports.catalogs.read(key), overlays, ports.cluster.nodepools()).statuses
-    by_name = {one.name: one for one in overlays}
+    by_name = {overlay.name: overlay for overlay in overlays}
     for verdict in verdicts:
         try:
             _write_conditions(ports, by_name[verdict.name], verdict, now)

@@ -18,7 +18,7 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 
 def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
     """Bring the status of every pool up to date; a pool that somebody else is writing is left to the next time."""
-    classes = {one.name: one for one in ports.cluster.nodeclasses()}
+    classes = {nodeclass.name: nodeclass for nodeclass in ports.cluster.nodeclasses()}
     claims, nodes = ports.cluster.nodeclaims(), ports.cluster.nodes()
     changed = set()
     for pool in ports.cluster.nodepools():

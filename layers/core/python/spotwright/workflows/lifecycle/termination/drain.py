@@ -42,10 +42,11 @@ def drain_node(
 def _evict(ports: LifecyclePorts, claim: NodeClaim, node: Node, drain: draining.Drain, now: datetime) -> None:
     reason = find_condition(claim.conditions, "DisruptionReason")
     why = reason.reason if reason and reason.status == "True" else FORCEFUL
-    for one in drain.delete:
-        ports.cluster.delete("pods", one.pod.metadata, grace_seconds=one.grace_seconds)
-        told = f"Deleting the pod to accommodate the terminationTime of the node, grace period {one.grace_seconds}s"
-        record_events(ports, "pods", one.pod.metadata, [normal_event("Disrupted", told)], now=now)
+    for forced_delete in drain.delete:
+        ports.cluster.delete("pods", forced_delete.pod.metadata, grace_seconds=forced_delete.grace_seconds)
+        seconds = forced_delete.grace_seconds
+        told = f"Deleting the pod to accommodate the terminationTime of the node, grace period {seconds}s"
+        record_events(ports, "pods", forced_delete.pod.metadata, [normal_event("Disrupted", told)], now=now)
     for pod in drain.evict:
         if ports.cluster.evict(pod) or _delete_follower(ports, node, pod, why):
             record_events(ports, "pods", pod.metadata, [normal_event("Evicted", f"Evicted pod: {why}")], now=now)

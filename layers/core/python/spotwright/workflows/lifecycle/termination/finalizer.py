@@ -99,14 +99,14 @@ def _find_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tu
     """The claim's instance by a direct read, and whether it is certain that there is none any more."""
     if not claim.provider_id:
         return _find_unassigned_instance(ports, claim)
-    found = ports.ec2.instance(instance_id(claim.provider_id))
-    if found is not None and found.state != "terminated":
-        return found, False
+    instance = ports.ec2.instance(instance_id(claim.provider_id))
+    if instance is not None and instance.state != "terminated":
+        return instance, False
     if claim.metadata.labels.get(labels.ZONE) in shifted_zones(ports):
         # What EC2 says of a zone that is shifted away from proves nothing.
         return None, False
-    if found is not None:
-        return found, True
+    if instance is not None:
+        return instance, True
     first = claim.metadata.annotations.get(labels.INSTANCE_NOT_FOUND)
     if first is None:
         stamp = {labels.INSTANCE_NOT_FOUND: now.strftime("%Y-%m-%dT%H:%M:%SZ")}
@@ -125,17 +125,21 @@ def _find_unassigned_instance(ports: LifecyclePorts, claim: NodeClaim) -> tuple[
     launch = claim.metadata.annotations.get(labels.LAUNCH, "")
     if not launch:
         return None, True
-    mine = _instance_for(ports, claim, launch)
-    return mine, mine is None
+    instance = _instance_for(ports, claim, launch)
+    return instance, instance is None
 
 
 def _instance_for(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Instance | None:
     row = ports.state.launch(launch)
     claims = ports.cluster.nodeclaims()
-    held = {instance_id(one.provider_id) for one in claims} | set(row.instances.values() if row else ())
-    alive = {one.id: one for one in ports.ec2.instances_of_launch(launch) if one.state != "terminated"}
+    held = {instance_id(nodeclaim.provider_id) for nodeclaim in claims} | set(row.instances.values() if row else ())
+    alive = {
+        instance.id: instance for instance in ports.ec2.instances_of_launch(launch) if instance.state != "terminated"
+    }
     waiting = [
-        one.name for one in claims if one.metadata.annotations.get(labels.LAUNCH) == launch and not one.provider_id
+        nodeclaim.name
+        for nodeclaim in claims
+        if nodeclaim.metadata.annotations.get(labels.LAUNCH) == launch and not nodeclaim.provider_id
     ]
     # Claims that stay are served first: only what is left over is taken down with this one.
     staying = nodeclaim_creation.assign_instances(_staying(claims, waiting), {}, sorted(set(alive) - held))
@@ -144,7 +148,11 @@ def _instance_for(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Insta
 
 
 def _staying(claims: Iterable[NodeClaim], waiting: list[str]) -> list[str]:
-    return [one.name for one in claims if one.name in waiting and one.metadata.deletion_timestamp is None]
+    return [
+        nodeclaim.name
+        for nodeclaim in claims
+        if nodeclaim.name in waiting and nodeclaim.metadata.deletion_timestamp is None
+    ]
 
 
 def _request_termination(
@@ -166,7 +174,7 @@ def _remove_node(ports: LifecyclePorts, node: Node) -> None:
     ports.cluster.delete("nodes", node.metadata)
     current = ports.cluster.node(node.name)
     if current is not None and labels.FINALIZER in current.metadata.finalizers:
-        kept = [one for one in current.metadata.finalizers if one != labels.FINALIZER]
+        kept = [finalizer for finalizer in current.metadata.finalizers if finalizer != labels.FINALIZER]
         ports.cluster.patch_metadata("nodes", current.metadata, {"finalizers": kept})
     log.info("deleted node", extra={"Node": node.name})
 
@@ -178,7 +186,7 @@ def _remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) ->
     if claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED:
         into = claim.metadata.labels.get(labels.RESERVATION_ID, "")
         offering_health_store.record_reservation_use(ports.state, into, -1, now_ms=epoch_ms(now))
-    kept = [one for one in current.metadata.finalizers if one != labels.FINALIZER]
+    kept = [finalizer for finalizer in current.metadata.finalizers if finalizer != labels.FINALIZER]
     ports.cluster.patch_metadata("nodeclaims", current.metadata, {"finalizers": kept})
     finalized = normal_event("Finalized", f"Finalized {labels.FINALIZER}")
     record_events(ports, "nodeclaims", claim.metadata, [finalized], now=now)

@@ -41,17 +41,20 @@ class TerminationResult(msgspec.Struct, frozen=True):
 
 def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTermination], now: datetime) -> None:
     """End what the doorbells of one invocation came to, and say it on the claims; who must wait is rung for then."""
-    by_id = {one.instance.id: one for one in to_terminate}
-    ended = terminate_instances(ports, [one.instance for one in by_id.values()], now)
+    by_id = {termination.instance.id: termination for termination in to_terminate}
+    ended = terminate_instances(ports, [termination.instance for termination in by_id.values()], now)
     for id in sorted(ended.terminated_ids):
         claim = by_id[id].claim
         if claim is not None:
             _write_condition(ports, claim, now)
     left = [by_id[id] for id in sorted(by_id) if id not in ended.terminated_ids]
-    waiting = [one.claim.name for one in left if one.claim is not None]
+    waiting = [termination.claim.name for termination in left if termination.claim is not None]
     ring_lifecycle(ports, "claim", waiting, delay_seconds=ended.wait_seconds)
     ring_lifecycle(
-        ports, "instance", [one.instance.id for one in left if one.claim is None], delay_seconds=ended.wait_seconds
+        ports,
+        "instance",
+        [termination.instance.id for termination in left if termination.claim is None],
+        delay_seconds=ended.wait_seconds,
     )
 
 
@@ -68,12 +71,14 @@ def terminate_instances(ports: LifecyclePorts, instances: Iterable[Instance], no
 
     Those in a zone that is shifted away from are left until the shift is over.
     """
-    by_id = {one.id: one for one in instances}
+    by_id = {instance.id: instance for instance in instances}
     if not by_id:
         return TerminationResult()
     shifted = shifted_zones(ports)
-    left = TerminationResult(wait_seconds=RETRY_SECONDS if any(one.zone in shifted for one in by_id.values()) else 0)
-    ids = sorted(one.id for one in by_id.values() if one.zone not in shifted)
+    left = TerminationResult(
+        wait_seconds=RETRY_SECONDS if any(instance.zone in shifted for instance in by_id.values()) else 0
+    )
+    ids = sorted(instance.id for instance in by_id.values() if instance.zone not in shifted)
     return _merge(
         [left, *(_terminate_batch(ports, some, now) for some in batched(ids, INSTANCES_PER_CALL, strict=False))]
     )
@@ -102,8 +107,8 @@ def _terminate_batch(ports: LifecyclePorts, ids: Sequence[str], now: datetime) -
 
 def _split_batch(ids: Sequence[str], refusal: ApiError) -> tuple[Sequence[str], ...]:
     """What to ask for instead: those that the refusal names one by one and the rest, or each half."""
-    named = [one for one in ids if one in str(refusal)]
-    rest = [one for one in ids if one not in named]
+    named = [id_ for id_ in ids if id_ in str(refusal)]
+    rest = [id_ for id_ in ids if id_ not in named]
     if named and rest:
         return (rest, *((one,) for one in named))
     return ids[: len(ids) // 2], ids[len(ids) // 2 :]
@@ -123,9 +128,9 @@ def _single_refusal(id: str, refusal: ApiError) -> TerminationResult:
     return TerminationResult(wait_seconds=LONGEST_RETRY_SECONDS)
 
 
-def _merge(made: Iterable[TerminationResult]) -> TerminationResult:
-    several = tuple(made)
+def _merge(results: Iterable[TerminationResult]) -> TerminationResult:
+    several = tuple(results)
     return TerminationResult(
-        frozenset().union(*(one.terminated_ids for one in several)),
-        max((one.wait_seconds for one in several), default=0),
+        frozenset().union(*(result.terminated_ids for result in several)),
+        max((result.wait_seconds for result in several), default=0),
     )

@@ -39,38 +39,38 @@ def decode_fleet_error(one: Any) -> FleetError:
     )
 
 
-def decode_instance(one: "InstanceTypeDef") -> Instance:
-    launched = one.get("LaunchTime")
-    reservation, placement = _targeted_reservation(one), one.get("Placement", {})
+def decode_instance(instance: "InstanceTypeDef") -> Instance:
+    launched = instance.get("LaunchTime")
+    reservation, placement = _targeted_reservation(instance), instance.get("Placement", {})
     return Instance(
-        id=one["InstanceId"],
-        instance_type=one["InstanceType"],
+        id=instance["InstanceId"],
+        instance_type=instance["InstanceType"],
         zone=placement.get("AvailabilityZone", ""),
-        capacity_type=_capacity_type(one, reservation),
-        state=one["State"]["Name"],
-        image_id=one.get("ImageId", ""),
-        subnet_id=one.get("SubnetId", ""),
-        private_dns_name=one.get("PrivateDnsName", ""),
+        capacity_type=_capacity_type(instance, reservation),
+        state=instance["State"]["Name"],
+        image_id=instance.get("ImageId", ""),
+        subnet_id=instance.get("SubnetId", ""),
+        private_dns_name=instance.get("PrivateDnsName", ""),
         launch_time=launched.astimezone(UTC) if launched else None,
-        tags={tag["Key"]: tag["Value"] for tag in one.get("Tags", ())},
-        security_groups=tuple(sorted(group["GroupId"] for group in one.get("SecurityGroups", ()))),
+        tags={tag["Key"]: tag["Value"] for tag in instance.get("Tags", ())},
+        security_groups=tuple(sorted(group["GroupId"] for group in instance.get("SecurityGroups", ()))),
         reservation_id=reservation,
         placement_group_id=placement.get("GroupId") or "",
         partition_number=placement.get("PartitionNumber") or 0,
     )
 
 
-def _capacity_type(one: "InstanceTypeDef", reservation: str) -> str:
-    if one.get("InstanceLifecycle") == "spot":
+def _capacity_type(instance: "InstanceTypeDef", reservation: str) -> str:
+    if instance.get("InstanceLifecycle") == "spot":
         return labels.SPOT
     return labels.RESERVED if reservation else labels.ON_DEMAND
 
 
-def _targeted_reservation(one: "InstanceTypeDef") -> str:
+def _targeted_reservation(instance: "InstanceTypeDef") -> str:
     """The capacity reservation that an instance was launched into; one that just fell into an open one is not."""
-    asked = one.get("CapacityReservationSpecification", {}).get("CapacityReservationPreference", "")
+    asked = instance.get("CapacityReservationSpecification", {}).get("CapacityReservationPreference", "")
     into = (
         asked == capacity_reservations.RESERVATIONS_ONLY
-        or one.get("InstanceLifecycle", "") in capacity_reservations.RESERVED_LIFECYCLES
+        or instance.get("InstanceLifecycle", "") in capacity_reservations.RESERVED_LIFECYCLES
     )
-    return one.get("CapacityReservationId", "") if into else ""
+    return instance.get("CapacityReservationId", "") if into else ""

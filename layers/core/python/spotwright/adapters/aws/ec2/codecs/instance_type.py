@@ -63,8 +63,10 @@ def _interfaces(network: Mapping[str, Any]) -> int:
 
 def _cards(network: Mapping[str, Any]) -> tuple[int, ...]:
     """Interfaces of every network card, by index."""
-    cards = sorted(network.get("NetworkCards") or (), key=lambda one: one.get("NetworkCardIndex") or 0)
-    return tuple(one.get("MaximumNetworkInterfaces") or 0 for one in cards)
+    cards = sorted(
+        network.get("NetworkCards") or (), key=lambda network_card: network_card.get("NetworkCardIndex") or 0
+    )
+    return tuple(card.get("MaximumNetworkInterfaces") or 0 for card in cards)
 
 
 def _gpu(raw: Mapping[str, Any]) -> Gpu:
@@ -73,11 +75,15 @@ def _gpu(raw: Mapping[str, Any]) -> Gpu:
 
 
 def _inference(items: Iterable[Mapping[str, Any]]) -> Iterable[Accelerator]:
-    return (Accelerator(one.get("Name") or "", one.get("Manufacturer") or "", one.get("Count") or 0) for one in items)
+    return (
+        Accelerator(item.get("Name") or "", item.get("Manufacturer") or "", item.get("Count") or 0) for item in items
+    )
 
 
 def _neuron(items: Iterable[Mapping[str, Any]]) -> Iterable[Accelerator]:
     return (
-        Accelerator(one.get("Name") or "", "aws", one.get("Count") or 0, (one.get("CoreInfo") or {}).get("Count") or 0)
-        for one in items
+        Accelerator(
+            item.get("Name") or "", "aws", item.get("Count") or 0, (item.get("CoreInfo") or {}).get("Count") or 0
+        )
+        for item in items
     )
