@@ -144,7 +144,7 @@ def _counted(world: World, calls: list[dict[str, Any]], offered: int, empty: int
 def _launches(world: World) -> Iterator[Launch]:
     """Of every decision, in the order in which they became true."""
     bodies = (body for key, body in world.blobs.bodies.items() if key.startswith("decisions/"))
-    for decision in sorted(map(decode_decision, bodies), key=lambda one: one.cluster_version):
+    for decision in sorted(map(decode_decision, bodies), key=lambda decision: decision.cluster_version):
         yield from decision.launches
 
 

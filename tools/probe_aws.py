@@ -272,7 +272,7 @@ def tidy(session: Any) -> None:
 def listing(checks: Sequence[Check]) -> Iterator[str]:
     for check in checks:
         yield f"  {check.fact:<18} ${check.cost:<8} {check.what}"
-    yield f"  {'at most':<18} ${sum(one.cost for one in checks)}"
+    yield f"  {'at most':<18} ${sum(check.cost for check in checks)}"
 
 
 def ask(probe: Probe, checks: Sequence[Check]) -> dict[str, str]:

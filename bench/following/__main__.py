@@ -82,13 +82,17 @@ def _report(workload: str, batches: Sequence[Sequence[RunResult]]) -> None:
     print(f"{'':<40}{'elsewhere':>10}{'left over':>10}{'empty':>7}{'$ more':>9}{'median s':>10}{'last s':>8}")
     for number, way in enumerate(VARIANTS):
         run_results = [batch[number] for batch in batches]
-        pods = sum(one.pods for one in run_results)
-        share = sum(one.elsewhere for one in run_results) / pods
-        left = sum(one.unbound for one in run_results) / pods
-        empty = sum(one.empty for one in run_results) / sum(one.nodes for one in run_results)
-        extra = sum(one.extra_price for one in run_results) / sum(one.price for one in run_results)
-        waits = [second for one in run_results for second in one.waits]
-        last = median(max(one.waits) for one in run_results)
+        pods = sum(run_result.pods for run_result in run_results)
+        share = sum(run_result.elsewhere for run_result in run_results) / pods
+        left = sum(run_result.unbound for run_result in run_results) / pods
+        empty = sum(run_result.empty for run_result in run_results) / sum(
+            run_result.nodes for run_result in run_results
+        )
+        extra = sum(run_result.extra_price for run_result in run_results) / sum(
+            run_result.price for run_result in run_results
+        )
+        waits = [second for run_result in run_results for second in run_result.waits]
+        last = median(max(run_result.waits) for run_result in run_results)
         print(f"{way.name:<40}{share:>10.1%}{left:>10.1%}{empty:>7.1%}{extra:>9.1%}{median(waits):>10.1f}{last:>8.1f}")
         for run_result in run_results:
             print("  ", dataclasses.replace(run_result, waits=()), file=sys.stderr)

@@ -125,7 +125,7 @@ class Run:
             self._api.create(
                 self._pods_path, copy.deepcopy(pod) | {"spec": pod["spec"] | {"nodeSelector": {RUN_LABEL: self._name}}}
             )
-        while not all(one.unschedulable for one in map(decode_pod, self._api.get(self._pods_path)["items"])):
+        while not all(pod.unschedulable for pod in map(decode_pod, self._api.get(self._pods_path)["items"])):
             time.sleep(0.2)
 
     def _plan(self) -> Plan:
@@ -161,7 +161,7 @@ class Run:
                 self._nominate(machine)
         while len(bound) < len(planned) and time.monotonic() - started < PATIENCE_SECONDS:
             now = time.monotonic() - started
-            steps = [self._advance(one, now) for one in self._machines]
+            steps = [self._advance(machine, now) for machine in self._machines]
             if any(steps):
                 changed = time.monotonic()
             self._release(now)
@@ -170,7 +170,10 @@ class Run:
                 if node and name not in bound:
                     bound[name] = (node, now)
                     changed = time.monotonic()
-            if all(one.phase == "up" for one in self._machines) and time.monotonic() - changed > SETTLED_SECONDS:
+            if (
+                all(machine.phase == "up" for machine in self._machines)
+                and time.monotonic() - changed > SETTLED_SECONDS
+            ):
                 break
             time.sleep(LOOK_SECONDS)
         return bound
@@ -191,7 +194,11 @@ class Run:
 
     def _release(self, now: float) -> None:
         """What we do about nodes that are Ready: at once, or when the whole batch is."""
-        waiting = [one for one in self._machines if one.phase == "ready" and now >= one.ready and self._is_ready(one)]
+        waiting = [
+            machine
+            for machine in self._machines
+            if machine.phase == "ready" and now >= machine.ready and self._is_ready(machine)
+        ]
         if self._way.hold == "batch" and len(waiting) < len(self._machines):
             return
         for machine in waiting:

@@ -121,5 +121,5 @@ def _mounts_disks(settings: dict[str, Any]) -> bool:
     for name, entry in commands.items():
         if not isinstance(entry.get("commands"), list) or entry.get("mode") not in ("always", "once", "off"):
             raise BootError("SettingsInvalid", f"settings.bootstrap-commands.{name} needs commands and a mode")
-    found = [entry["commands"] for entry in commands.values() if entry["mode"] != "off"]
-    return any(MOUNT in one and any(line[:3] == [*MOUNT[:2], "bind"] for line in one) for one in found)
+    scripts = [entry["commands"] for entry in commands.values() if entry["mode"] != "off"]
+    return any(MOUNT in script and any(line[:3] == [*MOUNT[:2], "bind"] for line in script) for script in scripts)

@@ -30,7 +30,7 @@ class ClusterObjects:
         for kind, path in API_PATHS.items():
             if kind not in self._followed and self._api.find(path) is not None:
                 self._followed[kind] = Informer(self._api, path, self._changed)
-        return {kind: [dict(one) for one in followed.objects()] for kind, followed in self._followed.items()}
+        return {kind: [dict(object_) for object_ in followed.objects()] for kind, followed in self._followed.items()}
 
     def close(self) -> None:
         for followed in self._followed.values():

@@ -1,7 +1,7 @@
 """The steps of the demo. Each says what must be seen, and fails when it is not."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,7 +100,7 @@ class DemoRun:
         """Instances that are alive, as EC2 has them."""
         listed = self.stack.control("GET", "/_local/instances")
         alive = listed["instances"] if isinstance(listed, dict) else listed
-        return [one for one in alive if one["state"] in ("pending", "running", "stopping", "stopped")]
+        return [instance for instance in alive if instance["state"] in ("pending", "running", "stopping", "stopped")]
 
 
 def nodeclaims_of(timeline: Timeline, pool: str) -> list[dict[str, Any]]:
@@ -112,11 +112,13 @@ def nodeclaims_of(timeline: Timeline, pool: str) -> list[dict[str, Any]]:
 
 
 def are_initialized(timeline: Timeline, pool: str, count: int) -> bool:
-    conditions = (c.get("status", {}).get("conditions") or () for c in nodeclaims_of(timeline, pool))
-    ready = [
-        any(one["type"] == "Initialized" and one["status"] == "True" for one in condition) for condition in conditions
-    ]
-    return len(ready) == count and all(ready)
+    nodeclaims = nodeclaims_of(timeline, pool)
+    return len(nodeclaims) == count and all(map(_is_initialized, nodeclaims))
+
+
+def _is_initialized(nodeclaim: Mapping[str, Any]) -> bool:
+    conditions = nodeclaim.get("status", {}).get("conditions") or ()
+    return any(condition["type"] == "Initialized" and condition["status"] == "True" for condition in conditions)
 
 
 def expect(holds: bool, what: str) -> None:

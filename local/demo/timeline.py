@@ -144,9 +144,12 @@ class Timeline:
         now = time.time()
         for kind, listed in self._api.by_kind().items():
             before = self.objects.get(kind, {})
-            current = {one["metadata"].get("namespace", "") + "/" + one["metadata"]["name"]: one for one in listed}
-            for key, one in current.items():
-                yield from self._changes(kind, key.strip("/"), one, now)
+            current = {
+                resource["metadata"].get("namespace", "") + "/" + resource["metadata"]["name"]: resource
+                for resource in listed
+            }
+            for key, resource in current.items():
+                yield from self._changes(kind, key.strip("/"), resource, now)
             for key in before.keys() - current.keys():
                 if kind in ("nodeclaims", "nodes"):
                     yield TimelineEntry(
@@ -158,44 +161,46 @@ class Timeline:
                     yield TimelineEntry(now, kind, key, "leaving", f"pod {key} leaves {node}", before[key])
             self.objects[kind] = current
 
-    def _changes(self, kind: str, name: str, one: Json, now: float) -> Iterator[TimelineEntry]:
-        uid, status = one["metadata"]["uid"], one.get("status") or {}
+    def _changes(self, kind: str, name: str, resource: Json, now: float) -> Iterator[TimelineEntry]:
+        uid, status = resource["metadata"]["uid"], resource.get("status") or {}
         match kind:
             case "pods":
-                yield from self._pod(uid, name, one, status, now)
+                yield from self._pod(uid, name, resource, status, now)
             case "nodeclaims":
                 for condition in status.get("conditions") or ():
                     told = condition["status"] == "True" and condition["type"] in CLAIM_CONDITIONS
                     if told and self._first(kind, uid, condition["type"]):
                         yield TimelineEntry(
-                            now, kind, name, condition["type"], f"nodeclaim {name} {condition['type']}", one
+                            now, kind, name, condition["type"], f"nodeclaim {name} {condition['type']}", resource
                         )
-                if one["metadata"].get("deletionTimestamp") and self._first(kind, uid, "deleting"):
-                    yield TimelineEntry(now, kind, name, "deleting", f"nodeclaim {name} is being deleted", one)
+                if resource["metadata"].get("deletionTimestamp") and self._first(kind, uid, "deleting"):
+                    yield TimelineEntry(now, kind, name, "deleting", f"nodeclaim {name} is being deleted", resource)
             case "nodes":
                 ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
                 if ready and self._first(kind, uid, "Ready"):
-                    yield TimelineEntry(now, kind, name, "Ready", f"node {name} Ready", one)
+                    yield TimelineEntry(now, kind, name, "Ready", f"node {name} Ready", resource)
             case "events":
-                source = (one.get("source") or {}).get("component", "")
+                source = (resource.get("source") or {}).get("component", "")
                 # Transitions to True and Unknown are told by the objects themselves.
-                transition = one["message"].startswith("Status condition") and "-> False" not in one["message"]
+                transition = (
+                    resource["message"].startswith("Status condition") and "-> False" not in resource["message"]
+                )
                 told = source == "spotwright" and not transition
-                if told and self._first(kind, uid, str(one.get("count"))):
-                    subject = f"{one['involvedObject']['kind']} {one['involvedObject']['name']}"
-                    text = f"{one['type']} {one['reason']} {subject}: {one['message']}"
-                    yield TimelineEntry(now, kind, subject, one["reason"], text, one)
+                if told and self._first(kind, uid, str(resource.get("count"))):
+                    subject = f"{resource['involvedObject']['kind']} {resource['involvedObject']['name']}"
+                    text = f"{resource['type']} {resource['reason']} {subject}: {resource['message']}"
+                    yield TimelineEntry(now, kind, subject, resource["reason"], text, resource)
 
-    def _pod(self, uid: str, name: str, one: Json, status: Json, now: float) -> Iterator[TimelineEntry]:
+    def _pod(self, uid: str, name: str, resource: Json, status: Json, now: float) -> Iterator[TimelineEntry]:
         conditions = {c["type"]: c for c in status.get("conditions") or ()}
         pending = conditions.get("PodScheduled", {}).get("reason") == "Unschedulable"
         if pending and self._first("pods", uid, "Pending"):
-            yield TimelineEntry(now, "pods", name, "Pending", f"pod {name} is pending", one)
-        node = one["spec"].get("nodeName", "")
+            yield TimelineEntry(now, "pods", name, "Pending", f"pod {name} is pending", resource)
+        node = resource["spec"].get("nodeName", "")
         if status.get("phase") == "Running" and self._first("pods", uid, "Running"):
-            yield TimelineEntry(now, "pods", name, "Running", f"pod {name} runs on {node}", one)
-        if one["metadata"].get("deletionTimestamp") and self._first("pods", uid, "deleting"):
-            yield TimelineEntry(now, "pods", name, "leaving", f"pod {name} leaves {node or 'the queue'}", one)
+            yield TimelineEntry(now, "pods", name, "Running", f"pod {name} runs on {node}", resource)
+        if resource["metadata"].get("deletionTimestamp") and self._first("pods", uid, "deleting"):
+            yield TimelineEntry(now, "pods", name, "leaving", f"pod {name} leaves {node or 'the queue'}", resource)
 
     def _first(self, kind: str, subject: str, what: str) -> bool:
         key = (kind, subject, what)

@@ -219,13 +219,17 @@ def resolve_parameters(
     if unknown:
         raise InvalidTemplate(f"Parameters: [{', '.join(unknown)}] do not exist in the template")
     missing = [
-        name for name, one in declared.items() if name not in provided and name not in previous and "Default" not in one
+        name
+        for name, parameter in declared.items()
+        if name not in provided and name not in previous and "Default" not in parameter
     ]
     if missing:
         raise InvalidTemplate(f"Parameters: [{', '.join(missing)}] must have values")
     return {
-        name: _parameter(name, one, provided.get(name, previous.get(name, one.get("Default"))), read_parameter)
-        for name, one in declared.items()
+        name: _parameter(
+            name, parameter, provided.get(name, previous.get(name, parameter.get("Default"))), read_parameter
+        )
+        for name, parameter in declared.items()
     }
 
 

@@ -241,12 +241,12 @@ def get_template_summary(stacks: Stacks, request: AwsRequest) -> AwsResponse:
         "Parameters": [
             {
                 "ParameterKey": name,
-                "ParameterType": str(one.get("Type", "String")),
-                "NoEcho": bool(one.get("NoEcho")),
-                "Description": str(one.get("Description", "")),
+                "ParameterType": str(parameter.get("Type", "String")),
+                "NoEcho": bool(parameter.get("NoEcho")),
+                "Description": str(parameter.get("Description", "")),
             }
-            | ({"DefaultValue": str(one["Default"])} if "Default" in one else {})
-            for name, one in template.get("Parameters", {}).items()
+            | ({"DefaultValue": str(parameter["Default"])} if "Default" in parameter else {})
+            for name, parameter in template.get("Parameters", {}).items()
         ],
         "Description": str(template.get("Description", "")),
         "Capabilities": ["CAPABILITY_NAMED_IAM"] if iam else [],

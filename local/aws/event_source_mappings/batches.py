@@ -83,7 +83,7 @@ def _matches(mapping: EventSourceMapping, message: Message) -> bool:
     if not filters:
         return True
     document: Any = {"body": _json(message.body)}
-    return any(EventPattern.load(one["Pattern"]).matches_event(document) for one in filters)
+    return any(EventPattern.load(filter_["Pattern"]).matches_event(document) for filter_ in filters)
 
 
 def _json(body: str) -> Any:

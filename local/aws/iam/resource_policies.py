@@ -19,7 +19,7 @@ def policy_allows(policy: str | None, *, service: str, action: str, resource: st
 def _applies(
     statement: Mapping[str, Any], service: str, action: str, resource: str, context: Mapping[str, str]
 ) -> bool:
-    actions = [str(one).lower() for one in _listed(statement.get("Action", ()))]
+    actions = [str(action).lower() for action in _listed(statement.get("Action", ()))]
     resources = _listed(statement.get("Resource", "*"))
     return (
         _is_principal(statement.get("Principal"), service)

@@ -282,7 +282,7 @@ def reservations(new: list[NewNode]) -> Found:
     promised: Counter[str] = Counter()
     room: dict[str, int] = {}
     for node in new:
-        offerings = [o for _, found in node.launchable for o in found]
+        offerings = [o for _, offerings in node.launchable for o in offerings]
         ids = {v for o in offerings for k, v in o.labels.items() if v and k.endswith(("reservation-id",))}
         for o in offerings:
             for k, v in o.labels.items():

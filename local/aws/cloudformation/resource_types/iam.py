@@ -110,7 +110,7 @@ class Policy:
         self._put(request, properties)
         renamed = properties["PolicyName"] != before["PolicyName"]
         left = {
-            kind: [one for one in before.get(kind, ()) if renamed or one not in properties.get(kind, ())]
+            kind: [policy for policy in before.get(kind, ()) if renamed or policy not in properties.get(kind, ())]
             for kind in ("Roles", "Users", "Groups")
         }
         self.delete(request, resource, {"PolicyName": before["PolicyName"], **left})

@@ -33,7 +33,10 @@ def check_parameters(emulator: Emulator, description: Mapping[str, Any], data: M
 
 def _check_interfaces(description: Mapping[str, Any], interfaces: Sequence[Mapping[str, Any]]) -> None:
     network = description.get("NetworkInfo") or {}
-    places = [(int(one.get("NetworkCardIndex") or 0), int(one.get("DeviceIndex") or 0)) for one in interfaces]
+    places = [
+        (int(interface.get("NetworkCardIndex") or 0), int(interface.get("DeviceIndex") or 0))
+        for interface in interfaces
+    ]
     if interfaces and (0, 0) not in places:
         raise AwsError("InvalidParameterCombination", "A primary network interface (device index 0) is required")
     if len(set(places)) != len(places):
@@ -45,8 +48,8 @@ def _check_interfaces(description: Mapping[str, Any], interfaces: Sequence[Mappi
                 "AttachmentLimitExceeded",
                 f"Interface count exceeds the limit for {description['InstanceType']} at card {card}, device {device}",
             )
-    _check_efa(description, network, [one for one in interfaces if one.get("InterfaceType") in EFA])
-    public = [one for one in interfaces if one.get("AssociatePublicIpAddress")]
+    _check_efa(description, network, [interface for interface in interfaces if interface.get("InterfaceType") in EFA])
+    public = [interface for interface in interfaces if interface.get("AssociatePublicIpAddress")]
     if public and len(interfaces) > 1:
         raise AwsError(
             "InvalidParameterCombination",

@@ -59,7 +59,7 @@ def assign_partitions(emulator: Emulator, started: Iterable[Instance]) -> None:
     for instance in started:
         group = _group(emulator, instance.launch.placement_group_id)
         if group is not None and group.partitions:
-            taken = Counter(one.partition_number for one in _members(emulator, group))
+            taken = Counter(instance.partition_number for instance in _members(emulator, group))
             emptiest = min(range(1, group.partitions + 1), key=lambda number: taken[number])
             instance.partition_number = instance.launch.partition_number or emptiest
 
