@@ -56,8 +56,8 @@ def with_nodes(world: World, count: int) -> World:
 
 
 @pytest.fixture
-def one(world: World) -> World:
-    return with_nodes(world, 1)
+def node(world: World) -> None:
+    with_nodes(world, 1)
 
 
 def drifted(claim: NodeClaim) -> Condition | None:
@@ -110,6 +110,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.usefixtures("node")
 @pytest.mark.parametrize("reason", CHANGES)
 def test_a_claim_says_that_it_drifts_and_why_until_it_does_not(world: World, reason: str) -> None:
     change, back = CHANGES[reason]
@@ -129,6 +130,7 @@ def test_a_claim_says_that_it_drifts_and_why_until_it_does_not(world: World, rea
     assert after.conditions == before.conditions
 
 
+@pytest.mark.usefixtures("node")
 def test_looking_again_writes_nothing(world: World) -> None:
     edit(world, "ec2nodeclasses", amis=(NEWER,))
     look(world)
@@ -138,6 +140,7 @@ def test_looking_again_writes_nothing(world: World) -> None:
     assert reasons(world) == ["AMIDrift"]
 
 
+@pytest.mark.usefixtures("node")
 def test_another_reason_keeps_the_time_since_when_it_drifts(world: World) -> None:
     CHANGES["AMIDrift"][0](world)
     (claim,) = world.claims()
@@ -152,12 +155,14 @@ def test_another_reason_keeps_the_time_since_when_it_drifts(world: World) -> Non
     assert first.last_transition_time == second.last_transition_time
 
 
+@pytest.mark.usefixtures("node")
 def test_without_any_message_the_sweep_finds_it_within_ten_minutes(world: World) -> None:
     (instance,) = world.ec2.live_instances()
     world.ec2.instances[instance.id] = msgspec.structs.replace(instance, security_groups=("sg-9",))
     assert world.run(DRIFT_SECONDS + 5, until=lambda: reasons(world) == ["SecurityGroupDrift"])
 
 
+@pytest.mark.usefixtures("node")
 def test_a_change_of_the_pool_is_noticed_by_whoever_reads_the_pools(world: World) -> None:
     edit(world, "nodepools", requirements=builders.capacity_types(labels.ON_DEMAND))
     world.doorbells.ring("lifecycle", [Doorbell(builders.CLUSTER, "nodepools")])
@@ -194,6 +199,7 @@ def test_a_crash_in_between_is_made_good(world: World) -> None:
     assert reasons(world) == ["AMIDrift", "AMIDrift"]
 
 
+@pytest.mark.usefixtures("node")
 @pytest.mark.parametrize("silent", ["ec2", "catalog", "list"])
 def test_what_is_not_known_changes_nothing(world: World, silent: str) -> None:
     CHANGES["SubnetDrift"][0](world)
@@ -212,6 +218,7 @@ def test_what_is_not_known_changes_nothing(world: World, silent: str) -> None:
     assert world.claims() == (before,)
 
 
+@pytest.mark.usefixtures("node")
 def test_nothing_happens_to_a_node_that_drifts(world: World) -> None:
     CHANGES["NodePoolDrifted"][0](world)
     (before,) = world.claims()
@@ -220,6 +227,7 @@ def test_nothing_happens_to_a_node_that_drifts(world: World) -> None:
     assert reasons(world) == ["NodePoolDrifted"]
 
 
+@pytest.mark.usefixtures("node")
 def test_a_claim_that_is_not_launched_or_is_leaving_is_left_alone(world: World) -> None:
     (claim,) = world.claims()
     about = ObjectMeta("fresh", labels=claim.metadata.labels, annotations=claim.metadata.annotations)
