@@ -132,7 +132,7 @@ def test_a_pause_holds_until_it_is_resumed(aws: boto3.Session, capsys: pytest.Ca
 
 
 @pytest.fixture
-def known(aws: boto3.Session, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> boto3.Session:
+def session(aws: boto3.Session, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> boto3.Session:
     """EKS knows the test cluster as `dev`, and the kubeconfig leads there."""
 
     class Eks:
