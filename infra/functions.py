@@ -17,8 +17,9 @@ from infra.layer import RUNTIME, lambda_architecture
 from infra.queues import WorkQueue
 from layers.core.build import ROOT
 
-#: All functions think in Python on one CPU share; less memory would mean less CPU and longer cold starts.
-_MEMORY_MB = 512
+#: Memory buys a share of a processor: 1,769 MB a whole one, which is all that one thread of Python can use. Chosen by
+#: measurement, docs/memory.md.
+_WHOLE_PROCESSOR_MB = 1769
 _BATCH = 10
 
 
@@ -33,21 +34,22 @@ class FunctionSpec:
 
     name: str
     timeout_seconds: int
+    memory_mb: int
     max_concurrency: int = 2
     recursive: bool = False
 
 
 #: The functions fed by a queue of the same name.
 QUEUE_FUNCTIONS = (
-    FunctionSpec("provision", 60, max_concurrency=5, recursive=True),
-    FunctionSpec("lifecycle", 30, max_concurrency=10, recursive=True),
-    FunctionSpec("interrupt", 10, max_concurrency=10),
-    FunctionSpec("disrupt", 60, recursive=True),
-    FunctionSpec("catalog", 60),
-    FunctionSpec("sweep", 30, recursive=True),
+    FunctionSpec("provision", 60, _WHOLE_PROCESSOR_MB, max_concurrency=5, recursive=True),
+    FunctionSpec("lifecycle", 30, _WHOLE_PROCESSOR_MB, max_concurrency=10, recursive=True),
+    FunctionSpec("interrupt", 10, _WHOLE_PROCESSOR_MB, max_concurrency=10),
+    FunctionSpec("disrupt", 60, _WHOLE_PROCESSOR_MB, recursive=True),
+    FunctionSpec("catalog", 60, 1024),
+    FunctionSpec("sweep", 30, 512, recursive=True),
 )
 #: Invoked by CloudFormation only.
-INSTALL = FunctionSpec("install", 300)
+INSTALL = FunctionSpec("install", 300, 512)
 
 
 class Function(Construct):
@@ -91,7 +93,7 @@ class Function(Construct):
             code=lambda_.Code.from_asset(str(ROOT / "functions" / spec.name), exclude=["__pycache__"]),
             layers=[layer],
             role=self.role,
-            memory_size=_MEMORY_MB,
+            memory_size=spec.memory_mb,
             timeout=Duration.seconds(spec.timeout_seconds),
             environment={**environment, "POWERTOOLS_SERVICE_NAME": spec.name},
             environment_encryption=key,

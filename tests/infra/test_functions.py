@@ -14,6 +14,8 @@ TIMEOUTS = {
     **{"catalog": 60, "sweep": 30, "install": 300},
 }
 
+#: What one thread of Python can use at most: https://docs.aws.amazon.com/lambda/latest/dg/configuration-memory.html
+WHOLE_PROCESSOR_MB = 1769
 #: https://docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html
 ENVIRONMENT_BYTES = 4096
 
@@ -29,7 +31,6 @@ def test_there_are_seven_and_each_has_its_folder(plain: Template) -> None:
 def test_a_function_is_what_its_word_says(plain: Template, name: str, timeout_seconds: int) -> None:
     function = plain.function(name)
     assert function["Timeout"] == timeout_seconds
-    assert function["MemorySize"] == 512
     assert function["Runtime"] == "python3.13"
     assert function["Handler"] == "handler.handler"
     assert function["Architectures"] == ["arm64"]
@@ -37,6 +38,16 @@ def test_a_function_is_what_its_word_says(plain: Template, name: str, timeout_se
     assert function["RecursiveLoop"] == (
         "Allow" if name in ("provision", "lifecycle", "disrupt", "sweep") else "Terminate"
     )
+
+
+@pytest.mark.parametrize("name", ["provision", "lifecycle", "interrupt", "disrupt"])
+def test_what_pods_wait_for_and_what_plans_has_a_whole_processor(plain: Template, name: str) -> None:
+    assert plain.function(name)["MemorySize"] == WHOLE_PROCESSOR_MB
+
+
+@pytest.mark.parametrize("name", TIMEOUTS)
+def test_no_function_pays_for_a_processor_that_it_cannot_use(plain: Template, name: str) -> None:
+    assert plain.function(name)["MemorySize"] <= WHOLE_PROCESSOR_MB
 
 
 def test_all_share_one_layer(plain: Template) -> None:
