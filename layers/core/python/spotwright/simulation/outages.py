@@ -1,13 +1,11 @@
-"""A world of which parts do not answer: what functions see of it while the rest of it goes on."""
+"""A world of which parts do not answer: what functions see of it, while everything else goes on."""
 
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from spotwright.errors import ApiError
 
-if TYPE_CHECKING:
-    from spotwright.simulation.world import World
-
-# What promises never to raise does nothing instead.
+# Calls that never raise do nothing instead.
 _NEVER_RAISES: Final = frozenset({"record_event"})
 
 
@@ -18,10 +16,10 @@ class FailingPort:
         self._port, self._failure = port, failure
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._port, name)
-        return self._refusal(name) if callable(found) else found
+        attribute = getattr(self._port, name)
+        return self._refuse(name) if callable(attribute) else attribute
 
-    def _refusal(self, name: str) -> Any:
+    def _refuse(self, name: str) -> Any:
         def refuse(*_: Any, **__: Any) -> None:
             if name not in _NEVER_RAISES:
                 raise self._failure
@@ -30,11 +28,11 @@ class FailingPort:
 
 
 class PortsWithOutages:
-    """The ports of a world as its functions reach them: those in ``World.outages`` are silent."""
+    """Ports by the names of their attributes; those that ``outages`` names fail, from the moment it names them."""
 
-    def __init__(self, world: "World") -> None:
-        self._world = world
+    def __init__(self, ports: Any, outages: Mapping[str, ApiError]) -> None:
+        self._ports, self._outages = ports, outages
 
     def __getattr__(self, name: str) -> Any:
-        found, failure = getattr(self._world, name), self._world.outages.get(name)
-        return found if failure is None else FailingPort(found, failure)
+        port, failure = getattr(self._ports, name), self._outages.get(name)
+        return port if failure is None else FailingPort(port, failure)

@@ -63,7 +63,7 @@ class World:
         self.forwarder_runs = True
         self.failures: list[tuple[str, ApiError]] = []
         self.outages: dict[str, ApiError] = {}
-        self.ports: Any = PortsWithOutages(self)
+        self.ports: Any = PortsWithOutages(self, self.outages)
         self._replicas: dict[str, tuple[Pod, int]] = {}
         self._made = 0
         self._seen: dict[str, str] = {}
