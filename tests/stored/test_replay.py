@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from spotwright.workflows.planning.commit import code_digest
+from spotwright.workflows.planning.code_digest import code_digest
 from tests.stored.recorded import copy_bucket, list_keys, read_json
 from tests.stored.replays import replay_from, replay_recorded
 

@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 
 import msgspec
 
@@ -18,6 +17,7 @@ from spotwright.errors import NotFound
 from spotwright.model.ec2.instance_type import Catalog, InstanceType
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.quantity import QuantityError
+from spotwright.workflows.planning.code_digest import digest_of_reached_code
 from spotwright.workflows.ports.state import BlobPort
 
 
@@ -173,9 +173,5 @@ def class_signature(node_class: EC2NodeClass, about: CatalogInputs) -> str:
 
 @cache
 def sizing_code_digest() -> str:
-    """A digest of the code that makes types: a new release makes its catalogs anew."""
-    digest, root = hashlib.sha256(), Path(__file__).parents[2]
-    for package in ("model", "aws"):
-        for file in sorted((root / package).rglob("*.py")):
-            digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]
+    """A digest of the code that makes types, and of what it reaches: a new release makes its catalogs anew."""
+    return digest_of_reached_code(__name__)

@@ -1,9 +1,6 @@
 """Committing: snapshot and decision are stored, then one conditional write makes the decision true."""
 
-import hashlib
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
-from pathlib import Path
 
 import msgspec
 
@@ -17,6 +14,7 @@ from spotwright.decisions.decision import (
 from spotwright.errors import Conflict
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
+from spotwright.workflows.planning.code_digest import code_digest
 from spotwright.workflows.ports.state import BlobPort, StatePort
 
 
@@ -57,13 +55,3 @@ def commit_plan(
     except Conflict:
         return None
     return decision
-
-
-@cache
-def code_digest() -> str:
-    """A digest of the deciding code: model, scheduling, disruption and decisions, file by file."""
-    digest, root = hashlib.sha256(), Path(__file__).parents[2]
-    for package in ("model", "scheduling", "disruption", "decisions"):
-        for file in sorted((root / package).rglob("*.py")):
-            digest.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()[:16]

@@ -8,7 +8,7 @@ from spotwright.disruption import emptiness
 from spotwright.errors import InvalidRequest
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
-from spotwright.workflows.planning.commit import code_digest
+from spotwright.workflows.planning.code_digest import code_digest
 from spotwright.workflows.ports.state import BlobPort, InstanceCatalogPort
 
 
