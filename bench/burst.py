@@ -97,7 +97,7 @@ def _burst(
     world.cluster.put("ec2nodeclasses", node_class)
     sizes = NodeSelectorRequirement(labels.INSTANCE_PREFIX + "cpu", Operator.IN, cpus)
     world.cluster.put(
-        "nodepools", builders.node_pool(requirements=(sizes, *builders.capacity_types("spot", "on-demand")))
+        "nodepools", builders.nodepool(requirements=(sizes, *builders.capacity_types("spot", "on-demand")))
     )
     for number, (millicores, mebibytes) in enumerate(shapes):
         template = builders.pod(f"work{number}", cpu_millicores=millicores, memory_bytes=mebibytes * 2**20)
@@ -166,7 +166,7 @@ def account_nodeclass(ec2: Any, iam: Any, cluster: str) -> EC2NodeClass:
     iam.add_role_to_instance_profile(InstanceProfileName=PROFILE, RoleName=f"KarpenterNodeRole-{cluster}")
     subnets = ec2.describe_subnets(Filters=discovery)["Subnets"]
     groups = ec2.describe_security_groups(Filters=discovery)["SecurityGroups"]
-    return builders.node_class(
+    return builders.nodeclass(
         subnets=tuple(Subnet(subnet["SubnetId"], subnet["AvailabilityZone"]) for subnet in subnets),
         security_groups=tuple(SecurityGroup(group["GroupId"]) for group in groups),
         amis=(AMI(image, requirements=(NodeSelectorRequirement(labels.ARCH, Operator.IN, ("amd64",)),)),),

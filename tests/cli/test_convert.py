@@ -30,10 +30,10 @@ def converted(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0
 
 
 def test_a_published_provisioner_becomes_a_pool_and_a_class(capsys: pytest.CaptureFixture[str]) -> None:
-    (pool, node_class), told = converted(capsys, str(EXAMPLE))
+    (pool, nodeclass), told = converted(capsys, str(EXAMPLE))
     assert (pool["apiVersion"], pool["kind"]) == ("karpenter.sh/v1", "NodePool")
-    assert node_class["spec"]["instanceProfile"] == "eks-karpenter-ng-profile"
-    assert node_class["spec"]["kubelet"] == {"clusterDNS": ["172.20.0.10"]}
+    assert nodeclass["spec"]["instanceProfile"] == "eks-karpenter-ng-profile"
+    assert nodeclass["spec"]["kubelet"] == {"clusterDNS": ["172.20.0.10"]}
     first, *remarks = told.splitlines()
     assert first == f"{EXAMPLE}: Provisioner default → NodePool default, EC2NodeClass default"
     assert any(remark.startswith("  note   spec.requirements: written out") for remark in remarks)

@@ -257,7 +257,7 @@ def test_manifests_are_planned_within_a_running_cluster(
 ) -> None:
     clock = Clock()
     cluster = FakeCluster("live", clock, Effects(clock))
-    cluster.put("nodepools", builders.node_pool())
+    cluster.put("nodepools", builders.nodepool())
     cluster.put("nodes", builders.unmanaged_node("big"))
     cluster.put("pods", builders.pod("waits", unschedulable=True))
     monkeypatch.setattr(live_cluster, "KubernetesCluster", lambda *_: cluster)

@@ -41,7 +41,7 @@ class World(Protocol):
 
     ec2: Ec2Port
     cluster: str
-    node_class: EC2NodeClass
+    nodeclass: EC2NodeClass
 
     def sold_out(self, *offerings: tuple[str, str, str]) -> None: ...
 
@@ -59,7 +59,7 @@ class InMemory:
         self._fake = FakeEc2(cluster, Clock(), Effects(Clock()))
         self.ec2: Ec2Port = self._fake
         self.cluster = cluster
-        self.node_class = samples.node_class()
+        self.nodeclass = samples.nodeclass()
 
     def sold_out(self, *offerings: tuple[str, str, str]) -> None:
         self._fake.capacity = dict.fromkeys(offerings, 0)
@@ -82,7 +82,7 @@ class Real:
         self._capacity = f"{aws.endpoint}/_local/capacity"
         self.ec2: Ec2Port = Ec2(client, cluster=cluster)
         self.cluster = cluster
-        self.node_class = _class_in(client)
+        self.nodeclass = _class_in(client)
 
     def sold_out(self, *offerings: tuple[str, str, str]) -> None:
         rules = [{"capacityType": kind, "instanceType": name, "zone": zone} for kind, name, zone in offerings]
@@ -109,7 +109,7 @@ def _class_in(client: Any) -> EC2NodeClass:
     groups = client.describe_security_groups(Filters=discovery)["SecurityGroups"]
     name = "amazon-eks-node-al2023-x86_64-standard-1.35-*"
     image = client.describe_images(Filters=[{"Name": "name", "Values": [name]}])["Images"][0]["ImageId"]
-    return samples.node_class(
+    return samples.nodeclass(
         subnets=tuple(Subnet(subnet["SubnetId"], subnet["AvailabilityZone"]) for subnet in subnets),
         security_groups=tuple(SecurityGroup(group["GroupId"]) for group in groups),
         amis=(AMI(image),),
@@ -140,7 +140,7 @@ def _with_profile(world: Any, aws: LocalAws) -> None:
     iam.add_role_to_instance_profile(
         InstanceProfileName=f"{world.cluster}-profile", RoleName=f"KarpenterNodeRole-{samples.CLUSTER}"
     )
-    world.node_class = msgspec.structs.replace(world.node_class, resolved_instance_profile=f"{world.cluster}-profile")
+    world.nodeclass = msgspec.structs.replace(world.nodeclass, resolved_instance_profile=f"{world.cluster}-profile")
 
 
 def planned(
@@ -149,7 +149,7 @@ def planned(
     wanted = samples.new_node(*names, requirements=(samples.capacity_types(capacity_type), *further))
     facts = msgspec.structs.replace(samples.FACTS, name=world.cluster)
     found = fleet_plan.plan_fleet(
-        wanted, world.node_class, samples.types(*names, of=world.node_class), facts, UnavailableOfferings()
+        wanted, world.nodeclass, samples.types(*names, of=world.nodeclass), facts, UnavailableOfferings()
     )
     assert isinstance(found, FleetPlan), found
     return found
@@ -177,7 +177,7 @@ def test_a_launch_gives_as_many_instances_as_were_asked_for(world: World) -> Non
     for instance in result.instances:
         assert (instance.instance_type, instance.capacity_type) in {("c5.large", "spot"), ("m5.large", "spot")}
         assert instance.zone in samples.ZONES
-        assert instance.image_id == world.node_class.amis[-1].id or instance.image_id == "ami-x86_64-standard"
+        assert instance.image_id == world.nodeclass.amis[-1].id or instance.image_id == "ami-x86_64-standard"
 
 
 @pytest.mark.parametrize("capacity_type", ["spot", "on-demand"])
@@ -244,10 +244,10 @@ def test_nothing_left_is_an_answer_and_not_a_failure(world: World) -> None:
 
 def into_reservation(world: World, count: int, reserved: int) -> tuple[str, FleetResult]:
     """(reservation, answer) of a launch of so many into a reservation of so many, with all else sold out."""
-    name, zone = "c5a.large", world.node_class.subnets[0].zone
+    name, zone = "c5a.large", world.nodeclass.subnets[0].zone
     id = world.reserve(name, zone, reserved)
     own = msgspec.structs.replace(
-        world.node_class,
+        world.nodeclass,
         capacity_reservations=(CapacityReservation(id, name, zone, available_instance_count=reserved),),
     )
     wanted = samples.new_node(name, requirements=(samples.capacity_types("reserved"),))
@@ -348,7 +348,7 @@ def test_templates_are_found_by_cluster_and_class_and_go_once(local_aws: LocalAw
 @pytest.mark.parametrize("asked", ["", "2"])
 def test_an_instance_says_in_which_partition_of_its_group_it_is(world: World, asked: str) -> None:
     group = world.group(3)
-    world.node_class = msgspec.structs.replace(world.node_class, placement_group=group)
+    world.nodeclass = msgspec.structs.replace(world.nodeclass, placement_group=group)
     pinned = (NodeSelectorRequirement(labels.PLACEMENT_GROUP_PARTITION, "In", (asked,)),) if asked else ()
     fleet = planned(world, "c5.large", further=pinned)
     world.ec2.create_fleet(request_of(world, fleet, id="l1", count=3))

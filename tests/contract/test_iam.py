@@ -9,16 +9,18 @@ from spotwright.aws.nodeclass import readiness
 from spotwright.errors import NotFound
 from spotwright.model.kubernetes.meta import ObjectMeta
 from tests.contract.conftest import REGION, LocalAws
-from tests.unit.aws.samples import CLUSTER, node_class
+from tests.unit.aws.samples import CLUSTER, nodeclass
 
 
 def wanted(uid: str) -> readiness.DesiredProfile:
-    nodeclass = node_class(metadata=ObjectMeta("default", uid=uid))
-    found = readiness.desired_profile(
-        nodeclass, region=REGION, cluster=CLUSTER, node_roles=(f"KarpenterNodeRole-{CLUSTER}",)
+    profile = readiness.desired_profile(
+        nodeclass(metadata=ObjectMeta("default", uid=uid)),
+        region=REGION,
+        cluster=CLUSTER,
+        node_roles=(f"KarpenterNodeRole-{CLUSTER}",),
     )
-    assert isinstance(found, readiness.DesiredProfile)
-    return found
+    assert isinstance(profile, readiness.DesiredProfile)
+    return profile
 
 
 @pytest.fixture

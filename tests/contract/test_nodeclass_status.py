@@ -98,11 +98,11 @@ class World:
     def run(self, *names: str) -> CatalogResult:
         return resolve_nodeclasses(self.ports, names, now=datetime.now(UTC))
 
-    def node_class(self, name: str) -> EC2NodeClass:
+    def nodeclass(self, name: str) -> EC2NodeClass:
         return next(nodeclass for nodeclass in self.ports.cluster.nodeclasses() if nodeclass.name == name)
 
     def said(self, name: str, kind: str) -> tuple[str, str, str]:
-        condition = find_condition(self.node_class(name).conditions, kind)
+        condition = find_condition(self.nodeclass(name).conditions, kind)
         assert condition is not None, kind
         return condition.status, condition.reason, condition.message
 
@@ -132,7 +132,7 @@ def test_a_published_class_is_ready_within_seconds(world: World, file: str) -> N
     world.apply(published(file, name))
     world.run(name)
     assert world.said(name, "Ready") == ("True", "Ready", "")
-    nodeclass = world.node_class(name)
+    nodeclass = world.nodeclass(name)
     assert len(nodeclass.subnets) == 3
     assert nodeclass.security_groups
     assert len(nodeclass.amis) == 5
@@ -156,10 +156,10 @@ def test_with_the_market_known_a_status_takes_a_moment(world: World) -> None:
 def test_a_class_is_resolved_anew_when_it_changes(world: World) -> None:
     world.apply(published("spot-t3a.yaml", "moving"))
     world.run("moving")
-    before = world.node_class("moving").metadata.annotations[labels.EC2NODECLASS_HASH]
+    before = world.nodeclass("moving").metadata.annotations[labels.EC2NODECLASS_HASH]
     world.apply(published("spot-t3a.yaml", "moving", tags={"Name": "other"}))
     world.run("moving")
-    nodeclass = world.node_class("moving")
+    nodeclass = world.nodeclass("moving")
     assert nodeclass.metadata.annotations[labels.EC2NODECLASS_HASH] != before
     ready = find_condition(nodeclass.conditions, "Ready")
     assert ready is not None
@@ -173,7 +173,7 @@ def test_a_class_of_another_family_is_ready_and_has_types(world: World, family: 
     world.apply(published("spot-t3a.yaml", name, amiFamily=family, amiSelectorTerms=terms, kubelet={"maxPods": 30}))
     world.run(name)
     assert world.said(name, "Ready") == ("True", "Ready", "")
-    assert len(world.node_class(name).amis) == images
+    assert len(world.nodeclass(name).amis) == images
     types = {
         instance_type.name: instance_type
         for instance_type in catalog_codec.decode(world.blobs.get(world.state.catalog_key())).instance_types(name)
@@ -200,7 +200,7 @@ def test_a_class_shows_its_reservations_and_its_placement_group(world: World) ->
     )  # fmt: skip
     world.run("reserving")
     assert world.said("reserving", "Ready") == ("True", "Ready", "")
-    nodeclass = world.node_class("reserving")
+    nodeclass = world.nodeclass("reserving")
     assert [(reservation.id, reservation.state) for reservation in nodeclass.capacity_reservations] == [
         (made["CapacityReservationId"], "active")
     ]
@@ -209,7 +209,7 @@ def test_a_class_shows_its_reservations_and_its_placement_group(world: World) ->
     world.apply(published("spot-t3a.yaml", "reserving"))
     client.cancel_capacity_reservation(CapacityReservationId=made["CapacityReservationId"])
     world.run("reserving")
-    assert (world.node_class("reserving").capacity_reservations, world.node_class("reserving").placement_group) == (
+    assert (world.nodeclass("reserving").capacity_reservations, world.nodeclass("reserving").placement_group) == (
         (), None,
     )  # fmt: skip
 
@@ -265,7 +265,7 @@ def test_a_field_that_means_nothing_is_said_and_stops_nothing(world: World) -> N
 def test_a_deleted_class_goes_with_what_was_made_for_it(world: World) -> None:
     world.apply(published("spot-t3a.yaml", "leaving"))
     world.run("leaving")
-    profile = world.node_class("leaving").resolved_instance_profile
+    profile = world.nodeclass("leaving").resolved_instance_profile
     world.ec2.ensure_launch_template(
         "spotwright/leaving", {"ImageId": "ami-1"}, {"eks:eks-cluster-name": world.stack.cluster,
                                                        "karpenter.k8s.aws/ec2nodeclass": "leaving"},

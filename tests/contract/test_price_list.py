@@ -25,8 +25,8 @@ class World(fakes.CatalogWorld):
         self.aws = aws
         self.region_source = Ec2Region(aws.client("ec2"), aws.prices(), region=REGION)  # type: ignore[assignment,arg-type]
 
-    def price(self, node_class: str) -> int:
-        (instance_type,) = (each for each in self.catalog().instance_types(node_class) if each.name == "m5.large")
+    def price(self, nodeclass: str) -> int:
+        (instance_type,) = (each for each in self.catalog().instance_types(nodeclass) if each.name == "m5.large")
         return next(
             offering.price_picousd_per_hour
             for offering in instance_type.offerings
@@ -53,8 +53,8 @@ def test_classes_are_ready_and_pods_run(world: World) -> None:
     assert note.startswith("on-demand prices are the shipped table")
     assert world.price("default") == world.price("other") == LISTED * 11 // 10
     cluster = simulated.World(world.catalog())
-    cluster.cluster.put("ec2nodeclasses", builders.node_class())
-    cluster.cluster.put("nodepools", builders.node_pool(requirements=builders.capacity_types("on-demand")))
+    cluster.cluster.put("ec2nodeclasses", builders.nodeclass())
+    cluster.cluster.put("nodepools", builders.nodepool(requirements=builders.capacity_types("on-demand")))
     cluster.deploy(builders.pod("web", cpu_millicores=1800), 3)
     assert cluster.run(60, until=lambda: len(cluster.running_pods()) == 3)
     overrides = cluster.ec2.requests[0]["LaunchTemplateConfigs"][0]["Overrides"]

@@ -169,10 +169,10 @@ def test_what_happens_in_the_cluster_reaches_the_queues(forwarder: Forwarder) ->
     forwarder.wait_for("provision", ("pods", ""))
     forwarder.wait_for("provision", ("pods", ""))
 
-    node_class = changed(SAMPLES["EC2NodeClass"](), "metadata.name", "rings")
+    nodeclass = changed(SAMPLES["EC2NodeClass"](), "metadata.name", "rings")
     pool = changed(SAMPLES["NodePool"](), "metadata.name", "rings")
     claim = changed(SAMPLES["NodeClaim"](), "metadata.name", "rings")
-    for one in (node_class, pool, claim):
+    for one in (nodeclass, pool, claim):
         cluster.objects.apply(one)
     forwarder.wait_for("catalog", ("nodeclasses", "rings"))
     forwarder.wait_for("lifecycle", ("nodepools", ""), ("claim", "rings"))
@@ -193,7 +193,7 @@ def test_what_happens_in_the_cluster_reaches_the_queues(forwarder: Forwarder) ->
     assert forwarder.page("/healthz") == "ok\n"
     assert forwarder.page("/readyz") == "ok\n"
 
-    for one in (claim, pool, node_class, node, pod):
+    for one in (claim, pool, nodeclass, node, pod):
         cluster.objects.delete(one)
     forwarder.wait_for("lifecycle", ("claim", "rings"), ("node", "rings"))
     forwarder.wait_for("catalog", ("nodeclasses", "rings"))

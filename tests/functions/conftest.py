@@ -15,8 +15,8 @@ from spotwright.simulation.world import World
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     """A cluster of fakes that handlers reach through the composition root."""
     made = World()
-    made.cluster.put("ec2nodeclasses", builders.node_class())
-    made.cluster.put("nodepools", builders.node_pool())
+    made.cluster.put("ec2nodeclasses", builders.nodeclass())
+    made.cluster.put("nodepools", builders.nodepool())
     clusters = {made.cluster.name: {"readRoleArn": "arn:read", "actRoleArn": "arn:act"}}
     monkeypatch.setenv("SPOTWRIGHT_CELL", "main")
     monkeypatch.setenv("SPOTWRIGHT_TABLE", "table")

@@ -95,7 +95,7 @@ def _budgeted(snapshot: Snapshot, units: int) -> Snapshot:
 
 
 def test_a_pool_that_selects_nothing_is_told_so(world: World) -> None:
-    nothing = builders.node_pool(requirements=(NodeSelectorRequirement(labels.ARCH, Operator.IN, ("s390x",)),))
+    nothing = builders.nodepool(requirements=(NodeSelectorRequirement(labels.ARCH, Operator.IN, ("s390x",)),))
     world.cluster.put("nodepools", nothing)
     world.deploy(builders.pod("web"), 1)
     world.kubelets.reconcile()

@@ -60,8 +60,8 @@ def test_a_poll_in_between_ends_at_once_while_a_forwarder_lives(world: World) ->
 
 
 def test_a_class_and_a_pool_without_a_status_are_rung_for(world: World) -> None:
-    world.cluster.put("ec2nodeclasses", msgspec.structs.replace(builders.node_class("fresh"), conditions=()))
-    world.cluster.put("nodepools", msgspec.structs.replace(builders.node_pool("fresh"), conditions=()))
+    world.cluster.put("ec2nodeclasses", msgspec.structs.replace(builders.nodeclass("fresh"), conditions=()))
+    world.cluster.put("nodepools", msgspec.structs.replace(builders.nodepool("fresh"), conditions=()))
     run_poll(world)
     assert {
         doorbell_message.doorbell.key for doorbell_message in world.doorbells.messages_of("catalog", "nodeclasses")
@@ -157,7 +157,7 @@ def test_buffers_are_looked_after_every_minute_behind_their_gate(world: World) -
 
 
 def test_a_static_pool_with_too_few_or_too_many_nodes_is_rung_for_behind_its_gate(world: World) -> None:
-    world.cluster.put("nodepools", builders.node_pool("fixed", replicas=1))
+    world.cluster.put("nodepools", builders.nodepool("fixed", replicas=1))
     run_poll(world)
     assert not world.doorbells.messages_of("provision", "pods")
     world.settings = decision_settings({"FEATURE_GATES": "StaticCapacity=true"})

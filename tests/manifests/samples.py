@@ -8,17 +8,17 @@ type Object = dict[str, Any]
 REFERENCE = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
 
 
-def node_pool() -> Object:
+def nodepool() -> Object:
     spec = {"template": {"spec": {"nodeClassRef": dict(REFERENCE), "requirements": []}}}
     return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "sample"}, "spec": spec}
 
 
-def node_claim() -> Object:
+def nodeclaim() -> Object:
     spec = {"nodeClassRef": dict(REFERENCE), "requirements": []}
     return {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "metadata": {"name": "sample"}, "spec": spec}
 
 
-def node_class() -> Object:
+def nodeclass() -> Object:
     spec = {
         "role": "nodes",
         "amiSelectorTerms": [{"alias": "al2023@latest"}],
@@ -28,17 +28,17 @@ def node_class() -> Object:
     return {"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "sample"}, "spec": spec}
 
 
-def node_overlay() -> Object:
+def nodeoverlay() -> Object:
     metadata = {"name": "sample"}
     spec: Object = {"requirements": [], "priceAdjustment": "-10%"}
     return {"apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": metadata, "spec": spec}
 
 
 SAMPLES = {
-    "NodePool": node_pool,
-    "NodeClaim": node_claim,
-    "EC2NodeClass": node_class,
-    "NodeOverlay": node_overlay,
+    "NodePool": nodepool,
+    "NodeClaim": nodeclaim,
+    "EC2NodeClass": nodeclass,
+    "NodeOverlay": nodeoverlay,
 }
 COLLECTIONS = {
     "NodePool": "/apis/karpenter.sh/v1/nodepools",

@@ -79,7 +79,7 @@ def test_an_old_provisioner_is_an_unknown_kind(cluster: Cluster) -> None:
     assert page.index(said) < page.index("`spotwright convert`")
 
 
-def test_defaults_of_a_node_pool(cluster: Cluster) -> None:
+def test_defaults_of_a_nodepool(cluster: Cluster) -> None:
     spec = stored(cluster, "NodePool")["spec"]
     assert spec["disruption"] == {
         "consolidateAfter": "0s",
@@ -200,7 +200,7 @@ def test_conditions_are_merged_by_type_and_need_no_reason(cluster: Cluster) -> N
     cluster.objects.delete(sample)
 
 
-def test_a_node_pool_scales(cluster: Cluster) -> None:
+def test_a_nodepool_scales(cluster: Cluster) -> None:
     sample = changed(changed(SAMPLES["NodePool"](), "metadata.name", "static"), "spec.replicas", 1)
     cluster.objects.apply(sample)
     scaled = cluster.kubectl("scale", "nodepool/static", "--replicas=3")

@@ -286,7 +286,7 @@ def test_a_wrong_object_is_refused_in_clear_words(
     (f"{POOL_SPEC}.nodeClassRef.group", "other", "nodeClassRef.group is immutable"),
     (f"{POOL_SPEC}.nodeClassRef.kind", "Other", "nodeClassRef.kind is immutable"),
 ])  # fmt: skip
-def test_what_cannot_change_in_a_node_pool(cluster: Cluster, path: str, value: Any, words: str) -> None:
+def test_what_cannot_change_in_a_nodepool(cluster: Cluster, path: str, value: Any, words: str) -> None:
     pool = changed(SAMPLES["NodePool"](), "metadata.name", "fixed")
     cluster.objects.apply(pool)
     with pytest.raises(ApiError) as refusal:

@@ -100,12 +100,12 @@ def test_a_claim_made_of_a_pool_and_a_class_just_now_does_not_drift(
 ) -> None:
     group = {"placement_group": GROUP, "placement_group_selector": PlacementGroupSelector(id=GROUP.id)}
     rest = {key: value for key, value in machine.items() if key != "grouped"}
-    like = samples.node_class(conditions=READY, **rest, **(group if machine["grouped"] else {}))
+    like = samples.nodeclass(conditions=READY, **rest, **(group if machine["grouped"] else {}))
     world = World(Catalog({"": samples.types(*NAMES, of=like)}))
     world.ec2.partitions = {GROUP.id: GROUP.partition_count}
     world.settings = Settings(feature_gates=("ReservedCapacity", "StaticCapacity"))
     world.cluster.put("ec2nodeclasses", stamped(like))
-    world.cluster.put("nodepools", stamped_pool(objects.node_pool(**template, replicas=1 if static else None)))
+    world.cluster.put("nodepools", stamped_pool(objects.nodepool(**template, replicas=1 if static else None)))
     if not static:
         world.deploy(objects.pod("inflate", tolerations=(Toleration(operator="Exists"),)), 1)
     world.run(40)
@@ -129,13 +129,13 @@ def stamped_pool(nodepool: NodePool) -> NodePool:
     return msgspec.structs.replace(nodepool, metadata=ObjectMeta("default", annotations=kept))
 
 
-def reason(pool: NodePool, node_class: EC2NodeClass, *, made_of: tuple[NodePool, EC2NodeClass]) -> DriftReason | None:
+def reason(pool: NodePool, nodeclass: EC2NodeClass, *, made_of: tuple[NodePool, EC2NodeClass]) -> DriftReason | None:
     """Why a claim drifts now that carries the hashes of what it was ``made_of``."""
     annotations = {key: value for one in made_of for key, value in one.metadata.annotations.items()}
     known = {labels.NODEPOOL: "default", labels.INSTANCE_TYPE: "m5.large"}
     about = ObjectMeta("claim", creation_timestamp=NOW, labels=known, annotations=annotations)
     claim = NodeClaim(about, pool.node_class_ref, conditions=(Condition("Launched", "True"),))
-    found = nodeclaim_drift(claim, pool, node_class, {}, None, feature_gates=(), now=NOW)
+    found = nodeclaim_drift(claim, pool, nodeclass, {}, None, feature_gates=(), now=NOW)
     return found.reason if isinstance(found, Drift) else None
 
 
@@ -192,14 +192,14 @@ def some_of(fields: dict[str, list[Any]]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def pool_of(template: dict[str, Any]) -> NodePool:
-    return objects.node_pool(**template | {"requirements": ()})
+    return objects.nodepool(**template | {"requirements": ()})
 
 
 @given(templates, some_of(OF_BEHAVIOUR), some_of(DYNAMIC))
 def test_what_is_no_part_of_a_node_drifts_none_by_hash(
     template: dict[str, Any], behaviour: dict[str, Any], dynamic: dict[str, Any]
 ) -> None:
-    pool, like = pool_of(template), samples.node_class()
+    pool, like = pool_of(template), samples.nodeclass()
     changed = msgspec.structs.replace(pool, **behaviour), msgspec.structs.replace(like, **dynamic)
     now = stamped_pool(changed[0]), stamped(changed[1])
     assert reason(*now, made_of=(stamped_pool(pool), stamped(like))) is None
@@ -209,16 +209,16 @@ def test_what_is_no_part_of_a_node_drifts_none_by_hash(
 def test_every_change_of_a_template_drifts(
     template: dict[str, Any], change: dict[str, Any], other: dict[str, Any]
 ) -> None:
-    pool, like = pool_of(template), samples.node_class()
+    pool, like = pool_of(template), samples.nodeclass()
     changed = stamped_pool(msgspec.structs.replace(pool, **change))
     like_now = stamped(msgspec.structs.replace(like, **other))
-    assert reason(changed, like_now, made_of=(stamped_pool(pool), stamped(like))) == DriftReason.NODE_POOL
+    assert reason(changed, like_now, made_of=(stamped_pool(pool), stamped(like))) == DriftReason.NODEPOOL
 
 
 @given(some_of(STATIC), some_of(OF_BEHAVIOUR))
 def test_every_change_of_what_a_class_makes_of_an_instance_drifts(
     change: dict[str, Any], behaviour: dict[str, Any]
 ) -> None:
-    pool, like = pool_of({}), samples.node_class()
+    pool, like = pool_of({}), samples.nodeclass()
     now = stamped_pool(msgspec.structs.replace(pool, **behaviour)), stamped(msgspec.structs.replace(like, **change))
-    assert reason(*now, made_of=(stamped_pool(pool), stamped(like))) == DriftReason.NODE_CLASS
+    assert reason(*now, made_of=(stamped_pool(pool), stamped(like))) == DriftReason.NODECLASS

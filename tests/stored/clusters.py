@@ -28,8 +28,8 @@ def start(catalog: Catalog) -> World:
     world = World(catalog_codec.decode(body))
     world.state.set_catalog_key(world.blobs.put("catalogs", body), world.clock.milliseconds())
     read_catalogs_from(world)
-    world.cluster.put("ec2nodeclasses", builders.node_class())
-    world.cluster.put("nodepools", builders.node_pool())
+    world.cluster.put("ec2nodeclasses", builders.nodeclass())
+    world.cluster.put("nodepools", builders.nodepool())
     return world
 
 
@@ -53,7 +53,7 @@ def start_static() -> World:
     world = start(builders.small_catalog())
     world.settings = decision_settings({"FEATURE_GATES": "StaticCapacity=true"})
     small = (NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("c5.large",)),)
-    world.cluster.put("nodepools", builders.node_pool("fixed", replicas=3, requirements=small))
+    world.cluster.put("nodepools", builders.nodepool("fixed", replicas=3, requirements=small))
     assert world.run(180, until=lambda: sum(claim.is_condition_true("Initialized") for claim in world.claims()) == 3)
     world.run(70)
     return world
@@ -64,7 +64,7 @@ def start_reserved() -> World:
     types = tuple(_reserve(_partition(instance_type)) for instance_type in builders.small_catalog().instance_types(""))
     world = start(Catalog({"": types}))
     group = PlacementGroup("pg-1", "kafka", "partition", len(PARTITIONS))
-    world.cluster.put("ec2nodeclasses", builders.node_class(placement_group=group))
+    world.cluster.put("ec2nodeclasses", builders.nodeclass(placement_group=group))
     world.ec2.reservations["cr-1"], world.ec2.partitions["pg-1"] = 2, len(PARTITIONS)
     world.deploy(msgspec.structs.replace(POD, node_selector={labels.PLACEMENT_GROUP_PARTITION: "2"}), 1)
     return world

@@ -163,7 +163,7 @@ def _store_catalog(blobs: FakeBlobs, classes: list[EC2NodeClass]) -> str:
     region = msgspec.structs.replace(samples.region(*INSTANCE_TYPES), notes=("prices are those of last time",))
     # Type and image → bytes of memory that its nodes have, and when that was last confirmed.
     memory = {"m5.large ami-x86": (7_900 * 2**20, 1_767_600_000)}
-    about = CatalogInputs(Overheads(node_class_cel=True), frozenset({"apne2-az9"}), PriceFile(), memory)
+    about = CatalogInputs(Overheads(nodeclass_cel=True), frozenset({"apne2-az9"}), PriceFile(), memory)
     source = instance_types.store_region(blobs, region)
     nothing = instance_types.read_catalog(blobs, "")
     return instance_types.store_catalog(blobs, nothing, source=source, region=region, classes=classes, inputs=about)
@@ -171,9 +171,9 @@ def _store_catalog(blobs: FakeBlobs, classes: list[EC2NodeClass]) -> str:
 
 def _count_reservations(obj: Json) -> EC2NodeClass:
     """The class with three instances left in each reservation: EC2 says how many, the status does not."""
-    node_class = decode_nodeclass(obj)
+    nodeclass = decode_nodeclass(obj)
     counted = tuple(
         msgspec.structs.replace(reservation, available_instance_count=3)
-        for reservation in node_class.capacity_reservations
+        for reservation in nodeclass.capacity_reservations
     )
-    return msgspec.structs.replace(node_class, capacity_reservations=counted)
+    return msgspec.structs.replace(nodeclass, capacity_reservations=counted)

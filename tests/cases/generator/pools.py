@@ -3,7 +3,7 @@
 from tests.cases.generator.draft import ARCH, AWS, CAPACITY_TYPE, ZONE, Draft, Manifest, container, need, taint
 
 
-def node_pools(d: Draft) -> None:
+def nodepools(d: Draft) -> None:
     """One general pool that takes most pods, and up to three special ones."""
     d.pools.append(pool(d, "general", requirements=general_requirements(d), weight=d.rng.choice([None, None, 10])))
     special = [team_pool, tainted_pool, spot_pool]

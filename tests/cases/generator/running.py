@@ -95,7 +95,7 @@ def place_node(
     startup = list((found or {}).get("spec", {}).get("template", {}).get("spec", {}).get("startupTaints", []))
     status = {"capacity": capacity, "allocatable": allocatable}
     if found and state in ("starting", "in-flight", "leaving"):
-        d.objects.append(node_claim(name, found, labels, taints, startup, status, state))
+        d.objects.append(nodeclaim(name, found, labels, taints, startup, status, state))
     if state == "in-flight":
         return
     if found:
@@ -135,7 +135,7 @@ def place_node(
     populate(d, name, labels, taints, allocatable, state)
 
 
-def node_claim(
+def nodeclaim(
     name: str,
     found: Manifest,
     labels: Manifest,

@@ -12,7 +12,7 @@ import yaml
 
 from tests.cases.generator.deployments import applications
 from tests.cases.generator.draft import CATALOGS, NAMESPACES, Draft, Manifest, facts
-from tests.cases.generator.pools import daemon_sets, node_pools
+from tests.cases.generator.pools import daemon_sets, nodepools
 from tests.cases.generator.running import one_pod, running_cluster
 
 
@@ -28,7 +28,7 @@ def case(seed: int, profile: str, most_pods: int) -> Manifest:
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": n, "labels": labels}}
         for n, labels in NAMESPACES.items()
     ]
-    node_pools(d)
+    nodepools(d)
     daemon_sets(d)
     pods = rng.randint(max(1, most_pods // 5), most_pods) if most_pods <= 200 else int(rng.uniform(0.9, 1) * most_pods)
     applications(d, pods)

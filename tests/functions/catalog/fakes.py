@@ -183,8 +183,8 @@ class Templates:
     def instances_of_cluster(self) -> tuple[Instance, ...]:
         return tuple(self.instances)
 
-    def launch_templates(self, node_class: str = "") -> tuple[LaunchTemplate, ...]:
-        chosen = [id for id, of in sorted(self.templates.items()) if node_class in ("", of)]
+    def launch_templates(self, nodeclass: str = "") -> tuple[LaunchTemplate, ...]:
+        chosen = [id for id, of in sorted(self.templates.items()) if nodeclass in ("", of)]
         return tuple(LaunchTemplate(id, self.created.get(id, NOW)) for id in chosen)
 
     def delete_launch_template(self, template_id: str) -> None:
@@ -264,14 +264,14 @@ class CatalogWorld:
         )
         return nodeclass
 
-    def claim(self, name: str, node_class: str = "default", **changes: Any) -> NodeClaim:
-        ref = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", node_class)
+    def claim(self, name: str, nodeclass: str = "default", **changes: Any) -> NodeClaim:
+        ref = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", nodeclass)
         nodeclaim: NodeClaim = self.cluster.put("nodeclaims", NodeClaim(ObjectMeta(name, **changes), ref))
         return nodeclaim
 
     def delete(self, name: str = "default") -> None:
         """A user deletes a class."""
-        self.cluster.delete("ec2nodeclasses", self.node_class(name).metadata)
+        self.cluster.delete("ec2nodeclasses", self.nodeclass(name).metadata)
 
     def run(self, *names: str, attempt: int = 0) -> CatalogResult:
         return resolve_nodeclasses(self, names, now=self.clock.now(), attempt=attempt)
@@ -279,12 +279,12 @@ class CatalogWorld:
     def refresh(self) -> CatalogResult:
         return refresh_region(self, now=self.clock.now())
 
-    def node_class(self, name: str = "default") -> EC2NodeClass:
+    def nodeclass(self, name: str = "default") -> EC2NodeClass:
         found = {nodeclass.name: nodeclass for nodeclass in self.cluster.nodeclasses()}
         return found[name]
 
     def condition(self, kind: str, name: str = "default") -> Condition:
-        condition = find_condition(self.node_class(name).conditions, kind)
+        condition = find_condition(self.nodeclass(name).conditions, kind)
         assert condition is not None, kind
         return condition
 
@@ -309,6 +309,6 @@ class CatalogWorld:
 
     def edit(self, name: str, **fields: Any) -> None:
         """A user edits a class: its generation moves on."""
-        before = self.node_class(name)
+        before = self.nodeclass(name)
         about = msgspec.structs.replace(before.metadata, generation=before.metadata.generation + 1)
         self.cluster.put("ec2nodeclasses", msgspec.structs.replace(before, metadata=about, **fields))

@@ -27,7 +27,7 @@ def test_claims_of_an_older_hash_version_take_the_new_hash(world: CatalogWorld) 
     world.claim("foreign", "other", annotations=stamped)
     world.drift("drifted")
     world.run()
-    current = world.node_class().metadata.annotations[labels.EC2NODECLASS_HASH]
+    current = world.nodeclass().metadata.annotations[labels.EC2NODECLASS_HASH]
     found = {nodeclaim.name: nodeclaim.metadata.annotations for nodeclaim in world.cluster.nodeclaims()}
     assert found["plain"] == {labels.EC2NODECLASS_HASH: current, labels.EC2NODECLASS_HASH_VERSION: "v6"}
     assert found["drifted"] == {labels.EC2NODECLASS_HASH: "1", labels.EC2NODECLASS_HASH_VERSION: "v6"}
@@ -64,7 +64,7 @@ def test_a_deleted_class_waits_for_its_claims(world: CatalogWorld) -> None:
     world.delete()
     world.rung()
     world.run()
-    assert world.node_class().metadata.deletion_timestamp is not None
+    assert world.nodeclass().metadata.deletion_timestamp is not None
     assert [(event.type, event.reason, event.message) for event in world.cluster.events] == [
         ("Normal", "WaitingOnNodeClaimTermination", "Waiting on NodeClaim termination for default-abcde")
     ]
@@ -82,7 +82,7 @@ def test_a_deleted_class_takes_its_profiles_and_templates_along(world: CatalogWo
     assert [nodeclass.name for nodeclass in world.cluster.nodeclasses()] == ["other"]
     assert world.launch_templates.templates == {"lt-2": "other"}
     assert {path for path, _ in world.instance_profiles.profiles.values()} == {
-        f"/karpenter/{REGION}/{CLUSTER}/{world.node_class('other').metadata.uid}/"
+        f"/karpenter/{REGION}/{CLUSTER}/{world.nodeclass('other').metadata.uid}/"
     }
     world.run()
     assert set(world.catalog().by_nodeclass) == {"other"}
@@ -96,4 +96,4 @@ def test_a_template_that_cannot_be_deleted_keeps_the_class(world: CatalogWorld) 
     world.delete()
     catalog_result = world.run()
     assert catalog_result.failures == {"default": "Denied: no"}
-    assert labels.EC2NODECLASS_FINALIZER in world.node_class().metadata.finalizers
+    assert labels.EC2NODECLASS_FINALIZER in world.nodeclass().metadata.finalizers

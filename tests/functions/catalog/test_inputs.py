@@ -47,7 +47,7 @@ def test_a_reservation_that_fills_up_makes_another_catalog_whoever_is_asked_for(
     world.selectors.reservations = (msgspec.structs.replace(reservation, available_instance_count=1),)
     world.run("plain")
     assert world.state.catalog_key() != before
-    assert [each.id for each in world.node_class("reserving").capacity_reservations] == ["cr-1"]
+    assert [each.id for each in world.nodeclass("reserving").capacity_reservations] == ["cr-1"]
 
 
 def prices_of(world: CatalogWorld, name: str = "m5.large") -> dict[tuple[str, str], int]:
@@ -76,7 +76,7 @@ def test_the_accounts_own_prices_are_those_of_the_catalog(world: CatalogWorld) -
 
 def test_a_shifted_zone_has_nothing_to_buy_until_the_shift_ends(world: CatalogWorld) -> None:
     world.apply()
-    world.cluster.put("nodepools", builders.node_pool())
+    world.cluster.put("nodepools", builders.nodepool())
     world.run()
     assert apply_zonal_shifts(world, now=world.clock.now()) is None
     world.zonal_shifts = Shifts("az-a")
@@ -117,14 +117,14 @@ def test_while_ssm_is_down_a_class_keeps_its_images_and_a_new_one_waits(world: C
     world.apply()
     world.apply("pinned", ami_selector_terms=(SelectorTerm(id="ami-standard-x86_64"),), ami_family="AL2023")
     world.run()
-    images = world.node_class().amis
+    images = world.nodeclass().amis
     down = Unavailable("no answer from SSM")
     world.selectors.fails = {
         "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/x86_64/standard/recommended/image_id": down
     }
     world.apply("new")
     catalog_result = world.run()
-    assert world.node_class().amis == images
+    assert world.nodeclass().amis == images
     assert set(catalog_result.ready_classes) == {"default", "pinned"}
     assert sorted(catalog_result.failures) == ["default", "new"]
     assert world.condition("AMIsReady", "new").status == "Unknown"
@@ -136,7 +136,7 @@ def test_while_ssm_is_down_a_class_keeps_its_images_and_a_new_one_waits(world: C
 
 
 def test_expressions_of_a_class_are_held_against_every_type(world: CatalogWorld) -> None:
-    world.overheads = Overheads(node_class_cel=True)
+    world.overheads = Overheads(nodeclass_cel=True)
     world.apply("fine", kubelet={"maxPods": "vcpus * 4"})
     world.apply("wrong", kubelet={"maxPods": "100 / (vcpus - 2)"})
     assert world.run().ready_classes == ()
@@ -154,7 +154,7 @@ def test_types_have_the_memory_that_their_nodes_were_seen_to_have(world: Catalog
         for instance_type in world.catalog().instance_types("default")
     }
     claim = world.claim("a")
-    image = next(one.id for one in world.node_class().amis if one.id.startswith("ami-standard-x86_64"))
+    image = next(one.id for one in world.nodeclass().amis if one.id.startswith("ami-standard-x86_64"))
     changed = msgspec.structs.replace(claim, provider_id="aws:///z/i-1", image_id=image)
     world.cluster.put("nodeclaims", changed)
     told = {labels.INSTANCE_TYPE: "m5.large", labels.REGISTERED: "true"}

@@ -36,10 +36,10 @@ def claim(world: CatalogWorld, profile: str = "") -> None:
 
 def turn(world: CatalogWorld) -> tuple[str, str]:
     """The class gets another role: (profile before, profile after)."""
-    before = world.node_class().resolved_instance_profile
+    before = world.nodeclass().resolved_instance_profile
     world.edit("default", role=OTHER_ROLE)
     world.run()
-    return before, world.node_class().resolved_instance_profile
+    return before, world.nodeclass().resolved_instance_profile
 
 
 def test_a_role_change_makes_a_new_profile_and_keeps_the_old_one_for_an_hour(world: CatalogWorld) -> None:
@@ -57,7 +57,7 @@ def test_a_role_change_makes_a_new_profile_and_keeps_the_old_one_for_an_hour(wor
 def test_the_profile_of_a_class_stays(world: CatalogWorld) -> None:
     world.clock.advance(100 * HOUR.total_seconds())
     assert collect(world) == ()
-    assert world.node_class().resolved_instance_profile in world.instance_profiles.profiles
+    assert world.nodeclass().resolved_instance_profile in world.instance_profiles.profiles
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -140,16 +140,16 @@ def isolated(world: CatalogWorld, **changes: Any) -> CatalogWorld:
 
 def test_in_an_isolated_vpc_the_users_profile_is_taken_as_it_is(world: CatalogWorld) -> None:
     isolated(world, role="", instance_profile="theirs")
-    assert world.node_class().resolved_instance_profile == "theirs"
+    assert world.nodeclass().resolved_instance_profile == "theirs"
     assert world.condition("InstanceProfileReady").status == "True"
     assert collect(world) == ()
 
 
 def test_in_an_isolated_vpc_a_profile_that_was_made_before_is_kept(world: CatalogWorld) -> None:
-    before = world.node_class().resolved_instance_profile
+    before = world.nodeclass().resolved_instance_profile
     isolated(world)
     assert before
-    assert world.node_class().resolved_instance_profile == before
+    assert world.nodeclass().resolved_instance_profile == before
 
 
 def test_in_an_isolated_vpc_a_role_without_a_profile_says_what_to_do(world: CatalogWorld) -> None:

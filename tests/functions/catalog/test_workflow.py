@@ -27,7 +27,7 @@ def world() -> CatalogWorld:
 def test_a_new_class_is_resolved_and_what_it_can_buy_is_known(world: CatalogWorld) -> None:
     world.apply()
     catalog_result = world.run("default")
-    nodeclass = world.node_class()
+    nodeclass = world.nodeclass()
     assert catalog_result.ready_classes == ("default",)
     assert world.condition("Ready").status == "True"
     assert [subnet.id for subnet in nodeclass.subnets] == ["subnet-a", "subnet-b", "subnet-c"]
@@ -40,7 +40,7 @@ def test_a_new_class_is_resolved_and_what_it_can_buy_is_known(world: CatalogWorl
 def test_a_class_gets_its_hash_and_our_finalizer(world: CatalogWorld) -> None:
     applied = world.apply()
     world.run()
-    about = world.node_class().metadata
+    about = world.nodeclass().metadata
     assert about.finalizers == (labels.EC2NODECLASS_FINALIZER,)
     assert about.annotations[labels.EC2NODECLASS_HASH] == hashes.nodeclass_hash(applied, FACTS.certificate_authority)
     assert about.annotations[labels.EC2NODECLASS_HASH_VERSION] == "v6"
@@ -127,7 +127,7 @@ def test_one_named_class_is_settled_and_the_others_stay_in_the_catalog(world: Ca
     world.run()
     world.selectors.found_subnets = world.selectors.found_subnets[:1]
     world.run("other")
-    assert len(world.node_class().subnets) == 3
+    assert len(world.nodeclass().subnets) == 3
     assert {offering.zone for offering in world.catalog().instance_types("default")[0].offerings} == set(ZONES)
     assert {offering.zone for offering in world.catalog().instance_types("other")[0].offerings} == {ZONES[0]}
 
@@ -216,7 +216,7 @@ def test_a_profile_of_the_user_must_hold_a_role_of_the_cluster(world: CatalogWor
     world.apply("good", role="", instance_profile="mine")
     world.apply("bad", role="", instance_profile="admin")
     world.run()
-    assert world.node_class("good").resolved_instance_profile == "mine"
+    assert world.nodeclass("good").resolved_instance_profile == "mine"
     assert world.condition("InstanceProfileReady", "bad").reason == "RoleNotAllowed"
     assert set(world.instance_profiles.profiles) == {"mine", "admin"}
 

@@ -13,6 +13,6 @@ def world() -> World:
 
 def fresh_world() -> World:
     made = World()
-    made.cluster.put("ec2nodeclasses", builders.node_class())
-    made.cluster.put("nodepools", builders.node_pool())
+    made.cluster.put("ec2nodeclasses", builders.nodeclass())
+    made.cluster.put("nodepools", builders.nodepool())
     return made

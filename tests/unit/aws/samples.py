@@ -85,7 +85,7 @@ def region(*names: str, spot_share: int = 40) -> offerings.RegionFacts:
     )
 
 
-def node_class(**changes: Any) -> EC2NodeClass:
+def nodeclass(**changes: Any) -> EC2NodeClass:
     """A class that is resolved: three subnets, one group, the AL2023 images."""
     nodeclass = EC2NodeClass(
         metadata=ObjectMeta("default", uid="uid-class", generation=1),
@@ -108,7 +108,7 @@ def types(
     *names: str, of: EC2NodeClass | None = None, sells: offerings.RegionFacts | None = None
 ) -> tuple[InstanceType, ...]:
     """The catalog of a class in a region that sells just these types."""
-    chosen = of or node_class()
+    chosen = of or nodeclass()
     family = families.ami_family(chosen)
     assert isinstance(family, families.AMIFamily)
     return offerings.instance_types(

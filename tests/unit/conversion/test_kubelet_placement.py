@@ -100,9 +100,9 @@ def test_settings_whose_class_is_elsewhere_are_handed_over_in_words() -> None:
 
 def test_a_v1_pool_with_the_annotation_of_v1_0_gives_its_settings_to_its_class() -> None:
     old = v1_pool("a", json.dumps({"maxPods": 10}))
-    (made,), (node_class,) = convert([old, v1_class(role="r", kubelet={"maxPods": 5})]).objects
+    (made,), (nodeclass,) = convert([old, v1_class(role="r", kubelet={"maxPods": 5})]).objects
     assert made == old | {"metadata": {"name": "a"}}
-    assert node_class["spec"] == {"role": "r", "kubelet": {"maxPods": 10}}
+    assert nodeclass["spec"] == {"role": "r", "kubelet": {"maxPods": 10}}
 
 
 def test_a_v1_pool_without_it_keeps_the_classs_own() -> None:

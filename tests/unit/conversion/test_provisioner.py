@@ -100,9 +100,9 @@ def test_limits_are_the_resources() -> None:
 
 def test_its_own_provider_becomes_a_class_of_its_name() -> None:
     old = provisioner(provider={"subnetSelector": {"a": "b"}, "securityGroupSelector": {"a": "b"}, "kind": "AWS"})
-    ((pool, node_class),) = convert([old]).objects
+    ((pool, nodeclass),) = convert([old]).objects
     assert pool["spec"]["template"]["spec"]["nodeClassRef"]["name"] == "a"
-    assert (node_class["kind"], node_class["metadata"]) == ("EC2NodeClass", {"name": "a"})
+    assert (nodeclass["kind"], nodeclass["metadata"]) == ("EC2NodeClass", {"name": "a"})
 
 
 def test_its_class_takes_nobodys_name() -> None:

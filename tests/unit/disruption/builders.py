@@ -45,7 +45,7 @@ def snapshot(*names: str, **fields: object) -> Snapshot:
     made = Snapshot(
         cluster="c",
         now=NOW,
-        nodepools=(builders.node_pool(budgets=(Budget("100%"),)),),
+        nodepools=(builders.nodepool(budgets=(Budget("100%"),)),),
         nodeclaims=tuple(map(claim, names)),
         nodes=tuple(map(node, names)),
     )

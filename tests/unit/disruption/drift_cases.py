@@ -43,7 +43,7 @@ def claim(*, age: timedelta = timedelta(minutes=30), image: str = "ami-amd64", *
     )
     return NodeClaim(
         about,
-        builders.node_pool().node_class_ref,
+        builders.nodepool().node_class_ref,
         provider_id=f"aws:///{ZONE}/i-1",
         image_id=image,
         conditions=changes.get("conditions", (Condition("Launched", "True"),)),
@@ -56,11 +56,11 @@ def merged(before: Mapping[str, str], changes: Mapping[str, str | None]) -> dict
 
 
 def pool(hashed: Mapping[str, str] = POOL_HASH, **fields: Any) -> NodePool:
-    return builders.node_pool(metadata=ObjectMeta("default", annotations=dict(hashed)), **fields)
+    return builders.nodepool(metadata=ObjectMeta("default", annotations=dict(hashed)), **fields)
 
 
-def node_class(hashed: Mapping[str, str] = CLASS_HASH, **fields: Any) -> EC2NodeClass:
-    return builders.node_class(metadata=ObjectMeta("default", annotations=dict(hashed)), **fields)
+def nodeclass(hashed: Mapping[str, str] = CLASS_HASH, **fields: Any) -> EC2NodeClass:
+    return builders.nodeclass(metadata=ObjectMeta("default", annotations=dict(hashed)), **fields)
 
 
 def instance(**fields: Any) -> Instance:
@@ -79,7 +79,7 @@ def judged(
 ) -> Drift | DriftUnknown | None:
     found = on or instance()
     return nodeclaim_drift(
-        nodeclaim or claim(), of or pool(), like or node_class(), types, found, feature_gates=gates, now=NOW
+        nodeclaim or claim(), of or pool(), like or nodeclass(), types, found, feature_gates=gates, now=NOW
     )
 
 
@@ -92,4 +92,4 @@ def requiring(key: str, operator: str, *values: str) -> NodePool:
 
 
 def reserving(*ids: str) -> EC2NodeClass:
-    return node_class(capacity_reservations=tuple(CapacityReservation(id, "m5.large", ZONE) for id in ids))
+    return nodeclass(capacity_reservations=tuple(CapacityReservation(id, "m5.large", ZONE) for id in ids))

@@ -45,14 +45,14 @@ def test_a_node_that_waits_for_pods_is_nominated() -> None:
 
 
 def test_disabled_consolidation_is_unconsolidatable_and_nothing_worse() -> None:
-    pools = (builders.node_pool(consolidate_after_seconds=None, budgets=(Budget("100%"),)),)
+    pools = (builders.nodepool(consolidate_after_seconds=None, budgets=(Budget("100%"),)),)
     assert {(one[2], one[3]) for one in told(snapshot("a", nodepools=pools))} == {
         ("Unconsolidatable", "NodePool 'default' has consolidation disabled")
     }
 
 
 def test_a_pool_whose_budgets_allow_nothing_says_so() -> None:
-    pools = (builders.node_pool(budgets=(Budget("0"),)),)
+    pools = (builders.nodepool(budgets=(Budget("0"),)),)
     message = "No allowed disruptions for disruption reason Empty due to blocking budget"
     assert told(snapshot("a", nodepools=pools)) == {("nodepools", "default", "DisruptionBlocked", message)}
 

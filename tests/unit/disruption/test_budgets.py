@@ -20,7 +20,7 @@ SUNDAY = datetime(2026, 1, 4, tzinfo=UTC)
     [("30%", 10, 3), ("100%", 10, 10), ("0%", 10, 0), ("0", 10, 0), ("5", 10, 5), ("10%", 3, 1), ("20%", 19, 4)],
 )
 def test_percentages_round_up(nodes: str, total: int, size: int) -> None:
-    assert allowed_disruptions(builders.node_pool(budgets=(Budget(nodes),)), "Empty", total, NOON) == size
+    assert allowed_disruptions(builders.nodepool(budgets=(Budget(nodes),)), "Empty", total, NOON) == size
 
 
 def test_the_smallest_active_budget_for_the_reason_counts() -> None:
@@ -29,7 +29,7 @@ def test_the_smallest_active_budget_for_the_reason_counts() -> None:
         Budget("10"), Budget("100"), Budget("100%"), Budget("15", reasons=("Drifted", "Underutilized")),
         Budget("5", reasons=("Drifted",)), Budget("4", reasons=("Empty",)), never,
     )  # fmt: skip
-    pool = builders.node_pool(budgets=budgets)
+    pool = builders.nodepool(budgets=budgets)
     assert [allowed_disruptions(pool, reason, 100, NOON) for reason in ("Empty", "Drifted", "Underutilized")] == [
         4,
         5,
@@ -40,7 +40,7 @@ def test_the_smallest_active_budget_for_the_reason_counts() -> None:
 
 @pytest.mark.parametrize("budgets", [(), (Budget("1", schedule="@weekly", duration="1m"),)])
 def test_without_an_active_budget_there_is_no_limit(budgets: tuple[Budget, ...]) -> None:
-    assert allowed_disruptions(builders.node_pool(budgets=budgets), "Empty", 10, NOON) == UNLIMITED
+    assert allowed_disruptions(builders.nodepool(budgets=budgets), "Empty", 10, NOON) == UNLIMITED
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_without_an_active_budget_there_is_no_limit(budgets: tuple[Budget, ...])
 )
 def test_a_budget_that_cannot_be_read_allows_nothing_for_any_reason(bad: Budget) -> None:
     assert budget_error(bad)
-    assert allowed_disruptions(builders.node_pool(budgets=(Budget("100%"), bad)), "Drifted", 10, NOON) == 0
+    assert allowed_disruptions(builders.nodepool(budgets=(Budget("100%"), bad)), "Drifted", 10, NOON) == 0
 
 
 @pytest.mark.parametrize(

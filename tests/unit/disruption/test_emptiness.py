@@ -46,8 +46,8 @@ def test_daemons_finished_and_costless_pods_keep_nothing() -> None:
         (snapshot("a", nodes=()), "does not have an associated node"),
         (snapshot("a", nodes=(node("a", metadata=ObjectMeta("node-a")),)), "isn't initialized"),
         (snapshot("a", nodepools=()), "NodePool not found (NodePool=default)"),
-        (snapshot("a", nodepools=(builders.node_pool(consolidate_after_seconds=None),)), "consolidation is disabled"),
-        (snapshot("a", nodepools=(builders.node_pool(consolidate_after_seconds=7200),)), "not consolidatable before"),
+        (snapshot("a", nodepools=(builders.nodepool(consolidate_after_seconds=None),)), "consolidation is disabled"),
+        (snapshot("a", nodepools=(builders.nodepool(consolidate_after_seconds=7200),)), "not consolidatable before"),
         (
             snapshot(
                 "a",
@@ -98,20 +98,20 @@ def test_a_locked_claim_is_left_out_without_a_word() -> None:
 
 
 def test_budgets_split_those_who_go_from_those_who_wait() -> None:
-    pool = builders.node_pool(budgets=(Budget("2"),))
+    pool = builders.nodepool(budgets=(Budget("2"),))
     emptiness = find_empty_nodes(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=NOBODY)
     assert (emptiness.claims, emptiness.waiting) == (("a", "b"), ("c",))
 
 
 def test_nodes_under_way_use_the_budget_up() -> None:
-    pool = builders.node_pool(budgets=(Budget("2"),))
+    pool = builders.nodepool(budgets=(Budget("2"),))
     emptiness = find_empty_nodes(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=frozenset({"c"}))
     assert emptiness.claims == ("a",)
 
 
 def test_a_pod_event_that_was_not_recorded_counts_as_now() -> None:
     metadata = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: "somebody"})
-    pool = builders.node_pool(consolidate_after_seconds=30)
+    pool = builders.nodepool(consolidate_after_seconds=30)
     found = snapshot("a", nodepools=(pool,), nodeclaims=(claim("a", metadata=metadata),))
     assert "not consolidatable" in why(found)
     assert stale_consolidation_timers(found) == ("a",)
@@ -122,12 +122,12 @@ def test_consolidatable_after_the_last_pod_event_or_initialization(
     after: int | None, event: int | None, at: int | None
 ) -> None:
     last = None if event is None else LONG_AGO + timedelta(seconds=event)
-    found = consolidatable_at(claim("a", last_pod_event_time=last), builders.node_pool(consolidate_after_seconds=after))
+    found = consolidatable_at(claim("a", last_pod_event_time=last), builders.nodepool(consolidate_after_seconds=after))
     assert found == (None if at is None else LONG_AGO + timedelta(seconds=at))
 
 
 def test_a_static_pool_consolidates_nothing() -> None:
-    assert consolidatable_at(claim("a"), builders.node_pool(replicas=1)) is None
+    assert consolidatable_at(claim("a"), builders.nodepool(replicas=1)) is None
 
 
 def test_followers_alone_keep_nothing_but_with_others_they_do() -> None:

@@ -24,7 +24,7 @@ from tests.unit.disruption.drift_cases import (
     instance,
     judged,
     merged,
-    node_class,
+    nodeclass,
     pool,
     reason,
     requiring,
@@ -57,7 +57,7 @@ def test_another_hash_of_the_same_version_drifts(
     keys = dict(zip(("hash", "version"), hashed, strict=True))
     nodeclaim = claim(annotations={keys[key]: value for key, value in mine.items()})
     stated = merged(hashed, {keys[key]: value for key, value in own.items()})
-    found = judged(nodeclaim, of=pool(stated)) if kind == "NodePool" else judged(nodeclaim, like=node_class(stated))
+    found = judged(nodeclaim, of=pool(stated)) if kind == "NodePool" else judged(nodeclaim, like=nodeclass(stated))
     wanted = {"NodePool": "NodePoolDrifted", "NodeClass": "NodeClassDrift"}[kind]
     assert reason(found) == (wanted if expected == "Drifted" else expected)
 
@@ -201,7 +201,7 @@ def test_without_a_pool_nothing_is_said_and_without_a_class_only_the_pool_counts
     changed = claim(annotations={labels.NODEPOOL_HASH: "9"})
     other_nodeclaim = claim(annotations={labels.EC2NODECLASS_HASH: "9"})
     assert (
-        reason(nodeclaim_drift(changed, None, node_class(), TYPES, instance(), feature_gates=GATES, now=NOW))
+        reason(nodeclaim_drift(changed, None, nodeclass(), TYPES, instance(), feature_gates=GATES, now=NOW))
         == "DriftUnknown"
     )
     assert (
@@ -215,9 +215,9 @@ def test_while_pool_or_class_are_deleted_nothing_drifts_from_them() -> None:
     deleting = msgspec.structs.replace(
         ObjectMeta("default", annotations={**POOL_HASH, **CLASS_HASH}), deletion_timestamp=NOW
     )
-    assert judged(claim(annotations={labels.NODEPOOL_HASH: "9"}), of=builders.node_pool(metadata=deleting)) is None
+    assert judged(claim(annotations={labels.NODEPOOL_HASH: "9"}), of=builders.nodepool(metadata=deleting)) is None
     assert (
-        judged(claim(annotations={labels.EC2NODECLASS_HASH: "9"}), like=builders.node_class(metadata=deleting)) is None
+        judged(claim(annotations={labels.EC2NODECLASS_HASH: "9"}), like=builders.nodeclass(metadata=deleting)) is None
     )
 
 

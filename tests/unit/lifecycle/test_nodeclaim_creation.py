@@ -31,7 +31,7 @@ NODE = NewNode(
 
 
 def test_a_claim_is_born_with_all_it_needs_to_be_found_and_ended() -> None:
-    pool = builders.node_pool(
+    pool = builders.nodepool(
         metadata=ObjectMeta("default", uid="pool-uid"),
         labels={"team": "a"},
         annotations={"note": "n"},
@@ -55,7 +55,7 @@ def test_a_claim_is_born_with_all_it_needs_to_be_found_and_ended() -> None:
 
 
 def test_a_claim_without_a_decision_asks_for_what_it_says() -> None:
-    pool = builders.node_pool(metadata=ObjectMeta("default", uid="p"))
+    pool = builders.nodepool(metadata=ObjectMeta("default", uid="p"))
     claim = to_nodeclaim("x", NODE, pool, decision_id="d", launch_id="l", annotations={})
     assert to_new_node(claim, ["m5.large", "c5.large"]).instance_types == ("c5.large",)
 
@@ -89,7 +89,7 @@ def test_laws_of_dealing_instances_out(names: set[str], first: set[str], second:
 def test_a_class_is_launched_from_when_it_is_ready_as_it_is_now(
     conditions: tuple[Condition, ...], reason: str, final: bool
 ) -> None:
-    nodeclass = builders.node_class(metadata=ObjectMeta("default", generation=1), conditions=conditions)
+    nodeclass = builders.nodeclass(metadata=ObjectMeta("default", generation=1), conditions=conditions)
     found = nodeclass_readiness(nodeclass, "default")
     assert (found.reason, found.final) == (reason, final)
 
@@ -108,7 +108,7 @@ def test_waiting_grows_and_ends_at_a_minute() -> None:
 @pytest.mark.parametrize(("kept", "relaxed"), [(2, "true"), (3, "false"), (None, "true")])
 def test_a_claim_says_whether_min_values_were_relaxed(kept: int | None, relaxed: str) -> None:
     wanted = NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.EXISTS, (), 3)
-    pool = builders.node_pool(requirements=(wanted,))
+    pool = builders.nodepool(requirements=(wanted,))
     achieved = NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.IN, ("c5.large", "m5.large"), kept)
     node = msgspec.structs.replace(NODE, requirements=(achieved,))
     claim = to_nodeclaim("default-x", node, pool, decision_id="d", launch_id="l", annotations={})

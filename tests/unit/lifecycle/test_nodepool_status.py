@@ -12,7 +12,7 @@ from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.simulation import builders
 
-CLASS = builders.node_class(metadata=ObjectMeta("default", generation=1))
+CLASS = builders.nodeclass(metadata=ObjectMeta("default", generation=1))
 
 
 def claim(name: str, pool: str = "default", **fields: object) -> NodeClaim:
@@ -35,36 +35,36 @@ def test_usage_counts_claims_and_prefers_what_the_node_reports() -> None:
         claim("c", pool="other", capacity={"cpu": 8000}),
     ]
     nodes = [Node(ObjectMeta("n"), provider_id="p-a", capacity={"cpu": 1900, "nvidia.com/gpu": 1})]
-    assert usage(builders.node_pool(), claims, nodes) == {
+    assert usage(builders.nodepool(), claims, nodes) == {
         "cpu": 5900, "memory": 10, "pods": 0, "ephemeral-storage": 0, "nodes": 2, "nvidia.com/gpu": 1,
     }  # fmt: skip
 
 
 def test_a_good_pool_is_valid() -> None:
-    assert verdict(builders.node_pool())[0] == "True"
-    assert verdict(builders.node_pool(), "NodeClassReady")[0] == "True"
-    assert verdict(builders.node_pool(), "FieldsRecognized")[0] == "True"
+    assert verdict(builders.nodepool())[0] == "True"
+    assert verdict(builders.nodepool(), "NodeClassReady")[0] == "True"
+    assert verdict(builders.nodepool(), "FieldsRecognized")[0] == "True"
 
 
 @pytest.mark.parametrize(
     ("pool", "named"),
     [
-        (builders.node_pool(replicas=3), "spec.replicas"),
-        (builders.node_pool(consolidation_policy="Balanced"), "Balanced"),
+        (builders.nodepool(replicas=3), "spec.replicas"),
+        (builders.nodepool(consolidation_policy="Balanced"), "Balanced"),
         (
-            builders.node_pool(requirements=(NodeSelectorRequirement("x", Operator.IN, ()),)),
+            builders.nodepool(requirements=(NodeSelectorRequirement("x", Operator.IN, ()),)),
             "spec.template.spec.requirements[x]",
         ),
-        (builders.node_pool(requirements=(NodeSelectorRequirement("a" * 64, Operator.EXISTS),)), "qualified name"),
+        (builders.nodepool(requirements=(NodeSelectorRequirement("a" * 64, Operator.EXISTS),)), "qualified name"),
         (
-            builders.node_pool(requirements=(NodeSelectorRequirement(labels.NODEPOOL, Operator.IN, ("a",)),)),
+            builders.nodepool(requirements=(NodeSelectorRequirement(labels.NODEPOOL, Operator.IN, ("a",)),)),
             "restricted",
         ),
-        (builders.node_pool(requirements=(NodeSelectorRequirement("x", Operator.IN, ("-",)),)), "label value"),
-        (builders.node_pool(requirements=builders.capacity_types("foo")), "capacity-type"),
-        (builders.node_pool(labels={"karpenter.sh/custom": "x"}), "spec.template.metadata.labels[karpenter.sh/custom]"),
+        (builders.nodepool(requirements=(NodeSelectorRequirement("x", Operator.IN, ("-",)),)), "label value"),
+        (builders.nodepool(requirements=builders.capacity_types("foo")), "capacity-type"),
+        (builders.nodepool(labels={"karpenter.sh/custom": "x"}), "spec.template.metadata.labels[karpenter.sh/custom]"),
         (
-            builders.node_pool(taints=(Taint("a", "NoSchedule"),), startup_taints=(Taint("a", "NoSchedule", "v"),)),
+            builders.nodepool(taints=(Taint("a", "NoSchedule"),), startup_taints=(Taint("a", "NoSchedule", "v"),)),
             "given twice",
         ),
     ],
@@ -76,17 +76,15 @@ def test_what_means_nothing_is_named(pool: NodePool, named: str) -> None:
 
 
 def test_min_values_are_no_fault() -> None:
-    assert (
-        verdict(builders.node_pool(requirements=(NodeSelectorRequirement("x", Operator.EXISTS, (), 2),)))[0] == "True"
-    )
+    assert verdict(builders.nodepool(requirements=(NodeSelectorRequirement("x", Operator.EXISTS, (), 2),)))[0] == "True"
 
 
 def test_one_known_capacity_type_is_enough() -> None:
-    assert verdict(builders.node_pool(requirements=builders.capacity_types("spot", "foo")))[0] == "True"
+    assert verdict(builders.nodepool(requirements=builders.capacity_types("spot", "foo")))[0] == "True"
 
 
 def test_an_unknown_field_is_said_but_stops_nothing() -> None:
-    pool = builders.node_pool(problems=("unknown field spec.limit, did you mean limits?",))
+    pool = builders.nodepool(problems=("unknown field spec.limit, did you mean limits?",))
     assert verdict(pool)[0] == "True"
     status, reason, message = verdict(pool, "FieldsRecognized")
     assert (status, reason) == ("False", "UnrecognizedFields")
@@ -103,12 +101,11 @@ def test_an_unknown_field_is_said_but_stops_nothing() -> None:
     ],
 )
 def test_a_class_that_is_not_ready_says_why(conditions: tuple[Condition, ...], reason: str) -> None:
-    changes = nodepool_conditions(builders.node_pool(), builders.node_class(conditions=conditions), feature_gates=())
+    changes = nodepool_conditions(builders.nodepool(), builders.nodeclass(conditions=conditions), feature_gates=())
     assert [change.reason for change in changes if change.type == "NodeClassReady"] == [reason]
 
 
 def test_a_missing_class_is_named() -> None:
     assert "NodeClassNotFound" in [
-        condition_change.reason
-        for condition_change in nodepool_conditions(builders.node_pool(), None, feature_gates=())
+        condition_change.reason for condition_change in nodepool_conditions(builders.nodepool(), None, feature_gates=())
     ]

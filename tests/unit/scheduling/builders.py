@@ -114,14 +114,14 @@ def planned(*waiting: Pod, types: Iterable[InstanceType] = TYPES, **fields: Any)
 def launchable(node: NewNode, types: Iterable[InstanceType]) -> set[tuple[str, str, str]]:
     """(type, zone, capacity type) of all that a launch of the node could ask for, each capacity type tried alone."""
     subnets = tuple(Subnet(f"subnet-{zone}", zone) for zone in ZONES)
-    node_class, sold = EC2NodeClass(ObjectMeta("default"), subnets=subnets), tuple(types)
+    nodeclass, sold = EC2NodeClass(ObjectMeta("default"), subnets=subnets), tuple(types)
     found = set()
     for kind in (labels.ON_DEMAND, labels.SPOT):
         only = from_expressions(
             (*node.requirements, NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (kind,)))
         ).node_selector_requirements()
         answer = select_offerings(
-            msgspec.structs.replace(node, requirements=only), node_class, sold, UnavailableOfferings()
+            msgspec.structs.replace(node, requirements=only), nodeclass, sold, UnavailableOfferings()
         )
         if not isinstance(answer, Refusal):
             found |= {(offering.instance_type.name, offering.zone, offering.capacity_type) for offering in answer[1]}

@@ -94,7 +94,7 @@ class TestDaemons:
 
 
 class TestPools:
-    def test_a_node_class_of_another_provider_is_not_ours(self) -> None:
+    def test_a_nodeclass_of_another_provider_is_not_ours(self) -> None:
         foreign = pool("foreign")
         foreign = msgspec.structs.replace(foreign, node_class_ref=NodeClassReference("x.io", "Other", "default"))
         plan = planned(pod(), pools=(foreign,))

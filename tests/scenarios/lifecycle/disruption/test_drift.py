@@ -77,7 +77,7 @@ def pool(**fields: Any) -> Callable[[World], None]:
     return change
 
 
-def node_class(**fields: Any) -> Callable[[World], None]:
+def nodeclass(**fields: Any) -> Callable[[World], None]:
     def change(world: World) -> None:
         edit(world, "ec2nodeclasses", **fields)
         stamp(world)
@@ -100,12 +100,12 @@ def machine(**fields: Any) -> Callable[[World], None]:
 CHANGES = {
     "NodePoolDrifted": (pool(taints=(Taint("dedicated", "NoSchedule", "gpu"),)), pool(taints=())),
     "RequirementsDrifted": (pool(requirements=builders.capacity_types(labels.ON_DEMAND)), pool(requirements=())),
-    "NodeClassDrift": (node_class(user_data="echo hello"), node_class(user_data="")),
-    "AMIDrift": (node_class(amis=(NEWER,)), node_class(amis=builders.node_class().amis)),
+    "NodeClassDrift": (nodeclass(user_data="echo hello"), nodeclass(user_data="")),
+    "AMIDrift": (nodeclass(amis=(NEWER,)), nodeclass(amis=builders.nodeclass().amis)),
     "SecurityGroupDrift": (machine(security_groups=("sg-9",)), machine(security_groups=("sg-1",))),
     "SubnetDrift": (
-        node_class(subnets=builders.node_class().subnets[1:]),
-        node_class(subnets=builders.node_class().subnets),
+        nodeclass(subnets=builders.nodeclass().subnets[1:]),
+        nodeclass(subnets=builders.nodeclass().subnets),
     ),
 }
 

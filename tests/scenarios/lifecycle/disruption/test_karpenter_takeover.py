@@ -63,7 +63,7 @@ def _about(pool_version: str, class_version: str) -> dict[str, Any]:
 
 
 def _resolved(stated: EC2NodeClass) -> EC2NodeClass:
-    like = builders.node_class()
+    like = builders.nodeclass()
     return msgspec.structs.replace(
         stated,
         subnets=like.subnets,
@@ -88,7 +88,7 @@ def node(world: World, name: str, annotations: dict[str, str], *conditions: Cond
     ready = tuple(Condition(kind, "True", kind) for kind in ("Launched", "Registered", "Initialized", "Ready"))
     claim = NodeClaim(
         ObjectMeta(name, labels=known, annotations=annotations, finalizers=(labels.FINALIZER,)),
-        builders.node_pool().node_class_ref,
+        builders.nodepool().node_class_ref,
         requirements=(NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("m5.large",)),),
         provider_id=f"aws:///{zone}/{id}",
         image_id="ami-amd64",

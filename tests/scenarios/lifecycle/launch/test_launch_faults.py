@@ -230,7 +230,7 @@ def test_a_subnet_without_addresses_closes_its_zone_and_another_is_taken_at_once
         for name in ("m5.large", "m5.xlarge", "c5.large", "c5.2xlarge"):
             world.ec2.capacity[(kind, name, zone)] = 0
             world.ec2.error_codes[(kind, name, zone)] = "InsufficientFreeAddressesInSubnet"
-    world.cluster.put("nodepools", builders.node_pool(requirements=builders.capacity_types("spot")))
+    world.cluster.put("nodepools", builders.nodepool(requirements=builders.capacity_types("spot")))
     deployed(world, 3)
     assert all_run(world, 3)
     assert {instance.zone for instance in world.ec2.live_instances()}.isdisjoint({zone})

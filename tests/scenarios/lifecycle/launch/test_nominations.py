@@ -176,7 +176,7 @@ def test_start_up_taints_are_not_doubled(world: World) -> None:
     """What lifts a start-up taint may be a pod that tolerates nothing but that."""
     world = fresh_world()
     taint = Taint("agent-not-ready", "NoSchedule")
-    world.cluster.put("nodepools", builders.node_pool(startup_taints=(taint,)))
+    world.cluster.put("nodepools", builders.nodepool(startup_taints=(taint,)))
     world.deploy(builders.pod("inflate"), 1)
     assert world.run(60, until=lambda: any(node.is_ready for node in world.cluster.nodes()))
     world.run(5)

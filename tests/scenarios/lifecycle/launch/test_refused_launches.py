@@ -27,9 +27,9 @@ def families(least: int) -> World:
         for place, name in enumerate(names)
     ]
     world = World(Catalog({"": tuple(types)}))
-    world.cluster.put("ec2nodeclasses", builders.node_class())
+    world.cluster.put("ec2nodeclasses", builders.nodeclass())
     wanted = NodeSelectorRequirement(labels.INSTANCE_PREFIX + "family", "Exists", (), least)
-    world.cluster.put("nodepools", builders.node_pool(requirements=(wanted,)))
+    world.cluster.put("nodepools", builders.nodepool(requirements=(wanted,)))
     return world
 
 
@@ -56,8 +56,8 @@ def test_what_an_overlay_adds_to_a_type_can_be_launched_for(world: World) -> Non
 
 
 def test_nothing_is_planned_for_a_class_that_is_being_deleted(world: World) -> None:
-    about = msgspec.structs.replace(builders.node_class().metadata, deletion_timestamp=world.clock.now())
-    world.cluster.put("ec2nodeclasses", builders.node_class(metadata=about))
+    about = msgspec.structs.replace(builders.nodeclass().metadata, deletion_timestamp=world.clock.now())
+    world.cluster.put("ec2nodeclasses", builders.nodeclass(metadata=about))
     world.deploy(builders.pod("a"), 1)
     world.run(100)
     assert not made(world)
@@ -67,7 +67,7 @@ def test_what_would_be_refused_again_waits_and_says_why() -> None:
     """Sixty types cannot have more than sixty families, which no plan knows of."""
     world = families(35)
     least = NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", (), 65)
-    world.cluster.put("nodepools", builders.node_pool(requirements=(least,)))
+    world.cluster.put("nodepools", builders.nodepool(requirements=(least,)))
     world.deploy(builders.pod("a"), 1)
     world.run(280)
     (claim,) = world.claims()

@@ -51,7 +51,7 @@ def test_an_instance_is_named_once(world: World) -> None:
 
 
 def test_a_name_that_the_class_gave_stays(world: World) -> None:
-    world.cluster.put("ec2nodeclasses", builders.node_class(tags={"Name": "theirs"}))
+    world.cluster.put("ec2nodeclasses", builders.nodeclass(tags={"Name": "theirs"}))
     sent = tagging(world)
     claim = running(world)
     assert sent == [{labels.NODECLAIM: claim.name}]

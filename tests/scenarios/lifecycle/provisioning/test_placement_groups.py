@@ -22,8 +22,8 @@ def partitioned() -> World:
             {"": tuple(_in_partitions(instance_type) for instance_type in builders.small_catalog().instance_types(""))}
         )
     )
-    world.cluster.put("ec2nodeclasses", builders.node_class(placement_group=GROUP))
-    world.cluster.put("nodepools", builders.node_pool())
+    world.cluster.put("ec2nodeclasses", builders.nodeclass(placement_group=GROUP))
+    world.cluster.put("nodepools", builders.nodepool())
     world.ec2.partitions["pg-1"] = 3
     return world
 

@@ -32,8 +32,8 @@ def reserving(available: int, *, described: int | None = None) -> World:
             }
         )
     )
-    world.cluster.put("ec2nodeclasses", builders.node_class())
-    world.cluster.put("nodepools", builders.node_pool())
+    world.cluster.put("ec2nodeclasses", builders.nodeclass())
+    world.cluster.put("nodepools", builders.nodepool())
     world.ec2.reservations["cr-1"] = available
     return world
 
@@ -79,7 +79,7 @@ def test_a_static_pool_uses_up_what_is_reserved_in_one_go() -> None:
     world = reserving(2)
     world.settings = msgspec.structs.replace(world.settings, feature_gates=("ReservedCapacity", "StaticCapacity"))
     small = (NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("m5.large",)),)
-    world.cluster.put("nodepools", builders.node_pool("fixed", replicas=3, requirements=small))
+    world.cluster.put("nodepools", builders.nodepool("fixed", replicas=3, requirements=small))
     assert world.run(
         120,
         until=lambda: len(world.claims()) == 3
@@ -120,10 +120,10 @@ def test_without_the_gate_nothing_is_launched_into_a_reservation() -> None:
 def test_a_relaxed_claim_has_no_context() -> None:
     world = reserving(0)
     world.settings = msgspec.structs.replace(world.settings, min_values_policy="BestEffort")
-    world.cluster.put("ec2nodeclasses", builders.node_class(context="ctx"))
+    world.cluster.put("ec2nodeclasses", builders.nodeclass(context="ctx"))
     few = builders.capacity_types(labels.SPOT)
     many = msgspec.structs.replace(few[0], key=labels.INSTANCE_TYPE, operator="Exists", values=(), min_values=9)
-    world.cluster.put("nodepools", builders.node_pool(requirements=(*few, many)))
+    world.cluster.put("nodepools", builders.nodepool(requirements=(*few, many)))
     one_to_a_node(world, 1)
     (claim,) = world.claims()
     assert claim.metadata.annotations[labels.MIN_VALUES_RELAXED] == "true"
@@ -137,7 +137,7 @@ def selecting(world: World, *shown: CapacityReservation) -> None:
     terms = (CapacityReservationSelectorTerm(id="cr-1"),)
     world.cluster.put(
         "ec2nodeclasses",
-        builders.node_class(capacity_reservation_selector_terms=terms, capacity_reservations=shown),
+        builders.nodeclass(capacity_reservation_selector_terms=terms, capacity_reservations=shown),
     )
 
 

@@ -28,7 +28,7 @@ SMALL = (NodeSelectorRequirement(labels.INSTANCE_TYPE, Operator.IN, ("m5.large",
 
 def static(world: World, replicas: int, **fields: object) -> NodePool:
     world.settings = ON
-    wanted = builders.node_pool("fixed", replicas=replicas, requirements=SMALL, **fields)
+    wanted = builders.nodepool("fixed", replicas=replicas, requirements=SMALL, **fields)
     nodepool: NodePool = world.cluster.put("nodepools", wanted)
     return nodepool
 

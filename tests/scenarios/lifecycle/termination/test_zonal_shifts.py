@@ -18,7 +18,7 @@ def world() -> World:
     """Two nodes that run a pod each, in different zones."""
     made = fresh_world()
     subnets = tuple(Subnet(f"subnet-{zone[-1]}", zone, IDS[zone]) for zone in builders.ZONES)
-    made.cluster.put("ec2nodeclasses", builders.node_class(subnets=subnets))
+    made.cluster.put("ec2nodeclasses", builders.nodeclass(subnets=subnets))
     for number, zone in enumerate(builders.ZONES[:2]):
         made.deploy(builders.pod(f"in{number}", cpu_millicores=1800, node_selector={labels.ZONE: zone}), 1)
     assert made.run(60, until=lambda: len(made.running_pods()) == 2)

@@ -11,14 +11,14 @@ from spotwright.aws.bootstrap import user_data
 from spotwright.aws.bootstrap.options import BootstrapOptions, registration_taints
 from spotwright.aws.refusal import Refusal
 from spotwright.model.kubernetes.taints import Taint
-from tests.unit.aws.samples import FACTS, node_class
+from tests.unit.aws.samples import FACTS, nodeclass
 
 SPOT_ONLY = Taint("spot", "NoSchedule", "only")
 BOOT = BootstrapOptions({"team": "a", "karpenter.sh/nodepool": "default"}, (SPOT_ONLY,), 29)
 
 
 def text(boot: BootstrapOptions = BOOT, family: str = "AL2023", **changes: Any) -> str:
-    found = user_data.render(family, node_class(**changes), FACTS, boot)
+    found = user_data.render(family, nodeclass(**changes), FACTS, boot)
     assert isinstance(found, str), found
     return found
 
@@ -122,7 +122,7 @@ def test_an_archive_of_the_user_keeps_its_parts_and_their_encoding() -> None:
 
 
 def refusal(**changes: Any) -> Refusal:
-    found = user_data.render("AL2023", node_class(**changes), FACTS, BOOT)
+    found = user_data.render("AL2023", nodeclass(**changes), FACTS, BOOT)
     assert isinstance(found, Refusal)
     return found
 
@@ -145,7 +145,7 @@ def test_what_is_too_long_is_refused_with_its_size() -> None:
 
 def test_without_the_service_range_no_node_could_join() -> None:
     unknown = FACTS.__class__(FACTS.name, FACTS.endpoint, FACTS.certificate_authority, "1.35", "", "vpc-1")
-    found = user_data.render("AL2023", node_class(), unknown, BOOT)
+    found = user_data.render("AL2023", nodeclass(), unknown, BOOT)
     assert isinstance(found, Refusal)
     assert found.reason == "ClusterCIDRResolutionFailed"
 

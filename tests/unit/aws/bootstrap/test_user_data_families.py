@@ -13,7 +13,7 @@ from spotwright.aws.bootstrap.options import BootstrapOptions
 from spotwright.aws.refusal import Refusal
 from spotwright.model.karpenter.nodeclass import SelectorTerm
 from spotwright.model.kubernetes.taints import Taint
-from tests.unit.aws.samples import FACTS, node_class
+from tests.unit.aws.samples import FACTS, nodeclass
 
 AUTHORITY = base64.b64decode(FACTS.certificate_authority)
 CLUSTER = Cluster(FACTS.name, FACTS.endpoint, AUTHORITY, FACTS.service_cidr, FACTS.vpc_id)
@@ -36,7 +36,7 @@ FAMILIES = ("AL2", "AL2023", "Bottlerocket", "Windows2019", "Windows2022", "Wind
 
 
 def text(family: str, boot: BootstrapOptions = BOOT, **changes: Any) -> str:
-    found = user_data.render(family, node_class(**changes), FACTS, boot)
+    found = user_data.render(family, nodeclass(**changes), FACTS, boot)
     assert isinstance(found, str), found
     return found
 
@@ -169,7 +169,7 @@ def test_bottlerocket_mounts_local_disks_beside_the_users_commands(alias: str, f
 
 @pytest.mark.parametrize("own", ["not toml", "settings = 3", "[settings]\nkubernetes = []"])
 def test_bottlerocket_settings_that_cannot_be_read_are_refused(own: str) -> None:
-    found = user_data.render("Bottlerocket", node_class(user_data=own), FACTS, BOOT)
+    found = user_data.render("Bottlerocket", nodeclass(user_data=own), FACTS, BOOT)
     assert isinstance(found, Refusal)
     assert (found.reason, "spec.userData" in found.message) == ("InvalidUserData", True)
 

@@ -8,7 +8,7 @@ from spotwright.aws.images import aliases, amis
 from spotwright.aws.images.amis import Image
 from spotwright.aws.refusal import Refusal
 from spotwright.model.karpenter.nodeclass import AMI, SelectorTerm
-from tests.unit.aws.samples import NOW, node_class, types
+from tests.unit.aws.samples import NOW, nodeclass, types
 
 OLD, NEW = "2025-01-01T00:00:00.000Z", "2025-06-01T00:00:00.000Z"
 STANDARD = aliases.variant_requirements("x86_64", "standard")
@@ -70,7 +70,7 @@ def test_windows_images_are_for_windows_nodes(year: str) -> None:
     assert {str(wanted.key) for wanted in one.requirements} == {
         "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/windows-build",
     }  # fmt: skip
-    sold = node_class(ami_family=f"Windows{year}", amis=(AMI("ami-w", requirements=one.requirements),))
+    sold = nodeclass(ami_family=f"Windows{year}", amis=(AMI("ami-w", requirements=one.requirements),))
     by_name = {instance_type.name: instance_type for instance_type in types("m5.large", "m6g.large", of=sold)}
     assert any(offering.available for offering in by_name["m5.large"].offerings)
     assert not any(offering.available for offering in by_name["m6g.large"].offerings)
@@ -169,7 +169,7 @@ def test_an_image_of_the_user_fits_its_architecture() -> None:
 )
 def test_a_type_gets_the_image_of_its_kind(name: str, taken: str) -> None:
     (instance_type,) = types(name)
-    found = amis.ami_for_type(amis.amis_with_requirements(node_class().amis), instance_type)
+    found = amis.ami_for_type(amis.amis_with_requirements(nodeclass().amis), instance_type)
     assert found is not None
     assert found.id == taken
 

@@ -21,7 +21,7 @@ from spotwright.model.karpenter.nodeclass import (
     NetworkInterface,
     PlacementGroup,
 )
-from tests.unit.aws.samples import ec2_says, node_class, region, type_of
+from tests.unit.aws.samples import ec2_says, nodeclass, region, type_of
 
 REFERENCE = json.loads((Path(__file__).parent / "reference_types.json").read_text())
 MIB = 2**20
@@ -45,7 +45,7 @@ def sized(
     name: str, family: str = "AL2023", overheads: capacity.Overheads | None = None, **changes: Any
 ) -> capacity.NodeResources:
     chosen = families.FAMILIES[family]
-    return capacity.node_resources(type_of(name), node_class(**changes), chosen, overheads or capacity.Overheads())
+    return capacity.node_resources(type_of(name), nodeclass(**changes), chosen, overheads or capacity.Overheads())
 
 
 @pytest.mark.parametrize("name", sorted(REFERENCE))
@@ -61,7 +61,7 @@ def test_a_type_has_the_labels_of_the_reference(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(REFERENCE))
 def test_a_type_has_the_allocatable_of_the_reference(name: str) -> None:
-    size = capacity.node_resources(published()[name], node_class(), families.FAMILIES["AL2023"], capacity.Overheads())
+    size = capacity.node_resources(published()[name], nodeclass(), families.FAMILIES["AL2023"], capacity.Overheads())
     assert size.allocatable == resources.parse(REFERENCE[name]["resources"])
 
 
@@ -173,7 +173,7 @@ def test_an_expression_in_a_reserved_amount_is_left_aside() -> None:
     assert size.capacity["memory"] - size.allocatable["memory"] == (893 + 100) * MIB
 
 
-CEL = capacity.Overheads(node_class_cel=True)
+CEL = capacity.Overheads(nodeclass_cel=True)
 
 
 @pytest.mark.parametrize(
@@ -210,15 +210,15 @@ def test_a_reserved_amount_may_be_an_expression(kubelet: dict[str, object], reso
 
 @pytest.mark.parametrize("expression", ["vcpus - 100", "vcpus * 10000000000", "vcpus +", "pods"])
 def test_a_max_pods_without_a_usable_value_says_so(expression: str) -> None:
-    of = node_class(kubelet={"maxPods": expression})
+    of = nodeclass(kubelet={"maxPods": expression})
     (told,) = capacity.expression_errors(type_of("m5.large"), of, families.FAMILIES["AL2023"], CEL)
     assert told.startswith("spec.kubelet.maxPods for m5.large: ")
-    assert capacity.expression_errors(type_of("m5.large"), node_class(), families.FAMILIES["AL2023"], CEL) == ()
+    assert capacity.expression_errors(type_of("m5.large"), nodeclass(), families.FAMILIES["AL2023"], CEL) == ()
 
 
 def test_memory_that_nodes_were_seen_to_have_replaces_the_estimate() -> None:
     size = capacity.node_resources(
-        type_of("m5.large"), node_class(), families.FAMILIES["AL2023"], capacity.Overheads(), 7 * GIB
+        type_of("m5.large"), nodeclass(), families.FAMILIES["AL2023"], capacity.Overheads(), 7 * GIB
     )
     assert size.capacity["memory"] == 7 * GIB
     assert size.allocatable["memory"] == 7 * GIB - (11 * 29 + 255 + 100) * MIB
@@ -241,7 +241,7 @@ def test_windows_has_addresses_of_its_own_and_no_eni_density(family: str) -> Non
     assert size.capacity["pods"] == 110
     assert size.capacity["vpc.amazonaws.com/PrivateIPv4Address"] == 9
     assert size.capacity["ephemeral-storage"] == 50 * GIB
-    offering_context = offerings.offering_context(node_class(ami_family=family), families.FAMILIES[family])
+    offering_context = offerings.offering_context(nodeclass(ami_family=family), families.FAMILIES[family])
     told = offerings.instance_type(
         type_of("m5.large"), region("m5.large"), offering_context, capacity.Overheads()
     ).requirements.labels()
@@ -278,7 +278,7 @@ GIB = 2**30
     ],
 )
 def test_what_a_type_cannot_do_for_a_class(name: str, changes: dict[str, Any], words: str) -> None:
-    told = compatibility.incompatibilities(describe(name), node_class(**changes), families.FAMILIES["AL2023"])
+    told = compatibility.incompatibilities(describe(name), nodeclass(**changes), families.FAMILIES["AL2023"])
     assert (words in told[0]) if words else not told
 
 
@@ -332,7 +332,7 @@ def test_accelerators_are_resources() -> None:
 
 
 def test_every_type_that_ec2_has_can_be_sized() -> None:
-    plain = EC2NodeClass(node_class().metadata)
+    plain = EC2NodeClass(nodeclass().metadata)
     for name in ec2_says():
         size = capacity.node_resources(type_of(name), plain, families.FAMILIES["AL2023"], capacity.Overheads())
         assert all(0 <= size.allocatable[key] <= size.capacity[key] for key in size.capacity), name

@@ -9,7 +9,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodeClassReference
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.node import Node
-from tests.unit.aws.samples import NOW, node_class
+from tests.unit.aws.samples import NOW, nodeclass
 
 GIB = 2**30
 IMAGE = "ami-x86_64-standard"
@@ -34,7 +34,7 @@ def learned(
     nodes = [node(str(number), size) for number, size in enumerate(sizes)]
     claims = [claim(str(number)) for number in range(len(sizes))]
     return discovered_capacity.update_memory(
-        before, nodes, claims, [node_class(**changes)], now=NOW + timedelta(days=days)
+        before, nodes, claims, [nodeclass(**changes)], now=NOW + timedelta(days=days)
     )
 
 
@@ -60,7 +60,7 @@ def test_what_nobody_saw_for_sixty_days_or_is_of_an_image_that_is_gone_is_forgot
 def test_only_registered_nodes_of_claims_and_current_images_teach() -> None:
     claims = [claim("a"), claim("b", "ami-old")]
     nodes = [node("a", GIB, registered=False), node("b", GIB), node("c", GIB), node("a", 0)]
-    assert discovered_capacity.update_memory({}, nodes, claims, [node_class()], now=NOW) == {}
+    assert discovered_capacity.update_memory({}, nodes, claims, [nodeclass()], now=NOW) == {}
 
 
 def test_less_than_planned_is_noticed() -> None:

@@ -13,7 +13,7 @@ from spotwright.model.ec2.instance_type import Catalog, Offering
 from spotwright.model.karpenter.nodeclass import CapacityReservation, PlacementGroup, Subnet
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.snapshot import UnavailableOffering
-from tests.unit.aws.samples import ZONES, node_class, region, types
+from tests.unit.aws.samples import ZONES, nodeclass, region, types
 
 
 def test_an_offering_is_a_zone_and_a_capacity_type_at_a_price() -> None:
@@ -30,11 +30,11 @@ def test_an_offering_is_a_zone_and_a_capacity_type_at_a_price() -> None:
 
 
 def test_only_zones_where_the_class_has_a_subnet_and_ec2_the_type() -> None:
-    one_zone = node_class(subnets=(Subnet("subnet-b", ZONES[1], "apne2-az2"),))
+    one_zone = nodeclass(subnets=(Subnet("subnet-b", ZONES[1], "apne2-az2"),))
     (instance_type,) = types("m5.large", of=one_zone)
     assert {offering.zone for offering in instance_type.offerings} == {ZONES[1]}
     assert types("t3a.large", of=one_zone) == ()
-    assert types("m5.large", of=node_class(subnets=())) == ()
+    assert types("m5.large", of=nodeclass(subnets=())) == ()
 
 
 def test_an_offering_knows_its_zones_id() -> None:
@@ -64,7 +64,7 @@ def test_spot_costs_on_demand_until_its_prices_are_known() -> None:
 @pytest.mark.parametrize("name", ["a1.large", "g4dn.xlarge"])
 def test_a_type_that_the_class_cannot_run_has_nothing_available(name: str) -> None:
     """Amazon Linux 2023 does not boot on a1; the class here has no image for GPUs."""
-    of = node_class(amis=node_class().amis[:2])
+    of = nodeclass(amis=nodeclass().amis[:2])
     sells = msgspec.structs.replace(region("m5.large", "g4dn.xlarge"))
     if name == "a1.large":
         region_facts = region("m5.large")
@@ -83,7 +83,7 @@ def reservation(**changes: Any) -> CapacityReservation:
 
 
 def reserved(one: CapacityReservation) -> Offering:
-    (instance_type,) = types("m5.large", of=node_class(capacity_reservations=(one,)))
+    (instance_type,) = types("m5.large", of=nodeclass(capacity_reservations=(one,)))
     (offering,) = (it for it in instance_type.offerings if it.capacity_type == "reserved")
     return offering
 
@@ -103,7 +103,7 @@ def test_a_reservation_that_is_used_up_or_ends_is_not_available(changes: dict[st
 
 
 def test_only_the_reservations_own_offering_has_its_labels() -> None:
-    of = node_class(capacity_reservations=(reservation(), reservation(id="cr-2", zone="elsewhere")))
+    of = nodeclass(capacity_reservations=(reservation(), reservation(id="cr-2", zone="elsewhere")))
     (instance_type, other_instance_type) = types("m5.large", "r5.large", of=of)
     assert instance_type.requirements.get(labels.CAPACITY_TYPE).values == {"on-demand", "spot", "reserved"}
     assert instance_type.requirements.get(labels.RESERVATION_ID).values == {"cr-1"}
@@ -114,7 +114,7 @@ def test_only_the_reservations_own_offering_has_its_labels() -> None:
 
 
 def test_nothing_is_available_in_a_zone_that_is_shifted_away_from() -> None:
-    of = node_class(capacity_reservations=(reservation(),))
+    of = nodeclass(capacity_reservations=(reservation(),))
     offering_context = offerings.offering_context(
         of, families.FAMILIES["AL2023"], shifted_zone_ids=frozenset({"apne2-az2"})
     )
@@ -124,9 +124,9 @@ def test_nothing_is_available_in_a_zone_that_is_shifted_away_from() -> None:
 
 
 def test_memory_is_that_of_the_image_the_type_would_start_from() -> None:
-    image = node_class().amis[0].id
+    image = nodeclass().amis[0].id
     offering_context = offerings.offering_context(
-        node_class(),
+        nodeclass(),
         families.FAMILIES["AL2023"],
         discovered_memory={("m5.large", image): 2**32, ("m5.large", "ami-old"): 1},
     )
@@ -146,7 +146,7 @@ MANY = ("c5.large", "m5.large", "g4dn.xlarge", "t4g.small", "m5.metal", "inf1.xl
 
 
 def catalog() -> Catalog:
-    small = node_class(kubelet={"maxPods": 10}, subnets=(Subnet("subnet-a", ZONES[0]),))
+    small = nodeclass(kubelet={"maxPods": 10}, subnets=(Subnet("subnet-a", ZONES[0]),))
     return Catalog({"default": types(*MANY), "same": types(*MANY), "small": types(*MANY, of=small)}, "catalogs/x.json")
 
 
@@ -227,7 +227,7 @@ IN_PARTITIONS = PlacementGroup("pg-1", "kafka", "partition", 3)
 
 
 def test_in_a_partition_group_each_offering_is_had_in_every_partition() -> None:
-    (instance_type,) = types("m5.large", of=node_class(placement_group=IN_PARTITIONS))
+    (instance_type,) = types("m5.large", of=nodeclass(placement_group=IN_PARTITIONS))
     key = labels.PLACEMENT_GROUP_PARTITION
     found = [
         (offering.capacity_type, offering.zone, offering.requirements.get(key).sole_value)
@@ -243,7 +243,7 @@ def test_in_a_partition_group_each_offering_is_had_in_every_partition() -> None:
 
 @pytest.mark.parametrize("strategy", ["cluster", "spread"])
 def test_other_placement_groups_have_no_partitions(strategy: str) -> None:
-    (instance_type,) = types("m5.large", of=node_class(placement_group=PlacementGroup("pg-1", "one", strategy)))
+    (instance_type,) = types("m5.large", of=nodeclass(placement_group=PlacementGroup("pg-1", "one", strategy)))
     assert len(instance_type.offerings) == 2 * len(ZONES)
     assert instance_type.requirements.get(labels.PLACEMENT_GROUP_ID).sole_value == "pg-1"
     assert instance_type.requirements.get(labels.PLACEMENT_GROUP_PARTITION).allows_absence
@@ -259,7 +259,7 @@ def test_a_class_without_a_placement_group_is_in_none() -> None:
 def test_a_type_that_does_not_go_into_the_group_has_nothing_available() -> None:
     """Burstable types go into no cluster group."""
     cluster, spread = (PlacementGroup("pg-1", "one", kind) for kind in ("cluster", "spread"))
-    (burstable,) = types("t3.large", of=node_class(placement_group=cluster))
+    (burstable,) = types("t3.large", of=nodeclass(placement_group=cluster))
     assert not any(offering.available for offering in burstable.offerings)
-    (burstable,) = types("t3.large", of=node_class(placement_group=spread))
+    (burstable,) = types("t3.large", of=nodeclass(placement_group=spread))
     assert all(offering.available for offering in burstable.offerings)

@@ -18,7 +18,7 @@ from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.scheduling.offerings.overlays import apply_overlays
 from spotwright.scheduling.plan import Plan
 from spotwright.scheduling.pod_planner import plan_pods
-from tests.unit.aws.samples import FACTS, ZONES, node_class, region, types
+from tests.unit.aws.samples import FACTS, ZONES, nodeclass, region, types
 from tests.unit.scheduling.builders import daemonset, pod, pool, snapshot, why, zone_is
 
 GIB = 2**30
@@ -43,7 +43,7 @@ def recorded(*chosen: str, of: EC2NodeClass | None = None) -> tuple[InstanceType
     region_facts = offerings.RegionFacts(
         "r", described, dict.fromkeys(chosen, ZONES), sold, {name: {} for name in chosen}
     )
-    wanted = of or node_class()
+    wanted = of or nodeclass()
     family = families.ami_family(wanted)
     assert isinstance(family, families.AMIFamily)
     return offerings.instance_types(region_facts, offerings.offering_context(wanted, family), capacity.Overheads())
@@ -95,7 +95,7 @@ def storing(name: str, gibibytes: int) -> Pod:
 
 def test_local_disks_hold_what_the_root_volume_cannot_when_they_are_joined() -> None:
     kind = "m6idn.32xlarge"
-    joined = recorded(kind, of=node_class(instance_store_policy="RAID0"))
+    joined = recorded(kind, of=nodeclass(instance_store_policy="RAID0"))
     assert names(planned(joined, storing("large", 5000))) == [kind]
     assert why(planned(recorded(kind), storing("large", 5000)))
 
@@ -112,7 +112,7 @@ def test_the_default_root_volume_holds_so_much(gibibytes: tuple[int, ...], daemo
 
 def test_of_a_custom_image_the_last_volume_counts() -> None:
     devices = (BlockDeviceMapping("/dev/xvda", volume_size="20G"), BlockDeviceMapping("/dev/xvdb", volume_size="40G"))
-    own = node_class(ami_family="Custom", ami_selector_terms=(SelectorTerm(id="ami-1"),), block_device_mappings=devices)
+    own = nodeclass(ami_family="Custom", ami_selector_terms=(SelectorTerm(id="ami-1"),), block_device_mappings=devices)
     assert names(planned(types("m5.large", of=own), storing("p", 25))) == ["m5.large"]
     swapped = msgspec.structs.replace(own, block_device_mappings=tuple(reversed(devices)))
     assert planned(types("m5.large", of=swapped), storing("p", 25)).new_nodes == ()
@@ -137,7 +137,7 @@ def test_what_has_no_capacity_is_planned_elsewhere_until_the_mark_is_over() -> N
 
     def bought(now_ms: int, *zones: str) -> list[tuple[str, tuple[str, ...]]]:
         left = unavailable_offerings.apply_to_catalog(
-            catalog, [node_class()], unavailable_offerings.from_health_rows([mark], now_ms=now_ms)
+            catalog, [nodeclass()], unavailable_offerings.from_health_rows([mark], now_ms=now_ms)
         )
         plan = plan_pods(snapshot(pod(), pools=(pool("default", zone_is(*zones)),)), left)
         return [(new_node.instance_types[0], new_node.zones) for new_node in plan.new_nodes]
@@ -152,7 +152,7 @@ def test_without_a_role_for_spot_on_demand_is_planned() -> None:
         "spot", "*", "*", unavailable_offerings.UNAVAILABLE_MS, "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
     )
     catalog = unavailable_offerings.apply_to_catalog(
-        Catalog({"": types("m5.large")}), [node_class()], unavailable_offerings.from_health_rows([mark], now_ms=0)
+        Catalog({"": types("m5.large")}), [nodeclass()], unavailable_offerings.from_health_rows([mark], now_ms=0)
     )
     (node,) = plan_pods(snapshot(pod()), catalog).new_nodes
     assert node.capacity_type == labels.ON_DEMAND
@@ -171,7 +171,7 @@ def test_a_price_that_an_overlay_states_makes_an_unpriced_type_buyable(
     more: tuple[NodeSelectorRequirement, ...], price: str, runs: bool, sold: bool
 ) -> None:
     """It must state the price itself, and name types alone; what the class cannot run stays out."""
-    own = node_class() if runs else node_class(amis=())
+    own = nodeclass() if runs else nodeclass(amis=())
     unpriced = types(of=own, sells=msgspec.structs.replace(region("m5.large"), on_demand={}, spot={}))
     written = catalog_codec.decode(catalog_codec.encode(Catalog({"": unpriced})))
     assert planned(unpriced, pod()).new_nodes == ()
@@ -200,7 +200,7 @@ def test_what_an_overlay_states_of_some_offerings_is_launched_as_one_of_them(
         CapacityReservation("cr-1", "m5.large", ZONES[1], available_instance_count=3),
         CapacityReservation("cr-2", "m5.large", ZONES[2], available_instance_count=2),
     )
-    of = node_class(capacity_reservations=held)
+    of = nodeclass(capacity_reservations=held)
     stated = NodeOverlay(ObjectMeta("fuse"), (where,), capacity={"example.com/fuse": 1})
     catalog = apply_overlays(Catalog({"": types("m5.large", "c5.large", of=of)}), (stated,), (pool(),)).catalog
     (new_node,) = plan_pods(snapshot(*asking("example.com/fuse", 1)), catalog).new_nodes

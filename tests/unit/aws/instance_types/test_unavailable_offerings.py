@@ -111,10 +111,10 @@ def test_quotas_of_vcpus_go_by_family(name: str, family: str) -> None:
     assert unavailable_offerings.quota_family(name) == family
 
 
-def bought(catalog: Catalog, node_class: str = "default") -> set[tuple[str, str, str]]:
+def bought(catalog: Catalog, nodeclass: str = "default") -> set[tuple[str, str, str]]:
     return {
         (instance_type.name, offering.capacity_type, offering.zone)
-        for instance_type in catalog.instance_types(node_class)
+        for instance_type in catalog.instance_types(nodeclass)
         for offering in instance_type.offerings
         if offering.available
     }
@@ -122,14 +122,14 @@ def bought(catalog: Catalog, node_class: str = "default") -> set[tuple[str, str,
 
 def sold_out(*rows: OfferingHealth, catalog: Catalog | None = None) -> Catalog:
     known = unavailable_offerings.from_snapshot(unavailable_offerings.to_snapshot(rows, now_ms=START))
-    return unavailable_offerings.apply_to_catalog(catalog or builders.small_catalog(), [builders.node_class()], known)
+    return unavailable_offerings.apply_to_catalog(catalog or builders.small_catalog(), [builders.nodeclass()], known)
 
 
 def test_a_zone_is_out_only_when_every_subnet_of_the_class_is() -> None:
     def full(subnet: str) -> OfferingHealth:
         return OfferingHealth("subnet", subnet, builders.ZONES[0], START + 1, "InsufficientFreeAddressesInSubnet")
 
-    two = builders.node_class(subnets=(Subnet("s-1", builders.ZONES[0]), Subnet("s-2", builders.ZONES[0])))
+    two = builders.nodeclass(subnets=(Subnet("s-1", builders.ZONES[0]), Subnet("s-2", builders.ZONES[0])))
     for marks, left in ((["s-1"], True), (["s-1", "s-2"], False)):
         known = unavailable_offerings.from_health_rows(map(full, marks), now_ms=START)
         catalog = unavailable_offerings.apply_to_catalog(builders.small_catalog(), [two], known)
@@ -187,10 +187,10 @@ def test_launches_into_a_reservation_are_counted_until_its_description_knows_the
 
 def test_what_is_full_in_a_placement_group_is_full_for_its_classes_only() -> None:
     full = msgspec.structs.replace(EMPTY, zone=builders.ZONES[0], scope="pg-1")
-    grouped = builders.node_class("grouped", placement_group=PlacementGroup("pg-1", "one", "cluster"))
+    grouped = builders.nodeclass("grouped", placement_group=PlacementGroup("pg-1", "one", "cluster"))
     catalog = unavailable_offerings.apply_to_catalog(
         builders.small_catalog(),
-        [builders.node_class(), grouped],
+        [builders.nodeclass(), grouped],
         unavailable_offerings.from_health_rows([full], now_ms=START),
     )
 

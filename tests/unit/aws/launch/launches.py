@@ -9,7 +9,7 @@ from spotwright.aws.refusal import Refusal
 from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.snapshot import UnavailableOffering
 from spotwright.scheduling.plan import NewNode
-from tests.unit.aws.samples import FACTS, capacity_types, node_class
+from tests.unit.aws.samples import FACTS, capacity_types, nodeclass
 
 PLENTY = UnavailableOfferings()
 
@@ -24,7 +24,7 @@ def closed(*offerings: tuple[str, str, str]) -> UnavailableOfferings:
 def planned(
     wanted: NewNode, catalog: tuple[InstanceType, ...], health: UnavailableOfferings = PLENTY, **changes: Any
 ) -> FleetPlan:
-    found = fleet_plan.plan_fleet(wanted, node_class(**changes), catalog, FACTS, health)
+    found = fleet_plan.plan_fleet(wanted, nodeclass(**changes), catalog, FACTS, health)
     assert isinstance(found, FleetPlan), found
     return found
 
@@ -32,7 +32,7 @@ def planned(
 def refused(
     wanted: NewNode, catalog: tuple[InstanceType, ...], health: UnavailableOfferings = PLENTY, **changes: Any
 ) -> Refusal:
-    found = fleet_plan.plan_fleet(wanted, node_class(**changes), catalog, FACTS, health)
+    found = fleet_plan.plan_fleet(wanted, nodeclass(**changes), catalog, FACTS, health)
     assert isinstance(found, Refusal), found
     return found
 

@@ -14,7 +14,7 @@ from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.karpenter.nodeclass import CapacityReservation
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import UnavailableOffering
-from tests.unit.aws.samples import FACTS, ZONES, capacity_types, new_node, node_class, region, types
+from tests.unit.aws.samples import FACTS, ZONES, capacity_types, new_node, nodeclass, region, types
 
 PLENTY = UnavailableOfferings()
 ANY_KIND = capacity_types("reserved", "spot", "on-demand")
@@ -32,7 +32,7 @@ def asked(
     health: UnavailableOfferings = PLENTY,
     **more: Any,
 ) -> tuple[FleetPlan | Refusal, tuple[InstanceType, ...]]:
-    own = node_class(capacity_reservations=reservations)
+    own = nodeclass(capacity_reservations=reservations)
     catalog = types("c5a.large", "m5a.large", of=own)
     wanted = new_node("c5a.large", "m5a.large", requirements=(requirement,))
     return fleet_plan.plan_fleet(wanted, own, catalog, FACTS, health, **more), catalog
@@ -143,7 +143,7 @@ def test_an_interruptible_reservation_is_reserved_capacity_of_its_type() -> None
     ],
 )
 def test_one_kind_only_the_cheapest_and_the_usual_one_in_a_tie(prices: dict[str, int], chosen: str) -> None:
-    own = node_class(
+    own = nodeclass(
         capacity_reservations=(
             reservation("cr-block", "c5a.large", reservation_type="capacity-block"),
             reservation("cr-plain", "m5a.large"),

@@ -9,7 +9,7 @@ from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.karpenter.nodeclass import Subnet
 from spotwright.model.requirements import NodeSelectorRequirement
 from tests.unit.aws.launch.launches import FREE_CHOICE, asked_types, closed, planned, refused
-from tests.unit.aws.samples import ZONES, capacity_types, ec2_says, new_node, node_class, region, types
+from tests.unit.aws.samples import ZONES, capacity_types, ec2_says, new_node, nodeclass, region, types
 
 
 def everything() -> tuple[str, ...]:
@@ -114,7 +114,7 @@ def test_everything_empty_is_no_capacity() -> None:
 def test_the_emptiest_subnet_of_a_zone_is_used() -> None:
     subnets = (Subnet("subnet-big", ZONES[0]), Subnet("subnet-small", ZONES[0]))
     wanted = new_node("c5.large", requirements=(capacity_types("spot"),))
-    catalog = types("c5.large", of=node_class(subnets=subnets))
+    catalog = types("c5.large", of=nodeclass(subnets=subnets))
     fleet = planned(wanted, catalog, subnets=subnets)
     assert {override.subnet_id for override in fleet.overrides} == {"subnet-big"}
     full = closed(("subnet", "subnet-big", ZONES[0]))

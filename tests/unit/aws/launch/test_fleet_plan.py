@@ -8,7 +8,7 @@ import pytest
 from spotwright.aws.launch import fleet_plan
 from spotwright.model import labels
 from tests.unit.aws.launch.launches import FREE_CHOICE, asked, asked_types, planned, refused
-from tests.unit.aws.samples import CLUSTER, ZONES, capacity_types, new_node, node_class, types
+from tests.unit.aws.samples import CLUSTER, ZONES, capacity_types, new_node, nodeclass, types
 
 
 def test_spot_is_asked_for_where_it_is_allowed() -> None:
@@ -106,7 +106,7 @@ def test_one_template_for_each_image_and_pod_count() -> None:
 
 def test_a_type_without_an_image_is_not_asked_for() -> None:
     catalog = types("c5.large", "c6g.large")
-    only_intel = node_class().amis[:1]
+    only_intel = nodeclass().amis[:1]
     assert asked_types(planned(new_node("c5.large", "c6g.large"), catalog, amis=only_intel)) == {"c5.large"}
     assert refused(new_node("c6g.large"), catalog, amis=only_intel).reason == "AMINotFound"
 
@@ -118,7 +118,7 @@ def test_a_class_that_is_not_resolved_launches_nothing() -> None:
 
 
 def test_nodes_say_which_pool_and_class_they_are_of() -> None:
-    given = fleet_plan.registration_labels(new_node("c5.large", labels={"team": "a"}), node_class(), "AL2023", "spot")
+    given = fleet_plan.registration_labels(new_node("c5.large", labels={"team": "a"}), nodeclass(), "AL2023", "spot")
     assert given == {
         "team": "a",
         "karpenter.sh/nodepool": "default",
@@ -126,7 +126,7 @@ def test_nodes_say_which_pool_and_class_they_are_of() -> None:
         "karpenter.sh/capacity-type": "spot",
         "karpenter.sh/do-not-sync-taints": "true",
     }
-    assert labels.DO_NOT_SYNC_TAINTS not in fleet_plan.registration_labels(new_node(), node_class(), "Custom", "spot")
+    assert labels.DO_NOT_SYNC_TAINTS not in fleet_plan.registration_labels(new_node(), nodeclass(), "Custom", "spot")
 
 
 def test_a_claim_learns_what_its_instance_is() -> None:

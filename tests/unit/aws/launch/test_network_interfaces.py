@@ -14,7 +14,7 @@ from spotwright.model.karpenter.nodeclass import (
     PlacementGroup,
 )
 from spotwright.model.requirements import NodeSelectorRequirement, from_expressions
-from tests.unit.aws.samples import node_class
+from tests.unit.aws.samples import nodeclass
 
 PLAIN = TemplateOptions()
 TENANCY = "karpenter.k8s.aws/instance-tenancy"
@@ -23,7 +23,7 @@ PARTITION = "karpenter.k8s.aws/placement-group-partition"
 
 def data(machine: TemplateOptions = PLAIN, **changes: Any) -> dict[str, Any]:
     return template_data(
-        node_class=node_class(**changes), family=FAMILIES["AL2023"], ami=AMI("ami-1"), user_data="", capacity_type="",
+        nodeclass=nodeclass(**changes), family=FAMILIES["AL2023"], ami=AMI("ami-1"), user_data="", capacity_type="",
         tags={}, options=machine,
     )  # fmt: skip
 

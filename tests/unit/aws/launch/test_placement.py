@@ -10,7 +10,7 @@ from spotwright.model.karpenter.nodeclass import PlacementGroup
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.scheduling.plan import NewNode
 from tests.unit.aws.launch.launches import planned, refused
-from tests.unit.aws.samples import ZONES, capacity_types, new_node, node_class, types
+from tests.unit.aws.samples import ZONES, capacity_types, new_node, nodeclass, types
 
 IN_PARTITIONS = PlacementGroup("pg-1", "kafka", "partition", 3)
 
@@ -59,7 +59,7 @@ def test_what_is_full_in_a_placement_group_is_had_elsewhere() -> None:
 def test_a_launch_asks_for_the_partition_that_pods_ask_for(
     asked: tuple[str, ...], number: int | None, group: str
 ) -> None:
-    of_class = node_class(placement_group=IN_PARTITIONS)
+    of_class = nodeclass(placement_group=IN_PARTITIONS)
     wanted = new_node("c5.large", requirements=(capacity_types("spot"), *in_partition(*asked)))
     fleet = planned(wanted, types("c5.large", of=of_class), placement_group=IN_PARTITIONS)
     (template,) = fleet.templates
@@ -72,7 +72,7 @@ def test_a_launch_asks_for_the_partition_that_pods_ask_for(
 
 
 def test_a_full_partition_leaves_the_others_of_its_group() -> None:
-    catalog = types("c5.large", of=node_class(placement_group=IN_PARTITIONS))
+    catalog = types("c5.large", of=nodeclass(placement_group=IN_PARTITIONS))
     full = from_health_rows(
         [OfferingHealth("spot", "c5.large", zone, 10, "X", scope="pg-1/2") for zone in ZONES], now_ms=1
     )
@@ -87,7 +87,7 @@ def test_a_full_partition_leaves_the_others_of_its_group() -> None:
 
 @pytest.mark.parametrize(("asked", "said", "label"), [((), 0, ""), (("2",), 0, "2"), (("1", "2"), 0, ""), ((), 3, "3")])
 def test_a_node_says_in_which_group_and_partition_it_is(asked: tuple[str, ...], said: int, label: str) -> None:
-    (bought,) = types("c5.large", of=node_class(placement_group=IN_PARTITIONS))
+    (bought,) = types("c5.large", of=nodeclass(placement_group=IN_PARTITIONS))
     wanted = new_node("c5.large", requirements=in_partition(*asked))
     launched_status = fleet_plan.launched_status(
         instance_id="i-1", zone=ZONES[0], capacity_type="spot", instance_type=bought, node=wanted, partition_number=said
@@ -98,7 +98,7 @@ def test_a_node_says_in_which_group_and_partition_it_is(asked: tuple[str, ...], 
 
 @pytest.mark.parametrize("group", [None, PlacementGroup("pg-1", "one", "spread")])
 def test_a_node_outside_of_partitions_does_not_speak_of_one(group: PlacementGroup | None) -> None:
-    (bought,) = types("c5.large", of=node_class(placement_group=group))
+    (bought,) = types("c5.large", of=nodeclass(placement_group=group))
     launched_status = fleet_plan.launched_status(
         instance_id="i-1", zone=ZONES[0], capacity_type="spot", instance_type=bought, node=new_node("c5.large")
     )

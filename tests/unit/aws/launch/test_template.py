@@ -11,7 +11,7 @@ from spotwright.aws.launch.fleet_plan import FleetPlan
 from spotwright.model.karpenter.nodeclass import BlockDeviceMapping, MetadataOptions
 from spotwright.scheduling.plan import NewNode
 from tests.unit.aws.launch.launches import PLENTY, planned
-from tests.unit.aws.samples import CLUSTER, FACTS, capacity_types, new_node, node_class, types
+from tests.unit.aws.samples import CLUSTER, FACTS, capacity_types, new_node, nodeclass, types
 
 
 def template_data(wanted: NewNode | None = None, **changes: Any) -> dict[str, Any]:
@@ -86,13 +86,13 @@ def test_a_templates_name_is_its_content() -> None:
         name_of(wanted, kubelet={"podPidsLimit": 1}),
         name_of(msgspec.structs.replace(wanted, labels={"x": "y"})),
         name_of(msgspec.structs.replace(wanted, nodepool="other")),
-        name_of(wanted, metadata=msgspec.structs.replace(node_class().metadata, name="other")),
+        name_of(wanted, metadata=msgspec.structs.replace(nodeclass().metadata, name="other")),
     }
     assert len(changed) == 7
 
 
 def test_the_longest_cluster_name_still_makes_a_name_that_ec2_takes() -> None:
     long = msgspec.structs.replace(FACTS, name="c" * 100)
-    found = fleet_plan.plan_fleet(new_node("c5.large"), node_class(), types("c5.large"), long, PLENTY)
+    found = fleet_plan.plan_fleet(new_node("c5.large"), nodeclass(), types("c5.large"), long, PLENTY)
     assert isinstance(found, FleetPlan)
     assert len(found.templates[0].name) <= 128

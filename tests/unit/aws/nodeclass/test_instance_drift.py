@@ -20,7 +20,7 @@ from tests.unit.disruption.drift_cases import (
     claim,
     instance,
     judged,
-    node_class,
+    nodeclass,
     pool,
     reason,
     reserving,
@@ -44,24 +44,24 @@ NEWER = AMI("ami-newer", requirements=(NodeSelectorRequirement(labels.ARCH, "In"
     ],
 )
 def test_an_image_that_its_type_would_not_get_now_drifts(amis: tuple[AMI, ...], image: str, expected: str) -> None:
-    assert reason(judged(claim(image=image), like=node_class(amis=amis))) == expected
+    assert reason(judged(claim(image=image), like=nodeclass(amis=amis))) == expected
 
 
 @pytest.mark.parametrize(
     ("like", "on", "expected"),
     [
-        (node_class(), instance(security_groups=("sg-1", "sg-2")), "SecurityGroupDrift"),
-        (node_class(security_groups=(SecurityGroup("sg-1"), SecurityGroup("sg-2"))), instance(), "SecurityGroupDrift"),
-        (node_class(security_groups=()), instance(), "DriftUnknown"),
-        (node_class(), instance(subnet_id="subnet-z"), "SubnetDrift"),
-        (node_class(subnets=()), instance(), "DriftUnknown"),
+        (nodeclass(), instance(security_groups=("sg-1", "sg-2")), "SecurityGroupDrift"),
+        (nodeclass(security_groups=(SecurityGroup("sg-1"), SecurityGroup("sg-2"))), instance(), "SecurityGroupDrift"),
+        (nodeclass(security_groups=()), instance(), "DriftUnknown"),
+        (nodeclass(), instance(subnet_id="subnet-z"), "SubnetDrift"),
+        (nodeclass(subnets=()), instance(), "DriftUnknown"),
         (reserving("cr-foo"), instance(reservation_id="cr-foo"), "NoneType"),
         (reserving("cr-bar"), instance(reservation_id="cr-foo"), "CapacityReservationDrift"),
         (reserving(), instance(reservation_id="cr-foo"), "CapacityReservationDrift"),
         (reserving("cr-bar"), instance(), "NoneType"),
-        (node_class(), instance(state="shutting-down", subnet_id="subnet-z"), "DriftUnknown"),
-        (node_class(), instance(security_groups=()), "DriftUnknown"),
-        (node_class(), instance(subnet_id=""), "DriftUnknown"),
+        (nodeclass(), instance(state="shutting-down", subnet_id="subnet-z"), "DriftUnknown"),
+        (nodeclass(), instance(security_groups=()), "DriftUnknown"),
+        (nodeclass(), instance(subnet_id=""), "DriftUnknown"),
     ],
 )
 def test_what_the_instance_has_is_held_against_the_class(like: EC2NodeClass, on: Instance, expected: str) -> None:
@@ -74,7 +74,7 @@ def test_without_its_gate_a_reservation_says_nothing() -> None:
 
 def test_an_instance_that_ec2_does_not_show_says_nothing() -> None:
     assert (
-        reason(nodeclaim_drift(claim(), pool(), node_class(), TYPES, None, feature_gates=GATES, now=NOW))
+        reason(nodeclaim_drift(claim(), pool(), nodeclass(), TYPES, None, feature_gates=GATES, now=NOW))
         == "DriftUnknown"
     )
 
@@ -86,11 +86,11 @@ SELECTING = PlacementGroupSelector(name="near")
 @pytest.mark.parametrize(
     ("found", "like", "expected"),
     [
-        ("pg-1", node_class(placement_group_selector=SELECTING, placement_group=GROUP), "NoneType"),
-        ("pg-2", node_class(placement_group_selector=SELECTING, placement_group=GROUP), "PlacementGroupDrift"),
-        (None, node_class(placement_group_selector=SELECTING, placement_group=GROUP), "PlacementGroupDrift"),
-        ("pg-1", node_class(), "PlacementGroupDrift"),
-        ("pg-1", node_class(placement_group_selector=SELECTING), "DriftUnknown"),
+        ("pg-1", nodeclass(placement_group_selector=SELECTING, placement_group=GROUP), "NoneType"),
+        ("pg-2", nodeclass(placement_group_selector=SELECTING, placement_group=GROUP), "PlacementGroupDrift"),
+        (None, nodeclass(placement_group_selector=SELECTING, placement_group=GROUP), "PlacementGroupDrift"),
+        ("pg-1", nodeclass(), "PlacementGroupDrift"),
+        ("pg-1", nodeclass(placement_group_selector=SELECTING), "DriftUnknown"),
     ],
 )
 def test_another_placement_group_drifts(found: str | None, like: EC2NodeClass, expected: str) -> None:

@@ -12,16 +12,16 @@ from spotwright.aws.nodeclass.readiness import DiscoveredResources, DiscoveredSe
 from spotwright.aws.refusal import Refusal, Unanswered
 from spotwright.model.karpenter.nodeclass import BlockDeviceMapping, CapacityReservation, EC2NodeClass, PlacementGroup
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
-from tests.unit.aws.samples import CLUSTER, FACTS, NOW, ZONES, node_class, type_of
+from tests.unit.aws.samples import CLUSTER, FACTS, NOW, ZONES, nodeclass, type_of
 
 SUBNETS = tuple(DiscoveredSubnet(f"subnet-{zone[-1]}", zone, "az", 100, "vpc-1") for zone in ZONES)
 GROUPS = (DiscoveredSecurityGroup("sg-1", "nodes", "vpc-1"),)
-FOUND = DiscoveredResources(SUBNETS, GROUPS, node_class().amis, "profile-1")
+FOUND = DiscoveredResources(SUBNETS, GROUPS, nodeclass().amis, "profile-1")
 
 
 def fresh(**changes: Any) -> EC2NodeClass:
     """A class that was never resolved."""
-    return node_class(subnets=(), security_groups=(), amis=(), resolved_instance_profile="", **changes)
+    return nodeclass(subnets=(), security_groups=(), amis=(), resolved_instance_profile="", **changes)
 
 
 def resolved(nodeclass: EC2NodeClass | None = None, **found: Any) -> readiness.Resolution:
@@ -29,7 +29,7 @@ def resolved(nodeclass: EC2NodeClass | None = None, **found: Any) -> readiness.R
 
 
 def said(resolution: readiness.Resolution, kind: str) -> tuple[str, str, str]:
-    condition = find_condition(resolution.node_class.conditions, kind)
+    condition = find_condition(resolution.nodeclass.conditions, kind)
     assert condition is not None, kind
     return condition.status, condition.reason, condition.message
 
@@ -39,12 +39,12 @@ def test_a_class_that_finds_everything_is_ready() -> None:
     assert resolution.ready
     for kind in (*readiness.DEPENDENTS, readiness.VALIDATION_SUCCEEDED, readiness.FIELDS_RECOGNIZED, readiness.READY):
         assert said(resolution, kind) == ("True", kind, "")
-    assert resolution.node_class.resolved_instance_profile == "profile-1"
+    assert resolution.nodeclass.resolved_instance_profile == "profile-1"
 
 
 def test_conditions_are_about_the_generation_that_was_looked_at() -> None:
     resolution = resolved(fresh(metadata=ObjectMeta("default", uid="u", generation=7)))
-    assert {condition.observed_generation for condition in resolution.node_class.conditions} == {7}
+    assert {condition.observed_generation for condition in resolution.nodeclass.conditions} == {7}
 
 
 def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
@@ -54,7 +54,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
             Condition("SubnetsReady", "False", last_transition_time=NOW),
         )
     )
-    times = {condition.type: condition.last_transition_time for condition in resolved(before).node_class.conditions}
+    times = {condition.type: condition.last_transition_time for condition in resolved(before).nodeclass.conditions}
     assert times["AMIsReady"] == NOW
     assert times["SubnetsReady"] is None
 
@@ -62,7 +62,7 @@ def test_a_condition_keeps_its_time_while_its_status_stays() -> None:
 def test_subnets_stand_with_most_free_addresses_first() -> None:
     free = {"a": 20, "b": 100, "c": 50}
     subnets = tuple(DiscoveredSubnet(f"subnet-{key}", key, "", size, "vpc-1") for key, size in free.items())
-    nodeclass = resolved(subnets=subnets).node_class
+    nodeclass = resolved(subnets=subnets).nodeclass
     assert [subnet.id for subnet in nodeclass.subnets] == ["subnet-b", "subnet-c", "subnet-a"]
 
 
@@ -89,13 +89,13 @@ def test_what_is_missing_or_foreign_stops_the_class(found: dict[str, Any], kind:
     assert said(resolution, kind)[:2] == ("False", reason)
     assert said(resolution, "ValidationSucceeded") == ("False", "DependenciesNotReady", f"{kind}=False")
     assert said(resolution, "Ready") == ("False", "UnhealthyDependents", f"{kind}=False, ValidationSucceeded=False")
-    assert reason in readiness.not_ready_message(resolution.node_class)
+    assert reason in readiness.not_ready_message(resolution.nodeclass)
 
 
 def test_a_foreign_subnet_is_named_and_none_is_used() -> None:
     resolution = resolved(subnets=(*SUBNETS, DiscoveredSubnet("subnet-x", "z", "", 1, "vpc-2")))
     assert "subnet-x (vpc-2)" in said(resolution, "SubnetsReady")[2]
-    assert resolution.node_class.subnets == ()
+    assert resolution.nodeclass.subnets == ()
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_an_image_of_the_user_needs_no_service_range() -> None:
 
 
 def test_status_as_the_api_server_takes_it() -> None:
-    status = status_patch.status_patch(resolved().node_class)
+    status = status_patch.status_patch(resolved().nodeclass)
     assert status["subnets"][0] == {"id": "subnet-a", "zone": ZONES[0], "zoneID": "az"}
     assert status["securityGroups"] == [{"id": "sg-1", "name": "nodes"}]
     assert status["instanceProfile"] == "profile-1"
@@ -205,9 +205,9 @@ def test_reservations_stand_by_id_and_those_that_ended_are_gone() -> None:
             reservation("cr-1", end_time=NOW + timedelta(minutes=5), available_instance_count=3),
         )
     )
-    shown = [(one.id, one.state) for one in resolution.node_class.capacity_reservations]
+    shown = [(one.id, one.state) for one in resolution.nodeclass.capacity_reservations]
     assert shown == [("cr-1", "active"), ("cr-3", "active"), ("cr-4", "expiring")]
-    assert resolution.node_class.capacity_reservations[0].available_instance_count == 3
+    assert resolution.nodeclass.capacity_reservations[0].available_instance_count == 3
     assert said(resolution, "CapacityReservationsReady")[0] == "True"
 
 
@@ -216,9 +216,9 @@ def test_a_placement_group_that_is_not_there_stops_the_class() -> None:
     assert said(missing, "PlacementGroupReady")[:2] == ("False", "PlacementGroupNotFound")
     assert not missing.ready
     there = resolved(placement_group=PlacementGroup("pg-1", "near", "cluster"))
-    assert there.node_class.placement_group == PlacementGroup("pg-1", "near", "cluster")
+    assert there.nodeclass.placement_group == PlacementGroup("pg-1", "near", "cluster")
     assert there.ready
-    assert resolved(there.node_class).node_class.placement_group is None
+    assert resolved(there.nodeclass).nodeclass.placement_group is None
 
 
 @pytest.mark.parametrize(
@@ -234,7 +234,7 @@ def test_a_placement_group_that_is_not_there_stops_the_class() -> None:
 def test_kubelet_amounts_may_be_expressions_where_the_gate_is_on(
     kubelet: dict[str, object], on: bool, reason: str
 ) -> None:
-    refusal = validation.validate(fresh(kubelet=kubelet), FACTS, Overheads(node_class_cel=on))
+    refusal = validation.validate(fresh(kubelet=kubelet), FACTS, Overheads(nodeclass_cel=on))
     assert (refusal.reason if isinstance(refusal, Refusal) else "") == reason
 
 
@@ -255,24 +255,24 @@ KINDS = {
 
 @pytest.mark.parametrize("what", sorted(KINDS))
 def test_what_nobody_can_say_now_stays_as_it_was(what: str) -> None:
-    before = resolved(placement_group=PlacementGroup("pg-1", "spread", "spread")).node_class
+    before = resolved(placement_group=PlacementGroup("pg-1", "spread", "spread")).nodeclass
     later = resolved(before, **{"placement_group": before.placement_group, what: Unanswered("EC2 is down")})
     assert later.ready
-    assert getattr(later.node_class, LAST[what]) == getattr(before, LAST[what])
+    assert getattr(later.nodeclass, LAST[what]) == getattr(before, LAST[what])
 
 
 @pytest.mark.parametrize("what", sorted(KINDS))
 def test_without_an_answer_a_new_class_and_a_changed_one_are_open_and_no_other_condition_is(what: str) -> None:
-    before = resolved(fresh(metadata=ObjectMeta("default", uid="u", generation=1))).node_class
+    before = resolved(fresh(metadata=ObjectMeta("default", uid="u", generation=1))).nodeclass
     changed = msgspec.structs.replace(before, metadata=ObjectMeta("default", uid="u", generation=2))
-    for nodeclass in (fresh(), changed):
-        resolution = resolved(nodeclass, **{what: Unanswered("EC2 is down")})
+    for unresolved in (fresh(), changed):
+        resolution = resolved(unresolved, **{what: Unanswered("EC2 is down")})
         assert not resolution.ready
         assert said(resolution, KINDS[what]) == ("Unknown", "AwaitingReconciliation", "EC2 is down")
         assert said(resolution, "ValidationSucceeded") == ("Unknown", "DependenciesNotReady", f"{KINDS[what]}=Unknown")
         failing = f"{KINDS[what]}=Unknown, ValidationSucceeded=Unknown"
         assert said(resolution, "Ready") == ("Unknown", "ReconcilingDependents", failing)
-        assert sum(condition.status == "Unknown" for condition in resolution.node_class.conditions) == 3
+        assert sum(condition.status == "Unknown" for condition in resolution.nodeclass.conditions) == 3
 
 
 def test_a_no_beside_a_missing_answer_is_a_no() -> None:
@@ -298,7 +298,7 @@ def test_an_expression_must_have_a_value_for_every_type_of_the_region(
     kubelet: dict[str, object], reason: str, text: str
 ) -> None:
     checks = readiness.ValidationInputs(
-        Overheads(node_class_cel=True), tuple(type_of(name) for name in ("m5.large", "m5.xlarge"))
+        Overheads(nodeclass_cel=True), tuple(type_of(name) for name in ("m5.large", "m5.xlarge"))
     )
     resolution = readiness.resolve(fresh(kubelet=kubelet), FOUND, FACTS, now=NOW, inputs=checks)
     status, why, message = said(resolution, "ValidationSucceeded")
@@ -307,7 +307,7 @@ def test_an_expression_must_have_a_value_for_every_type_of_the_region(
 
 
 def test_expressions_are_open_while_the_types_are_not_known() -> None:
-    checks = readiness.ValidationInputs(Overheads(node_class_cel=True), Unanswered("not known yet"))
+    checks = readiness.ValidationInputs(Overheads(nodeclass_cel=True), Unanswered("not known yet"))
     nodeclass = fresh(kubelet={"maxPods": "vcpus"})
     assert (
         said(readiness.resolve(nodeclass, FOUND, FACTS, now=NOW, inputs=checks), "ValidationSucceeded")[0] == "Unknown"

@@ -25,7 +25,7 @@ def test_a_label_selector(selector: tuple[NodeSelectorRequirement, ...] | None, 
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "clash"),
+    ("host_port", "other_host_port", "clash"),
     [
         (HostPort(80), HostPort(80), True),
         (HostPort(80, "TCP", "10.0.0.1"), HostPort(80, "TCP", "0.0.0.0"), True),

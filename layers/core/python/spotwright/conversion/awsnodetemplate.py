@@ -10,7 +10,7 @@ _METADATA_UNSET: Final = instance_fields.METADATA_OPTIONS | {"httpPutResponseHop
 _AS_IT_IS: Final = ("context", "detailedMonitoring", "userData")
 
 
-def node_class_spec(spec: Json, path: str, remarks: ObjectRemarks) -> Json:
+def nodeclass_spec(spec: Json, path: str, remarks: ObjectRemarks) -> Json:
     """``spec`` of a v1 EC2NodeClass; raises ConversionError.
 
     ``spec``: as the schema has it. ``path``: where it stands.

@@ -74,28 +74,28 @@ def _provisioner(content: Json, remarks: ObjectRemarks, taken: set[str]) -> Iter
     if own is not None and "providerRef" in spec:
         refuse("spec.providerRef", spec["providerRef"], "cannot be combined with provider")
     name = "" if own is None else kubelet_placement.free_name(metadata["name"], taken)
-    made, kubelet = provisioner.node_pool_spec(spec, remarks, name)
+    made, kubelet = provisioner.nodepool_spec(spec, remarks, name)
     yield _made("NodePool", "karpenter.sh/v1", metadata, made, remarks, kubelet or None)
     if own is not None:
         taken.add(name)
-        inner = awsnodetemplate.node_class_spec(own, "spec.provider", remarks)
+        inner = awsnodetemplate.nodeclass_spec(own, "spec.provider", remarks)
         yield _made("EC2NodeClass", "karpenter.k8s.aws/v1", {"name": name}, inner, remarks)
 
 
 def _template(content: Json, remarks: ObjectRemarks) -> ResultObject:
     metadata = _metadata(content, remarks)
     spec = _spec(content, old_schemas.aws_node_template(), remarks)
-    made = awsnodetemplate.node_class_spec(spec, "spec", remarks)
+    made = awsnodetemplate.nodeclass_spec(spec, "spec", remarks)
     return _made("EC2NodeClass", "karpenter.k8s.aws/v1", metadata, made, remarks)
 
 
 def _beta(content: Json, remarks: ObjectRemarks) -> ResultObject:
     metadata = _metadata(content, remarks)
     if content["kind"] == "NodePool":
-        made, kubelet = v1beta1.node_pool_spec(_spec(content, old_schemas.node_pool_v1beta1(), remarks), remarks)
+        made, kubelet = v1beta1.nodepool_spec(_spec(content, old_schemas.nodepool_v1beta1(), remarks), remarks)
         return _made("NodePool", "karpenter.sh/v1", metadata, made, remarks, kubelet or None)
-    spec = _spec(content, old_schemas.ec2_node_class_v1beta1(), remarks)
-    return _made("EC2NodeClass", "karpenter.k8s.aws/v1", metadata, v1beta1.node_class_spec(spec, remarks), remarks)
+    spec = _spec(content, old_schemas.ec2_nodeclass_v1beta1(), remarks)
+    return _made("EC2NodeClass", "karpenter.k8s.aws/v1", metadata, v1beta1.nodeclass_spec(spec, remarks), remarks)
 
 
 def _spec(content: Json, schema: Json, remarks: ObjectRemarks) -> Json:

@@ -48,11 +48,11 @@ def place_kubelets(objects: list[ResultObject]) -> list[ResultObject]:
     return settled
 
 
-def _classes(node_class: ResultObject, pools: list[ResultObject], taken: set[tuple[str, str]]) -> list[ResultObject]:
+def _classes(nodeclass: ResultObject, pools: list[ResultObject], taken: set[tuple[str, str]]) -> list[ResultObject]:
     """Copies of a class for the pools whose kubelet differs; the class itself keeps its own, or the first one's."""
     if all(pool.kubelet is None for pool in pools):
         return []
-    own = _own(node_class)
+    own = _own(nodeclass)
     variants: list[tuple[Json, list[ResultObject]]] = []
     for pool in pools:
         wanted = own if pool.kubelet is None else pool.kubelet
@@ -62,47 +62,47 @@ def _classes(node_class: ResultObject, pools: list[ResultObject], taken: set[tup
         else:
             users.append(pool)
     variants.sort(key=lambda variant: variant[0] != own)
-    plain, copies = ResultObject(node_class.content, node_class.remarks), list[ResultObject]()
+    plain, copies = ResultObject(nodeclass.content, nodeclass.remarks), list[ResultObject]()
     for settings, users in variants:
-        home = node_class if settings is variants[0][0] else _copy(plain, users[0], taken)
-        if home is not node_class:
+        home = nodeclass if settings is variants[0][0] else _copy(plain, users[0], taken)
+        if home is not nodeclass:
             copies.append(home)
         if settings != own:
             _set(home, settings)
-        _move(users, home, node_class)
+        _move(users, home, nodeclass)
     return copies
 
 
-def _move(pools: list[ResultObject], home: ResultObject, node_class: ResultObject) -> None:
+def _move(pools: list[ResultObject], home: ResultObject, nodeclass: ResultObject) -> None:
     """Let the pools refer to where their configuration is now, and say so."""
     for pool in pools:
         if pool.kubelet is not None:
             _without_annotation(pool)
             pool.remarks.note("", f"its kubelet configuration is spec.kubelet of {_CLASS_KIND} {home.key[1]} now")
-        if home is not node_class:
+        if home is not nodeclass:
             pool.content = _changed(pool.content, ("spec", "template", "spec", "nodeClassRef", "name"), home.key[1])
             pool.remarks.note(
                 "",
-                f"refers to {_CLASS_KIND} {home.key[1]}, a copy of {node_class.key[1]}: other NodePools use that class"
+                f"refers to {_CLASS_KIND} {home.key[1]}, a copy of {nodeclass.key[1]}: other NodePools use that class"
                 " with other kubelet settings, which v1 keeps in the class",
             )
 
 
-def _copy(node_class: ResultObject, pool: ResultObject, taken: set[tuple[str, str]]) -> ResultObject:
+def _copy(nodeclass: ResultObject, pool: ResultObject, taken: set[tuple[str, str]]) -> ResultObject:
     """The class under another name, ``<class>-<pool>`` where that is free."""
-    wanted = f"{node_class.key[1]}-{pool.key[1]}"
+    wanted = f"{nodeclass.key[1]}-{pool.key[1]}"
     name = free_name(wanted, (name for kind, name in taken if kind == _CLASS_KIND))
     taken.add((_CLASS_KIND, name))
-    metadata = node_class.content["metadata"]
+    metadata = nodeclass.content["metadata"]
     kept = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
-    return ResultObject(node_class.content | {"metadata": {"name": name} | kept}, node_class.remarks)
+    return ResultObject(nodeclass.content | {"metadata": {"name": name} | kept}, nodeclass.remarks)
 
 
-def _set(node_class: ResultObject, settings: Json) -> None:
-    spec = {key: value for key, value in node_class.content["spec"].items() if key != "kubelet"}
-    node_class.content = node_class.content | {"spec": spec | ({"kubelet": settings} if settings else {})}
-    if not node_class.is_converted:
-        node_class.remarks.note("spec.kubelet", "is what the NodePools that use it asked for")
+def _set(nodeclass: ResultObject, settings: Json) -> None:
+    spec = {key: value for key, value in nodeclass.content["spec"].items() if key != "kubelet"}
+    nodeclass.content = nodeclass.content | {"spec": spec | ({"kubelet": settings} if settings else {})}
+    if not nodeclass.is_converted:
+        nodeclass.remarks.note("spec.kubelet", "is what the NodePools that use it asked for")
 
 
 def _homeless(pool: ResultObject, name: str) -> None:
@@ -153,8 +153,8 @@ def _without_annotation(pool: ResultObject) -> None:
         pool.content = pool.content | {"metadata": rest | ({"annotations": left} if left else {})}
 
 
-def _own(node_class: ResultObject) -> Json:
-    return _dict(_dict(node_class.content.get("spec")).get("kubelet"))
+def _own(nodeclass: ResultObject) -> Json:
+    return _dict(_dict(nodeclass.content.get("spec")).get("kubelet"))
 
 
 def _changed(content: Json, path: tuple[str, ...], to: str) -> Json:

@@ -8,8 +8,8 @@ modules that convert.
 from collections.abc import Mapping
 from typing import Final
 
-from spotwright.manifests.crds.ec2nodeclass.definition import ec2_node_class
-from spotwright.manifests.crds.nodepool import node_pool
+from spotwright.manifests.crds.ec2nodeclass.definition import ec2_nodeclass
+from spotwright.manifests.crds.nodepool import nodepool
 from spotwright.manifests.crds.openapi import (
     Schema,
     array,
@@ -56,7 +56,7 @@ def aws_node_template() -> Schema:
     return object_with("", {"apiVersion": string(""), "kind": string("")} | _instance() | own)
 
 
-def node_pool_v1beta1() -> Schema:
+def nodepool_v1beta1() -> Schema:
     """``spec`` of a karpenter.sh/v1beta1 NodePool."""
     reference = {"name": string("", minLength=1), "kind": string(""), "apiVersion": string("")}
     template = {
@@ -90,7 +90,7 @@ def node_pool_v1beta1() -> Schema:
     )
 
 
-def ec2_node_class_v1beta1() -> Schema:
+def ec2_nodeclass_v1beta1() -> Schema:
     """``spec`` of a karpenter.k8s.aws/v1beta1 EC2NodeClass."""
     term: dict[str, Schema] = {"tags": _TEXTS, "id": string("")}
     return object_with(
@@ -117,7 +117,7 @@ def ec2_node_class_v1beta1() -> Schema:
 
 def v1(kind: str) -> Schema:
     """``spec`` of a v1 NodePool or EC2NodeClass, as our definitions have it."""
-    definition = {"NodePool": node_pool, "EC2NodeClass": ec2_node_class}[kind]()
+    definition = {"NodePool": nodepool, "EC2NodeClass": ec2_nodeclass}[kind]()
     spec: Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return spec
 

@@ -22,7 +22,7 @@ _DEFAULT_TYPES: Final = (
 _TYPE_KEYS: Final = frozenset({labels.INSTANCE_TYPE, labels.INSTANCE_PREFIX + "family", _CATEGORY, _GENERATION})
 
 
-def node_pool_spec(spec: Json, remarks: ObjectRemarks, own_class: str) -> tuple[Json, Json]:
+def nodepool_spec(spec: Json, remarks: ObjectRemarks, own_class: str) -> tuple[Json, Json]:
     """``spec`` of a v1 NodePool, and the kubelet configuration, which v1 keeps in the class.
 
     ``own_class``: the name of the class that is made of the Provisioner's own provider, if it has one. ``spec``: as

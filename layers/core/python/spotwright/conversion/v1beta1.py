@@ -15,7 +15,7 @@ _AS_IT_IS: Final = (
 _ALONE: Final = ("id", "name")
 
 
-def node_pool_spec(spec: Json, remarks: ObjectRemarks) -> tuple[Json, Json]:
+def nodepool_spec(spec: Json, remarks: ObjectRemarks) -> tuple[Json, Json]:
     """``spec`` of a v1 NodePool, and the kubelet configuration, which v1 keeps in the class. Raises ConversionError."""
     given, claim = dict(spec), dict(spec["template"]["spec"])
     metadata = given.pop("template").get("metadata", {})
@@ -61,7 +61,7 @@ def _disruption(given: Json) -> Json:
     return made | ({"budgets": given["budgets"]} if "budgets" in given else {})
 
 
-def node_class_spec(spec: Json, remarks: ObjectRemarks) -> Json:
+def nodeclass_spec(spec: Json, remarks: ObjectRemarks) -> Json:
     """``spec`` of a v1 EC2NodeClass. Raises ConversionError."""
     given = dict(spec)
     if ("role" in given) == ("instanceProfile" in given):

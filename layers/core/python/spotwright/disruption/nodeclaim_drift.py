@@ -27,7 +27,7 @@ MISSING_TYPE_GRACE: Final = timedelta(hours=1)
 def nodeclaim_drift(
     claim: NodeClaim,
     pool: NodePool | None,
-    node_class: EC2NodeClass | None,
+    nodeclass: EC2NodeClass | None,
     types: Mapping[str, InstanceType],
     instance: Instance | None,
     *,
@@ -36,7 +36,7 @@ def nodeclaim_drift(
 ) -> Drift | DriftUnknown | None:
     """Why the claim drifts, the first reason in the order of DriftReason; None = it does not.
 
-    ``node_class``: the one that ``pool`` refers to. ``types``: of that class, by name, available or not; empty = not
+    ``nodeclass``: the one that ``pool`` refers to. ``types``: of that class, by name, available or not; empty = not
     known. ``instance``: as EC2 describes it now, None = not known. ``feature_gates``: feature gates that are on.
     """
     if not claim.is_condition_true("Launched"):
@@ -48,14 +48,14 @@ def nodeclaim_drift(
     wished = _template(claim, pool) or _requirements(claim, pool)
     if wished is not None:
         return wished
-    if node_class is None or node_class.metadata.deletion_timestamp is not None:
+    if nodeclass is None or nodeclass.metadata.deletion_timestamp is not None:
         return None
-    if node_class.read_error:
-        return DriftUnknown(node_class.read_error)
+    if nodeclass.read_error:
+        return DriftUnknown(nodeclass.read_error)
     instance_type = types.get(claim.metadata.labels.get(labels.INSTANCE_TYPE, ""))
     drift = _type(claim, types, instance_type, now)
     return drift or instance_drift.instance_drift(
-        claim, node_class, instance_type, instance, feature_gates=feature_gates
+        claim, nodeclass, instance_type, instance, feature_gates=feature_gates
     )
 
 
@@ -73,7 +73,7 @@ def hash_migration(claim: NodeClaim, current: Mapping[str, str], version_key: st
 def _template(claim: NodeClaim, pool: NodePool) -> Drift | None:
     keys = (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION)
     mine, own = claim.metadata.annotations, pool.metadata.annotations
-    return static_fields_drift(DriftReason.NODE_POOL, f"NodePool {pool.name}", mine, own, keys)
+    return static_fields_drift(DriftReason.NODEPOOL, f"NodePool {pool.name}", mine, own, keys)
 
 
 def _requirements(claim: NodeClaim, pool: NodePool) -> Drift | DriftUnknown | None:

@@ -148,15 +148,15 @@ class NodeClassReadiness(msgspec.Struct, frozen=True):
     final: bool = False
 
 
-def nodeclass_readiness(node_class: EC2NodeClass | None, name: str) -> NodeClassReadiness:
+def nodeclass_readiness(nodeclass: EC2NodeClass | None, name: str) -> NodeClassReadiness:
     """Source: Karpenter's AWS provider: a class that is missing counts as no capacity, one that is not ready ends
     the claim, one that is not known yet is waited for."""
-    if node_class is None or node_class.metadata.deletion_timestamp is not None:
+    if nodeclass is None or nodeclass.metadata.deletion_timestamp is not None:
         return NodeClassReadiness(
             "InsufficientCapacity", f"EC2NodeClass {name} does not exist or is being deleted", True
         )
-    ready = find_condition(node_class.conditions, "Ready")
-    if ready is None or ready.status == "Unknown" or ready.observed_generation < node_class.metadata.generation:
+    ready = find_condition(nodeclass.conditions, "Ready")
+    if ready is None or ready.status == "Unknown" or ready.observed_generation < nodeclass.metadata.generation:
         return NodeClassReadiness("NodeClassReadinessUnknown", f"EC2NodeClass {name} has not been resolved yet")
     if ready.status != "True":
         return NodeClassReadiness("NodeClassNotReady", f"EC2NodeClass {name} is not ready: {ready.message}", True)

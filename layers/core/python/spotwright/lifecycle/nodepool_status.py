@@ -47,7 +47,7 @@ def usage(pool: NodePool, claims: Iterable[NodeClaim], nodes: Iterable[Node]) ->
 
 def nodepool_conditions(
     pool: NodePool,
-    node_class: EC2NodeClass | None,
+    nodeclass: EC2NodeClass | None,
     budget_errors: tuple[str, ...] = (),
     *,
     feature_gates: Collection[str],
@@ -67,7 +67,7 @@ def nodepool_conditions(
         if pool.problems
         else true_condition("FieldsRecognized")
     )
-    return (valid, _class_ready(pool, node_class), condition_change)
+    return (valid, _class_ready(pool, nodeclass), condition_change)
 
 
 def validation_events(changes: Iterable[ConditionChange]) -> tuple[Event, ...]:
@@ -79,12 +79,12 @@ def validation_events(changes: Iterable[ConditionChange]) -> tuple[Event, ...]:
     )
 
 
-def _class_ready(pool: NodePool, node_class: EC2NodeClass | None) -> ConditionChange:
-    if node_class is None:
+def _class_ready(pool: NodePool, nodeclass: EC2NodeClass | None) -> ConditionChange:
+    if nodeclass is None:
         return false_condition("NodeClassReady", "NodeClassNotFound", "NodeClass not found on cluster")
-    if node_class.metadata.deletion_timestamp is not None:
+    if nodeclass.metadata.deletion_timestamp is not None:
         return false_condition("NodeClassReady", "NodeClassTerminating", "NodeClass is Terminating")
-    ready = find_condition(node_class.conditions, "Ready")
+    ready = find_condition(nodeclass.conditions, "Ready")
     if ready is None or ready.status == "Unknown":
         return false_condition("NodeClassReady", "NodeClassReadinessUnknown", "Node Class Readiness Unknown")
     if ready.status == "False":

@@ -22,26 +22,26 @@ def is_reserved(claim: NodeClaim) -> bool:
     return claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED
 
 
-def nodeclaim_reservation(claim: NodeClaim, node_class: EC2NodeClass | None) -> CapacityReservation | None:
+def nodeclaim_reservation(claim: NodeClaim, nodeclass: EC2NodeClass | None) -> CapacityReservation | None:
     """The claim's reservation as its class shows it; None = it ended, or is none that the class selects."""
-    if node_class is None:
+    if nodeclass is None:
         return None
     id = claim.metadata.labels.get(labels.RESERVATION_ID)
-    return next((reservation for reservation in node_class.capacity_reservations if reservation.id == id), None)
+    return next((reservation for reservation in nodeclass.capacity_reservations if reservation.id == id), None)
 
 
-def capacity_block_expiration(claim: NodeClaim, node_class: EC2NodeClass | None) -> Deletion | None:
+def capacity_block_expiration(claim: NodeClaim, nodeclass: EC2NodeClass | None) -> Deletion | None:
     """Instances of a capacity block are taken back before it ends: their pods leave while there is time."""
-    reservation = nodeclaim_reservation(claim, node_class)
+    reservation = nodeclaim_reservation(claim, nodeclass)
     if reservation is None or reservation.reservation_type != labels.CAPACITY_BLOCK or reservation.state != "expiring":
         return None
     end = f" at {reservation.end_time.isoformat()}" if reservation.end_time else ""
     return Deletion("capacity_block_expiring", f"capacity block {reservation.id} ends{end}")
 
 
-def has_ending_reservation(claim: NodeClaim, node_class: EC2NodeClass | None) -> bool:
+def has_ending_reservation(claim: NodeClaim, nodeclass: EC2NodeClass | None) -> bool:
     """Whether the class no longer shows the claim's reservation as one that goes on."""
     if claim.metadata.deletion_timestamp is not None or not is_reserved(claim):
         return False
-    reservation = nodeclaim_reservation(claim, node_class)
+    reservation = nodeclaim_reservation(claim, nodeclass)
     return reservation is None or reservation.state != "active"

@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from spotwright.manifests.crds.ec2nodeclass.definition import ec2_node_class
-from spotwright.manifests.crds.nodeclaim import node_claim
-from spotwright.manifests.crds.nodeoverlay import node_overlay
-from spotwright.manifests.crds.nodepool import node_pool
+from spotwright.manifests.crds.ec2nodeclass.definition import ec2_nodeclass
+from spotwright.manifests.crds.nodeclaim import nodeclaim
+from spotwright.manifests.crds.nodeoverlay import nodeoverlay
+from spotwright.manifests.crds.nodepool import nodepool
 
 type Document = dict[str, Any]
 
@@ -25,7 +25,7 @@ _LABELS = {"app.kubernetes.io/part-of": "spotwright", "app.kubernetes.io/managed
 
 def definitions() -> tuple[Document, ...]:
     """The CustomResourceDefinitions of NodePool, NodeClaim, NodeOverlay and EC2NodeClass."""
-    return tuple(_labelled(schema) for schema in (node_pool(), node_claim(), node_overlay(), ec2_node_class()))
+    return tuple(_labelled(schema) for schema in (nodepool(), nodeclaim(), nodeoverlay(), ec2_nodeclass()))
 
 
 def rbac() -> tuple[Document, ...]:

@@ -31,7 +31,7 @@ FACTS: Final = ClusterFacts(
 READY: Final = Condition("Ready", "True", "Ready", observed_generation=1)
 
 
-def node_class(name: str = "default", **fields: Any) -> EC2NodeClass:
+def nodeclass(name: str = "default", **fields: Any) -> EC2NodeClass:
     """A class that is resolved and Ready."""
     nodeclass = EC2NodeClass(
         metadata=ObjectMeta(name),
@@ -47,7 +47,7 @@ def node_class(name: str = "default", **fields: Any) -> EC2NodeClass:
     return msgspec.structs.replace(nodeclass, **fields)
 
 
-def node_pool(name: str = "default", **fields: Any) -> NodePool:
+def nodepool(name: str = "default", **fields: Any) -> NodePool:
     nodepool = NodePool(
         metadata=ObjectMeta(name), node_class_ref=NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
     )

@@ -53,18 +53,18 @@ class TomlError(ValueError):
     """User data that is no settings file; the message says where."""
 
 
-def bottlerocket_user_data(node_class: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
+def bottlerocket_user_data(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
     """Raises TomlError for user data of the user's that is not TOML or not of the shape of settings."""
-    document = _parsed(node_class.user_data)
+    document = _parsed(nodeclass.user_data)
     settings = _table(document, "settings", "settings")
     own = _table(settings, "kubernetes", "settings.kubernetes")
     kubernetes = {key: value for key, value in own.items() if key in KUBERNETES_SETTINGS}
     labels = _table(own, "node-labels", "settings.kubernetes.node-labels") | kubelet_labels(options.labels)
-    kubernetes |= _managed(node_class, cluster, options) | ({"node-labels": labels} if labels else {})
+    kubernetes |= _managed(nodeclass, cluster, options) | ({"node-labels": labels} if labels else {})
     merged = {**settings, "kubernetes": kubernetes}
-    if node_class.instance_store_policy == "RAID0":
+    if nodeclass.instance_store_policy == "RAID0":
         commands = _table(settings, "bootstrap-commands", "settings.bootstrap-commands")
-        merged["bootstrap-commands"] = {**commands, _MOUNT: _mount(node_class)}
+        merged["bootstrap-commands"] = {**commands, _MOUNT: _mount(nodeclass)}
     # What only Bottlerocket needs is loaded when there is one.
     import tomli_w
 
@@ -88,9 +88,9 @@ def _table(parent: Mapping[str, Any], key: str, path: str) -> dict[str, Any]:
     return found
 
 
-def _managed(node_class: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> dict[str, Any]:
+def _managed(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> dict[str, Any]:
     """The settings that follow from cluster and class, under Bottlerocket's names and in its types."""
-    config = kubelet_configuration(node_class.kubelet, cluster, options)
+    config = kubelet_configuration(nodeclass.kubelet, cluster, options)
     made: dict[str, Any] = {
         "api-server": cluster.endpoint,
         "cluster-certificate": cluster.certificate_authority,
@@ -122,9 +122,9 @@ def _taints(taints: Iterable[Taint]) -> dict[str, list[str]]:
     return found
 
 
-def _mount(node_class: EC2NodeClass) -> dict[str, Any]:
+def _mount(nodeclass: EC2NodeClass) -> dict[str, Any]:
     """Local disks as one array, mounted before the kubelet starts; without it the node must not come up."""
-    folders = [] if _knows_folders(node_class) else ["--dirs", *_FOLDERS]
+    folders = [] if _knows_folders(nodeclass) else ["--dirs", *_FOLDERS]
     return {
         "commands": [["apiclient", "ephemeral-storage", "init"], ["apiclient", "ephemeral-storage", "bind", *folders]],
         "essential": True,
@@ -132,9 +132,9 @@ def _mount(node_class: EC2NodeClass) -> dict[str, Any]:
     }
 
 
-def _knows_folders(node_class: EC2NodeClass) -> bool:
+def _knows_folders(nodeclass: EC2NodeClass) -> bool:
     """By the alias: its release, or the latest one; images named otherwise are told."""
-    releases = [term.alias.partition("@")[2] for term in node_class.ami_selector_terms if term.alias]
+    releases = [term.alias.partition("@")[2] for term in nodeclass.ami_selector_terms if term.alias]
     numbers = [tuple(int(part) for part in re.findall(r"\d+", release)[:2]) for release in releases]
     return any(release == "latest" for release in releases) or any(
         number >= _KNOWS_FOLDERS for number in numbers if number

@@ -30,19 +30,19 @@ _LIMITS: Final = (
 )
 
 
-def al2_user_data(node_class: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
+def al2_user_data(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
     """A MIME archive: the user's parts, then the script that joins. Raises MimeError."""
-    own = node_class.user_data
+    own = nodeclass.user_data
     entries: tuple[mime.Part, ...] = ()
     if own.strip():
         parsed = mime.is_archive(own)
         entries = mime.parse(own) if parsed else (mime.part(mime.SHELL_SCRIPT, own.replace("\r", "").rstrip("\n")),)
-    generated = mime.part(mime.SHELL_SCRIPT, "\n".join(_bootstrap(node_class, cluster, options)))
+    generated = mime.part(mime.SHELL_SCRIPT, "\n".join(_bootstrap(nodeclass, cluster, options)))
     return mime.compose((*entries, generated))
 
 
-def _bootstrap(node_class: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> Iterator[str]:
-    config = kubelet_configuration(node_class.kubelet, cluster, options)
+def _bootstrap(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> Iterator[str]:
+    config = kubelet_configuration(nodeclass.kubelet, cluster, options)
     yield "#!/bin/bash -xe"
     yield "exec > >(tee /var/log/user-data.log|logger -t user-data -s 2>/dev/console) 2>&1"
     arguments = [
@@ -56,15 +56,15 @@ def _bootstrap(node_class: EC2NodeClass, cluster: ClusterFacts, options: Bootstr
         arguments.append(f"--dns-cluster-ip {_shell(dns[0])}")
     arguments.append("--use-max-pods false")
     arguments.append(f"--kubelet-extra-args {_shell(' '.join(kubelet_flags(config, options)))}")
-    if node_class.instance_store_policy == "RAID0":
+    if nodeclass.instance_store_policy == "RAID0":
         arguments.append("--local-disks raid0")
     yield " \\\n".join(arguments)
 
 
-def windows_user_data(node_class: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
+def windows_user_data(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
     """A PowerShell block: the user's lines, then the call that joins."""
-    config = kubelet_configuration(node_class.kubelet, cluster, options)
-    own = [node_class.user_data] if node_class.user_data else []
+    config = kubelet_configuration(nodeclass.kubelet, cluster, options)
+    own = [nodeclass.user_data] if nodeclass.user_data else []
     dns = cluster_dns(config)
     call = (
         f"& $EKSBootstrapScriptFile -EKSClusterName {_powershell(cluster.name)}"

@@ -19,10 +19,10 @@ from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
 
-def al2023_user_data(node_class: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
+def al2023_user_data(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
     """Raises MimeError for an archive of the user's that cannot be read."""
-    generated = mime.part(mime.NODE_CONFIG, node_config(node_class, cluster, options))
-    return mime.compose((*_own_entries(node_class.user_data), generated))
+    generated = mime.part(mime.NODE_CONFIG, node_config(nodeclass, cluster, options))
+    return mime.compose((*_own_entries(nodeclass.user_data), generated))
 
 
 def _own_entries(text: str) -> tuple[mime.Part, ...]:
@@ -48,10 +48,10 @@ def _is_yaml_map(text: str) -> bool:
         return False
 
 
-def node_config(node_class: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
+def node_config(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
     """The NodeConfig document. It is JSON, which is YAML too: one spelling, no quoting rules."""
     instance: dict[str, Any] = {}
-    if node_class.instance_store_policy == "RAID0":
+    if nodeclass.instance_store_policy == "RAID0":
         instance = {"localStorage": {"strategy": "RAID0"}}
     document = {
         "apiVersion": "node.eks.aws/v1alpha1",
@@ -65,7 +65,7 @@ def node_config(node_class: EC2NodeClass, cluster: ClusterFacts, options: Bootst
             },
             "instance": instance,
             "kubelet": {
-                "config": _config(node_class, cluster, options),
+                "config": _config(nodeclass, cluster, options),
                 "flags": [f'--node-labels="{node_labels_flag(options.labels)}"'],
             },
         },
@@ -73,11 +73,11 @@ def node_config(node_class: EC2NodeClass, cluster: ClusterFacts, options: Bootst
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
-def _config(node_class: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> dict[str, object]:
+def _config(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> dict[str, object]:
     taints = [
         {"key": taint.key, "effect": taint.effect} | ({"value": taint.value} if taint.value else {})
         for taint in registration_taints(options.taints)
     ]
     return dict(
-        sorted((kubelet_configuration(node_class.kubelet, cluster, options) | {"registerWithTaints": taints}).items())
+        sorted((kubelet_configuration(nodeclass.kubelet, cluster, options) | {"registerWithTaints": taints}).items())
     )

@@ -19,27 +19,27 @@ from spotwright.model.karpenter.nodeclass import EC2NodeClass
 MAX_USER_DATA_BYTES: Final = 16384
 
 
-def render(family: str, node_class: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str | Refusal:
+def render(family: str, nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str | Refusal:
     """The user data as text, or why there can be none."""
     if family == families.AL2023 and not cluster.service_cidr:
         return Refusal("ClusterCIDRResolutionFailed", f"cluster {cluster.name} states no service CIDR")
     try:
-        return _limited(_text(family, node_class, cluster, options))
+        return _limited(_text(family, nodeclass, cluster, options))
     except (MimeError, TomlError) as error:
         return Refusal("InvalidUserData", f"spec.userData: {error}")
 
 
-def _text(family: str, node_class: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
+def _text(family: str, nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
     match family:
         case families.AL2:
-            return eks_bootstrap.al2_user_data(node_class, cluster, options)
+            return eks_bootstrap.al2_user_data(nodeclass, cluster, options)
         case families.AL2023:
-            return nodeadm.al2023_user_data(node_class, cluster, options)
+            return nodeadm.al2023_user_data(nodeclass, cluster, options)
         case families.BOTTLEROCKET:
-            return bottlerocket.bottlerocket_user_data(node_class, cluster, options)
+            return bottlerocket.bottlerocket_user_data(nodeclass, cluster, options)
         case _ if family in families.WINDOWS_BUILDS:
-            return eks_bootstrap.windows_user_data(node_class, cluster, options)
-    return node_class.user_data
+            return eks_bootstrap.windows_user_data(nodeclass, cluster, options)
+    return nodeclass.user_data
 
 
 def _limited(text: str) -> str | Refusal:

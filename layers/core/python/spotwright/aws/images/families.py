@@ -72,17 +72,17 @@ _OF_ALIAS: Final = {
 }
 
 
-def ami_family_name(node_class: EC2NodeClass) -> str:
+def ami_family_name(nodeclass: EC2NodeClass) -> str:
     """The family a class resolves to: as stated, else its alias'; "" when neither says."""
-    if node_class.ami_family:
-        return node_class.ami_family
-    aliases = (term.alias.partition("@")[0] for term in node_class.ami_selector_terms if term.alias)
+    if nodeclass.ami_family:
+        return nodeclass.ami_family
+    aliases = (term.alias.partition("@")[0] for term in nodeclass.ami_selector_terms if term.alias)
     return next((_OF_ALIAS.get(alias, "") for alias in aliases), "")
 
 
-def ami_family(node_class: EC2NodeClass) -> AMIFamily | Refusal:
+def ami_family(nodeclass: EC2NodeClass) -> AMIFamily | Refusal:
     """The family of a class, or why it is not handled."""
-    name = ami_family_name(node_class)
+    name = ami_family_name(nodeclass)
     if name in FAMILIES:
         return FAMILIES[name]
     if not name:

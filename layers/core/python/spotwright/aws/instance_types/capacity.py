@@ -40,12 +40,12 @@ EFA: Final = "vpc.amazonaws.com/efa"
 class Overheads(msgspec.Struct, frozen=True):
     """Settings of the cluster, under Karpenter's names. ``vm_memory_overhead_percent``: a share, e.g. 0.075.
 
-    ``node_class_cel``: whether kubelet amounts may be expressions (gate NodeClassCEL).
+    ``nodeclass_cel``: whether kubelet amounts may be expressions (gate NodeClassCEL).
     """
 
     vm_memory_overhead_percent: str = "0.075"
     reserved_enis: int = 0
-    node_class_cel: bool = False
+    nodeclass_cel: bool = False
 
 
 class NodeResources(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class NodeResources(msgspec.Struct, frozen=True):
 
 def node_resources(
     info: InstanceTypeInfo,
-    node_class: EC2NodeClass,
+    nodeclass: EC2NodeClass,
     family: AMIFamily,
     overheads: Overheads,
     memory_bytes: int | None = None,
@@ -75,9 +75,9 @@ def node_resources(
 
     Raises QuantityError and KubeletError for amounts of the class.
     """
-    raw, variables = node_class.kubelet, _variables(info) if overheads.node_class_cel else None
+    raw, variables = nodeclass.kubelet, _variables(info) if overheads.nodeclass_cel else None
     kubelet = KubeletConfiguration(raw, variables)
-    capacity = _capacity(info, node_class, family, kubelet, overheads, memory_bytes)
+    capacity = _capacity(info, nodeclass, family, kubelet, overheads, memory_bytes)
     kubelet = kubelet.with_max_pods(capacity[resources.PODS])
     kept = _kube_reserved(info, family, kubelet, capacity[resources.PODS])
     system, eviction = kubelet.reserved_amounts("systemReserved"), _eviction(kubelet, capacity)
@@ -87,11 +87,11 @@ def node_resources(
         name: kubelet.reserved_texts(name) for name in RESERVED_FIELDS if raw.get(name) and kubelet.has_expressions
     }
     return NodeResources(
-        capacity, allocatable, kept, system, eviction, stated, attachable_volumes(info, node_class, family)
+        capacity, allocatable, kept, system, eviction, stated, attachable_volumes(info, nodeclass, family)
     )
 
 
-def attachable_volumes(info: InstanceTypeInfo, node_class: EC2NodeClass, family: AMIFamily) -> dict[str, int]:
+def attachable_volumes(info: InstanceTypeInfo, nodeclass: EC2NodeClass, family: AMIFamily) -> dict[str, int]:
     """Volumes of pods that the EBS driver will allow, as it counts when it starts: without those that the node starts
     with and, where the limit is shared, without further interfaces: the class's, or the one that the CNI keeps warm.
 
@@ -99,19 +99,19 @@ def attachable_volumes(info: InstanceTypeInfo, node_class: EC2NodeClass, family:
     """
     if not info.ebs_attachments:
         return {}
-    own = len(node_class.block_device_mappings or family.block_device_mappings) or 1
-    further = max(len(node_class.network_interfaces), 2 if info.interfaces > 1 else 1) - 1
+    own = len(nodeclass.block_device_mappings or family.block_device_mappings) or 1
+    further = max(len(nodeclass.network_interfaces), 2 if info.interfaces > 1 else 1) - 1
     shared = further if info.ebs_attachments_shared else 0
     return {EBS_CSI_DRIVER: max(info.ebs_attachments - own - shared, 1)}
 
 
 def expression_errors(
-    info: InstanceTypeInfo, node_class: EC2NodeClass, family: AMIFamily, overheads: Overheads
+    info: InstanceTypeInfo, nodeclass: EC2NodeClass, family: AMIFamily, overheads: Overheads
 ) -> tuple[str, ...]:
     """Expressions of the class that have no usable value for a type, as sentences; () = all have one."""
-    kubelet = KubeletConfiguration(node_class.kubelet, _variables(info))
+    kubelet = KubeletConfiguration(nodeclass.kubelet, _variables(info))
     try:
-        count = max_pods(info, node_class, family, kubelet, overheads)
+        count = max_pods(info, nodeclass, family, kubelet, overheads)
     except KubeletError as error:
         return (str(error),)
     return kubelet.with_max_pods(count).expression_errors()
@@ -131,7 +131,7 @@ def _variables(info: InstanceTypeInfo) -> Variables:
 
 def _capacity(
     info: InstanceTypeInfo,
-    node_class: EC2NodeClass,
+    nodeclass: EC2NodeClass,
     family: AMIFamily,
     kubelet: KubeletConfiguration,
     overheads: Overheads,
@@ -140,15 +140,15 @@ def _capacity(
     certain = {
         resources.CPU: info.vcpus * 1000,
         resources.MEMORY: _memory(info, overheads) if memory_bytes is None else memory_bytes,
-        resources.EPHEMERAL_STORAGE: ephemeral_storage(info, node_class, family),
-        resources.PODS: max_pods(info, node_class, family, kubelet, overheads),
+        resources.EPHEMERAL_STORAGE: ephemeral_storage(info, nodeclass, family),
+        resources.PODS: max_pods(info, nodeclass, family, kubelet, overheads),
     }
-    return certain | {name: count for name, count in _devices(info, node_class, family).items() if count}
+    return certain | {name: count for name, count in _devices(info, nodeclass, family).items() if count}
 
 
-def _devices(info: InstanceTypeInfo, node_class: EC2NodeClass, family: AMIFamily) -> dict[str, int]:
+def _devices(info: InstanceTypeInfo, nodeclass: EC2NodeClass, family: AMIFamily) -> dict[str, int]:
     """Extended resources; 0 = the type has none."""
-    neuron, interfaces = info.neuron, node_class.network_interfaces
+    neuron, interfaces = info.neuron, nodeclass.network_interfaces
     efa_only = sum(interface.interface_type == EFA_ONLY for interface in interfaces)
     found = {
         "vpc.amazonaws.com/pod-eni": info.branch_interfaces,
@@ -170,11 +170,11 @@ def _memory(info: InstanceTypeInfo, overheads: Overheads) -> int:
     return (mib - _ceil(share)) * MIB
 
 
-def ephemeral_storage(info: InstanceTypeInfo, node_class: EC2NodeClass, family: AMIFamily) -> int:
+def ephemeral_storage(info: InstanceTypeInfo, nodeclass: EC2NodeClass, family: AMIFamily) -> int:
     """Bytes of the disk that pods write to: local disks under RAID0, else the root or ephemeral volume."""
-    if node_class.instance_store_policy == "RAID0" and info.local_storage_gb:
+    if nodeclass.instance_store_policy == "RAID0" and info.local_storage_gb:
         return info.local_storage_gb * 10**9
-    devices = node_class.block_device_mappings
+    devices = nodeclass.block_device_mappings
     root = [mapping for mapping in devices if mapping.root_volume]
     named = [
         mapping for mapping in devices if family.ephemeral_device and mapping.device_name == family.ephemeral_device
@@ -187,7 +187,7 @@ def ephemeral_storage(info: InstanceTypeInfo, node_class: EC2NodeClass, family: 
 
 def max_pods(
     info: InstanceTypeInfo,
-    node_class: EC2NodeClass,
+    nodeclass: EC2NodeClass,
     family: AMIFamily,
     kubelet: KubeletConfiguration,
     overheads: Overheads,
@@ -197,7 +197,7 @@ def max_pods(
     if most is None:
         first_card = (
             network_interface
-            for network_interface in node_class.network_interfaces
+            for network_interface in nodeclass.network_interfaces
             if network_interface.network_card_index == 0
         )
         taken = overheads.reserved_enis + sum(

@@ -14,13 +14,13 @@ NITRO: Final = "nitro"
 EFA_ONLY: Final = "efa-only"
 
 
-def incompatibilities(info: InstanceTypeInfo, node_class: EC2NodeClass, family: families.AMIFamily) -> tuple[str, ...]:
+def incompatibilities(info: InstanceTypeInfo, nodeclass: EC2NodeClass, family: families.AMIFamily) -> tuple[str, ...]:
     """Why the type cannot run the class, as sentences; empty = it can."""
     return (
         *_image(info, family),
-        *_interfaces(info, node_class),
-        *_processor(info, node_class),
-        *_placement(info, node_class),
+        *_interfaces(info, nodeclass),
+        *_processor(info, nodeclass),
+        *_placement(info, nodeclass),
     )
 
 
@@ -31,8 +31,8 @@ def _image(info: InstanceTypeInfo, family: families.AMIFamily) -> Iterator[str]:
         yield "Windows runs on amd64 only"
 
 
-def _interfaces(info: InstanceTypeInfo, node_class: EC2NodeClass) -> Iterator[str]:
-    wanted = node_class.network_interfaces
+def _interfaces(info: InstanceTypeInfo, nodeclass: EC2NodeClass) -> Iterator[str]:
+    wanted = nodeclass.network_interfaces
     if not wanted:
         return
     if not info.ena:
@@ -47,15 +47,15 @@ def _interfaces(info: InstanceTypeInfo, node_class: EC2NodeClass) -> Iterator[st
         yield f"spec.networkInterfaces: {efa_only} efa-only, the type takes {info.efa_interfaces}"
 
 
-def _processor(info: InstanceTypeInfo, node_class: EC2NodeClass) -> Iterator[str]:
-    options = node_class.cpu_options
+def _processor(info: InstanceTypeInfo, nodeclass: EC2NodeClass) -> Iterator[str]:
+    options = nodeclass.cpu_options
     if options is not None and options.nested_virtualization == "enabled" and not info.nested_virtualization:
         yield "spec.cpuOptions.nestedVirtualization: the processor cannot"
-    if node_class.connection_tracking is not None and info.hypervisor != NITRO:
+    if nodeclass.connection_tracking is not None and info.hypervisor != NITRO:
         yield "spec.connectionTracking: only on Nitro"
 
 
-def _placement(info: InstanceTypeInfo, node_class: EC2NodeClass) -> Iterator[str]:
-    group = node_class.placement_group
+def _placement(info: InstanceTypeInfo, nodeclass: EC2NodeClass) -> Iterator[str]:
+    group = nodeclass.placement_group
     if group is not None and group.strategy not in info.placement_strategies:
         yield f"spec.placementGroupSelector: the type does not go into a {group.strategy} group"

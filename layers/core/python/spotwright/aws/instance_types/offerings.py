@@ -49,7 +49,7 @@ class OfferingContext(msgspec.Struct, frozen=True):
     that such nodes were seen to have.
     """
 
-    node_class: EC2NodeClass
+    nodeclass: EC2NodeClass
     family: families.AMIFamily
     images: tuple[tuple[AMI, Requirements], ...]
     zones: dict[str, Requirements]
@@ -58,19 +58,19 @@ class OfferingContext(msgspec.Struct, frozen=True):
 
 
 def offering_context(
-    node_class: EC2NodeClass,
+    nodeclass: EC2NodeClass,
     family: families.AMIFamily,
     *,
     shifted_zone_ids: frozenset[str] = frozenset(),
     discovered_memory: Mapping[tuple[str, str], int] | None = None,
 ) -> OfferingContext:
     zones = {
-        subnet.zone: _zone_id(subnet.zone_id) for subnet in sorted(node_class.subnets, key=lambda subnet: subnet.zone)
+        subnet.zone: _zone_id(subnet.zone_id) for subnet in sorted(nodeclass.subnets, key=lambda subnet: subnet.zone)
     }
     return OfferingContext(
-        node_class,
+        nodeclass,
         family,
-        amis.amis_with_requirements(node_class.amis),
+        amis.amis_with_requirements(nodeclass.amis),
         zones,
         shifted_zone_ids,
         dict(discovered_memory or {}),
@@ -105,9 +105,7 @@ def instance_type(
     """One type; without offerings where it is not sold. Raises QuantityError and KubeletError."""
     here, kinds = _where(info, region, context), _kinds(info)
     own = [
-        reservation
-        for reservation in context.node_class.capacity_reservations
-        if reservation.instance_type == info.name
+        reservation for reservation in context.nodeclass.capacity_reservations if reservation.instance_type == info.name
     ]
     reserved = [reservation for reservation in own if reservation.zone in context.zones]
     made = InstanceType(
@@ -119,7 +117,7 @@ def instance_type(
             capacity_types=[*kinds, labels.RESERVED] if reserved else kinds,
             windows_build=families.WINDOWS_BUILDS.get(context.family.name, ""),
             reservations=reserved,
-            placement_group=context.node_class.placement_group,
+            placement_group=context.nodeclass.placement_group,
         ),
         capacity={},
         allocatable={},
@@ -127,11 +125,11 @@ def instance_type(
     )
     image = amis.ami_for_type(context.images, made)
     seen = context.discovered_memory.get((info.name, image.id)) if image else None
-    size = capacity.node_resources(info, context.node_class, context.family, overheads, seen)
-    runs = image is not None and not compatibility.incompatibilities(info, context.node_class, context.family)
+    size = capacity.node_resources(info, context.nodeclass, context.family, overheads, seen)
+    runs = image is not None and not compatibility.incompatibilities(info, context.nodeclass, context.family)
     bought = _bought(info.name, region, context, here, kinds, runs=runs, told_apart=bool(reserved))
     taken = (_reserved(reservation, region, context, runs=runs) for reservation in reserved)
-    offerings = tuple(_partitioned((*bought, *taken), context.node_class.placement_group))
+    offerings = tuple(_partitioned((*bought, *taken), context.nodeclass.placement_group))
     return msgspec.structs.replace(
         made,
         capacity=size.capacity,

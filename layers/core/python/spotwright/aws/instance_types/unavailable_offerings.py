@@ -177,14 +177,14 @@ def record_reservation_launches(
 
 
 def apply_to_catalog(
-    catalog: Catalog, node_classes: Iterable[EC2NodeClass], unavailable: UnavailableOfferings
+    catalog: Catalog, nodeclasses: Iterable[EC2NodeClass], unavailable: UnavailableOfferings
 ) -> Catalog:
     """The catalog as it can be bought now: what is closed is unavailable and says why."""
     if not (unavailable.reasons or unavailable.quota_limits or unavailable.reservation_launches):
         return catalog
-    node_classes = tuple(node_classes)
-    dry = {nodeclass.name: zones_without_addresses(nodeclass, unavailable) for nodeclass in node_classes}
-    groups = {nodeclass.name: placement_group_id(nodeclass) for nodeclass in node_classes}
+    nodeclasses = tuple(nodeclasses)
+    dry = {nodeclass.name: zones_without_addresses(nodeclass, unavailable) for nodeclass in nodeclasses}
+    groups = {nodeclass.name: placement_group_id(nodeclass) for nodeclass in nodeclasses}
     names = {*catalog.by_nodeclass, *(name for name in dry if dry[name] or groups[name])}
     by_class = {
         name: _without(catalog.instance_types(name), dry.get(name, frozenset()), unavailable, groups.get(name, ""))
@@ -193,15 +193,15 @@ def apply_to_catalog(
     return msgspec.structs.replace(catalog, by_nodeclass=by_class)
 
 
-def zones_without_addresses(node_class: EC2NodeClass, unavailable: UnavailableOfferings) -> frozenset[str]:
+def zones_without_addresses(nodeclass: EC2NodeClass, unavailable: UnavailableOfferings) -> frozenset[str]:
     """Zones in which every subnet of the class is out of addresses."""
-    left = {subnet.zone for subnet in node_class.subnets if unavailable.has_free_addresses(subnet.id, subnet.zone)}
-    return frozenset(subnet.zone for subnet in node_class.subnets) - left
+    left = {subnet.zone for subnet in nodeclass.subnets if unavailable.has_free_addresses(subnet.id, subnet.zone)}
+    return frozenset(subnet.zone for subnet in nodeclass.subnets) - left
 
 
-def placement_group_id(node_class: EC2NodeClass) -> str:
+def placement_group_id(nodeclass: EC2NodeClass) -> str:
     """The placement group that nodes of a class start in, "" = none: what is full there may be had elsewhere."""
-    return node_class.placement_group.id if node_class.placement_group else ""
+    return nodeclass.placement_group.id if nodeclass.placement_group else ""
 
 
 def _without(

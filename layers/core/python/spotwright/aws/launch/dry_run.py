@@ -48,19 +48,19 @@ class DryRunTarget(msgspec.Struct, frozen=True):
     dedicated: bool = False
 
 
-def dry_run_target(node_class: EC2NodeClass, pools: Iterable[NodePool], types: Iterable[InstanceType]) -> DryRunTarget:
+def dry_run_target(nodeclass: EC2NodeClass, pools: Iterable[NodePool], types: Iterable[InstanceType]) -> DryRunTarget:
     """The cheapest type that a pool of the class may buy, with an ordinary image before one for accelerators.
 
     ``types``: those of the class, () when they are not known yet; then a usual one. The class has images.
     """
-    wanted = [from_expressions(pool.requirements) for pool in pools if pool.node_class_ref.name == node_class.name]
+    wanted = [from_expressions(pool.requirements) for pool in pools if pool.node_class_ref.name == nodeclass.name]
     dedicated = any(
         labels.TENANCY in requirements and requirements.get(labels.TENANCY).has("dedicated") for requirements in wanted
     )
-    ordered = sorted(node_class.amis, key=lambda one: (not _is_standard(one), _arch(one) != "amd64"))
+    ordered = sorted(nodeclass.amis, key=lambda one: (not _is_standard(one), _arch(one) != "amd64"))
     images, windows = (
         amis.amis_with_requirements(ordered),
-        families.ami_family_name(node_class) in families.WINDOWS_BUILDS,
+        families.ami_family_name(nodeclass) in families.WINDOWS_BUILDS,
     )
     fitting = (
         []
@@ -100,19 +100,19 @@ def _price(instance_type: InstanceType) -> int:
 
 
 def plan_dry_run(
-    node_class: EC2NodeClass, target: DryRunTarget, cluster: ClusterFacts, family: AMIFamily
+    nodeclass: EC2NodeClass, target: DryRunTarget, cluster: ClusterFacts, family: AMIFamily
 ) -> FleetPlan | Refusal:
     """The launch that is tried: one template, and one subnet of each zone; its nodepool tag is empty."""
     text = user_data.render(
-        family.name, node_class, cluster, BootstrapOptions({labels.EC2NODECLASS: node_class.name}, (), _PODS)
+        family.name, nodeclass, cluster, BootstrapOptions({labels.EC2NODECLASS: nodeclass.name}, (), _PODS)
     )
     if isinstance(text, Refusal):
         return text
     tenancy = NodeSelectorRequirement(labels.TENANCY, Operator.IN, ("dedicated",))
     template_request = launch_template_request(
         cluster=cluster.name,
-        node_pool="",
-        node_class=node_class,
+        nodepool="",
+        nodeclass=nodeclass,
         family=family,
         ami=target.ami,
         user_data=text,
@@ -121,13 +121,13 @@ def plan_dry_run(
             from_expressions((tenancy,)) if target.dedicated else Requirements(), ipv6=":" in cluster.service_cidr
         ),
     )
-    first = {subnet.zone: subnet for subnet in reversed(node_class.subnets)}
+    first = {subnet.zone: subnet for subnet in reversed(nodeclass.subnets)}
     overrides = tuple(
         Override(template_request.name, target.instance_type, zone, first[zone].id, target.ami.id, 0)
         for zone in sorted(first)
     )
-    tags = launch_tags(cluster=cluster.name, node_pool="", node_class=node_class)
-    return FleetPlan(labels.ON_DEMAND, (template_request,), overrides, tags, node_class.context)
+    tags = launch_tags(cluster=cluster.name, nodepool="", nodeclass=nodeclass)
+    return FleetPlan(labels.ON_DEMAND, (template_request,), overrides, tags, nodeclass.context)
 
 
 def create_fleet_dry_run(plan: FleetPlan, version: tuple[str, str]) -> dict[str, Any]:
@@ -156,7 +156,7 @@ def run_instances_dry_runs(plan: FleetPlan, version: tuple[str, str], subnets: S
     ]
 
 
-def explain_error(operation: str, error: ApiError, node_class: EC2NodeClass) -> Refusal | Unanswered:
+def explain_error(operation: str, error: ApiError, nodeclass: EC2NodeClass) -> Refusal | Unanswered:
     """What an error to a call that only asks means: a lasting no, or that nobody knows yet."""
     said = str(error)
     if error.code == "UnauthorizedOperation":
@@ -164,8 +164,8 @@ def explain_error(operation: str, error: ApiError, node_class: EC2NodeClass) -> 
         return Refusal(f"{operation}AuthCheckFailed", why)
     if "User data is limited to" in said:
         return Refusal("UserDataSizeLimitExceeded", f"spec.userData: {said}")
-    if "Invalid IAM Instance Profile" in said and node_class.instance_profile:
-        return Refusal(PROFILE_MISSING, f"spec.instanceProfile: EC2 knows no {node_class.instance_profile}")
+    if "Invalid IAM Instance Profile" in said and nodeclass.instance_profile:
+        return Refusal(PROFILE_MISSING, f"spec.instanceProfile: EC2 knows no {nodeclass.instance_profile}")
     return Unanswered(f"ec2:{operation} could not be tried: {said}")
 
 
@@ -179,17 +179,17 @@ def _explained(said: str) -> str:
     return plain
 
 
-def inputs_digest(node_class: EC2NodeClass, cluster: ClusterFacts) -> str:
+def inputs_digest(nodeclass: EC2NodeClass, cluster: ClusterFacts) -> str:
     """Of everything an answer depends on: another digest, another question."""
     content = (
-        {key: value for key, value in node_class.metadata.annotations.items() if key == labels.EC2NODECLASS_HASH},
-        sorted(subnet.id for subnet in node_class.subnets),
-        sorted(security_group.id for security_group in node_class.security_groups),
-        sorted(one.id for one in node_class.amis),
-        node_class.placement_group,
-        node_class.resolved_instance_profile,
-        node_class.ip_prefix_count,
-        sorted(node_class.tags.items()),
+        {key: value for key, value in nodeclass.metadata.annotations.items() if key == labels.EC2NODECLASS_HASH},
+        sorted(subnet.id for subnet in nodeclass.subnets),
+        sorted(security_group.id for security_group in nodeclass.security_groups),
+        sorted(one.id for one in nodeclass.amis),
+        nodeclass.placement_group,
+        nodeclass.resolved_instance_profile,
+        nodeclass.ip_prefix_count,
+        sorted(nodeclass.tags.items()),
         cluster,
     )
     return hashlib.sha256(msgspec.json.encode(content, order="deterministic")).hexdigest()[:16]

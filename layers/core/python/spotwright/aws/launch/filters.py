@@ -55,7 +55,7 @@ class LaunchOffering(msgspec.Struct, frozen=True):
 
 def select_offerings(
     constraints: LaunchConstraints,
-    node_class: EC2NodeClass,
+    nodeclass: EC2NodeClass,
     types: Iterable[InstanceType],
     unavailable: UnavailableOfferings,
 ) -> tuple[str, tuple[LaunchOffering, ...]] | Refusal:
@@ -64,7 +64,7 @@ def select_offerings(
     What is reserved comes before spot, and spot before on-demand, where they are allowed.
     """
     requirements = from_expressions(constraints.requirements)
-    offerings = _reserved_first(_compatible(constraints, requirements, node_class, types, unavailable))
+    offerings = _reserved_first(_compatible(constraints, requirements, nodeclass, types, unavailable))
     if not offerings:
         return Refusal(_NONE_LEFT, "no compatible instance type has an available offering")
     if not any(requirement.min_values for requirement in requirements):
@@ -81,12 +81,12 @@ def select_offerings(
 def _compatible(
     constraints: LaunchConstraints,
     requirements: Requirements,
-    node_class: EC2NodeClass,
+    nodeclass: EC2NodeClass,
     types: Iterable[InstanceType],
     unavailable: UnavailableOfferings,
 ) -> list[LaunchOffering]:
     names = frozenset(constraints.instance_types)
-    subnets, group = subnet_by_zone(node_class, unavailable), unavailable_offerings.placement_group_id(node_class)
+    subnets, group = subnet_by_zone(nodeclass, unavailable), unavailable_offerings.placement_group_id(nodeclass)
     return _distinct_pools(
         _launch_offering(instance_type, offering, subnets[offering.zone], unavailable)
         for instance_type in types
@@ -138,10 +138,10 @@ def _is_allowed(offering: Offering, constraints: LaunchConstraints, requirements
     )
 
 
-def subnet_by_zone(node_class: EC2NodeClass, unavailable: UnavailableOfferings) -> dict[str, str]:
+def subnet_by_zone(nodeclass: EC2NodeClass, unavailable: UnavailableOfferings) -> dict[str, str]:
     """Per zone the class's first subnet that is not out of addresses; the status lists the emptiest first."""
     chosen: dict[str, str] = {}
-    for subnet in node_class.subnets:
+    for subnet in nodeclass.subnets:
         if unavailable.has_free_addresses(subnet.id, subnet.zone):
             chosen.setdefault(subnet.zone, subnet.id)
     return chosen

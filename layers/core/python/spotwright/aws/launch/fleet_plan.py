@@ -95,7 +95,7 @@ class FleetPlan(msgspec.Struct, frozen=True):
 
 def plan_fleet(
     node: NodeToLaunch,
-    node_class: EC2NodeClass,
+    nodeclass: EC2NodeClass,
     types: Iterable[InstanceType],
     cluster: ClusterFacts,
     unavailable: UnavailableOfferings,
@@ -106,29 +106,29 @@ def plan_fleet(
 
     ``feature_gates``: feature gates that are on; without ReservedCapacity nothing is said of capacity reservations.
     """
-    family = families.ami_family(node_class)
+    family = families.ami_family(nodeclass)
     if isinstance(family, Refusal):
         return family
-    if not node_class.resolved_instance_profile:
-        return Refusal("NodeClassNotReady", f"EC2NodeClass {node_class.name} has no instance profile yet")
+    if not nodeclass.resolved_instance_profile:
+        return Refusal("NodeClassNotReady", f"EC2NodeClass {nodeclass.name} has no instance profile yet")
     counted = RESERVED_CAPACITY in feature_gates
-    found = select_offerings(node, node_class, types if counted else drop_reserved_offerings(tuple(types)), unavailable)
+    found = select_offerings(node, nodeclass, types if counted else drop_reserved_offerings(tuple(types)), unavailable)
     if isinstance(found, Refusal):
         return found
     capacity_type, chosen = found
-    return _assembled(node, node_class, cluster, family, capacity_type, chosen, counted)
+    return _assembled(node, nodeclass, cluster, family, capacity_type, chosen, counted)
 
 
 def _assembled(
     node: NodeToLaunch,
-    node_class: EC2NodeClass,
+    nodeclass: EC2NodeClass,
     cluster: ClusterFacts,
     family: families.AMIFamily,
     capacity_type: str,
     chosen: Sequence[LaunchOffering],
     counted: bool,
 ) -> FleetPlan | Refusal:
-    images = amis.amis_with_requirements(node_class.amis)
+    images = amis.amis_with_requirements(nodeclass.amis)
     templates: dict[tuple[str, int, int, bytes, str], LaunchTemplateRequest] = {}
     overrides = []
     for offering in chosen[:MAX_OVERRIDES]:
@@ -145,7 +145,7 @@ def _assembled(
         if key not in templates:
             if len(templates) == MAX_LAUNCH_TEMPLATES:
                 continue
-            resolved = msgspec.structs.replace(node_class, kubelet=node_class.kubelet | kubelet)
+            resolved = msgspec.structs.replace(nodeclass, kubelet=nodeclass.kubelet | kubelet)
             purchase = capacity_reservations.launch_template_fields(offering.reservation) if counted else {}
             made = _template(node, resolved, cluster, family, capacity_type, ami, key[1], efa, purchase)
             if isinstance(made, Refusal):
@@ -153,23 +153,23 @@ def _assembled(
             templates[key] = made
         overrides.append(_override(offering, templates[key].name, ami))
     if not overrides:
-        return Refusal("AMINotFound", f"EC2NodeClass {node_class.name} has no image for any of the instance types")
-    tags = launch_tags(cluster=cluster.name, node_pool=node.nodepool, node_class=node_class)
+        return Refusal("AMINotFound", f"EC2NodeClass {nodeclass.name} has no image for any of the instance types")
+    tags = launch_tags(cluster=cluster.name, nodepool=node.nodepool, nodeclass=nodeclass)
     kind = next((one.reservation.kind for one in chosen if one.reservation), "")
     return FleetPlan(
         capacity_type,
         tuple(templates.values()),
         tuple(overrides),
         tags,
-        node_class.context,
+        nodeclass.context,
         reservation_kind=kind,
-        placement_scope=placement.placement_scope(node_class, from_expressions(node.requirements)),
+        placement_scope=placement.placement_scope(nodeclass, from_expressions(node.requirements)),
     )
 
 
 def _template(
     node: NodeToLaunch,
-    node_class: EC2NodeClass,
+    nodeclass: EC2NodeClass,
     cluster: ClusterFacts,
     family: families.AMIFamily,
     capacity_type: str,
@@ -179,17 +179,17 @@ def _template(
     purchase: Mapping[str, Any],
 ) -> LaunchTemplateRequest | Refusal:
     boot = BootstrapOptions(
-        labels=registration_labels(node, node_class, family.name, capacity_type),
+        labels=registration_labels(node, nodeclass, family.name, capacity_type),
         taints=(*node.taints, *node.startup_taints),
         max_pods=max_pods,
     )
-    text = user_data.render(family.name, node_class, cluster, boot)
+    text = user_data.render(family.name, nodeclass, cluster, boot)
     if isinstance(text, Refusal):
         return text
     return launch_template_request(
         cluster=cluster.name,
-        node_pool=node.nodepool,
-        node_class=node_class,
+        nodepool=node.nodepool,
+        nodeclass=nodeclass,
         family=family,
         ami=ami,
         user_data=text,
@@ -204,13 +204,11 @@ def _template(
     )
 
 
-def registration_labels(
-    node: NodeToLaunch, node_class: EC2NodeClass, family: str, capacity_type: str
-) -> dict[str, str]:
+def registration_labels(node: NodeToLaunch, nodeclass: EC2NodeClass, family: str, capacity_type: str) -> dict[str, str]:
     """The labels a node registers with; the rest follow from its NodeClaim."""
     given = dict(node.labels) | {
         labels.NODEPOOL: node.nodepool,
-        labels.EC2NODECLASS: node_class.name,
+        labels.EC2NODECLASS: nodeclass.name,
         labels.CAPACITY_TYPE: capacity_type,
     }
     return given if family == families.CUSTOM else given | {labels.DO_NOT_SYNC_TAINTS: "true"}

@@ -11,16 +11,16 @@ from spotwright.model.karpenter.nodeclass import EC2NodeClass
 EFA_ONLY: Final = "efa-only"
 
 
-def network_interfaces(node_class: EC2NodeClass, *, efa_count: int, ipv6: bool) -> list[dict[str, Any]]:
+def network_interfaces(nodeclass: EC2NodeClass, *, efa_count: int, ipv6: bool) -> list[dict[str, Any]]:
     """Interface specifications; groups stand in each, since an interface is stated. ``efa_count``: how many, 0 = none.
 
     An ``efa-only`` interface carries no addresses, so nothing about addresses is said of it.
     """
-    groups = [group.id for group in node_class.security_groups]
-    if node_class.network_interfaces:
+    groups = [group.id for group in nodeclass.security_groups]
+    if nodeclass.network_interfaces:
         places = [
             (network_interface.network_card_index, network_interface.device_index, network_interface.interface_type)
-            for network_interface in node_class.network_interfaces
+            for network_interface in nodeclass.network_interfaces
         ]
     elif efa_count:
         places = [(card, 1 if card else 0, "efa") for card in range(efa_count)]
@@ -29,20 +29,20 @@ def network_interfaces(node_class: EC2NodeClass, *, efa_count: int, ipv6: bool) 
     return [
         {"DeviceIndex": device, "Groups": groups}
         | ({"NetworkCardIndex": card, "InterfaceType": kind} if kind else {})
-        | ({} if kind == EFA_ONLY else _addresses(node_class, ipv6=ipv6, primary=(card, device) == (0, 0)))
+        | ({} if kind == EFA_ONLY else _addresses(nodeclass, ipv6=ipv6, primary=(card, device) == (0, 0)))
         for card, device, kind in places
     ]
 
 
-def _addresses(node_class: EC2NodeClass, *, ipv6: bool, primary: bool) -> dict[str, Any]:
+def _addresses(nodeclass: EC2NodeClass, *, ipv6: bool, primary: bool) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    if primary and node_class.associate_public_ip_address is not None:
-        found["AssociatePublicIpAddress"] = node_class.associate_public_ip_address
+    if primary and nodeclass.associate_public_ip_address is not None:
+        found["AssociatePublicIpAddress"] = nodeclass.associate_public_ip_address
     if ipv6:
         found |= {"Ipv6AddressCount": 1} | ({"PrimaryIpv6": True} if primary else {})
-    if node_class.ip_prefix_count is not None:
-        found["Ipv6PrefixCount" if ipv6 else "Ipv4PrefixCount"] = node_class.ip_prefix_count
-    tracking = node_class.connection_tracking
+    if nodeclass.ip_prefix_count is not None:
+        found["Ipv6PrefixCount" if ipv6 else "Ipv4PrefixCount"] = nodeclass.ip_prefix_count
+    tracking = nodeclass.connection_tracking
     stated = {
         "TcpEstablishedTimeout": tracking.tcp_established_timeout,
         "UdpStreamTimeout": tracking.udp_stream_timeout,

@@ -14,10 +14,10 @@ from spotwright.model.requirements import Requirements
 NITRO_SANDBOX_RESOURCE: Final = "eks.amazonaws.com/nitro-sandbox"
 
 
-def placement_fields(node_class: EC2NodeClass, requirements: Requirements) -> dict[str, Any]:
+def placement_fields(nodeclass: EC2NodeClass, requirements: Requirements) -> dict[str, Any]:
     """The Placement of a template; dedicated hardware only where the default is not allowed."""
     found: dict[str, Any] = {"Tenancy": tenancy(requirements)}
-    group = node_class.placement_group
+    group = nodeclass.placement_group
     if group is None:
         return found
     found["GroupId"] = group.id
@@ -25,9 +25,9 @@ def placement_fields(node_class: EC2NodeClass, requirements: Requirements) -> di
     return found | ({"PartitionNumber": number} if number else {})
 
 
-def placement_scope(node_class: EC2NodeClass, requirements: Requirements) -> str:
+def placement_scope(nodeclass: EC2NodeClass, requirements: Requirements) -> str:
     """What an answer of EC2 is true of: the placement group, or the one partition asked for; "" = no group."""
-    group = node_class.placement_group
+    group = nodeclass.placement_group
     number = partition_number(group, requirements) if group else 0
     return f"{group.id}/{number}" if group and number else group.id if group else ""
 

@@ -51,8 +51,8 @@ class LaunchTemplateRequest(msgspec.Struct, frozen=True):
 def launch_template_request(
     *,
     cluster: str,
-    node_pool: str,
-    node_class: EC2NodeClass,
+    nodepool: str,
+    nodeclass: EC2NodeClass,
     family: AMIFamily,
     ami: AMI,
     user_data: str,
@@ -60,9 +60,9 @@ def launch_template_request(
     options: TemplateOptions = _PLAIN,
 ) -> LaunchTemplateRequest:
     """The template by which instances of a pool and class start from ``ami``."""
-    tags = launch_tags(cluster=cluster, node_pool=node_pool, node_class=node_class)
+    tags = launch_tags(cluster=cluster, nodepool=nodepool, nodeclass=nodeclass)
     data = template_data(
-        node_class=node_class,
+        nodeclass=nodeclass,
         family=family,
         ami=ami,
         user_data=user_data,
@@ -79,19 +79,19 @@ def template_name(cluster: str, data: Mapping[str, Any], tags: Mapping[str, str]
     return f"spotwright/{cluster}/{hashlib.sha256(content).hexdigest()[:_HASH_DIGITS]}"
 
 
-def launch_tags(*, cluster: str, node_pool: str, node_class: EC2NodeClass) -> dict[str, str]:
+def launch_tags(*, cluster: str, nodepool: str, nodeclass: EC2NodeClass) -> dict[str, str]:
     """The tags of everything a launch makes: the class's, and ours which win."""
-    return dict(node_class.tags) | {
+    return dict(nodeclass.tags) | {
         labels.cluster_tag(cluster): "owned",
         labels.CLUSTER_NAME_TAG: cluster,
-        labels.NODEPOOL: node_pool,
-        labels.EC2NODECLASS: node_class.name,
+        labels.NODEPOOL: nodepool,
+        labels.EC2NODECLASS: nodeclass.name,
     }
 
 
 def template_data(
     *,
-    node_class: EC2NodeClass,
+    nodeclass: EC2NodeClass,
     family: AMIFamily,
     ami: AMI,
     user_data: str,
@@ -102,18 +102,18 @@ def template_data(
     """RequestLaunchTemplateData; what the class leaves open is left out, so that EC2 or the image decides."""
     tagged = ["network-interface"] + (["spot-instances-request"] if capacity_type == labels.SPOT else [])
     data: dict[str, Any] = {
-        "IamInstanceProfile": {"Name": node_class.resolved_instance_profile},
+        "IamInstanceProfile": {"Name": nodeclass.resolved_instance_profile},
         "ImageId": ami.id,
-        "MetadataOptions": _metadata_options(node_class),
-        "Monitoring": {"Enabled": bool(node_class.detailed_monitoring)},
-        "NetworkInterfaces": network_interfaces(node_class, efa_count=options.efa, ipv6=options.ipv6),
-        "Placement": placement_fields(node_class, options.requirements),
+        "MetadataOptions": _metadata_options(nodeclass),
+        "Monitoring": {"Enabled": bool(nodeclass.detailed_monitoring)},
+        "NetworkInterfaces": network_interfaces(nodeclass, efa_count=options.efa, ipv6=options.ipv6),
+        "Placement": placement_fields(nodeclass, options.requirements),
         "TagSpecifications": tag_specifications(tagged, tags),
     }
     data |= enclave_options(options.requests) | options.reservation_fields
-    if node_class.cpu_options and node_class.cpu_options.nested_virtualization:
-        data["CpuOptions"] = {"NestedVirtualization": node_class.cpu_options.nested_virtualization}
-    devices = node_class.block_device_mappings or family.block_device_mappings
+    if nodeclass.cpu_options and nodeclass.cpu_options.nested_virtualization:
+        data["CpuOptions"] = {"NestedVirtualization": nodeclass.cpu_options.nested_virtualization}
+    devices = nodeclass.block_device_mappings or family.block_device_mappings
     if devices:
         data["BlockDeviceMappings"] = [_mapping(device) for device in devices]
     if user_data:
@@ -121,8 +121,8 @@ def template_data(
     return data
 
 
-def _metadata_options(node_class: EC2NodeClass) -> dict[str, Any]:
-    options = node_class.metadata_options
+def _metadata_options(nodeclass: EC2NodeClass) -> dict[str, Any]:
+    options = nodeclass.metadata_options
     return {
         "HttpEndpoint": options.http_endpoint,
         "HttpProtocolIpv6": options.http_protocol_ipv6,

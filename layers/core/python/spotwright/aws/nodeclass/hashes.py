@@ -66,13 +66,13 @@ _CONNECTION_TRACKING: Final[_Fields] = (
 )
 
 
-def nodeclass_hash(node_class: EC2NodeClass, certificate_authority: str) -> str:
+def nodeclass_hash(nodeclass: EC2NodeClass, certificate_authority: str) -> str:
     """The hash of a class; ``certificate_authority`` is the cluster's, base64."""
     return nodeclass_spec_hash(
-        hashed_fields(node_class),
-        ami_family=families.ami_family_name(node_class),
+        hashed_fields(nodeclass),
+        ami_family=families.ami_family_name(nodeclass),
         certificate_authority=certificate_authority,
-        kubelet=node_class.kubelet,
+        kubelet=nodeclass.kubelet,
     )
 
 
@@ -84,34 +84,34 @@ def nodeclass_spec_hash(
     return str(hash_value((_class_record(spec), ami_family, certificate_authority, raw_kubelet)))
 
 
-def hashed_fields(node_class: EC2NodeClass) -> dict[str, Any]:
+def hashed_fields(nodeclass: EC2NodeClass) -> dict[str, Any]:
     """The hashed fields of a class under their names in the API; None = not set."""
-    options = node_class.metadata_options
+    options = nodeclass.metadata_options
     stated = {
-        "associatePublicIPAddress": node_class.associate_public_ip_address,
-        "userData": node_class.user_data or None,
-        "role": node_class.role,
-        "instanceProfile": node_class.instance_profile or None,
-        "tags": node_class.tags or None,
-        "blockDeviceMappings": [_device(mapping) for mapping in node_class.block_device_mappings] or None,
-        "instanceStorePolicy": node_class.instance_store_policy or None,
-        "detailedMonitoring": node_class.detailed_monitoring,
+        "associatePublicIPAddress": nodeclass.associate_public_ip_address,
+        "userData": nodeclass.user_data or None,
+        "role": nodeclass.role,
+        "instanceProfile": nodeclass.instance_profile or None,
+        "tags": nodeclass.tags or None,
+        "blockDeviceMappings": [_device(mapping) for mapping in nodeclass.block_device_mappings] or None,
+        "instanceStorePolicy": nodeclass.instance_store_policy or None,
+        "detailedMonitoring": nodeclass.detailed_monitoring,
         "metadataOptions": {
             "httpEndpoint": options.http_endpoint,
             "httpProtocolIPv6": options.http_protocol_ipv6,
             "httpPutResponseHopLimit": options.http_put_response_hop_limit,
             "httpTokens": options.http_tokens,
         },
-        "context": node_class.context or None,
+        "context": nodeclass.context or None,
     }
-    return stated | _network(node_class) | {name: _EMPTY[name] for name in node_class.explicitly_empty}
+    return stated | _network(nodeclass) | {name: _EMPTY[name] for name in nodeclass.explicitly_empty}
 
 
-def _network(node_class: EC2NodeClass) -> dict[str, Any]:
-    group, tracking, cpu = node_class.placement_group_selector, node_class.connection_tracking, node_class.cpu_options
+def _network(nodeclass: EC2NodeClass) -> dict[str, Any]:
+    group, tracking, cpu = nodeclass.placement_group_selector, nodeclass.connection_tracking, nodeclass.cpu_options
     return {
         "placementGroupSelector": None if group is None else {"name": group.name or None, "id": group.id or None},
-        "networkInterfaces": [_interface(network_interface) for network_interface in node_class.network_interfaces]
+        "networkInterfaces": [_interface(network_interface) for network_interface in nodeclass.network_interfaces]
         or None,
         "connectionTracking": None
         if tracking is None

@@ -23,7 +23,7 @@ _NAMED: Final = 5
 
 def instance_drift(
     claim: NodeClaim,
-    node_class: EC2NodeClass,
+    nodeclass: EC2NodeClass,
     instance_type: InstanceType | None,
     instance: Instance | None,
     *,
@@ -34,29 +34,29 @@ def instance_drift(
     ``instance_type``: the claim's in the catalog of the class; ``instance``: as EC2 describes it now; both None = not
     known. ``feature_gates``: feature gates that are on; without ReservedCapacity reservations say nothing.
     """
-    stated = _static(claim, node_class) or _image(claim, node_class, instance_type)
+    stated = _static(claim, nodeclass) or _image(claim, nodeclass, instance_type)
     if stated is not None:
         return stated
     if instance is None or instance.state not in _ALIVE:
         return DriftUnknown(f"EC2 shows no running instance of {claim.provider_id or 'the claim'}")
-    return next((one for one in _live(claim, node_class, instance, feature_gates) if one is not None), None)
+    return next((one for one in _live(claim, nodeclass, instance, feature_gates) if one is not None), None)
 
 
-def _static(claim: NodeClaim, node_class: EC2NodeClass) -> Drift | None:
+def _static(claim: NodeClaim, nodeclass: EC2NodeClass) -> Drift | None:
     keys = (labels.EC2NODECLASS_HASH, labels.EC2NODECLASS_HASH_VERSION)
-    mine, own = claim.metadata.annotations, node_class.metadata.annotations
-    return static_fields_drift(DriftReason.NODE_CLASS, f"EC2NodeClass {node_class.name}", mine, own, keys)
+    mine, own = claim.metadata.annotations, nodeclass.metadata.annotations
+    return static_fields_drift(DriftReason.NODECLASS, f"EC2NodeClass {nodeclass.name}", mine, own, keys)
 
 
 def _image(
-    claim: NodeClaim, node_class: EC2NodeClass, instance_type: InstanceType | None
+    claim: NodeClaim, nodeclass: EC2NodeClass, instance_type: InstanceType | None
 ) -> Drift | DriftUnknown | None:
     if instance_type is None:
         return DriftUnknown(f"instance type {claim.metadata.labels.get(labels.INSTANCE_TYPE)} is not in the catalog")
-    if not node_class.amis or not claim.image_id:
-        nothing = f"EC2NodeClass {node_class.name}" if claim.image_id else "status.imageID of the claim"
+    if not nodeclass.amis or not claim.image_id:
+        nothing = f"EC2NodeClass {nodeclass.name}" if claim.image_id else "status.imageID of the claim"
         return DriftUnknown(f"{nothing} names no image")
-    wanted = amis.ami_for_type(amis.amis_with_requirements(node_class.amis), instance_type)
+    wanted = amis.ami_for_type(amis.amis_with_requirements(nodeclass.amis), instance_type)
     if wanted is not None and wanted.id == claim.image_id:
         return None
     said = wanted.id if wanted else f"another: none of the class is for {instance_type.name}"
@@ -64,40 +64,40 @@ def _image(
 
 
 def _live(
-    claim: NodeClaim, node_class: EC2NodeClass, instance: Instance, gates: Collection[str]
+    claim: NodeClaim, nodeclass: EC2NodeClass, instance: Instance, gates: Collection[str]
 ) -> Iterator[Drift | DriftUnknown | None]:
-    yield _security_groups(node_class, instance)
-    yield _subnet(node_class, instance)
+    yield _security_groups(nodeclass, instance)
+    yield _subnet(nodeclass, instance)
     if RESERVED_CAPACITY in gates:
-        yield _reservation(node_class, instance)
-    yield _placement_group(claim, node_class)
+        yield _reservation(nodeclass, instance)
+    yield _placement_group(claim, nodeclass)
 
 
-def _security_groups(node_class: EC2NodeClass, instance: Instance) -> Drift | DriftUnknown | None:
-    wanted = {security_group.id for security_group in node_class.security_groups}
+def _security_groups(nodeclass: EC2NodeClass, instance: Instance) -> Drift | DriftUnknown | None:
+    wanted = {security_group.id for security_group in nodeclass.security_groups}
     if not wanted or not instance.security_groups:
-        return DriftUnknown(f"{'EC2' if wanted else f'EC2NodeClass {node_class.name}'} names no security groups")
+        return DriftUnknown(f"{'EC2' if wanted else f'EC2NodeClass {nodeclass.name}'} names no security groups")
     return _differs(DriftReason.SECURITY_GROUP, "security groups", instance.security_groups, wanted)
 
 
-def _subnet(node_class: EC2NodeClass, instance: Instance) -> Drift | DriftUnknown | None:
-    wanted = {subnet.id for subnet in node_class.subnets}
+def _subnet(nodeclass: EC2NodeClass, instance: Instance) -> Drift | DriftUnknown | None:
+    wanted = {subnet.id for subnet in nodeclass.subnets}
     if not wanted or not instance.subnet_id:
-        return DriftUnknown(f"{'EC2' if wanted else f'EC2NodeClass {node_class.name}'} names no subnet")
+        return DriftUnknown(f"{'EC2' if wanted else f'EC2NodeClass {nodeclass.name}'} names no subnet")
     return _missing(DriftReason.SUBNET, "subnet", instance.subnet_id, wanted)
 
 
-def _reservation(node_class: EC2NodeClass, instance: Instance) -> Drift | None:
+def _reservation(nodeclass: EC2NodeClass, instance: Instance) -> Drift | None:
     """Only of an instance that EC2 shows in a reservation: one that fell back to on-demand is none."""
-    wanted = {reservation.id for reservation in node_class.capacity_reservations}
+    wanted = {reservation.id for reservation in nodeclass.capacity_reservations}
     found = instance.reservation_id
     return _missing(DriftReason.CAPACITY_RESERVATION, "capacity reservation", found, wanted) if found else None
 
 
-def _placement_group(claim: NodeClaim, node_class: EC2NodeClass) -> Drift | DriftUnknown | None:
-    group = node_class.placement_group
-    if group is None and node_class.placement_group_selector is not None:
-        return DriftUnknown(f"the placement group of EC2NodeClass {node_class.name} is not resolved")
+def _placement_group(claim: NodeClaim, nodeclass: EC2NodeClass) -> Drift | DriftUnknown | None:
+    group = nodeclass.placement_group
+    if group is None and nodeclass.placement_group_selector is not None:
+        return DriftUnknown(f"the placement group of EC2NodeClass {nodeclass.name} is not resolved")
     found = claim.metadata.labels.get(labels.PLACEMENT_GROUP_ID, "")
     wanted = {group.id} if group else set[str]()
     return _differs(DriftReason.PLACEMENT_GROUP, "placement group", [found] if found else [], wanted)

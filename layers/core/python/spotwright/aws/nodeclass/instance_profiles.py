@@ -60,12 +60,12 @@ def is_unused(
     return profile.name not in named and "" not in named
 
 
-def _turned_lately(node_class: EC2NodeClass, profile: InstanceProfile, now: datetime) -> bool:
+def _turned_lately(nodeclass: EC2NodeClass, profile: InstanceProfile, now: datetime) -> bool:
     """Whether the profile's class is not settled on another one for long enough."""
-    if node_class.metadata.uid != _class_uid(profile):
+    if nodeclass.metadata.uid != _class_uid(profile):
         return False
-    since = node_class.metadata.annotations.get(labels.INSTANCE_PROFILE_SINCE, "")
-    if not node_class.resolved_instance_profile or not since:
+    since = nodeclass.metadata.annotations.get(labels.INSTANCE_PROFILE_SINCE, "")
+    if not nodeclass.resolved_instance_profile or not since:
         return True
     return now - datetime.fromisoformat(since) < PROTECTION_PERIOD
 

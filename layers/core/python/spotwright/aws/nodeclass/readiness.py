@@ -92,9 +92,9 @@ class ValidationInputs(msgspec.Struct, frozen=True):
 
 
 class Resolution(msgspec.Struct, frozen=True):
-    """``node_class`` with its new status and conditions in it."""
+    """``nodeclass`` with its new status and conditions in it."""
 
-    node_class: EC2NodeClass
+    nodeclass: EC2NodeClass
     ready: bool
 
 
@@ -102,7 +102,7 @@ _PLAIN: Final = ValidationInputs()
 
 
 def resolve(
-    node_class: EC2NodeClass,
+    nodeclass: EC2NodeClass,
     resources: DiscoveredResources,
     facts: ClusterFacts,
     *,
@@ -122,17 +122,17 @@ def resolve(
         INSTANCE_PROFILE_READY: resources.instance_profile,
     }
     resolved = msgspec.structs.replace(
-        node_class,
-        subnets=_value(subnets, node_class.subnets, ()),
-        security_groups=_value(groups, node_class.security_groups, ()),
-        amis=_value(amis, node_class.amis, ()),
-        capacity_reservations=unexpired_reservations(_value(held, node_class.capacity_reservations, ()), now=now),
-        placement_group=_value(group, node_class.placement_group, None),
-        resolved_instance_profile=_value(resources.instance_profile, node_class.resolved_instance_profile, ""),
+        nodeclass,
+        subnets=_value(subnets, nodeclass.subnets, ()),
+        security_groups=_value(groups, nodeclass.security_groups, ()),
+        amis=_value(amis, nodeclass.amis, ()),
+        capacity_reservations=unexpired_reservations(_value(held, nodeclass.capacity_reservations, ()), now=now),
+        placement_group=_value(group, nodeclass.placement_group, None),
+        resolved_instance_profile=_value(resources.instance_profile, nodeclass.resolved_instance_profile, ""),
     )
     conditions = tuple(_conditions(resolved, outcomes, facts, inputs))
     ready = conditions[-1].status == "True"
-    return Resolution(msgspec.structs.replace(resolved, conditions=_merged(node_class, conditions)), ready)
+    return Resolution(msgspec.structs.replace(resolved, conditions=_merged(nodeclass, conditions)), ready)
 
 
 def _value[T](found: T | Refusal | Unanswered, before: T, nothing: T) -> T:
@@ -200,31 +200,29 @@ def _foreign(reason: str, what: str, owners: Iterable[tuple[str, str]], facts: C
 
 
 def _conditions(
-    node_class: EC2NodeClass, outcomes: Mapping[str, object], facts: ClusterFacts, checks: ValidationInputs
+    nodeclass: EC2NodeClass, outcomes: Mapping[str, object], facts: ClusterFacts, checks: ValidationInputs
 ) -> Iterator[Condition]:
     """The dependents, validation, fields, and Ready last."""
     kinds = [kind for kind in DEPENDENTS if checks.reserved_capacity or kind != CAPACITY_RESERVATIONS_READY]
-    dependents = [_condition(node_class, kind, outcomes[kind]) for kind in kinds]
-    dependents.append(_condition(node_class, VALIDATION_SUCCEEDED, _validated(node_class, dependents, facts, checks)))
+    dependents = [_condition(nodeclass, kind, outcomes[kind]) for kind in kinds]
+    dependents.append(_condition(nodeclass, VALIDATION_SUCCEEDED, _validated(nodeclass, dependents, facts, checks)))
     yield from dependents
-    unknown = "; ".join(node_class.problems)
-    yield _condition(node_class, FIELDS_RECOGNIZED, Refusal("UnrecognizedFields", unknown) if unknown else None)
-    yield _dependent_on(node_class, READY, ("UnhealthyDependents", "ReconcilingDependents"), dependents) or _condition(
-        node_class, READY, None
+    unknown = "; ".join(nodeclass.problems)
+    yield _condition(nodeclass, FIELDS_RECOGNIZED, Refusal("UnrecognizedFields", unknown) if unknown else None)
+    yield _dependent_on(nodeclass, READY, ("UnhealthyDependents", "ReconcilingDependents"), dependents) or _condition(
+        nodeclass, READY, None
     )
 
 
 def _validated(
-    node_class: EC2NodeClass, dependents: Sequence[Condition], facts: ClusterFacts, checks: ValidationInputs
+    nodeclass: EC2NodeClass, dependents: Sequence[Condition], facts: ClusterFacts, checks: ValidationInputs
 ) -> Condition | Refusal | Unanswered | None:
-    waits = _dependent_on(
-        node_class, VALIDATION_SUCCEEDED, ("DependenciesNotReady", "DependenciesNotReady"), dependents
-    )
-    return waits or validate(node_class, facts, checks.overheads, checks.instance_types) or checks.dry_run
+    waits = _dependent_on(nodeclass, VALIDATION_SUCCEEDED, ("DependenciesNotReady", "DependenciesNotReady"), dependents)
+    return waits or validate(nodeclass, facts, checks.overheads, checks.instance_types) or checks.dry_run
 
 
 def _dependent_on(
-    node_class: EC2NodeClass, kind: str, reasons: tuple[str, str], other_conditions: Sequence[Condition]
+    nodeclass: EC2NodeClass, kind: str, reasons: tuple[str, str], other_conditions: Sequence[Condition]
 ) -> Condition | None:
     """False when any other is, with the first reason, else Unknown when any other is, with the second; else None."""
     failing = [condition for condition in other_conditions if condition.status != "True"]
@@ -233,19 +231,19 @@ def _dependent_on(
     message = ", ".join(f"{condition.type}={condition.status}" for condition in failing)
     false = any(condition.status == "False" for condition in failing)
     status, reason = ("False", reasons[0]) if false else ("Unknown", reasons[1])
-    return Condition(kind, status, reason, message, observed_generation=node_class.metadata.generation)
+    return Condition(kind, status, reason, message, observed_generation=nodeclass.metadata.generation)
 
 
-def _condition(node_class: EC2NodeClass, kind: str, outcome: object) -> Condition:
+def _condition(nodeclass: EC2NodeClass, kind: str, outcome: object) -> Condition:
     """A condition from what came out. Without an answer a True one about this generation stays; any other is open."""
-    generation = node_class.metadata.generation
+    generation = nodeclass.metadata.generation
     match outcome:
         case Condition():
             return outcome
         case Refusal(reason, message):
             return Condition(kind, "False", reason, message, observed_generation=generation)
         case Unanswered(message):
-            before = find_condition(node_class.conditions, kind)
+            before = find_condition(nodeclass.conditions, kind)
             if before and before.status == "True" and before.observed_generation == generation:
                 return before
             return Condition(kind, "Unknown", AWAITING_RECONCILIATION, message, observed_generation=generation)
@@ -272,11 +270,11 @@ def _same_status(old: Condition | None, new: Condition) -> bool:
     return old is not None and old.status == new.status
 
 
-def not_ready_message(node_class: EC2NodeClass) -> str:
+def not_ready_message(nodeclass: EC2NodeClass) -> str:
     """Why a class is not ready, in one line: its False conditions with their messages."""
     failing = (
         condition
-        for condition in node_class.conditions
+        for condition in nodeclass.conditions
         if condition.status != "True" and condition.type not in (READY, FIELDS_RECOGNIZED)
     )
     return (
@@ -299,22 +297,22 @@ def profile_path(*, region: str, cluster: str, uid: str) -> str:
 
 
 def desired_profile(
-    node_class: EC2NodeClass, *, region: str, cluster: str, node_roles: Sequence[str]
+    nodeclass: EC2NodeClass, *, region: str, cluster: str, node_roles: Sequence[str]
 ) -> DesiredProfile | Refusal:
     """The profile to ensure for ``spec.role``: another role makes another profile. A role may be given with a path."""
-    role = role_name(node_class.role)
+    role = role_name(nodeclass.role)
     refusal = role_refusal(role, node_roles, "spec.role")
     if refusal:
         return refusal
-    content = "\0".join((region, node_class.name, node_class.metadata.uid, role))
+    content = "\0".join((region, nodeclass.name, nodeclass.metadata.uid, role))
     digest = hashlib.sha256(content.encode()).hexdigest()[:_PROFILE_HASH_DIGITS]
-    tags = dict(node_class.tags) | {
+    tags = dict(nodeclass.tags) | {
         labels.cluster_tag(cluster): "owned",
         labels.CLUSTER_NAME_TAG: cluster,
-        labels.EC2NODECLASS: node_class.name,
+        labels.EC2NODECLASS: nodeclass.name,
         labels.REGION: region,
     }
-    path = profile_path(region=region, cluster=cluster, uid=node_class.metadata.uid)
+    path = profile_path(region=region, cluster=cluster, uid=nodeclass.metadata.uid)
     return DesiredProfile(f"{cluster}_{digest}", path, role, tags)
 
 

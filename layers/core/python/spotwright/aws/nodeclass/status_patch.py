@@ -6,20 +6,20 @@ from typing import Any
 from spotwright.model.karpenter.nodeclass import AMI, CapacityReservation, EC2NodeClass, PlacementGroup
 
 
-def status_patch(node_class: EC2NodeClass) -> dict[str, Any]:
+def status_patch(nodeclass: EC2NodeClass) -> dict[str, Any]:
     """The status fields of a class for a merge patch; conditions are written on their own."""
     return {
         "subnets": [
-            {"id": subnet.id, "zone": subnet.zone} | _given("zoneID", subnet.zone_id) for subnet in node_class.subnets
+            {"id": subnet.id, "zone": subnet.zone} | _given("zoneID", subnet.zone_id) for subnet in nodeclass.subnets
         ],
         "securityGroups": [
             {"id": security_group.id} | _given("name", security_group.name)
-            for security_group in node_class.security_groups
+            for security_group in nodeclass.security_groups
         ],
-        "amis": [_ami(one) for one in node_class.amis],
-        "capacityReservations": [_reservation(reservation) for reservation in node_class.capacity_reservations] or None,
-        "placementGroup": _placement_group(node_class.placement_group),
-        "instanceProfile": node_class.resolved_instance_profile or None,
+        "amis": [_ami(one) for one in nodeclass.amis],
+        "capacityReservations": [_reservation(reservation) for reservation in nodeclass.capacity_reservations] or None,
+        "placementGroup": _placement_group(nodeclass.placement_group),
+        "instanceProfile": nodeclass.resolved_instance_profile or None,
     }
 
 

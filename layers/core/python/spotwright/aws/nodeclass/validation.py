@@ -24,52 +24,52 @@ _NAMED_FAULTS: Final = 3
 
 
 def validate(
-    node_class: EC2NodeClass,
+    nodeclass: EC2NodeClass,
     facts: ClusterFacts,
     overheads: Overheads = _DEFAULTS,
     instance_types: Sequence[InstanceTypeInfo] | Unanswered = (),
 ) -> Refusal | Unanswered | None:
     """The first thing about the class itself that stops it; None = fine. ``instance_types``: those of the region."""
-    tags = [key for key in sorted(node_class.tags) if _is_restricted(key)]
+    tags = [key for key in sorted(nodeclass.tags) if _is_restricted(key)]
     if tags:
         return Refusal("TagValidationFailed", f"spec.tags: {', '.join(tags)} are set by Spotwright, not by a class")
-    plain = _kubelet(node_class, overheads) or _devices(node_class) or _boots(node_class, facts)
-    return plain or _sizes(node_class, overheads, instance_types)
+    plain = _kubelet(nodeclass, overheads) or _devices(nodeclass) or _boots(nodeclass, facts)
+    return plain or _sizes(nodeclass, overheads, instance_types)
 
 
-def _kubelet(node_class: EC2NodeClass, overheads: Overheads) -> Refusal | None:
-    formulas, plain = validation.expression_fields(node_class.kubelet), node_class.kubelet
-    if formulas and not overheads.node_class_cel:
+def _kubelet(nodeclass: EC2NodeClass, overheads: Overheads) -> Refusal | None:
+    formulas, plain = validation.expression_fields(nodeclass.kubelet), nodeclass.kubelet
+    if formulas and not overheads.nodeclass_cel:
         why = "; ".join(formulas)
         return Refusal("KubeletExpressionsDisabled", f"{why}: give an amount, expressions are not enabled")
     if formulas:
-        plain, faults = configuration.substitute_expressions(node_class.kubelet)
+        plain, faults = configuration.substitute_expressions(nodeclass.kubelet)
         if faults:
             return Refusal("KubeletExpressionInvalid", "; ".join(faults))
     wrong = validation.kubelet_errors(plain)
     if wrong:
         return Refusal("InvalidKubeletConfiguration", "; ".join(wrong))
-    family = families.ami_family(node_class)
+    family = families.ami_family(nodeclass)
     if isinstance(family, Refusal) or family.allows_any_kubelet_field:
         return None
-    left = fields.unsupported_fields(node_class.kubelet, family.name, pods_per_core=family.pods_per_core_enabled)
+    left = fields.unsupported_fields(nodeclass.kubelet, family.name, pods_per_core=family.pods_per_core_enabled)
     return Refusal("UnsupportedKubeletConfiguration", "; ".join(left)) if left else None
 
 
-def has_expressions(node_class: EC2NodeClass) -> bool:
-    return bool(validation.expression_fields(node_class.kubelet))
+def has_expressions(nodeclass: EC2NodeClass) -> bool:
+    return bool(validation.expression_fields(nodeclass.kubelet))
 
 
 def _sizes(
-    node_class: EC2NodeClass, overheads: Overheads, types: Sequence[InstanceTypeInfo] | Unanswered
+    nodeclass: EC2NodeClass, overheads: Overheads, types: Sequence[InstanceTypeInfo] | Unanswered
 ) -> Refusal | Unanswered | None:
     """Every expression must have a value for every type: nobody knows which one a launch will get."""
-    family = families.ami_family(node_class)
-    if isinstance(family, Refusal) or not has_expressions(node_class):
+    family = families.ami_family(nodeclass)
+    if isinstance(family, Refusal) or not has_expressions(nodeclass):
         return None
     if isinstance(types, Unanswered):
         return types
-    faults = [fault for info in types for fault in capacity.expression_errors(info, node_class, family, overheads)]
+    faults = [fault for info in types for fault in capacity.expression_errors(info, nodeclass, family, overheads)]
     if not faults:
         return None
     more = f"; and {len(faults) - _NAMED_FAULTS} more" if len(faults) > _NAMED_FAULTS else ""
@@ -80,8 +80,8 @@ def _is_restricted(key: str) -> bool:
     return key in RESTRICTED_TAGS or key.startswith(_RESTRICTED_TAG_PREFIX)
 
 
-def _devices(node_class: EC2NodeClass) -> Refusal | None:
-    for index, device in enumerate(node_class.block_device_mappings):
+def _devices(nodeclass: EC2NodeClass) -> Refusal | None:
+    for index, device in enumerate(nodeclass.block_device_mappings):
         try:
             quantity.parse(device.volume_size or "1Gi")
         except quantity.QuantityError as error:
@@ -90,10 +90,10 @@ def _devices(node_class: EC2NodeClass) -> Refusal | None:
     return None
 
 
-def _boots(node_class: EC2NodeClass, facts: ClusterFacts) -> Refusal | None:
+def _boots(nodeclass: EC2NodeClass, facts: ClusterFacts) -> Refusal | None:
     """Whether user data can be made for the smallest boot of this class; launches check theirs again."""
-    family = families.ami_family(node_class)
+    family = families.ami_family(nodeclass)
     if isinstance(family, Refusal):
         return family
-    text = user_data.render(family.name, node_class, facts, BootstrapOptions({}, (), 110))
+    text = user_data.render(family.name, nodeclass, facts, BootstrapOptions({}, (), 110))
     return text if isinstance(text, Refusal) else None

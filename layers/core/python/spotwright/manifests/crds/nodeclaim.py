@@ -16,7 +16,7 @@ from spotwright.manifests.crds.shared_fields import READY_STATUS_PATH, condition
 from spotwright.model import labels
 
 
-def node_claim() -> Schema:
+def nodeclaim() -> Schema:
     return custom_resource_definition(
         group="karpenter.sh",
         kind="NodeClaim",

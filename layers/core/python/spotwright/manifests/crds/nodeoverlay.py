@@ -17,7 +17,7 @@ from spotwright.manifests.crds.shared_fields import READY_STATUS_PATH, condition
 from spotwright.model import labels
 
 
-def node_overlay() -> Schema:
+def nodeoverlay() -> Schema:
     return custom_resource_definition(
         group="karpenter.sh",
         kind="NodeOverlay",

@@ -29,7 +29,7 @@ from spotwright.model import labels
 _NICKNAMES = "annually|yearly|monthly|weekly|daily|midnight|hourly"
 
 
-def node_pool() -> Schema:
+def nodepool() -> Schema:
     return custom_resource_definition(
         group="karpenter.sh",
         kind="NodePool",

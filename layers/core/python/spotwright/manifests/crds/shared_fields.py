@@ -122,7 +122,7 @@ def taints(description: str) -> Schema:
     return array(description, item)
 
 
-def node_class_reference(*, rules: Sequence[Rule] = ()) -> Schema:
+def nodeclass_reference(*, rules: Sequence[Rule] = ()) -> Schema:
     return object_with(
         "The class that says how an instance is made.",
         {
@@ -146,7 +146,7 @@ def node_spec(requirement_keys: Sequence[str], reference_rules: Sequence[Rule] =
         "taints": taints("Taints of every node."),
         "startupTaints": taints("Taints that something else removes once the node is prepared."),
         "requirements": requirements(requirement_keys),
-        "nodeClassRef": node_class_reference(rules=reference_rules),
+        "nodeClassRef": nodeclass_reference(rules=reference_rules),
         "terminationGracePeriod": string(
             "How long a drain may take before pods are deleted without regard to budgets; unset = unlimited.",
             pattern=DURATION,

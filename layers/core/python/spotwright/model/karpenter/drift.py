@@ -9,10 +9,10 @@ import msgspec
 class DriftReason(StrEnum):
     """Reasons of the condition ``Drifted``, in the order in which they are looked for: the first one found counts."""
 
-    NODE_POOL = "NodePoolDrifted"
+    NODEPOOL = "NodePoolDrifted"
     REQUIREMENTS = "RequirementsDrifted"
     INSTANCE_TYPE = "InstanceTypeNotFound"
-    NODE_CLASS = "NodeClassDrift"
+    NODECLASS = "NodeClassDrift"
     AMI = "AMIDrift"
     SECURITY_GROUP = "SecurityGroupDrift"
     SUBNET = "SubnetDrift"

@@ -54,11 +54,11 @@ def reconcile_nodeclass(
     )
     resolution = readiness.resolve(node_class, discovered_resources, ports.facts, now=now, inputs=checks)
     tried = dry_runs.DryRunResult()
-    if is_condition_true(resolution.node_class.conditions, readiness.VALIDATION_SUCCEEDED):
-        tried = dry_runs.dry_run_launch(ports, node_class, resolution.node_class, now=now)
+    if is_condition_true(resolution.nodeclass.conditions, readiness.VALIDATION_SUCCEEDED):
+        tried = dry_runs.dry_run_launch(ports, node_class, resolution.nodeclass, now=now)
         checks = msgspec.structs.replace(checks, dry_run=tried.refusal)
         resolution = readiness.resolve(node_class, discovered_resources, ports.facts, now=now, inputs=checks)
-    _write(ports, node_class, resolution.node_class, now)
+    _write(ports, node_class, resolution.nodeclass, now)
     if tried.annotation:
         ports.cluster.patch_metadata(
             KIND, _without_resource_version(node_class), {"annotations": {labels.LAUNCH_TRIED: tried.annotation}}
@@ -66,10 +66,10 @@ def reconcile_nodeclass(
     was_ready = is_condition_true(node_class.conditions, readiness.READY)
     unanswered = _unanswered(discovered_resources, checks)
     return NodeClassResult(
-        resolution.node_class,
+        resolution.nodeclass,
         resolution.ready,
         readiness_changed=resolution.ready != was_ready,
-        may_drift=_drift_inputs(resolution.node_class) != _drift_inputs(read),
+        may_drift=_drift_inputs(resolution.nodeclass) != _drift_inputs(read),
         failure="; ".join(unanswered),
         retry=bool(unanswered),
     )
@@ -106,7 +106,7 @@ def _ask[T](ask: Callable[[], T]) -> T | Unanswered:
 
 def _region_types(ports: CatalogPorts, node_class: EC2NodeClass) -> tuple[InstanceTypeInfo, ...] | Unanswered:
     """The region's types, for a class whose amounts differ by type."""
-    if not (ports.overheads.node_class_cel and has_expressions(node_class)):
+    if not (ports.overheads.nodeclass_cel and has_expressions(node_class)):
         return ()
     region = instance_types.region_of(ports.blobs, instance_types.read_catalog(ports.blobs, ports.state.catalog_key()))
     return region.types if region else Unanswered("which instance types the region has is not known yet")

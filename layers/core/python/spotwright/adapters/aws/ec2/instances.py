@@ -94,11 +94,11 @@ class Ec2:
             )["LaunchTemplateVersion"]
         return version["LaunchTemplateId"], str(version["VersionNumber"])
 
-    def launch_templates(self, node_class: str = "") -> tuple[LaunchTemplate, ...]:
+    def launch_templates(self, nodeclass: str = "") -> tuple[LaunchTemplate, ...]:
         """This cluster's templates, of one EC2NodeClass when it is named; by id."""
         filters = [self._cluster_filter()]
-        if node_class:
-            filters.append({"Name": f"tag:{labels.EC2NODECLASS}", "Values": [node_class]})
+        if nodeclass:
+            filters.append({"Name": f"tag:{labels.EC2NODECLASS}", "Values": [nodeclass]})
         with translate_errors("DescribeLaunchTemplates"):
             pages = self._client.get_paginator("describe_launch_templates").paginate(Filters=filters)
             launch_templates = [

@@ -12,7 +12,7 @@ from spotwright.manifests.crds.ec2nodeclass.selectors import (
     security_group_terms,
     subnet_terms,
 )
-from spotwright.manifests.crds.ec2nodeclass.status import node_class_status
+from spotwright.manifests.crds.ec2nodeclass.status import nodeclass_status
 from spotwright.manifests.crds.openapi import (
     Schema,
     array,
@@ -38,14 +38,14 @@ _VOLUME_SIZE = (
 )
 
 
-def ec2_node_class() -> Schema:
+def ec2_nodeclass() -> Schema:
     return custom_resource_definition(
         group="karpenter.k8s.aws",
         kind="EC2NodeClass",
         description="How an EC2 instance is made: its image, network, role, disks and settings.",
         short_names=["ec2nc", "ec2ncs"],
         spec=_spec(),
-        status=node_class_status(),
+        status=nodeclass_status(),
         columns=[
             printer_column("Ready", READY_STATUS_PATH),
             printer_column("Age", ".metadata.creationTimestamp", "date"),

@@ -4,7 +4,7 @@ from spotwright.manifests.crds.openapi import Schema, array, boolean, date_time,
 from spotwright.manifests.crds.shared_fields import conditions
 
 
-def node_class_status() -> Schema:
+def nodeclass_status() -> Schema:
     return object_with(
         "What the selectors found.",
         {
