@@ -46,13 +46,12 @@ def look(world: World, kind: str = "drift") -> None:
     world.settle()
 
 
-def with_nodes(world: World, count: int) -> World:
+def with_nodes(world: World, count: int) -> None:
     """So many nodes with a pod each, of a pool and a class with their hashes."""
     stamp(world)
     look(world, "nodepools")
     world.deploy(builders.pod("inflate", cpu_millicores=5000), count)
     assert world.run(180, until=lambda: len(world.running_pods()) == count == len(world.claims()))
-    return world
 
 
 @pytest.fixture
