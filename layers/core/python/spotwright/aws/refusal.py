@@ -1,4 +1,4 @@
-"""A "no" of the AWS part, or no answer at all, as values."""
+"""Why something cannot be resolved or launched, or that AWS did not answer, as values."""
 
 import msgspec
 
@@ -11,6 +11,6 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 class Unanswered(msgspec.Struct, frozen=True):
-    """Nobody could say: no "no", and nothing that was known before becomes wrong by it."""
+    """AWS did not answer: what was resolved before stays as it is."""
 
     message: str

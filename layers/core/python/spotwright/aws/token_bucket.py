@@ -1,8 +1,9 @@
 """How fast EC2 may be asked to change something: one bucket per action, shared by all clusters and functions.
 
-EC2 counts requests per account, region and action in token buckets whose true size nobody is told; others of the
-account draw on them too. We begin with a share of the published size, halve the rate when EC2 says that it was too
-fast, and creep up again. Source: https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html.
+EC2 counts requests per account, region and action in token buckets. It does not say how large an account's buckets are,
+and other software in the account draws on them too. A bucket here begins with a share of the published size; the rate
+halves when EC2 throttles a call, and grows again with time. Source:
+https://docs.aws.amazon.com/ec2/latest/devguide/ec2-api-throttling.html.
 Amounts are millionths of a call, so that integers lose nothing over milliseconds.
 """
 
@@ -14,20 +15,20 @@ TOKENS_PER_CALL: Final = 1_000_000
 # No actions, but buckets of their own: the instances that are started and terminated, whatever the calls.
 STARTED_INSTANCES: Final = "instances started"
 TERMINATED_INSTANCES: Final = "instances terminated"
-# What EC2 says when it was one of those, and not the calls, that was used up.
+# EC2's message names this when instances, not calls, were too many.
 INSTANCE_LIMIT_MESSAGE: Final = "resource rate limit"
-# Published (size, calls per second); what is not listed is a mutating action like any other.
+# Published (size, calls per second); an action that is not listed has the limits of mutating actions.
 _MUTATING: Final = (50, 5)
-_OF_ACTION: Final = {
+_LIMITS: Final = {
     STARTED_INSTANCES: (1000, 2),
     "TerminateInstances": (100, 5),
     TERMINATED_INSTANCES: (1000, 20),
     "CreateTags": (100, 10),
     "CreateLaunchTemplateVersion": (100, 5),
 }
-# What is left to whoever else uses the account.
+# The rest is left to other software in the account.
 SHARE_PERCENT: Final = 80
-# However slow EC2 wants us to be, there is a call every five seconds.
+# However often EC2 throttles, there is a call every five seconds.
 MIN_REFILL_PER_SECOND: Final = TOKENS_PER_CALL // 5
 # Calls that were under way together meet the same throttling: it halves the rate once.
 SAME_THROTTLING_MS: Final = 5_000
@@ -38,9 +39,8 @@ RECOVERY_PER_MS: Final = TOKENS_PER_CALL // 20 // 1000
 class TokenBucket(msgspec.Struct, frozen=True):
     """An action's bucket as of ``updated_at_ms`` (epoch milliseconds).
 
-    ``refill_per_second`` and ``tokens``: millionths of a call.
-
-    ``throttled_at_ms``: when EC2 last said that it was too fast, 0 = never. ``version``: optimistic lock, 0 = new.
+    ``refill_per_second`` and ``tokens``: millionths of a call. ``throttled_at_ms``: when EC2 last throttled a call, 0 =
+    never. ``version``: optimistic lock, 0 = new.
     """
 
     action: str
@@ -57,15 +57,15 @@ def full_bucket(action: str, *, now_ms: int) -> TokenBucket:
 
 
 def max_refill_per_second(action: str) -> int:
-    return _OF_ACTION.get(action, _MUTATING)[1] * TOKENS_PER_CALL * SHARE_PERCENT // 100
+    return _LIMITS.get(action, _MUTATING)[1] * TOKENS_PER_CALL * SHARE_PERCENT // 100
 
 
 def take(bucket: TokenBucket, calls: int, *, now_ms: int) -> tuple[TokenBucket, int]:
     """(the bucket without these calls, 0), or (the bucket as it is, milliseconds until it may hold them).
 
-    More calls than the bucket ever holds are let through when it is full, and are owed.
+    More calls than the bucket ever holds are let through when it is full; its tokens are negative then.
     """
-    now = _refilled(bucket, now_ms)
+    now = _refill(bucket, now_ms)
     wanted = min(calls * TOKENS_PER_CALL, _size(now.action, now.refill_per_second))
     if now.tokens >= wanted:
         return msgspec.structs.replace(now, tokens=now.tokens - calls * TOKENS_PER_CALL), 0
@@ -73,10 +73,10 @@ def take(bucket: TokenBucket, calls: int, *, now_ms: int) -> tuple[TokenBucket, 
 
 
 def throttle(bucket: TokenBucket, *, now_ms: int) -> TokenBucket | None:
-    """The bucket after EC2 refused a call for being too many: half as fast, and empty. None: it knew already."""
+    """The bucket after EC2 throttled a call: half as fast, and empty. None: the rate was halved for this already."""
     if bucket.throttled_at_ms and now_ms - bucket.throttled_at_ms < SAME_THROTTLING_MS:
         return None
-    now = _refilled(bucket, now_ms)
+    now = _refill(bucket, now_ms)
     return msgspec.structs.replace(
         now,
         refill_per_second=max(MIN_REFILL_PER_SECOND, now.refill_per_second // 2),
@@ -85,7 +85,7 @@ def throttle(bucket: TokenBucket, *, now_ms: int) -> TokenBucket | None:
     )
 
 
-def _refilled(bucket: TokenBucket, now_ms: int) -> TokenBucket:
+def _refill(bucket: TokenBucket, now_ms: int) -> TokenBucket:
     elapsed = max(0, now_ms - bucket.updated_at_ms)
     per_second = min(max_refill_per_second(bucket.action), bucket.refill_per_second + elapsed * RECOVERY_PER_MS)
     tokens = min(_size(bucket.action, per_second), bucket.tokens + bucket.refill_per_second * elapsed // 1000)
@@ -96,5 +96,5 @@ def _refilled(bucket: TokenBucket, now_ms: int) -> TokenBucket:
 
 def _size(action: str, per_second: int) -> int:
     """How much a bucket holds: less while it is slow, at least one call."""
-    full = _OF_ACTION.get(action, _MUTATING)[0] * TOKENS_PER_CALL * SHARE_PERCENT // 100
+    full = _LIMITS.get(action, _MUTATING)[0] * TOKENS_PER_CALL * SHARE_PERCENT // 100
     return max(TOKENS_PER_CALL, full * per_second // max_refill_per_second(action))

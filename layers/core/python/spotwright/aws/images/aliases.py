@@ -35,74 +35,76 @@ class ImageParameter(msgspec.Struct, frozen=True):
 
 def alias_parameters(alias: str, kubernetes_version: str) -> tuple[ImageParameter, ...] | Refusal:
     """The parameters of an alias such as ``al2023@latest`` on Kubernetes ``kubernetes_version`` (major.minor)."""
-    found = _ALIAS.fullmatch(alias)
-    if found is None:
-        return _unsupported(alias, "must look like al2023@latest or al2023@v20250821")
-    minor = ".".join(str(part) for part in _number(kubernetes_version))
-    match found["family"]:
-        case "al2" if _number(kubernetes_version) >= _AFTER_AL2:
+    parsed = _ALIAS.fullmatch(alias)
+    if parsed is None:
+        return _refuse(alias, "must look like al2023@latest or al2023@v20250821")
+    minor = ".".join(str(part) for part in _version_number(kubernetes_version))
+    match parsed["family"]:
+        case "al2" if _version_number(kubernetes_version) >= _AFTER_AL2:
             why = f"there is no AL2 image for Kubernetes {kubernetes_version}; the last is for 1.32"
-            return _unsupported(alias, why)
+            return _refuse(alias, why)
         case "al2":
-            return _al2(minor, found["version"])
+            return _al2(minor, parsed["version"])
         case "al2023":
-            return _al2023(minor, found["version"])
+            return _al2023(minor, parsed["version"])
         case "bottlerocket":
-            return _bottlerocket(minor, found["version"])
-        case "windows2025" if _number(kubernetes_version) < _FIRST_WINDOWS_2025:
+            return _bottlerocket(minor, parsed["version"])
+        case "windows2025" if _version_number(kubernetes_version) < _FIRST_WINDOWS_2025:
             why = f"there is no such image for Kubernetes {kubernetes_version}; the first is for 1.35"
-            return _unsupported(alias, why)
+            return _refuse(alias, why)
         case family if (windows := _WINDOWS_FAMILY.fullmatch(family)) is not None:
-            if found["version"] != "latest":
-                return _unsupported(alias, "a Windows alias has the version latest only")
+            if parsed["version"] != "latest":
+                return _refuse(alias, "a Windows alias has the version latest only")
             return _windows(minor, windows["year"])
-    return _unsupported(alias, "families are al2, al2023, bottlerocket, windows2019, windows2022, windows2025")
+    return _refuse(alias, "families are al2, al2023, bottlerocket, windows2019, windows2022, windows2025")
 
 
-def _unsupported(alias: str, why: str) -> Refusal:
+def _refuse(alias: str, why: str) -> Refusal:
     return Refusal("UnsupportedAlias", f"alias {alias!r}: {why}")
 
 
-def _number(version: str) -> tuple[int, ...]:
+def _version_number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def _al2(kubernetes: str, release: str) -> tuple[ImageParameter, ...]:
-    """The GPU image is for NVIDIA and for Neuron alike."""
+    """The GPU image serves NVIDIA GPUs and Neuron accelerators."""
     root = f"/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2"
-    made = []
+    parameters = []
     for architecture, suffix, variant in (
         ("x86_64", "", "standard"), ("arm64", "-arm64", "standard"),
         ("x86_64", "-gpu", "nvidia"), ("x86_64", "-gpu", "neuron"),
     ):  # fmt: skip
         leaf = "recommended" if release == "latest" else f"amazon-eks{suffix}-node-{kubernetes}-{release}"
-        made.append(ImageParameter(f"{root}{suffix}/{leaf}/image_id", variant_requirements(architecture, variant)))
-    return tuple(made)
+        parameters.append(
+            ImageParameter(f"{root}{suffix}/{leaf}/image_id", variant_requirements(architecture, variant))
+        )
+    return tuple(parameters)
 
 
 def _al2023(kubernetes: str, release: str) -> tuple[ImageParameter, ...]:
     root = f"/aws/service/eks/optimized-ami/{kubernetes}/amazon-linux-2023"
-    made = []
+    parameters = []
     for architecture, variants in {"x86_64": ("standard", "nvidia", "neuron"), "arm64": ("standard", "nvidia")}.items():
         for variant in variants:
             name = f"amazon-eks-node-al2023-{architecture}-{variant}-{kubernetes}-{release}"
             leaf = "recommended" if release == "latest" else name
             path = f"{root}/{architecture}/{variant}/{leaf}/image_id"
-            made.append(ImageParameter(path, variant_requirements(architecture, variant)))
-    return tuple(made)
+            parameters.append(ImageParameter(path, variant_requirements(architecture, variant)))
+    return tuple(parameters)
 
 
 def _bottlerocket(kubernetes: str, release: str) -> tuple[ImageParameter, ...]:
     """The standard image for x86_64 is also the one for Neuron."""
-    made = []
+    parameters = []
     for architecture, suffix, variant in (
         ("x86_64", "", "standard"), ("x86_64", "", "neuron"), ("x86_64", "-nvidia", "nvidia"),
         ("arm64", "", "standard"), ("arm64", "-nvidia", "nvidia"),
     ):  # fmt: skip
         leaf = release.removeprefix("v")
         path = f"/aws/service/bottlerocket/aws-k8s-{kubernetes}{suffix}/{architecture}/{leaf}/image_id"
-        made.append(ImageParameter(path, variant_requirements(architecture, variant)))
-    return tuple(made)
+        parameters.append(ImageParameter(path, variant_requirements(architecture, variant)))
+    return tuple(parameters)
 
 
 def _windows(kubernetes: str, year: str) -> tuple[ImageParameter, ...]:

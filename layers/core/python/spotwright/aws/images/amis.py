@@ -15,11 +15,9 @@ from spotwright.model.requirements import NodeSelectorRequirement, Operator, Req
 
 
 class Image(msgspec.Struct, frozen=True):
-    """An image as EC2 describes it.
+    """An image as EC2 describes it. ``architecture``: x86_64 | arm64.
 
     ``creation_date``, ``deprecation_time``: ISO 8601 times, the latter "" when none is set.
-
-    ``architecture``: x86_64 | arm64.
     """
 
     id: str
@@ -33,10 +31,10 @@ class Image(msgspec.Struct, frozen=True):
 
 
 class ImageQuery(msgspec.Struct, frozen=True):
-    """What has to be asked to resolve a class' AMI terms.
+    """What SSM and EC2 must be asked to resolve the amiSelectorTerms of an EC2NodeClass.
 
-    ``parameters``: SSM parameters whose value is an image id; requirements () = whatever the image's architecture is.
-    ``ids``: images named by id. ``terms``: the rest, one question each.
+    ``parameters``: SSM parameters whose value is an image id; requirements () = the image's architecture decides.
+    ``ids``: images named by id. ``terms``: all other terms, a DescribeImages query for each.
     """
 
     parameters: tuple[ImageParameter, ...] = ()
@@ -45,7 +43,7 @@ class ImageQuery(msgspec.Struct, frozen=True):
 
 
 def image_query(terms: Iterable[SelectorTerm], kubernetes_version: str) -> ImageQuery | Refusal:
-    """What to ask SSM and EC2 for AMI selector terms; a Refusal for an alias that means nothing."""
+    """What to ask SSM and EC2 for AMI selector terms; a Refusal for an alias that stands for no image."""
     named: list[ImageParameter] = []
     ids: list[str] = []
     rest: list[SelectorTerm] = []
@@ -67,25 +65,25 @@ def image_query(terms: Iterable[SelectorTerm], kubernetes_version: str) -> Image
 def resolve_amis(
     query: ImageQuery, values: Mapping[str, str], images: Iterable[Image], *, now: datetime
 ) -> tuple[AMI, ...]:
-    """The class' images from the answers. ``values``: SSM parameter → image id; anything else there is skipped."""
-    known: dict[str, list[tuple[NodeSelectorRequirement, ...]]] = {}
+    """The class' images from the answers. ``values``: SSM parameter → image id; other values are skipped."""
+    requirements_by_id: dict[str, list[tuple[NodeSelectorRequirement, ...]]] = {}
     for parameter in query.parameters:
         if values.get(parameter.path, "").startswith("ami-"):
-            known.setdefault(values[parameter.path], []).append(parameter.requirements)
-    found = [
-        (image, wanted or architecture_requirements(image.architecture))
+            requirements_by_id.setdefault(values[parameter.path], []).append(parameter.requirements)
+    candidates = [
+        (image, requirements or architecture_requirements(image.architecture))
         for image in images
-        for wanted in known.get(image.id, [()])
+        for requirements in requirements_by_id.get(image.id, [()])
     ]
-    return select_newest(found, now=now)
+    return select_newest(candidates, now=now)
 
 
 def select_newest(
-    found: Iterable[tuple[Image, tuple[NodeSelectorRequirement, ...]]], *, now: datetime
+    candidates: Iterable[tuple[Image, tuple[NodeSelectorRequirement, ...]]], *, now: datetime
 ) -> tuple[AMI, ...]:
     """One image per requirement set: not deprecated before deprecated, then newest, then name; newest first."""
     best: dict[tuple[NodeSelectorRequirement, ...], Image] = {}
-    for image, requirements in found:
+    for image, requirements in candidates:
         if requirements not in best or _rank(image, now) < _rank(best[requirements], now):
             best[requirements] = image
     ordered = sorted(best.items(), key=lambda item: (_newest_first(item[1].creation_date), item[1].id))
@@ -102,7 +100,7 @@ def _newest_first(created: str) -> tuple[int, ...]:
 
 
 def architecture_requirements(architecture: str) -> tuple[NodeSelectorRequirement, ...]:
-    """What an image that a user named asks of instance types: only its architecture."""
+    """What an image that a user named by id or tags requires of instance types: only its architecture."""
     return (
         NodeSelectorRequirement(labels.ARCH, Operator.IN, (aliases.ARCHITECTURES.get(architecture, architecture),)),
     )
@@ -114,5 +112,5 @@ def ami_for_type(amis: Sequence[tuple[AMI, Requirements]], instance_type: Instan
 
 
 def amis_with_requirements(amis: Iterable[AMI]) -> tuple[tuple[AMI, Requirements], ...]:
-    """Images with their requirements read, to ask ``ami_for_type`` many times."""
+    """Images with their requirements decoded, as ``ami_for_type`` takes them."""
     return tuple((ami, from_expressions(ami.requirements)) for ami in amis)

@@ -1,4 +1,4 @@
-"""AMI families: what each takes for granted about disks, pod density and kubelet configuration.
+"""AMI families: the defaults of their images for disks, pod density and kubelet configuration.
 
 Source: https://docs.aws.amazon.com/eks/latest/userguide/eks-optimized-amis.html and the defaults Karpenter documents.
 Families that are not listed here are refused with a condition that names the field.
@@ -20,7 +20,9 @@ WINDOWS_BUILDS: Final = {"Windows2019": "10.0.17763", "Windows2022": "10.0.20348
 
 
 class AMIFamily(msgspec.Struct, frozen=True):
-    """``ephemeral_device``: the disk that pods' local storage is on; "" = the last mapping the user gave.
+    """What holds for every image of a family.
+
+    ``ephemeral_device``: the disk that pods' local storage is on; "" = the last mapping of the EC2NodeClass.
 
     ``uses_eni_limited_memory_overhead``: kube-reserved memory is sized for the ENI-limited density whatever maxPods
     says. ``supports_eni_limited_pod_density``: the instance's network interfaces limit its pods.
@@ -62,7 +64,7 @@ FAMILIES: Final = {
     for name in WINDOWS_BUILDS
 }
 
-_OF_ALIAS: Final = {
+_FAMILY_OF_ALIAS: Final = {
     "al2": AL2,
     "al2023": AL2023,
     "bottlerocket": BOTTLEROCKET,
@@ -73,15 +75,15 @@ _OF_ALIAS: Final = {
 
 
 def ami_family_name(nodeclass: EC2NodeClass) -> str:
-    """The family a class resolves to: as stated, else its alias'; "" when neither says."""
+    """``spec.amiFamily``, else the family of the alias in ``spec.amiSelectorTerms``; "" when there is neither."""
     if nodeclass.ami_family:
         return nodeclass.ami_family
     aliases = (term.alias.partition("@")[0] for term in nodeclass.ami_selector_terms if term.alias)
-    return next((_OF_ALIAS.get(alias, "") for alias in aliases), "")
+    return next((_FAMILY_OF_ALIAS.get(alias, "") for alias in aliases), "")
 
 
 def ami_family(nodeclass: EC2NodeClass) -> AMIFamily | Refusal:
-    """The family of a class, or why it is not handled."""
+    """The family of a class, or why the class has none."""
     name = ami_family_name(nodeclass)
     if name in FAMILIES:
         return FAMILIES[name]

@@ -21,7 +21,7 @@ from spotwright.model.kubernetes.volumes import EBS_CSI_DRIVER
 
 MIB: Final = 2**20
 GIB: Final = 2**30
-# The contiguous memory that Graviton guests set aside.
+# The contiguous memory area (CMA) that Linux reserves on Graviton.
 _ARM_CMA_MIB: Final = 64
 _EVICTION_MEMORY: Final = 100 * MIB
 _EVICTION_STORAGE_PERCENT: Final = 10
@@ -71,7 +71,7 @@ def node_resources(
     overheads: Overheads,
     memory_bytes: int | None = None,
 ) -> NodeResources:
-    """Capacity and overheads. ``memory_bytes``: what nodes of this type and image were seen to have; None = unknown.
+    """Capacity and overheads. ``memory_bytes``: what nodes of this type and image reported; None = not known yet.
 
     Raises QuantityError and KubeletError for amounts of the class.
     """
@@ -79,21 +79,29 @@ def node_resources(
     kubelet = KubeletConfiguration(raw, variables)
     capacity = _capacity(info, nodeclass, family, kubelet, overheads, memory_bytes)
     kubelet = kubelet.with_max_pods(capacity[resources.PODS])
-    kept = _kube_reserved(info, family, kubelet, capacity[resources.PODS])
-    system, eviction = kubelet.reserved_amounts("systemReserved"), _eviction(kubelet, capacity)
-    reserved = resources.add(kept, system, eviction)
+    kube_reserved = _kube_reserved(info, family, kubelet, capacity[resources.PODS])
+    system_reserved, eviction_threshold = kubelet.reserved_amounts("systemReserved"), _eviction(kubelet, capacity)
+    reserved = resources.add(kube_reserved, system_reserved, eviction_threshold)
     allocatable = {name: max(left - reserved.get(name, 0), 0) for name, left in capacity.items()}
     stated = {
         name: kubelet.reserved_texts(name) for name in RESERVED_FIELDS if raw.get(name) and kubelet.has_expressions
     }
     return NodeResources(
-        capacity, allocatable, kept, system, eviction, stated, attachable_volumes(info, nodeclass, family)
+        capacity,
+        allocatable,
+        kube_reserved,
+        system_reserved,
+        eviction_threshold,
+        stated,
+        attachable_volumes(info, nodeclass, family),
     )
 
 
 def attachable_volumes(info: InstanceTypeInfo, nodeclass: EC2NodeClass, family: AMIFamily) -> dict[str, int]:
-    """Volumes of pods that the EBS driver will allow, as it counts when it starts: without those that the node starts
-    with and, where the limit is shared, without further interfaces: the class's, or the one that the CNI keeps warm.
+    """How many volumes of pods the EBS CSI driver will allow, as it counts when it starts.
+
+    It subtracts the volumes that the node starts with. Where volumes and network interfaces share the limit, it
+    subtracts further interfaces too: those of the class, or the interface that the VPC CNI keeps warm.
 
     Source: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/volume_limits.html.
     """
@@ -118,7 +126,7 @@ def expression_errors(
 
 
 def _variables(info: InstanceTypeInfo) -> Variables:
-    """What expressions may name."""
+    """The variables that expressions may name, with their values for a type."""
     return {
         "vcpus": info.vcpus,
         "memory_mib": info.memory_mib,
@@ -150,7 +158,7 @@ def _devices(info: InstanceTypeInfo, nodeclass: EC2NodeClass, family: AMIFamily)
     """Extended resources; 0 = the type has none."""
     neuron, interfaces = info.neuron, nodeclass.network_interfaces
     efa_only = sum(interface.interface_type == EFA_ONLY for interface in interfaces)
-    found = {
+    devices = {
         "vpc.amazonaws.com/pod-eni": info.branch_interfaces,
         "vpc.amazonaws.com/PrivateIPv4Address": info.addresses_per_interface - 1
         if family.name in WINDOWS_BUILDS
@@ -160,11 +168,11 @@ def _devices(info: InstanceTypeInfo, nodeclass: EC2NodeClass, family: AMIFamily)
         "aws.amazon.com/neuroncore": neuron[0].count * neuron[0].cores if neuron else 0,
     }
     gpus = ({_GPU_RESOURCES.get(gpu.manufacturer.lower(), ""): gpu.count} for gpu in info.gpus)
-    return {name: count for name, count in resources.add(found, *gpus).items() if name}
+    return {name: count for name, count in resources.add(devices, *gpus).items() if name}
 
 
 def _memory(info: InstanceTypeInfo, overheads: Overheads) -> int:
-    """Bytes that the operating system will see: without Graviton's CMA and the hypervisor's share."""
+    """Bytes that the operating system will report: without Graviton's CMA and the hypervisor's share."""
     mib = info.memory_mib - (_ARM_CMA_MIB if info.architectures[:1] == ("arm64",) else 0)
     share = Fraction(overheads.vm_memory_overhead_percent) * mib
     return (mib - _ceil(share)) * MIB
@@ -193,8 +201,8 @@ def max_pods(
     overheads: Overheads,
 ) -> int:
     """How many pods: ``maxPods``, else what the network interfaces can address; ``podsPerCore`` lowers it."""
-    most = kubelet.max_pods()
-    if most is None:
+    pods = kubelet.max_pods()
+    if pods is None:
         first_card = (
             network_interface
             for network_interface in nodeclass.network_interfaces
@@ -203,16 +211,16 @@ def max_pods(
         taken = overheads.reserved_enis + sum(
             network_interface.interface_type == EFA_ONLY for network_interface in first_card
         )
-        most = eni_limited_pods(info, taken) if family.supports_eni_limited_pod_density else _PODS_WITHOUT_ENI_LIMIT
+        pods = eni_limited_pods(info, taken) if family.supports_eni_limited_pod_density else _PODS_WITHOUT_ENI_LIMIT
     per_core = kubelet.number("podsPerCore")
-    return min(most, per_core * info.vcpus) if per_core and family.pods_per_core_enabled else most
+    return min(pods, per_core * info.vcpus) if per_core and family.pods_per_core_enabled else pods
 
 
 def eni_limited_pods(info: InstanceTypeInfo, reserved_enis: int) -> int:
-    """Pods that addresses suffice for: one of each interface is its own, two pods use the host network.
+    """How many pods get an address: an interface keeps one address, and two pods use the host network.
 
-    ``reserved_enis``: interfaces that give pods no addresses. An interface is never lent prefixes: users who delegate
-    them state ``maxPods``.
+    ``reserved_enis``: interfaces that give pods no addresses. Prefix delegation is not counted on: users who turn it on
+    state ``maxPods``.
     """
     interfaces = max(info.interfaces - reserved_enis, 0)
     return interfaces * (info.addresses_per_interface - 1) + 2 if interfaces else 0

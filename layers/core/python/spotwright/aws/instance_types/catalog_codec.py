@@ -1,7 +1,7 @@
 """A catalog as bytes: small, and quick to read in a process that has just started.
 
-Equal requirements, amounts and types are written once and referred to by number: most labels of most types repeat,
-and classes differ in little. Reading makes one object for each, shared by all that refer to it.
+Equal requirements, amounts and types are written once and referred to by number: most labels of most types repeat, and
+EC2NodeClasses differ in little. Decoding makes a single object of equal entries, which is shared wherever it is used.
 """
 
 from collections.abc import Hashable, Mapping
@@ -28,10 +28,10 @@ type _Type = tuple[str, int, int, int, int, int]
 
 
 class _Body(msgspec.Struct, frozen=True):
-    """Tables; every number is a place in one of them. ``sets``: requirements that stand together.
+    """Tables; every number is a row of another table. ``sets``: the requirements of a type or an offering.
 
-    ``attachable``: amounts for each type in turn; ``needed``: requirements whose label must be there although values
-    are excluded. Both are missing in catalogs written before there were any.
+    ``attachable``: for each type the row of its attachable volumes; ``needed``: requirements whose label must exist
+    although they only exclude values. Catalogs of earlier versions lack both.
     """
 
     requirements: tuple[_Requirement, ...]
@@ -51,7 +51,7 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 class _Table[Row: Hashable]:
-    """Gives equal rows the same number, in order of first sight."""
+    """Numbers rows from 0 in the order in which they come; equal rows have the same number."""
 
     def __init__(self) -> None:
         self._numbers: dict[Row, int] = {}
@@ -71,14 +71,14 @@ class _Writer:
         self.requirements, self.sets = _Table[tuple[_Requirement, bool]](), _Table[_Numbers]()
         self.amounts, self.kubelets = _Table[_Amounts](), _Table[_Kubelet]()
         self.offerings, self.types = _Table[tuple[_Offering, ...]](), _Table[tuple[_Type, int]]()
-        # By identity: classes that agree share their types, offerings of one zone their requirements.
-        self._written: dict[int, _Numbers] = {}
-        self._known_sets: dict[int, int] = {}
+        # By identity: EC2NodeClasses with equal types share the tuple, offerings of a zone their requirements.
+        self._type_numbers: dict[int, _Numbers] = {}
+        self._set_numbers: dict[int, int] = {}
 
-    def all(self, types: tuple[InstanceType, ...]) -> _Numbers:
-        if id(types) not in self._written:
-            self._written[id(types)] = tuple(self.type(instance_type) for instance_type in types)
-        return self._written[id(types)]
+    def all(self, instance_types: tuple[InstanceType, ...]) -> _Numbers:
+        if id(instance_types) not in self._type_numbers:
+            self._type_numbers[id(instance_types)] = tuple(self.type(instance_type) for instance_type in instance_types)
+        return self._type_numbers[id(instance_types)]
 
     def type(self, instance_type: InstanceType) -> int:
         offerings = self.offerings.number(tuple(self._offering(offering) for offering in instance_type.offerings))
@@ -97,13 +97,13 @@ class _Writer:
         return (offering.zone, offering.capacity_type, price, available, extra, offering.reservation_capacity)
 
     def _set(self, all_of: Requirements) -> int:
-        if id(all_of) not in self._known_sets:
+        if id(all_of) not in self._set_numbers:
             numbers = tuple(self.requirements.number(_requirement(requirement)) for requirement in all_of)
-            self._known_sets[id(all_of)] = self.sets.number(numbers)
-        return self._known_sets[id(all_of)]
+            self._set_numbers[id(all_of)] = self.sets.number(numbers)
+        return self._set_numbers[id(all_of)]
 
-    def _amounts(self, one: Mapping[str, int]) -> int:
-        return self.amounts.number(tuple(sorted(one.items())))
+    def _amounts(self, amounts: Mapping[str, int]) -> int:
+        return self.amounts.number(tuple(sorted(amounts.items())))
 
 
 def _requirement(requirement: Requirement) -> tuple[_Requirement, bool]:
@@ -141,10 +141,10 @@ def encode(catalog: Catalog, header: "CatalogHeader | None" = None) -> bytes:
 
 
 class CatalogHeader(msgspec.Struct, frozen=True):
-    """What a catalog was made from. ``source``: where its region facts are kept.
+    """What a catalog was made from. ``source``: the key of its region facts in the blob store.
 
-    ``signatures``: class → digest of everything about the class and the settings that its types depend on. ``shifted``:
-    ids of the zones that were shifted away from, sorted. ``memory``: see ``discovered_capacity.DiscoveredMemory``.
+    ``signatures``: EC2NodeClass → digest of what its instance types depend on. ``shifted``: ids of the zones that
+    traffic was shifted away from, sorted. ``memory``: see ``discovered_capacity.DiscoveredMemory``.
     """
 
     source: str = ""
@@ -155,31 +155,32 @@ class CatalogHeader(msgspec.Struct, frozen=True):
 
 
 def read_header(body: bytes) -> CatalogHeader:
-    """The header of a written catalog, without making the rest; raises msgspec.DecodeError."""
+    """The header of an encoded catalog, without its instance types; raises msgspec.DecodeError."""
     return msgspec.json.decode(body, type=CatalogHeader)
 
 
 def decode(body: bytes) -> Catalog:
-    """The catalog; raises msgspec.DecodeError for bytes that are none."""
-    read = msgspec.json.decode(body, type=_Body)
-    needed = frozenset(read.needed)
+    """The catalog; raises msgspec.DecodeError for bytes that are not a catalog."""
+    body_read = msgspec.json.decode(body, type=_Body)
+    needed = frozenset(body_read.needed)
     requirements = [
         Requirement(key, complement, frozenset(values), gte, lte, least, number in needed)
-        for number, (key, complement, values, gte, lte, least) in enumerate(read.requirements)
+        for number, (key, complement, values, gte, lte, least) in enumerate(body_read.requirements)
     ]
     sets = [
-        Requirements({requirements[number].key: requirements[number] for number in numbers}) for numbers in read.sets
+        Requirements({requirements[number].key: requirements[number] for number in numbers})
+        for numbers in body_read.sets
     ]
-    amounts = [dict(one) for one in read.amounts]
-    kubelets = [{name: dict(entries) for name, entries in kubelet} for kubelet in read.kubelets]
+    amounts = [dict(entries) for entries in body_read.amounts]
+    kubelets = [{name: dict(entries) for name, entries in kubelet} for kubelet in body_read.kubelets]
     offerings = [
         tuple(
             Offering(zone, kind, price, available is True, sets[extra], reserved, lacks_price=available == _UNPRICED)
             for zone, kind, price, available, extra, reserved in offering
         )
-        for offering in read.offerings
+        for offering in body_read.offerings
     ]
-    attachable = [amounts[number] for number in read.attachable] or [{}] * len(read.types)
+    attachable = [amounts[number] for number in body_read.attachable] or [{}] * len(body_read.types)
     types = [
         InstanceType(
             name,
@@ -190,7 +191,9 @@ def decode(body: bytes) -> Catalog:
             kubelet_reserved=kubelets[kubelet],
             attachable_volumes=volumes,
         )
-        for (name, labels, capacity, allocatable, sold, kubelet), volumes in zip(read.types, attachable, strict=True)
+        for (name, labels, capacity, allocatable, sold, kubelet), volumes in zip(
+            body_read.types, attachable, strict=True
+        )
     ]
-    by_class = {name: tuple(types[number] for number in numbers) for name, numbers in read.by_class.items()}
-    return Catalog(by_class, read.source, shifted_zone_ids=read.shifted)
+    by_class = {name: tuple(types[number] for number in numbers) for name, numbers in body_read.by_class.items()}
+    return Catalog(by_class, body_read.source, shifted_zone_ids=body_read.shifted)

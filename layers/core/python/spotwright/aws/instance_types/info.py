@@ -1,4 +1,4 @@
-"""An instance type as EC2 describes it, reduced to what sizing and labels need. No prices, no zones, no class.
+"""An instance type as EC2 describes it, reduced to what capacity and labels are computed from: no prices, no zones.
 
 Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceTypeInfo.html.
 """

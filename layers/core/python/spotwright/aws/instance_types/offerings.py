@@ -1,8 +1,8 @@
 """What can be bought: zones × capacity types of every instance type for a class, with prices.
 
-An offering is available when the type can run the class (an image fits, and what the class asks of interfaces,
-processor and placement), EC2 offers it in a zone where the class has a subnet and that is not shifted away from, and
-its price is known. Offerings that are known to be empty are taken out when a decision is made.
+An offering is available when the type can run the class (an image, network interfaces, processor and placement fit),
+EC2 offers the type in a zone where the class has a subnet and from which traffic is not shifted away, and its price is
+known. A decision leaves out offerings that EC2 lately had no capacity for (``unavailable_offerings``).
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,11 +26,11 @@ RESERVED_PRICE_DIVISOR: Final = 10_000_000
 
 
 class RegionFacts(msgspec.Struct, frozen=True):
-    """What EC2 sells in a region. Prices in picodollars per hour.
+    """The instance types that EC2 sells in a region. Prices in picodollars per hour.
 
-    ``zones``: type → zones where EC2 offers it. ``spot``: type → zone → price; None = never asked successfully, then
-    the on-demand price stands in. ``on_demand``: a type that is missing has no known price. ``notes``: what could not
-    be learned, for people.
+    ``zones``: type → zones where EC2 offers it. ``spot``: type → zone → price; None = spot prices were never read, and
+    the on-demand price stands in. ``on_demand``: a type that is missing has no known price. ``notes``: sentences about
+    what could not be read.
     """
 
     name: str
@@ -43,10 +43,10 @@ class RegionFacts(msgspec.Struct, frozen=True):
 
 
 class OfferingContext(msgspec.Struct, frozen=True):
-    """A class as buying sees it: family, images with their requirements read, zone → requirements of that zone.
+    """What offerings depend on in an EC2NodeClass: AMI family, images, and zone → requirements of the zone's offerings.
 
     ``shifted_zone_ids``: ids of zones that traffic was shifted away from. ``discovered_memory``: (type, image) → bytes
-    that such nodes were seen to have.
+    that such nodes reported.
     """
 
     nodeclass: EC2NodeClass
@@ -87,51 +87,53 @@ def instance_types(
     region: RegionFacts, context: OfferingContext, overheads: capacity.Overheads
 ) -> tuple[InstanceType, ...]:
     """Every type that EC2 offers where the class has subnets, ordered by name; raises QuantityError, KubeletError."""
-    sold = (info for info in region.types if _where(info, region, context) and _kinds(info) and info.arch)
+    sold = (info for info in region.types if _zones(info, region, context) and _capacity_types(info) and info.arch)
     return tuple(instance_type(info, region, context, overheads) for info in sorted(sold, key=lambda info: info.name))
 
 
-def _where(info: InstanceTypeInfo, region: RegionFacts, context: OfferingContext) -> list[str]:
+def _zones(info: InstanceTypeInfo, region: RegionFacts, context: OfferingContext) -> list[str]:
     return [zone for zone in context.zones if zone in region.zones.get(info.name, ())]
 
 
-def _kinds(info: InstanceTypeInfo) -> list[str]:
+def _capacity_types(info: InstanceTypeInfo) -> list[str]:
     return [kind for kind in (labels.ON_DEMAND, labels.SPOT) if kind in info.usage_classes]
 
 
 def instance_type(
     info: InstanceTypeInfo, region: RegionFacts, context: OfferingContext, overheads: capacity.Overheads
 ) -> InstanceType:
-    """One type; without offerings where it is not sold. Raises QuantityError and KubeletError."""
-    here, kinds = _where(info, region, context), _kinds(info)
-    own = [
+    """A type with its offerings, which may be none. Raises QuantityError and KubeletError."""
+    zones, kinds = _zones(info, region, context), _capacity_types(info)
+    reservations = [
         reservation for reservation in context.nodeclass.capacity_reservations if reservation.instance_type == info.name
     ]
-    reserved = [reservation for reservation in own if reservation.zone in context.zones]
-    made = InstanceType(
+    reachable = [reservation for reservation in reservations if reservation.zone in context.zones]
+    labelled = InstanceType(
         name=info.name,
         requirements=type_labels.type_requirements(
             info,
             region=region.name,
-            zones=here,
-            capacity_types=[*kinds, labels.RESERVED] if reserved else kinds,
+            zones=zones,
+            capacity_types=[*kinds, labels.RESERVED] if reachable else kinds,
             windows_build=families.WINDOWS_BUILDS.get(context.family.name, ""),
-            reservations=reserved,
+            reservations=reachable,
             placement_group=context.nodeclass.placement_group,
         ),
         capacity={},
         allocatable={},
         offerings=(),
     )
-    image = amis.ami_for_type(context.images, made)
-    seen = context.discovered_memory.get((info.name, image.id)) if image else None
-    size = capacity.node_resources(info, context.nodeclass, context.family, overheads, seen)
+    image = amis.ami_for_type(context.images, labelled)
+    memory_bytes = context.discovered_memory.get((info.name, image.id)) if image else None
+    size = capacity.node_resources(info, context.nodeclass, context.family, overheads, memory_bytes)
     runs = image is not None and not compatibility.incompatibilities(info, context.nodeclass, context.family)
-    bought = _bought(info.name, region, context, here, kinds, runs=runs, told_apart=bool(reserved))
-    taken = (_reserved(reservation, region, context, runs=runs) for reservation in reserved)
-    offerings = tuple(_partitioned((*bought, *taken), context.nodeclass.placement_group))
+    unreserved = _unreserved_offerings(
+        info.name, region, context, zones, kinds, runs=runs, has_reservations=bool(reachable)
+    )
+    reserved_offerings = (_reserved_offering(reservation, region, context, runs=runs) for reservation in reachable)
+    offerings = tuple(_split_by_partition((*unreserved, *reserved_offerings), context.nodeclass.placement_group))
     return msgspec.structs.replace(
-        made,
+        labelled,
         capacity=size.capacity,
         allocatable=size.allocatable,
         offerings=offerings,
@@ -140,7 +142,7 @@ def instance_type(
     )
 
 
-def _bought(
+def _unreserved_offerings(
     name: str,
     region: RegionFacts,
     context: OfferingContext,
@@ -148,22 +150,24 @@ def _bought(
     kinds: Sequence[str],
     *,
     runs: bool,
-    told_apart: bool,
+    has_reservations: bool,
 ) -> Iterator[Offering]:
-    """On-demand and spot. ``told_apart``: the type has reservations, so these say that they are none."""
+    """On-demand and spot. ``has_reservations``: the requirements of these offerings exclude reservations then."""
     for kind in kinds:
         for zone in zones:
             price = offering_price(region, name, kind, zone)
-            stated = _with(context.zones[zone], _UNRESERVED) if told_apart else context.zones[zone]
-            usable = runs and _served(context, zone)
-            yield Offering(zone, kind, price, usable and price > 0, stated, lacks_price=usable and price == 0)
+            requirements = (
+                _add_labels(context.zones[zone], _NO_RESERVATION) if has_reservations else context.zones[zone]
+            )
+            usable = runs and _gets_traffic(context, zone)
+            yield Offering(zone, kind, price, usable and price > 0, requirements, lacks_price=usable and price == 0)
 
 
-def _reserved(
+def _reserved_offering(
     reservation: CapacityReservation, region: RegionFacts, context: OfferingContext, *, runs: bool
 ) -> Offering:
-    """A reservation's own offering: as many instances as it has left, until it ends."""
-    told = {
+    """The offering of a capacity reservation: as many instances as it has left, until it ends."""
+    reservation_labels = {
         labels.RESERVATION_ID: reservation.id,
         labels.RESERVATION_TYPE: reservation.reservation_type,
         labels.RESERVATION_INTERRUPTIBLE: "true" if reservation.interruptible else "false",
@@ -172,40 +176,40 @@ def _reserved(
         runs
         and reservation.available_instance_count > 0
         and reservation.state == "active"
-        and _served(context, reservation.zone)
+        and _gets_traffic(context, reservation.zone)
     )
     return Offering(
         zone=reservation.zone,
         capacity_type=labels.RESERVED,
         price_picousd_per_hour=region.on_demand.get(reservation.instance_type, 0) // RESERVED_PRICE_DIVISOR,
         available=usable,
-        requirements=_with(context.zones[reservation.zone], told),
+        requirements=_add_labels(context.zones[reservation.zone], reservation_labels),
         reservation_capacity=reservation.available_instance_count,
     )
 
 
-def _partitioned(offerings: Iterable[Offering], group: PlacementGroup | None) -> Iterator[Offering]:
-    """In a partition group each offering once for each partition, so that pods can be spread over them."""
+def _split_by_partition(offerings: Iterable[Offering], group: PlacementGroup | None) -> Iterator[Offering]:
+    """In a partition placement group an offering for every partition, so that pods can be spread over partitions."""
     names = group.partition_names if group else ()
     for offering in offerings:
         for name in names:
-            requirements = _with(offering.requirements, {labels.PLACEMENT_GROUP_PARTITION: name})
+            requirements = _add_labels(offering.requirements, {labels.PLACEMENT_GROUP_PARTITION: name})
             yield msgspec.structs.replace(offering, requirements=requirements)
         if not names:
             yield offering
 
 
-_UNRESERVED: Final = dict.fromkeys(labels.RESERVATION_LABELS, "")
+_NO_RESERVATION: Final = dict.fromkeys(labels.RESERVATION_LABELS, "")
 
 
-def _with(zone: Requirements, told: Mapping[str, str]) -> Requirements:
-    """A zone's requirements and these labels; "" = the label is absent."""
-    own = (Requirement(key, False, frozenset((value,) if value else ())) for key, value in told.items())
+def _add_labels(zone: Requirements, added: Mapping[str, str]) -> Requirements:
+    """The requirements and these labels; "" = the label is absent."""
+    own = (Requirement(key, False, frozenset((value,) if value else ())) for key, value in added.items())
     return Requirements({requirement.key: requirement for requirement in (*zone, *own)})
 
 
-def _served(context: OfferingContext, zone: str) -> bool:
-    """Whether the zone is one that traffic still goes to."""
+def _gets_traffic(context: OfferingContext, zone: str) -> bool:
+    """Whether traffic is not shifted away from the zone."""
     return (
         context.zones[zone].get(labels.ZONE_ID).sole_value not in context.shifted_zone_ids
         if context.shifted_zone_ids

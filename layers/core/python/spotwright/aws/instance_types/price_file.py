@@ -8,9 +8,9 @@ A list of rules, each naming what it is about and either a ``discountPercent`` o
     - {instanceTypes: [r7i.large], capacityTypes: [on-demand], pricePerHour: "0.0921"}
 
 ``instanceTypes``: names, where ``*`` stands for anything; ``capacityTypes``: on-demand, spot; ``zones``: of spot only,
-since on-demand costs the same in all of them. What a rule does not name, it does not ask. The last ``pricePerHour``
-that applies replaces the list price; then every discount that applies is taken off, one after the other. Capacity
-reservations follow on-demand.
+since on-demand costs the same in all of them. A rule applies to everything that the fields it leaves out could name.
+The last ``pricePerHour`` that applies replaces the list price; then every discount that applies is taken off in turn.
+The price of a capacity reservation follows the on-demand price.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ class PriceFileError(ValueError):
 
 
 class PriceRule(msgspec.Struct, frozen=True):
-    """() = whatever it is, None = unset. ``factor``: what a discount leaves of a price, as a fraction."""
+    """() = all of them, None = unset. ``factor``: what a discount leaves of a price, as a fraction."""
 
     instance_types: tuple[str, ...] = ()
     capacity_types: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class PriceRule(msgspec.Struct, frozen=True):
     price_picousd_per_hour: int | None = None
 
     def applies_to(self, name: str, kind: str, zone: str) -> bool:
-        """``zone`` "" = all of them, which a rule about zones is not."""
+        """``zone`` "" = a price that is the same in all zones; no rule about zones applies to it."""
         return (
             (not self.capacity_types or kind in self.capacity_types)
             and (not self.zones or zone in self.zones)
@@ -54,7 +54,7 @@ class PriceRule(msgspec.Struct, frozen=True):
 
 
 class PriceFile(msgspec.Struct, frozen=True):
-    """The rules in their order; none = list prices."""
+    """The rules in their order; without rules the list prices hold."""
 
     rules: tuple[PriceRule, ...] = ()
 
@@ -64,54 +64,54 @@ def parse_price_file(document: object) -> PriceFile:
     rules = document.get("rules") if isinstance(document, Mapping) else None
     if not isinstance(document, Mapping) or isinstance(rules, str) or not isinstance(rules, Sequence):
         raise PriceFileError("expected a map with a list of rules")
-    further = sorted(str(one) for one in document.keys() - {"rules"})
+    further = sorted(str(key) for key in document.keys() - {"rules"})
     if further:
         raise PriceFileError(f"{further[0]}: unknown field; allowed is rules")
-    return PriceFile(tuple(_rule(f"rules[{number}]", one) for number, one in enumerate(rules)))
+    return PriceFile(tuple(_rule(f"rules[{number}]", key) for number, key in enumerate(rules)))
 
 
-def _rule(where: str, given: object) -> PriceRule:
-    if not isinstance(given, Mapping):
-        raise PriceFileError(f"{where}: expected a map, found {given!r}")
-    unknown = sorted(str(one) for one in given.keys() - set(_FIELDS))
+def _rule(where: str, rule: object) -> PriceRule:
+    if not isinstance(rule, Mapping):
+        raise PriceFileError(f"{where}: expected a map, found {rule!r}")
+    unknown = sorted(str(key) for key in rule.keys() - set(_FIELDS))
     if unknown:
         raise PriceFileError(f"{where}.{unknown[0]}: unknown field; allowed are {', '.join(_FIELDS)}")
-    if ("discountPercent" in given) == ("pricePerHour" in given):
+    if ("discountPercent" in rule) == ("pricePerHour" in rule):
         raise PriceFileError(f"{where}: expected either discountPercent or pricePerHour")
-    kinds = _names(where, given, "capacityTypes")
+    kinds = _names(where, rule, "capacityTypes")
     for kind in kinds:
         if kind not in _KINDS:
             raise PriceFileError(f"{where}.capacityTypes: {kind!r} is none of {', '.join(_KINDS)}")
-    zones = _names(where, given, "zones")
+    zones = _names(where, rule, "zones")
     if zones and kinds != (labels.SPOT,):
         raise PriceFileError(f"{where}.zones: only with capacityTypes [spot]; on-demand costs the same in all zones")
-    return PriceRule(_names(where, given, "instanceTypes"), kinds, zones, _factor(where, given), _price(where, given))
+    return PriceRule(_names(where, rule, "instanceTypes"), kinds, zones, _factor(where, rule), _price(where, rule))
 
 
-def _names(where: str, given: Mapping[str, object], field: str) -> tuple[str, ...]:
-    found = given.get(field, ())
-    if isinstance(found, str) or not isinstance(found, Sequence) or not all(isinstance(one, str) for one in found):
-        raise PriceFileError(f"{where}.{field}: expected a list of texts, found {found!r}")
-    if field in given and not found:
+def _names(where: str, rule: Mapping[str, object], field: str) -> tuple[str, ...]:
+    names = rule.get(field, ())
+    if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise PriceFileError(f"{where}.{field}: expected a list of texts, found {names!r}")
+    if field in rule and not names:
         raise PriceFileError(f"{where}.{field}: an empty list is about nothing; leave the field out for everything")
-    return tuple(found)
+    return tuple(names)
 
 
-def _factor(where: str, given: Mapping[str, object]) -> tuple[int, int] | None:
-    if "discountPercent" not in given:
+def _factor(where: str, rule: Mapping[str, object]) -> tuple[int, int] | None:
+    if "discountPercent" not in rule:
         return None
-    percent = _number(f"{where}.discountPercent", given["discountPercent"])
+    percent = _number(f"{where}.discountPercent", rule["discountPercent"])
     if not 0 <= percent < 100:
-        raise PriceFileError(f"{where}.discountPercent: {given['discountPercent']!r} is not from 0 to below 100")
+        raise PriceFileError(f"{where}.discountPercent: {rule['discountPercent']!r} is not from 0 to below 100")
     return (1 - percent / 100).as_integer_ratio()
 
 
-def _price(where: str, given: Mapping[str, object]) -> int | None:
-    if "pricePerHour" not in given:
+def _price(where: str, rule: Mapping[str, object]) -> int | None:
+    if "pricePerHour" not in rule:
         return None
-    price = _number(f"{where}.pricePerHour", given["pricePerHour"])
+    price = _number(f"{where}.pricePerHour", rule["pricePerHour"])
     if not 0 < price * PICOUSD < 2**63:
-        raise PriceFileError(f"{where}.pricePerHour: {given['pricePerHour']!r} is not a price per hour above 0")
+        raise PriceFileError(f"{where}.pricePerHour: {rule['pricePerHour']!r} is not a price per hour above 0")
     return max(1, round(price * PICOUSD))
 
 
@@ -129,21 +129,23 @@ def apply_prices(region: RegionFacts, file: PriceFile) -> RegionFacts:
     """The region at the account's prices."""
     if not file.rules:
         return region
-    on_demand = {name: _paid(file, name, labels.ON_DEMAND, "", price) for name, price in region.on_demand.items()}
+    on_demand = {
+        name: _effective_price(file, name, labels.ON_DEMAND, "", price) for name, price in region.on_demand.items()
+    }
     spot = None
     if region.spot is not None:
         spot = {
-            name: {zone: _paid(file, name, labels.SPOT, zone, price) for zone, price in zones.items()}
+            name: {zone: _effective_price(file, name, labels.SPOT, zone, price) for zone, price in zones.items()}
             for name, zones in region.spot.items()
         }
     return msgspec.structs.replace(region, on_demand=on_demand, spot=spot)
 
 
-def _paid(file: PriceFile, name: str, kind: str, zone: str, price: int) -> int:
-    about = [rule for rule in file.rules if rule.applies_to(name, kind, zone)]
-    stated = [one.price_picousd_per_hour for one in about if one.price_picousd_per_hour is not None]
+def _effective_price(file: PriceFile, name: str, kind: str, zone: str, price: int) -> int:
+    rules = [rule for rule in file.rules if rule.applies_to(name, kind, zone)]
+    stated = [rule.price_picousd_per_hour for rule in rules if rule.price_picousd_per_hour is not None]
     paid = Fraction(stated[-1] if stated else price)
-    for price_rule in about:
-        if price_rule.factor is not None:
-            paid *= Fraction(*price_rule.factor)
+    for rule in rules:
+        if rule.factor is not None:
+            paid *= Fraction(*rule.factor)
     return max(1, round(paid)) if price or stated else 0

@@ -30,36 +30,39 @@ def type_requirements(
 ) -> Requirements:
     """All labels of the type where it can be bought. ``windows_build``: of the class's images, "" = Linux.
 
-    ``placement_group``: the placement group that the class's nodes start in; in which partition is open until EC2 says
-    it.
+    ``placement_group``: the placement group that the class's nodes start in; EC2 chooses the partition at launch.
     """
     reserved = tuple(reservations)
-    several = {
+    multi_valued = {
         labels.ZONE: frozenset(zones),
         labels.CAPACITY_TYPE: frozenset(capacity_types),
         # The launch decides: dedicated hardware only where the default is not allowed.
         labels.TENANCY: frozenset(labels.TENANCIES),
         labels.RESERVATION_ID: frozenset(reservation.id for reservation in reserved),
         labels.RESERVATION_TYPE: frozenset(reservation.reservation_type for reservation in reserved),
-        labels.RESERVATION_INTERRUPTIBLE: frozenset(_spelled(reservation.interruptible) for reservation in reserved),
+        labels.RESERVATION_INTERRUPTIBLE: frozenset(_bool(reservation.interruptible) for reservation in reserved),
         labels.PLACEMENT_GROUP_ID: frozenset((placement_group.id,) if placement_group else ()),
         labels.PLACEMENT_GROUP_PARTITION: frozenset(placement_group.partition_names if placement_group else ()),
     }
-    single = {labels.REGION: region} | dict(_kubernetes(info, windows_build)) | dict(_aws(info))
-    found = {key: Requirement(key, False, values) for key, values in several.items()}
-    found |= {key: Requirement(key, False, frozenset((value,) if value else ())) for key, value in single.items()}
-    return Requirements({key: found[key] for key in sorted(found)})
+    single_valued = (
+        {labels.REGION: region} | dict(_kubernetes_labels(info, windows_build)) | dict(_instance_labels(info))
+    )
+    requirements = {key: Requirement(key, False, values) for key, values in multi_valued.items()}
+    requirements |= {
+        key: Requirement(key, False, frozenset((value,) if value else ())) for key, value in single_valued.items()
+    }
+    return Requirements({key: requirements[key] for key in sorted(requirements)})
 
 
-def _kubernetes(info: InstanceTypeInfo, windows_build: str) -> Iterator[tuple[str, str]]:
+def _kubernetes_labels(info: InstanceTypeInfo, windows_build: str) -> Iterator[tuple[str, str]]:
     yield labels.INSTANCE_TYPE, info.name
     yield labels.ARCH, info.arch
     yield labels.OS, "windows" if windows_build else "linux"
     yield labels.WINDOWS_BUILD, windows_build
-    yield NITRO_SANDBOX_LABEL, _spelled(info.enclaves)
+    yield NITRO_SANDBOX_LABEL, _bool(info.enclaves)
 
 
-def _aws(info: InstanceTypeInfo) -> Iterator[tuple[str, str]]:
+def _instance_labels(info: InstanceTypeInfo) -> Iterator[tuple[str, str]]:
     """``karpenter.k8s.aws/instance-…`` labels; "" = the type has none."""
     named = dict(_size(info)) | dict(_figures(info)) | _gpu(info) | _accelerator(info)
     for name, value in named.items():
@@ -73,7 +76,7 @@ def _size(info: InstanceTypeInfo) -> Iterator[tuple[str, str]]:
     yield "generation", shape["generation"] if shape else ""
     yield "family", family
     yield "size", size
-    yield "capability-flex", _spelled("-flex" in family)
+    yield "capability-flex", _bool("-flex" in family)
 
 
 def _figures(info: InstanceTypeInfo) -> Iterator[tuple[str, str]]:
@@ -84,7 +87,7 @@ def _figures(info: InstanceTypeInfo) -> Iterator[tuple[str, str]]:
     yield "ebs-bandwidth", _count(info.ebs_mbps)
     yield "network-bandwidth", _count(info.network_mbps)
     yield "hypervisor", info.hypervisor
-    yield "encryption-in-transit-supported", _spelled(info.encryption_in_transit)
+    yield "encryption-in-transit-supported", _bool(info.encryption_in_transit)
     yield "local-nvme", _count(info.local_storage_gb if info.local_nvme else 0)
 
 
@@ -117,5 +120,5 @@ def _count(number: int) -> str:
     return str(number) if number else ""
 
 
-def _spelled(truth: object) -> str:
+def _bool(truth: object) -> str:
     return "true" if truth else "false"

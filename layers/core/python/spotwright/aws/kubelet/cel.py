@@ -1,6 +1,6 @@
-"""Arithmetic that a class may state instead of an amount, worked out for one instance type.
+"""Arithmetic that an EC2NodeClass may state instead of an amount, evaluated for an instance type.
 
-The part of the Common Expression Language (https://github.com/google/cel-spec) that sizing needs: integers, doubles,
+The part of the Common Expression Language (https://github.com/google/cel-spec) that amounts need: integers, doubles,
 strings, lists; ``+ - * / %``, comparisons, ``&& || !``, ``? :``, ``in``; ``min``, ``max``, ``int``, ``double``,
 ``size``, and ``startsWith``, ``endsWith``, ``contains`` of a string. As there, integers have 64 bits, division of
 integers cuts towards zero, and integers and doubles do not mix. Macros and everything else are refused by name.
@@ -22,21 +22,21 @@ _TOKEN: Final = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
     r"|(?P<text>\"[^\"\\]*\"|'[^'\\]*')|(?P<sign>&&|\|\||[=!<>]=|[-+*/%()<>!?:,.\[\]]))"
 )
-_LONGEST: Final = 2000
-_DEEPEST: Final = 50
-# How tightly operators of two sides bind; `? :` binds least and is read apart.
-_BINDING: Final = {
+_MAX_LENGTH: Final = 2000
+_MAX_DEPTH: Final = 50
+# Precedence of binary operators; `? :` has the least and is parsed apart.
+_PRECEDENCE: Final = {
     "||": 1, "&&": 2, "==": 3, "!=": 3, "<": 3, "<=": 3, ">": 3, ">=": 3, "in": 3,
     "+": 4, "-": 4, "*": 5, "/": 5, "%": 5,
 }  # fmt: skip
 _METHODS: Final = ("startsWith", "endsWith", "contains", "size")
 _FUNCTIONS: Final = ("min", "max", "int", "double", "size")
-_WORDS: Final = {"true": True, "false": False}
+_LITERALS: Final = {"true": True, "false": False}
 
 
 def evaluate(text: str, variables: Variables) -> int:
     """The result as an integer, a double cut towards zero; raises ExpressionError."""
-    value = _read(text)(variables)
+    value = _parse(text)(variables)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ExpressionError(f"{text!r}: the result must be a number, found {cel_values.type_name(value)}")
     if not math.isfinite(value):
@@ -45,16 +45,16 @@ def evaluate(text: str, variables: Variables) -> int:
 
 
 @lru_cache(maxsize=256)
-def _read(text: str) -> _Node:
-    if len(text) > _LONGEST:
-        raise ExpressionError(f"an expression of {len(text)} characters; at most {_LONGEST} are read")
+def _parse(text: str) -> _Node:
+    if len(text) > _MAX_LENGTH:
+        raise ExpressionError(f"an expression of {len(text)} characters; at most {_MAX_LENGTH} are read")
     try:
-        return _Reader(text).whole()
+        return _Parser(text).whole()
     except ExpressionError as error:
         raise ExpressionError(f"{text!r}: {error}") from None
 
 
-class _Reader:
+class _Parser:
     """Turns the text into a function of its variables, operator by operator."""
 
     def __init__(self, text: str) -> None:
@@ -63,7 +63,7 @@ class _Reader:
         self._depth = 0
 
     def whole(self) -> _Node:
-        node = self._choice()
+        node = self._ternary()
         if self._peek() != "":
             raise ExpressionError(f"unexpected {self._peek()!r}")
         return node
@@ -76,28 +76,28 @@ class _Reader:
         return self._tokens[self._at - 1] if self._at <= len(self._tokens) else ""
 
     def _expect(self, sign: str) -> None:
-        found = self._next()
-        if found != sign:
-            raise ExpressionError(f"expected {sign!r}, found {_shown(found)}")
+        token = self._next()
+        if token != sign:
+            raise ExpressionError(f"expected {sign!r}, found {_quote(token)}")
 
-    def _choice(self) -> _Node:
+    def _ternary(self) -> _Node:
         self._depth += 1
-        if self._depth > _DEEPEST:
-            raise ExpressionError(f"nested more than {_DEEPEST} deep")
+        if self._depth > _MAX_DEPTH:
+            raise ExpressionError(f"nested more than {_MAX_DEPTH} deep")
         condition = self._binary(1)
         if self._peek() == "?":
             self._next()
-            first = self._choice()
+            first = self._ternary()
             self._expect(":")
-            condition = _chosen(condition, first, self._choice())
+            condition = _conditional(condition, first, self._ternary())
         self._depth -= 1
         return condition
 
     def _binary(self, least: int) -> _Node:
         left = self._unary()
-        while _BINDING.get(self._peek(), 0) >= least:
+        while _PRECEDENCE.get(self._peek(), 0) >= least:
             sign = self._next()
-            left = _joined(sign, left, self._binary(_BINDING[sign] + 1))
+            left = _binary_operation(sign, left, self._binary(_PRECEDENCE[sign] + 1))
         return left
 
     def _unary(self) -> _Node:
@@ -106,7 +106,7 @@ class _Reader:
             signs.append(self._next())
         node = self._member()
         for sign in reversed(signs):
-            node = _negated(sign, node)
+            node = _negate(sign, node)
         return node
 
     def _member(self) -> _Node:
@@ -123,19 +123,19 @@ class _Reader:
     def _primary(self) -> _Node:
         token = self._next()
         if token == "(":
-            node = self._choice()
+            node = self._ternary()
             self._expect(")")
             return node
         if token == "[":
-            return _listed(self._arguments("]"))
+            return _list(self._arguments("]"))
         if token[:1] in ("'", '"'):
             return _constant(token[1:-1])
         if token[:1].isdigit() or (token[:1] == "." and len(token) > 1):
             return _constant(_number(token))
-        if token in _WORDS:
-            return _constant(_WORDS[token])
+        if token in _LITERALS:
+            return _constant(_LITERALS[token])
         if not re.fullmatch(r"[A-Za-z_]\w*", token):
-            raise ExpressionError(f"expected a value, found {_shown(token)}")
+            raise ExpressionError(f"expected a value, found {_quote(token)}")
         return self._named(token)
 
     def _named(self, name: str) -> _Node:
@@ -151,23 +151,23 @@ class _Reader:
         while self._peek() != end:
             if nodes:
                 self._expect(",")
-            nodes.append(self._choice())
+            nodes.append(self._ternary())
         self._next()
         return tuple(nodes)
 
 
 def _tokens(text: str) -> list[str]:
-    found, at = [], 0
+    tokens, at = [], 0
     while text[at:].strip():
         token = _TOKEN.match(text, at)
         if token is None:
             raise ExpressionError(f"cannot read {text[at:].strip()[:20]!r}")
-        found.append(token[0].strip())
+        tokens.append(token[0].strip())
         at = token.end()
-    return found
+    return tokens
 
 
-def _shown(token: str) -> str:
+def _quote(token: str) -> str:
     return repr(token) if token else "the end"
 
 
@@ -190,15 +190,15 @@ def _variable(name: str) -> _Node:
     return read
 
 
-def _listed(nodes: tuple[_Node, ...]) -> _Node:
+def _list(nodes: tuple[_Node, ...]) -> _Node:
     return lambda variables: tuple(node(variables) for node in nodes)
 
 
-def _chosen(condition: _Node, first: _Node, second: _Node) -> _Node:
+def _conditional(condition: _Node, first: _Node, second: _Node) -> _Node:
     return lambda variables: first(variables) if cel_values.check_bool(condition(variables), "?") else second(variables)
 
 
-def _negated(sign: str, node: _Node) -> _Node:
+def _negate(sign: str, node: _Node) -> _Node:
     def negate(variables: Variables) -> Value:
         value = node(variables)
         if sign == "!":
@@ -210,7 +210,7 @@ def _negated(sign: str, node: _Node) -> _Node:
     return negate
 
 
-def _joined(sign: str, left: _Node, right: _Node) -> _Node:
+def _binary_operation(sign: str, left: _Node, right: _Node) -> _Node:
     if sign == "&&":
         return lambda variables: cel_values.check_bool(left(variables), sign) and cel_values.check_bool(
             right(variables), sign

@@ -41,13 +41,13 @@ def apply_operator(sign: str, left: Value, right: Value) -> Value:
     if isinstance(left, bool | tuple):
         raise ExpressionError(f"{sign} of {type_name(left)}")
     if isinstance(left, str) and isinstance(right, str):
-        return _compared(sign, left, right) if sign != "+" else left + right
+        return _compare(sign, left, right) if sign != "+" else left + right
     if isinstance(left, str) or isinstance(right, str | tuple):
         raise ExpressionError(f"{sign} of {type_name(left)}")
-    return _compared(sign, left, right) if sign[0] in "<>" else _calculated(sign, left, right)
+    return _compare(sign, left, right) if sign[0] in "<>" else _calculate(sign, left, right)
 
 
-def _compared[Ordered: (str, float)](sign: str, left: Ordered, right: Ordered) -> bool:
+def _compare[Ordered: (str, float)](sign: str, left: Ordered, right: Ordered) -> bool:
     match sign:
         case "<":
             return left < right
@@ -63,9 +63,9 @@ def _compared[Ordered: (str, float)](sign: str, left: Ordered, right: Ordered) -
 _SIMPLE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 
 
-def _calculated(sign: str, left: float, right: float) -> Value:
+def _calculate(sign: str, left: float, right: float) -> Value:
     if isinstance(left, int) and isinstance(right, int):
-        return check_int64(_of_integers(sign, left, right))
+        return check_int64(_calculate_integers(sign, left, right))
     if sign in _SIMPLE:
         result: float = _SIMPLE[sign](left, right)
         return result
@@ -74,24 +74,24 @@ def _calculated(sign: str, left: float, right: float) -> Value:
     raise ExpressionError(f"{sign} of doubles")
 
 
-def _of_integers(sign: str, left: int, right: int) -> int:
+def _calculate_integers(sign: str, left: int, right: int) -> int:
     if sign in _SIMPLE:
         result: int = _SIMPLE[sign](left, right)
         return result
     if right == 0:
         raise ExpressionError("division by zero")
-    cut = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-    return cut if sign == "/" else left - cut * right
+    quotient = abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
+    return quotient if sign == "/" else left - quotient * right
 
 
-def call_function(name: str, given: tuple[Value, ...]) -> Value:
-    match name, given:
-        case (("min" | "max"), (_, *_)) if len({type_name(value) for value in given}) == 1:
-            numbers = [value for value in given if isinstance(value, int | float) and not isinstance(value, bool)]
-            if len(numbers) == len(given):
+def call_function(name: str, arguments: tuple[Value, ...]) -> Value:
+    match name, arguments:
+        case (("min" | "max"), (_, *_)) if len({type_name(value) for value in arguments}) == 1:
+            numbers = [value for value in arguments if isinstance(value, int | float) and not isinstance(value, bool)]
+            if len(numbers) == len(arguments):
                 return min(numbers) if name == "min" else max(numbers)
         case (("int" | "double"), (int() | float() | str() as one,)) if not isinstance(one, bool):
-            return _converted(name, one)
+            return _convert(name, one)
         case "size", (str() | tuple() as one,):
             return len(one)
         case "startsWith", (str() as one, str() as part):
@@ -100,10 +100,10 @@ def call_function(name: str, given: tuple[Value, ...]) -> Value:
             return one.endswith(part)
         case "contains", (str() as one, str() as part):
             return part in one
-    raise ExpressionError(f"{name} of {', '.join(type_name(value) for value in given) or 'nothing'}")
+    raise ExpressionError(f"{name} of {', '.join(type_name(value) for value in arguments) or 'nothing'}")
 
 
-def _converted(name: str, value: float | str) -> Value:
+def _convert(name: str, value: float | str) -> Value:
     try:
         return check_int64(int(value)) if name == "int" else float(value)
     except (ValueError, OverflowError):

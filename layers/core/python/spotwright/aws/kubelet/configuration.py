@@ -1,4 +1,4 @@
-"""The parts of a class' kubelet configuration that sizing reads, with expressions worked out for one instance type.
+"""The parts of ``spec.kubelet`` that an instance type's capacity depends on, with expressions evaluated for the type.
 
 ``maxPods`` and reserved amounts may be expressions where the gate NodeClassCEL is on. Source: Karpenter's concepts
 (NodeClasses, ``spec.kubelet``): cpu in millicores rounded up to 10m, memory in Mi rounded up to 16Mi,
@@ -13,7 +13,7 @@ from spotwright.aws.kubelet.cel_values import ExpressionError
 from spotwright.model import quantity, resources
 
 # Resource → (steps it is rounded up to, unit it is written in).
-_RENDERED: Final = {
+_UNITS: Final = {
     resources.CPU: (10, "m"),
     resources.MEMORY: (16, "Mi"),
     resources.EPHEMERAL_STORAGE: (1, "Gi"),
@@ -27,7 +27,7 @@ class KubeletError(ValueError):
 
 
 class KubeletConfiguration:
-    """A raw KubeletConfiguration as one instance type would get it. ``variables`` None: expressions are left aside."""
+    """A raw KubeletConfiguration for an instance type. ``variables`` None: expressions are ignored."""
 
     def __init__(self, raw: Mapping[str, object], variables: cel.Variables | None = None) -> None:
         self._raw, self._variables = raw, variables
@@ -38,39 +38,39 @@ class KubeletConfiguration:
         if not isinstance(value, str) or self._variables is None:
             return self.number("maxPods")
         try:
-            found = cel.evaluate(value, self._variables)
+            pods = cel.evaluate(value, self._variables)
         except ExpressionError as error:
             raise KubeletError(f"spec.kubelet.maxPods for {self._variables.get('instance_type')}: {error}") from None
-        if not 0 <= found <= _MOST_PODS:
+        if not 0 <= pods <= _MOST_PODS:
             name = self._variables.get("instance_type")
-            raise KubeletError(f"spec.kubelet.maxPods for {name}: {value!r} is {found}; allowed are 0 to {_MOST_PODS}")
-        return found
+            raise KubeletError(f"spec.kubelet.maxPods for {name}: {value!r} is {pods}; allowed are 0 to {_MOST_PODS}")
+        return pods
 
     def number(self, name: str) -> int | None:
         value = self._raw.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def with_max_pods(self, pods: int) -> "KubeletConfiguration":
-        """For reserved amounts, which may depend on how many pods there can be."""
+        """With the variable ``max_pods``, which expressions of reserved amounts may name."""
         if self._variables is None:
             return self
         return KubeletConfiguration(self._raw, {**self._variables, "max_pods": pods})
 
     def reserved_amounts(self, name: str) -> dict[str, int]:
-        """A map of reserved amounts, e.g. kubeReserved; what has no value here is left out."""
+        """A map of reserved amounts, e.g. kubeReserved, without expressions that have no value for the type."""
         return {resource: quantity.amount(resource, text) for resource, text in self.reserved_texts(name).items()}
 
     def reserved_texts(self, name: str) -> dict[str, str]:
-        """The same as texts, as the node's kubelet gets them."""
+        """The map of reserved amounts as the node's kubelet gets it."""
         given = self._raw.get(name)
-        found = {}
+        texts = {}
         for resource, value in (given if isinstance(given, Mapping) else {}).items():
-            text = self._rendered(str(resource), str(value))
+            text = self._render(str(resource), str(value))
             if text is not None:
-                found[str(resource)] = text
-        return found
+                texts[str(resource)] = text
+        return texts
 
-    def _rendered(self, resource: str, stated: str) -> str | None:
+    def _render(self, resource: str, stated: str) -> str | None:
         if _is_amount(resource, stated):
             return stated
         if self._variables is None:
@@ -79,23 +79,23 @@ class KubeletConfiguration:
             result = cel.evaluate(stated, self._variables)
         except ExpressionError:
             return None
-        step, unit = _RENDERED.get(resource, (1, ""))
+        step, unit = _UNITS.get(resource, (1, ""))
         text = f"{-(-result // step) * step}{unit}"
         return text if result >= 0 and _is_amount(resource, text) else None
 
     def expression_errors(self) -> tuple[str, ...]:
-        """Reserved amounts that cannot be worked out here, as sentences; one that comes out negative is left out."""
+        """Reserved amounts that have no value for the type, as sentences; a negative result is no error."""
         if self._variables is None:
             return ()
-        found, name = [], self._variables.get("instance_type")
-        for field, resource, text in self._formulas():
+        errors, name = [], self._variables.get("instance_type")
+        for field, resource, text in self._expressions():
             try:
                 cel.evaluate(text, self._variables)
             except ExpressionError as error:
-                found.append(f"spec.kubelet.{field}.{resource} for {name}: {error}")
-        return tuple(found)
+                errors.append(f"spec.kubelet.{field}.{resource} for {name}: {error}")
+        return tuple(errors)
 
-    def _formulas(self) -> list[tuple[str, str, str]]:
+    def _expressions(self) -> list[tuple[str, str, str]]:
         """(map, resource, text) of reserved amounts that are not plain amounts."""
         maps = [(name, given) for name in RESERVED_FIELDS if isinstance(given := self._raw.get(name), Mapping)]
         stated = ((name, str(key), str(text)) for name, given in maps for key, text in given.items())
@@ -104,7 +104,7 @@ class KubeletConfiguration:
     @property
     def has_expressions(self) -> bool:
         """Whether a reserved amount is not a plain amount."""
-        return bool(self._formulas())
+        return bool(self._expressions())
 
     def eviction_threshold(self, signal: str) -> str | None:
         given = self._raw.get("evictionHard")
@@ -120,34 +120,34 @@ def _is_amount(resource: str, text: str) -> bool:
     return True
 
 
-# A type for which every expression should have a value: what it is does not matter, that there are such figures does.
-_EXAMPLE: Final[cel.Variables] = {
+# Any instance type will do to learn whether an expression can be evaluated.
+_EXAMPLE_TYPE: Final[cel.Variables] = {
     "vcpus": 64, "memory_mib": 2**18, "default_enis": 8, "ips_per_eni": 30, "max_pods": 110,
     "instance_type": "m5.16xlarge",
 }  # fmt: skip
 
 
 def substitute_expressions(raw: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
-    """The configuration with an amount in the place of each expression; and those that cannot be read, as sentences."""
-    found, faults = dict(raw), list[str]()
+    """The configuration with amounts in place of expressions, and expressions without a value, as sentences."""
+    substituted, errors = dict(raw), list[str]()
     if isinstance(raw.get("maxPods"), str):
-        found["maxPods"] = 0
-        faults += _faults("maxPods", str(raw["maxPods"]))
+        substituted["maxPods"] = 0
+        errors += _expression_error("maxPods", str(raw["maxPods"]))
     for name in RESERVED_FIELDS:
-        given = raw.get(name)
-        if isinstance(given, Mapping):
-            stated = {
-                key: value for key, value in given.items() if not isinstance(value, str) or _is_amount(key, value)
+        amounts = raw.get(name)
+        if isinstance(amounts, Mapping):
+            kept = {
+                key: value for key, value in amounts.items() if not isinstance(value, str) or _is_amount(key, value)
             }
-            found[name] = dict.fromkeys(given, "0") | stated
-            for key in given.keys() - stated.keys():
-                faults += _faults(f"{name}.{key}", given[key])
-    return found, tuple(sorted(faults))
+            substituted[name] = dict.fromkeys(amounts, "0") | kept
+            for key in amounts.keys() - kept.keys():
+                errors += _expression_error(f"{name}.{key}", amounts[key])
+    return substituted, tuple(sorted(errors))
 
 
-def _faults(field: str, text: str) -> list[str]:
+def _expression_error(field: str, text: str) -> list[str]:
     try:
-        cel.evaluate(text, _EXAMPLE)
+        cel.evaluate(text, _EXAMPLE_TYPE)
     except ExpressionError as error:
         return [f"spec.kubelet.{field}: {error}"]
     return []

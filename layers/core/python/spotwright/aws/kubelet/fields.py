@@ -31,7 +31,7 @@ _DURATIONS: Final = (
     "evictionPressureTransitionPeriod", "containerLogMonitorInterval", "shutdownGracePeriod",
     "shutdownGracePeriodCriticalPods",
 )  # fmt: skip
-_WHOLES: Final = (
+_INTEGERS: Final = (
     "port", "readOnlyPort", "registryPullQPS", "registryBurst", "eventRecordQPS", "eventBurst", "healthzPort",
     "oomScoreAdj", "nodeLeaseDurationSeconds", "imageGCHighThresholdPercent", "imageGCLowThresholdPercent",
     "maxPods", "podPidsLimit", "nodeStatusMaxImages", "maxOpenFiles", "kubeAPIQPS", "kubeAPIBurst",
@@ -59,14 +59,14 @@ _KINDS: Final[Mapping[str, str]] = {
         "true or false": _FLAGS,
         "text": _TEXTS,
         "a duration such as 1m30s": _DURATIONS,
-        "an integer": _WHOLES,
+        "an integer": _INTEGERS,
         "a list of texts": _LISTS,
         "a map of texts": _TEXT_MAPS,
         "": _OPEN,
     }.items()
     for name in names
 }
-# What families that turn the settings into flags or into settings of their own have words for.
+# What AMI families can express that turn the settings into flags or into settings of their own.
 COMMON_FIELDS: Final = frozenset(
     {
         "clusterDNS", "maxPods", "podsPerCore", "systemReserved", "kubeReserved", "evictionHard", "evictionSoft",
@@ -90,11 +90,11 @@ def field_errors(kubelet: Mapping[str, object]) -> Iterator[str]:
         kind = _KINDS.get(name)
         if kind is None:
             yield f"spec.kubelet.{name}: no such field in a KubeletConfiguration"
-        elif value is not None and not _is(kind, value):
+        elif value is not None and not _is_of_kind(kind, value):
             yield f"spec.kubelet.{name}: must be {kind}, found {value!r}"
 
 
-def _is(kind: str, value: object) -> bool:
+def _is_of_kind(kind: str, value: object) -> bool:
     match kind:
         case "true or false":
             return isinstance(value, bool)
@@ -103,9 +103,9 @@ def _is(kind: str, value: object) -> bool:
         case "an integer":
             return isinstance(value, int) and not isinstance(value, bool)
         case "a list of texts":
-            return isinstance(value, list) and all(isinstance(one, str) for one in value)
+            return isinstance(value, list) and all(isinstance(item, str) for item in value)
         case "a map of texts":
-            return isinstance(value, Mapping) and all(isinstance(one, str) for one in value.values())
+            return isinstance(value, Mapping) and all(isinstance(item, str) for item in value.values())
         case "":
             return True
     return is_duration(value)
@@ -113,10 +113,10 @@ def _is(kind: str, value: object) -> bool:
 
 def unsupported_fields(kubelet: Mapping[str, object], family: str, *, pods_per_core: bool) -> tuple[str, ...]:
     """Sentences about fields that ``family``, which does not take any kubelet setting, has no word for."""
-    found = [f"spec.kubelet.{name}: {family} has no such setting" for name in sorted(set(kubelet) - COMMON_FIELDS)]
+    errors = [f"spec.kubelet.{name}: {family} has no such setting" for name in sorted(set(kubelet) - COMMON_FIELDS)]
     if not pods_per_core and kubelet.get("podsPerCore"):
-        found.append(f"spec.kubelet.podsPerCore: {family} has no such setting")
+        errors.append(f"spec.kubelet.podsPerCore: {family} has no such setting")
     servers = kubelet.get("clusterDNS")
     if isinstance(servers, list) and len(servers) > 1:
-        found.append(f"spec.kubelet.clusterDNS: {family} takes one address, found {len(servers)}")
-    return tuple(found)
+        errors.append(f"spec.kubelet.clusterDNS: {family} takes one address, found {len(servers)}")
+    return tuple(errors)

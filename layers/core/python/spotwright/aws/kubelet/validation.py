@@ -1,7 +1,7 @@
 """What is wrong with a class' kubelet configuration, as sentences.
 
 Source: https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ and the rules Karpenter documents for
-``spec.kubelet``. Expressions (CEL) are behind a gate of Karpenter's that is closed by default, and always here.
+``spec.kubelet``. Expressions (CEL) need Karpenter's feature gate NodeClassCEL.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,63 +31,63 @@ def kubelet_errors(kubelet: Mapping[str, object]) -> tuple[str, ...]:
     """Every problem, each naming its field; empty = fine."""
     return (
         *fields.field_errors(kubelet),
-        *_forbidden(kubelet),
-        *_counts(kubelet),
-        *_reserved(kubelet),
-        *_evictions(kubelet),
-        *_percentages(kubelet),
+        *_forbidden_field_errors(kubelet),
+        *_count_errors(kubelet),
+        *_reserved_amount_errors(kubelet),
+        *_eviction_errors(kubelet),
+        *_percentage_errors(kubelet),
     )
 
 
-def _forbidden(kubelet: Mapping[str, object]) -> Iterator[str]:
+def _forbidden_field_errors(kubelet: Mapping[str, object]) -> Iterator[str]:
     if "registerWithTaints" in kubelet:
         yield "spec.kubelet.registerWithTaints: taints belong on the NodePool"
 
 
 def expression_fields(kubelet: Mapping[str, object]) -> tuple[str, ...]:
     """Fields that hold a formula in place of an amount, each with it."""
-    most = kubelet.get("maxPods")
-    found = [f"spec.kubelet.maxPods: {most!r}"] if isinstance(most, str) else []
+    max_pods = kubelet.get("maxPods")
+    expressions = [f"spec.kubelet.maxPods: {max_pods!r}"] if isinstance(max_pods, str) else []
     for name in _RESERVED:
-        given = kubelet.get(name)
-        for resource, value in given.items() if isinstance(given, Mapping) else ():
+        amounts = kubelet.get(name)
+        for resource, value in amounts.items() if isinstance(amounts, Mapping) else ():
             if isinstance(value, str) and not value.startswith("-") and not _is_amount(value):
-                found.append(f"spec.kubelet.{name}.{resource}: {value!r}")
-    return tuple(found)
+                expressions.append(f"spec.kubelet.{name}.{resource}: {value!r}")
+    return tuple(expressions)
 
 
-def _counts(kubelet: Mapping[str, object]) -> Iterator[str]:
+def _count_errors(kubelet: Mapping[str, object]) -> Iterator[str]:
     for name in _COUNTS:
         value = kubelet.get(name)
         if isinstance(value, int) and value < 0:
             yield f"spec.kubelet.{name}: must not be negative, found {value!r}"
 
 
-def _reserved(kubelet: Mapping[str, object]) -> Iterator[str]:
+def _reserved_amount_errors(kubelet: Mapping[str, object]) -> Iterator[str]:
     for name in _RESERVED:
-        for resource, value in _texts(kubelet, name):
+        for resource, value in _text_entries(kubelet, name):
             if resource not in RESERVABLE_RESOURCES:
                 yield f"spec.kubelet.{name}.{resource}: allowed are {', '.join(sorted(RESERVABLE_RESOURCES))}"
             elif not _is_amount(value):
                 yield f"spec.kubelet.{name}.{resource}: {value!r} is not an amount such as 100m or 500Mi"
 
 
-def _texts(kubelet: Mapping[str, object], name: str) -> tuple[tuple[str, str], ...]:
-    """A map of texts; another kind of value is complained of elsewhere."""
+def _text_entries(kubelet: Mapping[str, object], name: str) -> tuple[tuple[str, str], ...]:
+    """The entries of a map of texts; ``field_errors`` reports values of another kind."""
     given = kubelet.get(name)
     if not isinstance(given, Mapping):
         return ()
     return tuple((key, value) for key, value in given.items() if isinstance(value, str))
 
 
-def _evictions(kubelet: Mapping[str, object]) -> Iterator[str]:
+def _eviction_errors(kubelet: Mapping[str, object]) -> Iterator[str]:
     for name in ("evictionHard", "evictionSoft", "evictionMinimumReclaim"):
-        for signal, value in _texts(kubelet, name):
+        for signal, value in _text_entries(kubelet, name):
             if signal not in EVICTION_SIGNALS:
                 yield f"spec.kubelet.{name}.{signal}: allowed are {', '.join(sorted(EVICTION_SIGNALS))}"
             elif not _is_threshold(value):
                 yield f"spec.kubelet.{name}.{signal}: {value!r} is neither an amount nor a percentage up to 100%"
-    for signal, value in _texts(kubelet, "evictionSoftGracePeriod"):
+    for signal, value in _text_entries(kubelet, "evictionSoftGracePeriod"):
         if signal not in EVICTION_SIGNALS:
             yield f"spec.kubelet.evictionSoftGracePeriod.{signal}: allowed are {', '.join(sorted(EVICTION_SIGNALS))}"
         elif not fields.is_duration(value):
@@ -97,7 +97,7 @@ def _evictions(kubelet: Mapping[str, object]) -> Iterator[str]:
         yield "spec.kubelet.evictionSoft: needs the same signals as evictionSoftGracePeriod"
 
 
-def _percentages(kubelet: Mapping[str, object]) -> Iterator[str]:
+def _percentage_errors(kubelet: Mapping[str, object]) -> Iterator[str]:
     given = {name: value for name in _PERCENTAGES if isinstance(value := kubelet.get(name), int)}
     for name, value in given.items():
         if not 0 <= value <= 100:
