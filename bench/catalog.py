@@ -26,7 +26,7 @@ from spotwright.adapters.aws.ec2.region import Ec2Region
 from spotwright.aws.images import families
 from spotwright.aws.instance_types import catalog_codec, offerings
 from spotwright.aws.instance_types.capacity import Overheads
-from spotwright.aws.instance_types.offerings import RegionFacts
+from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.aws.refusal import Refusal
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclass import EC2NodeClass

@@ -21,7 +21,7 @@ import msgspec
 
 from spotwright.adapters.aws.ec2 import published_data
 from spotwright.adapters.aws.ec2.codecs.instance_type import decode_instance_type
-from spotwright.aws.instance_types import capacity, catalog_codec, offerings
+from spotwright.aws.instance_types import capacity, catalog_codec, offerings, region_facts
 from spotwright.aws.instance_types.info import Gpu, InstanceTypeInfo
 from spotwright.cli.inputs.builtin_catalog import BUILTIN_REGION, CATALOG_FILE
 from spotwright.cli.inputs.builtin_region import FACTS_FILE, default_buyer
@@ -32,14 +32,14 @@ TABLES = Path(moto.__file__).parent / "ec2" / "resources"
 FACTS = json.loads(Path(__file__).with_name("builtin_facts.json").read_text())
 
 
-def region() -> offerings.RegionFacts:
+def region() -> region_facts.RegionFacts:
     prices = published_data.on_demand_picousd(BUILTIN_REGION)
     types = tuple(sorted((*_recorded(), *_retired()), key=lambda info: info.name))
     zones: dict[str, list[str]] = {}
     for offered in _table(f"instance_type_offerings/availability-zone/{BUILTIN_REGION}.json.gz"):
         if offered["Location"] in ZONES:
             zones.setdefault(offered["InstanceType"], []).append(offered["Location"])
-    return offerings.RegionFacts(
+    return region_facts.RegionFacts(
         name=BUILTIN_REGION,
         types=types,
         zones={info.name: tuple(sorted(zones[info.name])) for info in types if info.name in zones},

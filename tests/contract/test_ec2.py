@@ -11,7 +11,7 @@ import urllib3
 
 from spotwright.adapters.aws.ec2.instances import Ec2
 from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
-from spotwright.aws.launch import fleet_errors, fleet_plan
+from spotwright.aws.launch import create_fleet, fleet_errors, fleet_plan
 from spotwright.aws.launch.fleet_plan import FleetPlan
 from spotwright.errors import InvalidRequest, NotFound
 from spotwright.model import labels
@@ -162,8 +162,8 @@ def request_of(world: World, fleet: FleetPlan, *, id: str, count: int = 1, attem
         )
         for template_request in fleet.templates
     }
-    token = fleet_plan.client_token(f"{world.cluster}-{id}", attempt)
-    return fleet_plan.create_fleet_request(fleet, versions, launch_id=id, count=count, client_token=token)
+    token = create_fleet.client_token(f"{world.cluster}-{id}", attempt)
+    return create_fleet.create_fleet_request(fleet, versions, launch_id=id, count=count, client_token=token)
 
 
 def bought(world: World, *names: str, id: str = "l1", count: int = 1, capacity_type: str = "spot") -> FleetResult:

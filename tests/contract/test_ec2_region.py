@@ -9,7 +9,7 @@ import pytest
 
 from spotwright.adapters.aws.ec2 import published_data
 from spotwright.adapters.aws.ec2.region import Ec2Region
-from spotwright.aws.instance_types.offerings import RegionFacts
+from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.errors import Denied
 from tests.contract.conftest import REGION, LocalAws
 from tests.unit.aws.samples import ZONES, type_of

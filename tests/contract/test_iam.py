@@ -5,21 +5,21 @@ from typing import Any
 import pytest
 
 from spotwright.adapters.aws.iam import InstanceProfiles
-from spotwright.aws.nodeclass import readiness
+from spotwright.aws.nodeclass import instance_profiles
 from spotwright.errors import NotFound
 from spotwright.model.kubernetes.meta import ObjectMeta
 from tests.contract.conftest import REGION, LocalAws
 from tests.unit.aws.samples import CLUSTER, nodeclass
 
 
-def wanted(uid: str) -> readiness.DesiredProfile:
-    profile = readiness.desired_profile(
+def wanted(uid: str) -> instance_profiles.DesiredProfile:
+    profile = instance_profiles.desired_profile(
         nodeclass(metadata=ObjectMeta("default", uid=uid)),
         region=REGION,
         cluster=CLUSTER,
         node_roles=(f"KarpenterNodeRole-{CLUSTER}",),
     )
-    assert isinstance(profile, readiness.DesiredProfile)
+    assert isinstance(profile, instance_profiles.DesiredProfile)
     return profile
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from spotwright.adapters.aws import clients
 from spotwright.adapters.aws.dynamodb.state import DynamoState
-from spotwright.aws.instance_types import unavailable_offerings
+from spotwright.aws.instance_types import offering_health
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.composition import cluster_clients
 from spotwright.disruption.breaker import Breaker
@@ -157,7 +157,7 @@ def test_what_an_offering_did_is_remembered_beyond_its_time(state: StatePort) ->
     assert known(4_999) == known(5_000) == [
         msgspec.structs.replace(mark, version=1), msgspec.structs.replace(mark, scope="pg-1", version=1),
     ]  # fmt: skip
-    assert known(5_000 + unavailable_offerings.HEALTH_TTL_SECONDS * 1_000) == []
+    assert known(5_000 + offering_health.HEALTH_TTL_SECONDS * 1_000) == []
 
 
 def test_of_two_who_learn_at_once_one_learns_again(state: StatePort) -> None:
@@ -194,7 +194,7 @@ def test_a_catalog_says_when_it_was_described(state: StatePort) -> None:
 
 
 def test_what_was_taken_of_a_reservation_is_remembered(state: StatePort) -> None:
-    row = unavailable_offerings.record_reservation_launches(None, f"cr-{state.cluster().cluster}", 2, now_ms=10**12)
+    row = offering_health.record_reservation_launches(None, f"cr-{state.cluster().cluster}", 2, now_ms=10**12)
     state.save_offering_health(row)
     (health,) = [one for one in state.offering_health(10**12) if one.key == row.key]
     assert health.reservation_launches == ((10**12, 2),)

@@ -5,7 +5,7 @@ import pytest
 
 from spotwright.adapters.aws.s3.account_prices import AccountPrices
 from spotwright.aws.instance_types import catalog_codec
-from spotwright.aws.instance_types.offerings import RegionFacts
+from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.decisions.decision import decode_decision, encode_decision
 from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import builders

@@ -5,7 +5,7 @@ import msgspec
 from spotwright.adapters.aws.dynamodb.items import decode_timer_row
 from spotwright.aws.instance_types import catalog_codec
 from spotwright.aws.instance_types.catalog_codec import CatalogHeader
-from spotwright.aws.instance_types.offerings import RegionFacts
+from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.decisions.decision import Decision, Disruption, Launch, decode_decision
 from spotwright.disruption.breaker import Breaker

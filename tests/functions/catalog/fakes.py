@@ -9,7 +9,7 @@ import msgspec
 
 from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass_strict
 from spotwright.aws.images.amis import Image
-from spotwright.aws.instance_types import catalog_codec, offerings
+from spotwright.aws.instance_types import catalog_codec, region_facts
 from spotwright.aws.instance_types.capacity import Overheads
 from spotwright.aws.instance_types.price_file import PriceFile
 from spotwright.aws.nodeclass.readiness import DiscoveredSecurityGroup, DiscoveredSubnet
@@ -67,9 +67,9 @@ class Market:
         self.sells = region(*TYPES)
         self.fails: ApiError | None = None
         self.reads = 0
-        self.before: offerings.RegionFacts | None = None
+        self.before: region_facts.RegionFacts | None = None
 
-    def read(self, now: datetime, before: offerings.RegionFacts | None = None) -> offerings.RegionFacts:
+    def read(self, now: datetime, before: region_facts.RegionFacts | None = None) -> region_facts.RegionFacts:
         if self.fails:
             raise self.fails
         self.reads += 1

@@ -14,7 +14,7 @@ import msgspec
 from spotwright.adapters.aws.ec2 import published_data
 from spotwright.adapters.aws.ec2.codecs.instance_type import decode_instance_type
 from spotwright.aws.images import aliases, families
-from spotwright.aws.instance_types import capacity, offerings
+from spotwright.aws.instance_types import capacity, offerings, region_facts
 from spotwright.aws.instance_types.info import InstanceTypeInfo
 from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.ec2.instance_type import InstanceType
@@ -72,11 +72,11 @@ def zones_of() -> Mapping[str, tuple[str, ...]]:
     return {name: tuple(sorted(zones)) for name, zones in found.items()}
 
 
-def region(*names: str, spot_share: int = 40) -> offerings.RegionFacts:
+def region(*names: str, spot_share: int = 40) -> region_facts.RegionFacts:
     """A region that sells these types, spot at ``spot_share`` percent of on-demand in every zone."""
     prices = published_data.on_demand_picousd(REGION)
     on_demand = {name: prices[name] for name in names if name in prices}
-    return offerings.RegionFacts(
+    return region_facts.RegionFacts(
         REGION,
         tuple(type_of(name) for name in names),
         {name: zones_of()[name] for name in names},
@@ -105,7 +105,7 @@ def nodeclass(**changes: Any) -> EC2NodeClass:
 
 
 def types(
-    *names: str, of: EC2NodeClass | None = None, sells: offerings.RegionFacts | None = None
+    *names: str, of: EC2NodeClass | None = None, sells: region_facts.RegionFacts | None = None
 ) -> tuple[InstanceType, ...]:
     """The catalog of a class in a region that sells just these types."""
     chosen = of or nodeclass()

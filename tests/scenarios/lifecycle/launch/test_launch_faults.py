@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spotwright.aws import token_bucket
-from spotwright.aws.launch import fleet_plan
+from spotwright.aws.launch import create_fleet
 from spotwright.errors import ApiError, InvalidRequest, Throttled, Unavailable
 from spotwright.model.ec2.fleet import FleetResult
 from spotwright.model.kubernetes.node import instance_id
@@ -113,7 +113,7 @@ def test_a_retry_by_newer_code_sends_what_was_stored(world: World, monkeypatch: 
 
     monkeypatch.setattr(world.ec2, "create_fleet", send)
     world.run(1)
-    monkeypatch.setattr(fleet_plan, "create_fleet_request", lambda *_, **__: pytest.fail("the request was made anew"))
+    monkeypatch.setattr(create_fleet, "create_fleet_request", lambda *_, **__: pytest.fail("the request was made anew"))
     assert all_run(world, 2)
     assert len(sent) == 2
     assert sent[0] == sent[1]

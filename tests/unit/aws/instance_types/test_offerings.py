@@ -7,6 +7,7 @@ import pytest
 
 from spotwright.aws.images import families
 from spotwright.aws.instance_types import capacity, catalog_codec, offerings, unavailable_offerings
+from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.cli.inputs.builtin_catalog import load_builtin_catalog
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog, Offering
@@ -67,10 +68,10 @@ def test_a_type_that_the_class_cannot_run_has_nothing_available(name: str) -> No
     of = nodeclass(amis=nodeclass().amis[:2])
     sells = msgspec.structs.replace(region("m5.large", "g4dn.xlarge"))
     if name == "a1.large":
-        region_facts = region("m5.large")
-        described = msgspec.structs.replace(region_facts.types[0], name=name, architectures=("arm64",))
+        facts = region("m5.large")
+        described = msgspec.structs.replace(facts.types[0], name=name, architectures=("arm64",))
         sells = msgspec.structs.replace(
-            region_facts, types=(described,), zones={name: ZONES}, on_demand={name: 1}, spot={name: {ZONES[0]: 1}}
+            facts, types=(described,), zones={name: ZONES}, on_demand={name: 1}, spot={name: {ZONES[0]: 1}}
         )
     (instance_type,) = (it for it in types(of=of, sells=sells) if it.name == name)
     assert instance_type.offerings
@@ -219,8 +220,8 @@ def test_what_is_sold_out_everywhere_is_taken_out_of_a_catalog() -> None:
 
 
 def test_a_region_survives_being_stored() -> None:
-    region_facts = region(*MANY)
-    assert msgspec.json.decode(msgspec.json.encode(region_facts), type=offerings.RegionFacts) == region_facts
+    facts = region(*MANY)
+    assert msgspec.json.decode(msgspec.json.encode(facts), type=RegionFacts) == facts
 
 
 IN_PARTITIONS = PlacementGroup("pg-1", "kafka", "partition", 3)

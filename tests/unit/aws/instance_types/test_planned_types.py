@@ -4,7 +4,14 @@ import msgspec
 import pytest
 
 from spotwright.aws.images import families
-from spotwright.aws.instance_types import capacity, catalog_codec, offerings, unavailable_offerings
+from spotwright.aws.instance_types import (
+    capacity,
+    catalog_codec,
+    offering_health,
+    offerings,
+    region_facts,
+    unavailable_offerings,
+)
 from spotwright.aws.launch import fleet_plan
 from spotwright.cli.inputs.builtin_region import load_builtin_region
 from spotwright.model import labels
@@ -40,13 +47,11 @@ def recorded(*chosen: str, of: EC2NodeClass | None = None) -> tuple[InstanceType
     """Types that need not be sold in the region of the other tests; a dollar an hour each."""
     described = tuple(info for info in load_builtin_region().types if info.name in chosen)
     sold = dict.fromkeys(chosen, 10**12)
-    region_facts = offerings.RegionFacts(
-        "r", described, dict.fromkeys(chosen, ZONES), sold, {name: {} for name in chosen}
-    )
+    facts = region_facts.RegionFacts("r", described, dict.fromkeys(chosen, ZONES), sold, {name: {} for name in chosen})
     wanted = of or nodeclass()
     family = families.ami_family(wanted)
     assert isinstance(family, families.AMIFamily)
-    return offerings.instance_types(region_facts, offerings.offering_context(wanted, family), capacity.Overheads())
+    return offerings.instance_types(facts, offerings.offering_context(wanted, family), capacity.Overheads())
 
 
 @pytest.mark.parametrize(
@@ -119,9 +124,9 @@ def test_of_a_custom_image_the_last_volume_counts() -> None:
 
 
 def test_spot_that_is_sold_in_one_zone_is_planned_there_only() -> None:
-    region_facts = region("m5.large")
-    assert region_facts.spot is not None
-    sells = msgspec.structs.replace(region_facts, spot={"m5.large": {ZONES[0]: 10**10}})
+    facts = region("m5.large")
+    assert facts.spot is not None
+    sells = msgspec.structs.replace(facts, spot={"m5.large": {ZONES[0]: 10**10}})
     catalog = types(sells=sells)
     spot = NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (labels.SPOT,))
     assert names(planned(catalog, pod(), pools=(pool("default", spot, zone_is(ZONES[0])),))) == ["m5.large"]
@@ -132,27 +137,27 @@ def test_what_has_no_capacity_is_planned_elsewhere_until_the_mark_is_over() -> N
     """One type in one zone, by pods that must be in the zone, then again when three minutes are over."""
     catalog = Catalog({"": types("c5.large", "m5.large")})
     mark = OfferingHealth(
-        "spot", "c5.large", ZONES[0], unavailable_offerings.UNAVAILABLE_MS, "InsufficientInstanceCapacity", failures=1
+        "spot", "c5.large", ZONES[0], offering_health.UNAVAILABLE_MS, "InsufficientInstanceCapacity", failures=1
     )
 
     def bought(now_ms: int, *zones: str) -> list[tuple[str, tuple[str, ...]]]:
         left = unavailable_offerings.apply_to_catalog(
-            catalog, [nodeclass()], unavailable_offerings.from_health_rows([mark], now_ms=now_ms)
+            catalog, [nodeclass()], offering_health.from_health_rows([mark], now_ms=now_ms)
         )
         plan = plan_pods(snapshot(pod(), pools=(pool("default", zone_is(*zones)),)), left)
         return [(new_node.instance_types[0], new_node.zones) for new_node in plan.new_nodes]
 
     assert [name for name, _ in bought(0, ZONES[0])] == ["m5.large"]
     assert [name for name, _ in bought(0, ZONES[0], ZONES[1])] == ["c5.large"]
-    assert [name for name, _ in bought(unavailable_offerings.UNAVAILABLE_MS, ZONES[0])] == ["c5.large"]
+    assert [name for name, _ in bought(offering_health.UNAVAILABLE_MS, ZONES[0])] == ["c5.large"]
 
 
 def test_without_a_role_for_spot_on_demand_is_planned() -> None:
     mark = OfferingHealth(
-        "spot", "*", "*", unavailable_offerings.UNAVAILABLE_MS, "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+        "spot", "*", "*", offering_health.UNAVAILABLE_MS, "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
     )
     catalog = unavailable_offerings.apply_to_catalog(
-        Catalog({"": types("m5.large")}), [nodeclass()], unavailable_offerings.from_health_rows([mark], now_ms=0)
+        Catalog({"": types("m5.large")}), [nodeclass()], offering_health.from_health_rows([mark], now_ms=0)
     )
     (node,) = plan_pods(snapshot(pod()), catalog).new_nodes
     assert node.capacity_type == labels.ON_DEMAND

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from spotwright.aws.instance_types import unavailable_offerings
+from spotwright.aws.instance_types import offering_health, unavailable_offerings
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog, Offering
@@ -14,14 +14,14 @@ from spotwright.simulation import builders
 MINUTE = 60_000
 START = 1_000 * MINUTE
 EMPTY = OfferingHealth(
-    "spot", "m5.large", "z1", START + unavailable_offerings.UNAVAILABLE_MS, "InsufficientInstanceCapacity", failures=1
+    "spot", "m5.large", "z1", START + offering_health.UNAVAILABLE_MS, "InsufficientInstanceCapacity", failures=1
 )
 
 
 def failed(before: OfferingHealth | None, at: int) -> OfferingHealth:
-    health = unavailable_offerings.record_failure(
+    health = offering_health.record_failure(
         before,
-        msgspec.structs.replace(EMPTY, unavailable_until_ms=at + unavailable_offerings.UNAVAILABLE_MS),
+        msgspec.structs.replace(EMPTY, unavailable_until_ms=at + offering_health.UNAVAILABLE_MS),
         now_ms=at,
     )
     assert health is not None
@@ -39,11 +39,8 @@ def test_an_offering_that_fails_again_is_left_alone_longer() -> None:
 
 def test_what_several_launches_hear_at_once_is_one_failure() -> None:
     row = failed(None, START)
-    assert (
-        unavailable_offerings.record_failure(row, EMPTY, now_ms=START + unavailable_offerings.SAME_FAILURE_MS - 1)
-        is None
-    )
-    again = unavailable_offerings.record_failure(row, EMPTY, now_ms=START + unavailable_offerings.SAME_FAILURE_MS)
+    assert offering_health.record_failure(row, EMPTY, now_ms=START + offering_health.SAME_FAILURE_MS - 1) is None
+    again = offering_health.record_failure(row, EMPTY, now_ms=START + offering_health.SAME_FAILURE_MS)
     assert again is not None
     assert again.failures == 2
 
@@ -51,18 +48,18 @@ def test_what_several_launches_hear_at_once_is_one_failure() -> None:
 def test_a_success_opens_an_offering_and_forgives_half() -> None:
     row = failed(failed(failed(failed(None, START), START + MINUTE), START + 2 * MINUTE), START + 3 * MINUTE)
     now = START + 4 * MINUTE
-    better = unavailable_offerings.record_success(row, now_ms=now)
+    better = offering_health.record_success(row, now_ms=now)
     assert better is not None
     assert (better.unavailable_until_ms, better.failures) == (now, 2)
-    assert unavailable_offerings.from_health_rows([better], now_ms=now).is_available("spot", "m5.large", "z1")
-    assert unavailable_offerings.record_success(msgspec.structs.replace(better, failures=0), now_ms=now) is None
+    assert offering_health.from_health_rows([better], now_ms=now).is_available("spot", "m5.large", "z1")
+    assert offering_health.record_success(msgspec.structs.replace(better, failures=0), now_ms=now) is None
 
 
 def test_failures_fade_with_time() -> None:
     row = failed(failed(None, START), START + MINUTE)
-    much_later = START + MINUTE + 2 * unavailable_offerings.FAILURE_DECAY_MS
-    assert failed(row, much_later).unavailable_until_ms - much_later == unavailable_offerings.UNAVAILABLE_MS
-    assert unavailable_offerings.from_health_rows([row], now_ms=much_later).risk_percent("spot", "m5.large", "z1") == 0
+    much_later = START + MINUTE + 2 * offering_health.FAILURE_DECAY_MS
+    assert failed(row, much_later).unavailable_until_ms - much_later == offering_health.UNAVAILABLE_MS
+    assert offering_health.from_health_rows([row], now_ms=much_later).risk_percent("spot", "m5.large", "z1") == 0
 
 
 def test_a_mark_never_ends_sooner_because_of_another() -> None:
@@ -75,24 +72,22 @@ def test_interruptions_are_remembered_for_hours_and_make_an_offering_count_deare
         "spot",
         "m5.large",
         "z1",
-        START + unavailable_offerings.UNAVAILABLE_MS,
-        unavailable_offerings.INTERRUPTION_CODE,
+        START + offering_health.UNAVAILABLE_MS,
+        offering_health.INTERRUPTION_CODE,
         interruptions=1,
     )
-    row = unavailable_offerings.record_failure(None, mark, now_ms=START)
+    row = offering_health.record_failure(None, mark, now_ms=START)
     assert row is not None
     for number in range(1, 3):
-        row = unavailable_offerings.record_failure(row, mark, now_ms=START + number * 60 * MINUTE)
+        row = offering_health.record_failure(row, mark, now_ms=START + number * 60 * MINUTE)
         assert row is not None
     assert row.interruptions == 3
     after = START + 3 * 60 * MINUTE
-    known = unavailable_offerings.from_health_rows([row], now_ms=after)
+    known = offering_health.from_health_rows([row], now_ms=after)
     assert known.is_available("spot", "m5.large", "z1")
     assert known.risk_percent("spot", "m5.large", "z1") == 30
     assert (
-        unavailable_offerings.from_health_rows(
-            [row], now_ms=after + 3 * unavailable_offerings.INTERRUPTION_DECAY_MS
-        ).risk_percents
+        offering_health.from_health_rows([row], now_ms=after + 3 * offering_health.INTERRUPTION_DECAY_MS).risk_percents
         == {}
     )
 
@@ -121,7 +116,7 @@ def bought(catalog: Catalog, nodeclass: str = "default") -> set[tuple[str, str, 
 
 
 def sold_out(*rows: OfferingHealth, catalog: Catalog | None = None) -> Catalog:
-    known = unavailable_offerings.from_snapshot(unavailable_offerings.to_snapshot(rows, now_ms=START))
+    known = unavailable_offerings.from_snapshot(offering_health.to_snapshot(rows, now_ms=START))
     return unavailable_offerings.apply_to_catalog(catalog or builders.small_catalog(), [builders.nodeclass()], known)
 
 
@@ -131,7 +126,7 @@ def test_a_zone_is_out_only_when_every_subnet_of_the_class_is() -> None:
 
     two = builders.nodeclass(subnets=(Subnet("s-1", builders.ZONES[0]), Subnet("s-2", builders.ZONES[0])))
     for marks, left in ((["s-1"], True), (["s-1", "s-2"], False)):
-        known = unavailable_offerings.from_health_rows(map(full, marks), now_ms=START)
+        known = offering_health.from_health_rows(map(full, marks), now_ms=START)
         catalog = unavailable_offerings.apply_to_catalog(builders.small_catalog(), [two], known)
         assert any(zone == builders.ZONES[0] for _, _, zone in bought(catalog)) == left
         assert any(zone == builders.ZONES[0] for _, _, zone in bought(catalog, "another class"))
@@ -164,22 +159,22 @@ def test_what_was_launched_into_a_reservation_is_not_promised_again(taken: int, 
     instance_type = builders.instance_type("m5.large", 2, 8, on_demand=0.1)
     reserved = Offering(zone, labels.RESERVED, 1, True, requirements, reservation_capacity=5)
     catalog = Catalog({"": (msgspec.structs.replace(instance_type, offerings=(reserved,)),)})
-    row = unavailable_offerings.record_reservation_launches(None, "cr-1", taken, now_ms=START - 1)
+    row = offering_health.record_reservation_launches(None, "cr-1", taken, now_ms=START - 1)
     (offering,) = sold_out(row, catalog=catalog).instance_types("default")[0].offerings
     assert (offering.reservation_capacity, offering.available) == (left, left > 0)
 
 
 def test_launches_into_a_reservation_are_counted_until_its_description_knows_them() -> None:
-    row = unavailable_offerings.record_reservation_launches(
-        unavailable_offerings.record_reservation_launches(None, "cr-1", 2, now_ms=START),
+    row = offering_health.record_reservation_launches(
+        offering_health.record_reservation_launches(None, "cr-1", 2, now_ms=START),
         "cr-1",
         1,
         now_ms=START + MINUTE,
     )
     taken = {
         unavailable_offering.instance_type: unavailable_offering.reservation_launches
-        for unavailable_offering in unavailable_offerings.to_snapshot(
-            [row], now_ms=START + unavailable_offerings.RESERVATION_LAUNCH_MS
+        for unavailable_offering in offering_health.to_snapshot(
+            [row], now_ms=START + offering_health.RESERVATION_LAUNCH_MS
         )
     }
     assert taken == {"cr-1": 1}
@@ -191,7 +186,7 @@ def test_what_is_full_in_a_placement_group_is_full_for_its_classes_only() -> Non
     catalog = unavailable_offerings.apply_to_catalog(
         builders.small_catalog(),
         [builders.nodeclass(), grouped],
-        unavailable_offerings.from_health_rows([full], now_ms=START),
+        offering_health.from_health_rows([full], now_ms=START),
     )
 
     def closed(name: str) -> int:
@@ -209,6 +204,6 @@ def test_what_is_full_in_a_placement_group_is_full_for_its_classes_only() -> Non
     [("", {"", "pg-1", "pg-1/1", "pg-1/2"}), ("pg-1", {"pg-1", "pg-1/1", "pg-1/2"}), ("pg-1/2", {"pg-1/2"})],
 )
 def test_a_partition_is_closed_with_its_group_and_not_the_other_way_round(scope: str, closed: set[str]) -> None:
-    known = unavailable_offerings.from_health_rows([msgspec.structs.replace(EMPTY, scope=scope)], now_ms=START)
+    known = offering_health.from_health_rows([msgspec.structs.replace(EMPTY, scope=scope)], now_ms=START)
     every = ("", "pg-1", "pg-1/1", "pg-1/2")
     assert {one for one in every if not known.is_available("spot", "m5.large", "z1", scope=one)} == closed

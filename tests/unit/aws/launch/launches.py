@@ -3,7 +3,7 @@
 from typing import Any
 
 from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings, from_snapshot
-from spotwright.aws.launch import fleet_plan
+from spotwright.aws.launch import create_fleet, fleet_plan
 from spotwright.aws.launch.fleet_plan import FleetPlan
 from spotwright.aws.refusal import Refusal
 from spotwright.model.ec2.instance_type import InstanceType
@@ -43,6 +43,6 @@ def asked_types(fleet: FleetPlan) -> set[str]:
 
 def asked(fleet: FleetPlan, count: int = 1) -> dict[str, Any]:
     versions = {template_request.name: (f"lt-{number}", "3") for number, template_request in enumerate(fleet.templates)}
-    return fleet_plan.create_fleet_request(
-        fleet, versions, launch_id="l1", count=count, client_token=fleet_plan.client_token("l1", 0)
+    return create_fleet.create_fleet_request(
+        fleet, versions, launch_id="l1", count=count, client_token=create_fleet.client_token("l1", 0)
     )

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings, from_snapshot
-from spotwright.aws.launch import fleet_plan
+from spotwright.aws.launch import create_fleet, fleet_plan, launched_status
 from spotwright.aws.launch.fleet_plan import FleetPlan
 from spotwright.aws.refusal import Refusal
 from spotwright.model import labels
@@ -46,7 +46,7 @@ def planned(*reservations: CapacityReservation, **more: Any) -> FleetPlan:
 
 def request(fleet: FleetPlan) -> dict[str, Any]:
     versions = {template_request.name: (f"lt-{number}", "1") for number, template_request in enumerate(fleet.templates)}
-    return fleet_plan.create_fleet_request(fleet, versions, launch_id="l1", count=2, client_token="l1-0")
+    return create_fleet.create_fleet_request(fleet, versions, launch_id="l1", count=2, client_token="l1-0")
 
 
 def test_what_is_reserved_comes_first_and_its_template_names_it() -> None:
@@ -64,7 +64,7 @@ def test_what_is_reserved_comes_first_and_its_template_names_it() -> None:
     body = request(fleet)
     assert body["TargetCapacitySpecification"]["DefaultTargetCapacityType"] == "on-demand"
     assert body["OnDemandOptions"] == {"AllocationStrategy": "lowest-price"}
-    assert fleet_plan.reservations_by_pool(fleet) == {f"c5a.large/{ZONES[0]}": "cr-1"}
+    assert create_fleet.reservations_by_pool(fleet) == {f"c5a.large/{ZONES[0]}": "cr-1"}
 
 
 def test_what_is_bought_opts_out_of_open_reservations() -> None:
@@ -162,15 +162,11 @@ def test_only_a_node_in_a_reservation_has_its_labels() -> None:
     instance_type = next(it for it in catalog if it.name == "c5a.large")
 
     def learnt(kind: str, into: str) -> dict[str, str]:
-        launched_status = fleet_plan.launched_status(
+        status = launched_status.launched_status(
             instance_id="i-1", zone=ZONES[0], capacity_type=kind, instance_type=instance_type,
             node=new_node("c5a.large"), reservation_id=into,
         )  # fmt: skip
-        return {
-            key: value
-            for key, value in launched_status.labels.items()
-            if "reservation" in key or "capacity-type" in key
-        }
+        return {key: value for key, value in status.labels.items() if "reservation" in key or "capacity-type" in key}
 
     assert learnt("on-demand", "") == {labels.CAPACITY_TYPE: "on-demand"}
     assert learnt("reserved", "cr-1") == {

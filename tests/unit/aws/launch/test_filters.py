@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from spotwright.aws.instance_types.unavailable_offerings import from_health_rows
+from spotwright.aws.instance_types.offering_health import from_health_rows
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.karpenter.nodeclass import Subnet

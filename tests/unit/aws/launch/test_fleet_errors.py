@@ -2,7 +2,7 @@
 
 import pytest
 
-from spotwright.aws.instance_types import unavailable_offerings
+from spotwright.aws.instance_types import offering_health
 from spotwright.aws.launch import fleet_errors
 from spotwright.model.ec2.fleet import FleetError, OfferingHealth
 
@@ -18,15 +18,15 @@ def error(code: str, message: str = "", kind: str = "t3.large", zone: str = "z1"
 def test_an_empty_offering_is_left_alone_for_three_minutes(code: str) -> None:
     marks = fleet_errors.offering_failures([error(code), error(code)], now_ms=NOW)
     assert marks == (OfferingHealth("spot", "t3.large", "z1", UNTIL, code, failures=1),)
-    assert not unavailable_offerings.from_health_rows(marks, now_ms=UNTIL - 1).is_available("spot", "t3.large", "z1")
-    assert unavailable_offerings.from_health_rows(marks, now_ms=UNTIL).is_available("spot", "t3.large", "z1")
-    assert unavailable_offerings.from_health_rows(marks, now_ms=NOW).is_available("spot", "t3.large", "z2")
-    assert unavailable_offerings.from_health_rows(marks, now_ms=NOW).is_available("on-demand", "t3.large", "z1")
+    assert not offering_health.from_health_rows(marks, now_ms=UNTIL - 1).is_available("spot", "t3.large", "z1")
+    assert offering_health.from_health_rows(marks, now_ms=UNTIL).is_available("spot", "t3.large", "z1")
+    assert offering_health.from_health_rows(marks, now_ms=NOW).is_available("spot", "t3.large", "z2")
+    assert offering_health.from_health_rows(marks, now_ms=NOW).is_available("on-demand", "t3.large", "z1")
 
 
 def test_a_subnet_without_addresses_is_left_alone_and_the_type_is_not_at_fault() -> None:
     marks = fleet_errors.offering_failures([error("InsufficientFreeAddressesInSubnet")], now_ms=NOW)
-    known = unavailable_offerings.from_health_rows(marks, now_ms=NOW)
+    known = offering_health.from_health_rows(marks, now_ms=NOW)
     assert not known.has_free_addresses("subnet-1", "z1")
     assert known.has_free_addresses("subnet-2", "z1")
     assert known.is_available("spot", "t3.large", "z1")
@@ -38,7 +38,7 @@ def test_a_quota_of_vcpus_closes_its_family_from_the_size_that_was_refused(code:
     marks = fleet_errors.offering_failures(
         [error(code, kind="m5.xlarge"), error(code)], now_ms=NOW, cpu_millicores=sizes
     )
-    known = unavailable_offerings.from_health_rows(marks, now_ms=NOW)
+    known = offering_health.from_health_rows(marks, now_ms=NOW)
     assert not known.is_available("spot", "c5.large", "z9", cpu_millicores=2000)
     assert known.is_available("spot", "t3.small", "z9", cpu_millicores=1999)
     assert known.is_available("spot", "g5.xlarge", "z9", cpu_millicores=4000)
@@ -47,7 +47,7 @@ def test_a_quota_of_vcpus_closes_its_family_from_the_size_that_was_refused(code:
 
 def test_what_failed_in_a_placement_group_failed_there_only() -> None:
     marks = fleet_errors.offering_failures([error("InsufficientInstanceCapacity")], now_ms=NOW, scope="pg-1")
-    known = unavailable_offerings.from_health_rows(marks, now_ms=NOW)
+    known = offering_health.from_health_rows(marks, now_ms=NOW)
     assert known.is_available("spot", "t3.large", "z1")
     assert not known.is_available("spot", "t3.large", "z1", scope="pg-1")
     assert known.is_available("spot", "t3.large", "z1", scope="pg-2")
@@ -57,12 +57,12 @@ def test_a_full_reservation_is_marked_itself() -> None:
     full = FleetError("ReservationCapacityExceeded", "", "p5.48xlarge", "z1", "on-demand", "subnet-1", "cr-1")
     (mark,) = fleet_errors.offering_failures([full], now_ms=NOW)
     assert (mark.capacity_type, mark.instance_type) == ("reserved", "cr-1")
-    assert unavailable_offerings.from_health_rows([mark], now_ms=NOW).is_available("on-demand", "p5.48xlarge", "z1")
+    assert offering_health.from_health_rows([mark], now_ms=NOW).is_available("on-demand", "p5.48xlarge", "z1")
 
 
 def test_without_the_spot_role_all_spot_is_left_alone() -> None:
     marks = fleet_errors.offering_failures([error("AuthFailure.ServiceLinkedRoleCreationNotPermitted")], now_ms=NOW)
-    known = unavailable_offerings.from_health_rows(marks, now_ms=NOW)
+    known = offering_health.from_health_rows(marks, now_ms=NOW)
     assert not known.is_available("spot", "m5.large", "z9")
     assert known.is_available("on-demand", "m5.large", "z9")
     assert fleet_errors.launch_failure(
@@ -145,7 +145,7 @@ SPREAD_FULL = (
 )  # fmt: skip
 def test_a_zone_that_is_no_place_for_a_group_is_left_alone_for_the_group(code: str, message: str) -> None:
     refused = [error(code, message)]
-    known = unavailable_offerings.from_health_rows(
+    known = offering_health.from_health_rows(
         fleet_errors.offering_failures(refused, now_ms=NOW, scope="pg-1"), now_ms=NOW
     )
     for kind in ("spot", "on-demand"):

@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from spotwright.aws.launch import fleet_plan
+from spotwright.aws.launch import create_fleet, fleet_plan, launched_status
 from spotwright.model import labels
 from tests.unit.aws.launch.launches import FREE_CHOICE, asked, asked_types, planned, refused
 from tests.unit.aws.samples import CLUSTER, ZONES, capacity_types, new_node, nodeclass, types
@@ -71,16 +71,16 @@ def test_a_context_is_passed_on_and_its_absence_too() -> None:
 
 def test_equal_launches_are_equal_text_and_attempts_have_their_own_token() -> None:
     names = ("c5a.large", "m5a.large", "r5a.large")
-    one = fleet_plan.encode_request(asked(planned(new_node(*names), types(*names))))
-    other = fleet_plan.encode_request(asked(planned(new_node(*reversed(names)), tuple(reversed(types(*names))))))
+    one = create_fleet.encode_request(asked(planned(new_node(*names), types(*names))))
+    other = create_fleet.encode_request(asked(planned(new_node(*reversed(names)), tuple(reversed(types(*names))))))
     assert one == other
     assert json.loads(one)["ClientToken"] == "l1-0"
-    assert fleet_plan.client_token("l1", 0) != fleet_plan.client_token("l1", 1)
-    assert len(fleet_plan.client_token("x" * 100, 1)) <= 64
+    assert create_fleet.client_token("l1", 0) != create_fleet.client_token("l1", 1)
+    assert len(create_fleet.client_token("x" * 100, 1)) <= 64
 
 
 def test_attempts_of_a_long_launch_id_keep_different_tokens() -> None:
-    assert fleet_plan.client_token("x" * 100, 1) != fleet_plan.client_token("x" * 100, 2)
+    assert create_fleet.client_token("x" * 100, 1) != create_fleet.client_token("x" * 100, 2)
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,14 @@ def test_nodes_say_which_pool_and_class_they_are_of() -> None:
 
 def test_a_claim_learns_what_its_instance_is() -> None:
     (bought,) = types("c5.large")
-    launched_status = fleet_plan.launched_status(
+    status = launched_status.launched_status(
         instance_id="i-1", zone=ZONES[1], capacity_type="spot", instance_type=bought,
         node=new_node("c5.large", labels={"team": "a", labels.ZONE: "elsewhere"}),
     )  # fmt: skip
-    assert launched_status.provider_id == f"aws:///{ZONES[1]}/i-1"
-    assert launched_status.labels[labels.ZONE] == ZONES[1]
-    assert launched_status.labels[labels.CAPACITY_TYPE] == "spot"
-    assert launched_status.labels[labels.ZONE_ID] == "apne2-az2"
-    assert launched_status.labels["team"] == "a"
-    assert launched_status.labels[labels.INSTANCE_TYPE] == "c5.large"
-    assert launched_status.allocatable == bought.allocatable
+    assert status.provider_id == f"aws:///{ZONES[1]}/i-1"
+    assert status.labels[labels.ZONE] == ZONES[1]
+    assert status.labels[labels.CAPACITY_TYPE] == "spot"
+    assert status.labels[labels.ZONE_ID] == "apne2-az2"
+    assert status.labels["team"] == "a"
+    assert status.labels[labels.INSTANCE_TYPE] == "c5.large"
+    assert status.allocatable == bought.allocatable

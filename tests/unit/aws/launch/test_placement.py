@@ -2,8 +2,8 @@
 
 import pytest
 
-from spotwright.aws.instance_types.unavailable_offerings import from_health_rows
-from spotwright.aws.launch import fleet_plan
+from spotwright.aws.instance_types.offering_health import from_health_rows
+from spotwright.aws.launch import launched_status
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.karpenter.nodeclass import PlacementGroup
@@ -30,10 +30,10 @@ def test_a_node_says_on_whose_hardware_it_runs(allowed: tuple[str, ...], tenancy
     )
     (template,) = planned(wanted, (bought,)).templates
     assert template.data["Placement"]["Tenancy"] == tenancy
-    launched_status = fleet_plan.launched_status(
+    status = launched_status.launched_status(
         instance_id="i-1", zone=ZONES[0], capacity_type="spot", instance_type=bought, node=wanted
     )
-    assert launched_status.labels[labels.TENANCY] == tenancy
+    assert status.labels[labels.TENANCY] == tenancy
 
 
 def test_what_is_full_in_a_placement_group_is_had_elsewhere() -> None:
@@ -89,18 +89,18 @@ def test_a_full_partition_leaves_the_others_of_its_group() -> None:
 def test_a_node_says_in_which_group_and_partition_it_is(asked: tuple[str, ...], said: int, label: str) -> None:
     (bought,) = types("c5.large", of=nodeclass(placement_group=IN_PARTITIONS))
     wanted = new_node("c5.large", requirements=in_partition(*asked))
-    launched_status = fleet_plan.launched_status(
+    status = launched_status.launched_status(
         instance_id="i-1", zone=ZONES[0], capacity_type="spot", instance_type=bought, node=wanted, partition_number=said
     )
-    assert launched_status.labels[labels.PLACEMENT_GROUP_ID] == "pg-1"
-    assert launched_status.labels[labels.PLACEMENT_GROUP_PARTITION] == label
+    assert status.labels[labels.PLACEMENT_GROUP_ID] == "pg-1"
+    assert status.labels[labels.PLACEMENT_GROUP_PARTITION] == label
 
 
 @pytest.mark.parametrize("group", [None, PlacementGroup("pg-1", "one", "spread")])
 def test_a_node_outside_of_partitions_does_not_speak_of_one(group: PlacementGroup | None) -> None:
     (bought,) = types("c5.large", of=nodeclass(placement_group=group))
-    launched_status = fleet_plan.launched_status(
+    status = launched_status.launched_status(
         instance_id="i-1", zone=ZONES[0], capacity_type="spot", instance_type=bought, node=new_node("c5.large")
     )
-    assert launched_status.labels.get(labels.PLACEMENT_GROUP_ID) == (group.id if group else None)
-    assert labels.PLACEMENT_GROUP_PARTITION not in launched_status.labels
+    assert status.labels.get(labels.PLACEMENT_GROUP_ID) == (group.id if group else None)
+    assert labels.PLACEMENT_GROUP_PARTITION not in status.labels

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from spotwright.aws.instance_types.capacity import Overheads
-from spotwright.aws.nodeclass import readiness, status_patch, validation
+from spotwright.aws.nodeclass import instance_profiles, readiness, status_patch, validation
 from spotwright.aws.nodeclass.readiness import DiscoveredResources, DiscoveredSecurityGroup, DiscoveredSubnet
 from spotwright.aws.refusal import Refusal, Unanswered
 from spotwright.model.karpenter.nodeclass import BlockDeviceMapping, CapacityReservation, EC2NodeClass, PlacementGroup
@@ -157,16 +157,16 @@ def test_status_as_the_api_server_takes_it() -> None:
     assert status_patch.status_patch(fresh())["instanceProfile"] is None
 
 
-def profile(**changes: Any) -> readiness.DesiredProfile | Refusal:
-    return readiness.desired_profile(
+def profile(**changes: Any) -> instance_profiles.DesiredProfile | Refusal:
+    return instance_profiles.desired_profile(
         fresh(**changes), region="ap-northeast-2", cluster=CLUSTER, node_roles=(f"KarpenterNodeRole-{CLUSTER}", "other")
     )
 
 
 def test_a_profile_belongs_to_class_and_role() -> None:
     one, other = profile(), profile(role="other")
-    assert isinstance(one, readiness.DesiredProfile)
-    assert isinstance(other, readiness.DesiredProfile)
+    assert isinstance(one, instance_profiles.DesiredProfile)
+    assert isinstance(other, instance_profiles.DesiredProfile)
     assert one.name.startswith(f"{CLUSTER}_")
     assert one.name != other.name
     assert one.path == other.path == f"/karpenter/ap-northeast-2/{CLUSTER}/uid-class/"

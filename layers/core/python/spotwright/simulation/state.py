@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from spotwright.aws.instance_types.unavailable_offerings import HEALTH_TTL_SECONDS
+from spotwright.aws.instance_types.offering_health import HEALTH_TTL_SECONDS
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
 from spotwright.errors import Conflict, NotFound

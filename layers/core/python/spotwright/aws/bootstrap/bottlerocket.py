@@ -36,43 +36,43 @@ KUBERNETES_SETTINGS: Final = frozenset(
         "container-log-monitor-interval", "hostname-override-source", "log-level",
     }
 )  # fmt: skip
-_MAPS: Final = {
+_AMOUNT_SETTINGS: Final = {
     "system-reserved": "systemReserved",
     "kube-reserved": "kubeReserved",
     "eviction-hard": "evictionHard",
     "eviction-soft": "evictionSoft",
     "eviction-soft-grace-period": "evictionSoftGracePeriod",
 }
-_MOUNT: Final = "000-mount-instance-storage"
-# The first release that knows by itself which folders belong on local disks.
+_MOUNT_COMMAND: Final = "000-mount-instance-storage"
+# From this release on Bottlerocket itself chooses the folders that local disks hold.
 _KNOWS_FOLDERS: Final = (1, 46)
 _FOLDERS: Final = ("/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods")
 
 
 class TomlError(ValueError):
-    """User data that is no settings file; the message says where."""
+    """User data that is not a TOML settings file; the message says where."""
 
 
 def bottlerocket_user_data(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
-    """Raises TomlError for user data of the user's that is not TOML or not of the shape of settings."""
-    document = _parsed(nodeclass.user_data)
+    """The settings of ``spec.userData`` with those that Spotwright manages; raises TomlError."""
+    document = _parse_toml(nodeclass.user_data)
     settings = _table(document, "settings", "settings")
     own = _table(settings, "kubernetes", "settings.kubernetes")
     kubernetes = {key: value for key, value in own.items() if key in KUBERNETES_SETTINGS}
     labels = _table(own, "node-labels", "settings.kubernetes.node-labels") | kubelet_labels(options.labels)
-    kubernetes |= _managed(nodeclass, cluster, options) | ({"node-labels": labels} if labels else {})
+    kubernetes |= _cluster_settings(nodeclass, cluster, options) | ({"node-labels": labels} if labels else {})
     merged = {**settings, "kubernetes": kubernetes}
     if nodeclass.instance_store_policy == "RAID0":
         commands = _table(settings, "bootstrap-commands", "settings.bootstrap-commands")
-        merged["bootstrap-commands"] = {**commands, _MOUNT: _mount(nodeclass)}
-    # What only Bottlerocket needs is loaded when there is one.
+        merged["bootstrap-commands"] = {**commands, _MOUNT_COMMAND: _mount_command(nodeclass)}
+    # Only Bottlerocket needs this library.
     import tomli_w
 
     text: str = tomli_w.dumps({**document, "settings": merged})
     return text
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse_toml(text: str) -> dict[str, Any]:
     import tomllib
 
     try:
@@ -82,48 +82,48 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _table(parent: Mapping[str, Any], key: str, path: str) -> dict[str, Any]:
-    found = parent.get(key, {})
-    if not isinstance(found, dict):
-        raise TomlError(f"{path}: must be a table, found {found!r}")
-    return found
+    table = parent.get(key, {})
+    if not isinstance(table, dict):
+        raise TomlError(f"{path}: must be a table, found {table!r}")
+    return table
 
 
-def _managed(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> dict[str, Any]:
-    """The settings that follow from cluster and class, under Bottlerocket's names and in its types."""
+def _cluster_settings(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> dict[str, Any]:
+    """The settings that follow from the cluster and ``spec.kubelet``, under Bottlerocket's names and in its types."""
     config = kubelet_configuration(nodeclass.kubelet, cluster, options)
-    made: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "api-server": cluster.endpoint,
         "cluster-certificate": cluster.certificate_authority,
         "cluster-name": cluster.name,
         "max-pods": options.max_pods,
-        "node-taints": _taints(registration_taints(options.taints)),
+        "node-taints": _taint_settings(registration_taints(options.taints)),
     }
     dns = cluster_dns(config)
     if dns:
-        made["cluster-dns-ip"] = dns[0]
-    for name, key in _MAPS.items():
-        given = config.get(key)
-        if isinstance(given, Mapping):
-            made[name] = {resource: str(given[resource]) for resource in sorted(given)}
+        settings["cluster-dns-ip"] = dns[0]
+    for name, key in _AMOUNT_SETTINGS.items():
+        amounts = config.get(key)
+        if isinstance(amounts, Mapping):
+            settings[name] = {resource: str(amounts[resource]) for resource in sorted(amounts)}
     if config.get("evictionMaxPodGracePeriod") is not None:
-        made["eviction-max-pod-grace-period"] = config["evictionMaxPodGracePeriod"]
+        settings["eviction-max-pod-grace-period"] = config["evictionMaxPodGracePeriod"]
     for name, key in (("high", "imageGCHighThresholdPercent"), ("low", "imageGCLowThresholdPercent")):
         if config.get(key) is not None:
-            made[f"image-gc-{name}-threshold-percent"] = str(config[key])
+            settings[f"image-gc-{name}-threshold-percent"] = str(config[key])
     if config.get("cpuCFSQuota") is not None:
-        made["cpu-cfs-quota-enforced"] = config["cpuCFSQuota"]
-    return made
+        settings["cpu-cfs-quota-enforced"] = config["cpuCFSQuota"]
+    return settings
 
 
-def _taints(taints: Iterable[Taint]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+def _taint_settings(taints: Iterable[Taint]) -> dict[str, list[str]]:
+    values_by_key: dict[str, list[str]] = {}
     for taint in taints:
-        found.setdefault(taint.key, []).append(f"{taint.value}:{taint.effect}")
-    return found
+        values_by_key.setdefault(taint.key, []).append(f"{taint.value}:{taint.effect}")
+    return values_by_key
 
 
-def _mount(nodeclass: EC2NodeClass) -> dict[str, Any]:
-    """Local disks as one array, mounted before the kubelet starts; without it the node must not come up."""
+def _mount_command(nodeclass: EC2NodeClass) -> dict[str, Any]:
+    """The command that joins local disks to an array before the kubelet starts; the node does not start if it fails."""
     folders = [] if _knows_folders(nodeclass) else ["--dirs", *_FOLDERS]
     return {
         "commands": [["apiclient", "ephemeral-storage", "init"], ["apiclient", "ephemeral-storage", "bind", *folders]],
@@ -133,7 +133,7 @@ def _mount(nodeclass: EC2NodeClass) -> dict[str, Any]:
 
 
 def _knows_folders(nodeclass: EC2NodeClass) -> bool:
-    """By the alias: its release, or the latest one; images named otherwise are told."""
+    """Whether the alias names a release from then on, or the latest; without an alias the command lists the folders."""
     releases = [term.alias.partition("@")[2] for term in nodeclass.ami_selector_terms if term.alias]
     numbers = [tuple(int(part) for part in re.findall(r"\d+", release)[:2]) for release in releases]
     return any(release == "latest" for release in releases) or any(

@@ -19,7 +19,7 @@ from spotwright.aws.bootstrap.options import (
 from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
-# Kubelet flags by the setting they stand for, in the order they are written.
+# Kubelet flags and their settings, in the order in which the script has them.
 _NUMBERS: Final = (("--max-pods", "maxPods"), ("--pods-per-core", "podsPerCore"))
 _AMOUNTS: Final = (("--system-reserved", "systemReserved"), ("--kube-reserved", "kubeReserved"))
 _THRESHOLDS: Final = (("--eviction-hard", "evictionHard"), ("--eviction-soft", "evictionSoft"))
@@ -31,47 +31,47 @@ _LIMITS: Final = (
 
 
 def al2_user_data(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
-    """A MIME archive: the user's parts, then the script that joins. Raises MimeError."""
+    """A MIME archive: the parts of ``spec.userData``, then the script that joins the cluster. Raises MimeError."""
     own = nodeclass.user_data
     entries: tuple[mime.Part, ...] = ()
     if own.strip():
         parsed = mime.is_archive(own)
         entries = mime.parse(own) if parsed else (mime.part(mime.SHELL_SCRIPT, own.replace("\r", "").rstrip("\n")),)
-    generated = mime.part(mime.SHELL_SCRIPT, "\n".join(_bootstrap(nodeclass, cluster, options)))
+    generated = mime.part(mime.SHELL_SCRIPT, "\n".join(_bootstrap_script(nodeclass, cluster, options)))
     return mime.compose((*entries, generated))
 
 
-def _bootstrap(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> Iterator[str]:
+def _bootstrap_script(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> Iterator[str]:
     config = kubelet_configuration(nodeclass.kubelet, cluster, options)
     yield "#!/bin/bash -xe"
     yield "exec > >(tee /var/log/user-data.log|logger -t user-data -s 2>/dev/console) 2>&1"
     arguments = [
-        f"/etc/eks/bootstrap.sh {_shell(cluster.name)} --apiserver-endpoint {_shell(cluster.endpoint)}"
-        f" --b64-cluster-ca {_shell(cluster.certificate_authority)}"
+        f"/etc/eks/bootstrap.sh {_quote_shell(cluster.name)} --apiserver-endpoint {_quote_shell(cluster.endpoint)}"
+        f" --b64-cluster-ca {_quote_shell(cluster.certificate_authority)}"
     ]
     dns = cluster_dns(config)
     if dns and ipaddress.ip_address(dns[0]).version == 6:
         arguments.append("--ip-family ipv6")
     if dns:
-        arguments.append(f"--dns-cluster-ip {_shell(dns[0])}")
+        arguments.append(f"--dns-cluster-ip {_quote_shell(dns[0])}")
     arguments.append("--use-max-pods false")
-    arguments.append(f"--kubelet-extra-args {_shell(' '.join(kubelet_flags(config, options)))}")
+    arguments.append(f"--kubelet-extra-args {_quote_shell(' '.join(kubelet_flags(config, options)))}")
     if nodeclass.instance_store_policy == "RAID0":
         arguments.append("--local-disks raid0")
     yield " \\\n".join(arguments)
 
 
 def windows_user_data(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
-    """A PowerShell block: the user's lines, then the call that joins."""
+    """A PowerShell block: the lines of ``spec.userData``, then the call that joins the cluster."""
     config = kubelet_configuration(nodeclass.kubelet, cluster, options)
     own = [nodeclass.user_data] if nodeclass.user_data else []
     dns = cluster_dns(config)
     call = (
-        f"& $EKSBootstrapScriptFile -EKSClusterName {_powershell(cluster.name)}"
-        f" -APIServerEndpoint {_powershell(cluster.endpoint)}"
-        f" -Base64ClusterCA {_powershell(cluster.certificate_authority)}"
-        f" -KubeletExtraArgs {_powershell(' '.join(kubelet_flags(config, options)))}"
-    ) + (f" -DNSClusterIP {_powershell(dns[0])}" if dns else "")
+        f"& $EKSBootstrapScriptFile -EKSClusterName {_quote_powershell(cluster.name)}"
+        f" -APIServerEndpoint {_quote_powershell(cluster.endpoint)}"
+        f" -Base64ClusterCA {_quote_powershell(cluster.certificate_authority)}"
+        f" -KubeletExtraArgs {_quote_powershell(' '.join(kubelet_flags(config, options)))}"
+    ) + (f" -DNSClusterIP {_quote_powershell(dns[0])}" if dns else "")
     script = r'[string]$EKSBootstrapScriptFile = "$env:ProgramFiles\Amazon\EKS\Start-EKSBootstrap.ps1"'
     return "\n".join(["<powershell>", *own, script, call, "</powershell>"])
 
@@ -90,9 +90,9 @@ def _flags(config: Mapping[str, object], options: BootstrapOptions) -> Iterator[
     for flag, key in _NUMBERS:
         if config.get(key) is not None:
             yield f"{flag}={config[key]}"
-    yield from _maps(config, _AMOUNTS, "=")
-    yield from _maps(config, _THRESHOLDS, "<")
-    yield from _maps(config, (("--eviction-soft-grace-period", "evictionSoftGracePeriod"),), "=")
+    yield from _amount_flags(config, _AMOUNTS, "=")
+    yield from _amount_flags(config, _THRESHOLDS, "<")
+    yield from _amount_flags(config, (("--eviction-soft-grace-period", "evictionSoftGracePeriod"),), "=")
     for flag, key in _LIMITS:
         if config.get(key) is not None:
             yield f"{flag}={config[key]}"
@@ -100,17 +100,17 @@ def _flags(config: Mapping[str, object], options: BootstrapOptions) -> Iterator[
         yield f"--cpu-cfs-quota={str(config['cpuCFSQuota']).lower()}"
 
 
-def _maps(config: Mapping[str, object], flags: tuple[tuple[str, str], ...], sign: str) -> Iterator[str]:
+def _amount_flags(config: Mapping[str, object], flags: tuple[tuple[str, str], ...], sign: str) -> Iterator[str]:
     for flag, key in flags:
-        given = config.get(key)
-        if isinstance(given, Mapping) and given:
-            yield f'{flag}="' + ",".join(f"{name}{sign}{given[name]}" for name in sorted(given)) + '"'
+        amounts = config.get(key)
+        if isinstance(amounts, Mapping) and amounts:
+            yield f'{flag}="' + ",".join(f"{name}{sign}{amounts[name]}" for name in sorted(amounts)) + '"'
 
 
-def _shell(text: str) -> str:
+def _quote_shell(text: str) -> str:
     """One word of a POSIX shell."""
     return "'" + text.replace("'", "'\"'\"'") + "'"
 
 
-def _powershell(text: str) -> str:
+def _quote_powershell(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"

@@ -34,7 +34,7 @@ def part(content_type: str, body: str) -> Part:
 
 
 def is_archive(text: str) -> bool:
-    """True when the text says of itself that it is a MIME message."""
+    """Whether the text begins with a MIME header."""
     return bool(re.match(r"\s*(mime-version|content-type):", text, re.IGNORECASE))
 
 
@@ -42,17 +42,17 @@ def parse(text: str) -> tuple[Part, ...]:
     """The entities of a multipart archive, bodies and encodings untouched; raises MimeError."""
     unified = text.replace("\r", "")
     head, _, rest = unified.partition("\n\n")
-    found = _BOUNDARY.search(head)
-    if found is None:
+    boundary = _BOUNDARY.search(head)
+    if boundary is None:
         raise MimeError("a MIME archive without the header 'Content-Type: multipart/mixed; boundary=...'")
-    delimiter = "--" + found[1].strip()
+    delimiter = "--" + boundary[1].strip()
     sections = re.split(rf"^{re.escape(delimiter)}(?:--)?[ \t]*\n?", rest, flags=re.M)
     if len(sections) < 2:
         raise MimeError(f"a MIME archive without a part: no line starts with {delimiter}")
-    return tuple(_entity(section) for section in sections[1:] if section.strip())
+    return tuple(_parse_entity(section) for section in sections[1:] if section.strip())
 
 
-def _entity(section: str) -> Part:
+def _parse_entity(section: str) -> Part:
     headers, gap, body = section.partition("\n\n")
     if not gap or not re.match(r"[A-Za-z-]+:", headers.lstrip("\n")):
         return Part("Content-Type: text/plain", section.strip("\n"))
@@ -61,16 +61,16 @@ def _entity(section: str) -> Part:
 
 def compose(parts: Sequence[Part]) -> str:
     """The multipart archive of these entities, in order; equal input gives equal bytes."""
-    boundary = _free_boundary(parts)
+    boundary = _unused_boundary(parts)
     lines = ["MIME-Version: 1.0", f'Content-Type: multipart/mixed; boundary="{boundary}"', ""]
-    for one in parts:
-        lines += [f"--{boundary}", one.headers, "", one.body]
+    for entity in parts:
+        lines += [f"--{boundary}", entity.headers, "", entity.body]
     return "\n".join([*lines, f"--{boundary}--", ""])
 
 
-def _free_boundary(parts: Sequence[Part]) -> str:
-    """``//`` as everywhere on EKS, lengthened while some body holds such a line."""
+def _unused_boundary(parts: Sequence[Part]) -> str:
+    """``//``, which EKS uses everywhere, with more slashes while a body contains such a line."""
     boundary = "//"
-    while any(line.startswith("--" + boundary) for one in parts for line in one.body.splitlines()):
+    while any(line.startswith("--" + boundary) for entity in parts for line in entity.body.splitlines()):
         boundary += "/"
     return boundary

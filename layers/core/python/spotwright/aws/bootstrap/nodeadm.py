@@ -20,13 +20,13 @@ from spotwright.model.karpenter.nodeclass import EC2NodeClass
 
 
 def al2023_user_data(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
-    """Raises MimeError for an archive of the user's that cannot be read."""
+    """A MIME archive: the entries of ``spec.userData``, then the NodeConfig. Raises MimeError."""
     generated = mime.part(mime.NODE_CONFIG, node_config(nodeclass, cluster, options))
-    return mime.compose((*_own_entries(nodeclass.user_data), generated))
+    return mime.compose((*_user_entries(nodeclass.user_data), generated))
 
 
-def _own_entries(text: str) -> tuple[mime.Part, ...]:
-    """The user's user data as entries: an archive's own; a YAML map is a NodeConfig; anything else a shell script."""
+def _user_entries(text: str) -> tuple[mime.Part, ...]:
+    """The entries of ``spec.userData``: of a MIME archive its own; a YAML map is a NodeConfig, other text a script."""
     if not text.strip():
         return ()
     if mime.is_archive(text):
@@ -36,10 +36,10 @@ def _own_entries(text: str) -> tuple[mime.Part, ...]:
 
 
 def _is_yaml_map(text: str) -> bool:
-    """A script whose first line names its interpreter is one, even where YAML would read it as a comment and a map."""
+    """Text with an interpreter line (``#!``) is a script, even where YAML would read it as a comment and a map."""
     if text.lstrip().startswith("#!"):
         return False
-    # Most classes have no user data of their own; loading YAML's reader is a tenth of a start.
+    # Most classes have no user data, and importing yaml takes a tenth of a cold start.
     import yaml
 
     try:
@@ -49,7 +49,7 @@ def _is_yaml_map(text: str) -> bool:
 
 
 def node_config(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
-    """The NodeConfig document. It is JSON, which is YAML too: one spelling, no quoting rules."""
+    """The NodeConfig document as JSON, which is YAML too and has no quoting rules."""
     instance: dict[str, Any] = {}
     if nodeclass.instance_store_policy == "RAID0":
         instance = {"localStorage": {"strategy": "RAID0"}}
@@ -65,7 +65,7 @@ def node_config(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: Bootstr
             },
             "instance": instance,
             "kubelet": {
-                "config": _config(nodeclass, cluster, options),
+                "config": _kubelet_config(nodeclass, cluster, options),
                 "flags": [f'--node-labels="{node_labels_flag(options.labels)}"'],
             },
         },
@@ -73,7 +73,7 @@ def node_config(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: Bootstr
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
 
 
-def _config(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> dict[str, object]:
+def _kubelet_config(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> dict[str, object]:
     taints = [
         {"key": taint.key, "effect": taint.effect} | ({"value": taint.value} if taint.value else {})
         for taint in registration_taints(options.taints)

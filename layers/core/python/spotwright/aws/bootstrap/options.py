@@ -14,7 +14,7 @@ _KUBERNETES_DOMAINS: Final = ("kubernetes.io", "k8s.io")
 
 
 class BootstrapOptions(msgspec.Struct, frozen=True):
-    """What differs between instances of one class. ``max_pods`` is always concrete."""
+    """What differs between instances of an EC2NodeClass. ``max_pods`` is always a number."""
 
     labels: dict[str, str]
     taints: tuple[Taint, ...]
@@ -24,7 +24,7 @@ class BootstrapOptions(msgspec.Struct, frozen=True):
 def kubelet_configuration(
     kubelet: Mapping[str, object], cluster: ClusterFacts, options: BootstrapOptions
 ) -> dict[str, object]:
-    """The class's kubelet map as it stands, with maxPods and, where it names none, the cluster's DNS; sorted."""
+    """``spec.kubelet`` with maxPods and, where it names no DNS server, the cluster's; sorted."""
     config: dict[str, object] = dict(kubelet)
     if cluster.dns_ip and not config.get("clusterDNS"):
         config["clusterDNS"] = [cluster.dns_ip]
@@ -33,7 +33,7 @@ def kubelet_configuration(
 
 
 def registration_taints(taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    """The taints a node registers with: those given and ``karpenter.sh/unregistered`` until it is synced."""
+    """The taints that a node registers with: ``taints`` and ``karpenter.sh/unregistered``."""
     given = tuple(dict.fromkeys(taints))
     unregistered = Taint(labels.UNREGISTERED, TaintEffect.NO_EXECUTE)
     return given if unregistered in given else (*given, unregistered)
@@ -41,15 +41,15 @@ def registration_taints(taints: Iterable[Taint]) -> tuple[Taint, ...]:
 
 def kubelet_labels(node_labels: Mapping[str, str]) -> dict[str, str]:
     """The labels that a kubelet may set itself, sorted by key."""
-    return {key: node_labels[key] for key in sorted(node_labels) if not _is_kubernetes(key)}
+    return {key: node_labels[key] for key in sorted(node_labels) if not _is_kubernetes_label(key)}
 
 
 def node_labels_flag(node_labels: Mapping[str, str]) -> str:
-    """``key=value`` pairs for the kubelet, sorted, without those it may not set itself."""
+    """The labels that a kubelet may set itself as ``key=value`` pairs, sorted."""
     return ",".join(f"{key}={value}" for key, value in kubelet_labels(node_labels).items())
 
 
-def _is_kubernetes(key: str) -> bool:
+def _is_kubernetes_label(key: str) -> bool:
     domain, slash, _ = key.partition("/")
     return bool(slash) and any(
         domain == kubernetes_domain or domain.endswith("." + kubernetes_domain)
@@ -59,5 +59,5 @@ def _is_kubernetes(key: str) -> bool:
 
 def cluster_dns(config: Mapping[str, object]) -> tuple[str, ...]:
     """The DNS servers in a kubelet map, as text."""
-    given = config.get("clusterDNS")
-    return tuple(str(one) for one in given) if isinstance(given, list | tuple) else ()
+    addresses = config.get("clusterDNS")
+    return tuple(str(address) for address in addresses) if isinstance(addresses, list | tuple) else ()

@@ -20,16 +20,16 @@ MAX_USER_DATA_BYTES: Final = 16384
 
 
 def render(family: str, nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str | Refusal:
-    """The user data as text, or why there can be none."""
+    """The user data as text, or why it cannot be rendered."""
     if family == families.AL2023 and not cluster.service_cidr:
         return Refusal("ClusterCIDRResolutionFailed", f"cluster {cluster.name} states no service CIDR")
     try:
-        return _limited(_text(family, nodeclass, cluster, options))
+        return _check_size(_render_for_family(family, nodeclass, cluster, options))
     except (MimeError, TomlError) as error:
         return Refusal("InvalidUserData", f"spec.userData: {error}")
 
 
-def _text(family: str, nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
+def _render_for_family(family: str, nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
     match family:
         case families.AL2:
             return eks_bootstrap.al2_user_data(nodeclass, cluster, options)
@@ -42,7 +42,7 @@ def _text(family: str, nodeclass: EC2NodeClass, cluster: ClusterFacts, options: 
     return nodeclass.user_data
 
 
-def _limited(text: str) -> str | Refusal:
+def _check_size(text: str) -> str | Refusal:
     size = len(text.encode())
     if size > MAX_USER_DATA_BYTES:
         return Refusal(

@@ -4,7 +4,7 @@ Source: Karpenter's AWS provider as documented (concepts: NodeClasses, ``spec.ku
 kube-reserved formula; checked against its published instance types reference. CPU in millicores, memory in bytes.
 """
 
-from collections.abc import Mapping
+import math
 from fractions import Fraction
 from typing import Final
 
@@ -13,22 +13,16 @@ import msgspec
 from spotwright.aws.images.families import WINDOWS_BUILDS, AMIFamily
 from spotwright.aws.instance_types.compatibility import EFA_ONLY
 from spotwright.aws.instance_types.info import InstanceTypeInfo
+from spotwright.aws.instance_types.overhead import MIB, eviction_thresholds, kube_reserved
 from spotwright.aws.kubelet.cel import Variables
 from spotwright.aws.kubelet.configuration import RESERVED_FIELDS, KubeletConfiguration, KubeletError
 from spotwright.model import quantity, resources
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.kubernetes.volumes import EBS_CSI_DRIVER
 
-MIB: Final = 2**20
-GIB: Final = 2**30
 # The contiguous memory area (CMA) that Linux reserves on Graviton.
 _ARM_CMA_MIB: Final = 64
-_EVICTION_MEMORY: Final = 100 * MIB
-_EVICTION_STORAGE_PERCENT: Final = 10
-_RESERVED_STORAGE: Final = GIB
 _DEFAULT_VOLUME: Final = "20Gi"
-# Millicores up to which a share, in parts of 10,000, is reserved for Kubernetes.
-_CPU_BRACKETS: Final = ((0, 1000, 600), (1000, 2000, 100), (2000, 4000, 50), (4000, 2**63, 25))
 _GPU_RESOURCES: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "habana": "habana.ai/gaudi"}
 
 
@@ -79,9 +73,10 @@ def node_resources(
     kubelet = KubeletConfiguration(raw, variables)
     capacity = _capacity(info, nodeclass, family, kubelet, overheads, memory_bytes)
     kubelet = kubelet.with_max_pods(capacity[resources.PODS])
-    kube_reserved = _kube_reserved(info, family, kubelet, capacity[resources.PODS])
-    system_reserved, eviction_threshold = kubelet.reserved_amounts("systemReserved"), _eviction(kubelet, capacity)
-    reserved = resources.add(kube_reserved, system_reserved, eviction_threshold)
+    counted_pods = eni_limited_pods(info, 0) if family.uses_eni_limited_memory_overhead else capacity[resources.PODS]
+    kubernetes = kube_reserved(info.vcpus, kubelet, counted_pods)
+    system, eviction = kubelet.reserved_amounts("systemReserved"), eviction_thresholds(kubelet, capacity)
+    reserved = resources.add(kubernetes, system, eviction)
     allocatable = {name: max(left - reserved.get(name, 0), 0) for name, left in capacity.items()}
     stated = {
         name: kubelet.reserved_texts(name) for name in RESERVED_FIELDS if raw.get(name) and kubelet.has_expressions
@@ -89,9 +84,9 @@ def node_resources(
     return NodeResources(
         capacity,
         allocatable,
-        kube_reserved,
-        system_reserved,
-        eviction_threshold,
+        kubernetes,
+        system,
+        eviction,
         stated,
         attachable_volumes(info, nodeclass, family),
     )
@@ -175,7 +170,7 @@ def _memory(info: InstanceTypeInfo, overheads: Overheads) -> int:
     """Bytes that the operating system will report: without Graviton's CMA and the hypervisor's share."""
     mib = info.memory_mib - (_ARM_CMA_MIB if info.architectures[:1] == ("arm64",) else 0)
     share = Fraction(overheads.vm_memory_overhead_percent) * mib
-    return (mib - _ceil(share)) * MIB
+    return (mib - math.ceil(share)) * MIB
 
 
 def ephemeral_storage(info: InstanceTypeInfo, nodeclass: EC2NodeClass, family: AMIFamily) -> int:
@@ -224,52 +219,3 @@ def eni_limited_pods(info: InstanceTypeInfo, reserved_enis: int) -> int:
     """
     interfaces = max(info.interfaces - reserved_enis, 0)
     return interfaces * (info.addresses_per_interface - 1) + 2 if interfaces else 0
-
-
-def _kube_reserved(
-    info: InstanceTypeInfo, family: AMIFamily, kubelet: KubeletConfiguration, pod_count: int
-) -> dict[str, int]:
-    """What kubelet and runtime keep, key by key overridden by ``kubeReserved``."""
-    counted = eni_limited_pods(info, 0) if family.uses_eni_limited_memory_overhead else pod_count
-    return {
-        resources.CPU: kube_reserved_cpu(info.vcpus * 1000),
-        resources.MEMORY: (11 * counted + 255) * MIB,
-        resources.EPHEMERAL_STORAGE: _RESERVED_STORAGE,
-    } | kubelet.reserved_amounts("kubeReserved")
-
-
-def kube_reserved_cpu(millicores: int) -> int:
-    """Millicores: 6 % of the first core, 1 % of the second, 0.5 % of the next two, 0.25 % above; each cut down."""
-    return sum(
-        (min(millicores, end) - start) * share // 10_000 for start, end, share in _CPU_BRACKETS if millicores > start
-    )
-
-
-def _eviction(kubelet: KubeletConfiguration, capacity: Mapping[str, int]) -> dict[str, int]:
-    """The hard eviction thresholds; soft ones do not take anything away."""
-    memory, storage = capacity[resources.MEMORY], capacity[resources.EPHEMERAL_STORAGE]
-    return {
-        resources.MEMORY: _threshold(kubelet.eviction_threshold("memory.available"), memory, _EVICTION_MEMORY),
-        resources.EPHEMERAL_STORAGE: _threshold(
-            kubelet.eviction_threshold("nodefs.available"),
-            storage,
-            _ceil(Fraction(storage * _EVICTION_STORAGE_PERCENT, 100)),
-        ),
-    }
-
-
-def _threshold(stated: str | None, capacity: int, default: int) -> int:
-    """Bytes. A percentage is of the capacity; 100 % switches the signal off, as the kubelet reads it."""
-    if stated is None:
-        return default
-    try:
-        if stated.endswith("%"):
-            share = Fraction(stated.removesuffix("%"))
-            return 0 if share == 100 else _ceil(share * capacity / 100)
-        return quantity.amount(resources.MEMORY, stated)
-    except (ValueError, ZeroDivisionError):
-        return default
-
-
-def _ceil(number: Fraction) -> int:
-    return -(-number.numerator // number.denominator)

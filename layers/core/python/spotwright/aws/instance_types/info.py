@@ -5,6 +5,8 @@ Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_InstanceTypeI
 
 import msgspec
 
+from spotwright.aws.images.aliases import ARCHITECTURES
+
 
 class Gpu(msgspec.Struct, frozen=True):
     name: str
@@ -64,5 +66,4 @@ class InstanceTypeInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def arch(self) -> str:
         """The Kubernetes architecture: the first that EC2 lists and nodes can have."""
-        spelled = {"x86_64": "amd64", "arm64": "arm64"}
-        return next((spelled[architecture] for architecture in self.architectures if architecture in spelled), "")
+        return next((ARCHITECTURES[name] for name in self.architectures if name in ARCHITECTURES), "")

@@ -13,33 +13,15 @@ import msgspec
 from spotwright.aws.images import amis, families
 from spotwright.aws.instance_types import capacity, compatibility, type_labels
 from spotwright.aws.instance_types.info import InstanceTypeInfo
+from spotwright.aws.instance_types.region_facts import RegionFacts, offering_price
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import InstanceType, Offering
 from spotwright.model.karpenter.nodeclass import AMI, CapacityReservation, EC2NodeClass, PlacementGroup
 from spotwright.model.requirements import Requirement, Requirements
 
-# A region read by older code is read again.
-REGION_SCHEMA: Final = 2
 # What an instance of a reservation costs besides what the reservation costs anyway: next to nothing, but in the order
 # of the types' own prices.
 RESERVED_PRICE_DIVISOR: Final = 10_000_000
-
-
-class RegionFacts(msgspec.Struct, frozen=True):
-    """The instance types that EC2 sells in a region. Prices in picodollars per hour.
-
-    ``zones``: type → zones where EC2 offers it. ``spot``: type → zone → price; None = spot prices were never read, and
-    the on-demand price stands in. ``on_demand``: a type that is missing has no known price. ``notes``: sentences about
-    what could not be read.
-    """
-
-    name: str
-    types: tuple[InstanceTypeInfo, ...]
-    zones: dict[str, tuple[str, ...]]
-    on_demand: dict[str, int]
-    spot: dict[str, dict[str, int]] | None = None
-    notes: tuple[str, ...] = ()
-    schema: int = REGION_SCHEMA
 
 
 class OfferingContext(msgspec.Struct, frozen=True):
@@ -215,11 +197,3 @@ def _gets_traffic(context: OfferingContext, zone: str) -> bool:
         if context.shifted_zone_ids
         else True
     )
-
-
-def offering_price(region: RegionFacts, name: str, capacity_type: str, zone: str) -> int:
-    """Picodollars per hour; 0 = not known."""
-    on_demand = region.on_demand.get(name, 0)
-    if capacity_type == labels.ON_DEMAND or region.spot is None:
-        return on_demand
-    return region.spot.get(name, {}).get(zone, 0)

@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws.instance_types.offerings import RegionFacts
+from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import PICOUSD
 

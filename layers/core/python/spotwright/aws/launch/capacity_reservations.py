@@ -1,6 +1,6 @@
-"""Launching into capacity reservations: which of them a launch asks for, and how a template and a request say so.
+"""Launching into capacity reservations: which of them a launch names, and the fields of template and request for it.
 
-Source: the filters of Karpenter's AWS provider (``pkg/providers/instance/filter``), in our words;
+Source: the filters of Karpenter's AWS provider (``pkg/providers/instance/filter``);
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CapacityReservationSpecification.html and
 https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TargetCapacitySpecificationRequest.html.
 """
@@ -16,9 +16,9 @@ from spotwright.model.requirements import Requirements
 
 DEFAULT: Final = "default"
 INTERRUPTIBLE: Final = "interruptible-capacity-reservation"
-# Which kind is taken where the cheapest offerings of two cost the same.
+# The order of kinds whose cheapest offerings cost the same.
 _KINDS: Final = (DEFAULT, labels.CAPACITY_BLOCK, INTERRUPTIBLE)
-# Instances of a capacity block or an interruptible reservation have it for their InstanceLifecycle.
+# The InstanceLifecycle of instances in a capacity block or an interruptible reservation.
 RESERVED_LIFECYCLES: Final = frozenset({labels.CAPACITY_BLOCK, INTERRUPTIBLE})
 RESERVATIONS_ONLY: Final = "capacity-reservations-only"
 
@@ -35,18 +35,18 @@ class ReservationTarget(msgspec.Struct, frozen=True):
 
 
 def reservation_target(offering: Offering) -> ReservationTarget | None:
-    """The reservation that an offering comes out of; None = it is bought."""
+    """The reservation of a reserved offering; None = spot or on-demand."""
     if offering.capacity_type != labels.RESERVED:
         return None
-    told = offering.requirements.labels()
-    kind = labels.CAPACITY_BLOCK if told.get(labels.RESERVATION_TYPE) == labels.CAPACITY_BLOCK else DEFAULT
-    if told.get(labels.RESERVATION_INTERRUPTIBLE) == "true":
+    offering_labels = offering.requirements.labels()
+    kind = labels.CAPACITY_BLOCK if offering_labels.get(labels.RESERVATION_TYPE) == labels.CAPACITY_BLOCK else DEFAULT
+    if offering_labels.get(labels.RESERVATION_INTERRUPTIBLE) == "true":
         kind = INTERRUPTIBLE
-    return ReservationTarget(told.get(labels.RESERVATION_ID, ""), kind, offering.reservation_capacity)
+    return ReservationTarget(offering_labels.get(labels.RESERVATION_ID, ""), kind, offering.reservation_capacity)
 
 
 class _ReservedOffering(msgspec.Struct, frozen=True):
-    """What of a candidate decides between reservations."""
+    """An offering as the choice between reservations sees it."""
 
     name: str
     zone: str
@@ -55,43 +55,42 @@ class _ReservedOffering(msgspec.Struct, frozen=True):
 
 
 def select_reservations(offers: Iterable[tuple[str, str, int, ReservationTarget]]) -> frozenset[str]:
-    """Ids of the reservations that one request may name, of (instance type, zone, price, reservation).
+    """Ids of the reservations that a request names, of (instance type, zone, price, reservation).
 
-    One kind only, since a request can ask for one: that with the cheapest offering. Of capacity blocks a single one;
-    of the others the one with most instances left in each pool, since a fleet names a pool once.
+    A request can ask for a single kind of reservation: the kind of the cheapest offering. It names a single capacity
+    block. Of other kinds it names, for each instance type and zone, the reservation with most instances left.
     """
-    every = [_ReservedOffering(*offer) for offer in offers]
-    kind = min(every, key=lambda one: (one.price, _KINDS.index(one.reservation.kind))).reservation.kind
-    alike = [one for one in every if one.reservation.kind == kind]
+    candidates = [_ReservedOffering(*offer) for offer in offers]
+    kind = min(candidates, key=lambda offer: (offer.price, _KINDS.index(offer.reservation.kind))).reservation.kind
+    same_kind = [offer for offer in candidates if offer.reservation.kind == kind]
     if kind == labels.CAPACITY_BLOCK:
-        return frozenset(
-            {
-                min(
-                    alike, key=lambda one: (one.price, -one.reservation.available_instance_count, one.reservation.id)
-                ).reservation.id
-            }
-        )
-    pools: dict[tuple[str, str], _ReservedOffering] = {}
-    for reserved_offering in sorted(
-        alike, key=lambda one: (one.reservation.available_instance_count, one.reservation.id)
-    ):
-        pools[reserved_offering.name, reserved_offering.zone] = reserved_offering
-    return frozenset(one.reservation.id for one in pools.values())
+        cheapest = min(same_kind, key=lambda offer: (offer.price, -_instances_left(offer), offer.reservation.id))
+        return frozenset({cheapest.reservation.id})
+    most_left: dict[tuple[str, str], _ReservedOffering] = {}
+    for offer in sorted(same_kind, key=lambda offer: (_instances_left(offer), offer.reservation.id)):
+        most_left[offer.name, offer.zone] = offer
+    return frozenset(offer.reservation.id for offer in most_left.values())
+
+
+def _instances_left(offer: _ReservedOffering) -> int:
+    return offer.reservation.available_instance_count
 
 
 def launch_template_fields(reservation: ReservationTarget | None) -> dict[str, Any]:
-    """How a launch template says it: into that reservation only, or into none, an open one included."""
+    """Fields of a launch template: only this reservation, or no reservation at all, not even an open one."""
     if reservation is None:
         return {"CapacityReservationSpecification": {"CapacityReservationPreference": "none"}}
     target = {"CapacityReservationTarget": {"CapacityReservationId": reservation.id}}
-    into = {"CapacityReservationSpecification": {"CapacityReservationPreference": RESERVATIONS_ONLY} | target}
-    return into if reservation.kind == DEFAULT else into | {"InstanceMarketOptions": {"MarketType": reservation.kind}}
+    fields = {"CapacityReservationSpecification": {"CapacityReservationPreference": RESERVATIONS_ONLY} | target}
+    return (
+        fields if reservation.kind == DEFAULT else fields | {"InstanceMarketOptions": {"MarketType": reservation.kind}}
+    )
 
 
 def create_fleet_fields(kind: str, strategy: str) -> tuple[str, dict[str, Any]]:
     """(DefaultTargetCapacityType, options) of a CreateFleet into reservations of a kind.
 
-    ``strategy``: how on-demand capacity is chosen, which reservations of the usual kind count as.
+    ``strategy``: the allocation strategy for on-demand capacity, which default reservations count as.
     """
     if kind == labels.CAPACITY_BLOCK:
         return labels.CAPACITY_BLOCK, {}
@@ -101,15 +100,24 @@ def create_fleet_fields(kind: str, strategy: str) -> tuple[str, dict[str, Any]]:
 
 
 def reservation_labels(offerings: Sequence[Offering], reservation_id: str) -> dict[str, str]:
-    """The labels that say into which reservation a node was launched; {} = into none."""
+    """The labels for the reservation that a node was launched into; {} = no reservation."""
     if not reservation_id:
         return {}
-    told = (offering.requirements.labels() for offering in offerings if offering.capacity_type == labels.RESERVED)
-    found: dict[str, str] = next((one for one in told if one.get(labels.RESERVATION_ID) == reservation_id), {})
-    kept: dict[str, str] = {key: found[key] for key in labels.RESERVATION_LABELS if key in found}
-    return kept | {labels.RESERVATION_ID: reservation_id}
+    labels_of_offerings = (
+        offering.requirements.labels() for offering in offerings if offering.capacity_type == labels.RESERVED
+    )
+    stated: dict[str, str] = next(
+        (
+            offering_labels
+            for offering_labels in labels_of_offerings
+            if offering_labels.get(labels.RESERVATION_ID) == reservation_id
+        ),
+        {},
+    )
+    reservation: dict[str, str] = {key: stated[key] for key in labels.RESERVATION_LABELS if key in stated}
+    return reservation | {labels.RESERVATION_ID: reservation_id}
 
 
 def labels_without_reservation(requirements: Requirements) -> dict[str, str]:
-    """A type's certain labels without those of reservations, which are true of some of its instances only."""
+    """A type's labels with a single value, without those of reservations, which not all of its instances have."""
     return {key: value for key, value in requirements.labels().items() if key not in labels.RESERVATION_LABELS}

@@ -1,4 +1,4 @@
-"""Whether AWS would let a class' nodes be launched, found out by calls that only say so (DryRun).
+"""Whether EC2 would launch nodes of an EC2NodeClass: the calls with DryRun that ask it, and what their errors mean.
 
 Source: Karpenter's validation of EC2NodeClasses (condition ValidationSucceeded) and the EC2 API reference, DryRun.
 """
@@ -14,7 +14,7 @@ from spotwright.aws.bootstrap import user_data
 from spotwright.aws.bootstrap.options import BootstrapOptions
 from spotwright.aws.images import amis, families
 from spotwright.aws.images.families import AMIFamily
-from spotwright.aws.launch import fleet_plan
+from spotwright.aws.launch import create_fleet
 from spotwright.aws.launch.fleet_plan import FleetPlan, Override
 from spotwright.aws.launch.template import TemplateOptions, launch_tags, launch_template_request, tag_specifications
 from spotwright.aws.refusal import Refusal, Unanswered
@@ -26,10 +26,10 @@ from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.requirements import NodeSelectorRequirement, Operator, Requirements, from_expressions
 
-# An answer holds so long for a class that stays as it is.
+# How long an answer holds while the class does not change.
 RESULT_TTL: Final = timedelta(minutes=30)
-# Sold nearly everywhere; taken when nothing else is known.
-_USUAL: Final = {"amd64": "m5.large", "arm64": "m6g.large"}
+# Types that nearly every region sells, for classes whose instance types are not known yet.
+_DEFAULT_TYPES: Final = {"amd64": "m5.large", "arm64": "m6g.large"}
 _PODS: Final = 110
 PROFILE_MISSING: Final = "InstanceProfileNotFound"
 LASTING_REASONS: Final = frozenset(
@@ -41,7 +41,7 @@ LASTING_REASONS: Final = frozenset(
 
 
 class DryRunTarget(msgspec.Struct, frozen=True):
-    """What is tried: a type that the class' pools may buy, and the image it would start from."""
+    """The instance type and the image that the dry run names."""
 
     instance_type: str
     ami: AMI
@@ -49,32 +49,39 @@ class DryRunTarget(msgspec.Struct, frozen=True):
 
 
 def dry_run_target(nodeclass: EC2NodeClass, pools: Iterable[NodePool], types: Iterable[InstanceType]) -> DryRunTarget:
-    """The cheapest type that a pool of the class may buy, with an ordinary image before one for accelerators.
+    """The cheapest type that a NodePool of the class allows; types with a standard image come before accelerated types.
 
-    ``types``: those of the class, () when they are not known yet; then a usual one. The class has images.
+    ``types``: the instance types of the class, () when they are not known yet. The class has at least one image.
     """
-    wanted = [from_expressions(pool.requirements) for pool in pools if pool.node_class_ref.name == nodeclass.name]
+    pool_requirements = [
+        from_expressions(pool.requirements) for pool in pools if pool.node_class_ref.name == nodeclass.name
+    ]
     dedicated = any(
-        labels.TENANCY in requirements and requirements.get(labels.TENANCY).has("dedicated") for requirements in wanted
+        labels.TENANCY in requirements and requirements.get(labels.TENANCY).has("dedicated")
+        for requirements in pool_requirements
     )
-    ordered = sorted(nodeclass.amis, key=lambda one: (not _is_standard(one), _arch(one) != "amd64"))
+    ordered = sorted(nodeclass.amis, key=lambda ami: (not _is_standard(ami), _arch(ami) != "amd64"))
     images, windows = (
         amis.amis_with_requirements(ordered),
         families.ami_family_name(nodeclass) in families.WINDOWS_BUILDS,
     )
-    fitting = (
+    allowed_types = (
         []
         if windows
         else [
             instance_type
             for instance_type in types
-            if any(instance_type.requirements.intersects(asked) for asked in wanted)
+            if any(instance_type.requirements.intersects(requirements) for requirements in pool_requirements)
         ]
     )
-    found = [(instance_type, ami) for instance_type in fitting if (ami := amis.ami_for_type(images, instance_type))]
-    if not found:
-        return DryRunTarget(_usual(ordered[0]), ordered[0], dedicated)
-    best, ami = min(found, key=lambda it: (not _is_standard(it[1]), _price(it[0]), it[0].name))
+    candidates = [
+        (instance_type, ami) for instance_type in allowed_types if (ami := amis.ami_for_type(images, instance_type))
+    ]
+    if not candidates:
+        return DryRunTarget(_default_type(ordered[0]), ordered[0], dedicated)
+    best, ami = min(
+        candidates, key=lambda candidate: (not _is_standard(candidate[1]), _price(candidate[0]), candidate[0].name)
+    )
     return DryRunTarget(best.name, ami, dedicated)
 
 
@@ -82,8 +89,8 @@ def _is_standard(ami: AMI) -> bool:
     return all(expression.operator != Operator.EXISTS for expression in ami.requirements)
 
 
-def _usual(ami: AMI) -> str:
-    return _USUAL.get(_arch(ami), _USUAL["amd64"])
+def _default_type(ami: AMI) -> str:
+    return _DEFAULT_TYPES.get(_arch(ami), _DEFAULT_TYPES["amd64"])
 
 
 def _arch(ami: AMI) -> str:
@@ -102,7 +109,7 @@ def _price(instance_type: InstanceType) -> int:
 def plan_dry_run(
     nodeclass: EC2NodeClass, target: DryRunTarget, cluster: ClusterFacts, family: AMIFamily
 ) -> FleetPlan | Refusal:
-    """The launch that is tried: one template, and one subnet of each zone; its nodepool tag is empty."""
+    """The launch to ask about: a single launch template, and a subnet of each zone; its nodepool tag is empty."""
     text = user_data.render(
         family.name, nodeclass, cluster, BootstrapOptions({labels.EC2NODECLASS: nodeclass.name}, (), _PODS)
     )
@@ -132,15 +139,15 @@ def plan_dry_run(
 
 def create_fleet_dry_run(plan: FleetPlan, version: tuple[str, str]) -> dict[str, Any]:
     versions = {plan.templates[0].name: version}
-    body = fleet_plan.create_fleet_request(plan, versions, launch_id=_TRIAL, count=1, client_token=_TRIAL)
+    body = create_fleet.create_fleet_request(plan, versions, launch_id=_DRY_RUN, count=1, client_token=_DRY_RUN)
     return {key: value for key, value in body.items() if key != "ClientToken"} | {"DryRun": True}
 
 
-_TRIAL: Final = "dry-run"
+_DRY_RUN: Final = "dry-run"
 
 
 def run_instances_dry_runs(plan: FleetPlan, version: tuple[str, str], subnets: Sequence[str]) -> list[dict[str, Any]]:
-    """RunInstances of one instance in each subnet. Subnets stand in the interfaces, since the template states some."""
+    """RunInstances of an instance in each subnet. The interfaces name the subnet, since the template has interfaces."""
     chosen, interfaces = plan.overrides[0], plan.templates[0].data["NetworkInterfaces"]
     return [
         {
@@ -150,42 +157,42 @@ def run_instances_dry_runs(plan: FleetPlan, version: tuple[str, str], subnets: S
             "MaxCount": 1,
             "MinCount": 1,
             "NetworkInterfaces": [interface | {"SubnetId": subnet} for interface in interfaces],
-            "TagSpecifications": tag_specifications(("instance", "volume"), plan.tags | {labels.LAUNCH_TAG: _TRIAL}),
+            "TagSpecifications": tag_specifications(("instance", "volume"), plan.tags | {labels.LAUNCH_TAG: _DRY_RUN}),
         }
         for subnet in subnets
     ]
 
 
 def explain_error(operation: str, error: ApiError, nodeclass: EC2NodeClass) -> Refusal | Unanswered:
-    """What an error to a call that only asks means: a lasting no, or that nobody knows yet."""
-    said = str(error)
+    """What an error of a dry run means: EC2 would refuse the launch, or it did not answer the question."""
+    message = str(error)
     if error.code == "UnauthorizedOperation":
-        why = f"not authorized to call ec2:{operation}: {_explained(said)}"
+        why = f"not authorized to call ec2:{operation}: {_readable_denial(message)}"
         return Refusal(f"{operation}AuthCheckFailed", why)
-    if "User data is limited to" in said:
-        return Refusal("UserDataSizeLimitExceeded", f"spec.userData: {said}")
-    if "Invalid IAM Instance Profile" in said and nodeclass.instance_profile:
+    if "User data is limited to" in message:
+        return Refusal("UserDataSizeLimitExceeded", f"spec.userData: {message}")
+    if "Invalid IAM Instance Profile" in message and nodeclass.instance_profile:
         return Refusal(PROFILE_MISSING, f"spec.instanceProfile: EC2 knows no {nodeclass.instance_profile}")
-    return Unanswered(f"ec2:{operation} could not be tried: {said}")
+    return Unanswered(f"ec2:{operation} could not be tried: {message}")
 
 
-def _explained(said: str) -> str:
-    """EC2's own words, without the part that only ``aws sts decode-authorization-message`` can read."""
-    plain = said.partition("Encoded authorization failure message")[0].strip()
-    if "permissions boundary" in plain:
-        return f"a permissions boundary does not allow it ({plain})"
-    if "service control policy" in plain:
-        return f"a service control policy of the organization denies it ({plain})"
-    return plain
+def _readable_denial(message: str) -> str:
+    """EC2's message, without the part that only ``aws sts decode-authorization-message`` can read."""
+    readable = message.partition("Encoded authorization failure message")[0].strip()
+    if "permissions boundary" in readable:
+        return f"a permissions boundary does not allow it ({readable})"
+    if "service control policy" in readable:
+        return f"a service control policy of the organization denies it ({readable})"
+    return readable
 
 
 def inputs_digest(nodeclass: EC2NodeClass, cluster: ClusterFacts) -> str:
-    """Of everything an answer depends on: another digest, another question."""
+    """A digest of what EC2's answer depends on: when it changes, the dry run is repeated."""
     content = (
         {key: value for key, value in nodeclass.metadata.annotations.items() if key == labels.EC2NODECLASS_HASH},
         sorted(subnet.id for subnet in nodeclass.subnets),
         sorted(security_group.id for security_group in nodeclass.security_groups),
-        sorted(one.id for one in nodeclass.amis),
+        sorted(ami.id for ami in nodeclass.amis),
         nodeclass.placement_group,
         nodeclass.resolved_instance_profile,
         nodeclass.ip_prefix_count,

@@ -1,7 +1,7 @@
 """Which offerings a launch may ask for: compatible, available, not exotic without need, not spot above on-demand.
 
-What is reserved comes first (``aws.launch.capacity_reservations``). Source: the filters of Karpenter's AWS provider, in
-our words.
+Capacity reservations come first (``aws.launch.capacity_reservations``). Source: the filters of Karpenter's AWS provider
+(``pkg/providers/instance/filter``).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +17,7 @@ from spotwright.aws.refusal import Refusal
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import InstanceType, Offering
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_expressions
 
 # Types in one request: enough choice for EC2, small enough for its limits. Karpenter's figure.
@@ -26,11 +27,21 @@ EXOTIC_RESOURCES: Final = ("nvidia.com/gpu", "amd.com/gpu", "habana.ai/gaudi", "
 _NONE_LEFT: Final = "InsufficientCapacity"
 
 
-class LaunchConstraints(Protocol):
+class NodeToLaunch(Protocol):
+    """The node that a launch is for; ``scheduling.plan.NewNode`` has these fields."""
+
+    @property
+    def nodepool(self) -> str: ...
     @property
     def instance_types(self) -> tuple[str, ...]: ...
     @property
     def requirements(self) -> tuple[NodeSelectorRequirement, ...]: ...
+    @property
+    def labels(self) -> dict[str, str]: ...
+    @property
+    def taints(self) -> tuple[Taint, ...]: ...
+    @property
+    def startup_taints(self) -> tuple[Taint, ...]: ...
     @property
     def requests(self) -> dict[str, int]: ...
     @property
@@ -38,10 +49,10 @@ class LaunchConstraints(Protocol):
 
 
 class LaunchOffering(msgspec.Struct, frozen=True):
-    """An offering that can be asked for, and the subnet it would use.
+    """An offering that a launch can ask for, and the subnet of its instance.
 
-    ``risk_adjusted_price``: its price, and dearer by how often it failed or was taken back lately; orders the
-    offerings. ``reservation``: the reservation it comes out of, None = it is bought.
+    ``risk_adjusted_price``: its price, raised for recent failures and interruptions; orders the offerings.
+    ``reservation``: the capacity reservation of a reserved offering, None = spot or on-demand.
     """
 
     instance_type: InstanceType
@@ -54,17 +65,17 @@ class LaunchOffering(msgspec.Struct, frozen=True):
 
 
 def select_offerings(
-    constraints: LaunchConstraints,
+    node: NodeToLaunch,
     nodeclass: EC2NodeClass,
     types: Iterable[InstanceType],
     unavailable: UnavailableOfferings,
 ) -> tuple[str, tuple[LaunchOffering, ...]] | Refusal:
-    """(capacity type, candidates cheapest first) or why nothing is left.
+    """(capacity type, its offerings, cheapest first), or why no offering is left.
 
-    What is reserved comes before spot, and spot before on-demand, where they are allowed.
+    Of the capacity types that are left, reserved comes before spot, and spot before on-demand.
     """
-    requirements = from_expressions(constraints.requirements)
-    offerings = _reserved_first(_compatible(constraints, requirements, nodeclass, types, unavailable))
+    requirements = from_expressions(node.requirements)
+    offerings = _prefer_reservations(_compatible_offerings(node, requirements, nodeclass, types, unavailable))
     if not offerings:
         return Refusal(_NONE_LEFT, "no compatible instance type has an available offering")
     if not any(requirement.min_values for requirement in requirements):
@@ -73,28 +84,32 @@ def select_offerings(
     unmet = _unmet_minimum(requirements, kept)
     if unmet is not None:
         return Refusal(_NONE_LEFT, f"minValues of {unmet.key} cannot be met with {MAX_INSTANCE_TYPES} types")
-    offered = {offering.capacity_type for offering in kept}
-    capacity_type = next(one for one in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND) if one in offered)
+    capacity_types = {offering.capacity_type for offering in kept}
+    capacity_type = next(
+        capacity_type
+        for capacity_type in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
+        if capacity_type in capacity_types
+    )
     return capacity_type, tuple(offering for offering in kept if offering.capacity_type == capacity_type)
 
 
-def _compatible(
-    constraints: LaunchConstraints,
+def _compatible_offerings(
+    node: NodeToLaunch,
     requirements: Requirements,
     nodeclass: EC2NodeClass,
     types: Iterable[InstanceType],
     unavailable: UnavailableOfferings,
 ) -> list[LaunchOffering]:
-    names = frozenset(constraints.instance_types)
+    names = frozenset(node.instance_types)
     subnets, group = subnet_by_zone(nodeclass, unavailable), unavailable_offerings.placement_group_id(nodeclass)
     return _distinct_pools(
         _launch_offering(instance_type, offering, subnets[offering.zone], unavailable)
         for instance_type in types
         if instance_type.name in names
         and instance_type.requirements.intersects(requirements)
-        and resources.fits(constraints.requests, instance_type.allocatable)
+        and resources.fits(node.requests, instance_type.allocatable)
         for offering in instance_type.offerings
-        if _is_allowed(offering, constraints, requirements)
+        if _is_allowed(offering, node, requirements)
         and offering.zone in subnets
         and unavailable_offerings.apply_to_offering(
             instance_type, offering, unavailable, placement_group=group
@@ -103,11 +118,12 @@ def _compatible(
 
 
 def _distinct_pools(offerings: Iterable[LaunchOffering]) -> list[LaunchOffering]:
-    """Each pool once, for a fleet may not name it twice: partitions of a placement group are all of one pool."""
+    """The offerings without duplicates of a capacity pool, which a fleet may not name twice: the partitions of a
+    placement group have offerings of their own, and a pool in common."""
     pools: dict[tuple[str, str, str, str], LaunchOffering] = {}
     for offering in offerings:
-        into = offering.reservation.id if offering.reservation else ""
-        pools.setdefault((offering.instance_type.name, offering.zone, offering.capacity_type, into), offering)
+        reservation_id = offering.reservation.id if offering.reservation else ""
+        pools.setdefault((offering.instance_type.name, offering.zone, offering.capacity_type, reservation_id), offering)
     return list(pools.values())
 
 
@@ -128,10 +144,10 @@ def _launch_offering(
     )
 
 
-def _is_allowed(offering: Offering, constraints: LaunchConstraints, requirements: Requirements) -> bool:
+def _is_allowed(offering: Offering, node: NodeToLaunch, requirements: Requirements) -> bool:
     return (
         offering.available
-        and (not constraints.zones or offering.zone in constraints.zones)
+        and (not node.zones or offering.zone in node.zones)
         and requirements.get(labels.ZONE).has(offering.zone)
         and requirements.get(labels.CAPACITY_TYPE).has(offering.capacity_type)
         and offering.requirements.intersects(requirements)
@@ -139,7 +155,7 @@ def _is_allowed(offering: Offering, constraints: LaunchConstraints, requirements
 
 
 def subnet_by_zone(nodeclass: EC2NodeClass, unavailable: UnavailableOfferings) -> dict[str, str]:
-    """Per zone the class's first subnet that is not out of addresses; the status lists the emptiest first."""
+    """Zone → the class's first subnet with free addresses; the status lists subnets with most free addresses first."""
     chosen: dict[str, str] = {}
     for subnet in nodeclass.subnets:
         if unavailable.has_free_addresses(subnet.id, subnet.zone):
@@ -147,21 +163,21 @@ def subnet_by_zone(nodeclass: EC2NodeClass, unavailable: UnavailableOfferings) -
     return chosen
 
 
-def _reserved_first(offerings: list[LaunchOffering]) -> list[LaunchOffering]:
-    """Of what is reserved that which one request may name; everything else where nothing is reserved."""
-    offers = [
+def _prefer_reservations(offerings: list[LaunchOffering]) -> list[LaunchOffering]:
+    """The reserved offerings that a single request may name; without reserved offerings all offerings."""
+    reserved = [
         (offering.instance_type.name, offering.zone, offering.price_picousd_per_hour, offering.reservation)
         for offering in offerings
         if offering.reservation
     ]
-    if not offers:
+    if not reserved:
         return offerings
-    named = capacity_reservations.select_reservations(offers)
-    return [offering for offering in offerings if offering.reservation and offering.reservation.id in named]
+    reservation_ids = capacity_reservations.select_reservations(reserved)
+    return [offering for offering in offerings if offering.reservation and offering.reservation.id in reservation_ids]
 
 
 def _filter_exotic_types(offerings: list[LaunchOffering]) -> list[LaunchOffering]:
-    """Without metal and accelerated types, unless nothing else remains."""
+    """Without metal and accelerated types, unless no other types remain."""
     generic = [offering for offering in offerings if not is_exotic(offering.instance_type)]
     return generic or offerings
 
@@ -173,7 +189,7 @@ def is_exotic(instance_type: InstanceType) -> bool:
 
 
 def _filter_expensive_spot(offerings: list[LaunchOffering]) -> list[LaunchOffering]:
-    """Without spot offerings that cost more than the cheapest on-demand one, where both are allowed."""
+    """Without spot offerings that cost more than the cheapest on-demand offering, where both are allowed."""
     on_demand = [
         offering.price_picousd_per_hour for offering in offerings if offering.capacity_type == labels.ON_DEMAND
     ]
@@ -188,47 +204,51 @@ def _filter_expensive_spot(offerings: list[LaunchOffering]) -> list[LaunchOfferi
 
 
 def _cheapest_types(offerings: Iterable[LaunchOffering], requirements: Requirements) -> tuple[LaunchOffering, ...]:
-    """The offerings of the cheapest types, cheapest offering first, by weight; ties by name and zone.
+    """The offerings of the cheapest types, cheapest first by risk-adjusted price; ties by name and zone.
 
-    Types that ``minValues`` needs come before cheaper ones that add nothing to it.
+    Types that ``minValues`` needs come before cheaper types.
     """
     ordered = sorted(
         offerings, key=lambda offering: (offering.risk_adjusted_price, offering.instance_type.name, offering.zone)
     )
     types = {id(offering.instance_type): offering.instance_type for offering in ordered}
     by_price = (instance_type.name for instance_type in types.values())
-    allowed = frozenset([*dict.fromkeys((*_needed(types.values(), requirements), *by_price))][:MAX_INSTANCE_TYPES])
+    allowed = frozenset(
+        [*dict.fromkeys((*_types_for_min_values(types.values(), requirements), *by_price))][:MAX_INSTANCE_TYPES]
+    )
     return tuple(offering for offering in ordered if offering.instance_type.name in allowed)
 
 
-def _needed(types: Iterable[InstanceType], requirements: Requirements) -> Iterator[str]:
-    """Names of types, in their order, that bring a value which some ``minValues`` still lacks."""
-    lacking: dict[Requirement, set[str]] = {one: set() for one in requirements if one.min_values}
+def _types_for_min_values(types: Iterable[InstanceType], requirements: Requirements) -> Iterator[str]:
+    """Names of types, in their order, that have a value which a ``minValues`` still lacks."""
+    covered: dict[Requirement, set[str]] = {
+        requirement: set() for requirement in requirements if requirement.min_values
+    }
     for instance_type in types:
-        news = {
-            one: _values(instance_type, one) - seen
-            for one, seen in lacking.items()
-            if len(seen) < (one.min_values or 0)
+        new_values = {
+            requirement: _values(instance_type, requirement) - values
+            for requirement, values in covered.items()
+            if len(values) < (requirement.min_values or 0)
         }
-        if any(news.values()):
+        if any(new_values.values()):
             yield instance_type.name
-            for requirement, values in news.items():
-                lacking[requirement] |= values
+            for requirement, values in new_values.items():
+                covered[requirement] |= values
 
 
 def _values(instance_type: InstanceType, requirement: Requirement) -> set[str]:
-    """The values of a label that a type can have and that are allowed."""
+    """The values of a label that a type can have and that the requirement allows."""
     return {value for value in instance_type.requirements.get(requirement.key).values if requirement.has(value)}
 
 
 def _unmet_minimum(requirements: Requirements, kept: Sequence[LaunchOffering]) -> Requirement | None:
     """The first requirement whose ``min_values`` the remaining types do not reach."""
     for requirement in requirements:
-        found = (
+        values = (
             {value for offering in kept for value in _values(offering.instance_type, requirement)}
             if requirement.min_values
             else ()
         )
-        if len(found) < (requirement.min_values or 0):
+        if len(values) < (requirement.min_values or 0):
             return requirement
     return None

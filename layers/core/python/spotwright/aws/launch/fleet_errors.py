@@ -1,6 +1,6 @@
-"""What a CreateFleet's errors mean: which offerings to leave alone for a while, and why nothing came.
+"""What the errors of a CreateFleet mean: which offerings become unavailable, and why the launch has no instance.
 
-Every code that is not named here is ``LaunchFailed``: said on the claims, counted, and tried again.
+The reason of every code that is not named here is ``LaunchFailed``: the NodeClaims say it, and the launch is retried.
 
 Source: the CreateFleet and RunInstances error codes of the EC2 API reference; the order of reasons is Karpenter's.
 """
@@ -11,7 +11,8 @@ from typing import Final
 
 import msgspec
 
-from spotwright.aws.instance_types.unavailable_offerings import QUOTA_PREFIX, SUBNET_KIND, UNAVAILABLE_MS, quota_family
+from spotwright.aws.instance_types.offering_health import UNAVAILABLE_MS
+from spotwright.aws.instance_types.unavailable_offerings import QUOTA_PREFIX, SUBNET_KIND, quota_family
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import FleetError, OfferingHealth
 from spotwright.model.ec2.instance_type import WILDCARD
@@ -19,11 +20,11 @@ from spotwright.model.ec2.instance_type import WILDCARD
 NO_ADDRESSES: Final = "InsufficientFreeAddressesInSubnet"
 NO_SPOT_ROLE: Final = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 RESERVATION_FULL: Final = "ReservationCapacityExceeded"
-# A cluster placement group is in one zone: that of the instances it has.
+# A cluster placement group is in a single zone: the zone of the instances it has.
 PLACEMENT_GROUP_IN_USE: Final = "InvalidPlacementGroup.InUse"
-# How EC2 says that a spread placement group has its seven instances in a zone; the code is one of capacity.
+# The message when a spread placement group has its seven instances in a zone; the code is a capacity code.
 SPREAD_GROUP_LIMIT: Final = "limit of instances in this spread placement group"
-# A quota of the account is reached: types of the same family and at least this size would be refused as well.
+# A quota of the account is reached: EC2 refuses types of the same quota family and at least this size, too.
 QUOTA_CODES: Final = frozenset({"MaxSpotInstanceCountExceeded", "VcpuLimitExceeded"})
 CAPACITY_CODES: Final = frozenset(
     {
@@ -38,7 +39,7 @@ CAPACITY_CODES: Final = frozenset(
         PLACEMENT_GROUP_IN_USE,
     }
 )
-# Codes after which the same launch template would have to be made again.
+# Codes after which the launch template must be created again.
 TEMPLATE_CODES: Final = frozenset(
     {
         "InvalidLaunchTemplateName.NotFoundException",
@@ -49,7 +50,7 @@ TEMPLATE_CODES: Final = frozenset(
 THROTTLING_CODES: Final = frozenset({"RequestLimitExceeded", "Throttling", "ThrottlingException"})
 LAUNCH_TEMPLATE_NOT_FOUND: Final = "LaunchTemplateNotFound"
 UNKNOWN_FAILURE: Final = "LaunchFailed"
-# Reason and the texts, any of which in code or message means it; the first match counts.
+# Reason and texts: the reason holds when code or message contains a text; the first match counts.
 _REASONS: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
     ("SpotSLRCreationFailed", (NO_SPOT_ROLE,)),
     ("AMIAuthorizationFailure", ("Not authorized for images",)),
@@ -72,10 +73,10 @@ _REASONS: Final[Sequence[tuple[str, tuple[str, ...]]]] = (
 
 
 class LaunchFailure(msgspec.Struct, frozen=True):
-    """Why a launch gave no instance.
+    """Why a launch has no instance.
 
-    ``insufficient_capacity``: EC2 has none of what was asked for; other offerings may be tried at once.
-    ``failure_reason``: one CamelCase word; ``message``: a sentence with EC2's own words.
+    ``insufficient_capacity``: EC2 has no capacity in the offerings of the request; others may be tried at once.
+    ``reason``: a CamelCase word; ``message``: a sentence with EC2's message.
     """
 
     insufficient_capacity: bool
@@ -86,17 +87,17 @@ class LaunchFailure(msgspec.Struct, frozen=True):
 def offering_failures(
     errors: Iterable[FleetError], *, now_ms: int, cpu_millicores: Mapping[str, int] | None = None, scope: str = ""
 ) -> tuple[OfferingHealth, ...]:
-    """What to leave alone until three minutes from ``now_ms``; sorted, each once.
+    """Offerings that are unavailable until three minutes from ``now_ms``; sorted, without duplicates.
 
-    ``cpu_millicores``: by instance type, for quotas of vCPUs; ``scope``: the placement group or tenancy asked for.
+    ``cpu_millicores``: by instance type, for quotas of vCPUs; ``scope``: the launch's placement group or tenancy.
     """
-    found: dict[str, OfferingHealth] = {}
+    failures: dict[str, OfferingHealth] = {}
     for error in errors:
-        for mark in _offering_failures(error, now_ms + UNAVAILABLE_MS, cpu_millicores or {}, scope):
-            before = found.get(mark.key)
-            if before is None or mark.cpu_millicores < before.cpu_millicores:
-                found[mark.key] = mark
-    return tuple(found[key] for key in sorted(found))
+        for failure in _offering_failures(error, now_ms + UNAVAILABLE_MS, cpu_millicores or {}, scope):
+            before = failures.get(failure.key)
+            if before is None or failure.cpu_millicores < before.cpu_millicores:
+                failures[failure.key] = failure
+    return tuple(failures[key] for key in sorted(failures))
 
 
 def _offering_failures(error: FleetError, until: int, sizes: Mapping[str, int], scope: str) -> Iterator[OfferingHealth]:
@@ -104,12 +105,12 @@ def _offering_failures(error: FleetError, until: int, sizes: Mapping[str, int], 
     if error.code == NO_SPOT_ROLE:
         yield OfferingHealth(labels.SPOT, WILDCARD, WILDCARD, until, error.code, failures=1)
     elif error.code == NO_ADDRESSES and error.subnet_id:
-        # The zone's other subnets may have some; the type is not at fault.
+        # Other subnets of the zone may have free addresses, whatever the type.
         yield OfferingHealth(SUBNET_KIND, error.subnet_id, error.zone, until, error.code, failures=1)
     elif error.code in CAPACITY_CODES and error.reservation_id:
         yield OfferingHealth(labels.RESERVED, error.reservation_id, WILDCARD, until, error.code, failures=1)
     elif scope and error.zone and (error.code == PLACEMENT_GROUP_IN_USE or SPREAD_GROUP_LIMIT in error.message):
-        # True of every type, however it is bought; other groups may still start nodes there.
+        # Holds for every type and capacity type; other placement groups may still start nodes in the zone.
         for kind in (labels.ON_DEMAND, labels.SPOT):
             yield OfferingHealth(kind, WILDCARD, error.zone, until, error.code, scope, failures=1)
     elif error.code in QUOTA_CODES and error.instance_type in sizes:
@@ -120,23 +121,21 @@ def _offering_failures(error: FleetError, until: int, sizes: Mapping[str, int], 
 
 
 def launch_failure(errors: Sequence[FleetError]) -> LaunchFailure:
-    """Why there is no instance; with no error at all EC2 was silent, which counts as no capacity."""
+    """Why there is no instance; an answer without instances and errors counts as insufficient capacity."""
     if all(error.code in CAPACITY_CODES or error.code == NO_SPOT_ROLE for error in errors):
         return LaunchFailure(True, "InsufficientCapacity", _summary(errors))
-    other_fleet_error = next(error for error in errors if error.code not in CAPACITY_CODES)
-    return LaunchFailure(
-        False, failure_reason(other_fleet_error), f"{other_fleet_error.code}: {other_fleet_error.message}"
-    )
+    fleet_error = next(error for error in errors if error.code not in CAPACITY_CODES)
+    return LaunchFailure(False, failure_reason(fleet_error), f"{fleet_error.code}: {fleet_error.message}")
 
 
 def failure_reason(error: FleetError) -> str:
-    """One word for an error; ``LaunchFailed`` for what is not in the table."""
-    said = f"{error.code} {error.message}"
-    return next((name for name, texts in _REASONS if any(text in said for text in texts)), UNKNOWN_FAILURE)
+    """The reason of an error; ``LaunchFailed`` for an error that is not in the table."""
+    error_text = f"{error.code} {error.message}"
+    return next((reason for reason, texts in _REASONS if any(text in error_text for text in texts)), UNKNOWN_FAILURE)
 
 
 class FailureCount(msgspec.Struct, frozen=True, order=True):
-    """Offerings that failed alike: what Karpenter counts as ``instance_launch_failures_total``, with EC2's code."""
+    """A number of offerings with the same error, which Karpenter counts as ``instance_launch_failures_total``."""
 
     reason: str
     code: str
@@ -146,15 +145,15 @@ class FailureCount(msgspec.Struct, frozen=True, order=True):
 
 
 def count_failures(errors: Iterable[FleetError]) -> tuple[FailureCount, ...]:
-    """The errors of an answer, those of one reason, code, zone and capacity type together; sorted."""
-    counted = Counter((_word(error), error.code, error.zone, error.capacity_type) for error in errors)
-    return tuple(sorted(FailureCount(*key, count) for key, count in counted.items()))
+    """The errors of an answer, counted by reason, code, zone and capacity type; sorted."""
+    counts = Counter((_reason_or_code(error), error.code, error.zone, error.capacity_type) for error in errors)
+    return tuple(sorted(FailureCount(*key, count) for key, count in counts.items()))
 
 
-def _word(error: FleetError) -> str:
-    """The reason; what has no word of its own is its own code when it is about capacity."""
-    named = failure_reason(error)
-    return error.code if named == UNKNOWN_FAILURE and error.code in CAPACITY_CODES else named
+def _reason_or_code(error: FleetError) -> str:
+    """The reason; the code itself for a capacity code that has no reason in the table."""
+    reason = failure_reason(error)
+    return error.code if reason == UNKNOWN_FAILURE and error.code in CAPACITY_CODES else reason
 
 
 def _summary(errors: Sequence[FleetError]) -> str:
@@ -162,5 +161,5 @@ def _summary(errors: Sequence[FleetError]) -> str:
     if not errors:
         return "EC2 returned neither instances nor errors"
     codes = sorted({error.code for error in errors})
-    counted = ((code, sum(error.code == code for error in errors)) for code in codes)
-    return ", ".join(f"{code} for {number} offering{'s' if number > 1 else ''}" for code, number in counted)
+    counts = ((code, sum(error.code == code for error in errors)) for code in codes)
+    return ", ".join(f"{code} for {number} offering{'s' if number > 1 else ''}" for code, number in counts)

@@ -16,40 +16,40 @@ NITRO_SANDBOX_RESOURCE: Final = "eks.amazonaws.com/nitro-sandbox"
 
 def placement_fields(nodeclass: EC2NodeClass, requirements: Requirements) -> dict[str, Any]:
     """The Placement of a template; dedicated hardware only where the default is not allowed."""
-    found: dict[str, Any] = {"Tenancy": tenancy(requirements)}
+    fields: dict[str, Any] = {"Tenancy": tenancy(requirements)}
     group = nodeclass.placement_group
     if group is None:
-        return found
-    found["GroupId"] = group.id
+        return fields
+    fields["GroupId"] = group.id
     number = partition_number(group, requirements)
-    return found | ({"PartitionNumber": number} if number else {})
+    return fields | ({"PartitionNumber": number} if number else {})
 
 
 def placement_scope(nodeclass: EC2NodeClass, requirements: Requirements) -> str:
-    """What an answer of EC2 is true of: the placement group, or the one partition asked for; "" = no group."""
+    """Where an error of EC2 holds: the placement group, or its partition that is required; "" = no placement group."""
     group = nodeclass.placement_group
     number = partition_number(group, requirements) if group else 0
     return f"{group.id}/{number}" if group and number else group.id if group else ""
 
 
 def tenancy(requirements: Requirements) -> str:
-    """The first that is allowed: dedicated hardware costs more."""
-    asked = requirements.get(labels.TENANCY)
-    return next((one for one in labels.TENANCIES if asked.has(one)), labels.TENANCIES[0])
+    """The first tenancy that the requirements allow, the default before dedicated hardware, which costs more."""
+    requirement = requirements.get(labels.TENANCY)
+    return next((name for name in labels.TENANCIES if requirement.has(name)), labels.TENANCIES[0])
 
 
 def partition_number(group: PlacementGroup, requirements: Requirements) -> int:
-    """The partition that is asked for, the lowest of several; 0 = EC2 spreads evenly."""
+    """The lowest partition that the requirements allow; 0 = they do not mention partitions, and EC2 spreads evenly."""
     if labels.PLACEMENT_GROUP_PARTITION not in requirements:
         return 0
-    asked = requirements.get(labels.PLACEMENT_GROUP_PARTITION)
-    return next((int(name) for name in group.partition_names if asked.has(name)), 0)
+    requirement = requirements.get(labels.PLACEMENT_GROUP_PARTITION)
+    return next((int(name) for name in group.partition_names if requirement.has(name)), 0)
 
 
 def partition_label(type_requirements: Requirements, requirements: Requirements, number: int) -> dict[str, str]:
-    """The partition's label of a node: "" = EC2 has not said yet, {} = it is in no partition.
+    """The partition label of a node: "" = EC2 has not said the partition yet, {} = the node is in no partition.
 
-    ``type_requirements``: the labels of its type; ``number``: what EC2 says, 0 = nothing yet.
+    ``type_requirements``: the labels of its type; ``number``: the partition that EC2 names, 0 = not yet.
     """
     key = labels.PLACEMENT_GROUP_PARTITION
     if number:
@@ -60,5 +60,5 @@ def partition_label(type_requirements: Requirements, requirements: Requirements,
 
 
 def enclave_options(requests: Mapping[str, int]) -> dict[str, Any]:
-    """EnclaveOptions, stated only when a pod asks for enclaves."""
+    """EnclaveOptions, only when a pod requests enclaves."""
     return {"EnclaveOptions": {"Enabled": True}} if requests.get(NITRO_SANDBOX_RESOURCE) else {}

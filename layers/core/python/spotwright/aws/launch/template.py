@@ -1,6 +1,7 @@
 """The launch template of a launch: image, disks, profile, security groups, metadata service, user data, tags.
 
-A template's name holds the hash of everything in it, so equal launches share one and a change makes another.
+A launch template's name holds the hash of its content: equal launches share a launch template, and a change makes a new
+one.
 Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_RequestLaunchTemplateData.html.
 """
 
@@ -19,15 +20,15 @@ from spotwright.model.karpenter.nodeclass import AMI, BlockDeviceMapping, EC2Nod
 from spotwright.model.requirements import Requirements
 
 _GIB: Final = 2**30
-# 11 for "spotwright/", at most 100 for the cluster, 1, and these make the 128 that a name may have.
+# "spotwright/" (11), a cluster's name (at most 100), "/" and these are the 128 characters that a name may have.
 _HASH_DIGITS: Final = 16
 
 
 class TemplateOptions(msgspec.Struct, frozen=True):
-    """What of a template follows from the pods and the cluster rather than from the class.
+    """What of a launch template follows from the pods and the cluster rather than from the EC2NodeClass.
 
-    ``efa``: interfaces of that type, 0 = none asked for. ``ipv6``: the cluster's services have IPv6 addresses.
-    ``reservation_fields``: fields that say which capacity reservation it starts in, or that it starts in none.
+    ``efa``: number of EFA interfaces that pods request. ``ipv6``: the cluster's services have IPv6 addresses.
+    ``reservation_fields``: the fields that name the capacity reservation of the instances, or forbid reservations.
     """
 
     requirements: Requirements = Requirements()
@@ -37,11 +38,11 @@ class TemplateOptions(msgspec.Struct, frozen=True):
     reservation_fields: dict[str, Any] = {}
 
 
-_PLAIN: Final = TemplateOptions()
+_DEFAULT_OPTIONS: Final = TemplateOptions()
 
 
 class LaunchTemplateRequest(msgspec.Struct, frozen=True):
-    """A launch template to ensure. ``data``: RequestLaunchTemplateData; ``tags``: the template's own."""
+    """A launch template to ensure. ``data``: RequestLaunchTemplateData; ``tags``: of the launch template itself."""
 
     name: str
     data: dict[str, Any]
@@ -57,7 +58,7 @@ def launch_template_request(
     ami: AMI,
     user_data: str,
     capacity_type: str,
-    options: TemplateOptions = _PLAIN,
+    options: TemplateOptions = _DEFAULT_OPTIONS,
 ) -> LaunchTemplateRequest:
     """The template by which instances of a pool and class start from ``ami``."""
     tags = launch_tags(cluster=cluster, nodepool=nodepool, nodeclass=nodeclass)
@@ -80,7 +81,7 @@ def template_name(cluster: str, data: Mapping[str, Any], tags: Mapping[str, str]
 
 
 def launch_tags(*, cluster: str, nodepool: str, nodeclass: EC2NodeClass) -> dict[str, str]:
-    """The tags of everything a launch makes: the class's, and ours which win."""
+    """The tags of every resource of a launch: those of the EC2NodeClass, and Spotwright's, which win."""
     return dict(nodeclass.tags) | {
         labels.cluster_tag(cluster): "owned",
         labels.CLUSTER_NAME_TAG: cluster,
@@ -97,10 +98,10 @@ def template_data(
     user_data: str,
     capacity_type: str,
     tags: Mapping[str, str],
-    options: TemplateOptions = _PLAIN,
+    options: TemplateOptions = _DEFAULT_OPTIONS,
 ) -> dict[str, Any]:
-    """RequestLaunchTemplateData; what the class leaves open is left out, so that EC2 or the image decides."""
-    tagged = ["network-interface"] + (["spot-instances-request"] if capacity_type == labels.SPOT else [])
+    """RequestLaunchTemplateData without the fields that the class leaves out: EC2 or the image decides them."""
+    tagged_resources = ["network-interface"] + (["spot-instances-request"] if capacity_type == labels.SPOT else [])
     data: dict[str, Any] = {
         "IamInstanceProfile": {"Name": nodeclass.resolved_instance_profile},
         "ImageId": ami.id,
@@ -108,14 +109,14 @@ def template_data(
         "Monitoring": {"Enabled": bool(nodeclass.detailed_monitoring)},
         "NetworkInterfaces": network_interfaces(nodeclass, efa_count=options.efa, ipv6=options.ipv6),
         "Placement": placement_fields(nodeclass, options.requirements),
-        "TagSpecifications": tag_specifications(tagged, tags),
+        "TagSpecifications": tag_specifications(tagged_resources, tags),
     }
     data |= enclave_options(options.requests) | options.reservation_fields
     if nodeclass.cpu_options and nodeclass.cpu_options.nested_virtualization:
         data["CpuOptions"] = {"NestedVirtualization": nodeclass.cpu_options.nested_virtualization}
     devices = nodeclass.block_device_mappings or family.block_device_mappings
     if devices:
-        data["BlockDeviceMappings"] = [_mapping(device) for device in devices]
+        data["BlockDeviceMappings"] = [_block_device_mapping(device) for device in devices]
     if user_data:
         data["UserData"] = base64.b64encode(user_data.encode()).decode()
     return data
@@ -132,8 +133,8 @@ def _metadata_options(nodeclass: EC2NodeClass) -> dict[str, Any]:
     }
 
 
-def _mapping(device: BlockDeviceMapping) -> dict[str, Any]:
-    stated = {
+def _block_device_mapping(device: BlockDeviceMapping) -> dict[str, Any]:
+    fields = {
         "DeleteOnTermination": device.delete_on_termination,
         "Encrypted": device.encrypted,
         "Iops": device.iops,
@@ -144,7 +145,7 @@ def _mapping(device: BlockDeviceMapping) -> dict[str, Any]:
         "VolumeSize": gibibytes(device.volume_size) if device.volume_size else None,
         "VolumeType": device.volume_type or None,
     }
-    return {"DeviceName": device.device_name, "Ebs": {key: value for key, value in stated.items() if value is not None}}
+    return {"DeviceName": device.device_name, "Ebs": {key: value for key, value in fields.items() if value is not None}}
 
 
 def gibibytes(size: str) -> int:

@@ -1,8 +1,8 @@
-"""The hashes by which drift is noticed: of an EC2NodeClass' static fields, and of a NodePool's template.
+"""The hashes for drift: of the static fields of an EC2NodeClass, and of the template of a NodePool.
 
-Both equal what Karpenter writes under the same annotations, so that nodes taken over from it do not drift.
-Fields that are compared with the live instance (images, subnets, groups, reservations) are not in the class' hash, and
-neither are ``ipPrefixCount`` and a pool's requirements.
+Both equal what Karpenter writes under the same annotations, so that nodes taken over from it do not drift. The hash of
+a class leaves out ``ipPrefixCount`` and fields that drift compares with the instance (images, subnets, security groups,
+reservations). The hash of a pool leaves out its requirements.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _FOUR_BYTES: Final = frozenset(
     }
 )  # fmt: skip
 
-# What an empty value of a field looks like where it is written out.
+# The empty value of a field, for fields that the manifest states as empty.
 _EMPTY: Final[Mapping[str, Any]] = {
     "tags": {}, "blockDeviceMappings": [], "networkInterfaces": [], "userData": "", "context": "",
 }  # fmt: skip
@@ -87,7 +87,7 @@ def nodeclass_spec_hash(
 def hashed_fields(nodeclass: EC2NodeClass) -> dict[str, Any]:
     """The hashed fields of a class under their names in the API; None = not set."""
     options = nodeclass.metadata_options
-    stated = {
+    fields = {
         "associatePublicIPAddress": nodeclass.associate_public_ip_address,
         "userData": nodeclass.user_data or None,
         "role": nodeclass.role,
@@ -104,7 +104,7 @@ def hashed_fields(nodeclass: EC2NodeClass) -> dict[str, Any]:
         },
         "context": nodeclass.context or None,
     }
-    return stated | _network(nodeclass) | {name: _EMPTY[name] for name in nodeclass.explicitly_empty}
+    return fields | _network(nodeclass) | {name: _EMPTY[name] for name in nodeclass.explicitly_empty}
 
 
 def _network(nodeclass: EC2NodeClass) -> dict[str, Any]:
@@ -144,11 +144,11 @@ def _device(device: BlockDeviceMapping) -> dict[str, Any]:
         "volumeSize": device.volume_size or None,
         "volumeType": device.volume_type or None,
     }
-    stated = any(value is not None for value in ebs.values())
+    has_ebs = any(value is not None for value in ebs.values())
     return {
         "deviceName": device.device_name or None,
         "rootVolume": device.root_volume,
-        "ebs": ebs if stated else None,
+        "ebs": ebs if has_ebs else None,
     }
 
 
@@ -195,17 +195,17 @@ def _device_record(device: Mapping[str, Any]) -> GoStruct:
 
 
 def _interface_record(interface: Mapping[str, Any]) -> GoStruct:
-    """The one record whose numbers are no pointers: a zero is left out."""
-    given = {key: value or None for key, value in interface.items()}
+    """In this Go struct numbers are no pointers, so that a zero is left out."""
+    fields = {key: value or None for key, value in interface.items()}
     return GoStruct(
-        "NetworkInterface", tuple((field, _scalar(key, given.get(key))) for field, key in _NETWORK_INTERFACE)
+        "NetworkInterface", tuple((field, _scalar(key, fields.get(key))) for field, key in _NETWORK_INTERFACE)
     )
 
 
-def _record(name: str, fields: _Fields, given: Mapping[str, Any] | None) -> GoValue:
-    if given is None:
+def _record(name: str, fields: _Fields, values: Mapping[str, Any] | None) -> GoValue:
+    if values is None:
         return None
-    return GoPointer(GoStruct(name, tuple((field, _scalar(key, given.get(key))) for field, key in fields)))
+    return GoPointer(GoStruct(name, tuple((field, _scalar(key, values.get(key))) for field, key in fields)))
 
 
 def _pointer(value: GoValue) -> GoValue:
@@ -221,8 +221,8 @@ def nodepool_hash(pool: NodePool) -> str:
     spec = GoStruct(
         "NodeClaimTemplateSpec",
         (
-            ("Taints", _stated(pool, "taints", _taints(pool.taints))),
-            ("StartupTaints", _stated(pool, "startupTaints", _taints(pool.startup_taints))),
+            ("Taints", _value_if_set(pool, "taints", _taints(pool.taints))),
+            ("StartupTaints", _value_if_set(pool, "startupTaints", _taints(pool.startup_taints))),
             ("NodeClassRef", _class_reference(pool)),
             ("TerminationGracePeriod", _duration("Duration", pool.termination_grace_period_seconds)),
             ("ExpireAfter", _duration("NillableDuration", pool.expire_after_seconds)),
@@ -231,15 +231,15 @@ def nodepool_hash(pool: NodePool) -> str:
     metadata = GoStruct(
         "ObjectMeta",
         (
-            ("Labels", _stated(pool, "labels", pool.labels)),
-            ("Annotations", _stated(pool, "annotations", pool.annotations)),
+            ("Labels", _value_if_set(pool, "labels", pool.labels)),
+            ("Annotations", _value_if_set(pool, "annotations", pool.annotations)),
         ),
     )
     return str(hash_value(GoStruct("NodeClaimTemplate", (("ObjectMeta", metadata), ("Spec", spec)))))
 
 
-def _stated(pool: NodePool, name: str, value: GoValue) -> GoValue:
-    """A list or map that is written out empty is hashed, one that is absent is not."""
+def _value_if_set(pool: NodePool, name: str, value: GoValue) -> GoValue:
+    """A list or map that the manifest states as empty is hashed; an absent one is not."""
     return value if value or name in pool.explicitly_empty else None
 
 

@@ -1,4 +1,4 @@
-"""The hash of structured values that Karpenter's annotations hold, so that a take-over from Karpenter drifts nothing.
+"""The hash of structured values that Karpenter's annotations hold, so that nodes taken over from it do not drift.
 
 64-bit FNV-1 over a tree of records, maps, sets and scalars. Source: the algorithm of Go's hashstructure, format 2,
 with slices as sets and zero values left out; checked against Karpenter's published expectations.
@@ -34,7 +34,7 @@ class GoDuration(msgspec.Struct, frozen=True):
 
 
 class GoPointer(msgspec.Struct, frozen=True):
-    """What Go holds by pointer: hashed even when it is empty, since it is there."""
+    """A value behind a Go pointer: hashed even when it is empty."""
 
     value: "GoValue"
 
@@ -64,8 +64,8 @@ def hash_value(value: GoValue) -> int:
         case GoStruct(name, fields):
             return _record(name, fields)
         case tuple():
-            return _together(hash_value(go_value) for go_value in value)
-    return _finish(_together(_pair(hash_value(key), hash_value(go_value)) for key, go_value in value.items()))
+            return _combine(hash_value(go_value) for go_value in value)
+    return _finish(_combine(_pair(hash_value(key), hash_value(go_value)) for key, go_value in value.items()))
 
 
 def _record(name: str, fields: tuple[tuple[str, GoValue], ...]) -> int:
@@ -77,7 +77,7 @@ def _record(name: str, fields: tuple[tuple[str, GoValue], ...]) -> int:
 
 
 def _is_zero(value: GoValue) -> bool:
-    """Go's zero value: the empty string, and a record that has only such fields; a pointer never is."""
+    """Whether it is Go's zero value: an empty string, or a struct of zero values; a pointer never is."""
     match value:
         case str():
             return value == ""
@@ -86,10 +86,10 @@ def _is_zero(value: GoValue) -> bool:
     return False
 
 
-def _together(hashes: Iterable[int]) -> int:
+def _combine(hashes: Iterable[int]) -> int:
     mixed = 0
-    for one in hashes:
-        mixed ^= one
+    for value_hash in hashes:
+        mixed ^= value_hash
     return mixed
 
 

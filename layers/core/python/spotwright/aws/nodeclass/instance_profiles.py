@@ -1,29 +1,33 @@
-"""Which instance profiles under a cluster's path nobody needs any more.
+"""The instance profile of an EC2NodeClass that names a role, and which profiles under a cluster's path are unused.
 
-A profile is kept while its class uses it, while a NodeClaim names it (or says nothing), and for an hour after the class
-turned to another: taking the role from a profile takes a running node's credentials. Each candidate is then read on
-its own, with its class, before it goes: a list proves nothing.
+A profile is used while its class names it, while a NodeClaim names it or names no profile, and for an hour after the
+class changed to another profile: a running node whose profile is deleted loses its credentials. The caller reads each
+unused profile and its class by name before it deletes the profile, since absence from a list is no evidence.
 """
 
+import hashlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
+from spotwright.aws.refusal import Refusal
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import InstanceProfile
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodeclass import (
+    EC2NodeClass,
+)
 
 PROTECTION_PERIOD: Final = timedelta(hours=1)
-# More than this at once is more likely our mistake than theirs: the larger of a number and a share of what is there.
-_MOST: Final = 3
-_SHARE: Final = 10
+# More unused profiles than this number, or this share of all profiles, look like a mistake of Spotwright's.
+_MAX_UNUSED: Final = 3
+_MAX_UNUSED_DIVISOR: Final = 10
 
 
 class UnusedProfiles(msgspec.Struct, frozen=True):
-    """``profiles`` to read again and delete; ``note`` says why nothing is touched though some look unneeded."""
+    """``profiles`` to read again and delete; ``note``: why no profile is deleted though some look unused."""
 
     profiles: tuple[InstanceProfile, ...] = ()
     note: str = ""
@@ -32,36 +36,34 @@ class UnusedProfiles(msgspec.Struct, frozen=True):
 def unused_profiles(
     profiles: Sequence[InstanceProfile], classes: Sequence[EC2NodeClass], claims: Sequence[NodeClaim], *, now: datetime
 ) -> UnusedProfiles:
-    """The profiles under the cluster's path that look unneeded, by name."""
-    instance_profiles = sorted(
+    """The profiles under the cluster's path that look unused, by name."""
+    unused = sorted(
         (profile for profile in profiles if is_unused(profile, classes, claims, now=now)),
-        key=lambda instance_profile: instance_profile.name,
+        key=lambda profile: profile.name,
     )
-    if len(instance_profiles) > max(_MOST, len(profiles) // _SHARE):
-        return UnusedProfiles(
-            note=f"{len(instance_profiles)} of {len(profiles)} instance profiles look unneeded: none is touched"
-        )
-    return UnusedProfiles(tuple(instance_profiles))
+    if len(unused) > max(_MAX_UNUSED, len(profiles) // _MAX_UNUSED_DIVISOR):
+        return UnusedProfiles(note=f"{len(unused)} of {len(profiles)} instance profiles look unneeded: none is touched")
+    return UnusedProfiles(tuple(unused))
 
 
 def is_unused(
     profile: InstanceProfile, classes: Sequence[EC2NodeClass], claims: Sequence[NodeClaim], *, now: datetime
 ) -> bool:
-    """By what is known of classes and claims now."""
+    """Whether no class and no NodeClaim uses the profile."""
     if now - profile.create_date < PROTECTION_PERIOD:
         return False
     if any(
-        nodeclass.resolved_instance_profile == profile.name or _turned_lately(nodeclass, profile, now)
+        nodeclass.resolved_instance_profile == profile.name or _is_recently_replaced(nodeclass, profile, now)
         for nodeclass in classes
     ):
         return False
     owner = next((nodeclass.name for nodeclass in classes if nodeclass.metadata.uid == _class_uid(profile)), "")
-    named = [_named(claim) for claim in claims if not owner or claim.node_class_ref.name == owner]
-    return profile.name not in named and "" not in named
+    used_by_claims = [_profile_of_claim(claim) for claim in claims if not owner or claim.node_class_ref.name == owner]
+    return profile.name not in used_by_claims and "" not in used_by_claims
 
 
-def _turned_lately(nodeclass: EC2NodeClass, profile: InstanceProfile, now: datetime) -> bool:
-    """Whether the profile's class is not settled on another one for long enough."""
+def _is_recently_replaced(nodeclass: EC2NodeClass, profile: InstanceProfile, now: datetime) -> bool:
+    """Whether the profile's class has no other profile yet, or has had it for less than the protection period."""
     if nodeclass.metadata.uid != _class_uid(profile):
         return False
     since = nodeclass.metadata.annotations.get(labels.INSTANCE_PROFILE_SINCE, "")
@@ -74,6 +76,59 @@ def _class_uid(profile: InstanceProfile) -> str:
     return profile.path.rstrip("/").rpartition("/")[2]
 
 
-def _named(claim: NodeClaim) -> str:
-    """The profile of a claim's instance; "" = it says nothing, so it may be any."""
+def _profile_of_claim(claim: NodeClaim) -> str:
+    """The profile of a claim's instance; "" = the claim does not name it, so it may be any."""
     return claim.metadata.annotations.get(labels.INSTANCE_PROFILE_NAME, "")
+
+
+_PROFILE_HASH_DIGITS: Final = 20
+
+
+class DesiredProfile(msgspec.Struct, frozen=True):
+    """The instance profile of a class that names a role."""
+
+    name: str
+    path: str
+    role: str
+    tags: dict[str, str]
+
+
+def profile_path(*, region: str, cluster: str, uid: str) -> str:
+    return f"/karpenter/{region}/{cluster}/{uid}/"
+
+
+def desired_profile(
+    nodeclass: EC2NodeClass, *, region: str, cluster: str, node_roles: Sequence[str]
+) -> DesiredProfile | Refusal:
+    """The profile to ensure for ``spec.role``, which may have a path; each role has a profile of its own."""
+    role = role_name(nodeclass.role)
+    refusal = role_refusal(role, node_roles, "spec.role")
+    if refusal:
+        return refusal
+    content = "\0".join((region, nodeclass.name, nodeclass.metadata.uid, role))
+    digest = hashlib.sha256(content.encode()).hexdigest()[:_PROFILE_HASH_DIGITS]
+    tags = dict(nodeclass.tags) | {
+        labels.cluster_tag(cluster): "owned",
+        labels.CLUSTER_NAME_TAG: cluster,
+        labels.EC2NODECLASS: nodeclass.name,
+        labels.REGION: region,
+    }
+    path = profile_path(region=region, cluster=cluster, uid=nodeclass.metadata.uid)
+    return DesiredProfile(f"{cluster}_{digest}", path, role, tags)
+
+
+def role_refusal(role: str, node_roles: Sequence[str], field: str) -> Refusal | None:
+    """Why nodes may not have this role; None = they may. Spotwright can pass only roles that the deployment names."""
+    allowed = sorted(role_name(node_role) for node_role in node_roles)
+    if role in allowed:
+        return None
+    return Refusal(
+        "RoleNotAllowed",
+        f"{field}: {role} is not one of this cluster's nodeRoles ({', '.join(allowed) or 'none'});"
+        " add it to the cluster in cdk.json and deploy",
+    )
+
+
+def role_name(role: str) -> str:
+    """A role's name without path or ARN."""
+    return role.rpartition("/")[2]

@@ -1,10 +1,9 @@
-"""The status of an EC2NodeClass: what its selectors found, and the conditions that follow.
+"""The status of an EC2NodeClass: what its selectors match, and the conditions that follow.
 
-Pure: the answers of EC2, SSM and IAM come in, status and conditions go out. Reasons are Karpenter's where it has them;
-ours are the ones about what a cluster may use (its own VPC, its own node roles) and about fields not handled yet.
+In: the answers of EC2, SSM and IAM. Out: status and conditions. Reasons are Karpenter's where it has them. Reasons of
+Spotwright's own are about what a cluster may use (its own VPC, its own node roles) and about unknown fields.
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
@@ -43,13 +42,11 @@ DEPENDENTS: Final = (
     SECURITY_GROUPS_READY,
     INSTANCE_PROFILE_READY,
 )
-# A capacity block takes its instances back half an hour before it ends; nodes are gone by then.
+# EC2 terminates the instances of a capacity block half an hour before it ends; nodes are drained before that.
 _BLOCK_EXPIRES: Final = timedelta(minutes=40)
-# Does not stop the class: fields that mean nothing were pruned, and somebody should know.
+# Unknown fields were pruned and have no effect; the class is Ready nevertheless.
 FIELDS_RECOGNIZED: Final = "FieldsRecognized"
 AWAITING_RECONCILIATION: Final = "AwaitingReconciliation"
-
-_PROFILE_HASH_DIGITS: Final = 20
 
 
 class DiscoveredSubnet(msgspec.Struct, frozen=True):
@@ -67,7 +64,7 @@ class DiscoveredSecurityGroup(msgspec.Struct, frozen=True):
 
 
 class DiscoveredResources(msgspec.Struct, frozen=True):
-    """Answers about one class; some may be refusals, or missing. ``placement_group`` None: the class names none."""
+    """Answers about an EC2NodeClass. ``placement_group`` None: the class names no placement group."""
 
     subnets: tuple[DiscoveredSubnet, ...] | Unanswered
     security_groups: tuple[DiscoveredSecurityGroup, ...] | Unanswered
@@ -78,11 +75,11 @@ class DiscoveredResources(msgspec.Struct, frozen=True):
 
 
 class ValidationInputs(msgspec.Struct, frozen=True):
-    """What a class that found everything is held against.
+    """What a class is validated against once its selectors are resolved.
 
-    ``instance_types``: every instance type of the region, asked for only where the class states expressions.
-    ``reserved_capacity``: whether reserved capacity counts, so that readiness speaks of it.
-    ``dry_run``: what came of asking EC2 whether it would launch, None = it would, or nobody asked.
+    ``instance_types``: all instance types of the region; read only for a class with kubelet expressions.
+    ``reserved_capacity``: whether the gate ReservedCapacity is on, so that there is a condition for reservations.
+    ``dry_run``: why EC2 would not launch; None = it would, or was not asked.
     """
 
     overheads: Overheads = Overheads()
@@ -98,7 +95,7 @@ class Resolution(msgspec.Struct, frozen=True):
     ready: bool
 
 
-_PLAIN: Final = ValidationInputs()
+_DEFAULT_INPUTS: Final = ValidationInputs()
 
 
 def resolve(
@@ -107,15 +104,15 @@ def resolve(
     facts: ClusterFacts,
     *,
     now: datetime,
-    inputs: ValidationInputs = _PLAIN,
+    inputs: ValidationInputs = _DEFAULT_INPUTS,
 ) -> Resolution:
-    """The class as its status should say it is; what nobody answered stays as it was."""
+    """The class with its new status; what AWS did not answer stays as it was."""
     subnets, groups = _subnets(resources.subnets, facts), _groups(resources.security_groups, facts)
     amis = Refusal("AMINotFound", "AMISelector did not match any AMIs") if resources.amis == () else resources.amis
-    group, held = resources.placement_group, resources.capacity_reservations
+    group, reservations = resources.placement_group, resources.capacity_reservations
     outcomes = {
         AMIS_READY: amis,
-        CAPACITY_RESERVATIONS_READY: held,
+        CAPACITY_RESERVATIONS_READY: reservations,
         PLACEMENT_GROUP_READY: group,
         SUBNETS_READY: subnets,
         SECURITY_GROUPS_READY: groups,
@@ -123,37 +120,39 @@ def resolve(
     }
     resolved = msgspec.structs.replace(
         nodeclass,
-        subnets=_value(subnets, nodeclass.subnets, ()),
-        security_groups=_value(groups, nodeclass.security_groups, ()),
-        amis=_value(amis, nodeclass.amis, ()),
-        capacity_reservations=unexpired_reservations(_value(held, nodeclass.capacity_reservations, ()), now=now),
-        placement_group=_value(group, nodeclass.placement_group, None),
-        resolved_instance_profile=_value(resources.instance_profile, nodeclass.resolved_instance_profile, ""),
+        subnets=_status_value(subnets, nodeclass.subnets, ()),
+        security_groups=_status_value(groups, nodeclass.security_groups, ()),
+        amis=_status_value(amis, nodeclass.amis, ()),
+        capacity_reservations=unexpired_reservations(
+            _status_value(reservations, nodeclass.capacity_reservations, ()), now=now
+        ),
+        placement_group=_status_value(group, nodeclass.placement_group, None),
+        resolved_instance_profile=_status_value(resources.instance_profile, nodeclass.resolved_instance_profile, ""),
     )
     conditions = tuple(_conditions(resolved, outcomes, facts, inputs))
     ready = conditions[-1].status == "True"
-    return Resolution(msgspec.structs.replace(resolved, conditions=_merged(nodeclass, conditions)), ready)
+    return Resolution(msgspec.structs.replace(resolved, conditions=_merge_conditions(nodeclass, conditions)), ready)
 
 
-def _value[T](found: T | Refusal | Unanswered, before: T, nothing: T) -> T:
-    """What the status says: the answer, nothing after a refusal, without an answer what it said before."""
-    if isinstance(found, Unanswered):
+def _status_value[T](outcome: T | Refusal | Unanswered, before: T, nothing: T) -> T:
+    """What the status says: the answer, ``nothing`` after a refusal, without an answer the value before."""
+    if isinstance(outcome, Unanswered):
         return before
-    return nothing if isinstance(found, Refusal) else found
+    return nothing if isinstance(outcome, Refusal) else outcome
 
 
 def unexpired_reservations(
     reservations: Sequence[CapacityReservation], *, now: datetime
 ) -> tuple[CapacityReservation, ...]:
-    """Those that have not ended, by id; a capacity block is expiring while its instances are about to be taken."""
+    """Reservations that have not ended, by id; a capacity block is expiring shortly before EC2 takes its instances."""
     return tuple(
-        msgspec.structs.replace(reservation, state="expiring" if _expires(reservation, now) else "active")
+        msgspec.structs.replace(reservation, state="expiring" if _is_expiring(reservation, now) else "active")
         for reservation in sorted(reservations, key=lambda reservation: reservation.id)
         if reservation.end_time is None or reservation.end_time > now
     )
 
 
-def _expires(reservation: CapacityReservation, now: datetime) -> bool:
+def _is_expiring(reservation: CapacityReservation, now: datetime) -> bool:
     return (
         reservation.reservation_type == labels.CAPACITY_BLOCK
         and reservation.end_time is not None
@@ -162,41 +161,43 @@ def _expires(reservation: CapacityReservation, now: datetime) -> bool:
 
 
 def _subnets(
-    found: Sequence[DiscoveredSubnet] | Unanswered, facts: ClusterFacts
+    discovered: Sequence[DiscoveredSubnet] | Unanswered, facts: ClusterFacts
 ) -> tuple[Subnet, ...] | Refusal | Unanswered:
-    """Those with most free addresses first; a foreign one spoils all: nodes there could never join."""
-    if isinstance(found, Unanswered):
-        return found
-    if not found:
+    """Subnets with most free addresses first. A subnet outside the cluster's VPC is a refusal: no node could join."""
+    if isinstance(discovered, Unanswered):
+        return discovered
+    if not discovered:
         return Refusal("SubnetsNotFound", "SubnetSelector did not match any Subnets")
-    foreign = _foreign("SubnetsNotInClusterVPC", "subnet", ((subnet.id, subnet.vpc_id) for subnet in found), facts)
-    ordered = sorted(found, key=lambda subnet: (-subnet.available_ip_address_count, subnet.id))
+    foreign = _outside_vpc(
+        "SubnetsNotInClusterVPC", "subnet", ((subnet.id, subnet.vpc_id) for subnet in discovered), facts
+    )
+    ordered = sorted(discovered, key=lambda subnet: (-subnet.available_ip_address_count, subnet.id))
     return foreign or tuple(
         Subnet(subnet.id, subnet.zone, subnet.zone_id, subnet.available_ip_address_count) for subnet in ordered
     )
 
 
 def _groups(
-    found: Sequence[DiscoveredSecurityGroup] | Unanswered, facts: ClusterFacts
+    discovered: Sequence[DiscoveredSecurityGroup] | Unanswered, facts: ClusterFacts
 ) -> tuple[SecurityGroup, ...] | Refusal | Unanswered:
-    if isinstance(found, Unanswered):
-        return found
-    if not found:
+    if isinstance(discovered, Unanswered):
+        return discovered
+    if not discovered:
         return Refusal("SecurityGroupsNotFound", "SecurityGroupSelector did not match any SecurityGroups")
-    owners = ((security_group.id, security_group.vpc_id) for security_group in found)
-    foreign = _foreign("SecurityGroupsNotInClusterVPC", "security group", owners, facts)
+    owners = ((security_group.id, security_group.vpc_id) for security_group in discovered)
+    foreign = _outside_vpc("SecurityGroupsNotInClusterVPC", "security group", owners, facts)
     return foreign or tuple(
         SecurityGroup(security_group.id, security_group.name)
-        for security_group in sorted(found, key=lambda security_group: security_group.id)
+        for security_group in sorted(discovered, key=lambda security_group: security_group.id)
     )
 
 
-def _foreign(reason: str, what: str, owners: Iterable[tuple[str, str]], facts: ClusterFacts) -> Refusal | None:
-    others = sorted(f"{id} ({vpc})" for id, vpc in owners if vpc != facts.vpc_id)
-    if not others:
+def _outside_vpc(reason: str, what: str, owners: Iterable[tuple[str, str]], facts: ClusterFacts) -> Refusal | None:
+    outside = sorted(f"{id} ({vpc})" for id, vpc in owners if vpc != facts.vpc_id)
+    if not outside:
         return None
-    named = ", ".join(others[:5])
-    return Refusal(reason, f"{what} {named} is not in the cluster's VPC {facts.vpc_id}: narrow the selector")
+    shown = ", ".join(outside[:5])
+    return Refusal(reason, f"{what} {shown} is not in the cluster's VPC {facts.vpc_id}: narrow the selector")
 
 
 def _conditions(
@@ -205,26 +206,30 @@ def _conditions(
     """The dependents, validation, fields, and Ready last."""
     kinds = [kind for kind in DEPENDENTS if checks.reserved_capacity or kind != CAPACITY_RESERVATIONS_READY]
     dependents = [_condition(nodeclass, kind, outcomes[kind]) for kind in kinds]
-    dependents.append(_condition(nodeclass, VALIDATION_SUCCEEDED, _validated(nodeclass, dependents, facts, checks)))
-    yield from dependents
-    unknown = "; ".join(nodeclass.problems)
-    yield _condition(nodeclass, FIELDS_RECOGNIZED, Refusal("UnrecognizedFields", unknown) if unknown else None)
-    yield _dependent_on(nodeclass, READY, ("UnhealthyDependents", "ReconcilingDependents"), dependents) or _condition(
-        nodeclass, READY, None
+    dependents.append(
+        _condition(nodeclass, VALIDATION_SUCCEEDED, _validation_outcome(nodeclass, dependents, facts, checks))
     )
+    yield from dependents
+    problems = "; ".join(nodeclass.problems)
+    yield _condition(nodeclass, FIELDS_RECOGNIZED, Refusal("UnrecognizedFields", problems) if problems else None)
+    yield _dependent_condition(
+        nodeclass, READY, ("UnhealthyDependents", "ReconcilingDependents"), dependents
+    ) or _condition(nodeclass, READY, None)
 
 
-def _validated(
+def _validation_outcome(
     nodeclass: EC2NodeClass, dependents: Sequence[Condition], facts: ClusterFacts, checks: ValidationInputs
 ) -> Condition | Refusal | Unanswered | None:
-    waits = _dependent_on(nodeclass, VALIDATION_SUCCEEDED, ("DependenciesNotReady", "DependenciesNotReady"), dependents)
-    return waits or validate(nodeclass, facts, checks.overheads, checks.instance_types) or checks.dry_run
+    waiting = _dependent_condition(
+        nodeclass, VALIDATION_SUCCEEDED, ("DependenciesNotReady", "DependenciesNotReady"), dependents
+    )
+    return waiting or validate(nodeclass, facts, checks.overheads, checks.instance_types) or checks.dry_run
 
 
-def _dependent_on(
+def _dependent_condition(
     nodeclass: EC2NodeClass, kind: str, reasons: tuple[str, str], other_conditions: Sequence[Condition]
 ) -> Condition | None:
-    """False when any other is, with the first reason, else Unknown when any other is, with the second; else None."""
+    """False when a condition is False, with the first reason; else Unknown when a condition is, with the second."""
     failing = [condition for condition in other_conditions if condition.status != "True"]
     if not failing:
         return None
@@ -235,7 +240,7 @@ def _dependent_on(
 
 
 def _condition(nodeclass: EC2NodeClass, kind: str, outcome: object) -> Condition:
-    """A condition from what came out. Without an answer a True one about this generation stays; any other is open."""
+    """The condition for an outcome. Without an answer a True condition of this generation stays, others are Unknown."""
     generation = nodeclass.metadata.generation
     match outcome:
         case Condition():
@@ -250,16 +255,16 @@ def _condition(nodeclass: EC2NodeClass, kind: str, outcome: object) -> Condition
     return Condition(kind, "True", kind, "", observed_generation=generation)
 
 
-def _merged(before: EC2NodeClass, after: Sequence[Condition]) -> tuple[Condition, ...]:
-    """New conditions in place of the old of their type; a condition keeps its time while its status stays."""
+def _merge_conditions(before: EC2NodeClass, after: Sequence[Condition]) -> tuple[Condition, ...]:
+    """The conditions, new ones in place of old ones; a condition keeps its transition time while its status stays."""
     old = {condition.type: condition for condition in before.conditions}
     times = {
         condition.type: old[condition.type].last_transition_time
         for condition in after
         if _same_status(old.get(condition.type), condition)
     }
-    named = {condition.type for condition in after}
-    kept = [condition for condition in before.conditions if condition.type not in named]
+    replaced = {condition.type for condition in after}
+    kept = [condition for condition in before.conditions if condition.type not in replaced]
     return (
         *kept,
         *(msgspec.structs.replace(condition, last_transition_time=times.get(condition.type)) for condition in after),
@@ -271,7 +276,7 @@ def _same_status(old: Condition | None, new: Condition) -> bool:
 
 
 def not_ready_message(nodeclass: EC2NodeClass) -> str:
-    """Why a class is not ready, in one line: its False conditions with their messages."""
+    """Why a class is not ready, in a line: its conditions that are not True, with their messages."""
     failing = (
         condition
         for condition in nodeclass.conditions
@@ -281,53 +286,3 @@ def not_ready_message(nodeclass: EC2NodeClass) -> str:
         "; ".join(f"{condition.type} {condition.reason}: {condition.message}" for condition in failing)
         or "not resolved yet"
     )
-
-
-class DesiredProfile(msgspec.Struct, frozen=True):
-    """The instance profile of a class that names a role."""
-
-    name: str
-    path: str
-    role: str
-    tags: dict[str, str]
-
-
-def profile_path(*, region: str, cluster: str, uid: str) -> str:
-    return f"/karpenter/{region}/{cluster}/{uid}/"
-
-
-def desired_profile(
-    nodeclass: EC2NodeClass, *, region: str, cluster: str, node_roles: Sequence[str]
-) -> DesiredProfile | Refusal:
-    """The profile to ensure for ``spec.role``: another role makes another profile. A role may be given with a path."""
-    role = role_name(nodeclass.role)
-    refusal = role_refusal(role, node_roles, "spec.role")
-    if refusal:
-        return refusal
-    content = "\0".join((region, nodeclass.name, nodeclass.metadata.uid, role))
-    digest = hashlib.sha256(content.encode()).hexdigest()[:_PROFILE_HASH_DIGITS]
-    tags = dict(nodeclass.tags) | {
-        labels.cluster_tag(cluster): "owned",
-        labels.CLUSTER_NAME_TAG: cluster,
-        labels.EC2NODECLASS: nodeclass.name,
-        labels.REGION: region,
-    }
-    path = profile_path(region=region, cluster=cluster, uid=nodeclass.metadata.uid)
-    return DesiredProfile(f"{cluster}_{digest}", path, role, tags)
-
-
-def role_refusal(role: str, node_roles: Sequence[str], field: str) -> Refusal | None:
-    """Why nodes may not have this role; None = they may. Only the roles named at deployment can be passed."""
-    allowed = sorted(role_name(node_role) for node_role in node_roles)
-    if role in allowed:
-        return None
-    return Refusal(
-        "RoleNotAllowed",
-        f"{field}: {role} is not one of this cluster's nodeRoles ({', '.join(allowed) or 'none'});"
-        " add it to the cluster in cdk.json and deploy",
-    )
-
-
-def role_name(role: str) -> str:
-    """A role's name without path or ARN."""
-    return role.rpartition("/")[2]

@@ -10,13 +10,13 @@ def status_patch(nodeclass: EC2NodeClass) -> dict[str, Any]:
     """The status fields of a class for a merge patch; conditions are written on their own."""
     return {
         "subnets": [
-            {"id": subnet.id, "zone": subnet.zone} | _given("zoneID", subnet.zone_id) for subnet in nodeclass.subnets
+            {"id": subnet.id, "zone": subnet.zone} | _if_set("zoneID", subnet.zone_id) for subnet in nodeclass.subnets
         ],
         "securityGroups": [
-            {"id": security_group.id} | _given("name", security_group.name)
+            {"id": security_group.id} | _if_set("name", security_group.name)
             for security_group in nodeclass.security_groups
         ],
-        "amis": [_ami(one) for one in nodeclass.amis],
+        "amis": [_ami(ami) for ami in nodeclass.amis],
         "capacityReservations": [_reservation(reservation) for reservation in nodeclass.capacity_reservations] or None,
         "placementGroup": _placement_group(nodeclass.placement_group),
         "instanceProfile": nodeclass.resolved_instance_profile or None,
@@ -29,8 +29,8 @@ def _ami(ami: AMI) -> dict[str, Any]:
         | ({"values": list(expression.values)} if expression.values else {})
         for expression in ami.requirements
     ]
-    shown = {"id": ami.id, "requirements": requirements} | _given("name", ami.name)
-    return shown | ({"deprecated": True} if ami.deprecated else {})
+    fields = {"id": ami.id, "requirements": requirements} | _if_set("name", ami.name)
+    return fields | ({"deprecated": True} if ami.deprecated else {})
 
 
 def _reservation(reservation: CapacityReservation) -> dict[str, Any]:
@@ -51,9 +51,9 @@ def _reservation(reservation: CapacityReservation) -> dict[str, Any]:
 def _placement_group(group: PlacementGroup | None) -> dict[str, Any] | None:
     if group is None:
         return None
-    shown = {"id": group.id, "name": group.name, "strategy": group.strategy}
-    return shown | ({"partitionCount": group.partition_count} if group.partition_count else {})
+    fields = {"id": group.id, "name": group.name, "strategy": group.strategy}
+    return fields | ({"partitionCount": group.partition_count} if group.partition_count else {})
 
 
-def _given(key: str, text: str) -> dict[str, Any]:
+def _if_set(key: str, text: str) -> dict[str, Any]:
     return {key: text} if text else {}

@@ -1,4 +1,4 @@
-"""What stops a class whatever EC2 answers: its tags, its kubelet configuration, its disks, its user data."""
+"""Why an EC2NodeClass itself is invalid, whatever EC2 answers: tags, kubelet configuration, disks, user data."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -20,7 +20,7 @@ RESTRICTED_TAGS: Final = frozenset(
 )
 _RESTRICTED_TAG_PREFIX: Final = "kubernetes.io/cluster"
 _DEFAULTS: Final = Overheads()
-_NAMED_FAULTS: Final = 3
+_MAX_ERRORS: Final = 3
 
 
 def validate(
@@ -29,58 +29,60 @@ def validate(
     overheads: Overheads = _DEFAULTS,
     instance_types: Sequence[InstanceTypeInfo] | Unanswered = (),
 ) -> Refusal | Unanswered | None:
-    """The first thing about the class itself that stops it; None = fine. ``instance_types``: those of the region."""
+    """The first reason for which the class is invalid; None = valid. ``instance_types``: all types of the region."""
     tags = [key for key in sorted(nodeclass.tags) if _is_restricted(key)]
     if tags:
         return Refusal("TagValidationFailed", f"spec.tags: {', '.join(tags)} are set by Spotwright, not by a class")
-    plain = _kubelet(nodeclass, overheads) or _devices(nodeclass) or _boots(nodeclass, facts)
-    return plain or _sizes(nodeclass, overheads, instance_types)
+    refusal = (
+        _kubelet_refusal(nodeclass, overheads) or _device_refusal(nodeclass) or _user_data_refusal(nodeclass, facts)
+    )
+    return refusal or _expression_refusal(nodeclass, overheads, instance_types)
 
 
-def _kubelet(nodeclass: EC2NodeClass, overheads: Overheads) -> Refusal | None:
-    formulas, plain = validation.expression_fields(nodeclass.kubelet), nodeclass.kubelet
-    if formulas and not overheads.nodeclass_cel:
-        why = "; ".join(formulas)
+def _kubelet_refusal(nodeclass: EC2NodeClass, overheads: Overheads) -> Refusal | None:
+    expressions, kubelet = validation.expression_fields(nodeclass.kubelet), nodeclass.kubelet
+    if expressions and not overheads.nodeclass_cel:
+        why = "; ".join(expressions)
         return Refusal("KubeletExpressionsDisabled", f"{why}: give an amount, expressions are not enabled")
-    if formulas:
-        plain, faults = configuration.substitute_expressions(nodeclass.kubelet)
+    if expressions:
+        kubelet, faults = configuration.substitute_expressions(nodeclass.kubelet)
         if faults:
             return Refusal("KubeletExpressionInvalid", "; ".join(faults))
-    wrong = validation.kubelet_errors(plain)
-    if wrong:
-        return Refusal("InvalidKubeletConfiguration", "; ".join(wrong))
+    errors = validation.kubelet_errors(kubelet)
+    if errors:
+        return Refusal("InvalidKubeletConfiguration", "; ".join(errors))
     family = families.ami_family(nodeclass)
     if isinstance(family, Refusal) or family.allows_any_kubelet_field:
         return None
-    left = fields.unsupported_fields(nodeclass.kubelet, family.name, pods_per_core=family.pods_per_core_enabled)
-    return Refusal("UnsupportedKubeletConfiguration", "; ".join(left)) if left else None
+    unsupported = fields.unsupported_fields(nodeclass.kubelet, family.name, pods_per_core=family.pods_per_core_enabled)
+    return Refusal("UnsupportedKubeletConfiguration", "; ".join(unsupported)) if unsupported else None
 
 
 def has_expressions(nodeclass: EC2NodeClass) -> bool:
     return bool(validation.expression_fields(nodeclass.kubelet))
 
 
-def _sizes(
+def _expression_refusal(
     nodeclass: EC2NodeClass, overheads: Overheads, types: Sequence[InstanceTypeInfo] | Unanswered
 ) -> Refusal | Unanswered | None:
-    """Every expression must have a value for every type: nobody knows which one a launch will get."""
+    """Every expression must have a value for every type, since EC2 chooses the type of a launch."""
     family = families.ami_family(nodeclass)
     if isinstance(family, Refusal) or not has_expressions(nodeclass):
         return None
     if isinstance(types, Unanswered):
         return types
-    faults = [fault for info in types for fault in capacity.expression_errors(info, nodeclass, family, overheads)]
-    if not faults:
+    errors = [error for info in types for error in capacity.expression_errors(info, nodeclass, family, overheads)]
+    if not errors:
         return None
-    more = f"; and {len(faults) - _NAMED_FAULTS} more" if len(faults) > _NAMED_FAULTS else ""
-    return Refusal("KubeletExpressionEvaluationFailed", "; ".join(faults[:_NAMED_FAULTS]) + more)
+    more = f"; and {len(errors) - _MAX_ERRORS} more" if len(errors) > _MAX_ERRORS else ""
+    return Refusal("KubeletExpressionEvaluationFailed", "; ".join(errors[:_MAX_ERRORS]) + more)
 
 
 def _is_restricted(key: str) -> bool:
     return key in RESTRICTED_TAGS or key.startswith(_RESTRICTED_TAG_PREFIX)
 
 
-def _devices(nodeclass: EC2NodeClass) -> Refusal | None:
+def _device_refusal(nodeclass: EC2NodeClass) -> Refusal | None:
     for index, device in enumerate(nodeclass.block_device_mappings):
         try:
             quantity.parse(device.volume_size or "1Gi")
@@ -90,8 +92,8 @@ def _devices(nodeclass: EC2NodeClass) -> Refusal | None:
     return None
 
 
-def _boots(nodeclass: EC2NodeClass, facts: ClusterFacts) -> Refusal | None:
-    """Whether user data can be made for the smallest boot of this class; launches check theirs again."""
+def _user_data_refusal(nodeclass: EC2NodeClass, facts: ClusterFacts) -> Refusal | None:
+    """Why user data without labels and taints cannot be rendered; launches check theirs again."""
     family = families.ami_family(nodeclass)
     if isinstance(family, Refusal):
         return family

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spotwright.cli import InputError
 
 if TYPE_CHECKING:
-    from spotwright.aws.instance_types.offerings import RegionFacts
+    from spotwright.aws.instance_types.region_facts import RegionFacts
     from spotwright.cli.text.catalog import CatalogRow
     from spotwright.model.karpenter.nodeclass import EC2NodeClass
 

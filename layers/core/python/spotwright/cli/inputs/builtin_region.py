@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.images import families
-from spotwright.aws.instance_types import offerings
+from spotwright.aws.instance_types import offerings, region_facts
 from spotwright.cli.inputs.builtin_catalog import BUILTIN_REGION
 from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass, Subnet
 from spotwright.model.kubernetes.meta import ObjectMeta
@@ -16,12 +16,12 @@ from spotwright.model.requirements import NodeSelectorRequirement
 FACTS_FILE: Final = Path(__file__).with_name(f"{BUILTIN_REGION}.facts.json.z")
 
 
-def load_builtin_region() -> offerings.RegionFacts:
+def load_builtin_region() -> region_facts.RegionFacts:
     """The facts of us-east-1, with every type of Karpenter's published reference whether it is sold there or not."""
-    return msgspec.json.decode(zlib.decompress(FACTS_FILE.read_bytes()), type=offerings.RegionFacts)
+    return msgspec.json.decode(zlib.decompress(FACTS_FILE.read_bytes()), type=region_facts.RegionFacts)
 
 
-def resolved_nodeclass(region: offerings.RegionFacts, of: EC2NodeClass | None = None) -> EC2NodeClass:
+def resolved_nodeclass(region: region_facts.RegionFacts, of: EC2NodeClass | None = None) -> EC2NodeClass:
     """``of`` (a class of Amazon Linux 2023 where there is none) with a subnet in every zone and an image for
     everything: what a class finds in an account is not known here."""
     zones = sorted({zone for several in region.zones.values() for zone in several})
@@ -33,5 +33,5 @@ def resolved_nodeclass(region: offerings.RegionFacts, of: EC2NodeClass | None = 
     return msgspec.structs.replace(chosen, subnets=tuple(Subnet(f"subnet-{zone}", zone) for zone in zones), amis=images)
 
 
-def default_buyer(region: offerings.RegionFacts) -> offerings.OfferingContext:
+def default_buyer(region: region_facts.RegionFacts) -> offerings.OfferingContext:
     return offerings.offering_context(resolved_nodeclass(region), families.FAMILIES[families.AL2023])

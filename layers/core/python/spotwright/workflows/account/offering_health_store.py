@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from spotwright.aws.instance_types import unavailable_offerings
+from spotwright.aws.instance_types import offering_health
 from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
 from spotwright.aws.launch import fleet_errors
 from spotwright.errors import Conflict
@@ -41,11 +41,9 @@ def record_fleet_response(
     gave = {_offering_of(instance, scope).key for instance in given}
 
     def lesson(health_by_key: HealthByKey) -> Iterable[OfferingHealth | None]:
+        yield from (offering_health.record_failure(health_by_key.get(mark.key), mark, now_ms=now_ms) for mark in marks)
         yield from (
-            unavailable_offerings.record_failure(health_by_key.get(mark.key), mark, now_ms=now_ms) for mark in marks
-        )
-        yield from (
-            unavailable_offerings.record_success(health_by_key[key], now_ms=now_ms)
+            offering_health.record_success(health_by_key[key], now_ms=now_ms)
             for key in sorted(gave - failed)
             if key in health_by_key
         )
@@ -67,9 +65,7 @@ def _offering_of(instance: Instance, scope: str) -> OfferingHealth:
 def current_health(state: StatePort, *, now_ms: int) -> UnavailableOfferings:
     """What is known now."""
     rows = state.offering_health(now_ms)
-    return unavailable_offerings.from_health_rows(
-        rows, now_ms=now_ms, described_ms=reservations_described_ms(state, rows)
-    )
+    return offering_health.from_health_rows(rows, now_ms=now_ms, described_ms=reservations_described_ms(state, rows))
 
 
 def reservations_described_ms(state: StatePort, rows: Iterable[OfferingHealth]) -> int:
@@ -83,24 +79,24 @@ def record_interruption(state: StatePort, instance_type: str, zone: str, *, now_
         labels.SPOT,
         instance_type,
         zone,
-        now_ms + unavailable_offerings.UNAVAILABLE_MS,
-        unavailable_offerings.INTERRUPTION_CODE,
+        now_ms + offering_health.UNAVAILABLE_MS,
+        offering_health.INTERRUPTION_CODE,
         interruptions=1,
     )
     _write(
         state,
-        lambda health_by_key: [unavailable_offerings.record_failure(health_by_key.get(mark.key), mark, now_ms=now_ms)],
+        lambda health_by_key: [offering_health.record_failure(health_by_key.get(mark.key), mark, now_ms=now_ms)],
         now_ms,
     )
 
 
 def record_reservation_use(state: StatePort, reservation: str, count: int, *, now_ms: int) -> None:
     """``count`` instances were launched into a reservation; negative when an instance of it was found gone."""
-    key = unavailable_offerings.record_reservation_launches(None, reservation, count, now_ms=now_ms).key
+    key = offering_health.record_reservation_launches(None, reservation, count, now_ms=now_ms).key
     _write(
         state,
         lambda health_by_key: [
-            unavailable_offerings.record_reservation_launches(health_by_key.get(key), reservation, count, now_ms=now_ms)
+            offering_health.record_reservation_launches(health_by_key.get(key), reservation, count, now_ms=now_ms)
         ],
         now_ms,
     )
@@ -112,13 +108,13 @@ def record_reservation_loss(state: StatePort, reservation: str, *, now_ms: int) 
         labels.RESERVED,
         reservation,
         WILDCARD,
-        now_ms + unavailable_offerings.UNAVAILABLE_MS,
+        now_ms + offering_health.UNAVAILABLE_MS,
         fleet_errors.RESERVATION_FULL,
         interruptions=1,
     )
     _write(
         state,
-        lambda health_by_key: [unavailable_offerings.record_failure(health_by_key.get(mark.key), mark, now_ms=now_ms)],
+        lambda health_by_key: [offering_health.record_failure(health_by_key.get(mark.key), mark, now_ms=now_ms)],
         now_ms,
     )
 

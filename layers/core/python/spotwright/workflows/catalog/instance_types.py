@@ -7,10 +7,10 @@ from functools import cache
 import msgspec
 
 from spotwright.aws.images import families
-from spotwright.aws.instance_types import catalog_codec, discovered_capacity, offerings, price_file
+from spotwright.aws.instance_types import catalog_codec, discovered_capacity, offerings, price_file, region_facts
 from spotwright.aws.instance_types.capacity import Overheads
-from spotwright.aws.instance_types.offerings import RegionFacts
 from spotwright.aws.instance_types.price_file import PriceFile
+from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.aws.kubelet.configuration import KubeletError
 from spotwright.aws.refusal import Refusal
 from spotwright.errors import NotFound
@@ -73,7 +73,7 @@ def region_of(blobs: BlobPort, before: StoredCatalog) -> RegionFacts | None:
         region = msgspec.json.decode(blobs.get(before.header.source), type=RegionFacts)
     except (NotFound, msgspec.DecodeError):
         return None
-    return region if region.schema == offerings.REGION_SCHEMA else None
+    return region if region.schema == region_facts.REGION_SCHEMA else None
 
 
 def types_of(stored_catalog: StoredCatalog, node_class: str) -> tuple[InstanceType, ...]:

@@ -8,7 +8,7 @@ import msgspec
 
 from spotwright.aws.images import amis
 from spotwright.aws.instance_types.info import InstanceTypeInfo
-from spotwright.aws.nodeclass import hashes, readiness, status_patch
+from spotwright.aws.nodeclass import hashes, instance_profiles, readiness, status_patch
 from spotwright.aws.nodeclass.validation import has_expressions
 from spotwright.aws.refusal import Refusal, Unanswered
 from spotwright.disruption.nodeclaim_drift import hash_migration
@@ -191,7 +191,7 @@ def _profile(ports: CatalogPorts, node_class: EC2NodeClass) -> str | Refusal:
     """
     if node_class.instance_profile:
         return _own_profile(ports.instance_profiles, ports.node_roles, node_class.instance_profile)
-    wanted = readiness.desired_profile(
+    wanted = instance_profiles.desired_profile(
         node_class, region=ports.region, cluster=ports.cluster.name, node_roles=ports.node_roles
     )
     if isinstance(wanted, Refusal):
@@ -213,7 +213,7 @@ def _own_profile(iam: InstanceProfilePort | None, node_roles: Sequence[str], nam
     role = iam.role_of(name)
     if role is None:
         return Refusal("InstanceProfileNotFound", f"spec.instanceProfile: there is no instance profile {name}")
-    refusal = readiness.role_refusal(role, node_roles, f"spec.instanceProfile: the role of {name}")
+    refusal = instance_profiles.role_refusal(role, node_roles, f"spec.instanceProfile: the role of {name}")
     return refusal or name
 
 
@@ -260,7 +260,7 @@ def _finalize(
         reason = "WaitingOnNodeClaimTermination"
         ports.cluster.record_event(KIND, about, type="Normal", reason=reason, message=message, now=now)
         return NodeClassResult(node_class, False, retry=True)
-    path = readiness.profile_path(region=ports.region, cluster=ports.cluster.name, uid=about.uid)
+    path = instance_profiles.profile_path(region=ports.region, cluster=ports.cluster.name, uid=about.uid)
     iam = ports.instance_profiles
     if iam is not None:
         for name in iam.names_under(path):

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.instance_types import discovered_capacity
-from spotwright.aws.instance_types.offerings import RegionFacts
+from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.aws.nodeclass import readiness
 from spotwright.errors import ApiError, Denied, NotFound
 from spotwright.model.karpenter.nodeclass import EC2NodeClass

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from spotwright.aws.instance_types import unavailable_offerings as offering_health
+from spotwright.aws.instance_types import offering_health
 from spotwright.decisions.decision import SCALED_DOWN, Decision, decode_decision
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node

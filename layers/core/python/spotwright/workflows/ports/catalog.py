@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Protocol
 
 from spotwright.aws.images.amis import Image
-from spotwright.aws.instance_types.offerings import RegionFacts
 from spotwright.aws.instance_types.price_file import PriceFile
+from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.aws.nodeclass.readiness import DiscoveredSecurityGroup, DiscoveredSubnet
 from spotwright.model.ec2.fleet import InstanceProfile
 from spotwright.model.karpenter.nodeclass import (

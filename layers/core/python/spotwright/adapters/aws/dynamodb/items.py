@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.aws.instance_types.unavailable_offerings import HEALTH_TTL_SECONDS
+from spotwright.aws.instance_types.offering_health import HEALTH_TTL_SECONDS
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.workflows.ports.rows import FINAL_PHASES, CommandRow, LaunchRow, NominationRow, NoticeRow, Row, sort_key
 

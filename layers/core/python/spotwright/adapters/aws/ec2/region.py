@@ -14,7 +14,7 @@ from spotwright.adapters.aws.ec2 import published_data
 from spotwright.adapters.aws.ec2.codecs.instance_type import decode_instance_type
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.aws.instance_types.info import InstanceTypeInfo
-from spotwright.aws.instance_types.offerings import RegionFacts
+from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.errors import ApiError
 from spotwright.model.ec2.instance_type import PICOUSD
 

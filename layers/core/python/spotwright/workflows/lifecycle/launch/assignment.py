@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.aws.launch import fleet_plan
+from spotwright.aws.launch import launched_status
 from spotwright.aws.nodeclass import hashes
 from spotwright.lifecycle import nodeclaim_creation
 from spotwright.lifecycle.steps import Deletion, true_condition, warning_event
@@ -92,7 +92,9 @@ def _write_assignments(ports: LifecyclePorts, row: LaunchRow, unclaimed: list[In
     return True
 
 
-def _launched_instance(instance: Instance, node: NewNode, types: Iterable[InstanceType]) -> fleet_plan.LaunchedStatus:
+def _launched_instance(
+    instance: Instance, node: NewNode, types: Iterable[InstanceType]
+) -> launched_status.LaunchedStatus:
     instance_type = find_instance_type(
         types,
         instance.instance_type,
@@ -100,7 +102,7 @@ def _launched_instance(instance: Instance, node: NewNode, types: Iterable[Instan
         capacity_type=instance.capacity_type,
         reservation=instance.reservation_id,
     )
-    return fleet_plan.launched_status(
+    return launched_status.launched_status(
         instance_id=instance.id,
         zone=instance.zone,
         capacity_type=instance.capacity_type,
@@ -115,7 +117,7 @@ def _write_claim(
     ports: LifecyclePorts,
     claim: NodeClaim,
     instance: Instance,
-    learnt: fleet_plan.LaunchedStatus,
+    learnt: launched_status.LaunchedStatus,
     annotations: Mapping[str, str],
     now: datetime,
 ) -> None:

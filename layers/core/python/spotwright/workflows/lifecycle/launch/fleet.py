@@ -9,7 +9,8 @@ from typing import Final
 import msgspec
 
 from spotwright.aws import token_bucket
-from spotwright.aws.launch import fleet_errors, fleet_plan
+from spotwright.aws.launch import fleet_errors
+from spotwright.aws.launch.create_fleet import client_token, reservations_by_pool
 from spotwright.aws.refusal import Refusal
 from spotwright.errors import ApiError, Throttled, Unavailable
 from spotwright.lifecycle import nodeclaim_creation
@@ -95,10 +96,10 @@ def _prepare(
         msgspec.structs.replace(
             row,
             request=request,
-            reservations=fleet_plan.reservations_by_pool(fleet),
+            reservations=reservations_by_pool(fleet),
             placement_group=fleet.placement_scope,
             nodeclass_hash=nodeclass_hash(ports, offered),
-            token=fleet_plan.client_token(row.id, row.attempt),
+            token=client_token(row.id, row.attempt),
             failure="",
             requested_at=epoch_ms(now),
             due=epoch_ms(now + SETTLING_PERIOD),

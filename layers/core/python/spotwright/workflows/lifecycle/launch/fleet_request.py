@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
-from spotwright.aws.launch import fleet_plan
+from spotwright.aws.launch import create_fleet, fleet_plan
 from spotwright.aws.launch.fleet_plan import FleetPlan
 from spotwright.aws.launch.template import LaunchTemplateRequest
 from spotwright.aws.nodeclass import hashes
@@ -68,9 +68,11 @@ def build_request(
     versions = _template_versions(ports, row, planned.templates, now)
     if isinstance(versions, int):
         return versions
-    token = fleet_plan.client_token(row.id, row.attempt)
-    body = fleet_plan.create_fleet_request(planned, versions, launch_id=row.id, count=len(waiting), client_token=token)
-    return fleet_plan.encode_request(body), planned
+    token = create_fleet.client_token(row.id, row.attempt)
+    body = create_fleet.create_fleet_request(
+        planned, versions, launch_id=row.id, count=len(waiting), client_token=token
+    )
+    return create_fleet.encode_request(body), planned
 
 
 def _template_versions(

@@ -1,0 +1,61 @@
+"""What the status of a NodeClaim says once its instance exists."""
+
+import msgspec
+
+from spotwright.aws.launch import capacity_reservations, placement
+from spotwright.aws.launch.filters import NodeToLaunch
+from spotwright.model import labels
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.requirements import Requirements, from_expressions
+
+
+class LaunchedStatus(msgspec.Struct, frozen=True):
+    """What a NodeClaim's status and labels say of its instance."""
+
+    provider_id: str
+    labels: dict[str, str]
+    capacity: dict[str, int]
+    allocatable: dict[str, int]
+
+
+def launched_status(
+    *,
+    instance_id: str,
+    zone: str,
+    capacity_type: str,
+    instance_type: InstanceType,
+    node: NodeToLaunch,
+    reservation_id: str = "",
+    partition_number: int = 0,
+) -> LaunchedStatus:
+    """Labels, provider id and resources of a NodeClaim whose instance is of ``instance_type`` in ``zone``.
+
+    Labels with a single value for the type, then those of the plan, then zone, capacity type and tenancy, then those of
+    reservation and partition; later ones win. ``reservation_id``: the capacity reservation of the instance, "" = none.
+    ``partition_number``: partition of its placement group, 0 = EC2 has not said it yet.
+    """
+    requirements = from_expressions(node.requirements)
+    tenancy = placement.tenancy(requirements)
+    offering_labels = {labels.ZONE: zone, labels.CAPACITY_TYPE: capacity_type, labels.TENANCY: tenancy}
+    reservation_labels = capacity_reservations.reservation_labels(instance_type.offerings, reservation_id)
+    reservation_labels |= placement.partition_label(instance_type.requirements, requirements, partition_number)
+    type_labels = capacity_reservations.labels_without_reservation(instance_type.requirements) | _offering_labels(
+        instance_type, zone, capacity_type
+    )
+    return LaunchedStatus(
+        provider_id=f"aws:///{zone}/{instance_id}",
+        labels=dict(sorted((type_labels | dict(node.labels) | offering_labels | reservation_labels).items())),
+        capacity=instance_type.capacity,
+        allocatable=instance_type.allocatable,
+    )
+
+
+def _offering_labels(instance_type: InstanceType, zone: str, capacity_type: str) -> dict[str, str]:
+    offerings = (
+        offering
+        for offering in instance_type.offerings
+        if (offering.zone, offering.capacity_type) == (zone, capacity_type)
+    )
+    return capacity_reservations.labels_without_reservation(
+        next((offering.requirements for offering in offerings), Requirements())
+    )
