@@ -5,7 +5,9 @@ import pytest
 from hypothesis import given as generated
 from hypothesis import strategies as st
 
-from spotwright.lifecycle.nodeclaim_creation import assign_instances, nodeclass_readiness, to_new_node, to_nodeclaim
+from spotwright.lifecycle.instance_assignment import assign_instances
+from spotwright.lifecycle.nodeclaim_creation import to_new_node, to_nodeclaim
+from spotwright.lifecycle.nodeclass_readiness import nodeclass_readiness
 from spotwright.lifecycle.retry import retry_seconds, tick_seconds
 from spotwright.model import labels
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta

@@ -15,14 +15,14 @@ from spotwright.scheduling.plan import NewNode, Plan
 # Lower-case letters and digits without vowels and look-alikes, as Kubernetes' own generated names use.
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH: Final = 5
-# Why nodes of a static NodePool go that are more than its replicas.
+# The reason for deleting nodes of a static NodePool beyond its replicas.
 SCALED_DOWN: Final = "ScaledDown"
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """Equal nodes that one CreateFleet call buys. ``claims``: a name for each, in order.
+    """Equal nodes that a single CreateFleet call launches. ``claims``: the names of their NodeClaims.
 
-    ``pods``: for each claim the pods it is for, key → uid, as far as they waited for a node when it was decided.
+    ``pods``: for each claim the pods planned for it, key → uid, that were pending at the time of the decision.
     """
 
     id: str
@@ -36,9 +36,9 @@ class Launch(msgspec.Struct, frozen=True):
 class Disruption(msgspec.Struct, frozen=True):
     """Nodes to remove, and the launches whose nodes must be Initialized before they go.
 
-    ``candidates``: NodeClaim names; ``candidate_uids``: name → uid when it was decided; ``reason``: Empty, Drifted …
-    ``deadline``: epoch milliseconds at which the candidates go with or without replacements; 0 = they stay then.
-    ``locked_claims``: claims that others held when it was decided, by name.
+    ``candidates``: NodeClaim names; ``candidate_uids``: name → uid; ``reason``: Empty, Drifted …
+    ``deadline``: epoch milliseconds at which the candidates are deleted even without replacements; 0 = never.
+    ``locked_claims``: claims that other commands held at the time of the decision, by name.
     """
 
     id: str
@@ -106,11 +106,11 @@ def group_into_launches(decision: str, plan: Plan, pending_pods: Mapping[str, st
         shape = msgspec.structs.replace(node, pods=(), reason="", requests={})
         key = msgspec.json.encode((shape, sorted(node.requests.items())), order="deterministic")
         groups.setdefault(key, []).append(node)
-    made = []
+    launches = []
     for number, nodes in enumerate(groups.values()):
         launch = derived_id(decision, str(number))
         names = tuple(claim_name(nodes[0].nodepool, launch, index) for index in range(len(nodes)))
         pods = tuple(sorted(pod for node in nodes for pod in node.pods))
-        each = tuple({pod: pending_pods[pod] for pod in node.pods if pod in pending_pods} for node in nodes)
-        made.append(Launch(launch, names, msgspec.structs.replace(nodes[0], pods=pods), pods=each))
-    return tuple(made)
+        pods_by_claim = tuple({pod: pending_pods[pod] for pod in node.pods if pod in pending_pods} for node in nodes)
+        launches.append(Launch(launch, names, msgspec.structs.replace(nodes[0], pods=pods), pods=pods_by_claim))
+    return tuple(launches)

@@ -1,4 +1,4 @@
-"""Which nodes may be removed, how many at once, and why others stay.
+"""Which nodes may be disrupted, how many at once, and why a node may not.
 
 In: a snapshot, the plan for its pending pods, ``now``. Out: proposals and reasons. Deletes nothing.
 """

@@ -22,7 +22,7 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.inputs.provisionable import is_follower
 from spotwright.scheduling.plan import Plan
 
-# A node that just became usable keeps this long for the pods that were meant for it.
+# A node counts as nominated for this long after it is initialized: the pods it was launched for may not be bound yet.
 NOMINATION_WINDOW: Final = timedelta(seconds=20)
 
 
@@ -43,7 +43,7 @@ def blocking_reason(
     snapshot: Snapshot,
     nominated: frozenset[str],
 ) -> str:
-    """The first gate that holds a claim back, in Karpenter's words; "" = none. ``pods``: those of its node."""
+    """Why a claim may not be disrupted, in Karpenter's words; "" = it may. ``pods``: the pods of its node."""
     now = snapshot.now
     if node is None:
         return "nodeclaim does not have an associated node"
@@ -51,22 +51,22 @@ def blocking_reason(
         return "node isn't initialized"
     if claim.metadata.deletion_timestamp is not None or node.metadata.deletion_timestamp is not None:
         return "node is deleting or marked for deletion"
-    if node.name in nominated or claim.name in nominated or _fresh(claim, now):
+    if node.name in nominated or claim.name in nominated or _is_recently_initialized(claim, now):
         return "node is nominated for a pending pod"
     if node.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true":
         return "disruption is blocked through the karpenter.sh/do-not-disrupt annotation"
     if pool is None:
         return f"NodePool not found (NodePool={claim.nodepool})"
-    return _pods_forbid(pods, snapshot)
+    return _pod_blocking_reason(pods, snapshot)
 
 
-def _pods_forbid(pods: list[Pod], snapshot: Snapshot) -> str:
-    """Karpenter's pod gates: they hold for DaemonSet and mirror pods too."""
+def _pod_blocking_reason(pods: list[Pod], snapshot: Snapshot) -> str:
+    """Why the pods of a node forbid its disruption; as in Karpenter, DaemonSet and mirror pods count too."""
     for pod in pods:
         if pod.is_active and eviction.is_do_not_disrupt_active(pod, snapshot.now):
             return f"pod has the karpenter.sh/do-not-disrupt annotation (Pod={pod.key})"
     for pod in pods:
-        # A follower's budget protects nobody once there is nobody to follow; its drain deletes it then.
+        # A follower's budget does not keep a node on which only followers are left; the drain deletes the follower.
         if is_follower(pod, snapshot.settings):
             continue
         if eviction.is_evictable(pod, snapshot.now) and (
@@ -76,7 +76,7 @@ def _pods_forbid(pods: list[Pod], snapshot: Snapshot) -> str:
     return ""
 
 
-def _fresh(claim: NodeClaim, now: datetime) -> bool:
+def _is_recently_initialized(claim: NodeClaim, now: datetime) -> bool:
     initialized = find_condition(claim.conditions, "Initialized")
     return (
         initialized is not None
@@ -86,15 +86,15 @@ def _fresh(claim: NodeClaim, now: datetime) -> bool:
 
 
 def blocked_events(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], reason: str) -> tuple[BlockedEvent, ...]:
-    """Why nodes may not be disrupted, on claim and node; and which pools' budgets allow nothing, for ``reason``.
+    """Events on claims and nodes that may not be disrupted, and on pools whose budgets allow none for ``reason``.
 
-    Claims that a command holds are left out, as is whatever is on its way out already.
+    Claims that a command holds (``locked``) or that are being deleted have no event.
     """
     pools = {pool.name: pool for pool in snapshot.nodepools}
     nodes, pods = nodes_by_provider_id(snapshot.nodes), pods_by_node(snapshot.pods)
     nominated = frozenset(node.name for node in plan.existing_nodes)
     buffered = frozenset(node.name for node in plan.buffer_assignments)
-    found: list[BlockedEvent] = []
+    events: list[BlockedEvent] = []
     for claim in sorted(snapshot.nodeclaims, key=lambda nodeclaim: nodeclaim.name):
         node, pool = nodes.get(claim.provider_id), pools.get(claim.nodepool)
         if (
@@ -106,25 +106,29 @@ def blocked_events(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], re
             continue
         why = blocking_reason(claim, node, pods.get(node.name, []), pool, snapshot, nominated)
         if why:
-            found += _on_both(claim, node, "DisruptionBlocked", why[0].upper() + why[1:])
+            events += _claim_and_node_events(claim, node, "DisruptionBlocked", why[0].upper() + why[1:])
         elif node.name in buffered and all(map(eviction.is_owned_by_daemonset, pods.get(node.name, []))):
-            found += _on_both(claim, node, "DisruptionBlocked", f"Node {node.name} has buffer pods")
+            events += _claim_and_node_events(claim, node, "DisruptionBlocked", f"Node {node.name} has buffer pods")
         elif pool is not None and pool.consolidate_after_seconds is None:
-            found += _on_both(claim, node, "Unconsolidatable", f"NodePool {pool.name!r} has consolidation disabled")
-    return (*found, *_closed_budgets(snapshot, reason))
+            events += _claim_and_node_events(
+                claim, node, "Unconsolidatable", f"NodePool {pool.name!r} has consolidation disabled"
+            )
+    return (*events, *_exhausted_budget_events(snapshot, reason))
 
 
-def _closed_budgets(snapshot: Snapshot, reason: str) -> Iterable[BlockedEvent]:
+def _exhausted_budget_events(snapshot: Snapshot, reason: str) -> Iterable[BlockedEvent]:
     message = f"No allowed disruptions for disruption reason {reason} due to blocking budget"
     for pool in snapshot.nodepools:
-        mine = sum(
+        initialized = sum(
             1 for claim in snapshot.nodeclaims if claim.nodepool == pool.name and claim.is_condition_true("Initialized")
         )
-        if mine and budgets.allowed_disruptions(pool, reason, mine, snapshot.now) == 0:
+        if initialized and budgets.allowed_disruptions(pool, reason, initialized, snapshot.now) == 0:
             yield BlockedEvent("nodepools", pool.metadata, "DisruptionBlocked", message)
 
 
-def _on_both(claim: NodeClaim, node: Node, reason: str, message: str) -> tuple[BlockedEvent, BlockedEvent]:
+def _claim_and_node_events(
+    claim: NodeClaim, node: Node, reason: str, message: str
+) -> tuple[BlockedEvent, BlockedEvent]:
     return (
         BlockedEvent("nodeclaims", claim.metadata, reason, message),
         BlockedEvent("nodes", node.metadata, reason, message),
@@ -136,8 +140,8 @@ def nodes_by_provider_id(nodes: Iterable[Node]) -> dict[str, Node]:
 
 
 def pods_by_node(pods: Iterable[Pod]) -> dict[str, list[Pod]]:
-    found: dict[str, list[Pod]] = {}
+    by_node: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.node_name and not pod.is_terminal:
-            found.setdefault(pod.node_name, []).append(pod)
-    return found
+            by_node.setdefault(pod.node_name, []).append(pod)
+    return by_node

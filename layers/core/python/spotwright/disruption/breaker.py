@@ -1,7 +1,7 @@
-"""Stops disruption that goes faster than it should, whatever the reason: the last guard against our own mistakes.
+"""The breaker stops disruption that is too fast, whatever the reason: a guard against mistakes of Spotwright itself.
 
-Counted are nodes that we take away by choice; budgets say how many at once, this says how many in a while. Interrupted
-and expired nodes are neither counted nor held back. See docs/adr/0007.
+It counts nodes that are disrupted by choice. Budgets limit how many nodes are disrupted at once, the breaker how many
+within ten minutes. Interrupted and expired nodes are neither counted nor stopped. See docs/adr/0007.
 """
 
 from typing import Final
@@ -9,18 +9,18 @@ from typing import Final
 import msgspec
 
 WINDOW_MS: Final = 10 * 60 * 1000
-# How long it stays open the first time; each further time within RECOVERY_MS of its closing twice as long.
+# How long the breaker stays open; twice as long each time it opens again within RECOVERY_MS of its closing.
 OPEN_MS: Final = 15 * 60 * 1000
 MAX_DOUBLINGS: Final = 4
 RECOVERY_MS: Final = 60 * 60 * 1000
-# Small clusters are emptied whole in ordinary life.
+# So many nodes may always go: a small cluster is often emptied as a whole.
 MIN_NODES: Final = 20
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Nodes of one proposal that were let go.
+    """Nodes of a proposal that the breaker admitted.
 
-    ``admitted_at_ms``: epoch milliseconds; ``total_nodes``: nodes of ours there were then.
+    ``admitted_at_ms``: epoch milliseconds; ``total_nodes``: number of managed nodes at that time.
     """
 
     id: str
@@ -30,10 +30,9 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Breaker(msgspec.Struct, frozen=True):
-    """``batches``: of the window, oldest first. ``open_until_ms``: epoch milliseconds, 0 = never was open.
+    """``batches``: of the last ten minutes, oldest first. ``open_until_ms``: epoch milliseconds, 0 = never open.
 
-    ``trips``: how often it opened in a row. ``reason``: what it last opened for. ``version``: optimistic lock, 0 = no
-    row.
+    ``trips``: how often it opened in a row. ``reason``: why it opened last. ``version``: optimistic lock, 0 = no row.
     """
 
     batches: tuple[Batch, ...] = ()
@@ -45,7 +44,7 @@ class Breaker(msgspec.Struct, frozen=True):
 
 
 class Admission(msgspec.Struct, frozen=True):
-    """How many nodes may go now, and the breaker to store before they do."""
+    """How many nodes may be disrupted now, and the breaker to store before that."""
 
     nodes: int
     breaker: Breaker
@@ -57,27 +56,27 @@ def is_open(breaker: Breaker, now: int) -> bool:
 
 
 def admit(breaker: Breaker, id: str, wanted: int, *, total: int, percent: int, now: int) -> Admission:
-    """Let ``wanted`` nodes of the proposal ``id`` go, or as many as the window has left; then it opens.
+    """Admit ``wanted`` nodes of the proposal ``id``, or as many as the window has left, and open then.
 
-    A proposal that is admitted again counts once. ``percent`` of the nodes there were may go within the window.
+    A proposal that is admitted again counts once. Within the window ``percent`` of the nodes may be disrupted.
     """
     if is_open(breaker, now):
         return Admission(0, breaker)
     recent = tuple(batch for batch in breaker.batches if now - batch.admitted_at_ms < WINDOW_MS and batch.id != id)
-    most = max_nodes(max((total, *(batch.total_nodes for batch in recent))), percent)
-    left = max(0, most - sum(batch.nodes for batch in recent))
-    nodes = min(wanted, left)
+    limit = max_nodes(max((total, *(batch.total_nodes for batch in recent))), percent)
+    remaining = max(0, limit - sum(batch.nodes for batch in recent))
+    nodes = min(wanted, remaining)
     after = msgspec.structs.replace(breaker, batches=(*recent, Batch(id, now, nodes, total)) if nodes else recent)
-    return Admission(nodes, after if nodes == wanted else _opened(after, most, now))
+    return Admission(nodes, after if nodes == wanted else _open(after, limit, now))
 
 
 def max_nodes(total: int, percent: int) -> int:
-    """Nodes that may go within the window; a share is rounded up."""
+    """How many nodes may be disrupted within the window; a percentage is rounded up."""
     return max(MIN_NODES, -(-total * percent // 100))
 
 
-def _opened(breaker: Breaker, most: int, now: int) -> Breaker:
+def _open(breaker: Breaker, limit: int, now: int) -> Breaker:
     trips = breaker.trips if now - breaker.open_until_ms < RECOVERY_MS else 0
-    why = f"more than {most} nodes would have been disrupted within {WINDOW_MS // 60_000} minutes"
+    why = f"more than {limit} nodes would have been disrupted within {WINDOW_MS // 60_000} minutes"
     until = now + OPEN_MS * 2 ** min(trips, MAX_DOUBLINGS)
     return msgspec.structs.replace(breaker, open_until_ms=until, trips=trips + 1, reason=why)

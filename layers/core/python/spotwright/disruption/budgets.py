@@ -21,14 +21,14 @@ _DURATION: Final = re.compile(r"^(?:(\d+)h)?(?:(\d+)m)?(?:0s)?$")
 
 
 def allowed_disruptions(pool: NodePool, reason: str, total: int, now: datetime) -> int:
-    """How many of ``total`` nodes the budgets allow for ``reason``; a budget that cannot be read allows none.
+    """How many of ``total`` nodes may be disrupted for ``reason``; an invalid budget allows none.
 
     A percentage is rounded up. Budgets outside their window, or for other reasons, do not count.
     """
     if any(budget_error(budget) for budget in pool.budgets):
         return 0
     limits = (
-        _size(budget.nodes, total)
+        _node_count(budget.nodes, total)
         for budget in pool.budgets
         if (not budget.reasons or reason in budget.reasons) and is_active(budget, now)
     )
@@ -36,14 +36,14 @@ def allowed_disruptions(pool: NodePool, reason: str, total: int, now: datetime) 
 
 
 def budget_error(budget: Budget) -> str:
-    """What is wrong with a budget; "" when it can be read."""
+    """What is invalid in a budget; "" = it is valid."""
     if not _NODES.match(budget.nodes):
         return f"nodes: {budget.nodes!r} is neither a count nor a percentage up to 100%"
     if bool(budget.schedule) != bool(budget.duration):
         return "schedule and duration must be given together"
     if not budget.schedule:
         return ""
-    if _window(budget.duration) is None:
+    if _parse_duration(budget.duration) is None:
         return f"duration: {budget.duration!r} is not hours and minutes such as 8h or 1h30m"
     try:
         cron.parse(budget.schedule)
@@ -53,10 +53,10 @@ def budget_error(budget: Budget) -> str:
 
 
 def is_active(budget: Budget, now: datetime) -> bool:
-    """True inside a window: from a moment of the schedule, included, for the duration, its end excluded."""
+    """Whether ``now`` is in a window of the budget: it begins with the schedule and lasts for the duration."""
     if not budget.schedule:
         return True
-    window = _window(budget.duration)
+    window = _parse_duration(budget.duration)
     second = now.replace(microsecond=0)
     return (
         window is not None
@@ -73,9 +73,10 @@ def remaining_disruptions(
     locked: frozenset[str],
     now: datetime,
 ) -> int:
-    """What the budgets leave after those being disrupted already. ``locked``: claims that a command holds.
+    """How many more nodes may be disrupted. ``locked``: claims that a command holds.
 
-    Counted are initialized nodes whose instance is not terminating; not ready, deleting or locked ones consume.
+    Initialized nodes whose instance is not terminating count; a node that is not ready, deleting or locked counts as
+    disrupted.
     """
     by_provider = {node.provider_id: node for node in nodes if node.provider_id}
     total = disrupting = 0
@@ -87,17 +88,17 @@ def remaining_disruptions(
             continue
         total += 1
         node = by_provider.get(claim.provider_id)
-        going = claim.metadata.deletion_timestamp is not None or claim.name in locked
-        disrupting += going or node is None or not node.is_ready or node.metadata.deletion_timestamp is not None
+        is_leaving = claim.metadata.deletion_timestamp is not None or claim.name in locked
+        disrupting += is_leaving or node is None or not node.is_ready or node.metadata.deletion_timestamp is not None
     return max(allowed_disruptions(pool, reason, total, now) - disrupting, 0)
 
 
-def _size(text: str, total: int) -> int:
+def _node_count(text: str, total: int) -> int:
     return -(-int(text[:-1]) * total // 100) if text.endswith("%") else int(text)
 
 
-def _window(text: str) -> timedelta | None:
-    found = _DURATION.match(text)
-    if found is None or not (found[1] or found[2]):
+def _parse_duration(text: str) -> timedelta | None:
+    parsed = _DURATION.match(text)
+    if parsed is None or not (parsed[1] or parsed[2]):
         return None
-    return timedelta(hours=int(found[1] or 0), minutes=int(found[2] or 0))
+    return timedelta(hours=int(parsed[1] or 0), minutes=int(parsed[2] or 0))

@@ -22,11 +22,11 @@ _DAYS: Final = {"sun": 0, "mon": 1, "tue": 2, "wed": 3, "thu": 4, "fri": 5, "sat
 
 
 class CronError(ValueError):
-    """A schedule that means nothing; the message names field, value and what is allowed."""
+    """An invalid schedule; the message names field, value and what is allowed."""
 
 
 class Field(msgspec.Struct, frozen=True):
-    """The allowed values of one field. ``unrestricted``: written as ``*`` or ``?``, hence no restriction."""
+    """The allowed values of a field. ``unrestricted``: it is ``*`` or ``?``."""
 
     values: frozenset[int]
     unrestricted: bool
@@ -43,12 +43,12 @@ class Schedule(msgspec.Struct, frozen=True):
         """The latest moment of the schedule with ``after`` < moment ≤ ``until``; None if there is none."""
         day = until.date()
         while day >= after.date():
-            if self._on(day) and (hit := self._last_of(day, until)) is not None:
-                return hit if hit > after else None
+            if self._includes_day(day) and (moment := self._last_time_on(day, until)) is not None:
+                return moment if moment > after else None
             day -= timedelta(days=1)
         return None
 
-    def _on(self, day: date) -> bool:
+    def _includes_day(self, day: date) -> bool:
         if day.month not in self.month.values:
             return False
         by_month, by_week = day.day in self.day_of_month.values, day.isoweekday() % 7 in self.day_of_week.values
@@ -56,12 +56,12 @@ class Schedule(msgspec.Struct, frozen=True):
             return by_month and by_week
         return by_month or by_week
 
-    def _last_of(self, day: date, until: datetime) -> datetime | None:
+    def _last_time_on(self, day: date, until: datetime) -> datetime | None:
         for hour in sorted(self.hour.values, reverse=True):
             for minute in sorted(self.minute.values, reverse=True):
-                hit = datetime.combine(day, time(hour, minute), tzinfo=until.tzinfo)
-                if hit <= until:
-                    return hit
+                moment = datetime.combine(day, time(hour, minute), tzinfo=until.tzinfo)
+                if moment <= until:
+                    return moment
         return None
 
 
@@ -83,23 +83,23 @@ def parse(text: str) -> Schedule:
 
 def _field(name: str, text: str, low: int, high: int, names: Mapping[str, int]) -> Field:
     values: set[int] = set()
-    anything = False
+    unrestricted = False
     for part in text.split(","):
-        span, slash, step_text = part.partition("/")
+        value_range, slash, step_text = part.partition("/")
         step = _number(name, step_text, {}) if slash else 1
         if step < 1:
             raise CronError(f"{name} {part!r}: the step must be at least 1")
-        if span in ("*", "?"):
+        if value_range in ("*", "?"):
             first, last = low, high
-            anything = anything or step == 1
+            unrestricted = unrestricted or step == 1
         else:
-            begin, dash, end = span.partition("-")
+            begin, dash, end = value_range.partition("-")
             first = _number(name, begin, names)
             last = _number(name, end, names) if dash else (high if slash else first)
         if not low <= first <= last <= high:
             raise CronError(f"{name} {part!r}: must lie within {low} and {high}, the first not after the last")
         values.update(range(first, last + 1, step))
-    return Field(frozenset(values), anything)
+    return Field(frozenset(values), unrestricted)
 
 
 def _number(name: str, text: str, names: Mapping[str, int]) -> int:

@@ -1,7 +1,7 @@
-"""Which nodes are empty and may go.
+"""Which nodes are empty and may be disrupted.
 
 Source: Karpenter v1.14 ``pkg/controllers/disruption/emptiness.go``. Difference: a node that runs only followers is
-empty when no pod but followers is left anywhere.
+empty when only followers are left in the cluster.
 """
 
 from datetime import datetime
@@ -24,16 +24,16 @@ REASON: Final = "Empty"
 
 
 class BlockedClaim(msgspec.Struct, frozen=True):
-    """A claim that may not be disrupted now, and why; ``reason`` "" = it is simply not empty."""
+    """An empty claim that may not be disrupted now, and why."""
 
     claim: str
     reason: str
 
 
 class Emptiness(msgspec.Struct, frozen=True):
-    """``claims``: names that may go now, by name, within their budgets. ``blocked``: empty ones that may not.
+    """``claims``: empty claims to disrupt now, by name, within their budgets. ``blocked``: empty claims that may not.
 
-    ``waiting``: empty ones that budgets keep; they go later.
+    ``waiting``: empty claims that have to wait for their budgets.
     """
 
     claims: tuple[str, ...] = ()
@@ -48,35 +48,35 @@ def find_empty_nodes(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str]) 
     pools = {pool.name: pool for pool in snapshot.nodepools}
     nodes = blockers.nodes_by_provider_id(snapshot.nodes)
     pods = blockers.pods_by_node(snapshot.pods)
-    alone = _only_followers(snapshot, plan)
-    free: dict[str, list[str]] = {}
+    only_followers = _has_only_followers(snapshot, plan)
+    empty_claims: dict[str, list[str]] = {}
     blocked = []
     for claim in sorted(snapshot.nodeclaims, key=lambda nodeclaim: nodeclaim.name):
         node = nodes.get(claim.provider_id)
-        mine = pods.get(node.name, []) if node else []
-        if not claim.is_managed or claim.name in locked or not _is_empty(mine, snapshot, alone):
+        node_pods = pods.get(node.name, []) if node else []
+        if not claim.is_managed or claim.name in locked or not _is_empty(node_pods, snapshot, only_followers):
             continue
         pool = pools.get(claim.nodepool)
-        why = blockers.blocking_reason(claim, node, mine, pool, snapshot, nominated)
+        why = blockers.blocking_reason(claim, node, node_pods, pool, snapshot, nominated)
         if not why and node is not None and not buffered.isdisjoint((node.name, claim.name)):
             why = "node has buffer pods"
-        why = why or _too_early(claim, pool, mine, snapshot.now)
+        why = why or _consolidate_after_reason(claim, pool, node_pods, snapshot.now)
         if why:
             blocked.append(BlockedClaim(claim.name, why))
         else:
-            free.setdefault(claim.nodepool, []).append(claim.name)
-    going, waiting = [], []
-    for name, candidates in free.items():
-        left = budgets.remaining_disruptions(
+            empty_claims.setdefault(claim.nodepool, []).append(claim.name)
+    claims, waiting = [], []
+    for name, candidates in empty_claims.items():
+        allowed = budgets.remaining_disruptions(
             pools[name], REASON, snapshot.nodeclaims, snapshot.nodes, locked=locked, now=snapshot.now
         )
-        going += candidates[:left]
-        waiting += candidates[left:]
-    return Emptiness(tuple(sorted(going)), tuple(blocked), tuple(sorted(waiting)))
+        claims += candidates[:allowed]
+        waiting += candidates[allowed:]
+    return Emptiness(tuple(sorted(claims)), tuple(blocked), tuple(sorted(waiting)))
 
 
-def _too_early(claim: NodeClaim, pool: NodePool | None, pods: list[Pod], now: datetime) -> str:
-    """consolidateAfter, counted from the last pod event that was recorded; one that was not yet counts as now."""
+def _consolidate_after_reason(claim: NodeClaim, pool: NodePool | None, pods: list[Pod], now: datetime) -> str:
+    """Why consolidateAfter has not passed since the last pod event; an event that is not recorded yet counts as now."""
     at = consolidation_timer.consolidatable_at(claim, pool)
     if at is None:
         return "consolidation is disabled (consolidateAfter: Never, or a static pool)"
@@ -87,32 +87,34 @@ def _too_early(claim: NodeClaim, pool: NodePool | None, pods: list[Pod], now: da
 
 
 def keeps_node(pod: Pod, settings: Settings) -> bool:
-    """True for a pod that keeps its node from being empty, followers never."""
+    """Whether a pod keeps its node from being empty; a follower never does."""
     return eviction.is_reschedulable(pod) and eviction.eviction_cost(pod) > 0 and not is_follower(pod, settings)
 
 
-def _is_empty(pods: list[Pod], snapshot: Snapshot, alone: bool) -> bool:
-    """Moving its pods costs nothing: none, or only such whose eviction cost is not above zero.
+def _is_empty(pods: list[Pod], snapshot: Snapshot, only_followers: bool) -> bool:
+    """Whether no pod keeps the node: it has none to move, or their eviction cost is zero or less.
 
-    Followers alone keep no node either, where nobody is left whom they could follow.
+    ``only_followers``: only followers are left in the cluster, which keep no node then.
     """
-    if alone:
+    if only_followers:
         return not any(keeps_node(pod, snapshot.settings) for pod in pods)
     return all(eviction.eviction_cost(pod) <= 0 for pod in pods if eviction.is_reschedulable(pod))
 
 
-def _only_followers(snapshot: Snapshot, plan: Plan) -> bool:
-    """True when every pod that has a place, or would get one, is a follower, and every node is ours."""
-    ours = {claim.provider_id for claim in snapshot.nodeclaims}
-    if any(node.provider_id not in ours for node in snapshot.nodes):
+def _has_only_followers(snapshot: Snapshot, plan: Plan) -> bool:
+    """Whether every pod that is bound, or that the plan places, is a follower, and every node has a NodeClaim."""
+    claimed = {claim.provider_id for claim in snapshot.nodeclaims}
+    if any(node.provider_id not in claimed for node in snapshot.nodes):
         return False
-    placed = {pod for node in plan.existing_nodes for pod in node.pods}
-    placed |= {pod for node in plan.new_nodes for pod in node.pods}
-    return not any(keeps_node(pod, snapshot.settings) for pod in snapshot.pods if pod.node_name or pod.key in placed)
+    placed_pods = {pod for node in plan.existing_nodes for pod in node.pods}
+    placed_pods |= {pod for node in plan.new_nodes for pod in node.pods}
+    return not any(
+        keeps_node(pod, snapshot.settings) for pod in snapshot.pods if pod.node_name or pod.key in placed_pods
+    )
 
 
 def stale_consolidation_timers(snapshot: Snapshot) -> tuple[str, ...]:
-    """Claims whose recorded pod events or Consolidatable condition no longer say what is: for lifecycle, by name."""
+    """Claims whose recorded pod events or condition Consolidatable are out of date, by name; lifecycle updates them."""
     pools = {pool.name: pool for pool in snapshot.nodepools}
     nodes, pods = blockers.nodes_by_provider_id(snapshot.nodes), blockers.pods_by_node(snapshot.pods)
     stale = []

@@ -1,4 +1,4 @@
-"""What an interrupted node's pods need, and when they must be on their way."""
+"""Interruption: the snapshot to plan replacements on, and when the evictions must begin."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -11,16 +11,16 @@ from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
 
-# Besides the pods' own grace period: for the eviction itself and the message that starts it.
+# Added to the pods' grace period: for the eviction itself and the message that starts it.
 EVICTION_MARGIN: Final = timedelta(seconds=10)
 
 
 def mark_deleting(snapshot: Snapshot, claim: NodeClaim) -> Snapshot:
-    """The snapshot as if the claim were deleted: its pods need places, its node takes none."""
-    going = msgspec.structs.replace(
+    """The snapshot as if the claim were being deleted: its pods need nodes, and its node takes no pods."""
+    deleting_claim = msgspec.structs.replace(
         claim, metadata=msgspec.structs.replace(claim.metadata, deletion_timestamp=snapshot.now)
     )
-    claims = tuple(going if nodeclaim.name == claim.name else nodeclaim for nodeclaim in snapshot.nodeclaims)
+    claims = tuple(deleting_claim if nodeclaim.name == claim.name else nodeclaim for nodeclaim in snapshot.nodeclaims)
     nodes = tuple(
         msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, deletion_timestamp=snapshot.now))
         if node.provider_id == claim.provider_id
@@ -31,7 +31,7 @@ def mark_deleting(snapshot: Snapshot, claim: NodeClaim) -> Snapshot:
 
 
 def eviction_start(pods: Iterable[Pod], deadline: datetime, now: datetime) -> datetime:
-    """When evictions must begin so that the longest grace period still fits before the deadline; not before now."""
+    """When evictions must begin so that the longest grace period ends before the deadline; not before now."""
     grace = max(
         (pod.termination_grace_period_seconds for pod in pods if eviction.is_waiting_eviction(pod, now)), default=0
     )

@@ -1,7 +1,7 @@
-"""Whether a node is still what its NodePool and its class ask for.
+"""Whether a NodeClaim has drifted from its NodePool and its class.
 
-Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/disruption/drift.go``, its order included. It looks for
-types that are gone every half hour, since asking costs it calls; our catalog is there, so we look each time.
+Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/disruption/drift.go``, its order included. Karpenter looks for
+instance types that are no longer offered every half hour; the catalog allows it every time.
 """
 
 from collections.abc import Collection, Mapping
@@ -20,7 +20,7 @@ from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.requirements import RequirementError, from_expressions, from_labels
 
 DRIFTED: Final = "Drifted"
-# What EC2 sells is no wish of the user's: a type counts as gone only once the claim is older than this.
+# A missing instance type is drift only once the claim is older than this.
 MISSING_TYPE_GRACE: Final = timedelta(hours=1)
 
 
@@ -34,10 +34,10 @@ def nodeclaim_drift(
     feature_gates: Collection[str],
     now: datetime,
 ) -> Drift | DriftUnknown | None:
-    """Why the claim drifts, the first reason in the order of DriftReason; None = it does not.
+    """Why the claim has drifted, the first reason in the order of DriftReason; None = it has not.
 
-    ``nodeclass``: the one that ``pool`` refers to. ``types``: of that class, by name, available or not; empty = not
-    known. ``instance``: as EC2 describes it now, None = not known. ``feature_gates``: feature gates that are on.
+    ``nodeclass``: the class that ``pool`` refers to. ``types``: its instance types by name, available or not; empty =
+    not known. ``instance``: as EC2 describes it now, None = not known. ``feature_gates``: feature gates that are on.
     """
     if not claim.is_condition_true("Launched"):
         return None
@@ -45,58 +45,58 @@ def nodeclaim_drift(
         return DriftUnknown(pool.read_error if pool else f"there is no NodePool {claim.nodepool}")
     if pool.metadata.deletion_timestamp is not None:
         return None
-    wished = _template(claim, pool) or _requirements(claim, pool)
-    if wished is not None:
-        return wished
+    drift = _template_drift(claim, pool) or _requirement_drift(claim, pool)
+    if drift is not None:
+        return drift
     if nodeclass is None or nodeclass.metadata.deletion_timestamp is not None:
         return None
     if nodeclass.read_error:
         return DriftUnknown(nodeclass.read_error)
     instance_type = types.get(claim.metadata.labels.get(labels.INSTANCE_TYPE, ""))
-    drift = _type(claim, types, instance_type, now)
+    drift = _instance_type_drift(claim, types, instance_type, now)
     return drift or instance_drift.instance_drift(
         claim, nodeclass, instance_type, instance, feature_gates=feature_gates
     )
 
 
 def hash_migration(claim: NodeClaim, current: Mapping[str, str], version_key: str) -> Mapping[str, str]:
-    """The annotations that a claim must get where its hash is of another version than ours; {} = it keeps its own.
+    """The annotations to set on a claim whose hash has another version; {} = its version is current.
 
-    ``current``: hash and version of what made it; ``version_key``: the version's key. Only a claim that drifts already
-    keeps its hash: of the others nobody can say that they do.
+    ``current``: hash and version of its NodePool or class; ``version_key``: the annotation of the version. A claim that
+    has drifted already keeps its hash and stays drifted; whether another claim has drifted cannot be known.
     """
     if claim.metadata.annotations.get(version_key) == current[version_key]:
         return {}
     return current if find_condition(claim.conditions, DRIFTED) is None else {version_key: current[version_key]}
 
 
-def _template(claim: NodeClaim, pool: NodePool) -> Drift | None:
+def _template_drift(claim: NodeClaim, pool: NodePool) -> Drift | None:
     keys = (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION)
-    mine, own = claim.metadata.annotations, pool.metadata.annotations
-    return static_fields_drift(DriftReason.NODEPOOL, f"NodePool {pool.name}", mine, own, keys)
+    claim_annotations, pool_annotations = claim.metadata.annotations, pool.metadata.annotations
+    return static_fields_drift(DriftReason.NODEPOOL, f"NodePool {pool.name}", claim_annotations, pool_annotations, keys)
 
 
-def _requirements(claim: NodeClaim, pool: NodePool) -> Drift | DriftUnknown | None:
-    """A label that must be there and is not drifts like one with a value that is not allowed."""
+def _requirement_drift(claim: NodeClaim, pool: NodePool) -> Drift | DriftUnknown | None:
+    """A missing label that the pool requires is drift, like a label with a value that it does not allow."""
     try:
         wanted = from_expressions(pool.requirements)
     except RequirementError as error:
         return DriftUnknown(f"NodePool {pool.name}: {error}")
-    known = claim.metadata.labels
-    if labels.PLACEMENT_GROUP_PARTITION in wanted and known.get(labels.PLACEMENT_GROUP_PARTITION) == "":
+    claim_labels = claim.metadata.labels
+    if labels.PLACEMENT_GROUP_PARTITION in wanted and claim_labels.get(labels.PLACEMENT_GROUP_PARTITION) == "":
         return DriftUnknown("EC2 has not said in which partition the node is")
-    requirements = from_labels(known)
+    requirements = from_labels(claim_labels)
     for key in requirements.undefined_keys(wanted, ()):
         return Drift(DriftReason.REQUIREMENTS, f"labels: found no {key}, wanted {wanted.get(key)}")
-    for requirement, theirs in requirements.conflicts(wanted):
-        return Drift(DriftReason.REQUIREMENTS, f"labels: found {requirement}, wanted {theirs}")
+    for requirement, wanted_requirement in requirements.conflicts(wanted):
+        return Drift(DriftReason.REQUIREMENTS, f"labels: found {requirement}, wanted {wanted_requirement}")
     return None
 
 
-def _type(
+def _instance_type_drift(
     claim: NodeClaim, types: Mapping[str, InstanceType], instance_type: InstanceType | None, now: datetime
 ) -> Drift | None:
-    """Whether the type is not sold any more where and as it was bought. What is merely sold out is there."""
+    """Whether EC2 no longer offers the type in the claim's zone and capacity type; unavailable offerings count."""
     created = claim.metadata.creation_timestamp
     if not types or created is None or now - created <= MISSING_TYPE_GRACE:
         return None

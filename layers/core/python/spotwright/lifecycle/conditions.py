@@ -1,4 +1,4 @@
-"""How conditions move: when their time changes, and the root condition ``Ready`` over the others.
+"""How conditions change: their transition times, and the condition ``Ready``, which follows from the others.
 
 Source: the rules of ``awslabs/operatorpkg/status`` that Karpenter v1.14 uses.
 """
@@ -25,9 +25,10 @@ def conditions_to_write(
     dependents: tuple[str, ...],
     now: datetime,
 ) -> tuple[Condition, ...]:
-    """The conditions to write: those of ``changes`` that differ, dependents never set, and the root; by type.
+    """The conditions to write, by type: changes that differ, dependents that were never set, and Ready if it differs.
 
-    A condition's time changes only with its status. One that was never set begins Unknown at the object's creation.
+    A condition's transition time changes only with its status. A dependent that was never set begins as Unknown, with
+    the creation time of the object.
     """
     before = {condition.type: condition for condition in existing}
     after = dict(before)
@@ -36,20 +37,20 @@ def conditions_to_write(
             kind, Condition(kind, "Unknown", *AWAITING, metadata.creation_timestamp or now, metadata.generation)
         )
     for change in changes:
-        after[change.type] = _changed(after.get(change.type), change, metadata, now)
-    after[READY] = _changed(before.get(READY), _root(metadata, after, dependents), metadata, now)
+        after[change.type] = _apply(after.get(change.type), change, metadata, now)
+    after[READY] = _apply(before.get(READY), _ready_condition(metadata, after, dependents), metadata, now)
     return tuple(after[kind] for kind in sorted(after) if after[kind] != before.get(kind))
 
 
-def _changed(before: Condition | None, change: ConditionChange, about: ObjectMeta, now: datetime) -> Condition:
-    same = before is not None and before.status == change.status
-    since = before.last_transition_time if before is not None and same else now
-    return Condition(change.type, change.status, change.reason, change.message, since, about.generation)
+def _apply(before: Condition | None, change: ConditionChange, metadata: ObjectMeta, now: datetime) -> Condition:
+    is_same_status = before is not None and before.status == change.status
+    since = before.last_transition_time if before is not None and is_same_status else now
+    return Condition(change.type, change.status, change.reason, change.message, since, metadata.generation)
 
 
-def _root(about: ObjectMeta, after: dict[str, Condition], dependents: tuple[str, ...]) -> ConditionChange:
+def _ready_condition(metadata: ObjectMeta, after: dict[str, Condition], dependents: tuple[str, ...]) -> ConditionChange:
     current = {
-        kind: after[kind].status if after[kind].observed_generation == about.generation else "Unknown"
+        kind: after[kind].status if after[kind].observed_generation == metadata.generation else "Unknown"
         for kind in dependents
     }
     unhealthy = {kind: status for kind, status in current.items() if status != "True"}

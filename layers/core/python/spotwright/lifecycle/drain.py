@@ -1,4 +1,4 @@
-"""Which pods of a node that goes are evicted now, which are deleted by force, and which are waited for.
+"""Draining a node: which pods are evicted now, which are deleted by force, and which the drain waits for.
 
 Source: Karpenter v1.14 ``pkg/controllers/node/termination/terminator``.
 """
@@ -14,7 +14,7 @@ from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.pod import Pod
 
 CRITICAL_CLASSES: Final = ("system-cluster-critical", "system-node-critical")
-# Draining lasts at least this long, so that pods bound just before the taint are seen.
+# A drain lasts at least this long, so that it includes pods bound just before the taint.
 MINIMUM_DRAIN: Final = timedelta(seconds=5)
 
 
@@ -26,9 +26,9 @@ class ForcedDelete(msgspec.Struct, frozen=True):
 
 
 class Drain(msgspec.Struct, frozen=True):
-    """``waiting``: pods the drain waits for, by key. ``evict``: those of the first tier that still has any.
+    """``waiting``: pods that the drain waits for, by key. ``evict``: pods of the first tier that still has pods.
 
-    ``next_forced_deletion``: when the next forced deletion is due; None = none to come.
+    ``next_forced_deletion``: when the next forced deletion is due; None = there is none.
     """
 
     waiting: tuple[Pod, ...] = ()
@@ -38,40 +38,40 @@ class Drain(msgspec.Struct, frozen=True):
 
 
 def drain(pods: Iterable[Pod], *, deadline: datetime | None, now: datetime) -> Drain:
-    """``pods``: of one node. ``deadline``: when the node goes no matter what; None = no such time."""
+    """``pods``: the pods of a node. ``deadline``: when its instance is terminated at the latest; None = no deadline."""
     waiting = tuple(sorted((pod for pod in pods if eviction.is_waiting_eviction(pod, now)), key=lambda pod: pod.key))
     if not waiting:
         return Drain()
     delete = tuple(
         ForcedDelete(pod, max(math.floor((deadline - now).total_seconds()), 1))
         for pod in waiting
-        if deadline is not None and _forced(pod, deadline, now)
+        if deadline is not None and _must_force(pod, deadline, now)
     )
-    first = min(tier(pod) for pod in waiting)
+    lowest = min(tier(pod) for pod in waiting)
     forced = {forced_delete.pod.key for forced_delete in delete}
     evict = tuple(
-        pod for pod in waiting if tier(pod) == first and pod.key not in forced and eviction.is_evictable(pod, now)
+        pod for pod in waiting if tier(pod) == lowest and pod.key not in forced and eviction.is_evictable(pod, now)
     )
-    return Drain(waiting, evict, delete, _next_forced(waiting, deadline, now))
+    return Drain(waiting, evict, delete, _next_forced_deletion(waiting, deadline, now))
 
 
 def tier(pod: Pod) -> int:
-    """0 to 3: a tier starts only when the ones before it are gone."""
+    """0 to 3: pods of a tier are evicted when no pod of an earlier tier is left."""
     return 2 * (pod.priority_class_name in CRITICAL_CLASSES) + eviction.is_owned_by_daemonset(pod)
 
 
 def forced_deletion_time(pod: Pod, deadline: datetime) -> datetime:
-    """The last moment that still leaves the pod its whole grace period."""
+    """The last moment at which a deletion leaves the pod its whole grace period."""
     return deadline - timedelta(seconds=pod.termination_grace_period_seconds)
 
 
-def _forced(pod: Pod, deadline: datetime, now: datetime) -> bool:
+def _must_force(pod: Pod, deadline: datetime, now: datetime) -> bool:
     if pod.metadata.deletion_timestamp is not None:
         return pod.metadata.deletion_timestamp > deadline
     return now > forced_deletion_time(pod, deadline)
 
 
-def _next_forced(waiting: tuple[Pod, ...], deadline: datetime | None, now: datetime) -> datetime | None:
+def _next_forced_deletion(waiting: tuple[Pod, ...], deadline: datetime | None, now: datetime) -> datetime | None:
     if deadline is None:
         return None
     return min((at for pod in waiting if (at := forced_deletion_time(pod, deadline)) >= now), default=None)

@@ -1,7 +1,7 @@
 """Initialization: the registered Node is ready for ordinary pods.
 
-Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/lifecycle/initialization.go``. It never goes back, and has no
-time limit of its own.
+Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/lifecycle/initialization.go``. A NodeClaim stays Initialized, and
+has no time limit to become so.
 """
 
 from spotwright.lifecycle.steps import ConditionChange, StepResult, true_condition, unknown_condition
@@ -10,21 +10,21 @@ from spotwright.model.kubernetes.node import Node, is_ephemeral
 
 
 def initialize(claim: NodeClaim, node: Node | None) -> StepResult:
-    """``node``: the claim's registered node, None when it was not found."""
-    blocked = _blocked(claim, node)
+    """``node``: the claim's registered node, None = there is none."""
+    blocked = _blocking_condition(claim, node)
     return (
         StepResult((blocked,)) if blocked else StepResult((true_condition("Initialized"),), log="initialized nodeclaim")
     )
 
 
-def _blocked(claim: NodeClaim, node: Node | None) -> ConditionChange | None:
+def _blocking_condition(claim: NodeClaim, node: Node | None) -> ConditionChange | None:
     if node is None:
         return unknown_condition("Initialized", "NodeNotFound", "Node not registered with cluster")
     if not node.is_ready:
         return unknown_condition("Initialized", "NodeNotReady", "Node status is NotReady")
-    starting = {(taint.key, taint.effect) for taint in claim.startup_taints}
+    startup_taints = {(taint.key, taint.effect) for taint in claim.startup_taints}
     for taint in node.taints:
-        if (taint.key, taint.effect) in starting:
+        if (taint.key, taint.effect) in startup_taints:
             return unknown_condition("Initialized", "StartupTaintsExist", f"StartupTaint {taint} still exists")
     for taint in node.taints:
         if is_ephemeral(taint):

@@ -1,4 +1,4 @@
-"""When a claim must go by itself: not launched in time, not registered in time, or expired.
+"""When a NodeClaim is deleted: not launched in time, not registered in time, or expired.
 
 Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/lifecycle/liveness.go`` and ``nodeclaim/expiration``.
 """
@@ -15,15 +15,15 @@ REGISTRATION_TIMEOUT: Final = timedelta(minutes=15)
 
 
 def timeout(claim: NodeClaim, now: datetime) -> Deletion | None:
-    """The timers run from the last change of the condition that is waited for, normally the claim's creation."""
+    """A timer starts with the last transition of the condition that is missing, normally the claim's creation."""
     if not claim.is_condition_true("Launched"):
-        return _after(claim, "Launched", LAUNCH_TIMEOUT, "launch_timeout", now)
+        return _deletion_after(claim, "Launched", LAUNCH_TIMEOUT, "launch_timeout", now)
     if not claim.is_condition_true("Registered"):
-        return _after(claim, "Registered", REGISTRATION_TIMEOUT, "registration_timeout", now)
+        return _deletion_after(claim, "Registered", REGISTRATION_TIMEOUT, "registration_timeout", now)
     return None
 
 
-def _after(claim: NodeClaim, kind: str, timeout: timedelta, reason: str, now: datetime) -> Deletion | None:
+def _deletion_after(claim: NodeClaim, kind: str, timeout: timedelta, reason: str, now: datetime) -> Deletion | None:
     waiting = find_condition(claim.conditions, kind)
     since = (waiting.last_transition_time if waiting else None) or claim.metadata.creation_timestamp
     if since is None or now - since < timeout:

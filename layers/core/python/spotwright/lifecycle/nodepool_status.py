@@ -1,7 +1,7 @@
-"""What a NodePool's status says: how much it has, whether its template makes sense, whether its class is ready.
+"""The status of a NodePool: its resources, whether its template is valid, whether its class is ready.
 
 Source: Karpenter v1.14 ``pkg/controllers/nodepool/{counter,validation,readiness}`` and ``pkg/apis/v1/*_validation.go``.
-We add ``FieldsRecognized``: fields that mean nothing do not stop a pool, but are said.
+The condition ``FieldsRecognized`` is Spotwright's own: unknown fields do not stop a pool, but are reported.
 """
 
 import re
@@ -20,7 +20,7 @@ from spotwright.model.snapshot import STATIC_CAPACITY
 
 VALIDATION_FAILED: Final = "NodePoolValidationFailed"
 UNRECOGNIZED_FIELDS: Final = "UnrecognizedFields"
-_BASE: Final = {
+_ZEROES: Final = {
     resources.CPU: 0,
     resources.MEMORY: 0,
     resources.PODS: 0,
@@ -33,14 +33,14 @@ _CAPACITY_TYPES: Final = frozenset({labels.ON_DEMAND, labels.SPOT, labels.RESERV
 
 
 def usage(pool: NodePool, claims: Iterable[NodeClaim], nodes: Iterable[Node]) -> dict[str, int]:
-    """Capacity of the pool's claims and nodes that are not deleting, ``nodes`` included; zeroes are stated."""
+    """Capacity of the pool's claims that are not being deleted, and their number as ``nodes``; zeroes are stated."""
     by_provider = {node.provider_id: node for node in nodes if node.provider_id}
-    total = dict(_BASE)
+    total = dict(_ZEROES)
     for claim in claims:
         if claim.nodepool != pool.name or claim.metadata.deletion_timestamp is not None:
             continue
         node = by_provider.get(claim.provider_id) if claim.provider_id else None
-        capacity = dict(claim.capacity) | {k: v for k, v in (node.capacity if node else {}).items() if v}
+        capacity = dict(claim.capacity) | {name: size for name, size in (node.capacity if node else {}).items() if size}
         total = resources.add(total, capacity, {resources.NODES: 1})
     return total
 
@@ -52,22 +52,22 @@ def nodepool_conditions(
     *,
     feature_gates: Collection[str],
 ) -> tuple[ConditionChange, ...]:
-    """ValidationSucceeded, NodeClassReady and FieldsRecognized as they should be.
+    """The conditions ValidationSucceeded, NodeClassReady and FieldsRecognized.
 
-    ``budget_errors``: what is wrong with the pool's budgets. ``feature_gates``: the feature gates that are on.
+    ``budget_errors``: errors of the pool's disruption budgets. ``feature_gates``: the feature gates that are on.
     """
-    faults = (*_faults(pool, feature_gates), *budget_errors)
-    valid = (
-        false_condition("ValidationSucceeded", VALIDATION_FAILED, "; ".join(faults))
-        if faults
+    errors = (*_validation_errors(pool, feature_gates), *budget_errors)
+    validation = (
+        false_condition("ValidationSucceeded", VALIDATION_FAILED, "; ".join(errors))
+        if errors
         else true_condition("ValidationSucceeded")
     )
-    condition_change = (
+    fields = (
         false_condition("FieldsRecognized", UNRECOGNIZED_FIELDS, "; ".join(pool.problems))
         if pool.problems
         else true_condition("FieldsRecognized")
     )
-    return (valid, _class_ready(pool, nodeclass), condition_change)
+    return (validation, _class_ready(pool, nodeclass), fields)
 
 
 def validation_events(changes: Iterable[ConditionChange]) -> tuple[Event, ...]:
@@ -92,8 +92,8 @@ def _class_ready(pool: NodePool, nodeclass: EC2NodeClass | None) -> ConditionCha
     return true_condition("NodeClassReady")
 
 
-def _faults(pool: NodePool, gates: Collection[str]) -> Iterator[str]:
-    """Everything that the API server lets pass and that means nothing, each with its field."""
+def _validation_errors(pool: NodePool, gates: Collection[str]) -> Iterator[str]:
+    """Errors that the CRD's schema cannot find, each with its field."""
     if pool.read_error:
         yield pool.read_error
     if pool.replicas is not None and STATIC_CAPACITY not in gates:
@@ -101,13 +101,13 @@ def _faults(pool: NodePool, gates: Collection[str]) -> Iterator[str]:
     if pool.consolidation_policy == "Balanced":
         yield "field spec.disruption.consolidationPolicy: Balanced is not supported yet"
     for key, value in sorted(pool.labels.items()):
-        yield from _label_faults(f"spec.template.metadata.labels[{key}]", key, (value,))
+        yield from _label_errors(f"spec.template.metadata.labels[{key}]", key, (value,))
     for selector in pool.requirements:
-        yield from _requirement_faults(selector)
-    yield from _taint_faults(pool)
+        yield from _requirement_errors(selector)
+    yield from _taint_errors(pool)
 
 
-def _label_faults(where: str, key: str, values: Iterable[str]) -> Iterator[str]:
+def _label_errors(where: str, key: str, values: Iterable[str]) -> Iterator[str]:
     prefix, slash, name = key.rpartition("/")
     if not _NAME.match(name) or (slash and (not _PREFIX.match(prefix) or len(prefix) > 253)):
         yield f"{where}: {key!r} is not a qualified name (an optional DNS prefix and /, then at most 63 characters)"
@@ -118,7 +118,7 @@ def _label_faults(where: str, key: str, values: Iterable[str]) -> Iterator[str]:
             yield f"{where}: {value!r} is not a label value (at most 63 of letters, digits, '-', '_', '.')"
 
 
-def _requirement_faults(selector: NodeSelectorRequirement) -> Iterator[str]:
+def _requirement_errors(selector: NodeSelectorRequirement) -> Iterator[str]:
     where = f"spec.template.spec.requirements[{selector.key}]"
     try:
         selector.requirement()
@@ -126,16 +126,16 @@ def _requirement_faults(selector: NodeSelectorRequirement) -> Iterator[str]:
         yield f"{where}: {error}"
         return
     numeric = selector.operator in (Operator.GT, Operator.LT, Operator.GTE, Operator.LTE)
-    yield from _label_faults(where, selector.key, () if numeric else selector.values)
+    yield from _label_errors(where, selector.key, () if numeric else selector.values)
     if labels.normalize(selector.key) == labels.CAPACITY_TYPE and selector.operator == Operator.IN:
-        known = _CAPACITY_TYPES.intersection(selector.values)
-        if len(known) < max(1, selector.min_values or 0):
+        recognized = _CAPACITY_TYPES.intersection(selector.values)
+        if len(recognized) < max(1, selector.min_values or 0):
             yield f"{where}: {list(selector.values)} holds too few of {', '.join(sorted(_CAPACITY_TYPES))}"
 
 
-def _taint_faults(pool: NodePool) -> Iterator[str]:
-    seen = set()
+def _taint_errors(pool: NodePool) -> Iterator[str]:
+    effects_by_key = set()
     for taint in (*pool.taints, *pool.startup_taints):
-        if (taint.key, taint.effect) in seen:
+        if (taint.key, taint.effect) in effects_by_key:
             yield f"spec.template.spec: taint {taint.key}:{taint.effect} is given twice (taints and startupTaints)"
-        seen.add((taint.key, taint.effect))
+        effects_by_key.add((taint.key, taint.effect))

@@ -1,7 +1,7 @@
-"""Instances that carry the tags of a cluster and that neither a launch row nor a NodeClaim knows."""
+"""Orphans: instances with the tags of a cluster that no launch row and no NodeClaim names."""
 
 from datetime import timedelta
 from typing import Final
 
-# An instance younger than this may still be on its way into its launch row or claim.
+# The launch row or the NodeClaim of a younger instance may not name it yet.
 ORPHAN_AGE: Final = timedelta(seconds=60)

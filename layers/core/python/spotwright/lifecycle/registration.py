@@ -24,7 +24,7 @@ UNREGISTERED_TAINT = Taint(labels.UNREGISTERED, TaintEffect.NO_EXECUTE)
 
 
 class NodeUpdate(msgspec.Struct, frozen=True):
-    """What the Node becomes. ``metadata``: a merge patch of its metadata; ``taints``: all it has afterwards."""
+    """How registration changes the Node. ``metadata``: a merge patch; ``taints``: all taints it has afterwards."""
 
     node: Node
     metadata: dict[str, Any]
@@ -32,20 +32,20 @@ class NodeUpdate(msgspec.Struct, frozen=True):
 
 
 class Registration(msgspec.Struct, frozen=True):
-    """Where registration stands; ``node_update`` None = there is no node to take over, or not exactly one."""
+    """``node_update`` None = the claim cannot be registered: there is no node yet, or not exactly one."""
 
     result: StepResult
     node_update: NodeUpdate | None = None
 
 
 def lacks_partition(claim: NodeClaim) -> bool:
-    """True when its instance is in a partition of a placement group and nobody knows in which."""
+    """Whether the instance is in a partition of a placement group and EC2 has not said in which."""
     return claim.metadata.labels.get(labels.PLACEMENT_GROUP_PARTITION) == ""
 
 
 def register(claim: NodeClaim, nodes: tuple[Node, ...]) -> Registration:
-    """``nodes``: those with the claim's provider id. Pods may be spread over partitions, so that a node without its
-    partition is not let in."""
+    """``nodes``: the nodes with the claim's provider id. A node whose partition is not known is not registered, since
+    pods may be spread over partitions."""
     if not nodes:
         return Registration(
             StepResult((unknown_condition("Registered", "NodeNotFound", "Node not registered with cluster"),))
@@ -60,7 +60,7 @@ def register(claim: NodeClaim, nodes: tuple[Node, ...]) -> Registration:
     step_result = StepResult(
         (true_condition("Registered"),), _missing_taint(node), {"nodeName": node.name}, "registered nodeclaim"
     )
-    return Registration(step_result, NodeUpdate(node, _metadata(claim, node), _taints(claim, node)))
+    return Registration(step_result, NodeUpdate(node, _metadata_patch(claim, node), _synced_taints(claim, node)))
 
 
 def _missing_taint(node: Node) -> tuple[Event, ...]:
@@ -75,7 +75,7 @@ def _missing_taint(node: Node) -> tuple[Event, ...]:
     )
 
 
-def _metadata(claim: NodeClaim, node: Node) -> dict[str, Any]:
+def _metadata_patch(claim: NodeClaim, node: Node) -> dict[str, Any]:
     change: dict[str, Any] = {
         "labels": claim.metadata.labels | {labels.REGISTERED: "true"},
         "annotations": {
@@ -113,11 +113,13 @@ _CLAIM_ONLY_ANNOTATIONS = frozenset(
 )
 
 
-def _taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
-    """The node's taints and, unless its label says no, the claim's; without the unregistered one."""
-    kept = [taint for taint in node.taints if taint.key != labels.UNREGISTERED]
+def _synced_taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
+    """The node's taints without the unregistered taint and, unless the label do-not-sync-taints is set, the claim's."""
+    node_taints = [taint for taint in node.taints if taint.key != labels.UNREGISTERED]
     if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) == "true":
-        return tuple(kept)
-    present = {(taint.key, taint.effect) for taint in kept}
-    taints = (taint for taint in (*claim.taints, *claim.startup_taints) if (taint.key, taint.effect) not in present)
-    return (*kept, *dict.fromkeys(taints))
+        return tuple(node_taints)
+    present_taints = {(taint.key, taint.effect) for taint in node_taints}
+    taints = (
+        taint for taint in (*claim.taints, *claim.startup_taints) if (taint.key, taint.effect) not in present_taints
+    )
+    return (*node_taints, *dict.fromkeys(taints))

@@ -1,7 +1,8 @@
-"""What becomes of a claim in a capacity reservation: capacity blocks end with their nodes, other ones without.
+"""What happens to a NodeClaim when its capacity reservation ends: a capacity block takes its nodes with it; nodes of
+other reservations stay and become on-demand.
 
-Source: Karpenter's AWS provider ``pkg/controllers/capacityreservation``. It leaves the label that says whether the
-reservation is interruptible on a node that is no longer in one; we take off all three.
+Source: Karpenter's AWS provider ``pkg/controllers/capacityreservation``. Karpenter leaves the label
+``capacity-reservation-interruptible`` on a node that left its reservation; here all three labels go.
 """
 
 from typing import Final
@@ -23,7 +24,7 @@ def is_reserved(claim: NodeClaim) -> bool:
 
 
 def nodeclaim_reservation(claim: NodeClaim, nodeclass: EC2NodeClass | None) -> CapacityReservation | None:
-    """The claim's reservation as its class shows it; None = it ended, or is none that the class selects."""
+    """The claim's reservation in the status of its class; None = it ended, or the class does not select it."""
     if nodeclass is None:
         return None
     id = claim.metadata.labels.get(labels.RESERVATION_ID)
@@ -31,7 +32,7 @@ def nodeclaim_reservation(claim: NodeClaim, nodeclass: EC2NodeClass | None) -> C
 
 
 def capacity_block_expiration(claim: NodeClaim, nodeclass: EC2NodeClass | None) -> Deletion | None:
-    """Instances of a capacity block are taken back before it ends: their pods leave while there is time."""
+    """A claim in an expiring capacity block is deleted, so that its pods are drained before EC2 takes the instance."""
     reservation = nodeclaim_reservation(claim, nodeclass)
     if reservation is None or reservation.reservation_type != labels.CAPACITY_BLOCK or reservation.state != "expiring":
         return None
@@ -40,7 +41,7 @@ def capacity_block_expiration(claim: NodeClaim, nodeclass: EC2NodeClass | None) 
 
 
 def has_ending_reservation(claim: NodeClaim, nodeclass: EC2NodeClass | None) -> bool:
-    """Whether the class no longer shows the claim's reservation as one that goes on."""
+    """Whether the claim is reserved and its reservation is not active in the status of the class."""
     if claim.metadata.deletion_timestamp is not None or not is_reserved(claim):
         return False
     reservation = nodeclaim_reservation(claim, nodeclass)

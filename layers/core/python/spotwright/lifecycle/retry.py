@@ -1,10 +1,10 @@
-"""How long to wait before the next try or look, in seconds."""
+"""How long to wait before a retry, and before the next look at a NodeClaim, in seconds."""
 
 from typing import Final
 
-# A launched claim is looked at this often until it is initialized, and an instance that goes until it is gone.
+# How often lifecycle looks at a launched claim until it is initialized, and at a terminating instance.
 TICK_SECONDS: Final = 3
-# Ticks at that rate before they grow longer, and the most of them in one chain; afterwards the sweep looks on.
+# How many ticks come at that rate before they grow longer, and after how many only the sweep looks at the claim.
 TICKS_AT_FULL_RATE: Final = 100
 MAXIMUM_TICKS: Final = 400
 LONGEST_TICK_SECONDS: Final = 60

@@ -1,4 +1,4 @@
-"""What a step of the life of a claim consists of, as values that a workflow carries out."""
+"""What a step in the life of a NodeClaim changes, as values that a workflow writes."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class ConditionChange(msgspec.Struct, frozen=True):
-    """A condition as it should be; when it last changed follows from what it was."""
+    """A condition as it should be; its transition time follows from the condition before."""
 
     type: str
     status: str
@@ -25,7 +25,7 @@ class ConditionChange(msgspec.Struct, frozen=True):
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """The claim is to be deleted. ``reason`` in the words of Karpenter's disrupted metric; ``message``: a sentence."""
+    """The claim is to be deleted. ``reason``: as in Karpenter's disrupted metric; ``message``: a sentence."""
 
     reason: str
     message: str
@@ -63,12 +63,12 @@ def warning_event(reason: str, message: str) -> Event:
 
 def transition_events(before: tuple[Condition, ...], written: tuple[Condition, ...]) -> tuple[Event, ...]:
     """One Event for each condition whose status changed; its reason is the condition's type."""
-    statuses = {one.type: one.status for one in before}
-    notes = []
+    statuses = {condition.type: condition.status for condition in before}
+    events = []
     for condition in written:
         was = statuses.get(condition.type, "Unknown")
         if was != condition.status:
             text = f"Status condition transitioned, Type: {condition.type}, Status: {was} -> {condition.status}"
             text += f", Reason: {condition.reason}" + (f", Message: {condition.message}" if condition.message else "")
-            notes.append(normal_event(condition.type, text))
-    return tuple(notes)
+            events.append(normal_event(condition.type, text))
+    return tuple(events)

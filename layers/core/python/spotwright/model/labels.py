@@ -31,11 +31,11 @@ RESERVATION_ID: Final = "karpenter.k8s.aws/capacity-reservation-id"
 PLACEMENT_GROUP_ID: Final = "karpenter.k8s.aws/placement-group-id"
 PLACEMENT_GROUP_PARTITION: Final = "karpenter.k8s.aws/placement-group-partition"
 TENANCY: Final = "karpenter.k8s.aws/instance-tenancy"
-# Its values; a launch takes the first that is allowed, for dedicated hardware costs more.
+# Values of TENANCY; a launch uses the first that is allowed, since dedicated hardware costs more.
 TENANCIES: Final = ("default", "dedicated")
 RESERVATION_TYPE: Final = "karpenter.k8s.aws/capacity-reservation-type"
 RESERVATION_INTERRUPTIBLE: Final = "karpenter.k8s.aws/capacity-reservation-interruptible"
-# Only a node in a capacity reservation has them.
+# Labels that only a node in a capacity reservation has.
 RESERVATION_LABELS: Final = (RESERVATION_ID, RESERVATION_TYPE, RESERVATION_INTERRUPTIBLE)
 # A value of RESERVATION_TYPE; EC2 uses the same word for a market type and an instance's lifecycle.
 CAPACITY_BLOCK: Final = "capacity-block"
@@ -50,7 +50,8 @@ EC2NODECLASS_HASH: Final = "karpenter.k8s.aws/ec2nodeclass-hash"
 EC2NODECLASS_HASH_VERSION: Final = "karpenter.k8s.aws/ec2nodeclass-hash-version"
 INSTANCE_PROFILE_NAME: Final = "karpenter.k8s.aws/instance-profile-name"
 INSTANCE_PROFILE_SINCE: Final = "spotwright.dev/instance-profile-since"
-# Which content of a class EC2 was asked about, and until when its answer holds: ``<digest>@<ISO 8601 time>``.
+# The result of the last dry run of a class, by a digest of its content, and until when it holds:
+# ``<digest>@<ISO 8601 time>``.
 LAUNCH_TRIED: Final = "spotwright.dev/launch-tried"
 INSTANCE_TAGGED: Final = "karpenter.k8s.aws/tagged"
 CLUSTER_NAME_TAGGED: Final = "compatibility.karpenter.k8s.aws/cluster-name-tagged"
@@ -88,7 +89,7 @@ def cluster_tag(cluster: str) -> str:
 
 INSTANCE_PREFIX: Final = "karpenter.k8s.aws/instance-"
 
-# Labels that the cloud answers for every node: a pool need not declare them for a pod to ask for them.
+# Labels that the provider sets on every node: pods may select by them though no NodePool declares them.
 WELL_KNOWN: Final = frozenset(
     {
         NODEPOOL, ZONE, REGION, INSTANCE_TYPE, ARCH, OS, CAPACITY_TYPE, WINDOWS_BUILD, ZONE_ID,
@@ -130,7 +131,7 @@ def normalize(key: str) -> str:
 
 
 def is_restricted(key: str) -> bool:
-    """True when users may not set or ask for this label: ours, or one the provider answers alone."""
+    """Whether NodePools may not state this label: only Spotwright or the provider sets it."""
     if key in WELL_KNOWN:
         return False
     if key == HOSTNAME:

@@ -8,40 +8,40 @@ import re
 from fractions import Fraction
 from typing import Final
 
-_SUFFIX: Final = {
+_SUFFIXES: Final = {
     "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
     "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
     "P": Fraction(10**15), "E": Fraction(10**18),
     "Ki": Fraction(2**10), "Mi": Fraction(2**20), "Gi": Fraction(2**30), "Ti": Fraction(2**40),
     "Pi": Fraction(2**50), "Ei": Fraction(2**60),
 }  # fmt: skip
-_SHAPE: Final = re.compile(
+_PATTERN: Final = re.compile(
     r"^(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?\d{1,3}))?$"
 )
-# Kubernetes caps quantities at 2^63-1; beyond it arithmetic would lie.
+# Kubernetes caps quantities at 2^63-1.
 MAXIMUM: Final = 2**63 - 1
 
 
 class QuantityError(ValueError):
-    """A quantity that Kubernetes would not read; the message names the value and what is allowed."""
+    """A quantity that Kubernetes would refuse; the message names the value and what is allowed."""
 
 
 def parse(text: str | float | int) -> Fraction:
     """The exact value of a quantity in its base unit."""
-    found = _SHAPE.match(str(text).strip())
-    if found is None:
+    parsed = _PATTERN.match(str(text).strip())
+    if parsed is None:
         raise QuantityError(
             f"{text!r} is not a Kubernetes quantity (a number with an optional suffix: n u m k M G T P E,"
             " Ki Mi Gi Ti Pi Ei or an exponent such as 1e3)"
         )
-    number = Fraction(found["number"])
-    if found["exponent"] is not None:
-        return number * Fraction(10) ** int(found["exponent"])
-    return number * _SUFFIX[found["suffix"] or ""]
+    number = Fraction(parsed["number"])
+    if parsed["exponent"] is not None:
+        return number * Fraction(10) ** int(parsed["exponent"])
+    return number * _SUFFIXES[parsed["suffix"] or ""]
 
 
 def amount(resource: str, text: str | float | int) -> int:
-    """A quantity of one resource in its integer unit, rounded away from zero as Kubernetes does.
+    """A quantity of a resource in its integer unit, rounded away from zero as Kubernetes does.
 
     cpu: millicores. Everything else: whole units. Raises QuantityError beyond 2^63-1.
     """
@@ -53,7 +53,7 @@ def amount(resource: str, text: str | float | int) -> int:
 
 
 def text(resource: str, size: int) -> str:
-    """An integer amount as people write it: ``1500m``, ``2``, ``1536Mi``."""
+    """An integer amount as manifests state it: ``1500m``, ``2``, ``1536Mi``."""
     if resource == "cpu":
         return f"{size}m" if size % 1000 else str(size // 1000)
     if resource in ("memory", "ephemeral-storage") or resource.startswith("hugepages-"):

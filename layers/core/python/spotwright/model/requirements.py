@@ -1,7 +1,7 @@
-"""The requirement algebra: which values of a label are allowed, and what two demands allow together.
+"""The requirement algebra: which values of a label are allowed, and what requirements allow together.
 
-Source: Karpenter v1.14 ``pkg/scheduling/requirement.go`` and ``requirements.go``, in our words. We keep bounds next to
-excluded values when they are printed (Karpenter drops the latter).
+Source: Karpenter v1.14 ``pkg/scheduling/requirement.go`` and ``requirements.go``. Difference: a requirement with bounds
+and excluded values is printed with both (Karpenter drops the latter).
 """
 
 import re
@@ -28,7 +28,7 @@ class Operator(StrEnum):
 
 
 class RequirementError(ValueError):
-    """A requirement that means nothing; the message names key, operator, value and what is allowed."""
+    """An invalid requirement; the message names key, operator, value and what is allowed."""
 
 
 def integer(value: str) -> int | None:
@@ -40,12 +40,12 @@ def integer(value: str) -> int | None:
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """The allowed values of one label.
+    """The allowed values of a label.
 
     ``complement`` False: exactly ``values`` (none = the label must be absent). True: every value but
     ``values``, within the inclusive integer bounds ``gte`` and ``lte`` where they are set.
-    ``must_exist``: the label must be there although values are excluded (NotIn beside Exists).
-    ``min_values``: how many distinct values the chosen instance types must keep between them.
+    ``must_exist``: the label must exist although values are excluded (NotIn and Exists together).
+    ``min_values``: how many distinct values the instance types of a launch must have together.
     """
 
     key: str
@@ -58,7 +58,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
     @property
     def operator(self) -> Operator:
-        """The operator that says most of this requirement; bounds aside."""
+        """The operator that describes this requirement without its bounds."""
         if self.complement:
             return Operator.NOT_IN if self.values else Operator.EXISTS
         return Operator.IN if self.values else Operator.DOES_NOT_EXIST
@@ -86,7 +86,7 @@ class Requirement(msgspec.Struct, frozen=True):
         return (self.gte is None or number >= self.gte) and (self.lte is None or number <= self.lte)
 
     def intersection(self, other_requirement: "Requirement") -> "Requirement":
-        """The values both allow. The larger ``min_values`` stays."""
+        """The values that both allow, with the larger ``min_values``."""
         gte, lte = _larger(self.gte, other_requirement.gte), _smaller(self.lte, other_requirement.lte)
         least = _larger(self.min_values, other_requirement.min_values)
         if gte is not None and lte is not None and gte > lte:
@@ -94,24 +94,24 @@ class Requirement(msgspec.Struct, frozen=True):
         if self.complement and other_requirement.complement:
             bounded = Requirement(self.key, True, frozenset(), gte, lte)
             kept = frozenset(v for v in self.values | other_requirement.values if bounded._within(v))
-            needed = (
+            must_exist = (
                 bool(kept)
                 and gte is None
                 and lte is None
                 and not (self.allows_absence and other_requirement.allows_absence)
             )
-            return Requirement(self.key, True, kept, gte, lte, least, needed)
-        concrete = other_requirement if self.complement else self
-        kept = frozenset(v for v in concrete.values if self.has(v) and other_requirement.has(v))
+            return Requirement(self.key, True, kept, gte, lte, least, must_exist)
+        finite = other_requirement if self.complement else self
+        kept = frozenset(v for v in finite.values if self.has(v) and other_requirement.has(v))
         return Requirement(self.key, False, kept, min_values=least)
 
     def intersects(self, other_requirement: "Requirement") -> bool:
-        """True when some value satisfies both; two open sets always meet unless their bounds exclude each other."""
+        """Whether both allow a common value; two complements do unless their bounds exclude each other."""
         both = self.intersection(other_requirement)
         return both.complement or bool(both.values)
 
     def __str__(self) -> str:
-        return " and ".join(_phrase(self.key, expression) for expression in self.node_selector_requirements())
+        return " and ".join(_describe(self.key, expression) for expression in self.node_selector_requirements())
 
     def node_selector_requirements(self) -> tuple["NodeSelectorRequirement", ...]:
         """This requirement as NodeSelectorRequirements; several when it has bounds and exclusions."""
@@ -134,7 +134,7 @@ class Requirement(msgspec.Struct, frozen=True):
 
 
 class NodeSelectorRequirement(msgspec.Struct, frozen=True):
-    """One NodeSelectorRequirement as a manifest states it."""
+    """A NodeSelectorRequirement as a manifest states it."""
 
     key: str
     operator: str
@@ -156,10 +156,10 @@ class NodeSelectorRequirement(msgspec.Struct, frozen=True):
             case Operator.DOES_NOT_EXIST:
                 return Requirement(key, False, min_values=self.min_values)
             case Operator.GT | Operator.LT | Operator.GTE | Operator.LTE:
-                return self._bounded(key)
+                return self._bound_requirement(key)
         raise RequirementError(f"{self.key}: operator {self.operator!r} is unknown; allowed are {', '.join(Operator)}")
 
-    def _bounded(self, key: str) -> Requirement:
+    def _bound_requirement(self, key: str) -> Requirement:
         number = integer(self.values[0]) if len(self.values) == 1 else None
         if number is None or number < 0:
             raise RequirementError(
@@ -177,7 +177,7 @@ class NodeSelectorRequirement(msgspec.Struct, frozen=True):
 
 
 class Requirements(msgspec.Struct, frozen=True):
-    """What a set of labels must satisfy, at most one requirement per key, ordered by key."""
+    """Requirements of labels: at most one for a key, ordered by key."""
 
     by_key: dict[str, Requirement] = {}
 
@@ -194,30 +194,30 @@ class Requirements(msgspec.Struct, frozen=True):
         """The requirement of a key; one that allows everything if there is none."""
         return self.by_key.get(key) or Requirement(key, True)
 
-    def intersection(self, other: "Requirements | Iterable[Requirement]") -> "Requirements":
-        """Both demands together, key by key."""
+    def intersection(self, other_requirements: "Requirements | Iterable[Requirement]") -> "Requirements":
+        """The requirements that hold when both hold, key by key."""
         merged = dict(self.by_key)
-        for requirement in other:
+        for requirement in other_requirements:
             merged[requirement.key] = (
                 merged[requirement.key].intersection(requirement) if requirement.key in merged else requirement
             )
         return Requirements({key: merged[key] for key in sorted(merged)})
 
     def conflicts(self, other_requirements: "Requirements") -> tuple[tuple[Requirement, Requirement], ...]:
-        """Pairs (ours, theirs) on a shared key that leave no value; absence satisfies two negatives."""
+        """Pairs of requirements of a shared key without a common value; absence satisfies NotIn and DoesNotExist."""
         return tuple(
-            (requirement, theirs)
-            for theirs in other_requirements
-            if (requirement := self.by_key.get(theirs.key)) is not None
-            and not requirement.intersects(theirs)
-            and not (requirement.allows_absence and theirs.allows_absence)
+            (requirement, other_requirement)
+            for other_requirement in other_requirements
+            if (requirement := self.by_key.get(other_requirement.key)) is not None
+            and not requirement.intersects(other_requirement)
+            and not (requirement.allows_absence and other_requirement.allows_absence)
         )
 
     def intersects(self, other_requirements: "Requirements") -> bool:
         return not self.conflicts(other_requirements)
 
     def undefined_keys(self, pod: "Requirements", allowed: Collection[str] = labels.WELL_KNOWN) -> tuple[str, ...]:
-        """Keys that ``pod`` asks for, that nothing here defines and that are not in ``allowed``, sorted."""
+        """Keys that ``pod`` requires and that are neither defined here nor in ``allowed``, sorted."""
         return tuple(
             sorted(
                 requirement.key
@@ -229,11 +229,11 @@ class Requirements(msgspec.Struct, frozen=True):
         )
 
     def is_compatible(self, pod: "Requirements", allowed: Collection[str] = labels.WELL_KNOWN) -> bool:
-        """True when a node with these requirements can host a pod with those."""
+        """Whether a node with these requirements can host a pod with the requirements ``pod``."""
         return not self.undefined_keys(pod, allowed) and self.intersects(pod)
 
     def labels(self) -> dict[str, str]:
-        """The labels that are already certain: keys with one allowed value."""
+        """The labels whose requirement allows a single value."""
         return {requirement.key: value for requirement in self if (value := requirement.sole_value) is not None}
 
     def node_selector_requirements(self) -> tuple[NodeSelectorRequirement, ...]:
@@ -244,21 +244,21 @@ class Requirements(msgspec.Struct, frozen=True):
 
 
 def conjunction(demands: Iterable[Requirement]) -> Requirements | None:
-    """All demands together; None when they leave a label that must be there without a value.
+    """All requirements together; None = they allow no value for a label that must exist.
 
-    The plain intersection would read an empty set as DoesNotExist, which a node without the label meets.
+    An intersection alone would be DoesNotExist then, which a node without the label meets.
     """
-    together = Requirements()
+    combined = Requirements()
     for requirement in demands:
-        before = together.by_key.get(requirement.key)
-        together = together.intersection((requirement,))
+        before = combined.by_key.get(requirement.key)
+        combined = combined.intersection((requirement,))
         if (
             before is not None
             and not before.intersects(requirement)
             and not (before.allows_absence and requirement.allows_absence)
         ):
             return None
-    return together
+    return combined
 
 
 def from_expressions(selectors: Iterable[NodeSelectorRequirement]) -> Requirements:
@@ -273,15 +273,15 @@ def from_labels(values: Mapping[str, str]) -> Requirements:
     )
 
 
-def _larger(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else max(one, other)
+def _larger(left: int | None, right: int | None) -> int | None:
+    return right if left is None else left if right is None else max(left, right)
 
 
-def _smaller(one: int | None, other: int | None) -> int | None:
-    return other if one is None else one if other is None else min(one, other)
+def _smaller(left: int | None, right: int | None) -> int | None:
+    return right if left is None else left if right is None else min(left, right)
 
 
-def _phrase(key: str, selector: NodeSelectorRequirement) -> str:
-    shown = ", ".join(selector.values[:5])
+def _describe(key: str, selector: NodeSelectorRequirement) -> str:
+    values = ", ".join(selector.values[:5])
     more = f" and {len(selector.values) - 5} others" if len(selector.values) > 5 else ""
-    return f"{key} {selector.operator}" + (f" [{shown}{more}]" if selector.values else "")
+    return f"{key} {selector.operator}" + (f" [{values}{more}]" if selector.values else "")

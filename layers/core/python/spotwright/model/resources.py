@@ -37,7 +37,7 @@ def add(*resourceses: Resources) -> dict[str, int]:
 
 
 def subtract(minuend: Resources, subtrahend: Resources) -> dict[str, int]:
-    """What is left; may be negative, and keeps every name of either side."""
+    """The difference by resource, which may be negative, with the names of both sides."""
     rest = dict(minuend)
     for name, size in subtrahend.items():
         rest[name] = rest.get(name, 0) - size
@@ -45,12 +45,12 @@ def subtract(minuend: Resources, subtrahend: Resources) -> dict[str, int]:
 
 
 def maximum(resourceses: Iterable[Resources]) -> dict[str, int]:
-    """Per resource the largest amount."""
-    most: dict[str, int] = {}
+    """The largest amount of each resource."""
+    largest: dict[str, int] = {}
     for resources in resourceses:
         for name, size in resources.items():
-            most[name] = max(most.get(name, size), size)
-    return most
+            largest[name] = max(largest.get(name, size), size)
+    return largest
 
 
 def scale(resources: Resources, times: int) -> dict[str, int]:
@@ -58,7 +58,7 @@ def scale(resources: Resources, times: int) -> dict[str, int]:
 
 
 def fits(wanted: Resources, available: Resources) -> bool:
-    """True when every wanted amount is there; a zero amount always is, an overdrawn node takes nothing."""
+    """Whether the wanted amounts are available; zero always is, and nothing fits where an amount is negative."""
     if any(size < 0 for size in available.values()):
         return False
     return all(size <= available.get(name, 0) for name, size in wanted.items() if size > 0)

@@ -14,11 +14,11 @@ from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.volumes import Storage
 
-# Feature gate: capacity that is reserved is known, and launched into.
+# Feature gate: launches use capacity reservations.
 RESERVED_CAPACITY: Final = "ReservedCapacity"
-# Feature gate: NodePools with replicas keep that many nodes.
+# Feature gate: static NodePools, which have ``replicas``.
 STATIC_CAPACITY: Final = "StaticCapacity"
-# Feature gate: CapacityBuffers keep room free.
+# Feature gate: CapacityBuffers.
 CAPACITY_BUFFER: Final = "CapacityBuffer"
 
 
@@ -26,12 +26,12 @@ class Settings(msgspec.Struct, frozen=True):
     """Settings of a decision, under Karpenter's names where it has them.
 
     ``feature_gates``: Karpenter's gates that are on, sorted.
-    ``follower_selectors``: pods of kube-system whose labels hold one of these key=value pairs never cause the
-    first node and never keep the last one. ``work_units``: budget of the search.
+    ``follower_selectors``: key=value labels of follower pods in kube-system, which never cause the first node and never
+    keep the last node. ``work_units``: budget of the search.
     ``follow_plan``: Nominate | Off; whether pods are nominated for the nodes that were planned for them.
-    ``breaker_percent``: share of the nodes that may be disrupted within ten minutes before disruption stops itself.
-    ``largest_node_share``: percent of what a plan places that one node may be sized for; ``largest_zone_share``:
-    percent of a pool's cpu that one zone may hold. 100 = no bound.
+    ``breaker_percent``: percent of the nodes that may be disrupted within ten minutes before the breaker opens.
+    ``largest_node_share``: percent of what a plan places for which a node may be sized;
+    ``largest_zone_share``: percent of a pool's cpu that a zone may hold. 100 = no bound.
     """
 
     feature_gates: tuple[str, ...] = (RESERVED_CAPACITY,)
@@ -53,10 +53,10 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class UnavailableOffering(msgspec.Struct, frozen=True, order=True):
-    """An offering that EC2 said it has none of, lately; a decision leaves it out.
+    """An offering that EC2 recently had no capacity for; a decision leaves it out.
 
-    Fields as in ``model.fleet.OfferingHealth``. ``reservation_launches``: instances launched into a reservation since
-    it was described; 0 = nothing of it is to be had.
+    Fields as in ``model.ec2.fleet.OfferingHealth``. ``reservation_launches``: instances launched into a reservation
+    since EC2 described it; 0 = the offering is unavailable.
     """
 
     capacity_type: str
@@ -69,21 +69,20 @@ class UnavailableOffering(msgspec.Struct, frozen=True, order=True):
 
 
 class InFlightNodeClaim(msgspec.Struct, frozen=True):
-    """A node that was decided and is not visible as a NodeClaim yet; ``claim.allocatable`` may be empty."""
+    """A planned node whose NodeClaim the API server does not show yet; ``nodeclaim.allocatable`` may be empty."""
 
     nodeclaim: NodeClaim = msgspec.field(name="claim")
     instance_types: tuple[str, ...]
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What a decision is a function of, together with the catalog named by ``catalog_key``.
+    """The input of a decision, together with the catalog named by ``catalog_key``.
 
-    ``in_flight``: committed launches whose NodeClaims the API server did not show. ``namespaces``: name → labels.
-    ``now``: aware UTC. ``nodeoverlays`` and ``capacity_buffers``: empty unless their feature gates, NodeOverlay and
-    CapacityBuffer, are on.
-    ``nodeclaims_to_delete``: NodeClaims that a committed decision takes away whatever happens;
-    ``nodeclaims_to_replace``: those that go once their replacements are there. Both empty unless the gate
-    StaticCapacity is on.
+    ``in_flight``: nodes of committed launches whose NodeClaims the API server does not show yet. ``namespaces``: name →
+    labels. ``now``: aware UTC. ``nodeoverlays`` and ``capacity_buffers``: empty unless the feature gates NodeOverlay
+    and CapacityBuffer are on.
+    ``nodeclaims_to_delete``: NodeClaims that a committed decision deletes in any case; ``nodeclaims_to_replace``:
+    NodeClaims that it deletes once their replacements are ready. Both empty unless StaticCapacity is on.
     """
 
     cluster: str

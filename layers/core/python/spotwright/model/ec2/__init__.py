@@ -1,5 +1,4 @@
-"""What AWS has and sells.
+"""EC2 as frozen values: instance types with their offerings, instances, answers of CreateFleet, health of offerings.
 
-Instance types with their offerings, instances, answers of CreateFleet, the health of offerings. Knows no AWS API and no
-Kubernetes object.
+Knows no AWS API and no Kubernetes object.
 """

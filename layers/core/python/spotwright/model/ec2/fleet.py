@@ -1,4 +1,4 @@
-"""What EC2 answers to a launch, what EKS says of a cluster, and which offerings are known to be empty."""
+"""What EC2 answers to a launch, what EKS says of a cluster, and the health of offerings."""
 
 from datetime import datetime
 
@@ -6,11 +6,10 @@ import msgspec
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """An instance that EC2 says it has. ``state``: pending, running, shutting-down, terminated, stopping, stopped.
+    """An instance. ``state``: pending, running, shutting-down, terminated, stopping, stopped.
 
-    ``reservation_id``: the capacity reservation it runs in because it was launched into it; its capacity type is
-    ``reserved`` then. ``placement_group_id``: id of the group it is in, "" = none; ``partition_number``: its number in
-    a partition group, 0 = not known, or another kind of group.
+    ``reservation_id``: the capacity reservation it was launched into; its capacity type is ``reserved`` then.
+    ``placement_group_id``: "" = none; ``partition_number``: in a partition placement group, 0 = not known or none.
     """
 
     id: str
@@ -30,7 +29,7 @@ class Instance(msgspec.Struct, frozen=True):
 
 
 class FleetError(msgspec.Struct, frozen=True):
-    """Why one pool of a CreateFleet gave nothing."""
+    """Why an override of a CreateFleet gave no instance."""
 
     code: str
     message: str
@@ -49,14 +48,14 @@ class FleetResult(msgspec.Struct, frozen=True):
 
 
 class LaunchTemplate(msgspec.Struct, frozen=True):
-    """A launch template that EC2 has. ``create_time``: aware UTC."""
+    """A launch template in EC2. ``create_time``: aware UTC."""
 
     id: str
     create_time: datetime
 
 
 class InstanceProfile(msgspec.Struct, frozen=True):
-    """An instance profile that IAM has. ``create_date``: aware UTC; ``tags`` only where it was read on its own."""
+    """An instance profile in IAM. ``create_date``: aware UTC; ``tags``: {} where it comes from a list."""
 
     name: str
     path: str
@@ -79,16 +78,15 @@ class ClusterFacts(msgspec.Struct, frozen=True):
 
 
 class OfferingHealth(msgspec.Struct, frozen=True):
-    """What the clusters of an account know of an offering that failed them. Times are epoch milliseconds.
+    """What the clusters of an account know of an offering's failures. Times are epoch milliseconds.
 
-    ``unavailable_until_ms``: it is left alone until then; ``code``: EC2's word for why. ``failures`` and
-    ``interruptions``: how often in a row lately, as of ``recorded_at_ms``; they fade. ``scope``: the tenancy or
-    placement group it is true for, "" = any.
-    ``instance_type`` and ``zone`` may be ``*``. Three words take other places: capacity type ``subnet`` with a subnet's
-    id for the instance type (no free addresses); instance type ``quota/<family>`` with the ``cpu_millicores`` from
-    which on EC2 refused (a quota of vCPUs); capacity type ``reserved`` with a reservation's id, whose
-    ``reservation_launches`` lists (when, how many instances) were launched into it. ``version``: optimistic lock, 0 =
-    new.
+    ``unavailable_until_ms``: no launch asks for it until then; ``code``: EC2's error code. ``failures`` and
+    ``interruptions``: recent ones, as of ``recorded_at_ms``; time reduces them. ``scope``: the tenancy or placement
+    group that the row is about, "" = any. ``version``: optimistic lock, 0 = new.
+    ``instance_type`` and ``zone`` may be ``*``. Three kinds of rows are about something else: capacity type ``subnet``
+    with the id of a subnet without free addresses as instance type; instance type ``quota/<family>`` with the
+    ``cpu_millicores`` from which on EC2 refuses for a vCPU quota; capacity type ``reserved`` with the id of a
+    reservation as instance type and its ``reservation_launches``: (time, number of instances launched into it).
     """
 
     capacity_type: str
@@ -106,6 +104,6 @@ class OfferingHealth(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """What the row is found by."""
+        """The sort key of the row."""
         named = f"{self.capacity_type}:{self.instance_type}:{self.zone}"
         return f"{named}:{self.scope}" if self.scope else named

@@ -1,4 +1,4 @@
-"""Instance types with their offerings: what can be bought, where, and for how much."""
+"""Instance types with their offerings: what EC2 sells, in which zone, and at what price."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -12,15 +12,15 @@ from spotwright.model.requirements import Requirements
 PICOUSD: Final = 10**12
 
 
-# Stands for every instance type, or every zone, among the offerings that are sold out.
+# Stands for every instance type, or every zone, in health rows.
 WILDCARD: Final = "*"
 
 
 class Offering(msgspec.Struct, frozen=True):
-    """One way to buy a type. ``reservation_capacity``: instances left of a reservation; 0 = not reserved.
+    """An instance type in a zone with a capacity type. ``reservation_capacity``: instances left; 0 = not reserved.
 
-    ``unavailable_reason``: what EC2 said when it was tried lately, "" = nothing. ``lacks_price``: it is not available
-    for want of a price alone.
+    ``unavailable_reason``: EC2's error code of a recent failure, "" = none. ``lacks_price``: only the missing price
+    makes it unavailable.
     """
 
     zone: str
@@ -34,7 +34,7 @@ class Offering(msgspec.Struct, frozen=True):
 
 
 class InstanceType(msgspec.Struct, frozen=True):
-    """A type as one node class would run it.
+    """An instance type as nodes of an EC2NodeClass have it.
 
     ``requirements``: its labels (zone and capacity type come from the offerings too).
     ``capacity`` and ``allocatable``: cpu millicores, memory bytes, pods; allocatable is capacity without kube-reserved,
@@ -60,7 +60,7 @@ class InstanceType(msgspec.Struct, frozen=True):
 
 def drop_reserved_offerings(types: tuple[InstanceType, ...]) -> tuple[InstanceType, ...]:
     """The types without offerings of capacity reservations; the same objects where they have none."""
-    kept = tuple(_bought(instance_type) for instance_type in types)
+    kept = tuple(_without_reserved(instance_type) for instance_type in types)
     return (
         types
         if all(
@@ -70,11 +70,11 @@ def drop_reserved_offerings(types: tuple[InstanceType, ...]) -> tuple[InstanceTy
     )
 
 
-def _bought(instance_type: InstanceType) -> InstanceType:
+def _without_reserved(instance_type: InstanceType) -> InstanceType:
     if all(offering.capacity_type != labels.RESERVED for offering in instance_type.offerings):
         return instance_type
-    bought = tuple(offering for offering in instance_type.offerings if offering.capacity_type != labels.RESERVED)
-    return msgspec.structs.replace(instance_type, offerings=bought)
+    offerings = tuple(offering for offering in instance_type.offerings if offering.capacity_type != labels.RESERVED)
+    return msgspec.structs.replace(instance_type, offerings=offerings)
 
 
 def find_instance_type(
@@ -91,15 +91,15 @@ def find_instance_type(
         (
             instance_type
             for instance_type in named
-            if any(_is(offering, zone, capacity_type, reservation) for offering in instance_type.offerings)
+            if any(_matches(offering, zone, capacity_type, reservation) for offering in instance_type.offerings)
         ),
         named[0],
     )
 
 
-def _is(offering: Offering, zone: str, capacity_type: str, reservation: str) -> bool:
-    taken_from = offering.requirements.get(labels.RESERVATION_ID).sole_value or ""
-    return (offering.zone, offering.capacity_type, taken_from) == (zone, capacity_type, reservation)
+def _matches(offering: Offering, zone: str, capacity_type: str, reservation: str) -> bool:
+    reservation_id = offering.requirements.get(labels.RESERVATION_ID).sole_value or ""
+    return (offering.zone, offering.capacity_type, reservation_id) == (zone, capacity_type, reservation)
 
 
 class Catalog(msgspec.Struct, frozen=True):

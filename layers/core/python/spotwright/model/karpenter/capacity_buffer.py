@@ -7,14 +7,14 @@ import msgspec
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.pod import Pod
 
-# The only strategy that is ours: nodes that are there.
+# The only strategy that Spotwright serves: nodes with free capacity.
 ACTIVE_CAPACITY: Final = "buffer.x-k8s.io/active-capacity"
 
 
 class CapacityBufferStatus(msgspec.Struct, frozen=True):
-    """What the status says beside conditions. ``replicas``: pods it keeps room for, None = nobody said.
+    """The status without its conditions. ``replicas``: how many pods there is room for, None = not stated.
 
-    ``pod_template_ref`` "" = it refers to none.
+    ``pod_template_ref`` "" = no PodTemplate.
     """
 
     replicas: int | None = None
@@ -24,12 +24,12 @@ class CapacityBufferStatus(msgspec.Struct, frozen=True):
 
 
 class CapacityBuffer(msgspec.Struct, frozen=True):
-    """A buffer, and what it refers to.
+    """A buffer with the pod template and the replicas that it refers to.
 
-    ``template_pod``: a pod like those it keeps room for; None while it is not known, which ``not_ready_reason`` (a
-    reason of the condition ReadyForProvisioning) and ``not_ready_message`` (a sentence) explain. ``scalable_replicas``:
-    replicas of the workload it refers to, None = it names a PodTemplate, of that name and generation. ``percentage``:
-    of ``scalable_replicas``. ``limits``: cpu millicores, memory bytes … ``status``: as it was read.
+    ``template_pod``: a pod like those it keeps room for; None = not known, for the reason ``not_ready_reason`` of the
+    condition ReadyForProvisioning, with ``not_ready_message``. ``scalable_replicas``: replicas of the workload that it
+    refers to, None = it refers to a PodTemplate. ``percentage``: of ``scalable_replicas``. ``limits``: cpu millicores,
+    memory bytes … ``status``: as it was read.
     """
 
     metadata: ObjectMeta

@@ -1,7 +1,7 @@
-"""How long a node has been left alone: the clock behind ``consolidateAfter``.
+"""The timer of ``consolidateAfter``: the time since the last pod event on a node.
 
-Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/disruption/consolidation.go`` and ``podevents``. We derive pod
-events from what was seen last (annotation ``spotwright.dev/pods-seen``), so that a restart resets nothing.
+Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/disruption/consolidation.go`` and ``podevents``. A pod event shows
+as a difference from the annotation ``spotwright.dev/pods-seen``, since no process watches pods all the time.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ POD_EVENT_DEDUPLICATION: Final = timedelta(seconds=10)
 
 
 def idle_since(claim: NodeClaim) -> datetime | None:
-    """The last pod event, or else the time it initialized; None before it did."""
+    """The last pod event, else when the claim was initialized; None = it is not initialized."""
     initialized = find_condition(claim.conditions, "Initialized")
     if initialized is None or initialized.status != "True":
         return None
@@ -29,7 +29,7 @@ def idle_since(claim: NodeClaim) -> datetime | None:
 
 
 def consolidatable_at(claim: NodeClaim, pool: NodePool | None) -> datetime | None:
-    """When the claim becomes Consolidatable; None = not as things stand (Never, static pool, not initialized)."""
+    """When the claim becomes Consolidatable; None = it does not (Never, static pool, not initialized)."""
     since = idle_since(claim)
     if pool is None or pool.replicas is not None or pool.consolidate_after_seconds is None or since is None:
         return None
@@ -37,7 +37,7 @@ def consolidatable_at(claim: NodeClaim, pool: NodePool | None) -> datetime | Non
 
 
 def pods_digest(pods: Iterable[Pod]) -> str:
-    """Digest of the pods that keep a node busy; it changes when one binds, finishes, terminates or goes."""
+    """A digest of a node's pods that changes when a pod is bound, finishes, terminates or is deleted."""
     facts = sorted(
         f"{pod.metadata.uid}/{pod.is_terminal}/{pod.metadata.deletion_timestamp is not None}"
         for pod in pods
@@ -47,7 +47,7 @@ def pods_digest(pods: Iterable[Pod]) -> str:
 
 
 def has_pod_event(claim: NodeClaim, pods: Iterable[Pod], now: datetime) -> bool:
-    """True when the pods of its node differ from those seen last, and the last event is not just now."""
+    """Whether the pods of the node differ from those in the annotation, and the last pod event is not too recent."""
     if claim.metadata.annotations.get(labels.PODS_SEEN, "none") == pods_digest(pods):
         return False
     return claim.last_pod_event_time is None or now - claim.last_pod_event_time >= POD_EVENT_DEDUPLICATION

@@ -1,4 +1,4 @@
-"""What makes a NodeClaim drift: it is no longer what its NodePool and its class ask for."""
+"""Drift: why a NodeClaim is not what its NodePool and its EC2NodeClass would make now."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -7,7 +7,7 @@ import msgspec
 
 
 class DriftReason(StrEnum):
-    """Reasons of the condition ``Drifted``, in the order in which they are looked for: the first one found counts."""
+    """Reasons of the condition ``Drifted``, in the order of their checks: the first that holds counts."""
 
     NODEPOOL = "NodePoolDrifted"
     REQUIREMENTS = "RequirementsDrifted"
@@ -21,14 +21,14 @@ class DriftReason(StrEnum):
 
 
 class Drift(msgspec.Struct, frozen=True):
-    """A claim drifts. ``message``: what was found and what is wanted."""
+    """A claim has drifted. ``message``: the actual and the wanted value."""
 
     reason: DriftReason
     message: str
 
 
 class DriftUnknown(msgspec.Struct, frozen=True):
-    """It cannot be told now whether a claim drifts: what was said of it before stays. ``why``: what is not known."""
+    """Whether a claim has drifted is not known now: its condition stays as it is. ``why``: what is not known."""
 
     why: str
 
@@ -40,10 +40,9 @@ def static_fields_drift(
     owner_annotations: Mapping[str, str],
     keys: tuple[str, str],
 ) -> Drift | None:
-    """Whether ``owner`` has another hash now than when it made a claim.
+    """Whether the hash of ``owner``, a NodePool or class, differs from the hash that a claim was created with.
 
-    ``nodeclaim_annotations``: annotations of the claim; ``owner_annotations``: of its maker; ``keys``: of the hash and
-    of its version. Hashes of different versions say nothing, and neither does one that is missing.
+    ``keys``: the annotations of the hash and of its version. Without both hashes in the same version there is no drift.
     """
     if any(key not in annotations for key in keys for annotations in (nodeclaim_annotations, owner_annotations)):
         return None

@@ -1,4 +1,4 @@
-"""A NodeClaim (karpenter.sh/v1): one node that was promised."""
+"""A NodeClaim (karpenter.sh/v1): a node that is requested, launched or running."""
 
 from datetime import datetime
 
@@ -14,8 +14,7 @@ from spotwright.model.requirements import NodeSelectorRequirement
 class NodeClaim(msgspec.Struct, frozen=True):
     """A NodeClaim. Quantities: cpu millicores, memory bytes. ``expire_after_seconds`` None = Never.
 
-    ``read_error``: why the rest of it cannot be read, naming field and value; nothing is done about such a claim, and
-    its class is not stated.
+    ``read_error``: why the rest of it cannot be read, naming field and value; Spotwright leaves such a claim alone.
     """
 
     metadata: ObjectMeta
@@ -41,7 +40,7 @@ class NodeClaim(msgspec.Struct, frozen=True):
 
     @property
     def is_managed(self) -> bool:
-        """True when it is of a class we launch; every other claim is left alone."""
+        """Whether its class is an EC2NodeClass; Spotwright leaves all other claims alone."""
         return (self.node_class_ref.group, self.node_class_ref.kind) == ("karpenter.k8s.aws", "EC2NodeClass")
 
     @property
@@ -49,5 +48,5 @@ class NodeClaim(msgspec.Struct, frozen=True):
         return self.metadata.labels.get(labels.NODEPOOL, "")
 
     def is_condition_true(self, condition: str) -> bool:
-        """True when that condition is True."""
+        """Whether the status of the condition is True."""
         return is_condition_true(self.conditions, condition)

@@ -1,4 +1,4 @@
-"""An EC2NodeClass (karpenter.k8s.aws/v1): how an instance is made."""
+"""An EC2NodeClass (karpenter.k8s.aws/v1): how an instance is launched."""
 
 from datetime import datetime
 
@@ -9,7 +9,7 @@ from spotwright.model.requirements import NodeSelectorRequirement
 
 
 class SelectorTerm(msgspec.Struct, frozen=True):
-    """One OR-term of a subnet, security group or AMI selector; its fields are AND-ed, "" = not given."""
+    """A term of a subnet, security group or AMI selector: terms are ORed, the fields of a term ANDed; "" = unset."""
 
     tags: dict[str, str] = {}
     id: str = ""
@@ -20,7 +20,7 @@ class SelectorTerm(msgspec.Struct, frozen=True):
 
 
 class CapacityReservationSelectorTerm(msgspec.Struct, frozen=True):
-    """One OR-term of the capacity reservation selector; its fields are AND-ed, "" = not given."""
+    """A term of the capacity reservation selector: terms are ORed, the fields of a term ANDed; "" = unset."""
 
     tags: dict[str, str] = {}
     id: str = ""
@@ -29,14 +29,14 @@ class CapacityReservationSelectorTerm(msgspec.Struct, frozen=True):
 
 
 class PlacementGroupSelector(msgspec.Struct, frozen=True):
-    """A placement group by name or by id; the other is ""."""
+    """A placement group by name or by id; the other field is ""."""
 
     name: str = ""
     id: str = ""
 
 
 class BlockDeviceMapping(msgspec.Struct, frozen=True):
-    """A volume. ``volume_size`` as written (it is hashed so), e.g. ``100Gi``; None = left to EC2."""
+    """A volume. ``volume_size``: as the manifest states it, for the hash, e.g. ``100Gi``; None = EC2 decides."""
 
     device_name: str = ""
     root_volume: bool = False
@@ -102,10 +102,9 @@ class AMI(msgspec.Struct, frozen=True):
 class CapacityReservation(msgspec.Struct, frozen=True):
     """Capacity that is paid for: an On-Demand Capacity Reservation or a Capacity Block.
 
-    ``reservation_type``: default | capacity-block. ``state``: active | expiring. ``end_time`` None = until somebody
-    ends it.
-    ``available_instance_count``: instances that can still be started, as EC2 said when the class was last resolved; it
-    is no part of the status, so 0 in a class that was only read.
+    ``reservation_type``: default | capacity-block. ``state``: active | expiring. ``end_time`` None = without end.
+    ``available_instance_count``: how many instances can still start, according to EC2 when the class was resolved; the
+    status does not hold it, so that it is 0 in a class that was read from the API server.
     """
 
     id: str
@@ -132,16 +131,15 @@ class PlacementGroup(msgspec.Struct, frozen=True):
 
     @property
     def partition_names(self) -> tuple[str, ...]:
-        """Partitions as labels name them, from 1; empty where the group has none."""
+        """Names of the partitions in labels, from 1; () = the group has no partitions."""
         return tuple(str(number) for number in range(1, self.partition_count + 1))
 
 
 class EC2NodeClass(msgspec.Struct, frozen=True):
-    """An EC2NodeClass: spec as the user wrote it (defaults applied), and the status that was resolved for it.
+    """An EC2NodeClass: spec with defaults, and status.
 
-    ``kubelet``: the raw KubeletConfiguration. ``explicitly_empty``: hashed fields written out with an empty value,
-    which is another hash than leaving them out. ``problems``: fields that are set but not handled, each with a
-    sentence.
+    ``kubelet``: the raw KubeletConfiguration. ``explicitly_empty``: hashed fields that the manifest states as empty,
+    which the hash distinguishes from absent ones. ``problems``: a sentence for each field that is not handled.
     """
 
     metadata: ObjectMeta

@@ -1,4 +1,4 @@
-"""A NodeOverlay (karpenter.sh/v1alpha1): what the user knows better about prices and capacity than the cloud says."""
+"""A NodeOverlay (karpenter.sh/v1alpha1): prices and capacity of instance types that a user states."""
 
 import msgspec
 
@@ -10,8 +10,8 @@ class NodeOverlay(msgspec.Struct, frozen=True):
     """A NodeOverlay.
 
     ``price``: USD per hour as written, replaces the price; ``price_adjustment``: ``+0.05``, ``-0.05``, ``+10%``,
-    ``-10%``. At most one of the two, "" = unset. ``capacity``: amounts of extended resources that nodes will have.
-    Overlays of greater ``weight`` win. ``read_error``: why the rest of it cannot be read; such an overlay does nothing.
+    ``-10%``. At most one of the two is set, "" = unset. ``capacity``: extended resources that nodes will have.
+    Overlays of greater ``weight`` win. ``read_error``: why the rest cannot be read; such an overlay has no effect.
     """
 
     metadata: ObjectMeta

@@ -1,4 +1,4 @@
-"""A NodePool (karpenter.sh/v1): which nodes may be made, how many, and when they may be disrupted."""
+"""A NodePool (karpenter.sh/v1): which nodes may be launched, how many, and when they may be disrupted."""
 
 import msgspec
 
@@ -27,10 +27,10 @@ class NodePool(msgspec.Struct, frozen=True):
 
     ``expire_after_seconds`` and ``consolidate_after_seconds``: None = Never.
     ``termination_grace_period_seconds``: None = unset. ``replicas`` set = a static pool. ``limits``: cpu millicores …
-    ``read_error``: why the rest of it cannot be read, naming field and value; such a pool makes no nodes.
-    ``problems``: fields that are set but mean nothing to us (unknown, or not handled), each with a sentence.
-    ``explicitly_empty``: template lists and maps that are written out empty (taints, startupTaints, labels,
-    annotations), which Karpenter's hash tells from absent ones.
+    ``read_error``: why the rest of it cannot be read, naming field and value; no nodes are launched for such a pool.
+    ``problems``: a sentence for each field that is unknown or not handled.
+    ``explicitly_empty``: template lists and maps that the manifest states as empty (taints, startupTaints, labels,
+    annotations), which Karpenter's hash distinguishes from absent ones.
     """
 
     metadata: ObjectMeta

@@ -1,6 +1,6 @@
-"""What may happen to a pod when its node goes: stay, be evicted, be moved elsewhere.
+"""Whether a pod is evicted, rescheduled or left alone when its node is disrupted, and what that costs.
 
-Source: Karpenter v1.14 ``pkg/utils/pod/scheduling.go`` and ``pkg/utils/disruption``, in our words.
+Source: Karpenter v1.14 ``pkg/utils/pod/scheduling.go`` and ``pkg/utils/disruption``.
 """
 
 import re
@@ -15,7 +15,7 @@ from spotwright.model.kubernetes.taints import Taint, TaintEffect
 from spotwright.model.requirements import NodeSelectorRequirement
 
 DISRUPTED_TAINT: Final = Taint(labels.DISRUPTED, TaintEffect.NO_SCHEDULE)
-# A pod that outlives its own deletion time by this much is stuck; nobody waits for it.
+# A pod that exists this long after its deletion time is stuck; no drain waits for it.
 STUCK_TERMINATING_AFTER: Final = timedelta(minutes=1)
 
 POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
@@ -37,7 +37,7 @@ def parse_go_duration(text: str) -> timedelta | None:
 
 
 def is_do_not_disrupt_active(pod: Pod, now: datetime) -> bool:
-    """True while the pod's annotation forbids to evict it: ``true``, or a duration counted from its start."""
+    """Whether the annotation do-not-disrupt protects the pod: ``true``, or a duration from the pod's start."""
     value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "")
     if value == "true":
         return True
@@ -46,7 +46,7 @@ def is_do_not_disrupt_active(pod: Pod, now: datetime) -> bool:
 
 
 def tolerates_disruption(pod: Pod) -> bool:
-    """True for a pod that wants to stay on a disrupted node to the end."""
+    """Whether the pod tolerates the taint ``karpenter.sh/disrupted`` and stays until its node is gone."""
     return any(toleration.tolerates(DISRUPTED_TAINT) for toleration in pod.tolerations)
 
 
@@ -55,7 +55,7 @@ def is_owned_by_daemonset(pod: Pod) -> bool:
 
 
 def is_reschedulable(pod: Pod) -> bool:
-    """Needs another place when its node goes. A terminating StatefulSet pod does: its successor has its name."""
+    """Whether the pod needs another node. A terminating StatefulSet pod does, since a pod of its name follows."""
     comes_back = pod.is_active or (pod.is_owned_by("StatefulSet") and not pod.is_terminal)
     return comes_back and not is_owned_by_daemonset(pod) and not pod.is_mirror
 
@@ -67,7 +67,7 @@ def is_evictable(pod: Pod, now: datetime) -> bool:
 
 
 def is_waiting_eviction(pod: Pod, now: datetime) -> bool:
-    """True while a drain must wait for this pod; terminating ones count until they are stuck."""
+    """Whether a drain must wait for this pod; a terminating pod counts until it is stuck."""
     if pod.is_terminal or pod.is_mirror or tolerates_disruption(pod):
         return False
     return pod.metadata.deletion_timestamp is None or now <= pod.metadata.deletion_timestamp + STUCK_TERMINATING_AFTER
@@ -84,33 +84,33 @@ def eviction_cost(pod: Pod) -> Fraction:
 
 def select_budgets(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> tuple[PodDisruptionBudget, ...]:
     """The budgets that select this pod, by name."""
-    mine = (
+    selecting = (
         budget
         for budget in budgets
         if budget.metadata.namespace == pod.metadata.namespace
         and budget.selector is not None
         and meets_expressions(budget.selector, pod.metadata.labels)
     )
-    return tuple(sorted(mine, key=lambda budget: budget.metadata.name))
+    return tuple(sorted(selecting, key=lambda budget: budget.metadata.name))
 
 
 def meets_expressions(selectors: Iterable[NodeSelectorRequirement], values: Mapping[str, str]) -> bool:
-    """True when labels meet every selector; an absent label meets only NotIn and DoesNotExist."""
+    """Whether labels meet every expression; an absent label meets only NotIn and DoesNotExist."""
     for selector in selectors:
-        wanted = selector.requirement()
+        requirement = selector.requirement()
         value = values.get(selector.key)
-        if not (wanted.allows_absence if value is None else wanted.has(value)):
+        if not (requirement.allows_absence if value is None else requirement.has(value)):
             return False
     return True
 
 
 def eviction_refusal(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> str:
-    """Why the eviction API would refuse this pod now; "" when it would not."""
-    mine = select_budgets(pod, budgets)
-    if len(mine) > 1:
+    """Why the eviction API would refuse to evict this pod now; "" = it would not."""
+    selecting = select_budgets(pod, budgets)
+    if len(selecting) > 1:
         return "eviction does not support multiple PDBs"
-    if not mine or mine[0].disruptions_allowed > 0:
+    if not selecting or selecting[0].disruptions_allowed > 0:
         return ""
-    if mine[0].unhealthy_pod_eviction_policy == "AlwaysAllow" and not pod.is_ready:
+    if selecting[0].unhealthy_pod_eviction_policy == "AlwaysAllow" and not pod.is_ready:
         return ""
-    return f"pdb prevents pod evictions (PodDisruptionBudget={mine[0].metadata.key})"
+    return f"pdb prevents pod evictions (PodDisruptionBudget={selecting[0].metadata.key})"

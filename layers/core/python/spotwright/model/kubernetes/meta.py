@@ -6,9 +6,7 @@ import msgspec
 
 
 class ObjectMeta(msgspec.Struct, frozen=True):
-    """Identity of an object. ``creation_timestamp`` and ``deletion_timestamp`` are aware UTC; ``deletion_timestamp``
-    None = not being deleted.
-    """
+    """Metadata of an object. Times are aware UTC; ``deletion_timestamp`` None = not being deleted."""
 
     name: str
     namespace: str = ""

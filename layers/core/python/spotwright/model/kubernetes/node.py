@@ -1,4 +1,4 @@
-"""A Node of the cluster, ours or not."""
+"""A Node of the cluster, with or without a NodeClaim."""
 
 import msgspec
 
@@ -40,12 +40,12 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def nodepool(self) -> str:
-        """The NodePool that owns it; "" for a node of nobody's."""
+        """The NodePool that owns it; "" = it has none."""
         return self.metadata.labels.get(labels.NODEPOOL, "")
 
 
 def is_ephemeral(taint: Taint) -> bool:
-    """True for taints that go away by themselves while a node starts (lifecycle of a NodeClaim, §2.3)."""
+    """Whether a taint is removed while a node starts, so that the node counts as without it."""
     return taint.key.startswith(labels.READINESS_PREFIX) or (taint.key, taint.effect) in {
         (labels.NOT_READY, "NoSchedule"),
         (labels.NOT_READY, "NoExecute"),

@@ -1,4 +1,4 @@
-"""A pod, as far as it decides about nodes."""
+"""Pods, DaemonSets and PodDisruptionBudgets: the fields that decisions about nodes depend on."""
 
 from datetime import datetime
 from typing import Final
@@ -15,17 +15,17 @@ from spotwright.model.kubernetes.pod_constraints import (
 from spotwright.model.kubernetes.taints import Toleration
 from spotwright.model.requirements import NodeSelectorRequirement
 
-# How a pod's ``unhandled`` names its device claims.
+# The entry of ``unsupported_fields`` for device claims (dynamic resource allocation).
 RESOURCE_CLAIMS: Final = "spec.resourceClaims"
 
 
 class Pod(msgspec.Struct, frozen=True):
     """A pod.
 
-    ``requests``: what the scheduler counts, ``pods: 1`` included (cpu millicores, memory bytes).
-    ``node_affinity``: required OR-terms, each a conjunction; empty = no demand.
-    ``unsupported_fields``: constraints it carries that the planner does not handle, as field paths; such a pod is
-    reported unschedulable with that reason, never placed wrongly.
+    ``requests``: as kube-scheduler counts them, with ``pods: 1`` (cpu millicores, memory bytes).
+    ``node_affinity``: required terms of which one must hold, each a conjunction; () = none.
+    ``unsupported_fields``: field paths of constraints that the planner does not handle; such a pod is unschedulable for
+    that reason.
     ``preferred_node_affinity``: (weight, conjunction). ``pod_affinity`` and ``pod_anti_affinity``: required pod
     affinity and anti-affinity; ``preferred_pod_affinity`` and ``preferred_pod_anti_affinity``: the preferred ones.
     ``volume_claim_names``: names in the pod's namespace.
@@ -78,12 +78,12 @@ class Pod(msgspec.Struct, frozen=True):
 
     @property
     def is_mirror(self) -> bool:
-        """A static pod's shadow: owned by its Node."""
+        """Whether it is the mirror of a static pod, which its Node owns."""
         return self.is_owned_by("Node")
 
 
 class DaemonSet(msgspec.Struct, frozen=True):
-    """A DaemonSet: what one of its pods would ask of a new node. ``template.metadata`` names the DaemonSet."""
+    """A DaemonSet and a pod as it would make it for a new node. ``template.metadata`` names the DaemonSet."""
 
     metadata: ObjectMeta
     template: Pod
@@ -92,7 +92,7 @@ class DaemonSet(msgspec.Struct, frozen=True):
 class PodDisruptionBudget(msgspec.Struct, frozen=True):
     """A budget: ``selector`` None selects nothing, () everything in the namespace.
 
-    ``read_error``: why the rest of it cannot be read; then it allows nothing to anybody in its namespace.
+    ``read_error``: why the rest of it cannot be read; then it allows no eviction in its namespace.
     """
 
     metadata: ObjectMeta

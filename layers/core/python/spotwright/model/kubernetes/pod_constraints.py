@@ -1,7 +1,7 @@
-"""What a pod asks about the pods around it: topology spread, affinity, anti-affinity, host ports.
+"""Constraints between pods: topology spread, pod affinity, pod anti-affinity, host ports.
 
-Source: Kubernetes ``core/v1`` PodSpec. matchLabelKeys and mismatchLabelKeys are folded into the selectors when a pod
-is read, and a namespace list that was left out is the pod's own namespace.
+Source: Kubernetes ``core/v1`` PodSpec. The codec adds matchLabelKeys and mismatchLabelKeys to the selectors, and the
+pod's own namespace where a term lists none.
 """
 
 import msgspec
@@ -13,7 +13,7 @@ type LabelSelector = tuple[NodeSelectorRequirement, ...] | None
 
 
 class TopologySpreadConstraint(msgspec.Struct, frozen=True):
-    """One topologySpreadConstraint. ``do_not_schedule``: DoNotSchedule. ``min_domains`` 0 = unset."""
+    """A topologySpreadConstraint. ``do_not_schedule``: its whenUnsatisfiable. ``min_domains`` 0 = unset."""
 
     topology_key: str = msgspec.field(name="key")
     max_skew: int
@@ -25,7 +25,7 @@ class TopologySpreadConstraint(msgspec.Struct, frozen=True):
 
 
 class PodAffinityTerm(msgspec.Struct, frozen=True):
-    """One term of pod (anti-)affinity: pods of these namespaces that the selector selects, per value of
+    """A term of pod (anti-)affinity: pods of these namespaces that the selector selects, per value of
     ``topology_key``.
 
     ``namespace_selector`` None: only ``namespaces``; (): all namespaces.
@@ -69,7 +69,7 @@ def selects(selector: LabelSelector, labels: dict[str, str]) -> bool:
 
 
 def matches(selector: NodeSelectorRequirement, labels: dict[str, str]) -> bool:
-    """Whether labels meet one expression of a LabelSelector; a missing label meets the negative ones."""
+    """Whether labels meet an expression of a LabelSelector; a missing label meets NotIn and DoesNotExist."""
     value = labels.get(selector.key)
     match selector.operator:
         case Operator.IN:

@@ -1,4 +1,4 @@
-"""Taints, tolerations, and which tolerates which.
+"""Taints, tolerations, and which taints a toleration tolerates.
 
 Source: Kubernetes ``core/v1`` Toleration.ToleratesTaint, with the numeric operators Lt and Gt of 1.35.
 """
@@ -27,7 +27,7 @@ class Taint(msgspec.Struct, frozen=True, order=True):
 
 
 class Toleration(msgspec.Struct, frozen=True, order=True):
-    """One toleration of a pod; empty key with Exists tolerates everything, empty effect every effect."""
+    """A toleration of a pod; an empty key with Exists tolerates every taint, an empty effect every effect."""
 
     key: str = ""
     operator: str = "Equal"
@@ -49,13 +49,13 @@ class Toleration(msgspec.Struct, frozen=True, order=True):
         return False
 
     def _compares(self, value: str) -> bool:
-        theirs, ours = integer(value), integer(self.value)
-        if theirs is None or ours is None:
+        taint_value, toleration_value = integer(value), integer(self.value)
+        if taint_value is None or toleration_value is None:
             return False
-        return theirs > ours if self.operator == "Gt" else theirs < ours
+        return taint_value > toleration_value if self.operator == "Gt" else taint_value < toleration_value
 
 
 def untolerated_taints(taints: Iterable[Taint], tolerations: Iterable[Toleration]) -> tuple[Taint, ...]:
-    """The taints that keep a pod away, in the order given. PreferNoSchedule counts: relaxing it is a decision."""
-    ours = tuple(tolerations)
-    return tuple(taint for taint in taints if not any(toleration.tolerates(taint) for toleration in ours))
+    """The taints that no toleration tolerates, in their order; PreferNoSchedule taints count."""
+    pod_tolerations = tuple(tolerations)
+    return tuple(taint for taint in taints if not any(toleration.tolerates(taint) for toleration in pod_tolerations))

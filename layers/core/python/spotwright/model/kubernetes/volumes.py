@@ -1,4 +1,4 @@
-"""Storage as far as it decides about nodes: which volumes can be attached where, and how many to one node.
+"""Storage: where volumes can be attached, and how many to a node.
 
 Source: Kubernetes ``core/v1`` PersistentVolume(Claim), ``storage/v1`` StorageClass and CSINode.
 """
@@ -11,7 +11,7 @@ from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.requirements import NodeSelectorRequirement
 
 type NodeSelectorTerms = tuple[tuple[NodeSelectorRequirement, ...], ...]
-"""Conjunctions of which one must hold; () = anywhere."""
+"""Conjunctions of which at least one must hold; () = anywhere."""
 
 
 class PersistentVolumeClaim(msgspec.Struct, frozen=True):
@@ -48,19 +48,19 @@ class StorageClass(msgspec.Struct, frozen=True):
 
 
 EBS_CSI_DRIVER: Final = "ebs.csi.aws.com"
-# Volumes where nothing limits them.
+# How many volumes a node takes where it has no limit.
 UNLIMITED_VOLUMES: Final = 2**20
-_SLOT: Final = "attachable-volumes-csi-"
+_VOLUME_PREFIX: Final = "attachable-volumes-csi-"
 
 
 def volume_resource(driver: str) -> str:
-    """What a volume takes up on a node, as a resource; the name is kube-scheduler's."""
-    return _SLOT + driver
+    """The resource that counts a driver's volumes on a node, under kube-scheduler's name."""
+    return _VOLUME_PREFIX + driver
 
 
 def csi_driver(resource: str) -> str:
     """The CSI driver whose volumes a resource counts; "" for every other resource."""
-    return resource.removeprefix(_SLOT) if resource.startswith(_SLOT) else ""
+    return resource.removeprefix(_VOLUME_PREFIX) if resource.startswith(_VOLUME_PREFIX) else ""
 
 
 class CSINode(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class CSINode(msgspec.Struct, frozen=True):
 
 
 class Storage(msgspec.Struct, frozen=True):
-    """Everything about storage in one snapshot."""
+    """The storage objects of a snapshot."""
 
     persistent_volume_claims: tuple[PersistentVolumeClaim, ...] = msgspec.field(default=(), name="claims")
     persistent_volumes: tuple[PersistentVolume, ...] = msgspec.field(default=(), name="volumes")

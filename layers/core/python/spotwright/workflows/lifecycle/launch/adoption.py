@@ -7,7 +7,7 @@ import msgspec
 
 from spotwright.decisions.decision import derived_id
 from spotwright.errors import Conflict, NotFound
-from spotwright.lifecycle import nodeclaim_creation
+from spotwright.lifecycle import instance_assignment, nodeclaim_creation
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.workflows.lifecycle.actions import ring_lifecycle
@@ -60,7 +60,7 @@ def _siblings(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Iterable[
         nodeclaim
         for nodeclaim in sorted(ports.cluster.nodeclaims(), key=lambda nodeclaim: nodeclaim.name)
         if nodeclaim.metadata.annotations.get(labels.LAUNCH) == launch
-        and nodeclaim_creation.is_awaiting_instance(nodeclaim, nodeclaim.metadata.uid)
+        and instance_assignment.is_awaiting_instance(nodeclaim, nodeclaim.metadata.uid)
     ]
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from spotwright.aws.launch import launched_status
 from spotwright.aws.nodeclass import hashes
-from spotwright.lifecycle import nodeclaim_creation
+from spotwright.lifecycle import instance_assignment
 from spotwright.lifecycle.steps import Deletion, true_condition, warning_event
 from spotwright.model import labels, resources
 from spotwright.model.ec2.fleet import Instance
@@ -84,7 +84,7 @@ def _write_assignments(ports: LifecyclePorts, row: LaunchRow, unclaimed: list[In
         else:
             work += 1
             # EC2 may show the reservation of an instance that it has just made later than the instance.
-            instance = nodeclaim_creation.with_reservation(instance, row.reservations)
+            instance = instance_assignment.with_reservation(instance, row.reservations)
             learnt = _launched_instance(instance, node, types)
             _write_claim(ports, claim, instance, learnt, annotations, now)
             _log_launched(row, claim, instance, now)

@@ -13,7 +13,7 @@ from spotwright.aws.launch import fleet_errors
 from spotwright.aws.launch.create_fleet import client_token, reservations_by_pool
 from spotwright.aws.refusal import Refusal
 from spotwright.errors import ApiError, Throttled, Unavailable
-from spotwright.lifecycle import nodeclaim_creation
+from spotwright.lifecycle import instance_assignment
 from spotwright.lifecycle.retry import retry_seconds
 from spotwright.lifecycle.steps import unknown_condition, warning_event
 from spotwright.model import resources
@@ -54,7 +54,7 @@ def create_fleet(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Launch
         for name in row.claims
         if name in claims
         and name not in row.instances
-        and nodeclaim_creation.is_awaiting_instance(claims[name], row.uids[name])
+        and instance_assignment.is_awaiting_instance(claims[name], row.uids[name])
     )
     held = {instance_id(claim.provider_id) for claim in claims.values()}
     tagged = ports.ec2.instances_of_launch(row.id) if uncertain else ()
@@ -164,7 +164,7 @@ def _send(
         return None
     except ApiError as error:
         result = FleetResult(errors=(FleetError(error.code, str(error)),))
-    result = nodeclaim_creation.attribute_reservations(result, row.reservations)
+    result = instance_assignment.attribute_reservations(result, row.reservations)
     return _handle_response(
         ports, _record_health(ports, row, result, now), waiting, (*instances, *result.instances), result, now
     )
@@ -234,7 +234,7 @@ def _finish(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow:
 def _assign(row: LaunchRow, waiting: Iterable[NodeClaim], instances: Iterable[Instance]) -> LaunchRow:
     alive = (instance.id for instance in instances if instance.state not in ("shutting-down", "terminated"))
     return msgspec.structs.replace(
-        row, instances=nodeclaim_creation.assign_instances([claim.name for claim in waiting], row.instances, alive)
+        row, instances=instance_assignment.assign_instances([claim.name for claim in waiting], row.instances, alive)
     )
 
 

@@ -13,7 +13,7 @@ from spotwright.aws.launch.template import LaunchTemplateRequest
 from spotwright.aws.nodeclass import hashes
 from spotwright.aws.refusal import Refusal
 from spotwright.errors import Throttled
-from spotwright.lifecycle import nodeclaim_creation
+from spotwright.lifecycle import nodeclass_readiness
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -52,7 +52,7 @@ def build_request(
 ) -> tuple[str, FleetPlan] | int | Refusal:
     """The request as text, or in how many seconds EC2 may be asked for its templates, or why there can be none."""
     node = msgspec.json.decode(row.node, type=NewNode)
-    readiness = nodeclaim_creation.nodeclass_readiness(options.node_class, node.nodeclass)
+    readiness = nodeclass_readiness.nodeclass_readiness(options.node_class, node.nodeclass)
     if options.node_class is None or readiness.reason:
         return Refusal(readiness.reason, readiness.message)
     gates = ports.settings.feature_gates

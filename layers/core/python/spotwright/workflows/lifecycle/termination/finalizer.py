@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
-from spotwright.lifecycle import nodeclaim_creation
+from spotwright.lifecycle import instance_assignment
 from spotwright.lifecycle.steps import normal_event, true_condition, warning_event
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
@@ -142,7 +142,7 @@ def _instance_for(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Insta
         if nodeclaim.metadata.annotations.get(labels.LAUNCH) == launch and not nodeclaim.provider_id
     ]
     # Claims that stay are served first: only what is left over is taken down with this one.
-    staying = nodeclaim_creation.assign_instances(_staying(claims, waiting), {}, sorted(set(alive) - held))
+    staying = instance_assignment.assign_instances(_staying(claims, waiting), {}, sorted(set(alive) - held))
     rest = sorted(set(alive) - held - set(staying.values()))
     return alive[rest[0]] if rest else None
 
