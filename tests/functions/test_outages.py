@@ -92,7 +92,7 @@ def test_in_an_outage_nothing_is_deleted_and_it_is_counted(
 ) -> None:
     busy(world)
     handler, event = load_handler(function, world).handler, events(world, function)
-    world.outages = {port: failure}
+    world.outages[port] = failure
     before, rows = harm(world), dict(world.state.rows)
     capsys.readouterr()
     handler(event, Context())
@@ -122,9 +122,9 @@ def test_after_an_outage_the_same_event_is_worked_off(
 ) -> None:
     busy(world)
     handler, event = load_handler(function, world).handler, events(world, function)
-    world.outages = {port: failure}
+    world.outages[port] = failure
     handler(event, Context())
-    world.outages = {}
+    world.outages.clear()
     assert failed_messages(handler(event, Context())) == []
 
 

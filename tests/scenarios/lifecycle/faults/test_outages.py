@@ -23,12 +23,12 @@ def test_an_outage_of_four_minutes_costs_time_and_no_node(
 ) -> None:
     world.deploy(POD, 2)
     world.run(begins)
-    world.outages = {port: failure}
+    world.outages[port] = failure
     world.run(240)
     ended = len([instance for instance in world.ec2.all_instances() if instance.state == "terminated"])
     assert ended == 0
     assert not [nodeclaim for nodeclaim in world.claims() if nodeclaim.metadata.deletion_timestamp is not None]
-    world.outages = {}
+    world.outages.clear()
     assert world.run(900, until=lambda: len(world.running_pods()) == 2)
     world.run(180)
     assert len(world.ec2.live_instances()) == 2
@@ -38,7 +38,7 @@ def test_an_outage_of_four_minutes_costs_time_and_no_node(
 def test_messages_do_not_multiply_in_an_outage(world: World, port: str, failure: ApiError) -> None:
     world.deploy(POD, 2)
     world.run(5)
-    world.outages = {port: failure}
+    world.outages[port] = failure
     world.run(240)
     early = len(world.doorbells.messages)
     world.run(360)
