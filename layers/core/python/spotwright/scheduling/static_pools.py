@@ -20,15 +20,12 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.model.snapshot import STATIC_CAPACITY, InFlightNodeClaim, Snapshot
 from spotwright.scheduling import pod_planner
+from spotwright.scheduling.explain.node_choice import format_price
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, build_template
+from spotwright.scheduling.nodeclaims.launchable import MAX_INSTANCE_TYPES, MAX_INSTANCE_TYPES_WITH_MIN_VALUES
+from spotwright.scheduling.nodeclaims.requirements import allowed_value
 from spotwright.scheduling.offerings import reservations
 from spotwright.scheduling.offerings.overlays import apply_overlays
-from spotwright.scheduling.placement.planned_nodes import (
-    MAX_INSTANCE_TYPES,
-    MAX_INSTANCE_TYPES_WITH_MIN_VALUES,
-    allowed_value,
-    format_price,
-)
 from spotwright.scheduling.plan import NewNode, Plan, to_in_flight_nodeclaim
 
 # Nodes of static pools that one decision makes; the next one makes more.

@@ -9,7 +9,7 @@ from spotwright.model import resources
 from spotwright.model.ec2.instance_type import PICOUSD
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement
-from spotwright.scheduling.placement.planned_nodes import format_price
+from spotwright.scheduling.explain.node_choice import format_price
 from spotwright.scheduling.plan import AlternativeOffering, BufferProvisioning, NewNode, Plan, UnplacedPod
 
 type Json = dict[str, Any]

@@ -75,6 +75,14 @@ class PodClass:
         return any(requirements.get(key).has(value) for requirements in self.node_terms)
 
 
+class PodCount(msgspec.Struct, frozen=True):
+    """Pods of a class on a node, with the requirements they were placed by."""
+
+    pod_class: PodClass
+    pod_requirements: PodRequirements
+    count: int
+
+
 def group_pods(pods: Iterable[Pod], preference_policy: PreferencePolicy) -> list[PodClass]:
     """Classes, largest requests first, then by what they ask for."""
     by_look: dict[object, list[Pod]] = {}

@@ -2,4 +2,7 @@
 
 Pending classes of pods go in. Every pod comes out on an existing node, on a planned node, or without a place. Knows no
 other attempt.
+
+Reading order: ``placement`` (the state of an attempt), ``placement_passes`` (its order of steps), then the steps:
+``existing_nodes``, ``domain_assignment``, ``sequential``, ``backfill``, ``node_packing``.
 """

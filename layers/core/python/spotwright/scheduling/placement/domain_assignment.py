@@ -1,6 +1,6 @@
-"""Domains for pods with rules, before their nodes are packed: which zone, capacity type or rack each will be in.
+"""Domains for pods with rules, before their nodes are packed: the zone, capacity type or rack that a pod will be in.
 
-Once every pod knows its domains, only rules on hosts are left, and those can be kept while nodes are packed by price.
+Once every pod knows its domains, only rules within one host are left, and packing by price can keep those.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ import msgspec
 from spotwright.model import labels
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import Requirement, Requirements, conjunction
-from spotwright.scheduling.inputs.pod_classes import PodClass, PodRequirements
+from spotwright.scheduling.inputs.pod_classes import PodClass, PodCount, PodRequirements
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology
 from spotwright.scheduling.placement.pending_pods import AssignedPods, PendingClass
 from spotwright.scheduling.placement.weight_groups import WeightGroup
@@ -22,8 +22,8 @@ from spotwright.scheduling.topology.topology import Topology
 class DomainOption(msgspec.Struct, frozen=True):
     """Domains that some node could have: label → value, None where the label would be absent.
 
-    ``price``: of the cheapest such node; ``weight_group`` and ``offerings``: where it would be bought; ``weight_rank``:
-    how many tiers are heavier.
+    ``weight_group`` and ``offerings``: where such a node would be bought; ``price``: of the cheapest such node;
+    ``weight_rank``: how many weight groups are heavier.
     """
 
     domains: dict[str, str | None]
@@ -35,21 +35,18 @@ class DomainOption(msgspec.Struct, frozen=True):
 
 
 class AssignedDomains:
-    """A node that is going to be, as rules see it: its domains are settled, its host is not."""
+    """A node to come, as rules between pods see it: its domains are settled, its host is not."""
 
     __slots__ = ("_option", "pod_counts", "recorded_counts")
 
-    def __init__(self, option: DomainOption, cls: PodClass, count: int) -> None:
+    def __init__(self, option: DomainOption, pod_class: PodClass, count: int) -> None:
         self._option = option
-        self.pod_counts = [(cls, count)]
+        self.pod_counts = [PodCount(pod_class, option.pod_requirements, count)]
         self.recorded_counts: dict[str, int] = {}
 
     @property
     def taints(self) -> tuple[Taint, ...]:
-        first = (self._option.offerings & -self._option.offerings).bit_length() - 1
-        return self._option.weight_group.offering_index.templates[
-            self._option.weight_group.offering_index.pool_type_of[first].template_index
-        ].taints
+        return self._option.weight_group.cheapest_template(self._option.offerings).taints
 
     def domain(self, key: str) -> str | None:
         if key in self._option.domains:
@@ -57,114 +54,127 @@ class AssignedDomains:
         return None if key == labels.HOSTNAME else self._option.weight_group.certain_value(key, self._option.offerings)
 
     def may_meet_requirements(self, requirements: Requirements) -> bool:
-        return bool(
-            self._option.weight_group.offering_index.offerings_meeting_all(requirements) & self._option.offerings
-        )
+        offering_index = self._option.weight_group.offering_index
+        return bool(offering_index.offerings_meeting_all(requirements) & self._option.offerings)
 
 
 class DomainAssigner:
-    """Gives pods of one class their domains, one by one or all at once."""
+    """Assigns domains to the pods of one class."""
 
     def __init__(
         self,
-        waiting: PendingClass,
-        demand: PodRequirements,
+        pending_class: PendingClass,
         topology: Topology,
-        tiers: Sequence[WeightGroup],
-        disks: VolumeTopology,
+        weight_groups: Sequence[WeightGroup],
+        volume_topology: VolumeTopology,
     ) -> None:
-        self._waiting = waiting
+        self._pending_class = pending_class
         self._topology = topology
-        rules = topology.domain_rules(waiting.pod_class, demand)
+        rules = topology.domain_rules(pending_class.pod_class, pending_class.pod_requirements)
         self._rules = [rule for rule in rules if rule.topology_key != labels.HOSTNAME]
-        self._options = _options(waiting, demand, self._rules, tiers, disks.node_requirements(waiting.pod_class.pod))
-        self._shares: dict[int, AssignedPods] = {}
+        self._options = _options(
+            pending_class,
+            self._rules,
+            weight_groups,
+            volume_topology.node_requirements(pending_class.pod_class.pod),
+        )
+        self._assigned: dict[int, AssignedPods] = {}
 
-    def assign(self, most: int) -> int:
-        """Give up to so many pods their domains; how many got them."""
-        left = most
-        while left and self._waiting.pod_keys:
+    def assign(self, at_most: int) -> int:
+        """Give up to so many pods their domains; how many pods got them."""
+        left = at_most
+        while left and self._pending_class.pod_keys:
             place = _best(self._options, self._rules)
             if place < 0:
                 break
-            count = 1 if self._rules else left
-            if place not in self._shares:
-                share = AssignedPods(self._waiting, self._options[place].pod_requirements, is_pinned=bool(self._rules))
-                self._shares[place] = share
-            self._shares[place].pod_keys += self._waiting.take(count)
-            self._topology.record(AssignedDomains(self._options[place], self._waiting.pod_class, count))
+            option, count = self._options[place], 1 if self._rules else left
+            if place not in self._assigned:
+                self._assigned[place] = AssignedPods(
+                    self._pending_class, option.pod_requirements, is_pinned=bool(self._rules)
+                )
+            self._assigned[place].pod_keys += self._pending_class.take(count)
+            self._topology.record(AssignedDomains(option, self._pending_class.pod_class, count))
             left -= count
-        return most - left
+        return at_most - left
 
     def assigned_pods(self) -> list[AssignedPods]:
-        """Pods by their domains, each with those in its demand."""
-        return [self._shares[place] for place in sorted(self._shares)]
+        """Pods by their domains, which are now part of their requirements."""
+        return [self._assigned[place] for place in sorted(self._assigned)]
 
 
 def _options(
-    waiting: PendingClass,
-    demand: PodRequirements,
+    pending_class: PendingClass,
     rules: Sequence[DomainRule],
-    tiers: Sequence[WeightGroup],
-    volumes: Sequence[Requirements],
+    weight_groups: Sequence[WeightGroup],
+    volume_requirements: Sequence[Requirements],
 ) -> list[DomainOption]:
-    """Every combination of domains and volumes' places that a NodePool can serve, the heaviest that can."""
+    """Every combination of domains that some NodePool can serve, each with the heaviest NodePools that can."""
     keys = sorted({rule.topology_key for rule in rules})
-    found: dict[tuple[str | None, ...], DomainOption] = {}
-    for narrowed in _reaching(demand, volumes):
-        for turn, tier in enumerate(tiers):
-            labelled = (
-                tier.compatible_offerings(narrowed)
-                & tier.offering_index.offerings_with_room(waiting.size)
-                & tier.offerings_without_port_conflicts(waiting.pod_class.host_ports)
-            )
-            fields = tier.undetermined_labels.requirement_bits(narrowed.requirements)
-            mask = tier.possible_offerings(labelled, fields)
-            for several in product(*(list(tier.possible_values(key, mask, fields)) for key in keys)) if mask else ():
-                if several not in found:
-                    option = _option(tier, turn, narrowed, labelled, dict(zip(keys, several, strict=True)))
+    options: dict[tuple[str | None, ...], DomainOption] = {}
+    for pod_requirements in _with_volumes(pending_class.pod_requirements, volume_requirements):
+        for weight_rank, group in enumerate(weight_groups):
+            offerings = group.offerings_for_pod(pending_class, pod_requirements)
+            label_bits = group.undetermined_labels.requirement_bits(pod_requirements.requirements)
+            possible = group.possible_offerings(offerings, label_bits)
+            if not possible:
+                continue
+            for values in product(*[list(group.possible_values(key, possible, label_bits)) for key in keys]):
+                if values not in options:
+                    domains = dict(zip(keys, values, strict=True))
+                    option = _option(group, weight_rank, pod_requirements, offerings, domains)
                     if option is not None:
-                        found[several] = option
-    return [found[several] for several in sorted(found, key=lambda one: tuple(value or "" for value in one))]
+                        options[values] = option
+    return [options[values] for values in sorted(options, key=lambda values: tuple(value or "" for value in values))]
 
 
-def _reaching(demand: PodRequirements, volumes: Sequence[Requirements]) -> Iterator[PodRequirements]:
-    """The demand in each of the volumes' places that it can meet; itself if they can be anywhere."""
-    if not volumes:
-        yield demand
-    for reachable in volumes:
-        wanted = conjunction((*demand.requirements, *reachable))
-        if wanted is not None:
-            yield msgspec.structs.replace(demand, requirements=wanted)
+def _with_volumes(
+    pod_requirements: PodRequirements, volume_requirements: Sequence[Requirements]
+) -> Iterator[PodRequirements]:
+    """The pod's requirements in each of the places of its volumes that they allow."""
+    if not volume_requirements:
+        yield pod_requirements
+    for reachable in volume_requirements:
+        requirements = conjunction((*pod_requirements.requirements, *reachable))
+        if requirements is not None:
+            yield msgspec.structs.replace(pod_requirements, requirements=requirements)
 
 
 def _option(
-    tier: WeightGroup, turn: int, demand: PodRequirements, labelled: int, domains: dict[str, str | None]
+    group: WeightGroup,
+    weight_rank: int,
+    pod_requirements: PodRequirements,
+    offerings: int,
+    domains: dict[str, str | None],
 ) -> DomainOption | None:
-    """``labelled``: the choices with room for a pod whose labels meet the demand, open keys aside."""
+    """``offerings``: those that can take the pod, as far as labels are determined."""
     fixed = [Requirement(key, False, frozenset((value,))) for key, value in domains.items() if value is not None]
-    pinned = demand
     if fixed:
-        pinned = msgspec.structs.replace(demand, requirements=demand.requirements.intersection(fixed))
-        labelled &= tier.offering_index.offerings_meeting_all(
-            pinned.requirements.by_key[requirement.key] for requirement in fixed
+        requirements = pod_requirements.requirements.intersection(fixed)
+        pod_requirements = msgspec.structs.replace(pod_requirements, requirements=requirements)
+        offerings &= group.offering_index.offerings_meeting_all(
+            requirements.by_key[requirement.key] for requirement in fixed
         )
-    mask = tier.possible_offerings(labelled, tier.undetermined_labels.requirement_bits(pinned.requirements))
-    choice = tier.cheapest_offering(mask & tier.offering_index.general_purpose or mask, instead_of=-1) if mask else -1
-    return DomainOption(domains, pinned, tier.price(choice), tier, mask, turn) if choice >= 0 else None
+    label_bits = group.undetermined_labels.requirement_bits(pod_requirements.requirements)
+    offerings = group.possible_offerings(offerings, label_bits)
+    if not offerings:
+        return None
+    cheapest = group.cheapest_offering(offerings & group.offering_index.general_purpose or offerings, instead_of=-1)
+    if cheapest < 0:
+        return None
+    return DomainOption(domains, pod_requirements, group.price(cheapest), group, offerings, weight_rank)
 
 
 def _best(options: Sequence[DomainOption], rules: Sequence[DomainRule]) -> int:
-    """The option all rules allow that is emptiest, then of the heaviest pools, then cheapest; -1 if there is none."""
-    best, found = (0, 0, 0), -1
+    """The option with the fewest pods that all rules allow, then of the heaviest pools, then cheapest; -1 = none."""
+    best, best_place = (0, 0, 0), -1
     for place, option in enumerate(options):
         if all(rule.allows(option.domains[rule.topology_key]) for rule in rules):
             domains = ((rule, option.domains[rule.topology_key]) for rule in rules)
             rank = (
-                sum(rule.rank(value) for rule, value in domains if value is not None),
+                sum(rule.rank(domain) for rule, domain in domains if domain is not None),
                 option.weight_rank,
                 option.price,
             )
-            if found < 0 or rank < best:
-                best, found = rank, place
-    return found
+            if best_place < 0 or rank < best:
+                best, best_place = rank, place
+    return best_place

@@ -10,29 +10,37 @@ _ALWAYS = (resources.CPU, resources.MEMORY, resources.PODS)
 
 
 class PendingClass:
-    """The pods of a class that are left, and how far they have given in."""
+    """The pods of a class that have no place yet, and how many of its preferences are given up.
+
+    ``size``: what one pod requests, in the order of the plan's resources.
+    """
 
     __slots__ = ("pod_class", "pod_keys", "relaxation_level", "size")
 
-    def __init__(self, cls: PodClass, size: Vector) -> None:
-        self.pod_class = cls
-        self.pod_keys = list(cls.pod_keys)
+    def __init__(self, pod_class: PodClass, size: Vector) -> None:
+        self.pod_class = pod_class
+        self.pod_keys = list(pod_class.pod_keys)
         self.size = size
         self.relaxation_level = 0
 
     @property
-    def pod_requirements(self) -> PodRequirements | None:
-        """What they ask for now; None if they contradict themselves whatever they give up."""
-        return self.pod_class.requirement_levels[self.relaxation_level] if self.pod_class.requirement_levels else None
+    def pod_requirements(self) -> PodRequirements:
+        """What the pods ask for now. Only for a class that ``can_be_placed``."""
+        return self.pod_class.requirement_levels[self.relaxation_level]
+
+    @property
+    def can_be_placed(self) -> bool:
+        """True when pods are left and their node selector and node affinity do not contradict each other."""
+        return bool(self.pod_keys and self.pod_class.requirement_levels)
 
     def take(self, count: int) -> tuple[str, ...]:
-        """The next pods, by name."""
+        """The keys of the next pods; they are no longer pending."""
         taken = tuple(self.pod_keys[:count])
         del self.pod_keys[:count]
         return taken
 
     def relax(self) -> bool:
-        """Ask for less; False when there is nothing left to give up."""
+        """Give up one preference; False when none is left."""
         if self.relaxation_level + 1 >= len(self.pod_class.requirement_levels):
             return False
         self.relaxation_level += 1
@@ -40,33 +48,35 @@ class PendingClass:
 
 
 class AssignedPods(PendingClass):
-    """Pods of a class whose domains are settled. ``is_pinned``: others count on these domains."""
+    """Pods of a class that are to be in certain domains. ``is_pinned``: rules between pods count on these domains."""
 
-    __slots__ = ("_demand", "is_pinned", "parent")
+    __slots__ = ("_pod_requirements", "is_pinned", "parent")
 
-    def __init__(self, parent: PendingClass, demand: PodRequirements, *, is_pinned: bool) -> None:
+    def __init__(self, parent: PendingClass, pod_requirements: PodRequirements, *, is_pinned: bool) -> None:
         super().__init__(parent.pod_class, parent.size)
         self.pod_keys = []
         self.parent = parent
         self.is_pinned = is_pinned
-        self._demand = demand
+        self._pod_requirements = pod_requirements
 
     @property
-    def pod_requirements(self) -> PodRequirements | None:
-        return self._demand
+    def pod_requirements(self) -> PodRequirements:
+        return self._pod_requirements
 
     def return_unplaced(self) -> None:
-        """Pods that found no node wait with the others again."""
+        """Give pods that found no node back to their class."""
         self.parent.pod_keys = sorted([*self.parent.pod_keys, *self.pod_keys])
         self.pod_keys = []
 
 
 def resource_dimensions(classes: Iterable[PodClass]) -> tuple[str, ...]:
-    """The resources that matter: cpu, memory and pods first, then by name what else is asked for."""
-    asked = {name for pod_class in classes for name in pod_class.requests}
-    return (*_ALWAYS, *sorted(asked.difference(_ALWAYS)))
+    """The resources that matter: cpu, memory and pods first, then by name what else is requested."""
+    requested = {name for pod_class in classes for name in pod_class.requests}
+    return (*_ALWAYS, *sorted(requested.difference(_ALWAYS)))
 
 
-def build_pending_classes(classes: Iterable[PodClass], names: tuple[str, ...]) -> list[PendingClass]:
-    """All pods of these classes, waiting."""
-    return [PendingClass(pod_class, tuple(pod_class.requests.get(name, 0) for name in names)) for pod_class in classes]
+def build_pending_classes(classes: Iterable[PodClass], dimensions: tuple[str, ...]) -> list[PendingClass]:
+    """All pods of these classes, pending."""
+    return [
+        PendingClass(pod_class, tuple(pod_class.requests.get(name, 0) for name in dimensions)) for pod_class in classes
+    ]

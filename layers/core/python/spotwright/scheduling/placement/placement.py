@@ -1,286 +1,113 @@
-"""The working state of one plan: rooms, markets, rules, and who still waits."""
+"""An attempt at placing all pods: where pods are placed so far, and how it compares to another attempt."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from functools import cached_property
-
-import msgspec
 
 from spotwright.model.kubernetes.pod import Pod
-from spotwright.model.kubernetes.pod_constraints import LabelSelector
-from spotwright.model.kubernetes.taints import TaintEffect
 from spotwright.model.kubernetes.volumes import volume_resource
 from spotwright.model.labels import HOSTNAME
 from spotwright.model.requirements import Requirement, Requirements
-from spotwright.model.snapshot import Settings, Snapshot
-from spotwright.scheduling.inputs.nodeclaim_templates import DaemonSetPod, NodeClaimTemplate
-from spotwright.scheduling.inputs.pod_classes import PodClass, PodRequirements, PreferencePolicy, group_pods
-from spotwright.scheduling.inputs.state_nodes import ClusterState
+from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
+from spotwright.scheduling.inputs.pod_classes import PodClass, group_pods
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology, shared_claims
 from spotwright.scheduling.offerings import reservations
-from spotwright.scheduling.placement.backfill import backfill
-from spotwright.scheduling.placement.domain_assignment import DomainAssigner
-from spotwright.scheduling.placement.existing_nodes import ExistingNode, NodeAdmission, fill_existing_nodes
-from spotwright.scheduling.placement.open_nodes import OpenNode
-from spotwright.scheduling.placement.pending_pods import (
-    AssignedPods,
-    PendingClass,
-    build_pending_classes,
-    resource_dimensions,
-)
+from spotwright.scheduling.placement.existing_node_filling import fill_existing_nodes
+from spotwright.scheduling.placement.existing_nodes import ExistingNode
+from spotwright.scheduling.placement.pending_pods import PendingClass, build_pending_classes, resource_dimensions
+from spotwright.scheduling.placement.planned_nodes import PlannedNode
+from spotwright.scheduling.placement.planning_context import PlanningContext
 from spotwright.scheduling.placement.sequential import SequentialPlacer
-from spotwright.scheduling.placement.weight_groups import OfferingIndexCache, WeightGroup, build_weight_groups
-from spotwright.scheduling.topology.groups import BoundPods
+from spotwright.scheduling.placement.weight_groups import WeightGroup, build_weight_groups
 from spotwright.scheduling.topology.topology import Topology
 
-_NAME_LABEL = "kubernetes.io/metadata.name"
-
-
-class PlanningContext(msgspec.Struct, frozen=True, dict=True):
-    """What every attempt at a plan shares. ``pods_to_place``: pods to place, by key."""
-
-    snapshot: Snapshot
-    cluster_state: ClusterState
-    templates: Sequence[NodeClaimTemplate]
-    daemonset_pods: Sequence[DaemonSetPod]
-    volume_topology: VolumeTopology
-    pods_to_place: frozenset[str]
-
-    @property
-    def settings(self) -> Settings:
-        return self.snapshot.settings
-
-    @cached_property
-    def namespaces(self) -> dict[str, dict[str, str]]:
-        """Labels of every namespace that is known or has a pod."""
-        seen = {pod.metadata.namespace for pod in self.snapshot.pods}
-        known = self.snapshot.namespaces
-        return {name: {_NAME_LABEL: name} | known.get(name, {}) for name in sorted(seen.union(known))}
-
-    @cached_property
-    def bound_pods(self) -> BoundPods:
-        """The pods that stay where they are."""
-        return BoundPods((*self.cluster_state.nodes, *self.cluster_state.deleting_nodes), self.pods_to_place)
-
-    @cached_property
-    def offering_index_cache(self) -> OfferingIndexCache:
-        return OfferingIndexCache(self.daemonset_pods)
-
-    @cached_property
-    def preference_policy(self) -> PreferencePolicy:
-        taints = [
-            *(node.taints for node in self.cluster_state.nodes),
-            *(template.taints for template in self.templates),
-        ]
-        return PreferencePolicy(
-            respects_preferences=self.settings.preference_policy != "Ignore",
-            has_prefer_no_schedule_taints=any(
-                one.effect == TaintEffect.PREFER_NO_SCHEDULE for taint in taints for one in taint
-            ),
-            selected_label_keys=_label_keys(self.snapshot.pods),
-        )
-
-
-def _label_keys(pods: Iterable[Pod]) -> tuple[str, ...] | None:
-    """Pod labels that some rule looks at; None if there is no rule."""
-    ruled = [
-        pod
-        for pod in pods
-        if pod.pod_anti_affinity
-        or pod.topology_spread_constraints
-        or pod.pod_affinity
-        or pod.preferred_pod_affinity
-        or pod.preferred_pod_anti_affinity
-    ]
-    if not ruled:
-        return None
-    return tuple(
-        sorted({expression.key for pod in ruled for selector in _selectors(pod) for expression in selector or ()})
-    )
-
-
-def _selectors(pod: Pod) -> Iterator[LabelSelector]:
-    yield from (constraint.label_selector for constraint in pod.topology_spread_constraints)
-    yield from (pod_affinity_term.label_selector for pod_affinity_term in (*pod.pod_affinity, *pod.pod_anti_affinity))
-    yield from (
-        weighted_term.pod_affinity_term.label_selector
-        for weighted_term in (*pod.preferred_pod_affinity, *pod.preferred_pod_anti_affinity)
-    )
+type FillExistingNodes = Callable[[Sequence[ExistingNode], Sequence[PendingClass]], int]
 
 
 class Placement:
-    """Who is placed where so far. ``held_back_followers``: followers that may not cause a node.
+    """Where pods are placed so far.
 
-    ``batches``: pods in the order in which they are served; what is left to one band is what those before it left.
-    ``fill``: how pods without rules fill the nodes there are. ``sequential_keys``: pods whose classes are seated one by
-    one even where all others are packed at once.
+    ``batches``: pods in the order in which they are placed; a batch gets what those before it left.
+    ``fill``: how pods without rules fill existing nodes. ``sequential_keys``: pods whose classes are placed one by one
+    even where all other pods are packed at once.
 
     ``unpacked_pods``: a pod of each class that found no node in its domains when all were packed at once.
+    ``held_back_followers``: followers that may not cause a node.
     """
 
     def __init__(
         self,
-        world: PlanningContext,
+        context: PlanningContext,
         batches: Sequence[Sequence[Pod]],
         templates: Sequence[NodeClaimTemplate],
         *,
         spread_targets: bool = False,
-        fill: Callable[[Sequence[ExistingNode], Sequence[PendingClass]], int] = fill_existing_nodes,
+        fill: FillExistingNodes = fill_existing_nodes,
         sequential_keys: Set[str] = frozenset(),
     ) -> None:
-        together = [group_pods(pods, world.preference_policy) for pods in batches]
-        classes = [one for pod_classes in together for one in pod_classes]
+        classes_of_batches = [group_pods(pods, context.preference_policy) for pods in batches]
+        classes = [pod_class for classes in classes_of_batches for pod_class in classes]
         for number, pod_class in enumerate(classes):
             pod_class.index = number
-        _count_volumes(classes, [pod for pods in batches for pod in pods], templates, world.volume_topology)
-        names = resource_dimensions(classes)
-        standing = world.cluster_state
-        self.topology = Topology(standing.nodes, templates, world.namespaces, world.bound_pods)
+        pods = [pod for batch in batches for pod in batch]
+        _request_volumes(classes, pods, templates, context.volume_topology)
+        dimensions, cluster_state = resource_dimensions(classes), context.cluster_state
+        self.topology = Topology(cluster_state.nodes, templates, context.namespaces, context.bound_pods)
         self.topology.register_classes(classes)
-        self.existing_nodes = [ExistingNode(host, names, world.volume_topology) for host in standing.nodes]
-        asked = list(_asked(classes, self.topology, world.volume_topology))
-        reserved = reservations.remaining_instances(templates, world.snapshot)
-        self.weight_groups: list[WeightGroup] = build_weight_groups(
-            templates, world.offering_index_cache, names, standing.usage_by_nodepool, asked, reserved
+        self.existing_nodes = [
+            ExistingNode(state_node, dimensions, context.volume_topology) for state_node in cluster_state.nodes
+        ]
+        self.weight_groups = build_weight_groups(
+            templates,
+            context.offering_index_cache,
+            dimensions,
+            cluster_state.usage_by_nodepool,
+            list(_all_requirements(classes, self.topology, context.volume_topology)),
+            reservations.remaining_instances(templates, context.snapshot),
         )
         self.sequential_placer = SequentialPlacer(
-            self.existing_nodes, self.weight_groups, self.topology, world.volume_topology, spread_targets=spread_targets
+            self.existing_nodes,
+            self.weight_groups,
+            self.topology,
+            context.volume_topology,
+            spread_targets=spread_targets,
         )
-        self.batches = [build_pending_classes(pod_classes, names) for pod_classes in together]
-        self._occupy = fill
-        self._singly = sequential_keys
+        self.batches = [build_pending_classes(classes, dimensions) for classes in classes_of_batches]
+        self.pending = [pending_class for batch in self.batches for pending_class in batch]
+        self.fill = fill
+        self.sequential_keys = sequential_keys
+        self.planned_nodes: list[PlannedNode] = []
         self.unpacked_pods: list[str] = []
-        self.pending: list[PendingClass] = [
-            pending_class for pending_classes in self.batches for pending_class in pending_classes
-        ]
         self.held_back_followers: list[Pod] = []
         self.work_units = 0
 
-    def place_pods(self, budget: int, *, pack_together: bool) -> bool:
-        """Place what can be placed; those without a place give in step by step.
+    def reopen_planned_nodes(self) -> None:
+        """Let pods with rules join the planned nodes one by one."""
+        open_nodes = self.sequential_placer.open_nodes
+        for planned_node in self.planned_nodes:
+            for node in planned_node.split(len(open_nodes) + 1):
+                self.topology.record_host(node)
+                open_nodes.append(node)
+        self.planned_nodes.clear()
 
-        ``pack_together``: pods with rules get their domains first and are packed by price with all others. False when a
-        pod then found no node in the domain that others already counted on; then all must be placed one by one.
-        """
-        for pending_class in self.pending:
-            self._lower(pending_class)
-        # Who comes first may have waited for somebody who came later.
-        again = [self.pending] if len(self.batches) > 1 else []
-        for number, waiting in enumerate([*self.batches, *again]):
-            if number:
-                self._reopen()
-            if not self._serve([one for one in waiting if one.pod_keys], budget, pack_together=pack_together):
-                return False
-        for site in self.sequential_placer.open_nodes:
-            site.weight_group.planned_nodes.append(site.to_planned_node())
+    def settle_open_nodes(self) -> None:
+        """Count the nodes that pods joined one by one among the planned nodes."""
+        for open_node in self.sequential_placer.open_nodes:
+            open_node.settle()
+            self.planned_nodes.append(open_node)
         self.work_units += self.sequential_placer.work_units
-        return True
 
-    def _serve(self, trying: Sequence[PendingClass], budget: int, *, pack_together: bool) -> bool:
-        while trying:
-            ruled = [
-                one
-                for one in trying
-                if one.pod_requirements and self.topology.is_constrained(one.pod_class, one.pod_requirements)
-            ]
-            bound = {id(one) for one in ruled}
-            free = [one for one in trying if id(one) not in bound]
-            shares = self._settle(ruled) if pack_together else []
-            if not pack_together:
-                self.sequential_placer.place(ruled)
-            self.work_units += self._occupy(self.existing_nodes, free)
-            self.work_units += backfill(self.sequential_placer.open_nodes, [*free, *shares], self.topology)
-            for tier in self.weight_groups:
-                self.work_units += tier.pack([*free, *shares], self.topology, budget - self.work_units)
-            self.unpacked_pods = [
-                assigned_pods.pod_class.pod_keys[0]
-                for assigned_pods in shares
-                if assigned_pods.pod_keys and assigned_pods.is_pinned
-            ]
-            if self.unpacked_pods:
-                return False
-            for share in shares:
-                share.return_unplaced()
-            # Who has rules may have waited for somebody who gives in only now.
-            left = [one for one in trying if one.pod_keys]
-            gave_in = {id(one) for one in left if one.relax()}
-            for pending_class in left:
-                self._lower(pending_class)
-            trying = [one for one in left if id(one) in gave_in or id(one) in bound] if gave_in else []
-            if trying:
-                self._reopen()
-        return True
-
-    def _lower(self, waiting: PendingClass) -> None:
-        """Give up what no node has, whoever is on it: so the class is packed with all others, not after them."""
-        while (
-            waiting.pod_requirements is not None
-            and not self._possible(waiting, waiting.pod_requirements)
-            and waiting.relax()
-        ):
-            pass
-
-    def _possible(self, waiting: PendingClass, demand: PodRequirements) -> bool:
-        if any(
-            tier.compatible_offerings(demand) & tier.offering_index.offerings_with_room(waiting.size)
-            for tier in self.weight_groups
-        ):
-            return True
-        welcome = NodeAdmission([waiting])
-        return any(welcome.admitted_classes(room.state_node) for room in self.existing_nodes)
-
-    def _reopen(self) -> None:
-        """Let nodes that were packed take more, now that some pods have given in."""
-        for tier in self.weight_groups:
-            for draft in tier.planned_nodes:
-                for pods in draft.pods_by_node:
-                    name = f"new node {len(self.sequential_placer.open_nodes) + 1}"
-                    site = OpenNode.from_planned_node(draft, tier, pods, name)
-                    self.topology.record_host(site)
-                    self.sequential_placer.open_nodes.append(site)
-            tier.planned_nodes.clear()
-
-    def _settle(self, ruled: Sequence[PendingClass]) -> list[AssignedPods]:
-        """Seats for those who must share a host, seats on nodes there are, and domains for the rest.
-
-        As long as somebody finds a place others may have waited for it.
-        """
-        shares: list[AssignedPods] = []
-        progress = -1
-        while progress:
-            progress = 0
-            for pending_class in ruled:
-                if pending_class.pod_keys and pending_class.pod_requirements is not None:
-                    progress += self._settle_class(pending_class, pending_class.pod_requirements, shares)
-        return shares
-
-    def _settle_class(self, waiting: PendingClass, demand: PodRequirements, shares: list[AssignedPods]) -> int:
-        before = len(waiting.pod_keys)
-        if self.topology.needs_shared_host(waiting.pod_class, demand) or waiting.pod_class.pod_keys[0] in self._singly:
-            return self.sequential_placer.place([waiting])
-        assigner = DomainAssigner(
-            waiting, demand, self.topology, self.weight_groups, self.sequential_placer.volume_topology
-        )
-        moved = -1
-        # A node that was full for a spread has its turn again once other domains have theirs.
-        while waiting.pod_keys and moved:
-            moved = self.sequential_placer.place_on_existing_nodes(waiting, demand)
-            if not moved:
-                moved = assigner.assign(
-                    1 if self.sequential_placer.has_existing_nodes_with_room(waiting) else len(waiting.pod_keys)
-                )
-        shares += assigner.assigned_pods()
-        return before - len(waiting.pod_keys)
+    def planned_nodes_of(self, group: WeightGroup) -> list[PlannedNode]:
+        return [planned_node for planned_node in self.planned_nodes if planned_node.weight_group is group]
 
     def pods_blocked_by_limits(self) -> list[str]:
         """Pods without a place for which a node could be bought if there were no limits."""
         return [
             key
             for pending_class in self.pending
-            if pending_class.pod_keys and pending_class.pod_requirements is not None
-            for tier in self.weight_groups
-            if any(tier.limits.by_template)
-            and tier.compatible_offerings(pending_class.pod_requirements)
-            & tier.offering_index.offerings_with_room(pending_class.size)
+            if pending_class.can_be_placed
+            for group in self.weight_groups
+            if any(group.limits.by_template)
+            and group.compatible_offerings(pending_class.pod_requirements)
+            & group.offering_index.offerings_with_room(pending_class.size)
             for key in pending_class.pod_keys
         ]
 
@@ -288,121 +115,128 @@ class Placement:
         """Pods without a place, by key."""
         return {key for pending_class in self.pending for key in pending_class.pod_keys}
 
-    def swap_pods(self, names: Mapping[str, str]) -> None:
+    def swap_pods(self, key_for: Mapping[str, str]) -> None:
         """Let pods take each other's places."""
-        for draft in (draft for tier in self.weight_groups for draft in tier.planned_nodes):
-            draft.pods_by_node = [tuple([names.get(key, key) for key in keys]) for keys in draft.pods_by_node]
-        for room in self.existing_nodes:
-            room.assigned_pods = [names.get(key, key) for key in room.assigned_pods]
+        for planned_node in self.planned_nodes:
+            planned_node.pods_by_node = [
+                tuple([key_for.get(key, key) for key in keys]) for keys in planned_node.pods_by_node
+            ]
+        for existing_node in self.existing_nodes:
+            existing_node.assigned_pods = [key_for.get(key, key) for key in existing_node.assigned_pods]
         for pending_class in self.pending:
-            pending_class.pod_keys = sorted(names.get(key, key) for key in pending_class.pod_keys)
+            pending_class.pod_keys = sorted(key_for.get(key, key) for key in pending_class.pod_keys)
 
-    def unplaced_or_relaxed(self, abstract_set: Set[str]) -> set[str]:
-        """Those of the pods that have no place or gave up something for it."""
+    def unplaced_or_relaxed(self, keys: Set[str]) -> set[str]:
+        """Of these pods those that have no place or gave up a preference for it."""
         return {
             key
             for pending_class in self.pending
             if pending_class.pod_keys or pending_class.relaxation_level
             for key in pending_class.pod_class.pod_keys
-            if key in abstract_set
+            if key in keys
         }
 
     def price(self) -> int:
-        """What the nodes to make cost, in picodollars per hour."""
+        """What the planned nodes cost, in picodollars per hour."""
         return sum(
-            tier.offering_index.prices[draft.offering] * len(draft.pods_by_node)
-            for tier in self.weight_groups
-            for draft in tier.planned_nodes
+            planned_node.weight_group.price(planned_node.offering) * len(planned_node.pods_by_node)
+            for planned_node in self.planned_nodes
         )
 
-    def is_better_than(self, other_placement: "Placement") -> bool:
-        """True when no pod fares worse than in another attempt, and more pods are placed or they cost less."""
-        ours, theirs = self._conceded(), other_placement._conceded()
-        if any(conceded > theirs[key] for key, conceded in ours.items()):
+    def is_better_than(self, placement: "Placement") -> bool:
+        """True when no pod fares worse than there, and more pods are placed or the nodes cost less."""
+        concessions, concessions_there = self._concessions(), placement._concessions()
+        if any(concession > concessions_there[key] for key, concession in concessions.items()):
             return False
-        return (
-            sum(left for left, _ in ours.values()) < sum(left for left, _ in theirs.values())
-            or self.price() < other_placement.price()
+        unplaced, unplaced_there = (
+            sum(is_unplaced for is_unplaced, _ in by_pod.values()) for by_pod in (concessions, concessions_there)
         )
+        return unplaced < unplaced_there or self.price() < placement.price()
 
-    def _conceded(self) -> dict[str, tuple[bool, int]]:
-        """Per pod: whether it has no place, and how far its class has given in."""
+    def _concessions(self) -> dict[str, tuple[bool, int]]:
+        """Per pod: whether it has no place, and how many preferences its class gave up."""
         return {
-            key: (key in left, pending_class.relaxation_level)
+            key: (key in unplaced, pending_class.relaxation_level)
             for pending_class in self.pending
-            for left in (set(pending_class.pod_keys),)
+            for unplaced in (set(pending_class.pod_keys),)
             for key in pending_class.pod_class.pod_keys
         }
 
     def pods_by_weight_group(self, pods: Sequence[Pod]) -> list[list[Pod]]:
-        """Pods by the tier that made their node, lightest first; before them those that got no new node.
+        """Pods by the weight of the NodePool of their planned node, lightest first; before them all other pods.
 
-        In this order, pods that may use a heavier pool first take what is left on nodes that others need anyway.
+        In this order, pods that may use a heavier pool first take what is left on nodes that other pods need anyway.
         """
-        made = {
+        group_of = {
             key: number
-            for number, tier in enumerate(self.weight_groups)
-            for draft in tier.planned_nodes
-            for keys in draft.pods_by_node
+            for number, group in enumerate(self.weight_groups)
+            for planned_node in self.planned_nodes_of(group)
+            for keys in planned_node.pods_by_node
             for key in keys
         }
-        if len(set(made.values())) < 2:
+        if len(set(group_of.values())) < 2:
             return [list(pods)]
-        found: dict[int, list[Pod]] = {}
+        by_group: dict[int, list[Pod]] = {}
         for pod in pods:
-            found.setdefault(made.get(pod.key, len(self.weight_groups)), []).append(pod)
-        return [found[number] for number in sorted(found, reverse=True)]
+            by_group.setdefault(group_of.get(pod.key, len(self.weight_groups)), []).append(pod)
+        return [by_group[number] for number in sorted(by_group, reverse=True)]
 
     @property
     def has_topology_rules(self) -> bool:
-        """True when the pods around it decide where some pod goes."""
+        """True when rules between pods decide where some pod goes."""
         return any(
-            pending_class.pod_class.requirement_levels
-            and self.topology.is_constrained(pending_class.pod_class, pending_class.pod_class.requirement_levels[0])
+            self.topology.is_constrained(pending_class.pod_class, pending_class.pod_class.requirement_levels[0])
             for pending_class in self.pending
+            if pending_class.pod_class.requirement_levels
         )
 
     @property
     def lacks_affinity_hosts(self) -> bool:
-        """True when somebody is left who must share a host with other pods, and these were placed."""
-        left = (
-            pending_class.pod_requirements
+        """True when a pod without a place must share a host with other pods."""
+        return any(
+            pod_affinity_term.topology_key == HOSTNAME
             for pending_class in self.pending
-            if pending_class.pod_keys and pending_class.pod_requirements is not None
+            if pending_class.can_be_placed
+            for pod_affinity_term in pending_class.pod_requirements.pod_affinity
         )
-        return any(company.topology_key == HOSTNAME for demand in left for company in demand.pod_affinity)
 
     @property
     def uses_existing_nodes(self) -> bool:
-        return any(room.assigned_pods for room in self.existing_nodes)
+        return any(existing_node.assigned_pods for existing_node in self.existing_nodes)
 
     @property
     def places_any_pod(self) -> bool:
-        return any(tier.planned_nodes for tier in self.weight_groups) or self.uses_existing_nodes
+        return bool(self.planned_nodes) or self.uses_existing_nodes
 
 
-def _count_volumes(
-    classes: Iterable[PodClass], pods: Sequence[Pod], templates: Iterable[NodeClaimTemplate], disks: VolumeTopology
+def _request_volumes(
+    classes: Iterable[PodClass],
+    pods: Sequence[Pod],
+    templates: Iterable[NodeClaimTemplate],
+    volume_topology: VolumeTopology,
 ) -> None:
     """Volumes become requests where a type limits how many can be attached."""
-    pod_classes = [one for one in classes if one.pod.volume_claim_names]
-    if pod_classes:
-        limited = {
-            volume_resource(driver)
-            for template in templates
-            for type_ in template.instance_types
-            for driver in type_.attachable_volumes
-        }
-        shared = shared_claims(pods)
-        for pod_class in pod_classes:
-            taken = disks.volume_requests(pod_class.pod, shared).items()
-            pod_class.requests |= {name: count for name, count in taken if name in limited}
+    with_volumes = [pod_class for pod_class in classes if pod_class.pod.volume_claim_names]
+    if not with_volumes:
+        return
+    limited = {
+        volume_resource(driver)
+        for template in templates
+        for instance_type in template.instance_types
+        for driver in instance_type.attachable_volumes
+    }
+    shared = shared_claims(pods)
+    for pod_class in with_volumes:
+        requests = volume_topology.volume_requests(pod_class.pod, shared).items()
+        pod_class.requests |= {name: count for name, count in requests if name in limited}
 
 
-def _asked(classes: Iterable[PodClass], topology: Topology, disks: VolumeTopology) -> Iterator[Requirements]:
-    for cls in classes:
-        yield from (demand.requirements for demand in cls.requirement_levels)
-        if cls.pod.volume_claim_names:
-            yield from disks.node_requirements(cls.pod)
-    for key, values in sorted(topology.known_domains().items()):
-        yield Requirements({key: Requirement(key, False, frozenset(values))})
+def _all_requirements(
+    classes: Iterable[PodClass], topology: Topology, volume_topology: VolumeTopology
+) -> Iterator[Requirements]:
+    for pod_class in classes:
+        yield from (pod_requirements.requirements for pod_requirements in pod_class.requirement_levels)
+        if pod_class.pod.volume_claim_names:
+            yield from volume_topology.node_requirements(pod_class.pod)
+    for key, domains in sorted(topology.known_domains().items()):
+        yield Requirements({key: Requirement(key, False, frozenset(domains))})

@@ -1,166 +1,153 @@
-"""Pods that have rules about each other, seated one by one.
+"""Pods with rules, placed one by one.
 
-Every pod goes where all rules hold at that moment: on a node that exists, else on the node in the making to which it
-adds least, or on one of its own. Pods that find no place are tried again as long as others find one, since they may
-have waited for these.
+Every pod goes where all rules hold at that moment: on an existing node, else on the planned node to which it adds
+least, or on a new node. Pods that find no place are tried again as long as any pod finds a place, since they may have
+waited for that pod.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from spotwright.model.requirements import Requirements
-from spotwright.scheduling.inputs.pod_classes import PodRequirements
+from spotwright.scheduling.inputs.pod_classes import PodClass
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology
-from spotwright.scheduling.placement.existing_nodes import ExistingNode, FreeCapacityIndex, NodeAdmission
-from spotwright.scheduling.placement.open_nodes import NodeOption, OpenNode, find_join_option, find_new_node_option
+from spotwright.scheduling.placement.capacity_indexes import FreeCapacityIndex
+from spotwright.scheduling.placement.existing_nodes import ExistingNode, NodeAdmission
+from spotwright.scheduling.placement.node_options import NodeOption, PodNeeds, find_join_option, find_new_node_option
 from spotwright.scheduling.placement.pending_pods import PendingClass
+from spotwright.scheduling.placement.planned_nodes import PlannedNode, node_name
 from spotwright.scheduling.placement.weight_groups import WeightGroup
-from spotwright.scheduling.topology.domain_rules import DomainRule
 from spotwright.scheduling.topology.topology import Topology
 
 
 class SequentialPlacer:
-    """The places of one plan, as seats for pods with rules.
+    """Places pods one by one on existing nodes and on ``open_nodes``: single planned nodes that take further pods.
 
-    ``spread_targets``: pods that others want on their very host keep apart, so that there are hosts enough.
+    ``spread_targets``: pods that other pods want on their very host keep apart, so that there are hosts enough.
     """
 
     def __init__(
         self,
-        rooms: Sequence[ExistingNode],
-        tiers: Sequence[WeightGroup],
+        existing_nodes: Sequence[ExistingNode],
+        weight_groups: Sequence[WeightGroup],
         topology: Topology,
-        disks: VolumeTopology,
+        volume_topology: VolumeTopology,
         *,
         spread_targets: bool = False,
     ) -> None:
         self.spread_targets = spread_targets
-        self.free_capacity_index = FreeCapacityIndex(rooms)
-        self.weight_groups = tiers
+        self.free_capacity_index = FreeCapacityIndex(existing_nodes)
+        self.weight_groups = weight_groups
         self.topology = topology
-        self.volume_topology = disks
-        self.open_nodes: list[OpenNode] = []
+        self.volume_topology = volume_topology
+        self.open_nodes: list[PlannedNode] = []
         self.work_units = 0
 
-    def place(self, waiting: Iterable[PendingClass]) -> int:
-        """Seat as many as possible, wherever that is; how many were."""
-        total, seated = 0, -1
-        while seated:
-            seated = sum(
-                self._seat_class(pending_class, pending_class.pod_requirements)
-                for pending_class in waiting
-                if pending_class.pod_keys and pending_class.pod_requirements is not None
+    def place(self, pending_classes: Iterable[PendingClass]) -> int:
+        """Place as many pods as possible; how many were placed."""
+        total, placed = 0, -1
+        while placed:
+            placed = sum(
+                self._place_class(pending_class) for pending_class in pending_classes if pending_class.can_be_placed
             )
-            total += seated
+            total += placed
         return total
 
-    def place_on_existing_nodes(self, waiting: PendingClass, demand: PodRequirements) -> int:
-        """Seat pods of a class on nodes there are; how many were."""
-        rules = self.topology.domain_rules(waiting.pod_class, demand)
-        volumes = self.volume_topology.node_requirements(waiting.pod_class.pod)
-        seated = 0
-        for room in self.existing_nodes_with_room(waiting):
-            if not waiting.pod_keys:
+    def place_on_existing_nodes(self, pending_class: PendingClass) -> int:
+        """Place pods of a class on existing nodes; how many were placed."""
+        needs, placed = self._needs(pending_class), 0
+        for existing_node in self.existing_nodes_with_room(pending_class):
+            if not pending_class.pod_keys:
                 break
             self.work_units += 1
-            while waiting.pod_keys and self._takes(room, waiting, rules, volumes):
-                self._give(room, waiting)
-                seated += 1
-        return seated
+            while pending_class.pod_keys and self._place_on(existing_node, needs):
+                placed += 1
+        return placed
 
-    def has_existing_nodes_with_room(self, waiting: PendingClass) -> bool:
-        """True when some node that exists could hold another pod of a class, rules aside."""
-        return next(self.existing_nodes_with_room(waiting), None) is not None
+    def has_existing_nodes_with_room(self, pending_class: PendingClass) -> bool:
+        """True when some existing node could hold another pod of a class, rules between pods aside."""
+        return next(self.existing_nodes_with_room(pending_class), None) is not None
 
-    def existing_nodes_with_room(self, waiting: PendingClass) -> Iterator[ExistingNode]:
-        """Nodes that exist and could hold another pod of a class, rules aside."""
-        welcome = NodeAdmission([waiting])
+    def existing_nodes_with_room(self, pending_class: PendingClass) -> Iterator[ExistingNode]:
+        """Existing nodes that could hold another pod of a class, rules between pods aside."""
+        admission = NodeAdmission([pending_class])
         return (
-            room
-            for room in self.free_capacity_index.nodes_with_room(waiting.size)
-            if welcome.admitted_classes(room.state_node)
+            existing_node
+            for existing_node in self.free_capacity_index.nodes_with_room(pending_class.size)
+            if admission.admitted_classes(existing_node.state_node)
         )
 
-    def _give(self, room: ExistingNode, waiting: PendingClass) -> None:
-        room.add_pod(waiting, self.volume_topology)
-        self.topology.record(room)
+    def _needs(self, pending_class: PendingClass) -> PodNeeds:
+        pod_requirements = pending_class.pod_requirements
+        return PodNeeds(
+            pending_class,
+            pod_requirements,
+            self.topology.domain_rules(pending_class.pod_class, pod_requirements),
+            self.volume_topology.node_requirements(pending_class.pod_class.pod),
+        )
 
-    def _seat_class(self, waiting: PendingClass, demand: PodRequirements) -> int:
-        """How many pods of a class found a seat."""
-        rules = self.topology.domain_rules(waiting.pod_class, demand)
-        volumes = self.volume_topology.node_requirements(waiting.pod_class.pod)
-        rooms, seated = list(self.existing_nodes_with_room(waiting)), 0
-        while waiting.pod_keys and self._seat_one(waiting, demand, rules, volumes, rooms):
-            seated += 1
-        return seated
+    def _place_class(self, pending_class: PendingClass) -> int:
+        needs, placed = self._needs(pending_class), 0
+        existing_nodes = list(self.existing_nodes_with_room(pending_class))
+        while pending_class.pod_keys and self._place_pod(needs, existing_nodes):
+            placed += 1
+        return placed
 
-    def _seat_one(
-        self,
-        waiting: PendingClass,
-        demand: PodRequirements,
-        rules: Sequence[DomainRule],
-        volumes: Sequence[Requirements],
-        rooms: Sequence[ExistingNode],
-    ) -> bool:
-        for room in rooms:
+    def _place_pod(self, needs: PodNeeds, existing_nodes: Sequence[ExistingNode]) -> bool:
+        for existing_node in existing_nodes:
             self.work_units += 1
-            if self._takes(room, waiting, rules, volumes):
-                self._give(room, waiting)
+            if self._place_on(existing_node, needs):
                 return True
-        option = self._best_site(waiting, demand, rules, volumes)
+        option = self._best_option(needs)
         if option is None:
             return False
-        if option.open_node.offering < 0:
-            self.open_nodes.append(option.open_node)
-        option.open_node.add_pod(waiting, demand, option.options, option.offering)
-        self.topology.record(option.open_node)
+        if option.planned_node.offering < 0:
+            self.open_nodes.append(option.planned_node)
+        option.choose(needs)
+        self.topology.record(option.planned_node)
         return True
 
-    def _takes(
-        self, room: ExistingNode, waiting: PendingClass, rules: Sequence[DomainRule], volumes: Sequence[Requirements]
-    ) -> bool:
-        if not room.fits(waiting.size):
+    def _place_on(self, existing_node: ExistingNode, needs: PodNeeds) -> bool:
+        if not self._allows(existing_node, needs):
             return False
-        if not all(rule.allows(room.domain(rule.topology_key)) for rule in rules):
-            return False
-        if volumes and not any(room.state_node.meets_requirements(requirements) for requirements in volumes):
-            return False
-        if any(
-            host_port.conflicts_with(port) for host_port in waiting.pod_class.host_ports for port in room.host_ports
-        ):
-            return False
-        return not self.volume_topology.exceeds_limits(
-            room.state_node, room.volumes, self.volume_topology.volumes(waiting.pod_class.pod)
-        )
+        existing_node.take_pod_with_rules(needs.pending_class, self.volume_topology)
+        self.topology.record(existing_node)
+        return True
 
-    def _best_site(
-        self,
-        waiting: PendingClass,
-        demand: PodRequirements,
-        rules: Sequence[DomainRule],
-        volumes: Sequence[Requirements],
-    ) -> NodeOption | None:
-        """The cheapest seat on a node in the making, or on a new one of the heaviest pools that make one."""
+    def _allows(self, existing_node: ExistingNode, needs: PodNeeds) -> bool:
+        state_node, pod_class = existing_node.state_node, needs.pending_class.pod_class
+        if not existing_node.fits(needs.pending_class.size):
+            return False
+        if not all(rule.allows(existing_node.domain(rule.topology_key)) for rule in needs.rules):
+            return False
+        if needs.volume_requirements and not any(map(state_node.meets_requirements, needs.volume_requirements)):
+            return False
+        if any(port.conflicts_with(used) for port in pod_class.host_ports for used in existing_node.host_ports):
+            return False
+        volumes = self.volume_topology.volumes(pod_class.pod)
+        return not self.volume_topology.exceeds_limits(state_node, existing_node.volumes, volumes)
+
+    def _best_option(self, needs: PodNeeds) -> NodeOption | None:
+        """The cheapest way onto an open node, or onto a new one of the heaviest NodePools that have one."""
         options = []
-        keeps_apart = self.spread_targets and self.topology.is_host_affinity_target(waiting.pod_class)
-        for site in self.open_nodes:
+        pod_class = needs.pending_class.pod_class
+        keeps_apart = self.spread_targets and self.topology.is_host_affinity_target(pod_class)
+        for open_node in self.open_nodes:
             self.work_units += 1
-            option = find_join_option(site, waiting, demand, rules, volumes)
+            option = find_join_option(open_node, needs)
             if option is not None:
                 if option.cost <= 0 and not keeps_apart:
                     return option
                 options.append(option)
-        name = f"new node {len(self.open_nodes) + 1}"
-        for tier in self.weight_groups:
+        for group in self.weight_groups:
             self.work_units += 1
-            option = find_new_node_option(name, tier, waiting, demand, rules, volumes)
+            option = find_new_node_option(node_name(len(self.open_nodes) + 1), group, needs)
             if option is not None:
                 options.append(option)
                 break
         if keeps_apart:
-            return min(options, key=lambda one: (_alike(one.open_node, waiting), one.cost), default=None)
-        return min(options, key=lambda one: one.cost, default=None)
+            return min(options, key=lambda option: (_count_pods(option, pod_class), option.cost), default=None)
+        return min(options, key=lambda option: option.cost, default=None)
 
 
-def _alike(site: OpenNode, waiting: PendingClass) -> int:
-    """How many pods of a class a node has."""
-    return sum(count for cls, count in site.pod_counts if cls is waiting.pod_class)
+def _count_pods(option: NodeOption, pod_class: PodClass) -> int:
+    """How many pods of a class the node has already."""
+    return sum(pods.count for pods in option.planned_node.pod_counts if pods.pod_class is pod_class)

@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.inputs.pod_classes import group_pods
-from spotwright.scheduling.placement.existing_nodes import fill_existing_nodes_largest_first
-from spotwright.scheduling.placement.placement import Placement, PlanningContext
+from spotwright.scheduling.placement.existing_node_filling import fill_existing_nodes_largest_first
+from spotwright.scheduling.placement.placement import Placement
+from spotwright.scheduling.placement.placement_passes import place_pods
+from spotwright.scheduling.placement.planning_context import PlanningContext
 from spotwright.scheduling.strategies import priority, retry_order
 
 # The search may cost more the more there is to save: so many units, and so many for every pod.
@@ -97,11 +99,11 @@ def _attempt(
     pods = sum(map(len, bands))
     budget = min(world.settings.work_units, _units(pods))
     best, singly = Placement(world, bands, templates), frozenset[str]()
-    complete = best.place_pods(budget, pack_together=True)
+    complete = place_pods(best, budget, pack_together=True)
     while not complete and pods > _FEW_PODS and len(singly) < _SINGLY:
         singly = singly.union(best.unpacked_pods)
         best = Placement(world, bands, templates, sequential_keys=singly)
-        complete = best.place_pods(budget, pack_together=True)
+        complete = place_pods(best, budget, pack_together=True)
     if wide := complete and best.lacks_affinity_hosts:
         best = _better(
             best,
@@ -128,7 +130,7 @@ def _attempt(
 
 def _better(placement: Placement | None, other_placement: Placement, budget: int, *, pack_together: bool) -> Placement:
     """The better of an attempt and of another that is yet to run; if there is none yet, the other."""
-    complete = other_placement.place_pods(budget, pack_together=pack_together)
+    complete = place_pods(other_placement, budget, pack_together=pack_together)
     if placement is None:
         return other_placement
     best = other_placement if complete and other_placement.is_better_than(placement) else placement

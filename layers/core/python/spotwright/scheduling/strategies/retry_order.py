@@ -42,7 +42,7 @@ def compute_retry_order(placement: Placement, pods: Sequence[Pod], alone: Set[st
     found: dict[str, Pod] = {}
     leaders: dict[str, str] = {}
     for pending_class in placement.pending:
-        if pending_class.pod_keys and pending_class.pod_requirements is not None:
+        if pending_class.can_be_placed:
             asked = pending_class.pod_class.pod_keys[0]
             free = (
                 {key: pod for key, pod in by_key.items() if key not in leaders}

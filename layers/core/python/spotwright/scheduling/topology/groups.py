@@ -9,7 +9,7 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.pod_constraints import LabelSelector, selects
 from spotwright.model.kubernetes.taints import Taint, Toleration, untolerated_taints
 from spotwright.model.requirements import Operator, Requirements
-from spotwright.scheduling.inputs.pod_classes import PodClass
+from spotwright.scheduling.inputs.pod_classes import PodClass, PodCount
 from spotwright.scheduling.inputs.state_nodes import StateNode
 
 
@@ -32,13 +32,13 @@ class CountedNode(TopologyNode, Protocol):
     """A node that this plan puts pods on."""
 
     @property
-    def pod_counts(self) -> Sequence[tuple[PodClass, int]]:
-        """Pods put there: class and how many, in the order they came."""
+    def pod_counts(self) -> Sequence[PodCount]:
+        """Pods put there, in the order they came."""
         ...
 
     @property
     def recorded_counts(self) -> dict[str, int]:
-        """Per label key, how many of the members are in the counts."""
+        """Per label key, how many of the ``pod_counts`` are counted in its domain."""
         ...
 
 

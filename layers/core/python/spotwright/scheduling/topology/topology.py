@@ -168,8 +168,8 @@ class Topology:
             domain = place.domain(key)
             done = place.recorded_counts.get(key, 0)
             if domain is not None and done < len(place.pod_counts):
-                for cls, count in place.pod_counts[done:]:
-                    self._count(key, domain, place, cls, count)
+                for pods in place.pod_counts[done:]:
+                    self._count(key, domain, place, pods.pod_class, pods.count)
                 place.recorded_counts[key] = len(place.pod_counts)
 
     def record_host(self, place: CountedNode) -> None:

@@ -1,0 +1,99 @@
+"""Why a pod fits on none of the instance types that meet its requirements."""
+
+from collections.abc import Sequence
+
+from spotwright.model import quantity, resources
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.kubernetes.volumes import UNLIMITED_VOLUMES, csi_driver, volume_resource
+from spotwright.scheduling.explain.node_choice import format_amount
+from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
+from spotwright.scheduling.offerings.offering_index import OfferingIndex, PoolInstanceType
+from spotwright.scheduling.placement.pending_pods import PendingClass
+
+
+def explain_too_large(
+    pending_class: PendingClass, index: OfferingIndex, offerings: int, template: NodeClaimTemplate
+) -> str:
+    """What the pod lacks on these offerings; then where it would fit, and what the NodePool keeps away."""
+    return (
+        _short_of(pending_class, index, offerings)
+        + _split_type_with_room(pending_class, index, offerings)
+        + _type_ruled_out(pending_class, template)
+    )
+
+
+def _short_of(pending_class: PendingClass, index: OfferingIndex, offerings: int) -> str:
+    """The first resource that alone rules out every type; else all that the pod asks for together."""
+    pool_types = [pool_type for pool_type in index.pool_types if pool_type.offerings & offerings]
+    number = len({pool_type.instance_type.name for pool_type in pool_types})
+    types = f"{number} instance type{'' if number == 1 else 's'}"
+    for place, name in enumerate(index.dimensions):
+        if lack := _lack(name, place, pending_class.size[place], pool_types, types):
+            return lack
+    requests = ", ".join(
+        f"{csi_driver(name) or name} {value}"
+        for name, value in resources.text(pending_class.pod_class.requests).items()
+        if name != resources.PODS
+    )
+    return f"none of {types} has {requests} together"
+
+
+def _lack(name: str, place: int, request: int, pool_types: Sequence[PoolInstanceType], types: str) -> str:
+    """What the pod lacks of one resource; "" if some type has enough."""
+    largest = max(pool_types, key=lambda pool_type: (pool_type.free_capacity[place], pool_type.instance_type.name))
+    most, type_name = largest.free_capacity[place], largest.instance_type.name
+    if request <= 0 or request <= most:
+        return ""
+    if most <= 0:
+        return f"it asks for {name} {quantity.text(name, request)}, none of {types} has any"
+    if driver := csi_driver(name):
+        return f"it attaches {request} volumes through {driver}, the most is {most} on {type_name} ({types})"
+    return (
+        f"it asks for {name} {quantity.text(name, request)}, the most is {format_amount(name, most)} on {type_name}"
+        f" ({types})"
+    )
+
+
+def _split_type_with_room(pending_class: PendingClass, index: OfferingIndex, offerings: int) -> str:
+    """Where a type that has more in some offerings than in others has room for the pod."""
+    template = index.pool_type_of[(offerings & -offerings).bit_length() - 1].template_index
+    with_room = 0
+    for pool_type in index.pool_types:
+        if pool_type.instance_type.name in index.split_types[template]:
+            with_room |= pool_type.offerings
+    with_room &= index.offerings_of_template[template] & index.offerings_with_room(pending_class.size)
+    if not with_room:
+        return ""
+    cheapest = (with_room & -with_room).bit_length() - 1
+    sold, type_name = index.offerings[cheapest], index.pool_type_of[cheapest].instance_type.name
+    return f"; {type_name} has room for it as {sold.capacity_type} in {sold.zone}"
+
+
+def _type_ruled_out(pending_class: PendingClass, template: NodeClaimTemplate) -> str:
+    """The smallest type with room for the pod that a single requirement of the NodePool rules out."""
+    requests = pending_class.pod_class.requests
+    unlimited = {name: UNLIMITED_VOLUMES for name in requests if csi_driver(name)}
+    with_room = [
+        instance_type
+        for instance_type in template.instance_types
+        if resources.fits(requests, unlimited | _with_volumes(instance_type))
+    ]
+    for instance_type in sorted(
+        with_room, key=lambda instance_type: (instance_type.allocatable.get(resources.CPU, 0), instance_type.name)
+    ):
+        unmet = [
+            requirement
+            for requirement in template.requirements
+            if requirement.key in instance_type.requirements
+            and not can_meet(instance_type.requirements.get(requirement.key), requirement)
+        ]
+        if len(unmet) == 1:
+            return f"; {instance_type.name} would hold it, but for the pool's {unmet[0]}"
+    return ""
+
+
+def _with_volumes(instance_type: InstanceType) -> dict[str, int]:
+    """What a type has for pods, attachable volumes among it."""
+    return instance_type.allocatable | {
+        volume_resource(driver): count for driver, count in instance_type.attachable_volumes.items()
+    }
