@@ -14,7 +14,7 @@ from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements, from_expressions
 from spotwright.model.snapshot import InFlightNodeClaim, Settings, Snapshot
-from spotwright.scheduling import static_pools
+from spotwright.scheduling import planner
 from spotwright.scheduling.offerings import reservations
 from spotwright.scheduling.plan import Plan
 from spotwright.scheduling.pod_planner import plan_pods
@@ -94,7 +94,7 @@ STATIC = Settings(feature_gates=("ReservedCapacity", "StaticCapacity"))
 def kept(capacity: int, *pools: NodePool, types: Sequence[InstanceType] = (), settings: Settings = STATIC) -> Plan:
     """Static pools with a reservation of so many instances, and four pods that need a node each."""
     snapshot = Snapshot("test", NOW, pods(4, cpu="1500m"), nodepools=(pool(), *pools), settings=settings)
-    return static_pools.plan_with_static_pools(snapshot, Catalog({"": (reserving(SMALL, capacity), *types)}))
+    return planner.plan(snapshot, Catalog({"": (reserving(SMALL, capacity), *types)}))
 
 
 def of_pool(plan: Plan, name: str) -> Plan:

@@ -16,7 +16,7 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
 from spotwright.model.requirements import NodeSelectorRequirement, Requirement, Requirements
 from spotwright.model.snapshot import STATIC_CAPACITY, InFlightNodeClaim, Settings
-from spotwright.scheduling import static_pools
+from spotwright.scheduling import planner
 from spotwright.scheduling.offerings.overlays import OverlaidCatalog, apply_overlays
 from spotwright.scheduling.plan import NewNode, Plan, to_in_flight_nodeclaim
 from tests.unit.scheduling.builders import (
@@ -347,7 +347,7 @@ class TestElsewhere:
             nodeoverlays=(overlay(zone_is("z2")),),
             settings=Settings(feature_gates=(STATIC_CAPACITY, "NodeOverlay")),
         )
-        node = the_node(static_pools.plan_with_static_pools(seen, Catalog({"": TYPES})))
+        node = the_node(planner.plan(seen, Catalog({"": TYPES})))
         assert node.instance_types == ("small", "medium", "fat", "large")
 
     def test_a_static_pool_s_nodes_hold_what_every_offering_has(self) -> None:
@@ -357,7 +357,7 @@ class TestElsewhere:
             nodeoverlays=(overlay(zone_is("z2")),),
             settings=Settings(feature_gates=(STATIC_CAPACITY, "NodeOverlay")),
         )
-        assert static_pools.plan_with_static_pools(seen, Catalog({"": TYPES})).unschedulable_pods
+        assert planner.plan(seen, Catalog({"": TYPES})).unschedulable_pods
 
     def test_the_zone_cap_pins_a_node_to_what_has_room(self) -> None:
         """In z2 the small type is short of memory, so a node pinned there is of another type."""

@@ -14,9 +14,10 @@ from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Settings, Snapshot
-from spotwright.scheduling import pod_planner, static_pools
+from spotwright.scheduling import planner, pod_planner
 from spotwright.scheduling.plan import Plan, to_in_flight_nodeclaim
-from spotwright.scheduling.static_pools import NodeCount
+from spotwright.scheduling.static_capacity.node_counts import NodeCount, count_missing_nodes
+from spotwright.scheduling.static_capacity.provisioning import MAX_NODES_PER_DECISION
 from tests.unit.scheduling.builders import (
     LARGE,
     NOW,
@@ -58,7 +59,7 @@ def seen(
 
 
 def decided(*waiting: Pod, **fields: Any) -> Plan:
-    return static_pools.plan_with_static_pools(seen(*waiting, **fields), Catalog({"": TYPES}))
+    return planner.plan(seen(*waiting, **fields), Catalog({"": TYPES}))
 
 
 def kept(plan: Plan) -> int:
@@ -88,7 +89,7 @@ def test_a_static_pool_makes_what_it_lacks_within_its_limit(
 def test_a_node_that_waits_for_its_replacement_is_not_made_twice() -> None:
     plan = decided(pools=[keeping(4)], running=4, nodeclaims_to_replace=("c3",))
     assert plan.new_nodes == ()
-    assert static_pools.count_missing_nodes(keeping(4), NodeCount(active=3, pending_disruption=1)) == 0
+    assert count_missing_nodes(keeping(4), NodeCount(active=3, pending_disruption=1)) == 0
 
 
 def test_what_is_on_its_way_out_is_made_anew_but_counts_against_the_limit() -> None:
@@ -190,7 +191,7 @@ def test_fewer_different_values_are_kept_only_where_that_is_allowed() -> None:
 
 def test_a_typing_error_does_not_buy_a_million_nodes_at_once() -> None:
     plan = decided(pools=[keeping(1_000_000)])
-    assert kept(plan) == static_pools.MAX_NODES_PER_DECISION
+    assert kept(plan) == MAX_NODES_PER_DECISION
     assert any("the others follow" in note for note in plan.notes)
 
 
