@@ -6,8 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -19,11 +18,13 @@ from forwarder.metrics import ClusterCollector, families
 from forwarder.object_cache import ObjectCache
 from forwarder.sender import DoorbellSender, write_heartbeat
 from forwarder.settings import ForwarderSettings, settings
-from forwarder.watcher import WATCHED_KINDS, list_and_watch
+from forwarder.watcher import WATCHED_KINDS, WatchedKind, WatchNews, list_and_watch
 from forwarder.web import Checks, serve
 from spotwright.adapters.aws import clients
 from spotwright.adapters.kubernetes.connection import Connection, pod_configuration
 from spotwright.errors import InvalidRequest
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 
 # A loop that has not gone round for this long is stuck: longer than any send with all its attempts.
 STUCK_SECONDS = 120.0
@@ -51,7 +52,7 @@ def main() -> int:
         wanted = settings(os.environ)
         connection = Connection(pod_configuration(wanted.server, Path(wanted.service_account)))
     except InvalidRequest as error:
-        logger.error("cannot start", extra={"reason": str(error)})
+        log_line(logger, log_lines.FORWARDER_MISCONFIGURED, error=str(error))
         return 2
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -65,12 +66,12 @@ def _run(wanted: ForwarderSettings, connection: Connection, stopping: threading.
     server = serve(_registry(loop), _checks(loop), wanted.address, wanted.metrics_port)
     for kind in WATCHED_KINDS:
         arguments = (connection, kind, loop.news.put, stopping)
-        threading.Thread(target=_follow_or_stop, args=arguments, name=kind.name, daemon=True).start()
+        threading.Thread(target=_watch_or_exit, args=arguments, name=kind.name, daemon=True).start()
     host, port = server.server_address[:2]
-    logger.info("forwarding", extra={"cluster": wanted.cluster, "metrics": f"{host!s}:{port}"})
+    log_line(logger, log_lines.FORWARDER_STARTED, cluster=wanted.cluster, metrics=f"{host!s}:{port}")
     loop.run(stopping)
     server.shutdown()
-    logger.info("ended")
+    log_line(logger, log_lines.FORWARDER_STOPPED)
 
 
 def _loop(wanted: ForwarderSettings) -> Loop:
@@ -107,12 +108,14 @@ def _checks(loop: Loop) -> Checks:
     }
 
 
-def _follow_or_stop(*arguments: object) -> None:
-    """A watcher that ends by an error nobody foresaw ends the process: a pod that is restarted sees again."""
+def _watch_or_exit(
+    connection: Connection, kind: WatchedKind, report: Callable[[WatchNews], None], stopping: threading.Event
+) -> None:
+    """A watcher that an unforeseen error ends takes the process with it: the pod restarts and watches again."""
     try:
-        partial(list_and_watch, *arguments)()  # type: ignore[arg-type]
-    except BaseException:
-        logger.exception("a watcher ended")
+        list_and_watch(connection, kind, report, stopping)
+    except BaseException:  # noqa: BLE001 whatever it is, a forwarder that is blind must not go on
+        log_line(logger, log_lines.WATCHER_ENDED, kind=kind.name)
         os._exit(1)
 
 

@@ -24,6 +24,8 @@ from forwarder.doorbells import PODS, QueuedDoorbell
 from forwarder.object_cache import ObjectCache
 from forwarder.watcher import WatchNews
 from spotwright.errors import ApiError
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 
 # Bells other than for pods: long enough to fold a burst, short enough not to be felt.
 OTHER_WINDOW = BatchWindow(idle_seconds=0.1, max_seconds=0.5)
@@ -148,19 +150,12 @@ class Loop:
             self.counters.failed += len(failed)
             self._resend |= failed
             self._resend_at = self._clock() + RESEND_SECONDS
-        logger.info(
-            "rang",
-            extra={
-                "bells": [
-                    f"{queued_doorbell.kind} {queued_doorbell.key}".strip()
-                    for queued_doorbell in sorted(bells - failed)
-                ]
-            },
-        )
+        sent = [f"{doorbell.kind} {doorbell.key}".strip() for doorbell in sorted(bells - failed)]
+        log_line(logger, log_lines.SENT_DOORBELLS, doorbells=sent)
 
     def _write_heartbeat(self, *, leaving: bool) -> None:
         try:
             self._beat(leaving)
             self.counters.heartbeats += 1
         except ApiError as failure:
-            logger.warning("no heartbeat", extra={"reason": str(failure)})
+            log_line(logger, log_lines.HEARTBEAT_FAILED, error=str(failure))

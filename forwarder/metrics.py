@@ -12,6 +12,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from forwarder.loop import Counters
 from forwarder.views import NodeView, PodView
 from spotwright.model import labels, resources
+from spotwright.telemetry import metrics as rows
+from spotwright.telemetry.rows import PrometheusMetric
 
 _LABELS = sorted(labels.WELL_KNOWN - {labels.NODEPOOL})
 
@@ -40,29 +42,30 @@ def families(
     """Every metric. ``silent_seconds``: per kind, how long ago it was last heard of."""
     by_name = {node.name: node for node in nodes}
     yield from _node_gauges(nodes, pods)
-    yield _gauge("karpenter_pods_state", "Pods, by where they are.", [(_pod_labels(pod, by_name), 1) for pod in pods])
-    yield GaugeMetricFamily("karpenter_cluster_state_node_count", "Nodes that are known.", len(nodes))
-    yield GaugeMetricFamily("karpenter_cluster_state_synced", "1 while every kind was heard of lately.", int(fresh))
-    yield _gauge(
-        "spotwright_forwarder_silent_seconds",
-        "Since a kind was last heard of.",
-        [({"kind": kind}, seconds) for kind, seconds in sorted(silent_seconds.items())],
+    yield _family(rows.PODS_STATE, [(_pod_labels(pod, by_name), 1) for pod in pods])
+    yield _single(rows.CLUSTER_NODE_COUNT, len(nodes))
+    yield _single(rows.CLUSTER_SYNCED, int(fresh))
+    yield _family(
+        rows.WATCH_SILENT_SECONDS, [({"kind": kind}, seconds) for kind, seconds in sorted(silent_seconds.items())]
     )
-    doorbells = CounterMetricFamily("spotwright_forwarder_doorbells", "Doorbells sent.", labels=["queue"])
-    for queue, number in sorted(counters.sent.items()):
-        doorbells.add_metric([queue], number)
-    yield doorbells
-    yield CounterMetricFamily(
-        "spotwright_forwarder_failed_doorbells", "Doorbells that no queue took at first.", counters.failed
+    yield _family(
+        rows.FORWARDER_DOORBELLS, [({"queue": queue}, number) for queue, number in sorted(counters.sent.items())]
     )
-    yield CounterMetricFamily("spotwright_forwarder_heartbeats", "Signs of life written.", counters.heartbeats)
+    yield _single(rows.FORWARDER_FAILED_DOORBELLS, counters.failed)
+    yield _single(rows.FORWARDER_HEARTBEATS, counters.heartbeats)
 
 
-def _gauge(name: str, text: str, samples: Sequence[Sample]) -> GaugeMetricFamily:
-    gauge = GaugeMetricFamily(name, text, labels=list(samples[0][0]) if samples else [])
-    for named, value in samples:
-        gauge.add_metric(list(named.values()), value)
-    return gauge
+def _single(row: PrometheusMetric, value: float) -> Metric:
+    return _family(row, [({}, value)])
+
+
+def _family(row: PrometheusMetric, samples: Sequence[Sample]) -> Metric:
+    names = list(samples[0][0]) if samples else []
+    make = GaugeMetricFamily if row.kind == "gauge" else CounterMetricFamily
+    family = make(row.name, row.when, labels=names)
+    for labelled, value in samples:
+        family.add_metric(list(labelled.values()), value)
+    return family
 
 
 def _node_gauges(nodes: Sequence[NodeView], pods: Sequence[PodView]) -> Iterator[Metric]:
@@ -71,23 +74,16 @@ def _node_gauges(nodes: Sequence[NodeView], pods: Sequence[PodView]) -> Iterator
         if pod.node and not pod.terminal:
             own.setdefault(pod.node, []).append(pod)
 
-    def gauge(name: str, text: str, amounts: Callable[[NodeView], Mapping[str, int]]) -> Metric:
-        samples = [sample for node in nodes for sample in _per_resource(node, amounts(node))]
-        return _gauge(f"karpenter_nodes_{name}", text, samples)
+    def gauge(row: PrometheusMetric, amounts: Callable[[NodeView], Mapping[str, int]]) -> Metric:
+        return _family(row, [sample for node in nodes for sample in _per_resource(node, amounts(node))])
 
     def requests(node: NodeView, daemons: bool) -> dict[str, int]:
         return resources.add(*(pod.requests for pod in own.get(node.name, ()) if pod.of_daemonset is daemons))
 
-    yield gauge("allocatable", "What pods may use.", lambda node: node.allocatable)
-    yield gauge(
-        "total_pod_requests", "What pods other than a DaemonSet's ask for.", lambda node: requests(node, daemons=False)
-    )
-    yield gauge("total_daemon_requests", "What DaemonSets' pods ask for.", lambda node: requests(node, daemons=True))
-    yield gauge(
-        "system_overhead",
-        "What the system keeps: capacity less allocatable.",
-        lambda node: resources.subtract(node.capacity, node.allocatable),
-    )
+    yield gauge(rows.NODES_ALLOCATABLE, lambda node: node.allocatable)
+    yield gauge(rows.NODES_POD_REQUESTS, lambda node: requests(node, daemons=False))
+    yield gauge(rows.NODES_DAEMON_REQUESTS, lambda node: requests(node, daemons=True))
+    yield gauge(rows.NODES_SYSTEM_OVERHEAD, lambda node: resources.subtract(node.capacity, node.allocatable))
 
 
 def _per_resource(node: NodeView, amounts: Mapping[str, int]) -> Iterator[Sample]:

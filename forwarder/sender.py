@@ -12,6 +12,8 @@ import msgspec
 from forwarder.doorbells import QueuedDoorbell
 from spotwright.adapters.aws.errors import translate_errors
 from spotwright.errors import ApiError
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.ports.doorbells import Doorbell
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ class DoorbellSender:
             try:
                 bells = self._try_batch(queue, bells)
             except ApiError as failure:
-                logger.warning("doorbells not sent", extra={"queue": queue, "reason": str(failure)})
+                log_line(logger, log_lines.DOORBELLS_NOT_SENT, queue=queue, error=str(failure))
             if not bells:
                 break
         return bells
@@ -76,15 +78,9 @@ class DoorbellSender:
         with translate_errors(f"SendMessageBatch {queue}"):
             answer = self._sqs.send_message_batch(QueueUrl=self._urls[queue], Entries=entries)
         refused = answer.get("Failed", [])
-        for batch_result_error_entry in refused:
-            logger.warning(
-                "doorbell refused",
-                extra={
-                    "queue": queue,
-                    "reason": batch_result_error_entry.get("Message") or batch_result_error_entry["Code"],
-                },
-            )
-        return [bells[int(one["Id"])] for one in refused]
+        for entry in refused:
+            log_line(logger, log_lines.DOORBELL_REFUSED, queue=queue, error=entry.get("Message") or entry["Code"])
+        return [bells[int(entry["Id"])] for entry in refused]
 
     def _body(self, bell: QueuedDoorbell) -> str:
         return msgspec.json.encode(Doorbell(self._cluster, bell.kind, bell.key)).decode()

@@ -11,6 +11,8 @@ from forwarder.views import View, node_view, nodeclaim_view, nodeclass_view, nod
 from spotwright.adapters.kubernetes.connection import Connection
 from spotwright.adapters.kubernetes.watch import Expired, list_objects, watch_objects
 from spotwright.errors import ApiError
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
 
@@ -74,7 +76,7 @@ def list_and_watch(
         except Expired:
             version = ""
         except ApiError as failure:
-            logger.warning("watch failed", extra={"kind": kind.name, "reason": str(failure)})
+            log_line(logger, log_lines.WATCH_FAILED, kind=kind.name, error=str(failure))
         stopping.wait(random.uniform(pause / 2, pause))
         pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 

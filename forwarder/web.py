@@ -9,6 +9,9 @@ from typing import ClassVar
 
 from prometheus_client import CollectorRegistry, MetricsHandler
 
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
+
 logger = logging.getLogger("forwarder")
 
 type Checks = Mapping[str, Callable[[], bool]]
@@ -50,7 +53,7 @@ def serve(registry: CollectorRegistry, checks: Checks, address: str, port: int) 
     try:
         server = _bound(address, port, handler)
     except OSError as error:
-        logger.warning("metrics served elsewhere", extra={"wanted": f"{address}:{port}", "reason": str(error)})
+        log_line(logger, log_lines.METRICS_ADDRESS_UNAVAILABLE, address=f"{address}:{port}", error=str(error))
         server = _bound("127.0.0.1", 0, handler)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     return server

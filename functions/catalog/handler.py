@@ -1,14 +1,16 @@
-"""What can be bought and how: class statuses, and the catalog of instance types with prices."""
+"""Resolves EC2NodeClasses, and keeps the catalog of instance types and prices."""
 
 import os
 from datetime import UTC, datetime
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 
 from spotwright import sqs_batch
 from spotwright.composition import catalog_clients, cluster_clients
+from spotwright.telemetry import log_lines
+from spotwright.telemetry import metrics as telemetry
+from spotwright.telemetry.emit import add_metric, log_line
 from spotwright.workflows.catalog.workflow import CatalogResult, apply_zonal_shifts, refresh_region, resolve_nodeclasses
 from spotwright.workflows.ports.doorbells import Doorbell
 
@@ -37,29 +39,28 @@ def _work(cluster: str, bells: tuple[Doorbell, ...]) -> None:
     if classes:
         names = [] if any(not bell.key for bell in classes) else sorted({bell.key for bell in classes})
         attempt = min(bell.epoch for bell in classes)
-        _tell(cluster, "nodeclasses", resolve_nodeclasses(ports, names, now=now, attempt=attempt))
+        _report(cluster, "nodeclasses", resolve_nodeclasses(ports, names, now=now, attempt=attempt))
     if any(bell.kind == "region" for bell in bells):
-        _tell(cluster, "region", refresh_region(ports, now=now))
-    elif any(bell.kind == "shifts" for bell in bells) and (catalog_result := apply_zonal_shifts(ports, now=now)):
-        _tell(cluster, "shifts", catalog_result)
+        _report(cluster, "region", refresh_region(ports, now=now))
+    elif any(bell.kind == "shifts" for bell in bells) and (result := apply_zonal_shifts(ports, now=now)):
+        _report(cluster, "shifts", result)
 
 
-def _tell(cluster: str, kind: str, catalog_result: CatalogResult) -> None:
-    logger.info(
-        "catalog made" if catalog_result.changed else "catalog unchanged",
-        extra={
-            "cluster": cluster,
-            "doorbell": kind,
-            "catalog": catalog_result.catalog_key,
-            "ready": catalog_result.ready_classes,
-            "refused": catalog_result.not_ready,
-            "notes": catalog_result.notes,
-        },
+def _report(cluster: str, kind: str, result: CatalogResult) -> None:
+    log_line(
+        logger,
+        log_lines.CATALOG_UPDATED if result.changed else log_lines.CATALOG_UNCHANGED,
+        cluster=cluster,
+        doorbell=kind,
+        catalog=result.catalog_key,
+        ready=result.ready_classes,
+        not_ready=result.not_ready,
+        notes=result.notes,
     )
-    for name, failure in catalog_result.failures.items():
-        logger.error("ec2nodeclass not resolved", extra={"cluster": cluster, "EC2NodeClass": name, "error": failure})
+    for name, error in result.failures.items():
+        log_line(logger, log_lines.NODECLASS_FAILED, cluster=cluster, nodeclass=name, error=error)
     metrics.add_dimension(name="cluster", value=cluster)
-    metrics.add_metric(name="FactsNotRefreshed", unit=MetricUnit.Count, value=len(catalog_result.notes))
-    metrics.add_metric(name="ClassesReady", unit=MetricUnit.Count, value=len(catalog_result.ready_classes))
-    metrics.add_metric(name="ClassesNotReady", unit=MetricUnit.Count, value=len(catalog_result.not_ready))
-    metrics.add_metric(name="ClassResolutionFailed", unit=MetricUnit.Count, value=len(catalog_result.failures))
+    add_metric(metrics, telemetry.FACTS_NOT_REFRESHED, len(result.notes))
+    add_metric(metrics, telemetry.CLASSES_READY, len(result.ready_classes))
+    add_metric(metrics, telemetry.CLASSES_NOT_READY, len(result.not_ready))
+    add_metric(metrics, telemetry.CLASS_RESOLUTION_FAILED, len(result.failures))

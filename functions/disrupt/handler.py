@@ -7,10 +7,12 @@ from typing import Any
 
 import msgspec
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 
 from spotwright import sqs_batch
 from spotwright.composition import cluster_clients
+from spotwright.telemetry import log_lines
+from spotwright.telemetry import metrics as telemetry
+from spotwright.telemetry.emit import add_metric, log_line
 from spotwright.workflows.disrupt.evaluate import evaluate
 from spotwright.workflows.disrupt.inputs import DisruptResult
 from spotwright.workflows.disrupt.validate import validate
@@ -37,16 +39,15 @@ def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batc
 def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:
     ports, left = cluster_clients.ports(cluster), partial(sqs_batch.seconds_left, context)
     for proposal in sorted({bell.key for bell in bells if bell.kind == "validate"}):
-        _tell(cluster, "validate", validate(ports, proposal, now=datetime.now(UTC), seconds_left=left))
+        _report(cluster, "validate", validate(ports, proposal, now=datetime.now(UTC), seconds_left=left))
     if any(bell.kind == "evaluate" for bell in bells):
-        _tell(cluster, "evaluate", evaluate(ports, now=datetime.now(UTC), seconds_left=left))
+        _report(cluster, "evaluate", evaluate(ports, now=datetime.now(UTC), seconds_left=left))
 
 
-def _tell(cluster: str, kind: str, looked: DisruptResult) -> None:
-    told = {"cluster": cluster, "doorbell": kind} | msgspec.to_builtins(looked)
-    logger.info("looked for nodes to disrupt", extra=told)
+def _report(cluster: str, kind: str, result: DisruptResult) -> None:
+    log_line(logger, log_lines.EVALUATED_DISRUPTION, cluster=cluster, doorbell=kind, **msgspec.to_builtins(result))
     metrics.add_dimension(name="cluster", value=cluster)
-    metrics.add_metric(name="NodesProposed", unit=MetricUnit.Count, value=len(looked.proposed))
-    metrics.add_metric(name="NodesDisrupted", unit=MetricUnit.Count, value=len(looked.committed))
-    metrics.add_metric(name="DisruptionHeldBack", unit=MetricUnit.Count, value=1 if looked.obstacle else 0)
-    metrics.add_metric(name="DisruptionBreakerOpen", unit=MetricUnit.Count, value=1 if looked.breaker_open else 0)
+    add_metric(metrics, telemetry.NODES_PROPOSED, len(result.proposed))
+    add_metric(metrics, telemetry.NODES_DISRUPTED, len(result.committed))
+    add_metric(metrics, telemetry.DISRUPTION_HELD_BACK, 1 if result.obstacle else 0)
+    add_metric(metrics, telemetry.DISRUPTION_BREAKER_OPEN, 1 if result.breaker_open else 0)

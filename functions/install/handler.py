@@ -17,6 +17,8 @@ from spotwright.adapters.aws import clients
 from spotwright.adapters.aws.custom_resource import CustomResourceResponder, CustomResourceResult
 from spotwright.adapters.aws.eks.access_entry import TemporaryAccessEntry
 from spotwright.adapters.aws.s3.bucket_contents import empty_bucket
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.install.workflow import Installation, install, remove
 from spotwright.workflows.ports.installation import AdminAccessPort
 
@@ -54,9 +56,8 @@ def handler(event: dict[str, Any], context: Any) -> None:
     timer.start()
     try:
         outcome = _serve(event, remaining - RESERVE_SECONDS)
-    except Exception as error:
-        # The outermost loop: a stack that gets no answer waits for an hour.
-        logger.exception("request failed")
+    except Exception as error:  # noqa: BLE001 a stack that gets no answer waits for an hour
+        log_line(logger, log_lines.REQUEST_FAILED)
         outcome = CustomResourceResult(_physical_id(event), failed=True, reason=f"{type(error).__name__}: {error}")
     timer.cancel()
     answer.respond(outcome)
@@ -78,7 +79,7 @@ def _serve(event: Mapping[str, Any], seconds: float) -> CustomResourceResult:
 
 def _install(event: Mapping[str, Any], patience: Patience) -> CustomResourceResult:
     applied = install(_access(event), _installation(event), patience)
-    logger.info("installed", extra={"cluster": event["ResourceProperties"]["Cluster"], "applied": applied})
+    log_line(logger, log_lines.INSTALLED, cluster=event["ResourceProperties"]["Cluster"], applied=applied)
     return CustomResourceResult(_physical_id(event), data={"Applied": str(len(applied))})
 
 
@@ -87,10 +88,11 @@ def _remove(event: Mapping[str, Any], patience: Patience) -> CustomResourceResul
     if not {"Cluster", "RoleArn"} <= event["ResourceProperties"].keys():
         return CustomResourceResult(_physical_id(event), reason="the request never was valid, so nothing was installed")
     removal = remove(_access(event), _installation(event), patience)
-    logger.info("removed", extra={
-        "cluster": event["ResourceProperties"]["Cluster"],
-        "deleted": removal.deleted, "kept": removal.kept, "gave_up": removal.gave_up,
-    })  # fmt: skip
+    log_line(
+        logger, log_lines.REMOVED,
+        cluster=event["ResourceProperties"]["Cluster"],
+        deleted=removal.deleted, kept=removal.kept, abandoned=removal.gave_up,
+    )  # fmt: skip
     return CustomResourceResult(_physical_id(event), reason=removal.gave_up)
 
 

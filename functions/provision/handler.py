@@ -6,10 +6,12 @@ from functools import partial
 from typing import Any
 
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 
 from spotwright import sqs_batch
 from spotwright.composition import cluster_clients
+from spotwright.telemetry import log_lines
+from spotwright.telemetry import metrics as telemetry
+from spotwright.telemetry.emit import add_metric, log_line
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.provision.workflow import provision
 
@@ -28,31 +30,28 @@ def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batc
 
 
 def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:
-    served = provision(
+    result = provision(
         cluster_clients.ports(cluster),
         clock=lambda: datetime.now(UTC),
         seconds_left=partial(sqs_batch.seconds_left, context),
     )
-    if served.postponed_pods:
-        logger.warning("pods follow in the next round", extra={"cluster": cluster, "pods": served.postponed_pods})
-    for decision in served.decisions:
-        logger.info(
-            "computed new nodeclaim(s) to fit pod(s)",
-            extra={
-                "cluster": cluster,
-                "decision": decision.id,
-                "why": decision.message,
-                "nodeclaims": [name for launch in decision.launches for name in launch.claims],
-                "nodes": [node.reason for node in decision.plan.new_nodes],
-            },
+    if result.postponed_pods:
+        log_line(logger, log_lines.POSTPONED_PODS, cluster=cluster, pods=result.postponed_pods)
+    for decision in result.decisions:
+        log_line(
+            logger,
+            log_lines.COMPUTED_NODECLAIMS,
+            cluster=cluster,
+            decision=decision.id,
+            summary=decision.message,
+            nodeclaims=[name for launch in decision.launches for name in launch.claims],
+            nodes=[node.reason for node in decision.plan.new_nodes],
         )
-    for plan in served.plans[-1:]:
+    for plan in result.plans[-1:]:
         metrics.add_dimension(name="cluster", value=cluster)
-        for seconds in served.pod_wait_seconds:
-            metrics.add_metric(name="EventToDecisionSeconds", unit=MetricUnit.Seconds, value=seconds)
-        metrics.add_metric(name="PodsUnschedulable", unit=MetricUnit.Count, value=len(plan.unschedulable_pods))
-        metrics.add_metric(name="NodesDecided", unit=MetricUnit.Count, value=len(plan.new_nodes))
-        for refused in plan.unschedulable_pods:
-            logger.info(
-                "could not schedule pod", extra={"cluster": cluster, "pod": refused.pod, "reasons": refused.reasons}
-            )
+        for seconds in result.pod_wait_seconds:
+            add_metric(metrics, telemetry.EVENT_TO_DECISION_SECONDS, seconds)
+        add_metric(metrics, telemetry.PODS_UNSCHEDULABLE, len(plan.unschedulable_pods))
+        add_metric(metrics, telemetry.NODES_DECIDED, len(plan.new_nodes))
+        for pod in plan.unschedulable_pods:
+            log_line(logger, log_lines.COULD_NOT_SCHEDULE_POD, cluster=cluster, pod=pod.pod, reasons=pod.reasons)

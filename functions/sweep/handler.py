@@ -6,13 +6,22 @@ from typing import Any
 
 import msgspec
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 
 from spotwright import sqs_batch
 from spotwright.composition import cluster_clients
+from spotwright.model import labels
+from spotwright.telemetry import log_lines
+from spotwright.telemetry import metrics as telemetry
+from spotwright.telemetry.emit import add_metric, log_line
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.sweep.full import full_sweep
 from spotwright.workflows.sweep.poll import SweepResult, poll
+
+NODE_METRICS = (
+    (telemetry.NODES_SPOT, labels.SPOT),
+    (telemetry.NODES_ON_DEMAND, labels.ON_DEMAND),
+    (telemetry.NODES_RESERVED, labels.RESERVED),
+)
 
 logger = Logger()
 metrics = Metrics()
@@ -31,21 +40,19 @@ def _work(cluster: str, bells: tuple[Doorbell, ...]) -> None:
     ports, now = cluster_clients.ports(cluster), datetime.now(UTC)
     kinds = {bell.kind for bell in bells}
     if "full" in kinds:
-        _tell(cluster, "full", full_sweep(ports, now=now))
+        _report(cluster, "full", full_sweep(ports, now=now))
     if "poll" in kinds:
         scheduled = any(bell.kind == "poll" and bell.epoch == 0 for bell in bells)
-        _tell(cluster, "poll", poll(ports, now=now, scheduled=scheduled))
+        _report(cluster, "poll", poll(ports, now=now, scheduled=scheduled))
 
 
-def _tell(cluster: str, gear: str, sweep_result: SweepResult) -> None:
-    logger.info("swept", extra={"cluster": cluster, "gear": gear, "found": msgspec.to_builtins(sweep_result)})
+def _report(cluster: str, kind: str, result: SweepResult) -> None:
+    log_line(logger, log_lines.SWEPT, cluster=cluster, doorbell=kind, result=msgspec.to_builtins(result))
     metrics.add_dimension(name="cluster", value=cluster)
-    metrics.add_metric(name="PodsPending", unit=MetricUnit.Count, value=sweep_result.pending_pods)
-    metrics.add_metric(name="NodeClaims", unit=MetricUnit.Count, value=sweep_result.nodeclaims)
-    metrics.add_metric(name="OrphansRefused", unit=MetricUnit.Count, value=1 if sweep_result.orphans < 0 else 0)
-    if gear == "poll" and sweep_result.nodes_by_capacity_type:
-        for name, kind in (("NodesSpot", "spot"), ("NodesOnDemand", "on-demand"), ("NodesReserved", "reserved")):
-            metrics.add_metric(name=name, unit=MetricUnit.Count, value=sweep_result.nodes_by_capacity_type.get(kind, 0))
-        metrics.add_metric(
-            name="CostPerHour", unit=MetricUnit.NoUnit, value=sweep_result.price_picousd_per_hour / 10**12
-        )
+    add_metric(metrics, telemetry.PODS_PENDING, result.pending_pods)
+    add_metric(metrics, telemetry.NODECLAIMS, result.nodeclaims)
+    add_metric(metrics, telemetry.ORPHANS_REFUSED, 1 if result.orphans < 0 else 0)
+    if kind == "poll" and result.nodes_by_capacity_type:
+        for metric, capacity_type in NODE_METRICS:
+            add_metric(metrics, metric, result.nodes_by_capacity_type.get(capacity_type, 0))
+        add_metric(metrics, telemetry.COST_PER_HOUR, result.price_picousd_per_hour / 10**12)

@@ -21,6 +21,7 @@ from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster import FakeCluster
 from spotwright.simulation.effects import Effects
+from spotwright.telemetry import events
 from spotwright.workflows.ports.cluster import ClusterPort
 from tests.contract.cluster_world import IN_A, NUMBERS, ZONAL, FakeWorld, RealWorld, World
 
@@ -300,20 +301,14 @@ def test_the_same_event_is_told_again_only_after_a_while(real: tuple[Stack, Kube
     for seconds in (0, 30, 90, 150, 200):
         port._told.clear()
         moment = began + timedelta(seconds=seconds)
-        port.record_event(
-            "nodeclaims", nodeclaim.metadata, type="Normal", reason="DisruptionBlocked", message="m", now=moment
-        )
+        port.record_event("nodeclaims", nodeclaim.metadata, events.DISRUPTION_BLOCKED(reason="m"), now=moment)
     query = f"involvedObject.name={nodeclaim.name},reason=DisruptionBlocked"
     listed = json.loads(stack.kubectl("get", "events", "-n", "default", "--field-selector", query, "-o", "json").stdout)
     assert [one["count"] for one in listed["items"]] == [2]
 
 
 def test_an_event_never_raises(world: World) -> None:
-    nodeclaim = world.port.create_nodeclaim(claim())
+    nodeclaim, event = world.port.create_nodeclaim(claim()), events.DISRUPTION_BLOCKED(reason="m")
     for _ in range(2):
-        world.port.record_event(
-            "nodeclaims", nodeclaim.metadata, type="Normal", reason="Launched", message="m", now=datetime.now(UTC)
-        )
-    world.port.record_event(
-        "nodeclaims", ObjectMeta("Not A Name!"), type="Normal", reason="x", message="m", now=datetime.now(UTC)
-    )
+        world.port.record_event("nodeclaims", nodeclaim.metadata, event, now=datetime.now(UTC))
+    world.port.record_event("nodeclaims", ObjectMeta("Not A Name!"), event, now=datetime.now(UTC))

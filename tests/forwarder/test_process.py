@@ -63,7 +63,7 @@ class Forwarder:
         wait_until(all_there, lambda: f"{missing} never came to {queue}:\n{self.log.read_text()[-2000:]}", seconds)
 
     def page(self, path: str) -> str:
-        line = next(line for line in self.log.read_text().splitlines() if '"forwarding"' in line)
+        line = next(line for line in self.log.read_text().splitlines() if '"started"' in line)
         with urllib.request.urlopen(f"http://{json.loads(line)['metrics']}{path}", timeout=5) as answer:
             return str(answer.read().decode())
 
@@ -202,7 +202,7 @@ def test_what_happens_in_the_cluster_reaches_the_queues(forwarder: Forwarder) ->
 def test_it_ends_cleanly_when_told_to(forwarder: Forwarder) -> None:
     forwarder.process.send_signal(signal.SIGTERM)
     assert forwarder.process.wait(timeout=10) == 0
-    assert json.loads(forwarder.log.read_text().splitlines()[-1])["message"] == "ended"
+    assert json.loads(forwarder.log.read_text().splitlines()[-1])["message"] == "stopped"
 
 
 def test_it_may_only_read(forwarder: Forwarder) -> None:
@@ -249,4 +249,4 @@ def ended(image: Path, environment: dict[str, str], folder: Path) -> str:
         timeout=30,
     )
     assert done.returncode == 2
-    return str(json.loads(done.stdout)["reason"])
+    return str(json.loads(done.stdout)["error"])

@@ -33,7 +33,7 @@ def test_a_decision_is_bought_and_said(world: World, capsys: pytest.CaptureFixtu
     assert len(world.ec2.live_instances()) == 1
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     (launched,) = [line for line in lines if line.get("message") == "launched nodeclaim"]
-    assert launched["NodeClaim"] == world.claims()[0].name
+    assert launched["nodeclaim"] == world.claims()[0].name
     assert any(line.get("NodeClaimsLaunched") == [1.0] and line.get("cluster") == world.cluster.name for line in lines)
     assert any("DecisionToFleetSeconds" in line for line in lines)
 

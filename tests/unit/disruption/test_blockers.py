@@ -14,7 +14,7 @@ def told(*args: object, plan: Plan | None = None, locked: frozenset[str] = NOBOD
     (seen,) = args
     found = blocked_events(seen, plan or Plan(), locked=locked, reason="Empty")  # type: ignore[arg-type]
     return {
-        (blocked_event.kind, blocked_event.about.name, blocked_event.reason, blocked_event.message)
+        (blocked_event.kind, blocked_event.about.name, blocked_event.event.reason, blocked_event.event.message)
         for blocked_event in found
     }
 

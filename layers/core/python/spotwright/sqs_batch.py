@@ -9,9 +9,11 @@ from typing import Any, Final, Protocol
 
 import msgspec
 from aws_lambda_powertools import Logger, Metrics
-from aws_lambda_powertools.metrics import MetricUnit
 
 from spotwright.errors import ApiError, InvalidRequest
+from spotwright.telemetry import log_lines
+from spotwright.telemetry import metrics as telemetry
+from spotwright.telemetry.emit import add_metric, log_line
 from spotwright.workflows.ports.doorbells import Doorbell
 
 SCHEMAS: Final = (1,)
@@ -64,7 +66,7 @@ def process_by_cluster(
         try:
             bell = parse_doorbell(record["body"], kinds=kinds, clusters=clusters)
         except InvalidRequest as error:
-            logger.error("message refused", extra={"message_id": record["messageId"], "reason": str(error)})
+            log_line(logger, log_lines.REJECTED_MESSAGE, message_id=record["messageId"], error=str(error))
             failed.add(record["messageId"])
             continue
         for cluster in sorted(clusters) if bell.cluster == "*" else (bell.cluster,):
@@ -84,5 +86,5 @@ def process_by_cluster(
 
 def _report(cluster: str, error: Exception, logger: Logger, metrics: Metrics) -> None:
     code = error.code if isinstance(error, ApiError) else type(error).__name__
-    logger.exception("work failed", extra={"cluster": cluster, "code": code})
-    metrics.add_metric(name="WorkFailed", unit=MetricUnit.Count, value=1)
+    log_line(logger, log_lines.WORK_FAILED, cluster=cluster, code=code)
+    add_metric(metrics, telemetry.WORK_FAILED, 1)

@@ -14,6 +14,7 @@ from spotwright.model.kubernetes.taints import Taint
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.telemetry import log_lines
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import NominationRow
 from tests.scenarios.lifecycle.conftest import fresh_world
@@ -54,8 +55,8 @@ def test_every_pod_lands_where_it_was_planned(world: World, caplog: pytest.LogCa
     assert {(row.phase, row.due) for row in rows(world)} == {("done", 0)}
     assert not any(is_held(node) for node in world.cluster.nodes())
     assert not any(pod.nominated_node_name for pod in pods(world))
-    said = [record for record in caplog.records if record.message == "followed the plan"]
-    assert sum(record.__dict__["landed"] for record in said) == sum(record.__dict__["planned"] for record in said) == 10
+    ended = [vars(record) for record in caplog.records if record.message == log_lines.NOMINATION_ENDED.message]
+    assert sum(line["bound"] for line in ended) == sum(line["planned"] for line in ended) == 10
 
 
 def test_a_node_takes_no_pod_before_it_is_ready_and_its_pods_are_nominated(world: World) -> None:

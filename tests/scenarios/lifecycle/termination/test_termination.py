@@ -146,7 +146,7 @@ def test_the_termination_grace_period_overrules_budget_and_annotation(world: Wor
     assert world.run(10, until=lambda: not world.running_pods())
     assert world.run(110, until=lambda: gone(world, claim))
     (forced,) = [event for event in world.cluster.events if event.reason == "Disrupted"]
-    assert "grace period" in forced.message
+    assert "granted 59 seconds of grace-period" in forced.message
 
 
 def test_daemons_and_critical_pods_go_last(world: World) -> None:

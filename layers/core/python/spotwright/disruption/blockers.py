@@ -21,18 +21,19 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.inputs.provisionable import is_follower
 from spotwright.scheduling.plan import Plan
+from spotwright.telemetry import events
+from spotwright.telemetry.rows import Event
 
 # A node counts as nominated for this long after it is initialized: the pods it was launched for may not be bound yet.
 NOMINATION_WINDOW: Final = timedelta(seconds=20)
 
 
 class BlockedEvent(msgspec.Struct, frozen=True):
-    """Something users are told of: ``kind`` and ``about`` name the object, ``reason`` is the Event's."""
+    """An Event that says why something may not be disrupted. ``kind`` and ``about`` name its object."""
 
     kind: str
     about: ObjectMeta
-    reason: str
-    message: str
+    event: Event
 
 
 def blocking_reason(
@@ -94,7 +95,7 @@ def blocked_events(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], re
     nodes, pods = nodes_by_provider_id(snapshot.nodes), pods_by_node(snapshot.pods)
     nominated = frozenset(node.name for node in plan.existing_nodes)
     buffered = frozenset(node.name for node in plan.buffer_assignments)
-    events: list[BlockedEvent] = []
+    blocked: list[BlockedEvent] = []
     for claim in sorted(snapshot.nodeclaims, key=lambda nodeclaim: nodeclaim.name):
         node, pool = nodes.get(claim.provider_id), pools.get(claim.nodepool)
         if (
@@ -106,33 +107,27 @@ def blocked_events(snapshot: Snapshot, plan: Plan, *, locked: frozenset[str], re
             continue
         why = blocking_reason(claim, node, pods.get(node.name, []), pool, snapshot, nominated)
         if why:
-            events += _claim_and_node_events(claim, node, "DisruptionBlocked", why[0].upper() + why[1:])
+            blocked += _claim_and_node_events(claim, node, events.DISRUPTION_BLOCKED(reason=why[0].upper() + why[1:]))
         elif node.name in buffered and all(map(eviction.is_owned_by_daemonset, pods.get(node.name, []))):
-            events += _claim_and_node_events(claim, node, "DisruptionBlocked", f"Node {node.name} has buffer pods")
-        elif pool is not None and pool.consolidate_after_seconds is None:
-            events += _claim_and_node_events(
-                claim, node, "Unconsolidatable", f"NodePool {pool.name!r} has consolidation disabled"
+            blocked += _claim_and_node_events(
+                claim, node, events.DISRUPTION_BLOCKED(reason=f"Node {node.name} has buffer pods")
             )
-    return (*events, *_exhausted_budget_events(snapshot, reason))
+        elif pool is not None and pool.consolidate_after_seconds is None:
+            blocked += _claim_and_node_events(claim, node, events.UNCONSOLIDATABLE(nodepool=pool.name))
+    return (*blocked, *_exhausted_budget_events(snapshot, reason))
 
 
 def _exhausted_budget_events(snapshot: Snapshot, reason: str) -> Iterable[BlockedEvent]:
-    message = f"No allowed disruptions for disruption reason {reason} due to blocking budget"
     for pool in snapshot.nodepools:
         initialized = sum(
             1 for claim in snapshot.nodeclaims if claim.nodepool == pool.name and claim.is_condition_true("Initialized")
         )
         if initialized and budgets.allowed_disruptions(pool, reason, initialized, snapshot.now) == 0:
-            yield BlockedEvent("nodepools", pool.metadata, "DisruptionBlocked", message)
+            yield BlockedEvent("nodepools", pool.metadata, events.BLOCKED_BY_BUDGET(reason=reason))
 
 
-def _claim_and_node_events(
-    claim: NodeClaim, node: Node, reason: str, message: str
-) -> tuple[BlockedEvent, BlockedEvent]:
-    return (
-        BlockedEvent("nodeclaims", claim.metadata, reason, message),
-        BlockedEvent("nodes", node.metadata, reason, message),
-    )
+def _claim_and_node_events(claim: NodeClaim, node: Node, event: Event) -> tuple[BlockedEvent, BlockedEvent]:
+    return BlockedEvent("nodeclaims", claim.metadata, event), BlockedEvent("nodes", node.metadata, event)
 
 
 def nodes_by_provider_id(nodes: Iterable[Node]) -> dict[str, Node]:

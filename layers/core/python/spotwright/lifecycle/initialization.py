@@ -7,14 +7,15 @@ has no time limit to become so.
 from spotwright.lifecycle.steps import ConditionChange, StepResult, true_condition, unknown_condition
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node, is_ephemeral
+from spotwright.telemetry import log_lines
 
 
 def initialize(claim: NodeClaim, node: Node | None) -> StepResult:
     """``node``: the claim's registered node, None = there is none."""
     blocked = _blocking_condition(claim, node)
-    return (
-        StepResult((blocked,)) if blocked else StepResult((true_condition("Initialized"),), log="initialized nodeclaim")
-    )
+    if blocked is not None:
+        return StepResult((blocked,))
+    return StepResult((true_condition("Initialized"),), log=log_lines.INITIALIZED_NODECLAIM)
 
 
 def _blocking_condition(claim: NodeClaim, node: Node | None) -> ConditionChange | None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
-from spotwright.lifecycle.steps import ConditionChange, Event, false_condition, true_condition, warning_event
+from spotwright.lifecycle.steps import ConditionChange, false_condition, true_condition
 from spotwright.model import labels, resources
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -17,6 +17,8 @@ from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.requirements import NodeSelectorRequirement, Operator, RequirementError
 from spotwright.model.snapshot import STATIC_CAPACITY
+from spotwright.telemetry import events
+from spotwright.telemetry.rows import Event
 
 VALIDATION_FAILED: Final = "NodePoolValidationFailed"
 UNRECOGNIZED_FIELDS: Final = "UnrecognizedFields"
@@ -73,7 +75,7 @@ def nodepool_conditions(
 def validation_events(changes: Iterable[ConditionChange]) -> tuple[Event, ...]:
     """The Warning events for what a user wrote wrong."""
     return tuple(
-        warning_event(change.reason, change.message)
+        events.CONDITION_FALSE(reason=change.reason, message=change.message)
         for change in changes
         if change.status == "False" and change.type in ("ValidationSucceeded", "FieldsRecognized")
     )

@@ -8,10 +8,8 @@ from typing import Any
 import msgspec
 
 from spotwright.lifecycle.steps import (
-    Event,
     StepResult,
     false_condition,
-    normal_event,
     true_condition,
     unknown_condition,
 )
@@ -19,6 +17,8 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.taints import Taint, TaintEffect
+from spotwright.telemetry import events, log_lines
+from spotwright.telemetry.rows import Event
 
 UNREGISTERED_TAINT = Taint(labels.UNREGISTERED, TaintEffect.NO_EXECUTE)
 
@@ -58,7 +58,7 @@ def register(claim: NodeClaim, nodes: tuple[Node, ...]) -> Registration:
         return Registration(StepResult((unknown_condition("Registered", "PartitionUnknown", message),)))
     node = nodes[0]
     step_result = StepResult(
-        (true_condition("Registered"),), _missing_taint(node), {"nodeName": node.name}, "registered nodeclaim"
+        (true_condition("Registered"),), _missing_taint(node), {"nodeName": node.name}, log_lines.REGISTERED_NODECLAIM
     )
     return Registration(step_result, NodeUpdate(node, _metadata_patch(claim, node), _synced_taints(claim, node)))
 
@@ -66,13 +66,7 @@ def register(claim: NodeClaim, nodes: tuple[Node, ...]) -> Registration:
 def _missing_taint(node: Node) -> tuple[Event, ...]:
     if node.is_registered or any(taint.key == labels.UNREGISTERED for taint in node.taints):
         return ()
-    return (
-        normal_event(
-            "UnregisteredTaintMissing",
-            f"Missing {labels.UNREGISTERED} taint which prevents registration related race conditions on"
-            " Karpenter-managed nodes",
-        ),
-    )
+    return (events.UNREGISTERED_TAINT_MISSING(),)
 
 
 def _metadata_patch(claim: NodeClaim, node: Node) -> dict[str, Any]:

@@ -5,14 +5,8 @@ from typing import Any
 import msgspec
 
 from spotwright.model.kubernetes.meta import Condition
-
-
-class Event(msgspec.Struct, frozen=True):
-    """An Event to record. ``type``: Normal | Warning."""
-
-    type: str
-    reason: str
-    message: str
+from spotwright.telemetry import events
+from spotwright.telemetry.rows import Event, LogLine
 
 
 class ConditionChange(msgspec.Struct, frozen=True):
@@ -32,12 +26,12 @@ class Deletion(msgspec.Struct, frozen=True):
 
 
 class StepResult(msgspec.Struct, frozen=True):
-    """Where a claim stands: conditions to write, events to record, status fields to set, a log line or ""."""
+    """Where a claim stands: conditions to write, events to record, status fields to set, the line to log."""
 
     condition_changes: tuple[ConditionChange, ...] = ()
     events: tuple[Event, ...] = ()
     status: dict[str, Any] = {}
-    log: str = ""
+    log: LogLine | None = None
 
 
 def true_condition(kind: str, message: str = "") -> ConditionChange:
@@ -53,22 +47,17 @@ def false_condition(kind: str, reason: str, message: str = "") -> ConditionChang
     return ConditionChange(kind, "False", reason, message or reason)
 
 
-def normal_event(reason: str, message: str) -> Event:
-    return Event("Normal", reason, message)
-
-
-def warning_event(reason: str, message: str) -> Event:
-    return Event("Warning", reason, message)
-
-
 def transition_events(before: tuple[Condition, ...], written: tuple[Condition, ...]) -> tuple[Event, ...]:
     """One Event for each condition whose status changed; its reason is the condition's type."""
     statuses = {condition.type: condition.status for condition in before}
-    events = []
-    for condition in written:
-        was = statuses.get(condition.type, "Unknown")
-        if was != condition.status:
-            text = f"Status condition transitioned, Type: {condition.type}, Status: {was} -> {condition.status}"
-            text += f", Reason: {condition.reason}" + (f", Message: {condition.message}" if condition.message else "")
-            events.append(normal_event(condition.type, text))
-    return tuple(events)
+    return tuple(
+        events.CONDITION_TRANSITIONED(
+            type=condition.type,
+            before=status,
+            status=condition.status,
+            reason=condition.reason,
+            details=f", Message: {condition.message}" if condition.message else "",
+        )
+        for condition in written
+        if (status := statuses.get(condition.type, "Unknown")) != condition.status
+    )

@@ -8,7 +8,6 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.errors import Conflict, NotFound
-from spotwright.lifecycle.event_dedupe import window
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -23,6 +22,7 @@ from spotwright.model.kubernetes.volumes import CSINode, PersistentVolume, Persi
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.merge_patch import merge_conditions, merge_metadata, merge_status
+from spotwright.telemetry.rows import Event
 
 
 class Namespace(msgspec.Struct, frozen=True):
@@ -239,13 +239,11 @@ class FakeCluster:
         there: Iterable[Pod] = filter(None, map(self._objects["pods"].get, sorted(pods)))
         return tuple(pod for pod in there if pod.metadata.uid == pods[pod.key] and not pod.node_name)
 
-    def record_event(
-        self, kind: str, metadata: ObjectMeta, *, type: str, reason: str, message: str, now: datetime
-    ) -> None:
-        key = f"{metadata.uid or metadata.key}/{reason}/{message}"
-        if key not in self._told or now - self._told[key] >= window(reason):
+    def record_event(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
+        key = f"{metadata.uid or metadata.key}/{event.reason}/{event.message}"
+        if key not in self._told or now - self._told[key] >= event.row.repeat_after:
             self._told[key] = now
-            self.events.append(RecordedEvent(now, kind, metadata.name, type, reason, message))
+            self.events.append(RecordedEvent(now, kind, metadata.name, event.type, event.reason, event.message))
 
     # Inside
 

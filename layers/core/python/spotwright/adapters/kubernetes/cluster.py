@@ -29,7 +29,6 @@ from spotwright.adapters.kubernetes.codecs.volumes import (
 )
 from spotwright.adapters.kubernetes.transport import JSON_PATCH, MERGE_PATCH, JsonObject, Transport
 from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound, Throttled
-from spotwright.lifecycle.event_dedupe import window
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -40,6 +39,7 @@ from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.kubernetes.volumes import Storage
+from spotwright.telemetry.rows import Event
 
 _PATHS: Final = {
     "nodes": "/api/v1/nodes",
@@ -275,12 +275,10 @@ class KubernetesCluster:
             return False
         return (found.get("status") or {}).get("nominatedNodeName") == node
 
-    def record_event(
-        self, kind: str, metadata: ObjectMeta, *, type: str, reason: str, message: str, now: datetime
-    ) -> None:
+    def record_event(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
         version, name = _KINDS[kind]
-        digest = hashlib.sha256(f"{metadata.uid}/{reason}/{message}".encode()).hexdigest()[:16]
-        if digest in self._told and now - self._told[digest] < window(reason):
+        digest = hashlib.sha256(f"{metadata.uid}/{event.reason}/{event.message}".encode()).hexdigest()[:16]
+        if digest in self._told and now - self._told[digest] < event.row.repeat_after:
             return
         self._told[digest] = now
         namespace = metadata.namespace or "default"
@@ -294,23 +292,23 @@ class KubernetesCluster:
                 "apiVersion": version, "kind": name, "name": metadata.name, "namespace": metadata.namespace,
                 "uid": metadata.uid,
             },
-            "type": type, "reason": reason, "message": message[:1024], "count": 1,
+            "type": event.type, "reason": event.reason, "message": event.message[:1024], "count": 1,
             "firstTimestamp": stamp, "lastTimestamp": stamp,
             "source": {"component": "spotwright"}, "reportingComponent": "spotwright",
         }  # fmt: skip
         try:
             self._api.call("POST", path, body=body)
         except Conflict:
-            self._repeat(f"{path}/{body['metadata']['name']}", reason, now)  # type: ignore[index]
+            self._repeat(f"{path}/{body['metadata']['name']}", event, now)  # type: ignore[index]
         except ApiError:
             return
 
-    def _repeat(self, path: str, reason: str, now: datetime) -> None:
+    def _repeat(self, path: str, event: Event, now: datetime) -> None:
         """One more of an event that is there, unless another process told it just now."""
         try:
             before = self._api.call("GET", path)
             last = decode_time(before.get("lastTimestamp"))
-            if last is None or now - last >= window(reason):
+            if last is None or now - last >= event.row.repeat_after:
                 self._patch(path, {"count": (before.get("count") or 1) + 1, "lastTimestamp": encode_time(now)})
         except ApiError:
             return

@@ -17,6 +17,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import AMI, CapacityReservation, EC2NodeClass, PlacementGroup
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, is_condition_true
+from spotwright.telemetry import events
 from spotwright.workflows.catalog import dry_runs, instance_types
 from spotwright.workflows.ports.bundles import CatalogPorts
 from spotwright.workflows.ports.catalog import InstanceProfilePort
@@ -235,9 +236,8 @@ def _write(ports: CatalogPorts, before: EC2NodeClass, after: EC2NodeClass, now: 
         ports.cluster.set_conditions(KIND, about, changed)
     for condition in changed:
         if condition.status == "False" and condition.type != readiness.READY:
-            ports.cluster.record_event(
-                KIND, about, type="Warning", reason=condition.reason, message=condition.message, now=now
-            )
+            event = events.CONDITION_FALSE(reason=condition.reason, message=condition.message)
+            ports.cluster.record_event(KIND, about, event, now=now)
 
 
 def _says_the_same(old: Condition | None, new: Condition) -> bool:
@@ -256,9 +256,8 @@ def _finalize(
     if claims:
         names = sorted(claim.name for claim in claims)
         more = f" and {len(names) - _NAMED_CLAIMS} more" if len(names) > _NAMED_CLAIMS else ""
-        message = f"Waiting on NodeClaim termination for {', '.join(names[:_NAMED_CLAIMS])}{more}"
-        reason = "WaitingOnNodeClaimTermination"
-        ports.cluster.record_event(KIND, about, type="Normal", reason=reason, message=message, now=now)
+        waiting = events.WAITING_ON_NODECLAIM_TERMINATION(nodeclaims=", ".join(names[:_NAMED_CLAIMS]) + more)
+        ports.cluster.record_event(KIND, about, waiting, now=now)
         return NodeClassResult(node_class, False, retry=True)
     path = instance_profiles.profile_path(region=ports.region, cluster=ports.cluster.name, uid=about.uid)
     iam = ports.instance_profiles

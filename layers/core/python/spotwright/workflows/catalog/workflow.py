@@ -17,6 +17,7 @@ from spotwright.aws.nodeclass import readiness
 from spotwright.errors import ApiError, Denied, NotFound
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.kubernetes.meta import is_condition_true
+from spotwright.telemetry import events
 from spotwright.workflows.catalog import instance_profiles, instance_types, launch_templates
 from spotwright.workflows.catalog.nodeclasses import NodeClassResult, reconcile_nodeclass
 from spotwright.workflows.ports.bundles import CatalogPorts
@@ -98,15 +99,9 @@ def apply_zonal_shifts(ports: CatalogPorts, *, now: datetime) -> CatalogResult |
         return None
     for pool in ports.cluster.nodepools():
         for zone in sorted(after ^ before):
-            ports.cluster.record_event("nodepools", pool.metadata, **_shift_event(zone, began=zone in after), now=now)
+            row = events.ZONAL_SHIFT_ACTIVE if zone in after else events.ZONAL_SHIFT_CLEARED
+            ports.cluster.record_event("nodepools", pool.metadata, row(zone=zone), now=now)
     return _run(ports, (), None, now, 0)
-
-
-def _shift_event(zone: str, *, began: bool) -> dict[str, str]:
-    if began:
-        message = f"Traffic is shifted away from zone {zone}: nothing is launched there"
-        return {"type": "Warning", "reason": "ZonalShiftActive", "message": message}
-    return {"type": "Normal", "reason": "ZonalShiftCleared", "message": f"The shift away from zone {zone} has ended"}
 
 
 def _gather_inputs(ports: CatalogPorts, now: datetime) -> tuple[instance_types.CatalogInputs, tuple[str, ...]]:

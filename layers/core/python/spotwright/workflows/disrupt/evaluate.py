@@ -12,6 +12,7 @@ from spotwright.decisions.decision import derived_id
 from spotwright.disruption import blockers, breaker, emptiness
 from spotwright.disruption.blockers import BlockedEvent
 from spotwright.model.snapshot import Snapshot
+from spotwright.telemetry import events
 from spotwright.workflows.disrupt.inputs import (
     VALIDATION_SECONDS,
     DisruptResult,
@@ -72,27 +73,17 @@ def _ring_stale_claims(ports: ProvisionPorts, snapshot: Snapshot) -> None:
 
 def _record_breaker_open(ports: ProvisionPorts, snapshot: Snapshot, stopped: breaker.Breaker) -> None:
     until = datetime.fromtimestamp(stopped.open_until_ms / 1000, snapshot.now.tzinfo).isoformat(timespec="seconds")
-    message = f"Disruption is stopped until {until}: {stopped.reason}; `spotwright resume` ends it"
-    _record_obstacles(
-        ports,
-        snapshot,
-        tuple(BlockedEvent("nodepools", pool.metadata, "DisruptionBlocked", message) for pool in snapshot.nodepools),
-    )
+    event = events.BLOCKED_BY_BREAKER(until=until, reason=stopped.reason)
+    obstacles = tuple(BlockedEvent("nodepools", pool.metadata, event) for pool in snapshot.nodepools)
+    _record_obstacles(ports, snapshot, obstacles)
 
 
 def _record_obstacles(ports: ProvisionPorts, snapshot: Snapshot, obstacles: tuple[BlockedEvent, ...]) -> None:
     """Events of what stands in the way; of many, another part every minute. An Event that fails is no obstacle."""
     turns = max(1, -(-len(obstacles) // EVENTS_AT_ONCE))
     turn = int(snapshot.now.timestamp()) // 60 % turns
-    for blocked_event in obstacles[turn * EVENTS_AT_ONCE : (turn + 1) * EVENTS_AT_ONCE]:
-        ports.cluster.record_event(
-            blocked_event.kind,
-            blocked_event.about,
-            type="Normal",
-            reason=blocked_event.reason,
-            message=blocked_event.message,
-            now=snapshot.now,
-        )
+    for obstacle in obstacles[turn * EVENTS_AT_ONCE : (turn + 1) * EVENTS_AT_ONCE]:
+        ports.cluster.record_event(obstacle.kind, obstacle.about, obstacle.event, now=snapshot.now)
 
 
 def _abort_stale(ports: ProvisionPorts, now: datetime) -> None:

@@ -9,12 +9,15 @@ import msgspec
 
 from spotwright.lifecycle import conditions
 from spotwright.lifecycle.retry import MAXIMUM_TICKS, tick_seconds
-from spotwright.lifecycle.steps import ConditionChange, Deletion, Event, transition_events
+from spotwright.lifecycle.steps import ConditionChange, Deletion, transition_events
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.node import Node
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
+from spotwright.telemetry.rows import Event
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
 
@@ -66,7 +69,7 @@ def record_events(
     ports: LifecyclePorts, kind: str, about: ObjectMeta, events: Iterable[Event], *, now: datetime
 ) -> None:
     for event in events:
-        ports.cluster.record_event(kind, about, type=event.type, reason=event.reason, message=event.message, now=now)
+        ports.cluster.record_event(kind, about, event, now=now)
 
 
 def without_resource_version(about: ObjectMeta) -> ObjectMeta:
@@ -78,10 +81,10 @@ def delete_claim(ports: LifecyclePorts, claim: NodeClaim, cause: Deletion) -> No
     """Delete a claim by its uid and begin to look at its end."""
     if claim.metadata.deletion_timestamp is None:
         ports.cluster.delete("nodeclaims", claim.metadata)
-        log.info(
-            "disrupted nodeclaim",
-            extra={"NodeClaim": claim.name, "nodepool": claim.nodepool, "reason": cause.reason, "why": cause.message},
-        )
+        log_line(
+            log, log_lines.DELETING_NODECLAIM,
+            nodeclaim=claim.name, nodepool=claim.nodepool, reason=cause.reason, details=cause.message,
+        )  # fmt: skip
     ring_next_tick(ports, claim.name, 1, within_seconds=0)
 
 
@@ -89,7 +92,7 @@ def cordon(ports: LifecyclePorts, node: Node) -> Node:
     """The node with the disrupted taint; it takes no further pods and no load-balancer traffic."""
     if DISRUPTED_TAINT not in node.taints:
         ports.cluster.set_taints(node, (*node.taints, DISRUPTED_TAINT))
-        log.info("tainted node", extra={"Node": node.name, "taint": str(DISRUPTED_TAINT)})
+        log_line(log, log_lines.TAINTED_NODE, node=node.name, taint=str(DISRUPTED_TAINT))
         return ports.cluster.node(node.name) or node
     return node
 

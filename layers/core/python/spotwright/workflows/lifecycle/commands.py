@@ -11,14 +11,15 @@ import msgspec
 
 from spotwright.disruption import emptiness
 from spotwright.errors import ApiError, Conflict, NotFound
-from spotwright.lifecycle.steps import ConditionChange, Deletion, false_condition, normal_event
+from spotwright.lifecycle.steps import ConditionChange, Deletion, false_condition
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.telemetry import events, log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import (
     cordon,
     delete_claim,
     log,
     nodes_of,
-    record_events,
     ring_lifecycle,
     uncordon,
     update_conditions,
@@ -49,10 +50,10 @@ def step(ports: LifecyclePorts, id: str, *, now: datetime) -> None:
             # A bell before the row's time belongs to a chain that another has overtaken.
             _await_replacements(ports, row, now)
     except (Conflict, NotFound) as lost:
-        log.info("command is in other hands", extra={"command": id, "conflict": str(lost)})
+        log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="command", object=id, conflict=str(lost))
         ring_lifecycle(ports, "command", [id], delay_seconds=1)
     except ApiError as failure:
-        log.warning("command interrupted", extra={"command": id, "code": failure.code, "error": str(failure)})
+        log_line(log, log_lines.STEP_FAILED, kind="command", object=id, code=failure.code, error=str(failure))
         ring_lifecycle(ports, "command", [id], delay_seconds=LOOK_SECONDS)
 
 
@@ -63,16 +64,11 @@ def _taint_candidates(ports: LifecyclePorts, row: CommandRow, now: datetime) -> 
     kept = [claim for claim in _candidates(ports, row) if _taint_candidate(ports, row, claim, now)]
     if not kept:
         return _finish(ports, row, "aborted")
-    log.info(
-        "disrupting node(s)",
-        extra={
-            "command-id": row.id,
-            "reason": row.reason.lower(),
-            "NodeClaims": [claim.name for claim in kept],
-            "replacements": list(row.replacements),
-        },
-    )
     names = tuple(claim.name for claim in kept)
+    log_line(
+        log, log_lines.DISRUPTING_NODES,
+        command_id=row.id, reason=row.reason.lower(), nodeclaims=names, replacements=row.replacements,
+    )  # fmt: skip
     after = msgspec.structs.replace(row, candidates=names, phase="waiting", due=_next(row, now))
     return ports.state.save(after)
 
@@ -83,7 +79,7 @@ def _taint_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, n
         node = cordon(ports, node)
         pods = ports.cluster.pods(node=node.name)
         if row.reason == emptiness.REASON and any(emptiness.keeps_node(pod, ports.settings) for pod in pods):
-            log.info("node is not empty any more", extra={"Node": node.name, "NodeClaim": claim.name})
+            log_line(log, log_lines.NODE_NOT_EMPTY, nodeclaim=claim.name, node=node.name)
             uncordon(ports, node)
             return False
     update_conditions(ports, claim, [ConditionChange("DisruptionReason", "True", row.reason)], now=now)
@@ -127,19 +123,19 @@ def _check_replacements(ports: LifecyclePorts, row: CommandRow) -> tuple[Command
 
 def _delete(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
     for claim in _candidates(ports, row):
-        event = normal_event("DisruptionTerminating", f"Disrupting NodeClaim: {row.reason}")
-        record_events(ports, "nodeclaims", claim.metadata, [event], now=now)
+        event = events.DISRUPTION_TERMINATING(kind="NodeClaim", reason=row.reason)
+        ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
         for node in nodes_of(ports, claim):
-            event = normal_event("DisruptionTerminating", f"Disrupting Node: {row.reason}")
-            record_events(ports, "nodes", node.metadata, [event], now=now)
+            event = events.DISRUPTION_TERMINATING(kind="Node", reason=row.reason)
+            ports.cluster.record_event("nodes", node.metadata, event, now=now)
         delete_claim(ports, claim, Deletion(row.reason.lower(), f"command {row.id}"))
-    log.info("command succeeded", extra={"command-id": row.id})
+    log_line(log, log_lines.COMMAND_SUCCEEDED, command_id=row.id)
     _finish(ports, row, "done")
 
 
 def _abort(ports: LifecyclePorts, row: CommandRow, why: str, now: datetime) -> CommandRow:
     """Take the marks back; replacements that exist stay, and are consolidated later."""
-    log.warning("failed to disrupt nodes", extra={"command-id": row.id, "why": why})
+    log_line(log, log_lines.FAILED_TO_DISRUPT, command_id=row.id, reason=why)
     if row.reason != INTERRUPTED:
         for claim in _candidates(ports, row):
             for node in nodes_of(ports, claim):

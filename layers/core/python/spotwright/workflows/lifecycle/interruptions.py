@@ -14,13 +14,16 @@ from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import Disruption, decode_decision, derived_id
 from spotwright.disruption import interruption
 from spotwright.errors import ApiError, Conflict, NotFound
-from spotwright.lifecycle.steps import Deletion, Event, normal_event, warning_event
+from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.snapshot import Snapshot
+from spotwright.telemetry import events, log_lines
+from spotwright.telemetry.emit import log_line
+from spotwright.telemetry.rows import Event
 from spotwright.workflows.account import offering_health_store
-from spotwright.workflows.lifecycle.actions import cordon, delete_claim, log, nodes_of, record_events, ring_lifecycle
+from spotwright.workflows.lifecycle.actions import cordon, delete_claim, log, nodes_of, ring_lifecycle
 from spotwright.workflows.lifecycle.commands import EARLY_MS, INTERRUPTED
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import proceed
@@ -38,18 +41,12 @@ REPLACEMENTS_TRIED: Final = 3
 LOOK_SECONDS: Final = 2
 
 _EVENTS: Final = {
-    NoticeKind.SPOT_INTERRUPTED: warning_event("SpotInterrupted", "Spot interruption warning was triggered"),
-    NoticeKind.CAPACITY_RESERVATION_INTERRUPTED: warning_event(
-        "CapacityReservationInstanceInterrupted", "Capacity reservation interruption warning was triggered"
-    ),
-    NoticeKind.REBALANCE_RECOMMENDATION: normal_event(
-        "SpotRebalanceRecommendation", "Spot rebalance recommendation was triggered"
-    ),
-    NoticeKind.INSTANCE_STOPPED: warning_event("InstanceStopping", "Instance is stopping"),
-    NoticeKind.INSTANCE_TERMINATED: warning_event("InstanceTerminating", "Instance is terminating"),
-    NoticeKind.SCHEDULED_CHANGE: warning_event(
-        "InstanceUnhealthy", "An unhealthy warning was triggered for the instance"
-    ),
+    NoticeKind.SPOT_INTERRUPTED: events.SPOT_INTERRUPTED,
+    NoticeKind.CAPACITY_RESERVATION_INTERRUPTED: events.CAPACITY_RESERVATION_INTERRUPTED,
+    NoticeKind.REBALANCE_RECOMMENDATION: events.SPOT_REBALANCE_RECOMMENDATION,
+    NoticeKind.INSTANCE_STOPPED: events.INSTANCE_STOPPING,
+    NoticeKind.INSTANCE_TERMINATED: events.INSTANCE_TERMINATING,
+    NoticeKind.SCHEDULED_CHANGE: events.INSTANCE_UNHEALTHY,
 }
 _REPLACED: Final = (NoticeKind.SPOT_INTERRUPTED, NoticeKind.CAPACITY_RESERVATION_INTERRUPTED)
 
@@ -62,10 +59,10 @@ def step(ports: LifecyclePorts, instance: str, *, now: datetime, seconds_left: S
     try:
         _advance(ports, row, now, seconds_left)
     except (Conflict, NotFound) as lost:
-        log.info("notice is in other hands", extra={"instance": instance, "conflict": str(lost)})
+        log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="notice", object=instance, conflict=str(lost))
         ring_lifecycle(ports, "notice", [instance], delay_seconds=1)
     except ApiError as failure:
-        log.warning("notice interrupted", extra={"instance": instance, "code": failure.code, "error": str(failure)})
+        log_line(log, log_lines.STEP_FAILED, kind="notice", object=instance, code=failure.code, error=str(failure))
         ring_lifecycle(ports, "notice", [instance], delay_seconds=LOOK_SECONDS)
 
 
@@ -102,7 +99,7 @@ def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetim
         ring_lifecycle(ports, "claim", [claim.name])
         _save(ports, row, claim=claim.name, phase="done", due=0)
         return
-    _record_event(ports, claim, _EVENTS[kind], now)
+    _record_event(ports, claim, _EVENTS[kind](), now)
     if kind == NoticeKind.REBALANCE_RECOMMENDATION:
         _save(ports, row, claim=claim.name, phase="done", due=0)
     elif kind in _REPLACED and claim.metadata.deletion_timestamp is None and claim.is_condition_true("Registered"):
@@ -113,8 +110,7 @@ def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetim
 
 def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
     """Delete the claim at once; its finalizer drains what can still be drained."""
-    terminating = warning_event("TerminatingOnInterruption", "Interruption triggered termination for the NodeClaim")
-    _record_event(ports, claim, terminating, now)
+    _record_event(ports, claim, events.TERMINATING_ON_INTERRUPTION(), now)
     _mark_offering(ports, row, claim)
     delete_claim(ports, claim, Deletion(row.kind, f"EC2 announced {row.kind}"))
     _save(ports, row, claim=claim.name, phase="done", due=0)
@@ -172,7 +168,7 @@ def _commit(
             ),
         )
         if decision is not None:
-            log.info("decided on interruption", extra={"decision": decision.id, "why": decision.message})
+            log_line(log, log_lines.DECIDED_ON_INTERRUPTION, decision=decision.id, summary=decision.message)
             return
     raise Conflict("other planners were faster every time", code="Conflict")
 
@@ -215,10 +211,10 @@ def _mark_offering(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim) -> N
         offering_health_store.record_reservation_loss(ports.state, reservation, now_ms=row.created)
 
 
-def _record_event(ports: LifecyclePorts, claim: NodeClaim, said: Event, now: datetime) -> None:
-    record_events(ports, "nodeclaims", claim.metadata, [said], now=now)
+def _record_event(ports: LifecyclePorts, claim: NodeClaim, event: Event, now: datetime) -> None:
+    ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
     for node in nodes_of(ports, claim):
-        record_events(ports, "nodes", node.metadata, [said], now=now)
+        ports.cluster.record_event("nodes", node.metadata, event, now=now)
 
 
 def _next_look(now: datetime) -> int:

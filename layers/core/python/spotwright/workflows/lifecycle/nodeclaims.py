@@ -20,6 +20,8 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.snapshot import STATIC_CAPACITY
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import nominations, reservations
 from spotwright.workflows.lifecycle.actions import (
     delete_claim,
@@ -69,10 +71,10 @@ def step(
             else _step_live(ports, claim, now)
         )
     except (Conflict, NotFound) as lost:
-        log.info("nodeclaim is in other hands", extra={"NodeClaim": name, "conflict": str(lost)})
+        log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=name, conflict=str(lost))
         wait = 1.0
     except ApiError as failure:
-        log.warning("step interrupted", extra={"NodeClaim": name, "code": failure.code, "error": str(failure)})
+        log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=name, code=failure.code, error=str(failure))
         wait = float("inf")
     if wait is not None and (ticks or starts):
         ring_next_tick(ports, name, ticks + 1, within_seconds=wait)
@@ -103,13 +105,13 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
             and claim.is_managed
         ):
             ports.cluster.delete("nodeclaims", claim.metadata)
-            log.info("deleted nodeclaim of a deleted node", extra={"NodeClaim": claim.name, "Node": name})
+            log_line(log, log_lines.DELETING_NODECLAIM_OF_NODE, nodeclaim=claim.name, node=name)
             ring_next_tick(ports, claim.name, 1, within_seconds=0)
         step(ports, claim.name, to_terminate, now=now)
     if not claims and node.metadata.deletion_timestamp is not None and labels.FINALIZER in node.metadata.finalizers:
         kept = [finalizer for finalizer in node.metadata.finalizers if finalizer != labels.FINALIZER]
         ports.cluster.patch_metadata("nodes", node.metadata, {"finalizers": kept})
-        log.info("deleted node", extra={"Node": name})
+        log_line(log, log_lines.DELETED_NODE, node=name)
 
 
 def _step_live(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float | None:
@@ -119,9 +121,7 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float 
         ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"finalizers": finalizers})
     deletion = liveness.expiration(claim, now) or liveness.timeout(claim, now)
     if deletion is not None:
-        log.info(
-            _CAUSES.get(deletion.reason, "deleting nodeclaim"), extra={"NodeClaim": claim.name, "why": deletion.message}
-        )
+        log_line(log, _DELETION_LINES[deletion.reason], nodeclaim=claim.name, details=deletion.message)
         delete_claim(ports, claim, deletion)
         return None
     if not claim.is_condition_true("Launched"):
@@ -135,10 +135,10 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float 
     return _step_initialized(ports, claim, node, now)
 
 
-_CAUSES: Final = {
-    "expired": "deleting expired nodeclaim",
-    "launch_timeout": "terminating due to timeout",
-    "registration_timeout": "terminating due to timeout",
+_DELETION_LINES: Final = {
+    "expired": log_lines.DELETING_EXPIRED_NODECLAIM,
+    "launch_timeout": log_lines.TERMINATING_DUE_TO_TIMEOUT,
+    "registration_timeout": log_lines.TERMINATING_DUE_TO_TIMEOUT,
 }
 
 
@@ -191,10 +191,10 @@ def _adopt_node(ports: LifecyclePorts, adoption: NodeUpdate) -> None:
 def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
     node = nominations.release_node(ports, claim, node, now)
     step_result = initialize(claim, node)
-    if step_result.log and node is not None:
+    if step_result.log is not None and node is not None:
         ports.cluster.patch_metadata("nodes", node.metadata, {"labels": {labels.INITIALIZED: "true"}})
     _write(ports, claim, step_result, now)
-    if not step_result.log:
+    if step_result.log is None:
         return float("inf")
     tagging = tag_instance(ports, claim, claim.node_name, now)
     if node is not None and discovered_capacity.has_less_memory(node, claim):
@@ -251,7 +251,7 @@ def _consolidatable(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> f
     at = consolidation_timer.consolidatable_at(claim, pool)
     if at is not None and at <= now:
         if not claim.is_condition_true("Consolidatable"):
-            log.debug("marking consolidatable", extra={"NodeClaim": claim.name})
+            log_line(log, log_lines.MARKING_CONSOLIDATABLE, nodeclaim=claim.name)
             update_conditions(ports, claim, [true_condition("Consolidatable")], now=now)
             request_disruption(ports)
         return None
@@ -272,19 +272,14 @@ def _write(ports: LifecyclePorts, claim: NodeClaim, step_result: StepResult, now
     ]
     update_conditions(ports, claim, changes, now=now)
     record_events(ports, "nodeclaims", claim.metadata, step_result.events, now=now)
-    if step_result.log:
+    if step_result.log is not None:
         node = step_result.status.get("nodeName") or claim.node_name
         launched = find_condition(claim.conditions, "Launched")
         since = (launched.last_transition_time if launched else None) or now
-        log.info(
-            step_result.log,
-            extra={
-                "NodeClaim": claim.name,
-                "provider-id": claim.provider_id,
-                "Node": node,
-                "seconds": (now - since).total_seconds(),
-            },
-        )
+        log_line(
+            log, step_result.log,
+            nodeclaim=claim.name, provider_id=claim.provider_id, node=node, seconds=(now - since).total_seconds(),
+        )  # fmt: skip
 
 
 def _same(claim: NodeClaim, change: ConditionChange) -> bool:

@@ -18,6 +18,8 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.taints import Taint, TaintEffect
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import log, request_planning
 from spotwright.workflows.planning import nominated_pods
 from spotwright.workflows.ports.bundles import LifecyclePorts
@@ -114,10 +116,10 @@ def _nominate(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime
         if row.phase == "promised":
             due = epoch_ms(now + BINDING_TIMEOUT)
             row = ports.state.save(msgspec.structs.replace(row, phase="nominated", node=node.name, due=due))
-            log.info("nominated pods", extra={"NodeClaim": claim.name, "Node": node.name, "pods": len(row.pods)})
+            log_line(log, log_lines.NOMINATED_PODS, nodeclaim=claim.name, node=node.name, pods=len(row.pods))
         ports.cluster.nominate(node.name, row.pods)
     except ApiError as failure:
-        log.warning("nominating failed", extra={"NodeClaim": claim.name, "code": failure.code, "error": str(failure)})
+        log_line(log, log_lines.FAILED_NOMINATING_PODS, nodeclaim=claim.name, code=failure.code, error=str(failure))
 
 
 def _open(ports: LifecyclePorts, claim: str, now: datetime) -> NominationRow | None:
@@ -131,7 +133,7 @@ def _read(ports: LifecyclePorts, claim: str) -> NominationRow | None:
     try:
         row = ports.state.nomination(claim)
     except ApiError as failure:
-        log.warning("nominating failed", extra={"NodeClaim": claim, "code": failure.code, "error": str(failure)})
+        log_line(log, log_lines.FAILED_NOMINATING_PODS, nodeclaim=claim, code=failure.code, error=str(failure))
         return None
     return row if row is not None and row.phase not in ("done", "failed") else None
 
@@ -142,6 +144,6 @@ def _missing(ports: LifecyclePorts, row: NominationRow) -> dict[str, str]:
     return {key: uid for key, uid in row.pods.items() if (key, uid) not in there}
 
 
-def _close(ports: LifecyclePorts, row: NominationRow, phase: str, landed: int) -> None:
+def _close(ports: LifecyclePorts, row: NominationRow, phase: str, bound: int) -> None:
     ports.state.save(msgspec.structs.replace(row, phase=phase, due=0))
-    log.info("followed the plan", extra={"NodeClaim": row.claim, "planned": len(row.pods), "landed": landed})
+    log_line(log, log_lines.NOMINATION_ENDED, nodeclaim=row.claim, planned=len(row.pods), bound=bound)

@@ -5,6 +5,8 @@ from spotwright.lifecycle.steps import Deletion
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.snapshot import RESERVED_CAPACITY
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import log
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
@@ -27,4 +29,4 @@ def _relabel(ports: LifecyclePorts, claim: NodeClaim, node: Node | None) -> None
     if node is not None:
         ports.cluster.patch_metadata("nodes", node.metadata, {"labels": reservation_expiration.ON_DEMAND_LABELS})
     ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": reservation_expiration.ON_DEMAND_LABELS})
-    log.info("nodeclaim is no longer in its capacity reservation", extra={"NodeClaim": claim.name})
+    log_line(log, log_lines.LEFT_RESERVATION, nodeclaim=claim.name)

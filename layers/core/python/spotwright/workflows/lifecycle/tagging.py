@@ -7,6 +7,8 @@ from spotwright.lifecycle.retry import retry_seconds
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account import rate_limits
 from spotwright.workflows.lifecycle.actions import log
 from spotwright.workflows.lifecycle.zonal_shifts import RETRY_SECONDS, shifted_zones
@@ -33,8 +35,8 @@ def tag_instance(ports: LifecyclePorts, claim: NodeClaim, node: str, now: dateti
             return wait
         try:
             ports.ec2.tag(instance.id, missing)
-        except Throttled:
-            log.warning("CreateTags was throttled", extra={"NodeClaim": claim.name})
+        except Throttled as error:
+            log_line(log, log_lines.CALL_THROTTLED, call="CreateTags", error=str(error))
             rate_limits.slow_down(ports.state, rate_limits.CREATE_TAGS, now=now)
             return retry_seconds(1)
     ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": done})

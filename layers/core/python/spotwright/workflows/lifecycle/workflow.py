@@ -5,6 +5,8 @@ from datetime import datetime
 from typing import Final
 
 from spotwright.errors import ApiError
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import commands, nodeclaims, nominations
 from spotwright.workflows.lifecycle.actions import log, ring_lifecycle
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
@@ -39,12 +41,13 @@ def lifecycle(
         try:
             handle_doorbell(ports, bell, endings, now=now, seconds_left=seconds_left)
         except ApiError as failure:
-            log.warning("doorbell failed", extra={"kind": bell.kind, "key": bell.key, "code": failure.code})
+            log_line(log, log_lines.DOORBELL_FAILED, kind=bell.kind, key=bell.key, code=failure.code)
             failures.append(failure)
     try:
         terminate_all(ports, endings, now)
     except ApiError as failure:
-        log.warning("doorbell failed", extra={"kind": "ending", "key": len(endings), "code": failure.code})
+        ids = ", ".join(termination.instance.id for termination in endings)
+        log_line(log, log_lines.DOORBELL_FAILED, kind="termination", key=ids, code=failure.code)
         failures.append(failure)
     if failures:
         raise failures[0]

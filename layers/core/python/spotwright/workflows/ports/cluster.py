@@ -14,6 +14,7 @@ from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.kubernetes.volumes import Storage
+from spotwright.telemetry.rows import Event
 
 
 class ClusterPort(Protocol):
@@ -94,11 +95,9 @@ class ClusterPort(Protocol):
         """Clear status.nominatedNodeName of those of ``pods`` (key → uid) that wait and at which ``node`` stands."""
         ...
 
-    def record_event(
-        self, kind: str, metadata: ObjectMeta, *, type: str, reason: str, message: str, now: datetime
-    ) -> None:
+    def record_event(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
         """Record an Event with a name derived from object, reason and message. Never raises.
 
-        A repeat bumps its count, and within ``lifecycle.telling.quiet`` of the last one it is nothing at all.
+        A repeat bumps its count; within the row's ``repeat_after`` of the last one it is not recorded.
         """
         ...

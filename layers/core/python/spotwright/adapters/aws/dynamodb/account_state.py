@@ -15,6 +15,8 @@ from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.errors import ApiError
 from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 
 log: Final = logging.getLogger("spotwright.memory")
 
@@ -67,7 +69,9 @@ class AccountState:
             except ApiError as failure:
                 if failure.code not in _NO_USE:
                     raise
-                told = {"table": self._shared.name, "code": failure.code, "error": str(failure)}
-                log.error("memoryTable cannot be used: this cell learns alone", extra=told)
+                log_line(
+                    log, log_lines.MEMORY_TABLE_UNUSABLE,
+                    table=self._shared.name, code=failure.code, error=str(failure),
+                )  # fmt: skip
                 self._shared = None
         return ask(self._own)

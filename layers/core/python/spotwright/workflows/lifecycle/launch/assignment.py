@@ -9,7 +9,7 @@ import msgspec
 from spotwright.aws.launch import launched_status
 from spotwright.aws.nodeclass import hashes
 from spotwright.lifecycle import instance_assignment
-from spotwright.lifecycle.steps import Deletion, true_condition, warning_event
+from spotwright.lifecycle.steps import Deletion, true_condition
 from spotwright.model import labels, resources
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.ec2.instance_type import InstanceType, find_instance_type
@@ -17,10 +17,11 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.requirements import Requirements
 from spotwright.scheduling.plan import NewNode
+from spotwright.telemetry import events, log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import (
     delete_claim,
     log,
-    record_events,
     request_planning,
     ring_lifecycle,
     ring_next_tick,
@@ -136,16 +137,15 @@ def _write_claim(
 
 
 def _log_launched(row: LaunchRow, claim: NodeClaim, instance: Instance, now: datetime) -> None:
-    log.info(
-        "launched nodeclaim",
-        extra={
-            "NodeClaim": claim.name,
-            "provider-id": f"aws:///{instance.zone}/{instance.id}",
-            "instance-type": instance.instance_type,
-            "zone": instance.zone,
-            "capacity-type": instance.capacity_type,
-            "seconds": (epoch_ms(now) - row.created) / 1000,
-        },
+    log_line(
+        log,
+        log_lines.LAUNCHED_NODECLAIM,
+        nodeclaim=claim.name,
+        provider_id=f"aws:///{instance.zone}/{instance.id}",
+        instance_type=instance.instance_type,
+        zone=instance.zone,
+        capacity_type=instance.capacity_type,
+        seconds=(epoch_ms(now) - row.created) / 1000,
     )
 
 
@@ -168,15 +168,13 @@ def _delete_unlaunched(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> 
         claim = None if name in row.instances else ports.cluster.nodeclaim(name)
         if claim is None or claim.metadata.uid != row.uids.get(name) or claim.provider_id:
             continue
-        why = row.failure or "EC2 gave no instance"
-        if row.insufficient_capacity:
-            message = f"NodeClaim {name} event: {why}"
-            record_events(
-                ports, "nodeclaims", claim.metadata, [warning_event("InsufficientCapacityError", message)], now=now
-            )
-        log.error("failed launching nodeclaim", extra={"NodeClaim": name, "error": why})
+        error = row.failure or "EC2 launched no instance"
         reason = "insufficient_capacity" if row.insufficient_capacity else "nodeclass_not_ready"
-        delete_claim(ports, claim, Deletion(reason, why))
+        if row.insufficient_capacity:
+            event = events.INSUFFICIENT_CAPACITY(nodeclaim=name, reason=error)
+            ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
+        log_line(log, log_lines.FAILED_LAUNCHING_NODECLAIM, nodeclaims=[name], reason=reason, error=error)
+        delete_claim(ports, claim, Deletion(reason, error))
         ended += 1
     if ended:
         request_planning(ports, delay_seconds=0 if row.offerings_closed else REPLAN_SECONDS)
@@ -197,5 +195,5 @@ def _terminate(ports: LifecyclePorts, surplus: Iterable[Instance], why: str, now
     """In how many seconds to ask again for those that EC2 would not end now, 0 = there are none."""
     ended = terminate_instances(ports, surplus, now)
     for id in sorted(ended.terminated_ids):
-        log.info("terminated surplus instance", extra={"instance": id, "why": why})
+        log_line(log, log_lines.TERMINATED_SURPLUS_INSTANCE, instance=id, reason=why)
     return ended.wait_seconds

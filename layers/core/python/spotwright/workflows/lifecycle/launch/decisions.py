@@ -7,6 +7,8 @@ import msgspec
 
 from spotwright.decisions.decision import Decision, Launch, decode_decision
 from spotwright.errors import NotFound
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import nominations
 from spotwright.workflows.lifecycle.actions import log, request_planning, ring_lifecycle
 from spotwright.workflows.ports.bundles import LifecyclePorts
@@ -48,7 +50,7 @@ def _read(ports: LifecyclePorts, key: str) -> Decision | None:
     try:
         return decode_decision(ports.blobs.get(key))
     except (NotFound, msgspec.DecodeError) as error:
-        log.error("decision dropped", extra={"decision": key, "error": str(error)})
+        log_line(log, log_lines.DROPPED_DECISION, decision=key, error=str(error))
         request_planning(ports)
         return None
 

@@ -15,14 +15,16 @@ from spotwright.aws.refusal import Refusal
 from spotwright.errors import ApiError, Throttled, Unavailable
 from spotwright.lifecycle import instance_assignment
 from spotwright.lifecycle.retry import retry_seconds
-from spotwright.lifecycle.steps import unknown_condition, warning_event
+from spotwright.lifecycle.steps import unknown_condition
 from spotwright.model import resources
 from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.scheduling.plan import NewNode
+from spotwright.telemetry import events, log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account import offering_health_store, rate_limits
-from spotwright.workflows.lifecycle.actions import log, record_events, ring_lifecycle, update_conditions
+from spotwright.workflows.lifecycle.actions import log, ring_lifecycle, update_conditions
 from spotwright.workflows.lifecycle.launch.assignment import write_assignments
 from spotwright.workflows.lifecycle.launch.fleet_request import (
     LaunchOptions,
@@ -127,10 +129,9 @@ def _handle_refusal(
     """
     if refusal.reason == INSUFFICIENT and row.decision and is_refused_regardless(ports, row, offered):
         for claim in waiting:
-            message = f"NodeClaim {claim.name} event: {refusal.message}; nothing that is sold out explains it"
-            record_events(
-                ports, "nodeclaims", claim.metadata, [warning_event("InsufficientCapacityError", message)], now=now
-            )
+            reason = f"{refusal.message}; no offering is known to be without capacity"
+            event = events.INSUFFICIENT_CAPACITY(nodeclaim=claim.name, reason=reason)
+            ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
     elif refusal.reason in (INSUFFICIENT, "NodeClassNotReady"):
         return ports.state.save(
             msgspec.structs.replace(
@@ -157,9 +158,10 @@ def _send(
         result = ports.ec2.create_fleet(json.loads(row.request))
     except (Throttled, Unavailable) as error:
         # No definite answer: the same request under the same token, later.
-        log.warning("CreateFleet had no answer", extra={"launch": row.id, "code": error.code, "error": str(error)})
         if isinstance(error, Throttled):
-            _slow_down(ports, row, str(error), now)
+            _slow_down(ports, str(error), now)
+        else:
+            log_line(log, log_lines.CALL_UNANSWERED, call="CreateFleet", code=error.code, error=str(error))
         _wait(ports, msgspec.structs.replace(row, requested_at=epoch_ms(now)), row.attempt, now)
         return None
     except ApiError as error:
@@ -180,18 +182,19 @@ def _record_health(ports: LifecyclePorts, row: LaunchRow, result: FleetResult, n
         now_ms=epoch_ms(now), cpu_millicores=sizes, scope=row.placement_group,
     )  # fmt: skip
     for error in (fleet_error for fleet_error in result.errors if fleet_error.code in fleet_errors.THROTTLING_CODES):
-        _slow_down(ports, row, error.message, now)
+        _slow_down(ports, error.message, now)
     for failed in fleet_errors.count_failures(result.errors):
         known = failed.reason != fleet_errors.UNKNOWN_FAILURE
-        said = "CreateFleet refused offerings" if known else "CreateFleet answered an unknown error"
-        log.warning(said, extra={"launch": row.id} | msgspec.structs.asdict(failed))
+        line = log_lines.REFUSED_OFFERINGS if known else log_lines.UNKNOWN_FLEET_ERROR
+        log_line(log, line, launch=row.id, **msgspec.structs.asdict(failed))
     return msgspec.structs.replace(row, offerings_closed=marked)
 
 
-def _slow_down(ports: LifecyclePorts, row: LaunchRow, said: str, now: datetime) -> None:
+def _slow_down(ports: LifecyclePorts, error: str, now: datetime) -> None:
     """EC2 says whether it counted calls or the instances in them."""
-    log.warning("CreateFleet was throttled", extra={"launch": row.id, "error": said})
-    action = rate_limits.STARTED_INSTANCES if token_bucket.INSTANCE_LIMIT_MESSAGE in said else rate_limits.CREATE_FLEET
+    log_line(log, log_lines.CALL_THROTTLED, call="CreateFleet", error=error)
+    counts_instances = token_bucket.INSTANCE_LIMIT_MESSAGE in error
+    action = rate_limits.STARTED_INSTANCES if counts_instances else rate_limits.CREATE_FLEET
     rate_limits.slow_down(ports.state, action, now=now)
 
 
@@ -242,10 +245,8 @@ def _retry(
     ports: LifecyclePorts, row: LaunchRow, waiting: tuple[NodeClaim, ...], reason: str, message: str, now: datetime
 ) -> None:
     """A definite no that may pass: said on the claims, tried again with a new token until liveness ends them."""
-    log.error(
-        "failed launching nodeclaim",
-        extra={"NodeClaims": [claim.name for claim in waiting], "reason": reason, "error": message},
-    )
+    names = [claim.name for claim in waiting]
+    log_line(log, log_lines.FAILED_LAUNCHING_NODECLAIM, nodeclaims=names, reason=reason, error=message)
     shown = message if len(message) <= 300 else message[:300] + "..."
     for claim in waiting:
         update_conditions(ports, claim, [unknown_condition("Launched", reason, shown)], now=now)

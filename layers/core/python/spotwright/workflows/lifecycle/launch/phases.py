@@ -17,6 +17,8 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.scheduling.plan import NewNode
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import log, request_planning, ring_lifecycle
 from spotwright.workflows.lifecycle.launch import assignment
 from spotwright.workflows.lifecycle.launch.decisions import PHASE_TIMEOUT
@@ -48,10 +50,10 @@ def proceed(ports: LifecyclePorts, row: LaunchRow, *, now: datetime) -> None:
         while after is not None:
             after = _step(ports, after, now)
     except Conflict as conflict:
-        log.info("launch is in other hands", extra={"launch": launch, "conflict": str(conflict)})
+        log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="launch", object=launch, conflict=str(conflict))
         ring_lifecycle(ports, "launch", [launch], delay_seconds=1)
     except ApiError as failure:
-        log.warning("launch interrupted", extra={"launch": launch, "code": failure.code, "error": str(failure)})
+        log_line(log, log_lines.STEP_FAILED, kind="launch", object=launch, code=failure.code, error=str(failure))
         _retry_later(ports, launch, now)
 
 
@@ -101,7 +103,7 @@ def _create_claims(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Laun
 
 
 def _give_up(ports: LifecyclePorts, row: LaunchRow, why: str) -> None:
-    log.info("launch given up", extra={"launch": row.id, "why": why})
+    log_line(log, log_lines.ABANDONED_LAUNCH, launch=row.id, reason=why)
     ports.state.save(msgspec.structs.replace(row, phase="failed", failure=why, due=0))
     request_planning(ports)
 
@@ -126,5 +128,5 @@ def _create_claim(ports: LifecyclePorts, row: LaunchRow, node: NewNode, pool: No
         if found is None or found.metadata.annotations.get(labels.LAUNCH) != row.id:
             raise
         return found
-    log.info("created nodeclaim", extra={"NodePool": pool.name, "NodeClaim": name, "requests": dict(node.requests)})
+    log_line(log, log_lines.CREATED_NODECLAIM, nodepool=pool.name, nodeclaim=name, requests=dict(node.requests))
     return nodeclaim

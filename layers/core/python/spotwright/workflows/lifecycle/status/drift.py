@@ -20,6 +20,8 @@ from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import instance_id
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import log, ring_lifecycle, update_conditions
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
@@ -53,7 +55,7 @@ def update_drift(ports: LifecyclePorts, after: str, *, now: datetime) -> None:
         try:
             _write_condition(ports, claim, verdict, now)
         except (Conflict, NotFound) as lost:
-            log.info("nodeclaim is in other hands", extra={"NodeClaim": claim.name, "conflict": str(lost)})
+            log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=claim.name, conflict=str(lost))
     if len(news) > CLAIMS_AT_ONCE:
         ring_lifecycle(ports, "drift", [news[CLAIMS_AT_ONCE - 1][0].name])
 
@@ -107,8 +109,8 @@ def _write_condition(
     match verdict:
         case Drift(reason, message):
             if not claim.is_condition_true(DRIFTED):
-                log.debug("marking drifted", extra={"NodeClaim": claim.name, "reason": reason, "why": message})
+                log_line(log, log_lines.MARKING_DRIFTED, nodeclaim=claim.name, reason=reason, details=message)
             update_conditions(ports, claim, [ConditionChange(DRIFTED, "True", reason, message)], now=now)
         case None:
-            log.debug("removing drifted status condition, not drifted", extra={"NodeClaim": claim.name})
+            log_line(log, log_lines.REMOVING_DRIFTED, nodeclaim=claim.name)
             ports.cluster.set_conditions("nodeclaims", claim.metadata, (), removed=(DRIFTED,))

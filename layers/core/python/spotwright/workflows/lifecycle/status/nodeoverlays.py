@@ -8,6 +8,8 @@ from spotwright.lifecycle import conditions, nodepool_status
 from spotwright.lifecycle.steps import ConditionChange, false_condition, transition_events, true_condition
 from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 from spotwright.scheduling.offerings.overlays import OverlayStatus, apply_overlays
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import log, record_events
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
@@ -26,7 +28,7 @@ def update_nodeoverlays(ports: LifecyclePorts, *, now: datetime) -> None:
         try:
             _write_conditions(ports, by_name[verdict.name], verdict, now)
         except (Conflict, NotFound) as lost:
-            log.info("overlay is in other hands", extra={"NodeOverlay": verdict.name, "conflict": str(lost)})
+            log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeoverlay", object=verdict.name, conflict=str(lost))
 
 
 def _write_conditions(ports: LifecyclePorts, overlay: NodeOverlay, verdict: OverlayStatus, now: datetime) -> None:

@@ -12,6 +12,8 @@ from spotwright.model import labels, resources
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import log, record_events, ring_lifecycle, without_resource_version
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
@@ -27,7 +29,7 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
             judged = _write_conditions(ports, pool, classes.get(pool.node_class_ref.name), now)
             changed |= {judged, _write_hash(ports, pool, claims)}
         except (Conflict, NotFound) as lost:
-            log.info("nodepool is in other hands", extra={"NodePool": pool.name, "conflict": str(lost)})
+            log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodepool", object=pool.name, conflict=str(lost))
     if True in changed:
         ring_lifecycle(ports, "drift", [""])
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from spotwright.disruption import emptiness
 from spotwright.lifecycle import drain as draining
-from spotwright.lifecycle.steps import false_condition, normal_event, true_condition, unknown_condition, warning_event
+from spotwright.lifecycle.steps import false_condition, true_condition, unknown_condition
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.meta import find_condition
@@ -15,8 +15,8 @@ from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import TaintEffect, untolerated_taints
 from spotwright.scheduling.inputs.provisionable import is_follower
+from spotwright.telemetry import events
 from spotwright.workflows.lifecycle.actions import (
-    record_events,
     update_conditions,
 )
 from spotwright.workflows.ports.bundles import LifecyclePorts
@@ -35,26 +35,32 @@ def drain_node(
         since = (began.last_transition_time if began else None) or now
         left = (since + draining.MINIMUM_DRAIN - now).total_seconds()
         return left if left > 0 else None
+    if deadline is not None:
+        _delete_forcefully(ports, drain, deadline, now)
     _evict(ports, claim, node, drain, now)
     return (drain.next_forced_deletion - now).total_seconds() if drain.next_forced_deletion else math.inf
+
+
+def _delete_forcefully(ports: LifecyclePorts, drain: draining.Drain, deadline: datetime, now: datetime) -> None:
+    """Delete the pods that would outlast the deadline, without asking their disruption budgets."""
+    for forced_delete in drain.delete:
+        about, seconds = forced_delete.pod.metadata, forced_delete.grace_seconds
+        ports.cluster.delete("pods", about, grace_seconds=seconds)
+        event = events.DISRUPTED(deadline=deadline.strftime("%Y-%m-%dT%H:%M:%SZ"), seconds=seconds)
+        ports.cluster.record_event("pods", about, event, now=now)
 
 
 def _evict(ports: LifecyclePorts, claim: NodeClaim, node: Node, drain: draining.Drain, now: datetime) -> None:
     reason = find_condition(claim.conditions, "DisruptionReason")
     why = reason.reason if reason and reason.status == "True" else FORCEFUL
-    for forced_delete in drain.delete:
-        ports.cluster.delete("pods", forced_delete.pod.metadata, grace_seconds=forced_delete.grace_seconds)
-        seconds = forced_delete.grace_seconds
-        told = f"Deleting the pod to accommodate the terminationTime of the node, grace period {seconds}s"
-        record_events(ports, "pods", forced_delete.pod.metadata, [normal_event("Disrupted", told)], now=now)
     for pod in drain.evict:
         if ports.cluster.evict(pod) or _delete_follower(ports, node, pod, why):
-            record_events(ports, "pods", pod.metadata, [normal_event("Evicted", f"Evicted pod: {why}")], now=now)
+            ports.cluster.record_event("pods", pod.metadata, events.EVICTED(reason=why), now=now)
         else:
-            told = f"evicting pod {pod.key} violates a PDB"
-            record_events(ports, "nodes", node.metadata, [warning_event("FailedDraining", told)], now=now)
-    told = f"Failed to drain node, {len(drain.waiting)} pods are waiting to be evicted"
-    record_events(ports, "nodes", node.metadata, [warning_event("FailedDraining", told)], now=now)
+            refused = events.FAILED_DRAINING(reason=f"evicting pod {pod.key} violates a PDB")
+            ports.cluster.record_event("nodes", node.metadata, refused, now=now)
+    waiting = events.FAILED_DRAINING(reason=f"{len(drain.waiting)} pods are waiting to be evicted")
+    ports.cluster.record_event("nodes", node.metadata, waiting, now=now)
 
 
 def _delete_follower(ports: LifecyclePorts, node: Node, pod: Pod, why: str) -> bool:
@@ -91,11 +97,10 @@ def await_volumes(
     if deadline is not None and now >= deadline:
         update_conditions(ports, claim, [false_condition("VolumesDetached", "TerminationGracePeriodElapsed")], now=now)
         return None
-    message = "waiting for volumes to detach: " + ", ".join(sorted(attached))
-    update_conditions(
-        ports, claim, [unknown_condition("VolumesDetached", "AwaitingVolumeDetachment", message)], now=now
-    )
-    record_events(ports, "nodes", node.metadata, [normal_event("AwaitingVolumeDetachment", message)], now=now)
+    awaiting = events.AWAITING_VOLUME_DETACHMENT(volumes=", ".join(sorted(attached)))
+    change = unknown_condition("VolumesDetached", awaiting.reason, awaiting.message)
+    update_conditions(ports, claim, [change], now=now)
+    ports.cluster.record_event("nodes", node.metadata, awaiting, now=now)
     return (deadline - now).total_seconds() if deadline else math.inf
 
 

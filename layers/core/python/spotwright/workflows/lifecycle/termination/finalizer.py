@@ -10,18 +10,19 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from spotwright.lifecycle import instance_assignment
-from spotwright.lifecycle.steps import normal_event, true_condition, warning_event
+from spotwright.lifecycle.steps import true_condition
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.telemetry import events, log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account import offering_health_store
 from spotwright.workflows.lifecycle.actions import (
     cordon,
     log,
     nodes_of,
-    record_events,
     request_disruption,
     update_conditions,
 )
@@ -74,8 +75,8 @@ def _deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> datetim
     deadline = claim.metadata.deletion_timestamp + timedelta(seconds=claim.termination_grace_period_seconds)
     text = deadline.strftime("%Y-%m-%dT%H:%M:%SZ")
     ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": {labels.TERMINATION_TIMESTAMP: text}})
-    warn = warning_event("TerminationGracePeriodExpiring", f"All pods will be deleted by {text}")
-    record_events(ports, "nodeclaims", claim.metadata, [warn], now=now)
+    expiring = events.TERMINATION_GRACE_PERIOD_EXPIRING(deadline=text)
+    ports.cluster.record_event("nodeclaims", claim.metadata, expiring, now=now)
     return deadline
 
 
@@ -176,7 +177,7 @@ def _remove_node(ports: LifecyclePorts, node: Node) -> None:
     if current is not None and labels.FINALIZER in current.metadata.finalizers:
         kept = [finalizer for finalizer in current.metadata.finalizers if finalizer != labels.FINALIZER]
         ports.cluster.patch_metadata("nodes", current.metadata, {"finalizers": kept})
-    log.info("deleted node", extra={"Node": node.name})
+    log_line(log, log_lines.DELETED_NODE, node=node.name)
 
 
 def _remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> None:
@@ -188,8 +189,7 @@ def _remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) ->
         offering_health_store.record_reservation_use(ports.state, into, -1, now_ms=epoch_ms(now))
     kept = [finalizer for finalizer in current.metadata.finalizers if finalizer != labels.FINALIZER]
     ports.cluster.patch_metadata("nodeclaims", current.metadata, {"finalizers": kept})
-    finalized = normal_event("Finalized", f"Finalized {labels.FINALIZER}")
-    record_events(ports, "nodeclaims", claim.metadata, [finalized], now=now)
-    log.info("deleted nodeclaim", extra={"NodeClaim": claim.name, "provider-id": claim.provider_id})
+    ports.cluster.record_event("nodeclaims", claim.metadata, events.FINALIZED(finalizer=labels.FINALIZER), now=now)
+    log_line(log, log_lines.DELETED_NODECLAIM, nodeclaim=claim.name, provider_id=claim.provider_id)
     if find_condition(claim.conditions, "DisruptionReason") is not None:
         request_disruption(ports)

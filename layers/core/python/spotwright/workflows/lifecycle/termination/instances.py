@@ -16,6 +16,8 @@ from spotwright.lifecycle.retry import LONGEST_RETRY_SECONDS, retry_seconds
 from spotwright.lifecycle.steps import true_condition
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account import rate_limits
 from spotwright.workflows.lifecycle.actions import log, ring_lifecycle, update_conditions
 from spotwright.workflows.lifecycle.zonal_shifts import RETRY_SECONDS, shifted_zones
@@ -63,7 +65,7 @@ def _write_condition(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> 
     try:
         update_conditions(ports, claim, [true_condition("InstanceTerminating")], now=now)
     except ApiError as failure:
-        log.warning("step interrupted", extra={"NodeClaim": claim.name, "code": failure.code, "error": str(failure)})
+        log_line(log, log_lines.STEP_FAILED, kind="nodeclaim", object=claim.name, code=failure.code, error=str(failure))
 
 
 def terminate_instances(ports: LifecyclePorts, instances: Iterable[Instance], now: datetime) -> TerminationResult:
@@ -90,13 +92,13 @@ def _terminate_batch(ports: LifecyclePorts, ids: Sequence[str], now: datetime) -
         return TerminationResult(wait_seconds=wait)
     try:
         ports.ec2.terminate(ids)
-    except Throttled:
-        log.warning("TerminateInstances was throttled", extra={"instances": len(ids)})
+    except Throttled as error:
+        log_line(log, log_lines.CALL_THROTTLED, call="TerminateInstances", error=str(error))
         for action in (rate_limits.TERMINATE_INSTANCES, rate_limits.TERMINATED_INSTANCES):
             rate_limits.slow_down(ports.state, action, now=now)
         return TerminationResult(wait_seconds=retry_seconds(2))
     except Unavailable as error:
-        log.warning("TerminateInstances had no answer", extra={"code": error.code, "error": str(error)})
+        log_line(log, log_lines.CALL_UNANSWERED, call="TerminateInstances", code=error.code, error=str(error))
         return TerminationResult(wait_seconds=retry_seconds(2))
     except ApiError as refusal:
         if len(ids) == 1:
@@ -124,7 +126,7 @@ def _wait_seconds(ports: LifecyclePorts, ids: Sequence[str], now: datetime) -> i
 def _single_refusal(id: str, refusal: ApiError) -> TerminationResult:
     if isinstance(refusal, NotFound):
         return TerminationResult(frozenset({id}))
-    log.error("instance not terminated", extra={"instance": id, "code": refusal.code, "error": str(refusal)})
+    log_line(log, log_lines.TERMINATION_REFUSED, instance=id, code=refusal.code, error=str(refusal))
     return TerminationResult(wait_seconds=LONGEST_RETRY_SECONDS)
 
 

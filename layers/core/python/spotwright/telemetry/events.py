@@ -1,0 +1,178 @@
+"""Kubernetes Events: which object gets which, and when. Reasons and messages are Karpenter's where Karpenter has them.
+
+Source: Karpenter v1.14 ``pkg/events/reason.go``, each controller's ``events.go`` (deduplication timeouts included), and
+the events of ``awslabs/operatorpkg/status``.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from spotwright.telemetry.rows import EventRow, EventType
+
+# A table: a row is read as a whole.
+# fmt: off
+_NORMAL, _WARNING = EventType.NORMAL, EventType.WARNING
+_NODE: Final = ("nodeclaims", "nodes")
+
+# Pods
+
+NOMINATED: Final = EventRow(
+    "Nominated", _NORMAL, ("pods",), "Pod should schedule on: {target}",
+    when="A plan places the pod on an existing node or on a NodeClaim that will be launched.",
+)
+FAILED_SCHEDULING: Final = EventRow(
+    "FailedScheduling", _WARNING, ("pods",), "Failed to schedule pod, {reasons}",
+    when="A plan finds no place for the pod: no node has room and no NodePool allows a node that it fits on.",
+    remedy="The message says what each NodePool lacks: change the pod, the NodePool, or its limits.",
+    repeat_after=timedelta(minutes=5),
+)
+EVICTED: Final = EventRow(
+    "Evicted", _NORMAL, ("pods",), "Evicted pod: {reason}",
+    when="The pod's node is drained and the pod was evicted.",
+)
+DISRUPTED: Final = EventRow(
+    "Disrupted", _NORMAL, ("pods",),
+    "Deleting the pod to accommodate the terminationTime {deadline} of the node. The pod was granted {seconds} seconds"
+    " of grace-period. This bypasses the PDB of the pod and the do-not-disrupt annotation.",
+    when="The NodeClaim's terminationGracePeriod ends, so that the pod is deleted whatever its disruption budget.",
+)
+
+# NodePools
+
+NO_COMPATIBLE_INSTANCE_TYPES: Final = EventRow(
+    "NoCompatibleInstanceTypes", _WARNING, ("nodepools",), "{reason}",
+    when="No instance type that is offered satisfies the NodePool's requirements, so that it can launch nothing.",
+    remedy="Widen the NodePool's requirements.",
+    repeat_after=timedelta(minutes=1),
+)
+BLOCKED_BY_BUDGET: Final = EventRow(
+    "DisruptionBlocked", _NORMAL, ("nodepools",),
+    "No allowed disruptions for disruption reason {reason} due to blocking budget",
+    when="The NodePool has nodes, and its budgets allow none of them to be disrupted now for this reason.",
+)
+BLOCKED_BY_BREAKER: Final = EventRow(
+    "DisruptionBlocked", _NORMAL, ("nodepools",),
+    "Disruption is stopped until {until}: {reason}; `spotwright resume` ends the stop",
+    when="More nodes were disrupted in ten minutes than BREAKER_PERCENT allows, and disruption has stopped itself.",
+)
+ZONAL_SHIFT_ACTIVE: Final = EventRow(
+    "ZonalShiftActive", _WARNING, ("nodepools",),
+    "The cluster's traffic is shifted away from zone {zone}: no node is launched in it",
+    when="A zonal shift or zonal autoshift of the cluster began (setting ENABLE_ZONAL_SHIFT).",
+    remedy="Nothing; launches in the zone resume when the shift ends or is cancelled.",
+)
+ZONAL_SHIFT_CLEARED: Final = EventRow(
+    "ZonalShiftCleared", _NORMAL, ("nodepools",),
+    "The shift of traffic away from zone {zone} has ended: nodes are launched in it again",
+    when="A zonal shift of the cluster ended.",
+)
+
+# EC2NodeClasses
+
+WAITING_ON_NODECLAIM_TERMINATION: Final = EventRow(
+    "WaitingOnNodeClaimTermination", _NORMAL, ("ec2nodeclasses",),
+    "Waiting on NodeClaim termination for {nodeclaims}",
+    when="The EC2NodeClass is being deleted and NodeClaims still use it.",
+)
+
+# Conditions
+
+CONDITION_TRANSITIONED: Final = EventRow(
+    "{type}", _NORMAL, ("nodeclaims", "nodepools", "nodeoverlays"),
+    "Status condition transitioned, Type: {type}, Status: {before} -> {status}, Reason: {reason}{details}",
+    when="The status of one of the object's conditions changed; the event's reason is the condition's type.",
+)
+CONDITION_FALSE: Final = EventRow(
+    "{reason}", _WARNING, ("nodepools", "nodeoverlays", "ec2nodeclasses"), "{message}",
+    when="A condition of the object turned False because of what its spec says, or because of what AWS says of it; "
+    "reason and message are the condition's.",
+    remedy="Correct the field that the message names; for a message about AWS, the resource or the permission.",
+)
+
+# NodeClaims and nodes
+
+INSUFFICIENT_CAPACITY: Final = EventRow(
+    "InsufficientCapacityError", _WARNING, ("nodeclaims",), "NodeClaim {nodeclaim} event: {reason}",
+    when="EC2 has no capacity for any offering that the NodeClaim may use. Its pods are planned again.",
+    remedy="If it lasts, allow more instance types, zones or capacity types.",
+)
+UNREGISTERED_TAINT_MISSING: Final = EventRow(
+    "UnregisteredTaintMissing", _NORMAL, ("nodes",),
+    "Missing karpenter.sh/unregistered taint which prevents registration related race conditions on Karpenter-managed"
+    " nodes",
+    when="A node joined without the taint karpenter.sh/unregistered; a custom userData or AMI does not set it.",
+)
+UNREADABLE: Final = EventRow(
+    "Unreadable", _WARNING, _NODE, "Planning ignores this object: {reason}",
+    when="A field of the node or NodeClaim has a value that cannot be parsed, so that plans do not count it.",
+    remedy="Correct the field that the message names.",
+)
+DISRUPTION_BLOCKED: Final = EventRow(
+    "DisruptionBlocked", _NORMAL, _NODE, "{reason}",
+    when="Something keeps the node from being disrupted: the message says what, for example a pod's annotation.",
+)
+UNCONSOLIDATABLE: Final = EventRow(
+    "Unconsolidatable", _NORMAL, _NODE, "NodePool {nodepool!r} has consolidation disabled",
+    when="The node's NodePool has consolidateAfter: Never.",
+    repeat_after=timedelta(minutes=15),
+)
+DISRUPTION_TERMINATING: Final = EventRow(
+    "DisruptionTerminating", _NORMAL, _NODE, "Disrupting {kind}: {reason}",
+    when="The node is deleted now because of the disruption that the message names.",
+)
+TERMINATION_GRACE_PERIOD_EXPIRING: Final = EventRow(
+    "TerminationGracePeriodExpiring", _WARNING, ("nodeclaims",), "All pods will be deleted by {deadline}",
+    when="A NodeClaim with a terminationGracePeriod is being deleted.",
+    remedy="Nothing; pods that refuse eviction until then are deleted.",
+)
+FAILED_DRAINING: Final = EventRow(
+    "FailedDraining", _WARNING, ("nodes",), "Failed to drain node, {reason}",
+    when="Pods are still on a node that is being drained, or a PodDisruptionBudget forbids an eviction.",
+    remedy="If it lasts, look at the named pods, their PodDisruptionBudgets and karpenter.sh/do-not-disrupt.",
+)
+AWAITING_VOLUME_DETACHMENT: Final = EventRow(
+    "AwaitingVolumeDetachment", _NORMAL, ("nodes",), "Awaiting deletion of VolumeAttachments bound to node: {volumes}",
+    when="The node is drained, and its instance is terminated only when these volumes are detached.",
+)
+FINALIZED: Final = EventRow(
+    "Finalized", _NORMAL, ("nodeclaims",), "Finalized {finalizer}",
+    when="The NodeClaim's instance is terminated, and the NodeClaim is gone.",
+)
+
+# Interruptions
+
+SPOT_INTERRUPTED: Final = EventRow(
+    "SpotInterrupted", _WARNING, _NODE, "Spot interruption warning was triggered",
+    when="EC2 announced that it takes the spot instance back in two minutes.",
+    remedy="Nothing; a replacement is launched before the pods are evicted.",
+)
+SPOT_REBALANCE_RECOMMENDATION: Final = EventRow(
+    "SpotRebalanceRecommendation", _NORMAL, _NODE, "Spot rebalance recommendation was triggered",
+    when="EC2 says that a spot interruption has become likely. The node stays, as in Karpenter.",
+)
+CAPACITY_RESERVATION_INTERRUPTED: Final = EventRow(
+    "CapacityReservationInstanceInterrupted", _WARNING, _NODE,
+    "Capacity reservation interruption warning was triggered",
+    when="EC2 announced that it takes back an instance of an interruptible capacity reservation.",
+    remedy="Nothing; a replacement is launched before the pods are evicted.",
+)
+INSTANCE_STOPPING: Final = EventRow(
+    "InstanceStopping", _WARNING, _NODE, "Instance is stopping",
+    when="EC2 reports that the instance is stopping or stopped, and nobody here asked for it.",
+    remedy="Find out in CloudTrail who stops instances; the NodeClaim is deleted and its pods are planned again.",
+)
+INSTANCE_TERMINATING: Final = EventRow(
+    "InstanceTerminating", _WARNING, _NODE, "Instance is terminating",
+    when="EC2 reports that the instance is terminating or terminated, and nobody here asked for it.",
+    remedy="Find out in CloudTrail who terminates instances; the NodeClaim is deleted and its pods are planned again.",
+)
+INSTANCE_UNHEALTHY: Final = EventRow(
+    "InstanceUnhealthy", _WARNING, _NODE, "An unhealthy warning was triggered for the instance",
+    when="AWS Health announced a scheduled change that affects the instance.",
+    remedy="Nothing; the NodeClaim is deleted and its pods are planned again.",
+)
+TERMINATING_ON_INTERRUPTION: Final = EventRow(
+    "TerminatingOnInterruption", _WARNING, _NODE, "Interruption triggered termination for the NodeClaim",
+    when="The NodeClaim is deleted because EC2 stops or takes back its instance.",
+    remedy="Nothing; its pods are planned again.",
+)

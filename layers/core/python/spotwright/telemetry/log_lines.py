@@ -1,0 +1,321 @@
+"""Log lines, by the function that writes them. Messages are Karpenter's where Karpenter logs the same.
+
+The names of fields are nouns; those of Karpenter's log fields are kept in snake_case (``provider-id``: provider_id).
+"""
+
+from typing import Final
+
+from spotwright.telemetry.rows import Level, LogLine
+
+# A table: a row is read as a whole.
+# fmt: off
+_DEBUG, _INFO, _WARNING, _ERROR = Level.DEBUG, Level.INFO, Level.WARNING, Level.ERROR
+
+# Every function with a queue
+
+REJECTED_MESSAGE: Final = LogLine(
+    _ERROR, "rejected queue message", ("message_id", "error"),
+    when="A message in the function's queue is not one that Spotwright sends.",
+    remedy="Look for who else may send to the queue; after its retries the message is in the dead-letter queue.",
+)
+WORK_FAILED: Final = LogLine(
+    _ERROR, "work on cluster failed, its messages return to the queue", ("cluster", "code"), traceback=True,
+    when="The API server, EC2 or DynamoDB did not answer, or refused. The work is repeated.",
+    remedy="If it lasts, the error code and the traceback say which call fails.",
+)
+
+# provision
+
+COMPUTED_NODECLAIMS: Final = LogLine(
+    _INFO, "computed new nodeclaim(s) to fit pod(s)", ("cluster", "decision", "summary", "nodeclaims", "nodes"),
+    when="A decision about new nodes was committed; `nodes` says for each node why it is the cheapest choice.",
+)
+COULD_NOT_SCHEDULE_POD: Final = LogLine(
+    _INFO, "could not schedule pod", ("cluster", "pod", "reasons"),
+    when="A plan finds no place for the pod; the pod has the event FailedScheduling.",
+)
+POSTPONED_PODS: Final = LogLine(
+    _WARNING, "time ran out, remaining pods are planned in the next invocation", ("cluster", "pods"),
+    when="More pods are pending than can be planned before Lambda ends the invocation; `pods` is the number postponed.",
+    remedy="Nothing; if it is frequent, lower WORK_UNITS or give the function more memory.",
+)
+
+# lifecycle: launching
+
+CREATED_NODECLAIM: Final = LogLine(
+    _INFO, "created nodeclaim", ("nodepool", "nodeclaim", "requests"),
+    when="A NodeClaim of a committed decision was created.",
+)
+LAUNCHED_NODECLAIM: Final = LogLine(
+    _INFO, "launched nodeclaim",
+    ("nodeclaim", "provider_id", "instance_type", "zone", "capacity_type", "seconds"),
+    when="A NodeClaim has its instance; `seconds` since the decision.",
+)
+REGISTERED_NODECLAIM: Final = LogLine(
+    _INFO, "registered nodeclaim", ("nodeclaim", "provider_id", "node", "seconds"),
+    when="The NodeClaim's node joined the cluster; `seconds` since the launch.",
+)
+INITIALIZED_NODECLAIM: Final = LogLine(
+    _INFO, "initialized nodeclaim", ("nodeclaim", "provider_id", "node", "seconds"),
+    when="The NodeClaim's node is ready for ordinary pods; `seconds` since the launch.",
+)
+FAILED_LAUNCHING_NODECLAIM: Final = LogLine(
+    _ERROR, "failed launching nodeclaim", ("nodeclaims", "reason", "error"),
+    when="CreateFleet gave the NodeClaims no instance, or nothing could be asked of EC2 for them.",
+    remedy="The error says why; insufficient capacity passes by itself, a permission or an EC2NodeClass does not.",
+)
+REFUSED_OFFERINGS: Final = LogLine(
+    _WARNING, "CreateFleet refused offerings", ("launch", "reason", "code", "zone", "capacity_type", "offerings"),
+    when="CreateFleet launched nothing from some offerings for a known reason, mostly missing capacity. They are not"
+    " used for a while.",
+    remedy="Nothing; if it is frequent, allow more instance types or zones.",
+)
+UNKNOWN_FLEET_ERROR: Final = LogLine(
+    _WARNING, "CreateFleet returned an unknown error",
+    ("launch", "reason", "code", "zone", "capacity_type", "offerings"),
+    when="CreateFleet refused offerings with an error code that is not known here.",
+    remedy="Look the code up in EC2's documentation and report it as an issue of Spotwright.",
+)
+ABANDONED_LAUNCH: Final = LogLine(
+    _INFO, "abandoned launch", ("launch", "reason"),
+    when="A committed launch is not carried out: its NodePool was deleted or the decision is too old. Its pods are"
+    " planned again.",
+)
+DROPPED_DECISION: Final = LogLine(
+    _ERROR, "dropped unreadable decision", ("decision", "error"),
+    when="The stored body of a committed decision is missing or cannot be decoded. Its pods are planned again.",
+    remedy="Look for who deletes from or writes to the bucket.",
+)
+TERMINATED_SURPLUS_INSTANCE: Final = LogLine(
+    _INFO, "terminated surplus instance", ("instance", "reason"),
+    when="A launch left an instance that no NodeClaim uses, and EC2 was told to terminate it.",
+)
+
+# lifecycle: nominations
+
+NOMINATED_PODS: Final = LogLine(
+    _INFO, "nominated pods", ("nodeclaim", "node", "pods"),
+    when="The node is Ready, and `pods` pods were told by status.nominatedNodeName that it is planned for them.",
+)
+FAILED_NOMINATING_PODS: Final = LogLine(
+    _WARNING, "failed to nominate pods", ("nodeclaim", "code", "error"),
+    when="The API server or DynamoDB did not answer; kube-scheduler places the pods as it likes.",
+    remedy="Nothing, unless it lasts.",
+)
+NOMINATION_ENDED: Final = LogLine(
+    _INFO, "nomination ended", ("nodeclaim", "planned", "bound"),
+    when="All pods planned for a new node are bound, or their time is up: `bound` of `planned` run on the node.",
+)
+
+# lifecycle: NodeClaims
+
+MARKING_CONSOLIDATABLE: Final = LogLine(
+    _DEBUG, "marking consolidatable", ("nodeclaim",),
+    when="No pod came to or left the node for consolidateAfter.",
+)
+MARKING_DRIFTED: Final = LogLine(
+    _DEBUG, "marking drifted", ("nodeclaim", "reason", "details"),
+    when="The NodeClaim is not what its NodePool and EC2NodeClass ask for.",
+)
+REMOVING_DRIFTED: Final = LogLine(
+    _DEBUG, "removing drifted status condition, not drifted", ("nodeclaim",),
+    when="The NodeClaim is again what its NodePool and EC2NodeClass ask for.",
+)
+LEFT_RESERVATION: Final = LogLine(
+    _INFO, "nodeclaim is no longer in its capacity reservation", ("nodeclaim",),
+    when="The capacity reservation ended or released the instance, which runs on as on-demand.",
+)
+DELETING_EXPIRED_NODECLAIM: Final = LogLine(
+    _INFO, "deleting expired nodeclaim", ("nodeclaim", "details"),
+    when="The NodeClaim is older than its expireAfter.",
+)
+TERMINATING_DUE_TO_TIMEOUT: Final = LogLine(
+    _INFO, "terminating due to timeout", ("nodeclaim", "details"),
+    when="The NodeClaim was not launched within 5 minutes, or not registered within 15.",
+)
+DELETING_NODECLAIM: Final = LogLine(
+    _INFO, "deleting nodeclaim", ("nodeclaim", "nodepool", "reason", "details"),
+    when="Spotwright deletes a NodeClaim; `reason` is that of Karpenter's metric karpenter_nodeclaims_disrupted_total.",
+)
+DELETING_NODECLAIM_OF_NODE: Final = LogLine(
+    _INFO, "deleting nodeclaim, its node was deleted", ("nodeclaim", "node"),
+    when="Somebody deleted the Node object.",
+)
+TAINTED_NODE: Final = LogLine(
+    _INFO, "tainted node", ("node", "taint"),
+    when="A node that is about to be disrupted or drained takes no further pods.",
+)
+DELETED_NODE: Final = LogLine(
+    _INFO, "deleted node", ("node",),
+    when="The node's instance is terminated, and the Node object is deleted.",
+)
+DELETED_NODECLAIM: Final = LogLine(
+    _INFO, "deleted nodeclaim", ("nodeclaim", "provider_id"),
+    when="The NodeClaim's instance is terminated, and its finalizer was removed.",
+)
+TERMINATION_REFUSED: Final = LogLine(
+    _ERROR, "EC2 refused to terminate instance", ("instance", "code", "error"),
+    when="TerminateInstances was refused for one instance, for example because of termination protection. It is tried"
+    " again every minute.",
+    remedy="The error says what to change.",
+)
+
+# lifecycle: disruption
+
+DISRUPTING_NODES: Final = LogLine(
+    _INFO, "disrupting node(s)", ("command_id", "reason", "nodeclaims", "replacements"),
+    when="A committed disruption begins: its nodes are tainted.",
+)
+NODE_NOT_EMPTY: Final = LogLine(
+    _INFO, "keeping node, a pod started on it", ("nodeclaim", "node"),
+    when="A node that was to be removed as empty received a pod before it was tainted.",
+)
+COMMAND_SUCCEEDED: Final = LogLine(
+    _INFO, "command succeeded", ("command_id",),
+    when="The replacements of a disruption are there, and its NodeClaims are deleted.",
+)
+FAILED_TO_DISRUPT: Final = LogLine(
+    _WARNING, "failed to disrupt node(s)", ("command_id", "reason"),
+    when="A disruption was taken back: a replacement was lost or not initialized in time.",
+    remedy="Nothing; disruption is evaluated again. If it lasts, look at the launches of the replacements.",
+)
+DECIDED_ON_INTERRUPTION: Final = LogLine(
+    _INFO, "planned replacement of interrupted node", ("decision", "summary"),
+    when="EC2 announced that it takes an instance back, and the decision about its pods was committed.",
+)
+
+# lifecycle: retries
+
+CHANGED_CONCURRENTLY: Final = LogLine(
+    _INFO, "object was changed concurrently, will retry", ("kind", "object", "conflict"),
+    when="Somebody else, or another invocation, wrote or deleted the object at the same time.",
+)
+STEP_FAILED: Final = LogLine(
+    _WARNING, "step failed, will retry", ("kind", "object", "code", "error"),
+    when="The API server, EC2 or DynamoDB did not answer, or refused, in a step for the named object.",
+    remedy="If it lasts, the error code says which call fails and why.",
+)
+DOORBELL_FAILED: Final = LogLine(
+    _WARNING, "failed to handle doorbell, will retry", ("kind", "key", "code"),
+    when="The work that a doorbell asks for failed; its message returns to the queue.",
+    remedy="If it lasts, the error code says which call fails and why.",
+)
+CALL_THROTTLED: Final = LogLine(
+    _WARNING, "EC2 throttled call", ("call", "error"),
+    when="EC2 answered with a request limit. All clusters of the account slow the call down.",
+    remedy="Nothing; if it is frequent, ask AWS for a higher limit or look for who else calls EC2 in the account.",
+)
+CALL_UNANSWERED: Final = LogLine(
+    _WARNING, "EC2 did not answer call", ("call", "code", "error"),
+    when="EC2 gave no definite answer. The call is repeated; a launch under the same client token.",
+    remedy="Nothing, unless it lasts.",
+)
+
+# disrupt, sweep, catalog, interrupt
+
+EVALUATED_DISRUPTION: Final = LogLine(
+    _INFO, "evaluated disruption",
+    ("cluster", "doorbell", "obstacle", "breaker_open", "proposed", "committed", "emptiness"),
+    when="Disruption was evaluated, or a proposal was validated; `obstacle` says why nothing may be disrupted at all.",
+)
+SWEPT: Final = LogLine(
+    _INFO, "swept cluster for missed work", ("cluster", "doorbell", "result"),
+    when="A sweep (`poll` or `full`) compared what there is with what there should be, and rang for the rest.",
+)
+CATALOG_UPDATED: Final = LogLine(
+    _INFO, "updated instance catalog", ("cluster", "doorbell", "catalog", "ready", "not_ready", "notes"),
+    when="Instance types, prices or EC2NodeClasses changed, and a new catalog was stored.",
+)
+CATALOG_UNCHANGED: Final = LogLine(
+    _INFO, "instance catalog is up to date", ("cluster", "doorbell", "catalog", "ready", "not_ready", "notes"),
+    when="Instance types, prices and EC2NodeClasses are as they were.",
+)
+NODECLASS_FAILED: Final = LogLine(
+    _ERROR, "failed to resolve ec2nodeclass", ("cluster", "nodeclass", "error"),
+    when="AWS or the API server did not answer, or refused, while the EC2NodeClass was resolved. It is tried again.",
+    remedy="The error names the call; the function catalog may lack a permission.",
+)
+RECORDED_NOTICE: Final = LogLine(
+    _INFO, "recorded interruption notice", ("kind", "instance_ids", "deadline"),
+    when="EventBridge delivered a message about instances: a spot interruption, a state change, a scheduled change.",
+)
+FAILED_RECORDING_NOTICE: Final = LogLine(
+    _ERROR, "failed to record interruption notice", ("message_id", "code", "error"),
+    when="The message is malformed, or DynamoDB or SQS did not answer; it returns to the queue.",
+    remedy="If it lasts, the error code says which call fails and why.",
+)
+
+# Shared offering health
+
+MEMORY_TABLE_UNUSABLE: Final = LogLine(
+    _ERROR, "memoryTable cannot be used, offering health is kept in this deployment's own table",
+    ("table", "code", "error"),
+    when="The table that `memoryTable` names does not exist, may not be used, or is not a table of Spotwright.",
+    remedy="Correct `memoryTable` in cdk.json, or the permissions on the table.",
+)
+
+# install
+
+INSTALLED: Final = LogLine(
+    _INFO, "installed", ("cluster", "applied"),
+    when="CRDs, RBAC and the forwarder were applied to the cluster.",
+)
+REMOVED: Final = LogLine(
+    _INFO, "removed", ("cluster", "deleted", "kept", "abandoned"),
+    when="RBAC and the forwarder were removed from the cluster; `abandoned` says why the rest stays, if it does.",
+)
+REQUEST_FAILED: Final = LogLine(
+    _ERROR, "custom resource request failed", (), traceback=True,
+    when="A request of CloudFormation failed; the stack says so too.",
+    remedy="The traceback says why; deploy again.",
+)
+
+# forwarder
+
+FORWARDER_STARTED: Final = LogLine(
+    _INFO, "started", ("cluster", "metrics"),
+    when="The forwarder watches the cluster; `metrics` is the address of its page /metrics.",
+)
+FORWARDER_STOPPED: Final = LogLine(
+    _INFO, "stopped", (),
+    when="The forwarder was told to stop and has sent what was left.",
+)
+FORWARDER_MISCONFIGURED: Final = LogLine(
+    _ERROR, "cannot start", ("error",),
+    when="An environment variable or the service account of the forwarder is missing or wrong.",
+    remedy="Deploy again; the forwarder's Deployment is written by the function install.",
+)
+WATCHER_ENDED: Final = LogLine(
+    _ERROR, "watcher ended unexpectedly", ("kind",), traceback=True,
+    when="An error that is not handled ended a watch; the process ends, and its pod restarts.",
+    remedy="Report the traceback as an issue of Spotwright.",
+)
+WATCH_FAILED: Final = LogLine(
+    _WARNING, "watch failed, will retry", ("kind", "error"),
+    when="The API server ended a list or watch with an error.",
+    remedy="Nothing, unless it lasts.",
+)
+SENT_DOORBELLS: Final = LogLine(
+    _INFO, "sent doorbells", ("doorbells",),
+    when="The forwarder told the functions through SQS what changed in the cluster.",
+)
+DOORBELLS_NOT_SENT: Final = LogLine(
+    _WARNING, "failed to send doorbells, will retry", ("queue", "error"),
+    when="SQS did not answer, or refused.",
+    remedy="If it lasts, check the forwarder's role and its route to SQS.",
+)
+DOORBELL_REFUSED: Final = LogLine(
+    _WARNING, "SQS refused doorbell, will retry", ("queue", "error"),
+    when="SQS accepted a batch, but not this message of it.",
+    remedy="Nothing, unless it lasts.",
+)
+HEARTBEAT_FAILED: Final = LogLine(
+    _WARNING, "failed to write heartbeat", ("error",),
+    when="DynamoDB did not answer, or refused. Without heartbeats the sweep polls the cluster every five seconds.",
+    remedy="If it lasts, check the forwarder's role and its route to DynamoDB.",
+)
+METRICS_ADDRESS_UNAVAILABLE: Final = LogLine(
+    _WARNING, "metrics address is unavailable, serving metrics on a free local port", ("address", "error"),
+    when="The address for metrics and probes is taken or belongs to another machine.",
+    remedy="Free the port, or set another one; in a pod the probes fail until then.",
+)

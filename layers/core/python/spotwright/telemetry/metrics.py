@@ -1,0 +1,208 @@
+"""CloudWatch metrics, in the dashboard's order, and those of the forwarder's page for Prometheus."""
+
+from typing import Final
+
+from spotwright.telemetry import log_lines as lines
+from spotwright.telemetry.rows import Alarm, Graph, Line, Metric, PrometheusMetric, Unit
+
+# A table: a row is read as a whole.
+# fmt: off
+_COUNT, _SECONDS = Unit.COUNT, Unit.SECONDS
+_QUEUE_FUNCTIONS: Final = ("catalog", "disrupt", "lifecycle", "provision", "sweep")
+
+# Pods
+
+PODS_PENDING: Final = Metric(
+    "PodsPending", _COUNT, ("sweep",), "Pods that wait for a place, at each sweep.",
+    line=Line(Graph.PODS, "Maximum"),
+)
+PODS_UNSCHEDULABLE: Final = Metric(
+    "PodsUnschedulable", _COUNT, ("provision",), "Pods for which the newest plan found no place.",
+    line=Line(Graph.PODS, "Maximum"),
+)
+NODES_DECIDED: Final = Metric(
+    "NodesDecided", _COUNT, ("provision",), "New nodes in the newest plan.",
+    line=Line(Graph.PODS, "Maximum"),
+)
+PODS_PLANNED: Final = Metric(
+    "PodsPlanned", _COUNT, ("lifecycle",), "Pods that were planned for a new node, when the nomination ends.",
+    counted=(lines.NOMINATION_ENDED,), counted_field="planned", line=Line(Graph.PODS, "Sum", right_axis=True),
+)
+PODS_LANDED_AS_PLANNED: Final = Metric(
+    "PodsLandedAsPlanned", _COUNT, ("lifecycle",), "Those of them that were bound to that node.",
+    counted=(lines.NOMINATION_ENDED,), counted_field="bound", line=Line(Graph.PODS, "Sum", right_axis=True),
+)
+
+# Nodes
+
+NODES_SPOT: Final = Metric(
+    "NodesSpot", _COUNT, ("sweep",), "NodeClaims with spot capacity, once a minute.",
+    line=Line(Graph.NODES, "Maximum"),
+)
+NODES_ON_DEMAND: Final = Metric(
+    "NodesOnDemand", _COUNT, ("sweep",), "NodeClaims with on-demand capacity, once a minute.",
+    line=Line(Graph.NODES, "Maximum"),
+)
+NODES_RESERVED: Final = Metric(
+    "NodesReserved", _COUNT, ("sweep",), "NodeClaims in capacity reservations, once a minute.",
+    line=Line(Graph.NODES, "Maximum"),
+)
+COST_PER_HOUR: Final = Metric(
+    "CostPerHour", Unit.NONE, ("sweep",), "Price of all NodeClaims in US dollars per hour, by the present prices.",
+    line=Line(Graph.NODES, "Maximum", right_axis=True),
+)
+NODECLAIMS: Final = Metric("NodeClaims", _COUNT, ("sweep",), "NodeClaims, at each sweep.")
+
+# Latency
+
+EVENT_TO_DECISION_SECONDS: Final = Metric(
+    "EventToDecisionSeconds", _SECONDS, ("provision",), "From the newest pod of a decision to its commit.",
+    line=Line(Graph.LATENCY, "p90"),
+)
+DECISION_TO_FLEET_SECONDS: Final = Metric(
+    "DecisionToFleetSeconds", _SECONDS, ("lifecycle",), "From the commit of a decision to the NodeClaim's instance.",
+    counted=(lines.LAUNCHED_NODECLAIM,), counted_field="seconds", line=Line(Graph.LATENCY, "p90"),
+)
+FLEET_TO_READY_SECONDS: Final = Metric(
+    "FleetToReadySeconds", _SECONDS, ("lifecycle",), "From the NodeClaim's instance to its node being initialized.",
+    counted=(lines.INITIALIZED_NODECLAIM,), counted_field="seconds", line=Line(Graph.LATENCY, "p90"),
+)
+
+# Launches
+
+NODECLAIMS_LAUNCHED: Final = Metric(
+    "NodeClaimsLaunched", _COUNT, ("lifecycle",), "NodeClaims that got their instance.",
+    counted=(lines.LAUNCHED_NODECLAIM,), line=Line(Graph.CHANGES, "Sum"),
+)
+NODECLAIMS_REGISTERED: Final = Metric(
+    "NodeClaimsRegistered", _COUNT, ("lifecycle",), "NodeClaims whose node joined.",
+    counted=(lines.REGISTERED_NODECLAIM,),
+)
+NODECLAIMS_INITIALIZED: Final = Metric(
+    "NodeClaimsInitialized", _COUNT, ("lifecycle",), "NodeClaims whose node became ready for ordinary pods.",
+    counted=(lines.INITIALIZED_NODECLAIM,), line=Line(Graph.CHANGES, "Sum"),
+)
+NODECLAIM_LAUNCHES_FAILED: Final = Metric(
+    "NodeClaimLaunchesFailed", _COUNT, ("lifecycle",), "Launches that gave NodeClaims no instance.",
+    counted=(lines.FAILED_LAUNCHING_NODECLAIM,), line=Line(Graph.CHANGES, "Sum"),
+)
+OFFERINGS_REFUSED: Final = Metric(
+    "OfferingsRefused", _COUNT, ("lifecycle",), "Groups of offerings that CreateFleet refused for the same reason.",
+    counted=(lines.REFUSED_OFFERINGS,), line=Line(Graph.CHANGES, "Sum"),
+)
+UNKNOWN_LAUNCH_ERRORS: Final = Metric(
+    "UnknownLaunchErrors", _COUNT, ("lifecycle",), "Errors of CreateFleet that are not known here.",
+    counted=(lines.UNKNOWN_FLEET_ERROR,),
+)
+SURPLUS_INSTANCES_TERMINATED: Final = Metric(
+    "SurplusInstancesTerminated", _COUNT, ("lifecycle",), "Instances of launches that no NodeClaim uses.",
+    counted=(lines.TERMINATED_SURPLUS_INSTANCE,),
+)
+
+# EC2NodeClasses and the catalog
+
+CLASSES_READY: Final = Metric("ClassesReady", _COUNT, ("catalog",), "EC2NodeClasses that are ready.")
+CLASSES_NOT_READY: Final = Metric(
+    "ClassesNotReady", _COUNT, ("catalog",), "EC2NodeClasses that are not ready; their conditions say why.",
+    line=Line(Graph.CHANGES, "Maximum"),
+)
+CLASS_RESOLUTION_FAILED: Final = Metric(
+    "ClassResolutionFailed", _COUNT, ("catalog",), "EC2NodeClasses about which AWS or the API server did not answer.",
+    line=Line(Graph.CHANGES, "Maximum"),
+)
+FACTS_NOT_REFRESHED: Final = Metric(
+    "FactsNotRefreshed", _COUNT, ("catalog",), "Parts of the catalog that stay old because AWS did not answer.",
+    line=Line(Graph.CHANGES, "Maximum"),
+)
+
+# Interruption and disruption
+
+NOTICES: Final = Metric("Notices", _COUNT, ("interrupt",), "EventBridge messages about instances.")
+INTERRUPTIONS: Final = Metric(
+    "Interruptions", _COUNT, ("lifecycle",), "Interruptions for which a replacement was planned.",
+    counted=(lines.DECIDED_ON_INTERRUPTION,), line=Line(Graph.CHANGES, "Sum", right_axis=True),
+)
+DISRUPTIONS: Final = Metric(
+    "Disruptions", _COUNT, ("lifecycle",), "Disruptions that began.",
+    counted=(lines.DISRUPTING_NODES,), line=Line(Graph.CHANGES, "Sum", right_axis=True),
+)
+DISRUPTIONS_FAILED: Final = Metric(
+    "DisruptionsFailed", _COUNT, ("lifecycle",), "Disruptions that were taken back.",
+    counted=(lines.FAILED_TO_DISRUPT,),
+)
+NODES_TERMINATED: Final = Metric(
+    "NodesTerminated", _COUNT, ("lifecycle",), "NodeClaims that are gone, for whatever reason.",
+    counted=(lines.DELETED_NODECLAIM,), line=Line(Graph.CHANGES, "Sum", right_axis=True),
+)
+NODES_PROPOSED: Final = Metric("NodesProposed", _COUNT, ("disrupt",), "Nodes that a disruption was proposed for.")
+NODES_DISRUPTED: Final = Metric("NodesDisrupted", _COUNT, ("disrupt",), "Nodes that a disruption was committed for.")
+DISRUPTION_HELD_BACK: Final = Metric(
+    "DisruptionHeldBack", _COUNT, ("disrupt",), "1 when nothing may be disrupted at all; the log line says why.",
+)
+DISRUPTION_BREAKER_OPEN: Final = Metric(
+    "DisruptionBreakerOpen", _COUNT, ("disrupt",), "1 while disruption has stopped itself.",
+    alarm=Alarm(
+        1, "More nodes were disrupted in ten minutes than BREAKER_PERCENT allows, and disruption stopped itself; an"
+        " event on the NodePools says until when.",
+    ),
+)
+
+# Trouble
+
+WORK_FAILED: Final = Metric(
+    "WorkFailed", _COUNT, (*_QUEUE_FUNCTIONS, "interrupt"), "Failures that return messages to the queue.",
+    counted=(lines.DOORBELL_FAILED,),
+    alarm=Alarm(
+        5, "Work on a cluster fails and is repeated: an API server, EC2 or DynamoDB does not answer. Nothing is"
+        " deleted.",
+    ),
+)
+STEPS_INTERRUPTED: Final = Metric(
+    "StepsInterrupted", _COUNT, ("lifecycle",), "Failed steps of launches, NodeClaims, notices and commands.",
+    counted=(lines.STEP_FAILED, lines.TERMINATION_REFUSED),
+    alarm=Alarm(
+        10, "Steps of launches or NodeClaims fail and are repeated: EC2 or an API server refuses or does not answer.",
+    ),
+)
+CALLS_THROTTLED: Final = Metric(
+    "CallsThrottled", _COUNT, ("lifecycle",), "Calls that EC2 throttled.",
+    counted=(lines.CALL_THROTTLED,),
+)
+ORPHANS_REFUSED: Final = Metric(
+    "OrphansRefused", _COUNT, ("sweep",), "1 when too many instances look orphaned at once for any to be terminated.",
+    alarm=Alarm(
+        1, "Too many instances carry the cluster's tags without a NodeClaim; none is terminated until you have looked.",
+    ),
+)
+
+# The forwarder's page /metrics; the first ones under Karpenter's names
+
+NODES_ALLOCATABLE: Final = PrometheusMetric(
+    "karpenter_nodes_allocatable", "gauge", "Resources that pods may use, by node.",
+)
+NODES_POD_REQUESTS: Final = PrometheusMetric(
+    "karpenter_nodes_total_pod_requests", "gauge", "Requests of pods that belong to no DaemonSet, by node.",
+)
+NODES_DAEMON_REQUESTS: Final = PrometheusMetric(
+    "karpenter_nodes_total_daemon_requests", "gauge", "Requests of DaemonSet pods, by node.",
+)
+NODES_SYSTEM_OVERHEAD: Final = PrometheusMetric(
+    "karpenter_nodes_system_overhead", "gauge", "Capacity less allocatable, by node.",
+)
+PODS_STATE: Final = PrometheusMetric("karpenter_pods_state", "gauge", "1 for each pod, with its phase and its node.")
+CLUSTER_NODE_COUNT: Final = PrometheusMetric("karpenter_cluster_state_node_count", "gauge", "Nodes of the cluster.")
+CLUSTER_SYNCED: Final = PrometheusMetric(
+    "karpenter_cluster_state_synced", "gauge", "1 while every watch of the forwarder is up to date.",
+)
+WATCH_SILENT_SECONDS: Final = PrometheusMetric(
+    "spotwright_forwarder_silent_seconds", "gauge", "Seconds since a kind's watch last heard from the API server.",
+)
+FORWARDER_DOORBELLS: Final = PrometheusMetric(
+    "spotwright_forwarder_doorbells", "counter", "Doorbells sent, by queue.",
+)
+FORWARDER_FAILED_DOORBELLS: Final = PrometheusMetric(
+    "spotwright_forwarder_failed_doorbells", "counter", "Doorbells that SQS did not accept at the first attempt.",
+)
+FORWARDER_HEARTBEATS: Final = PrometheusMetric(
+    "spotwright_forwarder_heartbeats", "counter", "Heartbeats written to DynamoDB.",
+)
