@@ -7,6 +7,7 @@
 # make bench-following   where a real kube-scheduler puts pods, by how it is told the plan (about a quarter of an hour)
 # make bench-cases   random cases: are the plans legal; ARGS="--seed 1 --count 200" or "--profile full --pods 5000"
 # make bench-planner   the planner beside the real Karpenter scheduler: hours; ARGS="--only mix --sizes 1000" for a part
+# make docs    docs/events.md, docs/logs.md and docs/metrics.md, from the tables that they describe
 # make forwarder-image IMAGE=…   build the forwarder's image for both architectures with docker, and push it
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
@@ -17,7 +18,7 @@ BIN := .venv/bin
 # Beside the control plane's binary, so that a new checkout need not learn its dependencies' types again.
 MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spotwright/mypy
 
-.PHONY: demo test check setup controlplane forwarder-image bench bench-cases bench-memory bench-following bench-planner bench-launch bench-catalog probe-aws format clean
+.PHONY: demo test check setup controlplane forwarder-image bench bench-cases bench-memory bench-following bench-planner bench-launch bench-catalog probe-aws docs format clean
 
 setup:
 	@tools/setup
@@ -64,6 +65,9 @@ probe-aws: setup
 
 forwarder-image:
 	docker buildx build --platform linux/amd64,linux/arm64 -f forwarder/Dockerfile -t $(or $(IMAGE),$(error IMAGE=<registry>/spotwright-forwarder:<tag> is missing)) --push .
+
+docs: setup
+	@$(BIN)/python -m tools.telemetry_docs
 
 format: setup
 	$(BIN)/ruff format .

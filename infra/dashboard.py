@@ -9,6 +9,8 @@ from constructs import Construct
 from infra.config import Config
 from infra.functions import Function
 from infra.queues import WorkQueue
+from spotwright.telemetry.rows import Graph
+from spotwright.telemetry.tables import metric_rows
 
 _NAMESPACE = "Spotwright"
 _MINUTE = Duration.minutes(1)
@@ -16,21 +18,9 @@ _MINUTE = Duration.minutes(1)
 #: Powertools adds the dimension `service`; every metric of ours is per cluster.
 _DIMENSIONS = f"{{{_NAMESPACE},cluster,service}}"
 
-_PODS = ("PodsPending", "PodsUnschedulable", "NodesDecided")
-_LANDED = ("PodsPlanned", "PodsLandedAsPlanned")
-_NODES = ("NodesSpot", "NodesOnDemand", "NodesReserved")
-_COST = ("CostPerHour",)
-_LAUNCHES = ("NodeClaimsLaunched", "NodeClaimsInitialized", "NodeClaimLaunchesFailed", "OfferingsRefused")
-_CLASSES = ("ClassesNotReady", "ClassResolutionFailed", "FactsNotRefreshed")
-_HOPS = ("EventToDecisionSeconds", "DecisionToFleetSeconds", "FleetToReadySeconds")
-_CHANGES = ("Interruptions", "Disruptions", "NodesTerminated")
-
-#: Every metric of our own that the page shows.
-DASHBOARD_METRICS = (*_PODS, *_LANDED, *_NODES, *_COST, *_LAUNCHES, *_CLASSES, *_HOPS, *_CHANGES)
-
 
 class Dashboard(Construct):
-    """Six widgets: pods, nodes, seconds per hop, what left, queues, functions."""
+    """Six widgets: Spotwright's own metrics by graph, then queues and functions."""
 
     def __init__(
         self,
@@ -42,22 +32,7 @@ class Dashboard(Construct):
     ) -> None:
         super().__init__(scope, "Dashboard")
         widgets = (
-            _graph(
-                "Pods pending and nodes decided, and pods that landed where they were planned",
-                [_ours(name, "Maximum") for name in _PODS],
-                [_ours(name, "Sum") for name in _LANDED],
-            ),
-            _graph(
-                "Nodes by capacity type, and $ per hour",
-                [_ours(name, "Maximum") for name in _NODES],
-                [_ours(name, "Maximum") for name in _COST],
-            ),
-            _graph("Seconds per hop (p90)", [_ours(name, "p90") for name in _HOPS]),
-            _graph(
-                "Launches, classes that are not ready, interruptions and disruptions",
-                [*(_ours(name, "Sum") for name in _LAUNCHES), *(_ours(name, "Maximum") for name in _CLASSES)],
-                [_ours(name, "Sum") for name in _CHANGES],
-            ),
+            *(_graph(graph, _lines(graph, right_axis=False), _lines(graph, right_axis=True)) for graph in Graph),
             _graph(
                 "Queues: age in seconds, and dead letters",
                 [_age(name, work_queue) for name, work_queue in queues.items()],
@@ -84,7 +59,15 @@ def _graph(
     return cloudwatch.GraphWidget(title=title, left=list(left), right=list(right), width=8, height=7, period=_MINUTE)
 
 
-def _ours(name: str, statistic: str) -> cloudwatch.MathExpression:
+def _lines(graph: Graph, *, right_axis: bool) -> list[cloudwatch.IMetric]:
+    return [
+        _search(metric.name, metric.line.statistic)
+        for metric in metric_rows().values()
+        if metric.line and (metric.line.graph, metric.line.right_axis) == (graph, right_axis)
+    ]
+
+
+def _search(name: str, statistic: str) -> cloudwatch.MathExpression:
     """One line per cluster, also for clusters that join the cell later."""
     search = f"SEARCH('{_DIMENSIONS} MetricName=\"{name}\"', '{statistic}', 60)"
     return cloudwatch.MathExpression(expression=search, label=name, using_metrics={}, period=_MINUTE)
