@@ -27,8 +27,8 @@ def events_page() -> str:
     return _page(
         "Events",
         "What `kubectl describe` and `kubectl get events` show of Spotwright; the component is `spotwright`. Reasons"
-        " and messages are Karpenter's where Karpenter has them. `{names}` stand for what the event fills in. An Event with"
-        " the same message is not repeated on the same object within two minutes, unless the table says otherwise.",
+        " and messages are Karpenter's where Karpenter has them. `{names}` stand for what the event fills in. An Event"
+        " with the same message is not repeated on the same object within two minutes, or as the table says.",
         _table(
             ("Reason", "Type", "On", "Message", "When", "What to do"), map(_event_cells, tables.event_rows().values())
         ),

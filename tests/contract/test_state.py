@@ -19,6 +19,7 @@ from spotwright.model.ec2.fleet import FleetError, Instance, OfferingHealth
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
+from spotwright.telemetry import log_lines
 from spotwright.workflows.account import offering_health_store, rate_limits
 from spotwright.workflows.ports.rows import LaunchRow, NominationRow, NoticeRow
 from spotwright.workflows.ports.state import StatePort
@@ -292,7 +293,7 @@ def test_a_cell_learns_alone_when_the_shared_table_is_of_no_use(
     assert not offering_health_store.current_health(state, now_ms=NOW_MS).is_available("spot", "m7i.large", "z1")
     assert rate_limits.acquire(state, rate_limits.CREATE_FLEET, caller="k", now=NOW) == 0
     (said,) = [record for record in caplog.records if record.name == "spotwright.memory"]
-    assert said.getMessage() == "memoryTable cannot be used: this cell learns alone"
+    assert said.getMessage() == log_lines.MEMORY_TABLE_UNUSABLE.message
 
 
 def test_a_shared_table_that_goes_takes_only_what_was_learnt(local_aws: LocalAws) -> None:

@@ -1,6 +1,7 @@
 """Messages into lifecycle: effects on cluster and EC2, and exactly the failed ones come back."""
 
 import json
+import logging
 
 import msgspec
 import pytest
@@ -13,9 +14,14 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
+from spotwright.telemetry.emit import log_line
+from spotwright.telemetry.rows import Metric
+from spotwright.telemetry.tables import metric_rows
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.provision.workflow import provision
 from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
+
+COUNTED = [metric for metric in metric_rows().values() if metric.counted]
 
 
 def commit(world: World, pods: int = 1) -> str:
@@ -36,6 +42,17 @@ def test_a_decision_is_bought_and_said(world: World, capsys: pytest.CaptureFixtu
     assert launched["nodeclaim"] == world.claims()[0].name
     assert any(line.get("NodeClaimsLaunched") == [1.0] and line.get("cluster") == world.cluster.name for line in lines)
     assert any("DecisionToFleetSeconds" in line for line in lines)
+
+
+@pytest.mark.parametrize("metric", COUNTED, ids=lambda metric: metric.name)
+def test_every_line_that_counts_is_counted(world: World, capsys: pytest.CaptureFixture[str], metric: Metric) -> None:
+    handler = load_handler("lifecycle", world).handler
+    for line in metric.counted:
+        log_line(logging.getLogger("spotwright.lifecycle"), line, **dict.fromkeys(line.fields, 3))
+    handler(sqs_event([doorbell(world, "drift")]), Context())
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    (values,) = [line[metric.name] for line in lines if metric.name in line]
+    assert sum(values) == len(metric.counted) * (3 if metric.counted_field else 1)
 
 
 def test_a_malformed_and_a_foreign_message_fail_alone(world: World) -> None:

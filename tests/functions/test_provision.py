@@ -1,5 +1,7 @@
 """Planning: nobody is planned for twice, and of two planners one decision becomes true."""
 
+import json
+
 import msgspec
 import pytest
 
@@ -12,6 +14,7 @@ from spotwright.model.snapshot import Snapshot
 from spotwright.settings import decision_settings
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
+from spotwright.telemetry import log_lines
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.planning.snapshot import gather, read_cluster
@@ -60,6 +63,28 @@ def test_a_pod_without_a_place_is_told_why(world: World) -> None:
     recorded_events = [event for event in world.cluster.events if event.reason == "FailedScheduling"]
     assert recorded_events
     assert "cpu" in recorded_events[0].message
+
+
+def test_the_handler_says_and_counts_which_pods_have_no_place(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.deploy(builders.pod("huge", cpu_millicores=10_000_000), 1)
+    world.kubelets.reconcile()
+    handler = load_handler("provision", world).handler
+    assert failed_messages(handler(sqs_event([doorbell(world, "pods")]), Context())) == []
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    (said,) = [line for line in lines if line.get("message") == log_lines.COULD_NOT_SCHEDULE_POD.message]
+    assert said["pod"].startswith("default/huge-")
+    assert any("cpu" in reason for reason in said["reasons"])
+    assert [line["PodsUnschedulable"] for line in lines if "PodsUnschedulable" in line] == [[1.0]]
+
+
+def test_a_node_that_cannot_be_read_has_an_event_that_names_the_field(world: World) -> None:
+    node = msgspec.structs.replace(builders.unmanaged_node("n1"), read_error="status.allocatable.cpu: '?'")
+    world.cluster.put("nodes", node)
+    world.cluster.put("pods", builders.pod("web", unschedulable=True))
+    assert planned(world) == 1
+    (event,) = [event for event in world.cluster.events if event.reason == "Unreadable"]
+    assert (event.kind, event.name) == ("nodes", "n1")
+    assert "status.allocatable.cpu" in event.message
 
 
 def test_a_stored_decision_is_replayed_bit_for_bit(world: World) -> None:

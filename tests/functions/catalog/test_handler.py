@@ -10,6 +10,8 @@ import msgspec
 import pytest
 
 from spotwright.errors import Unavailable
+from spotwright.model.karpenter.nodeclass import SelectorTerm
+from spotwright.telemetry import log_lines
 from tests.functions.catalog.fakes import CatalogWorld
 from tests.unit.aws.samples import CLUSTER
 
@@ -81,3 +83,16 @@ def test_when_the_region_cannot_be_read_the_message_comes_back(world: CatalogWor
     world.apply()
     world.region_source.fails = Unavailable("no answer")
     assert handler(bell("region")) == {"batchItemFailures": [{"itemIdentifier": "0"}]}
+
+
+def test_a_class_that_aws_does_not_answer_about_is_named_and_counted(
+    world: CatalogWorld, handler: Any, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    world.apply(subnet_selector_terms=(SelectorTerm(id="subnet-x"),))
+    world.selectors.fails["subnet-x"] = Unavailable("EC2 does not answer")
+    assert handler(bell("nodeclasses", "default")) == {"batchItemFailures": []}
+    (failed,) = [vars(line) for line in caplog.records if line.message == log_lines.NODECLASS_FAILED.message]
+    assert failed["nodeclass"] == "default"
+    assert "EC2 does not answer" in failed["error"]
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    assert [line["ClassResolutionFailed"] for line in lines if "ClassResolutionFailed" in line] == [[1.0]]

@@ -195,3 +195,14 @@ def test_a_claim_of_another_provider_is_left_alone(world: World) -> None:
     world.run(700)
     assert world.claims() == (foreign,)
     assert not world.ec2.all_instances()
+
+
+def test_a_node_that_joins_without_the_unregistered_taint_is_registered_with_an_event(world: World) -> None:
+    world.kubelets.boot_seconds = 3600
+    world.deploy(builders.pod("inflate"), 1)
+    assert world.run(60, until=lambda: any(claim.provider_id for claim in world.claims()))
+    (claim,) = world.claims()
+    world.cluster.put("nodes", builders.unmanaged_node("n1", provider_id=claim.provider_id))
+    assert world.run(10, until=lambda: world.claims()[0].is_condition_true("Registered"))
+    missing = {(event.kind, event.name) for event in world.cluster.events if event.reason == "UnregisteredTaintMissing"}
+    assert missing == {("nodes", "n1"), ("nodeclaims", claim.name)}

@@ -97,7 +97,7 @@ INSUFFICIENT_CAPACITY: Final = EventRow(
     remedy="If it lasts, allow more instance types, zones or capacity types.",
 )
 UNREGISTERED_TAINT_MISSING: Final = EventRow(
-    "UnregisteredTaintMissing", _NORMAL, ("nodes",),
+    "UnregisteredTaintMissing", _NORMAL, _NODE,
     "Missing karpenter.sh/unregistered taint which prevents registration related race conditions on Karpenter-managed"
     " nodes",
     when="A node joined without the taint karpenter.sh/unregistered; a custom userData or AMI does not set it.",

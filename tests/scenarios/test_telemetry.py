@@ -1,0 +1,134 @@
+"""Every row of the telemetry tables is reported by a scenario, and no scenario reports what has no row.
+
+The scenarios below are run by a pytest of their own, so that this does not depend on which tests run beside it. A row
+whose report is taken out of the code, or that is new, fails here: give it a scenario, or take the row out as well.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from forwarder.loop import Counters
+from forwarder.metrics import families
+from spotwright.telemetry.tables import event_rows, log_line_rows, metric_rows, prometheus_rows
+from tests.recording import RECORDING, ROOT
+
+# File → tests, without "test_".
+SCENARIOS = {
+    "unit/adapters/aws/dynamodb/test_account_state.py": ("a_shared_table_that_is_gone_is_said_once",),
+    "forwarder/test_loop.py": ("the_heart_beats_while_the_cluster_is_seen_and_survives_a_missing_table",),
+    "forwarder/test_main.py": (
+        "a_watcher_that_ends_by_an_error_ends_the_process",
+        "it_says_where_its_metrics_are_and_that_it_stopped",
+        "where_its_address_is_taken_metrics_are_served_on_a_free_port",
+        "without_its_environment_it_does_not_start",
+    ),
+    "forwarder/test_sender.py": (
+        "a_queue_that_does_not_answer_is_tried_a_bounded_number_of_times",
+        "what_the_queue_refuses_is_sent_again_alone",
+    ),
+    "forwarder/test_watcher.py": ("an_api_server_that_is_away_is_asked_again",),
+    "functions/catalog/test_class_changes.py": ("a_deleted_class_waits_for_its_claims",),
+    "functions/catalog/test_handler.py": (
+        "a_class_that_aws_does_not_answer_about_is_named_and_counted",
+        "a_message_that_is_not_ours_fails_alone",
+        "the_handler_settles_what_its_doorbells_name",
+    ),
+    "functions/catalog/test_inputs.py": ("a_shifted_zone_has_nothing_to_buy_until_the_shift_ends",),
+    "functions/install/test_handler.py": (
+        "a_failure_is_answered_with_its_reason",
+        "create_update_and_delete_answer_with_one_physical_id",
+    ),
+    "functions/test_interrupt.py": ("a_notice_that_cannot_be_written_comes_back",),
+    "functions/test_lifecycle.py": (
+        "a_decision_that_cannot_be_read_is_dropped_and_planned_anew",
+        "without_the_table_the_message_returns_and_nothing_is_bought",
+    ),
+    "functions/test_outages.py": ("the_same_event_again_changes_no_row_and_no_node",),
+    "functions/test_provision.py": (
+        "a_node_that_cannot_be_read_has_an_event_that_names_the_field",
+        "the_handler_says_and_counts_which_pods_have_no_place",
+        "with_little_time_left_a_smaller_decision_is_made_and_the_rest_follows",
+    ),
+    "scenarios/lifecycle/disruption/test_breaker.py": ("an_interruption_goes_on_while_it_is_open",),
+    "scenarios/lifecycle/disruption/test_drift.py": (
+        "a_claim_that_is_not_launched_or_is_leaving_is_left_alone",
+        "one_that_is_in_other_hands_does_not_keep_the_others",
+    ),
+    "scenarios/lifecycle/disruption/test_emptiness.py": (
+        "a_closed_budget_keeps_everything",
+        "a_pod_that_binds_after_the_commit_saves_its_node",
+        "never_is_never",
+    ),
+    "scenarios/lifecycle/disruption/test_interruption.py": (
+        "a_rebalance_recommendation_is_an_event_only",
+        "a_replacement_without_capacity_is_planned_again",
+        "an_instance_that_ends_takes_its_claim_along",
+        "notices_of_every_kind_at_once_replace_every_node_once",
+    ),
+    "scenarios/lifecycle/faults/test_concurrent_workers.py": (
+        "a_decision_that_nobody_acted_on_in_time_is_planned_again",
+    ),
+    "scenarios/lifecycle/launch/test_nominations.py": ("where_nominating_fails_the_node_is_let_go",),
+    "scenarios/lifecycle/launch/test_pod_to_node.py": (
+        "a_node_that_joins_without_the_unregistered_taint_is_registered_with_an_event",
+        "a_refusal_that_stays_ends_the_claim_after_five_minutes",
+    ),
+    "scenarios/lifecycle/provisioning/test_nodeoverlays.py": ("an_overlay_says_whether_it_counts",),
+    "scenarios/lifecycle/provisioning/test_reservations.py": (
+        "a_node_whose_reservation_ended_runs_on_as_on_demand",
+        "a_reservation_that_takes_an_instance_back_is_left_alone",
+    ),
+    "scenarios/lifecycle/provisioning/test_static_capacity.py": ("a_pool_whose_requirements_leave_nothing_is_told_so",),
+    "scenarios/lifecycle/termination/test_rate_limits.py": (
+        "a_launch_that_is_sent_twice_is_counted_once",
+        "one_that_may_not_be_ended_does_not_keep_the_others",
+        "surplus_waits_for_its_turn_in_its_row",
+    ),
+    "scenarios/lifecycle/termination/test_termination.py": (
+        "an_expired_claim_goes_by_itself",
+        "deleting_a_node_deletes_its_claim",
+        "the_termination_grace_period_overrules_budget_and_annotation",
+        "volumes_are_waited_for",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """Names of the rows that the scenarios report."""
+    path = tmp_path_factory.mktemp("telemetry") / "recording.json"
+    tests = [f"tests/{file}::test_{name}" for file, names in SCENARIOS.items() for name in names]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.recording", "-p", "no:cacheprovider"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        [*command, "--log-level=DEBUG", *tests],
+        cwd=ROOT, env=environment | {RECORDING: str(path), "POWERTOOLS_LOG_LEVEL": "DEBUG"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    return set().union(*json.loads(Path(path).read_text()).values())
+
+
+def test_every_row_is_reported(reported: set[str]) -> None:
+    counted = {name for name, metric in metric_rows().items() if metric.counted}
+    assert (event_rows() | log_line_rows() | metric_rows()).keys() - counted - reported == set()
+
+
+def test_a_metric_that_counts_lines_counts_lines_that_are_reported(reported: set[str]) -> None:
+    names = {line.message: name for name, line in log_line_rows().items()}
+    lines = {names[line.message] for metric in metric_rows().values() for line in metric.counted}
+    assert lines <= reported
+
+
+def test_nothing_else_is_reported(reported: set[str]) -> None:
+    assert sorted(name for name in reported if name.startswith("unknown")) == []
+
+
+def test_the_forwarders_page_has_the_metrics_of_the_table_and_no_other() -> None:
+    page = families([], [], Counters(sent={"provision": 1}), fresh=True, silent_seconds={"Pod": 1.0})
+    assert {metric.name: metric.type for metric in page} == {row.name: row.kind for row in prometheus_rows().values()}

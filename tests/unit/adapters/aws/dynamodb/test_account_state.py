@@ -1,0 +1,34 @@
+"""Another deployment's table that is of no use is said once, then left alone."""
+
+from typing import Any, cast
+
+import pytest
+from botocore.exceptions import ClientError
+
+from spotwright.adapters.aws.dynamodb.account_state import AccountState
+from spotwright.adapters.aws.dynamodb.table import Table
+from spotwright.telemetry import log_lines
+
+
+class Client:
+    """DynamoDB without the table ``gone``."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def get_item(self, **request: Any) -> dict[str, Any]:
+        self.asked.append(request["TableName"])
+        if request["TableName"] == "gone":
+            raise ClientError({"Error": {"Code": "ResourceNotFoundException", "Message": "no such table"}}, "GetItem")
+        return {}
+
+
+def test_a_shared_table_that_is_gone_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    client = Client()
+    state = AccountState(Table(cast("Any", client), "own"), Table(cast("Any", client), "gone"))
+    assert state.call_rate("CreateFleet") is None
+    assert state.call_rate("CreateFleet") is None
+    assert client.asked == ["gone", "own", "own"]
+    (line,) = caplog.records
+    assert line.message == log_lines.MEMORY_TABLE_UNUSABLE.message
+    assert vars(line)["table"] == "gone"
