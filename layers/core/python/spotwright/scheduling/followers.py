@@ -7,7 +7,7 @@ import msgspec
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.inputs import provisionable
-from spotwright.scheduling.inputs.state_nodes import ClusterState
+from spotwright.scheduling.inputs.cluster_state import ClusterState
 from spotwright.scheduling.placement.placement import Placement
 from spotwright.scheduling.placement.planning_context import PlanningContext
 from spotwright.scheduling.strategies.best_placement import find_best_placement

@@ -13,8 +13,9 @@ from spotwright.scheduling.explain import unschedulable
 from spotwright.scheduling.explain.empty_nodepools import explain_empty_nodepools
 from spotwright.scheduling.explain.notes import list_read_errors, write_notes
 from spotwright.scheduling.inputs import provisionable
-from spotwright.scheduling.inputs.nodeclaim_templates import build_daemonset_pods, build_templates
-from spotwright.scheduling.inputs.state_nodes import build_cluster_state
+from spotwright.scheduling.inputs.cluster_state import build_cluster_state
+from spotwright.scheduling.inputs.daemonset_pods import build_daemonset_pods
+from spotwright.scheduling.inputs.nodepools import build_templates
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology
 from spotwright.scheduling.node_share import place_with_node_share
 from spotwright.scheduling.nodeclaims.new_nodes import build_new_nodes

@@ -1,4 +1,4 @@
-"""Which pods ask for a node: pending ones that kube-scheduler gave up on, and those whose node is going away.
+"""Which pods need a node: pending pods that kube-scheduler called Unschedulable, and pods of nodes on their way out.
 
 Source: Karpenter v1.14 ``pkg/utils/pod/scheduling.go`` and ``pkg/controllers/provisioning/provisioner.go``.
 """
@@ -18,9 +18,11 @@ from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology
 from spotwright.scheduling.plan import UnplacedPod
 
-_KEY: Final = re.compile(r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
-_VALUE: Final = re.compile(r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")
-_CLOSED_VALUES: Final = {
+_LABEL_KEY: Final = re.compile(
+    r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
+)
+_LABEL_VALUE: Final = re.compile(r"^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$")
+_KNOWN_VALUES: Final = {
     labels.CAPACITY_TYPE: frozenset((labels.ON_DEMAND, labels.SPOT, labels.RESERVED)),
     labels.INSTANCE_PREFIX + "tenancy": frozenset(("default", "dedicated")),
 }
@@ -37,19 +39,19 @@ class PodSelection(msgspec.Struct, frozen=True):
 
 def select_pods(snapshot: Snapshot, deleting_nodes: frozenset[str], volume_topology: VolumeTopology) -> PodSelection:
     """Split the pods that have no lasting place. ``deleting_nodes``: names of nodes on their way out."""
-    candidates, ignored = [], []
+    provisionable, ignored = [], []
     for pod in snapshot.pods:
         if pod.node_name:
-            if pod.node_name in deleting_nodes and _moves(pod, snapshot):
-                candidates.append(pod)
+            if pod.node_name in deleting_nodes and _needs_new_node(pod, snapshot):
+                provisionable.append(pod)
             continue
         if pod.phase in ("Succeeded", "Failed") or pod.is_mirror:
             continue
         if why := ignore_reason(pod) or (volume_topology.volume_error(pod) if pod.volume_claim_names else ""):
             ignored.append(UnplacedPod(pod.key, (why,)))
         else:
-            candidates.append(pod)
-    return PodSelection(tuple(candidates), tuple(ignored))
+            provisionable.append(pod)
+    return PodSelection(tuple(provisionable), tuple(ignored))
 
 
 def ignore_reason(pod: Pod) -> str:
@@ -66,70 +68,68 @@ def ignore_reason(pod: Pod) -> str:
 
 
 def requirement_errors(pod: Pod) -> Iterator[str]:
-    """What a nodeSelector or required node affinity asks for that cannot be asked for."""
+    """What is wrong with the nodeSelector or the required node affinity of a pod."""
     for key, value in pod.node_selector.items():
-        yield from _selector_faults(NodeSelectorRequirement(key, Operator.IN, (value,)), "nodeSelector")
+        yield from _expression_errors(NodeSelectorRequirement(key, Operator.IN, (value,)), "nodeSelector")
     for term in pod.node_affinity:
-        for selector in term:
-            yield from _selector_faults(selector, "node affinity")
+        for expression in term:
+            yield from _expression_errors(expression, "node affinity")
 
 
-def _selector_faults(selector: NodeSelectorRequirement, where: str) -> Iterator[str]:
-    key = labels.normalize(selector.key)
-    if key == labels.NODEPOOL and selector.operator == Operator.DOES_NOT_EXIST:
+def _expression_errors(expression: NodeSelectorRequirement, where: str) -> Iterator[str]:
+    key = labels.normalize(expression.key)
+    if key == labels.NODEPOOL and expression.operator == Operator.DOES_NOT_EXIST:
         yield f"its {where} says {labels.NODEPOOL} DoesNotExist: it wants no node of a NodePool"
         return
     try:
-        selector.requirement()
+        expression.requirement()
     except RequirementError as error:
         yield f"its {where} is invalid: {error}"
         return
-    if not _KEY.match(key):
-        yield f"its {where} is invalid: {selector.key!r} is not a label key"
+    known_values = _KNOWN_VALUES.get(key, frozenset(expression.values))
+    if not _LABEL_KEY.match(key):
+        yield f"its {where} is invalid: {expression.key!r} is not a label key"
     elif labels.is_restricted(key) and key != labels.EC2NODECLASS:
         yield f"its {where} may not ask for label {key}: that label is set by the provisioner alone"
-    elif wrong := [value for value in selector.values if not _VALUE.match(value)]:
-        yield f"its {where} is invalid: {wrong[0]!r} is not a value of a label ({key})"
-    elif selector.operator == Operator.IN and not _CLOSED_VALUES.get(key, frozenset(selector.values)).intersection(
-        selector.values
-    ):
-        known = ", ".join(sorted(_CLOSED_VALUES[key]))
-        yield f"its {where} is invalid: {key} has none of the values {known}"
+    elif invalid := [value for value in expression.values if not _LABEL_VALUE.match(value)]:
+        yield f"its {where} is invalid: {invalid[0]!r} is not a value of a label ({key})"
+    elif expression.operator == Operator.IN and not known_values.intersection(expression.values):
+        yield f"its {where} is invalid: {key} has none of the values {', '.join(sorted(known_values))}"
 
 
-def _moves(pod: Pod, snapshot: Snapshot) -> bool:
-    """True for a pod of a leaving node that will need a new place."""
+def _needs_new_node(pod: Pod, snapshot: Snapshot) -> bool:
+    """True for a pod of a node on its way out that will need another node."""
     if pod.is_terminal or pod.is_mirror or pod.is_owned_by("DaemonSet"):
         return False
     if pod.metadata.deletion_timestamp is not None and not pod.is_owned_by("StatefulSet"):
         return False
     if is_do_not_disrupt_active(pod, snapshot.now):
         return False
-    budgets = [budget for budget in snapshot.pod_disruption_budgets if _guards(budget, pod)]
-    return len(budgets) <= 1 and not any(_never_allows(budget, pod) for budget in budgets)
+    budgets = [budget for budget in snapshot.pod_disruption_budgets if _selects_pod(budget, pod)]
+    return len(budgets) <= 1 and not any(_forbids_eviction(budget, pod) for budget in budgets)
 
 
-def _guards(budget: PodDisruptionBudget, pod: Pod) -> bool:
+def _selects_pod(budget: PodDisruptionBudget, pod: Pod) -> bool:
     if budget.selector is None or budget.metadata.namespace != pod.metadata.namespace:
         return False
     return selects(budget.selector, pod.metadata.labels)
 
 
-def _never_allows(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """A budget that forbids every eviction, whatever the pods' number."""
+def _forbids_eviction(budget: PodDisruptionBudget, pod: Pod) -> bool:
+    """True for a budget that forbids every eviction, however many pods there are."""
     if budget.unhealthy_pod_eviction_policy == "AlwaysAllow" and not pod.is_ready:
         return False
     return str(budget.max_unavailable) in ("0", "0%") or str(budget.min_available) == "100%"
 
 
 def is_follower(pod: Pod, settings: Settings) -> bool:
-    """True for a pod that never causes the first node: annotated, or a known companion in kube-system."""
+    """True for a pod that never causes the first node: annotated, or selected by FOLLOWER_SELECTORS in kube-system."""
     if pod.metadata.annotations.get(labels.FOLLOW) == "true":
         return True
     if pod.metadata.namespace != "kube-system":
         return False
-    return _holds_any(pod.metadata.labels, settings.follower_selectors)
+    return _has_any_label(pod.metadata.labels, settings.follower_selectors)
 
 
-def _holds_any(values: dict[str, str], pairs: Iterable[str]) -> bool:
+def _has_any_label(values: dict[str, str], pairs: Iterable[str]) -> bool:
     return any(values.get(key) == value for key, _, value in (pair.partition("=") for pair in pairs))

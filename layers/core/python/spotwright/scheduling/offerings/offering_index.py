@@ -18,7 +18,8 @@ from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import InstanceType, Offering
 from spotwright.model.kubernetes.volumes import UNLIMITED_VOLUMES, csi_driver
 from spotwright.model.requirements import Requirement
-from spotwright.scheduling.inputs.nodeclaim_templates import DaemonSetPod, NodeClaimTemplate
+from spotwright.scheduling.inputs.daemonset_pods import DaemonSetPod
+from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 
 _EXOTIC: Final = (labels.INSTANCE_PREFIX + "gpu-count", labels.INSTANCE_PREFIX + "accelerator-count")
 

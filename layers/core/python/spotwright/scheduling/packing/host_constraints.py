@@ -8,7 +8,8 @@ from itertools import chain
 
 from spotwright.model import labels
 from spotwright.model.kubernetes.pod_constraints import HostPort
-from spotwright.scheduling.inputs.pod_classes import PodClass, PodRequirements
+from spotwright.scheduling.inputs.pod_classes import PodClass
+from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.packing.bins import BinConstraints
 from spotwright.scheduling.topology.groups import TopologyTerm
 from spotwright.scheduling.topology.term_index import TopologyTermIndex

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from spotwright.model.kubernetes.taints import Taint, untolerated_taints
 from spotwright.model.kubernetes.volumes import UNLIMITED_VOLUMES, csi_driver
 from spotwright.model.requirements import Requirements
-from spotwright.scheduling.inputs.pod_classes import PodCount, PodRequirements
+from spotwright.scheduling.inputs.pod_classes import PodCount
+from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.inputs.state_nodes import StateNode
 from spotwright.scheduling.inputs.volume_topology import (
     VolumesByDriver,

@@ -7,7 +7,7 @@ import msgspec
 
 from spotwright.model import labels
 from spotwright.model.requirements import Requirement, Requirements, conjunction
-from spotwright.scheduling.inputs.pod_classes import PodRequirements
+from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.packing.problem import PER_NODE_COST_PICOUSD_PER_HOUR
 from spotwright.scheduling.placement.pending_pods import PendingClass
 from spotwright.scheduling.placement.planned_nodes import OfferingOptions, PlannedNode

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 
 from spotwright.model import resources
-from spotwright.scheduling.inputs.pod_classes import PodClass, PodRequirements
+from spotwright.scheduling.inputs.pod_classes import PodClass
+from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.offerings.offering_index import Vector
 
 _ALWAYS = (resources.CPU, resources.MEMORY, resources.PODS)

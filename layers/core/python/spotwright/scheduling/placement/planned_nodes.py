@@ -8,7 +8,8 @@ from spotwright.model import labels
 from spotwright.model.kubernetes.pod_constraints import HostPort
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import Requirement, Requirements
-from spotwright.scheduling.inputs.pod_classes import PodCount, PodRequirements
+from spotwright.scheduling.inputs.pod_classes import PodCount
+from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.offerings.offering_index import Vector
 from spotwright.scheduling.offerings.undetermined_labels import UNCONSTRAINED
 from spotwright.scheduling.placement.pending_pods import PendingClass

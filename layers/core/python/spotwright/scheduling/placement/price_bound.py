@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from typing import Final
 
-from spotwright.scheduling.inputs.pod_classes import PodClass, PodRequirements
+from spotwright.scheduling.inputs.pod_classes import PodClass
+from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.offerings.offering_index import Vector
 from spotwright.scheduling.packing.host_constraints import build_host_constraints, shared_host_caps
 from spotwright.scheduling.packing.lower_bound import HOST_UNITS, PodGroup, compute_lower_bound

@@ -8,8 +8,9 @@ from spotwright.model import resources
 from spotwright.model.kubernetes.pod_constraints import HostPort
 from spotwright.model.kubernetes.taints import untolerated_taints
 from spotwright.model.requirements import Requirement, Requirements
-from spotwright.scheduling.inputs.nodeclaim_templates import DaemonSetPod, NodeClaimTemplate
-from spotwright.scheduling.inputs.pod_classes import PodRequirements
+from spotwright.scheduling.inputs.daemonset_pods import DaemonSetPod
+from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
+from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.undetermined_labels import UndeterminedLabels
 from spotwright.scheduling.packing.problem import RemainingLimits, offerings_up_to_size

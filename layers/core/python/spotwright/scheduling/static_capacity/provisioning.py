@@ -9,7 +9,8 @@ from spotwright.model import resources
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.snapshot import Snapshot
-from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, build_template
+from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
+from spotwright.scheduling.inputs.nodepools import build_template
 from spotwright.scheduling.offerings import reservations
 from spotwright.scheduling.offerings.overlays import apply_overlays
 from spotwright.scheduling.plan import NewNode, Plan, to_in_flight_nodeclaim

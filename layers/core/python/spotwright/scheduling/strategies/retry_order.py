@@ -14,7 +14,7 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
 from spotwright.model.labels import HOSTNAME
 from spotwright.model.requirements import NodeSelectorRequirement, Requirements, conjunction
-from spotwright.scheduling.inputs.pod_classes import PodRequirements, node_selector_terms
+from spotwright.scheduling.inputs.pod_requirements import PodRequirements, node_selector_terms
 from spotwright.scheduling.placement.existing_nodes import NodeAdmission
 from spotwright.scheduling.placement.pending_pods import PendingClass
 from spotwright.scheduling.placement.placement import Placement

@@ -11,7 +11,8 @@ from spotwright.model import labels
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm, TopologySpreadConstraint, selects
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
-from spotwright.scheduling.inputs.pod_classes import PodClass, PodRequirements
+from spotwright.scheduling.inputs.pod_classes import PodClass
+from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.inputs.state_nodes import StateNode
 from spotwright.scheduling.topology.domain_rules import (
     DomainRule,
