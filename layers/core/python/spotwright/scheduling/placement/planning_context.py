@@ -16,7 +16,7 @@ from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.inputs.pod_requirements import PreferencePolicy
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology
 from spotwright.scheduling.placement.weight_groups import OfferingIndexCache
-from spotwright.scheduling.topology.groups import BoundPods
+from spotwright.scheduling.topology.bound_pods import BoundPods
 
 # Every namespace has this label (Kubernetes "Automatic labelling").
 _NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"

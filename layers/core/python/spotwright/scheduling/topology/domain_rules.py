@@ -1,4 +1,4 @@
-"""What pods ask of the domains they may join, given where the others are."""
+"""What pods ask of the domains they may join, given where other pods are."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -10,100 +10,115 @@ from spotwright.scheduling.topology.groups import TopologyGroup, TopologyTerm
 
 
 class DomainRule(Protocol):
-    """One demand on a domain. ``rank``: domains with less of it are the better choice."""
+    """A rule on the domain of a pod. Rules read the counts when they are asked."""
 
     @property
     def topology_key(self) -> str: ...
 
-    def allows(self, domain: str | None) -> bool: ...
+    def allows(self, domain: str | None) -> bool:
+        """``domain`` None: the node lacks the label, or its value is not certain yet."""
+        ...
 
-    def rank(self, domain: str) -> int: ...
+    def rank(self, domain: str) -> int:
+        """The domain with the lowest rank is the best choice."""
+        ...
 
 
 class TopologySpreadRule:
-    """No more than ``max_skew`` pods above the emptiest domain the pod may be in."""
+    """No more than ``max_skew`` pods above the emptiest domain that the pod may be in."""
 
     def __init__(
-        self, spread: TopologySpreadConstraint, tally: TopologyGroup, cls: PodClass, domains: Iterable[str]
+        self,
+        constraint: TopologySpreadConstraint,
+        group: TopologyGroup,
+        pod_class: PodClass,
+        domains: Iterable[str],
     ) -> None:
-        self.topology_key = spread.topology_key
-        self._tally = tally
-        self._max_skew = spread.max_skew
-        self._own = int(tally.selects(cls))
+        self.topology_key = constraint.topology_key
+        self._group = group
+        self._max_skew = constraint.max_skew
+        self._own_count = int(group.selects(pod_class))
         self._domains = frozenset(domains)
-        self._few = len(self._domains) < spread.min_domains
-        self._min_domains = spread.min_domains
+        self._too_few_domains = len(self._domains) < constraint.min_domains
+        self._min_domains = constraint.min_domains
 
     def allows(self, domain: str | None) -> bool:
         if domain is None:
             return False
         if self.topology_key == labels.HOSTNAME:
-            # One more host is always possible, so the emptiest has none.
-            return self._tally.count(domain) + self._own <= self._max_skew
+            # A new host is always possible, so the emptiest host has no pod.
+            return self._group.count(domain) + self._own_count <= self._max_skew
         if domain not in self._domains:
             return False
-        least = 0 if self._few else min(self._tally.count(one) for one in self._domains)
-        return self._tally.count(domain) + self._own - least <= self._max_skew
+        least = 0 if self._too_few_domains else min(map(self._group.count, self._domains))
+        return self._group.count(domain) + self._own_count - least <= self._max_skew
 
     def rank(self, domain: str) -> int:
-        return self._tally.count(domain)
+        return self._group.count(domain)
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{domain}={self._tally.count(domain)}" for domain in sorted(self._domains))
-        few = f", minDomains {self._min_domains} of which {len(self._domains)} can be had" if self._few else ""
-        found = counts or "no domain is known"
-        return f"topology spread over {self.topology_key} with maxSkew {self._max_skew}{few} ({found})"
+        counts = ", ".join(f"{domain}={self._group.count(domain)}" for domain in sorted(self._domains))
+        few = (
+            f", minDomains {self._min_domains} of which {len(self._domains)} can be had"
+            if self._too_few_domains
+            else ""
+        )
+        return (
+            f"topology spread over {self.topology_key} with maxSkew {self._max_skew}{few}"
+            f" ({counts or 'no domain is known'})"
+        )
 
 
 class PodAffinityRule:
-    """Where pods of the circle are; anywhere for the first of a circle that holds the pod itself."""
+    """Domains with pods of the term; any domain for the first pod of a term that selects the pod itself."""
 
-    def __init__(self, tally: TopologyGroup, cls: PodClass) -> None:
-        self.topology_key = tally.term.topology_key
-        self._tally = tally
-        self._cls = cls
+    def __init__(self, group: TopologyGroup, pod_class: PodClass) -> None:
+        self.topology_key = group.term.topology_key
+        self._group = group
+        self._pod_class = pod_class
 
     def allows(self, domain: str | None) -> bool:
         if domain is None:
             return False
-        return self._tally.count(domain) > 0 or self._founds()
+        return self._group.count(domain) > 0 or self._is_first()
 
-    def _founds(self) -> bool:
-        if not self._tally.selects(self._cls):
+    def _is_first(self) -> bool:
+        if not self._group.selects(self._pod_class):
             return False
-        filled = (one for one, count in self._tally.counts.items() if count)
         return not any(
-            self.topology_key == labels.HOSTNAME or self._cls.allows(self.topology_key, one) for one in filled
+            self.topology_key == labels.HOSTNAME or self._pod_class.allows(self.topology_key, domain)
+            for domain, count in self._group.counts.items()
+            if count
         )
 
     def rank(self, domain: str) -> int:
         return 0
 
     def __str__(self) -> str:
-        return f"pod affinity over {self.topology_key} to {_shown(self._tally.term)}"
+        return f"pod affinity over {self.topology_key} to {_describe_pods(self._group.term)}"
 
 
 class PodAntiAffinityRule:
-    """Where no pod of the circle is."""
+    """Domains without pods of the term. ``inverse``: the term is another pod's, which keeps this pod away."""
 
-    def __init__(self, tally: TopologyGroup, *, inverse: bool) -> None:
-        self.topology_key = tally.term.topology_key
-        self._tally = tally
+    def __init__(self, group: TopologyGroup, *, inverse: bool) -> None:
+        self.topology_key = group.term.topology_key
+        self._group = group
         self._inverse = inverse
 
     def allows(self, domain: str | None) -> bool:
-        return domain is None or self._tally.count(domain) == 0
+        return domain is None or self._group.count(domain) == 0
 
     def rank(self, domain: str) -> int:
         return 0
 
     def __str__(self) -> str:
         whose = "of other pods " if self._inverse else ""
-        return f"pod anti-affinity {whose}over {self.topology_key} to {_shown(self._tally.term)}"
+        return f"pod anti-affinity {whose}over {self.topology_key} to {_describe_pods(self._group.term)}"
 
 
 class KnownDomainRule:
-    """Any domain, but a certain one: somebody wants to be near."""
+    """Any domain, but a certain one, since other pods want to be near the pod."""
 
     def __init__(self, key: str) -> None:
         self.topology_key = key
@@ -115,7 +130,7 @@ class KnownDomainRule:
         return 0
 
 
-def _shown(circle: TopologyTerm) -> str:
-    if circle.label_selector is None:
+def _describe_pods(term: TopologyTerm) -> str:
+    if term.label_selector is None:
         return "no pod"
-    return ", ".join(str(expression.requirement()) for expression in circle.label_selector) or "every pod"
+    return ", ".join(str(expression.requirement()) for expression in term.label_selector) or "every pod"
