@@ -38,7 +38,7 @@ def describe(world: World) -> Json:
             for template, replicas in world._replicas.values()
         ],
         "joined": {instance: at.isoformat() for instance, at in kubelets._joined.items()},
-        "asked_to_end": {pod: at.isoformat() for pod, at in kubelets._asked.items()},
+        "asked_to_end": {pod: at.isoformat() for pod, at in kubelets._stop_requested.items()},
         "ec2": _describe_ec2(world.ec2),
     }
 
@@ -57,7 +57,7 @@ def restore(world: World, content: Json) -> None:
         world._replicas[template.metadata.name] = (template, deployment["replicas"])
     world._made, world._second = FIRST_NUMBER, content["second"]
     world.kubelets._joined = {instance: datetime.fromisoformat(at) for instance, at in content["joined"].items()}
-    world.kubelets._asked = {pod: datetime.fromisoformat(at) for pod, at in content["asked_to_end"].items()}
+    world.kubelets._stop_requested = {pod: datetime.fromisoformat(at) for pod, at in content["asked_to_end"].items()}
     _restore_ec2(world.ec2, content["ec2"])
 
 

@@ -1,2 +1,2 @@
-"""The composition root: the environment in, clients of every port out. Nothing else reads the environment or makes
+"""The composition root: the environment in, an adapter for every port out. Only it reads the environment and makes
 clients."""

@@ -1,4 +1,4 @@
-"""The composition root of the catalog function: the common ports of a cluster and those of its own."""
+"""The adapters of the catalog function: those that all functions share, and its own."""
 
 from dataclasses import dataclass
 
@@ -45,8 +45,8 @@ def ports(cluster: str, environment: Environment) -> CatalogClients:
     common = cluster_clients.ports(cluster)
     buying = catalog_settings(environment.clusters[cluster].settings)
     role = common.role_arn
-    asked = None if buying.isolated_vpc else pricing.endpoint_region(common.region)
-    prices = clients.pricing(role, region=asked) if asked else None
+    price_region = None if buying.isolated_vpc else pricing.endpoint_region(common.region)
+    prices = clients.pricing(role, region=price_region) if price_region else None
     return CatalogClients(
         cluster=common.cluster,
         state=common.state,

@@ -1,7 +1,7 @@
-"""The composition root: the one place that reads the environment, makes clients, and wires ports for a cluster.
+"""Reads the environment, makes clients, and wires the ports of a cluster.
 
-What is made here lives as long as the process; nothing in it can go stale unnoticed: credentials and tokens renew
-themselves, catalogs are content-addressed, facts about the cluster are read again after ten minutes.
+Adapters live as long as the process, and none goes stale: credentials and tokens are renewed, catalogs are
+content-addressed, facts about the cluster are read again after ten minutes.
 """
 
 import os
@@ -26,23 +26,23 @@ from spotwright.model.snapshot import Settings
 from spotwright.settings import Environment
 
 FACTS_SECONDS: Final = 600
-# The functions that change something in EC2 or on claims and nodes; the others only read the cluster.
+# The functions that change EC2 resources, claims or nodes; other functions only read the cluster.
 ACTING_FUNCTIONS: Final = frozenset({"lifecycle", "catalog"})
 
 
 class ClusterClients:
-    """Everything a workflow may reach of one cluster, as the running function; each made when it is first asked for.
+    """All adapters of a cluster; an adapter is made when it is first used.
 
-    A client costs a start tens of milliseconds, and few functions need them all.
+    A client takes tens of milliseconds of a cold start, and few functions need all of them.
     """
 
     def __init__(self, cluster: str, deployed: Environment, role_arn: str) -> None:
-        self._name, self._deployed, self._own = cluster, deployed, deployed.clusters[cluster]
-        self.region, self.node_roles, self.role_arn = deployed.region, self._own.node_roles, role_arn
+        self._name, self._deployed, self._cluster_environment = cluster, deployed, deployed.clusters[cluster]
+        self.region, self.node_roles, self.role_arn = deployed.region, self._cluster_environment.node_roles, role_arn
 
     @cached_property
     def settings(self) -> Settings:
-        return settings.decision_settings(self._own.settings)
+        return settings.decision_settings(self._cluster_environment.settings)
 
     @cached_property
     def facts(self) -> ClusterFacts:
@@ -102,17 +102,17 @@ def _transport(facts: ClusterFacts, role: str) -> Transport:
     return Transport(
         endpoint=facts.endpoint,
         certificate_authority=facts.certificate_authority,
-        token=_renewed(lambda: kubernetes_token(clients.sts(role), facts.name)),
+        token=_renew_token(lambda: kubernetes_token(clients.sts(role), facts.name)),
     )
 
 
-def _renewed(make: Callable[[], str]) -> Callable[[], str]:
-    """A token that is made anew before the cluster would refuse it."""
-    made: list[tuple[float, str]] = []
+def _renew_token(make: Callable[[], str]) -> Callable[[], str]:
+    """A token source that renews the token before it expires."""
+    tokens: list[tuple[float, str]] = []
 
     def token() -> str:
-        if not made or time.monotonic() - made[-1][0] > RENEW_AFTER_SECONDS:
-            made[:] = [(time.monotonic(), make())]
-        return made[-1][1]
+        if not tokens or time.monotonic() - tokens[-1][0] > RENEW_AFTER_SECONDS:
+            tokens[:] = [(time.monotonic(), make())]
+        return tokens[-1][1]
 
     return token

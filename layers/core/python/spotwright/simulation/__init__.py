@@ -2,5 +2,5 @@
 
 `cluster` stands for the API server, `ec2` for EC2, `state` for DynamoDB, S3 and the queues; `kubelets` plays machines,
 kube-scheduler and controllers, `volume_provisioner` the CSI driver; `effects` and `outages` put faults between.
-They keep the promises of ``workflows.ports``; a contract suite runs on them and on the real adapters alike.
+They implement ``workflows.ports``; the contract suite runs on them and on the real adapters.
 """

@@ -1,4 +1,4 @@
-"""Objects with defaults for scenarios: a ready class, a pool, pods, a small market of instance types."""
+"""Objects with defaults for scenarios: a ready EC2NodeClass, a NodePool, pods, a small catalog."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -56,7 +56,7 @@ def nodepool(name: str = "default", **fields: Any) -> NodePool:
 
 def pod(name: str, *, cpu_millicores: int = 1000, memory_bytes: int = GIB, **fields: Any) -> Pod:
     """A pod of a ReplicaSet in the namespace ``default`` that the scheduler has not seen yet."""
-    about = ObjectMeta(
+    metadata = ObjectMeta(
         name,
         namespace=fields.pop("namespace", "default"),
         labels=fields.pop("labels", {"app": name.rpartition("-")[0] or name}),
@@ -64,7 +64,7 @@ def pod(name: str, *, cpu_millicores: int = 1000, memory_bytes: int = GIB, **fie
         owner_references=fields.pop("owner_references", (OwnerReference("ReplicaSet", "inflate", "uid-rs"),)),
     )
     requests = {"cpu": cpu_millicores, "memory": memory_bytes, "pods": 1}
-    return msgspec.structs.replace(Pod(metadata=about, requests=requests), **fields)
+    return msgspec.structs.replace(Pod(metadata=metadata, requests=requests), **fields)
 
 
 def daemonset_pod(name: str, node: str, **fields: Any) -> Pod:
@@ -93,9 +93,9 @@ def pod_disruption_budget(name: str, app: str, **fields: Any) -> PodDisruptionBu
 
 
 def unmanaged_node(name: str, **fields: Any) -> Node:
-    """A ready node that is none of ours, without an instance."""
-    room = {"cpu": 64000, "memory": 256 * GIB, "pods": 110}
-    node = Node(ObjectMeta(name), allocatable=room, capacity=room, conditions=(READY,))
+    """A ready node without NodeClaim and instance."""
+    amounts = {"cpu": 64000, "memory": 256 * GIB, "pods": 110}
+    node = Node(ObjectMeta(name), allocatable=amounts, capacity=amounts, conditions=(READY,))
     return msgspec.structs.replace(node, **fields)
 
 
@@ -110,19 +110,19 @@ def instance_type(
         for zone in ZONES
         if price
     )  # fmt: skip
-    known = {labels.INSTANCE_TYPE: name, labels.ARCH: arch, labels.OS: "linux", labels.REGION: "ap-northeast-2"}
+    type_labels = {labels.INSTANCE_TYPE: name, labels.ARCH: arch, labels.OS: "linux", labels.REGION: "ap-northeast-2"}
     family, _, size = name.partition(".")
-    known |= {labels.INSTANCE_PREFIX + "family": family, labels.INSTANCE_PREFIX + "size": size}
+    type_labels |= {labels.INSTANCE_PREFIX + "family": family, labels.INSTANCE_PREFIX + "size": size}
     return InstanceType(
         name=name,
-        requirements=from_labels(known).intersection(_offered(offerings)),
+        requirements=from_labels(type_labels).intersection(_offering_requirements(offerings)),
         capacity=capacity,
         allocatable=capacity | {"cpu": cpu * 1000 - 100, "memory": memory_gib * GIB - GIB // 2},
         offerings=offerings,
     )
 
 
-def _offered(offerings: tuple[Offering, ...]) -> Any:
+def _offering_requirements(offerings: tuple[Offering, ...]) -> Any:
     keys = (
         (labels.ZONE, {offering.zone for offering in offerings}),
         (labels.CAPACITY_TYPE, {offering.capacity_type for offering in offerings}),
@@ -131,7 +131,7 @@ def _offered(offerings: tuple[Offering, ...]) -> Any:
 
 
 def small_catalog() -> Catalog:
-    """Four types of one shape family, cheaper per size on spot."""
+    """Four instance types, cheaper on spot."""
     return Catalog(
         {
             "": (

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 
 class Clock:
-    """A clock that moves only when it is told to."""
+    """A clock that moves only by ``advance``."""
 
     def __init__(self, start: datetime | None = None) -> None:
         self._now = start or datetime(2026, 1, 5, 9, 0, tzinfo=UTC)

@@ -62,34 +62,34 @@ class FakeCluster:
         self.events: list[RecordedEvent] = []
         self._told: dict[str, datetime] = {}
 
-    # What others do
+    # Users, kubelets and controllers
 
     def put(self, kind: str, obj: Any) -> Any:
         """Create or replace an object; identity and creation time are filled in."""
-        about: ObjectMeta = obj.metadata
-        about = msgspec.structs.replace(
-            about,
-            uid=about.uid or f"uid-{next(self._uids):06d}",
-            creation_timestamp=about.creation_timestamp or self._clock.seconds(),
-            generation=about.generation or 1,
+        metadata: ObjectMeta = obj.metadata
+        metadata = msgspec.structs.replace(
+            metadata,
+            uid=metadata.uid or f"uid-{next(self._uids):06d}",
+            creation_timestamp=metadata.creation_timestamp or self._clock.seconds(),
+            generation=metadata.generation or 1,
         )
-        return self._store(kind, msgspec.structs.replace(obj, metadata=about))
+        return self._store(kind, msgspec.structs.replace(obj, metadata=metadata))
 
     def update(self, kind: str, key: str, **fields: Any) -> Any:
         """Replace fields of an object; ``labels`` and ``annotations`` are merged into its metadata."""
         obj = self._objects[kind][key]
-        about = obj.metadata
+        metadata = obj.metadata
         for name in ("labels", "annotations"):
             if name in fields:
-                about = msgspec.structs.replace(about, **{name: getattr(about, name) | fields.pop(name)})
-        return self._store(kind, msgspec.structs.replace(obj, metadata=about, **fields))
+                metadata = msgspec.structs.replace(metadata, **{name: getattr(metadata, name) | fields.pop(name)})
+        return self._store(kind, msgspec.structs.replace(obj, metadata=metadata, **fields))
 
     def remove(self, kind: str, key: str) -> None:
-        """The object is gone, finalizers or not."""
+        """Remove the object, with or without finalizers."""
         self._objects[kind].pop(key, None)
 
     def delete_node(self, obj: Any) -> None:
-        """Somebody else than we deletes a Node: it stays while it has finalizers."""
+        """Another client deletes a Node, which stays while it has finalizers."""
         if obj.metadata.finalizers:
             if obj.metadata.deletion_timestamp is None:
                 about = msgspec.structs.replace(obj.metadata, deletion_timestamp=self._clock.seconds())
@@ -158,7 +158,7 @@ class FakeCluster:
 
     def namespaces(self) -> dict[str, dict[str, str]]:
         self._effects.before_read("cluster", "namespaces")
-        return {one.metadata.name: one.metadata.labels for one in self.all("namespaces")}
+        return {namespace.metadata.name: namespace.metadata.labels for namespace in self.all("namespaces")}
 
     # Writes
 
@@ -235,9 +235,9 @@ class FakeCluster:
                     self._store("pods", msgspec.structs.replace(pod, nominated_node_name=""))
 
     def _waiting(self, pods: Mapping[str, str]) -> tuple[Pod, ...]:
-        """Those of ``pods`` (key → uid) that are there, the same, and without a node."""
-        there: Iterable[Pod] = filter(None, map(self._objects["pods"].get, sorted(pods)))
-        return tuple(pod for pod in there if pod.metadata.uid == pods[pod.key] and not pod.node_name)
+        """Those of ``pods`` (key → uid) that exist with that uid and have no node."""
+        existing: Iterable[Pod] = filter(None, map(self._objects["pods"].get, sorted(pods)))
+        return tuple(pod for pod in existing if pod.metadata.uid == pods[pod.key] and not pod.node_name)
 
     def record_event(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
         key = f"{metadata.uid or metadata.key}/{event.reason}/{event.message}"
@@ -273,7 +273,7 @@ class FakeCluster:
             self._store("pods", msgspec.structs.replace(pod, metadata=about))
 
     def _allowed(self, budget: PodDisruptionBudget) -> int:
-        """What the disruption controller would write."""
+        """``disruptionsAllowed`` as the disruption controller computes it."""
         if budget.min_available is None and budget.max_unavailable is None:
             return budget.disruptions_allowed
         pods = [pod for pod in self.all("pods") if eviction.select_budgets(pod, [budget]) and not pod.is_terminal]

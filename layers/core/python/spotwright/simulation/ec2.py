@@ -63,27 +63,27 @@ class FakeEc2:
         target = request["TargetCapacitySpecification"]
         capacity_type = target["DefaultTargetCapacityType"]
         tags = _tags(request, "instance")
-        options = sorted(
+        overrides = sorted(
             (
-                one | {"template": self._template(config["LaunchTemplateSpecification"])}
+                override | {"template": self._template(config["LaunchTemplateSpecification"])}
                 for config in request["LaunchTemplateConfigs"]
-                for one in config["Overrides"]
+                for override in config["Overrides"]
             ),
-            key=lambda one: one.get("Priority", 0),
+            key=lambda override: override.get("Priority", 0),
         )
         market = labels.SPOT if capacity_type == labels.SPOT else labels.ON_DEMAND
         instances: list[Instance] = []
         errors: dict[CapacityPool, FleetError] = {}
         while len(instances) < target["TotalTargetCapacity"]:
-            chosen = next((option for option in options if self._take(market, option, errors)), None)
-            if chosen is None:
+            option = next((option for option in overrides if self._take(market, option, errors)), None)
+            if option is None:
                 break
-            instances.append(self._start(market, chosen, tags))
+            instances.append(self._start(market, option, tags))
         # EC2 answers with pools, not with what of them was reserved.
-        bare = tuple(
+        as_answered = tuple(
             msgspec.structs.replace(instance, capacity_type=market, reservation_id="") for instance in instances
         )
-        return FleetResult(bare, tuple(errors[pool] for pool in sorted(errors)))
+        return FleetResult(as_answered, tuple(errors[pool] for pool in sorted(errors)))
 
     def _take(self, capacity_type: str, option: Mapping[str, Any], errors: dict[CapacityPool, FleetError]) -> bool:
         instance_type, zone = option["InstanceType"], option["AvailabilityZone"]
@@ -108,8 +108,8 @@ class FakeEc2:
         self, reservation: str, pool: CapacityPool, option: Mapping[str, Any], errors: dict[CapacityPool, FleetError]
     ) -> bool:
         if self.reservations.get(reservation, 0) <= 0:
-            code, said = "ReservationCapacityExceeded", "The reservation has no instances left"
-            errors[pool] = FleetError(code, said, pool[1], pool[2], pool[0], option["SubnetId"])
+            code, message = "ReservationCapacityExceeded", "The reservation has no instances left"
+            errors[pool] = FleetError(code, message, pool[1], pool[2], pool[0], option["SubnetId"])
             return False
         self.reservations[reservation] -= 1
         return True
@@ -134,18 +134,18 @@ class FakeEc2:
             reservation_id=reservation,
             placement_group_id=group,
             partition_number=placement.get("PartitionNumber")
-            or (self._evenly(group) if self.partitions.get(group) else 0),
+            or (self._emptiest_partition(group) if self.partitions.get(group) else 0),
         )
         self.instances[instance.id] = instance
         self._started_from[instance.id] = option["template"]
         return instance
 
-    def _evenly(self, group: str) -> int:
+    def _emptiest_partition(self, group: str) -> int:
         """The partition of a group that has the fewest instances."""
-        taken = [
+        partitions = [
             instance.partition_number for instance in self.live_instances() if instance.placement_group_id == group
         ]
-        return min(range(1, self.partitions[group] + 1), key=taken.count)
+        return min(range(1, self.partitions[group] + 1), key=partitions.count)
 
     def _template(self, named: Mapping[str, Any]) -> str:
         """The body of a template's version; InvalidRequest when there is none."""
@@ -238,10 +238,10 @@ class FakeEc2:
 
     def all_instances(self) -> tuple[Instance, ...]:
         """All instances it knows, terminated ones too."""
-        return self._seen()
+        return self._listed_instances()
 
     def live_instances(self) -> tuple[Instance, ...]:
-        return tuple(instance for instance in self._seen() if instance.state in ("pending", "running"))
+        return tuple(instance for instance in self._listed_instances() if instance.state in ("pending", "running"))
 
     def boot(self, instance_id: str) -> None:
         self.instances[instance_id] = msgspec.structs.replace(self.instances[instance_id], state="running")
@@ -255,7 +255,7 @@ class FakeEc2:
         now = self._clock.now()
         return tuple(
             instance
-            for instance in self._seen()
+            for instance in self._listed_instances()
             if instance.launch_time is None or (now - instance.launch_time).total_seconds() >= self.lag_seconds
         )
 
@@ -264,7 +264,7 @@ class FakeEc2:
             instance for instance in self._visible() if self.listed_ids is None or instance.id in self.listed_ids
         )
 
-    def _seen(self) -> tuple[Instance, ...]:
+    def _listed_instances(self) -> tuple[Instance, ...]:
         return tuple(self._with_state(self.instances[key]) for key in sorted(self.instances))
 
     def _with_state(self, instance: Instance) -> Instance:

@@ -53,9 +53,9 @@ class Effects:
         """Die right after the next change by that action."""
         self._crash_at = (port, action)
 
-    def interject(self, changes: int, others: Callable[[], None]) -> None:
+    def interject(self, changes: int, actions: Callable[[], None]) -> None:
         """After this many further changes let others act, in the middle of whoever made the last one."""
-        self._interjected = (len(self.log) + changes, others)
+        self._interjected = (len(self.log) + changes, actions)
 
     def inject(self, fault: Fault) -> None:
         self._faults.append(fault)
@@ -75,8 +75,8 @@ class Effects:
             self._crash_after = self._crash_at = None
             raise Crash(f"after {port}.{action} {subject}")
         if self._interjected is not None and len(self.log) >= self._interjected[0]:
-            others, self._interjected = self._interjected[1], None
-            others()
+            actions, self._interjected = self._interjected[1], None
+            actions()
         self._raise(port, action, acted=True)
 
     def before_read(self, port: str, action: str) -> None:

@@ -1,6 +1,6 @@
-"""Machines that boot and join, kube-scheduler, kubelets and controllers, as far as nodes notice them.
+"""Machines that boot and join, kube-scheduler, kubelets and controllers.
 
-A machine reads its own user data, as on AWS: what it does not say there, its Node does not get.
+A machine reads its own user data, as on AWS: its Node has only the labels and taints that the user data states.
 """
 
 import base64
@@ -31,10 +31,10 @@ _NOT_READY: Final = (Taint(labels.NOT_READY, "NoSchedule"), Taint(labels.NOT_REA
 
 
 class Kubelets:
-    """Plays everything between EC2 and the pods, one look at a time.
+    """Plays everything between EC2 and the pods, step by step.
 
     ``boot_seconds``: from launch to a registered Node; ``ready_seconds``: from there to Ready;
-    ``stop_seconds``: how long a pod takes to end when asked to (at most its grace period).
+    ``stop_seconds``: how long a pod takes to stop (at most its grace period).
     """
 
     def __init__(self, cluster: FakeCluster, ec2: FakeEc2, clock: Clock, types: Mapping[str, InstanceType]) -> None:
@@ -43,10 +43,10 @@ class Kubelets:
         self.broken_instances: set[str] = set()
         self._provisioner = VolumeProvisioner(cluster)
         self._joined: dict[str, datetime] = {}
-        self._asked: dict[str, datetime] = {}
+        self._stop_requested: dict[str, datetime] = {}
 
     def reconcile(self) -> None:
-        """Bring the cluster up to what its machines do at this moment."""
+        """Update the cluster to the state of its machines at this moment."""
         for instance in self._ec2.instances_of_cluster():
             self._machine(instance)
         self._cloud_controller()
@@ -68,16 +68,16 @@ class Kubelets:
             self._readiness(node, up)
 
     def _join(self, instance: Instance) -> None:
-        config = self._config(instance)
+        config = self._node_config(instance)
         flags = " ".join(config["spec"]["kubelet"]["flags"])
-        given = dict(pair.split("=", 1) for pair in _NODE_LABELS.findall(flags)[0].split(",") if pair)
+        flag_labels = dict(pair.split("=", 1) for pair in _NODE_LABELS.findall(flags)[0].split(",") if pair)
         instance_type = self._types[instance.instance_type]
         self._cluster.put(
             "nodes",
             Node(
                 metadata=ObjectMeta(
                     instance.private_dns_name,
-                    labels=given
+                    labels=flag_labels
                     | {
                         labels.HOSTNAME: instance.private_dns_name,
                         labels.INSTANCE_TYPE: instance.instance_type,
@@ -94,12 +94,12 @@ class Kubelets:
             ),
         )
 
-    def _config(self, instance: Instance) -> Any:
+    def _node_config(self, instance: Instance) -> Any:
         text = base64.b64decode(self._ec2.template_data(instance.id)["UserData"]).decode()
-        found = _NODE_CONFIG.search(text)
-        if found is None:
+        match = _NODE_CONFIG.search(text)
+        if match is None:
             raise ValueError(f"user data of {instance.id} holds no NodeConfig")
-        return json.loads(found[0])
+        return json.loads(match[0])
 
     def _readiness(self, node: Node, up: bool) -> None:
         if node.is_ready != up:
@@ -113,8 +113,8 @@ class Kubelets:
             )
 
     def _cloud_controller(self) -> None:
-        """Nodes whose instance is terminated are not ready and are deleted; nodes that are gone take their pods."""
-        states = {one.id: one.state for one in self._ec2.all_instances()}
+        """Nodes whose instance terminates become not ready and are deleted; pods of deleted nodes are deleted."""
+        states = {machine.id: machine.state for machine in self._ec2.all_instances()}
         for node in self._cluster.all("nodes"):
             instance = instance_id(node.provider_id)
             if instance and states.get(instance, "terminated") in ("shutting-down", "terminated"):
@@ -126,19 +126,19 @@ class Kubelets:
                 self._cluster.remove("pods", pod.key)
 
     def _pod(self, pod: Pod) -> None:
-        if pod.key not in {one.key for one in self._cluster.all("pods")}:
+        if pod.key not in {existing.key for existing in self._cluster.all("pods")}:
             return
         if pod.metadata.deletion_timestamp is not None:
-            asked = self._asked.setdefault(pod.metadata.uid, self._clock.now())
-            ended = (self._clock.now() - asked).total_seconds() >= self.stop_seconds
+            requested = self._stop_requested.setdefault(pod.metadata.uid, self._clock.now())
+            ended = (self._clock.now() - requested).total_seconds() >= self.stop_seconds
             if ended or self._clock.now() >= pod.metadata.deletion_timestamp:
                 self._cluster.remove("pods", pod.key)
         elif not pod.node_name and pod.phase == "Pending":
             self._schedule(pod)
 
     def _schedule(self, pod: Pod) -> None:
-        """The nominated node first; a nomination that could not be followed is taken back."""
-        for node in sorted(self._cluster.all("nodes"), key=lambda one: one.name != pod.nominated_node_name):
+        """Binds the pod, if possible to its nominated node; clears the nomination of a pod that fits nowhere."""
+        for node in sorted(self._cluster.all("nodes"), key=lambda candidate: candidate.name != pod.nominated_node_name):
             if not node.unschedulable and self._admits(node, pod):
                 self._provisioner.bind(node, pod)
                 self._cluster.update(
@@ -151,29 +151,29 @@ class Kubelets:
 
     def _admits(self, node: Node, pod: Pod) -> bool:
         hard = [taint for taint in node.taints if taint.effect != "PreferNoSchedule"]
-        wanted = any(_matches(node, term) for term in pod.node_affinity) if pod.node_affinity else True
-        chosen = all(node.metadata.labels.get(key) == value for key, value in pod.node_selector.items())
+        has_affinity = any(_matches(node, term) for term in pod.node_affinity) if pod.node_affinity else True
+        is_selected = all(node.metadata.labels.get(key) == value for key, value in pod.node_selector.items())
         if (
             untolerated_taints(hard, pod.tolerations)
-            or not wanted
-            or not chosen
+            or not has_affinity
+            or not is_selected
             or not self._provisioner.admits(node, pod)
         ):
             return False
-        there = (one.requests for one in self._cluster.all("pods") if _counts(one, node.name, pod))
-        return resources.fits(pod.requests, resources.subtract(node.allocatable, resources.add(*there)))
+        requests = (bound.requests for bound in self._cluster.all("pods") if _takes_room(bound, node.name, pod))
+        return resources.fits(pod.requests, resources.subtract(node.allocatable, resources.add(*requests)))
 
 
-def _counts(other_pod: Pod, node: str, pod: Pod) -> bool:
-    """True for pods there, and for others nominated that are no less important than ``pod``."""
+def _takes_room(other_pod: Pod, node: str, pod: Pod) -> bool:
+    """Whether a pod takes room on a node: it is bound there, or nominated with at least the priority of ``pod``."""
     if other_pod.node_name:
         return other_pod.node_name == node and not other_pod.is_terminal
     return other_pod.nominated_node_name == node and other_pod.key != pod.key and other_pod.priority >= pod.priority
 
 
 def _taints(config: Mapping[str, Any]) -> Iterator[Taint]:
-    for one in config["registerWithTaints"]:
-        yield Taint(one["key"], one["effect"], one.get("value", ""))
+    for taint in config["registerWithTaints"]:
+        yield Taint(taint["key"], taint["effect"], taint.get("value", ""))
 
 
 def _matches(node: Node, term: tuple[Any, ...]) -> bool:
@@ -186,7 +186,7 @@ def _matches(node: Node, term: tuple[Any, ...]) -> bool:
 
 
 def replacement_pod(pod: Pod, name: str) -> Pod:
-    """The pod that a ReplicaSet makes in the place of another."""
+    """The pod by which a ReplicaSet replaces another pod."""
     about = ObjectMeta(
         name,
         namespace=pod.metadata.namespace,

@@ -24,24 +24,25 @@ _STATUS: Final[Mapping[str, str]] = {
 _AMOUNTS: Final = frozenset({"capacity", "allocatable", "resources"})
 
 
-def merge_metadata(about: ObjectMeta, change: Mapping[str, Any]) -> ObjectMeta:
+def merge_metadata(metadata: ObjectMeta, change: Mapping[str, Any]) -> ObjectMeta:
     """Maps are merged (None takes a key out), lists replaced."""
     fields: dict[str, Any] = {}
     for name in ("labels", "annotations"):
         if name in change:
-            after = getattr(about, name) | dict(change[name])
+            after = getattr(metadata, name) | dict(change[name])
             fields[name] = {key: value for key, value in after.items() if value is not None}
     if "finalizers" in change:
         fields["finalizers"] = tuple(change["finalizers"] or ())
     if "ownerReferences" in change:
         fields["owner_references"] = tuple(
-            OwnerReference(one["kind"], one["name"], one["uid"], one["apiVersion"]) for one in change["ownerReferences"]
+            OwnerReference(owner["kind"], owner["name"], owner["uid"], owner["apiVersion"])
+            for owner in change["ownerReferences"]
         )
-    return msgspec.structs.replace(about, **fields)
+    return msgspec.structs.replace(metadata, **fields)
 
 
 def merge_status[T: Any](obj: T, status: Mapping[str, Any]) -> T:
-    """Raises KeyError for a field the model does not have: a fake must not swallow what it cannot show."""
+    """Raises KeyError for a field that the model does not have, so that no test passes without it."""
     if isinstance(obj, CapacityBuffer):
         template = (status["podTemplateRef"] or {}).get("name", "")
         generation = status["podTemplateGeneration"] or 0
@@ -66,7 +67,7 @@ def _read(name: str, value: Any) -> Any:
 def merge_conditions(
     before: tuple[Condition, ...], changes: Sequence[Condition], *, now: datetime
 ) -> tuple[Condition, ...]:
-    """The named conditions replaced, times moved only with the status; others kept in place."""
+    """``before`` with the changed conditions; a transition time changes only with the status."""
     after = list(before)
     for change in changes:
         index = next((number for number, condition in enumerate(after) if condition.type == change.type), None)

@@ -1,16 +1,16 @@
-"""A world of which parts do not answer: what functions see of it, while everything else goes on."""
+"""Outages: ports that fail for the functions, while users and machines go on."""
 
 from collections.abc import Mapping
 from typing import Any, Final
 
 from spotwright.errors import ApiError
 
-# Calls that never raise do nothing instead.
+# Calls that do nothing instead of raising.
 _NEVER_RAISES: Final = frozenset({"record_event"})
 
 
 class FailingPort:
-    """A port of which every call fails in the same way."""
+    """A port whose calls all fail with the same error."""
 
     def __init__(self, port: Any, failure: ApiError) -> None:
         self._port, self._failure = port, failure
@@ -20,15 +20,15 @@ class FailingPort:
         return self._refuse(name) if callable(attribute) else attribute
 
     def _refuse(self, name: str) -> Any:
-        def refuse(*_: Any, **__: Any) -> None:
+        def fail(*_: Any, **__: Any) -> None:
             if name not in _NEVER_RAISES:
                 raise self._failure
 
-        return refuse
+        return fail
 
 
 class PortsWithOutages:
-    """Ports by the names of their attributes; those that ``outages`` names fail, from the moment it names them."""
+    """Ports as attributes; a port fails while ``outages`` has its name."""
 
     def __init__(self, ports: Any, outages: Mapping[str, ApiError]) -> None:
         self._ports, self._outages = ports, outages

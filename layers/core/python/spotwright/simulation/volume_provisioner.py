@@ -1,4 +1,4 @@
-"""What kube-scheduler and a CSI provisioner do with the volumes of a pod, as far as nodes notice it."""
+"""What kube-scheduler and a CSI provisioner do with the volumes of a pod."""
 
 from collections.abc import Iterator
 
@@ -12,49 +12,49 @@ from spotwright.simulation.cluster import FakeCluster
 
 
 class VolumeProvisioner:
-    """Says where a pod's volumes can be, and makes one where the pod of a waiting claim was put."""
+    """Says where a pod's volumes can be attached, and provisions a volume for a claim that waits for its pod."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._cluster = cluster
 
     def admits(self, node: Node, pod: Pod) -> bool:
-        return all(_within(node, node_selector_terms) for node_selector_terms in self._homes(pod))
+        return all(_is_within(node, node_selector_terms) for node_selector_terms in self._volume_topologies(pod))
 
     def bind(self, node: Node, pod: Pod) -> None:
-        """Claims that waited get a volume in the zone of the node that their pod was given."""
+        """Claims without a volume get one in the zone of the node."""
         for claim in self._claims(pod):
             if not claim.volume_name:
                 name = f"pv-{claim.metadata.name}"
                 zone = NodeSelectorRequirement(labels.ZONE, Operator.IN, (node.metadata.labels[labels.ZONE],))
-                home = self._class_of(claim)
-                driver = home.provisioner if home else ""
+                storage_class = self._class_of(claim)
+                driver = storage_class.provisioner if storage_class else ""
                 self._cluster.put("persistentvolumes", PersistentVolume(ObjectMeta(name), ((zone,),), driver))
                 self._cluster.update(
                     "persistentvolumeclaims", claim.metadata.key, volume_name=name, bind_completed=True, phase="Bound"
                 )
 
-    def _homes(self, pod: Pod) -> Iterator[NodeSelectorTerms]:
-        volumes = {one.metadata.name: one for one in self._cluster.all("persistentvolumes")}
+    def _volume_topologies(self, pod: Pod) -> Iterator[NodeSelectorTerms]:
+        volumes = {volume.metadata.name: volume for volume in self._cluster.all("persistentvolumes")}
         for claim in self._claims(pod):
-            home = self._class_of(claim)
+            storage_class = self._class_of(claim)
             if claim.volume_name:
                 yield volumes[claim.volume_name].node_affinity
-            elif home is not None:
-                yield home.allowed_topologies
+            elif storage_class is not None:
+                yield storage_class.allowed_topologies
 
     def _claims(self, pod: Pod) -> tuple[PersistentVolumeClaim, ...]:
-        wanted = {f"{pod.metadata.namespace}/{name}" for name in pod.volume_claim_names}
-        return tuple(one for one in self._cluster.all("persistentvolumeclaims") if one.metadata.key in wanted)
+        keys = {f"{pod.metadata.namespace}/{name}" for name in pod.volume_claim_names}
+        return tuple(claim for claim in self._cluster.all("persistentvolumeclaims") if claim.metadata.key in keys)
 
     def _class_of(self, claim: PersistentVolumeClaim) -> StorageClass | None:
-        known = {one.metadata.name: one for one in self._cluster.all("storageclasses")}
-        return known.get(claim.storage_class_name or "")
+        by_name = {storage_class.metadata.name: storage_class for storage_class in self._cluster.all("storageclasses")}
+        return by_name.get(claim.storage_class_name or "")
 
 
-def _within(node: Node, alternatives: NodeSelectorTerms) -> bool:
-    known = node.metadata.labels
+def _is_within(node: Node, alternatives: NodeSelectorTerms) -> bool:
+    node_labels = node.metadata.labels
     return not alternatives or any(
-        all(known.get(expression.key) in expression.values for expression in term) for term in alternatives
+        all(node_labels.get(expression.key) in expression.values for expression in term) for term in alternatives
     )
 
 

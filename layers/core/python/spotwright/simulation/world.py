@@ -1,7 +1,7 @@
-"""A whole cluster in virtual time: fakes of everything outside, and our functions woken as on AWS.
+"""A whole cluster in virtual time: fakes of everything outside, and the functions invoked as on AWS.
 
-Source of the wake-ups: the queues' doorbells with their delays, schedules of a minute, EventBridge's messages; and the
-forwarder, which rings for pending pods, for claims and nodes that change, and signs that it lives.
+Invocations come from doorbells with their delays, from schedules, and from EventBridge's messages. The simulated
+forwarder rings for pending pods and for claims and nodes that change, and writes its heartbeat.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ from spotwright.workflows.sweep.poll import poll
 
 HEARTBEAT_SECONDS: Final = 15
 MINUTE: Final = 60
-# Functions that still wake each other after so many rounds in one moment would do so for ever.
+# Functions that still ring for each other after so many rounds at the same time would do so for ever.
 MAX_ROUNDS: Final = 100
 
 
@@ -186,30 +186,34 @@ class World:
             self.doorbells.ring("sweep", [Doorbell(name, "full")])
 
     def _forward(self) -> None:
-        """The forwarder: heartbeat, pending pods, and every claim and node that changed since it last looked."""
+        """The forwarder: heartbeat, pending pods, and claims and nodes that changed."""
         if not self.forwarder_runs:
             return
         if self._second % HEARTBEAT_SECONDS == 0:
             self.state.heartbeat_at = self.clock.milliseconds()
         name = self.cluster.name
-        seen = {f"node/{one.name}": one.metadata.resource_version for one in self.cluster.all("nodes")}
-        seen |= {f"claim/{one.name}": str(one.metadata.deletion_timestamp) for one in self.cluster.all("nodeclaims")}
-        seen |= {f"pods/{pod.key}": "" for pod in self.cluster.all("pods") if pod.unschedulable and not pod.node_name}
-        for key, version in seen.items():
+        versions = {f"node/{obj.name}": obj.metadata.resource_version for obj in self.cluster.all("nodes")}
+        versions |= {
+            f"claim/{obj.name}": str(obj.metadata.deletion_timestamp) for obj in self.cluster.all("nodeclaims")
+        }
+        versions |= {
+            f"pods/{pod.key}": "" for pod in self.cluster.all("pods") if pod.unschedulable and not pod.node_name
+        }
+        for key, version in versions.items():
             if self._seen.get(key) != version:
                 kind, _, object_name = key.partition("/")
                 queue = "provision" if kind == "pods" else "lifecycle"
                 self.doorbells.ring(queue, [Doorbell(name, kind, "" if kind == "pods" else object_name)])
-        self._seen = seen
+        self._seen = versions
 
     def _controllers(self) -> None:
         """ReplicaSets: as many active pods as wanted."""
         for name, (template, wanted) in self._replicas.items():
-            mine = [
+            active = [
                 pod for pod in self.cluster.all("pods") if pod.metadata.name.startswith(f"{name}-") and pod.is_active
             ]
-            for pod in mine[wanted:]:
+            for pod in active[wanted:]:
                 self.cluster.delete("pods", pod.metadata)
-            for _ in range(wanted - len(mine)):
+            for _ in range(wanted - len(active)):
                 self._made += 1
                 self.cluster.put("pods", replacement_pod(template, f"{name}-{self._made:04d}"))

@@ -1,4 +1,4 @@
-"""AWS, one service a module: clients in (`clients` makes them), values of the model out.
+"""AWS: a module for each service. Clients go in (`clients` makes them), values of the model come out.
 
-They know no Kubernetes object (`eks` opens a connection to its API server) and decide nothing.
+The modules know no Kubernetes object (`eks` opens a connection to an API server) and decide nothing.
 """

@@ -1,6 +1,6 @@
-"""AWS clients: as ourselves, or as a cluster's *read* or *act* role, each made once per process.
+"""AWS clients with the function's own role, or a cluster's *read* or *act* role; each is made once per process.
 
-The endpoint is only ever the SDK's own (``AWS_ENDPOINT_URL``). Credentials of a role refresh themselves.
+Only ``AWS_ENDPOINT_URL`` sets another endpoint. Credentials of a role are refreshed automatically.
 """
 
 from functools import cache
@@ -30,8 +30,8 @@ READ_SECONDS: Final = 10
 ATTEMPTS: Final = 3
 ROLE_SECONDS: Final = 3600
 _SESSION_NAME: Final = "spotwright"
-# botocore's sessions are for one thread at a time, their clients for all. What has no order is read side by side,
-# and in a fresh process that is when clients are made.
+# A botocore session is for a single thread, a client for all threads. A fresh process makes clients in threads that
+# read in parallel.
 _MAKING: Final = RLock()
 
 CONFIG: Final = Config(
@@ -65,8 +65,8 @@ def own_session() -> botocore.session.Session:
 def role_session(role_arn: str) -> botocore.session.Session:
     """A session that acts as ``role_arn``.
 
-    It shares handlers and service models with the process's own session: to register and read them anew takes longer
-    than to make a client.
+    It shares handlers and service models with the process's own session: registering and reading them again would take
+    longer than making a client.
     """
     own = own_session()
     fetcher = AssumeRoleCredentialFetcher(
@@ -91,7 +91,7 @@ def _sts_creator(session: botocore.session.Session) -> Any:
 
 @cache
 def client(service: str, role_arn: str = "", region: str | None = None, attempts: int = ATTEMPTS) -> Any:
-    """A client of ``service`` as ``role_arn`` ("" = as ourselves); one per process and arguments."""
+    """A client of ``service`` as ``role_arn`` ("" = the function's own role); one per process and arguments."""
     config = CONFIG.merge(Config(retries={"mode": "standard", "total_max_attempts": attempts}))
     with _MAKING:
         session = role_session(role_arn) if role_arn else own_session()
@@ -104,7 +104,7 @@ def ec2(role_arn: str = "") -> "EC2Client":
 
 
 def ec2_without_retries(role_arn: str = "") -> "EC2Client":
-    """For what EC2 counts strictly: a call that it refuses for being one too many is not repeated by the SDK."""
+    """For calls that EC2 throttles strictly: the SDK does not retry a call that EC2 throttled."""
     ec2_client: EC2Client = client("ec2", role_arn, attempts=1)
     return ec2_client
 
@@ -130,6 +130,6 @@ def sts(role_arn: str = "") -> "STSClient":
 
 
 def pricing(role_arn: str = "", *, region: str) -> "PricingClient":
-    """The Price List lives in a few regions only: ``region`` is one of them, not the cluster's."""
+    """The Price List has endpoints in a few regions only: ``region`` is an endpoint's, not the cluster's."""
     pricing_client: PricingClient = client("pricing", role_arn, region)
     return pricing_client

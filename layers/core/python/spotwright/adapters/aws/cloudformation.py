@@ -1,4 +1,4 @@
-"""What a deployed stack says of itself: its outputs by name."""
+"""The outputs of a deployed CloudFormation stack."""
 
 from typing import TYPE_CHECKING
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 def stack_outputs(cloudformation: "CloudFormationClient", stack: str) -> dict[str, str]:
-    """Outputs of a stack, keyed by name. Raises NotFound when there is no such stack, Failure otherwise."""
+    """Outputs of a stack by name. Raises NotFound when the stack does not exist, else ApiError."""
     try:
         with translate_errors(f"DescribeStacks {stack}"):
-            (found,) = cloudformation.describe_stacks(StackName=stack)["Stacks"]
+            (description,) = cloudformation.describe_stacks(StackName=stack)["Stacks"]
     except ApiError as failure:
-        # CloudFormation has no code of its own for a stack that is not there.
+        # CloudFormation has no code of its own for a stack that does not exist.
         if failure.code == "ValidationError" and "does not exist" in str(failure):
             raise NotFound(f"there is no stack {stack}", code=failure.code) from failure
         raise
-    return {output["OutputKey"]: output["OutputValue"] for output in found.get("Outputs", ())}
+    return {output["OutputKey"]: output["OutputValue"] for output in description.get("Outputs", ())}

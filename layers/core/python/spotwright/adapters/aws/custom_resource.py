@@ -1,7 +1,7 @@
-"""The answer that a CloudFormation custom resource owes to the URL in its request.
+"""The response of a CloudFormation custom resource to the URL in its request.
 
 Source: https://docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/crpg-ref-responses.html. The URL is
-presigned for a PUT without content type; a stack waits up to an hour for an answer that does not come.
+presigned for a PUT without content type; a stack waits for the response up to an hour.
 """
 
 import json
@@ -23,7 +23,7 @@ TIMEOUT = urllib3.Timeout(connect=3.0, read=7.0)
 
 
 class CustomResourceResult(msgspec.Struct, frozen=True):
-    """How a request ended. ``reason`` is shown to whoever reads the stack's events; required when it failed."""
+    """How a request ended. ``reason``: shown in the stack's events; required when the request failed."""
 
     physical_id: str
     failed: bool = False
@@ -32,20 +32,20 @@ class CustomResourceResult(msgspec.Struct, frozen=True):
 
 
 class CustomResourceResponder:
-    """Answers one request exactly once, whoever is first: the work itself or the watch over its time."""
+    """Responds to a request exactly once: when the work is done, or when its time is over."""
 
     def __init__(self, event: Mapping[str, Any], *, pause: Callable[[float], None] = time.sleep) -> None:
         self._event = event
         self._pause = pause
         self._lock = threading.Lock()
-        self._given = False
+        self._has_answered = False
 
     def respond(self, outcome: CustomResourceResult) -> bool:
-        """Send it; False when an answer was given before. Raises Unavailable after bounded attempts."""
+        """Send the response; False when there was a response before. Raises Unavailable after some attempts."""
         with self._lock:
-            if self._given:
+            if self._has_answered:
                 return False
-            self._given = True
+            self._has_answered = True
         _put(self._event["ResponseURL"], json.dumps(self._body(outcome)).encode(), self._pause)
         return True
 

@@ -1,4 +1,4 @@
-"""One table from AWS error codes to our exceptions; a code that is not in it stays a plain Failure with that code."""
+"""AWS error codes and their exceptions; any other code is a plain ApiError."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ _CODES: Final[Mapping[str, type[ApiError]]] = {
     "ValidationException": InvalidRequest,
     "ValidationError": InvalidRequest,
     "InvalidParameterValue": InvalidRequest,
-    # A bucket or a queue of ours that is gone says nothing about what was in it.
+    # A missing bucket or queue of Spotwright's own is no evidence about its content.
     "NoSuchBucket": Unavailable,
     "AWS.SimpleQueueService.NonExistentQueue": Unavailable,
     "QueueDoesNotExist": Unavailable,
@@ -52,7 +52,7 @@ _CODES: Final[Mapping[str, type[ApiError]]] = {
 
 @contextmanager
 def translate_errors(what: str) -> Iterator[None]:
-    """Run AWS calls; their errors come out as ``spotwright.errors``, with ``what`` in front of the message."""
+    """Turns errors of AWS calls into those of ``spotwright.errors``; ``what`` begins the message."""
     try:
         yield
     except ClientError as error:

@@ -1,4 +1,4 @@
-"""Instance profiles: one per class and role, made once, under a path that belongs to the class."""
+"""Instance profiles: one for each EC2NodeClass and role, under a path of the class (InstanceProfilePort)."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -26,14 +26,18 @@ class InstanceProfiles:
 
     def ensure(self, *, name: str, path: str, role: str, tags: Mapping[str, str]) -> None:
         instance_profile = self._get(name)
-        attached = "" if instance_profile is None else next((one["RoleName"] for one in instance_profile["Roles"]), "")
+        current_role = (
+            ""
+            if instance_profile is None
+            else next((role_object["RoleName"] for role_object in instance_profile["Roles"]), "")
+        )
         if instance_profile is None:
             self._create(name, path, tags)
-        if attached == role:
+        if current_role == role:
             return
-        if attached:
+        if current_role:
             with translate_errors(f"RemoveRoleFromInstanceProfile {name}"):
-                self._client.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=attached)
+                self._client.remove_role_from_instance_profile(InstanceProfileName=name, RoleName=current_role)
         try:
             with translate_errors(f"AddRoleToInstanceProfile {name}"):
                 self._client.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
@@ -61,7 +65,7 @@ class InstanceProfiles:
             instance_profiles = [
                 _profile(instance_profile) for page in pages for instance_profile in page["InstanceProfiles"]
             ]
-        # What is listed here gets deleted: the path is believed only when it stands in the answer.
+        # Callers delete what is listed here, so that the path in the answer is checked too.
         return tuple(
             sorted(
                 (instance_profile for instance_profile in instance_profiles if instance_profile.path.startswith(path)),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mypy_boto3_pricing.type_defs import FilterTypeDef
 
 PAGE_SIZE: Final = 100
-# Regions whose Price List nobody can ask from inside them.
+# Regions from which no Price List endpoint can be reached.
 REGIONS_WITHOUT_PRICE_LIST: Final = ("us-gov-", "us-iso", "eu-isoe")
 _SERVICE: Final = "AmazonEC2"
 # Bare metal is listed as dedicated, in a product family of its own.
@@ -25,7 +25,7 @@ _PRODUCTS: Final = (("Shared", "Compute Instance"), ("Dedicated", "Compute Insta
 
 
 def endpoint_region(region: str) -> str | None:
-    """Where the Price List of a region is asked for: it has endpoints in a few regions only; None = nowhere."""
+    """The region whose Price List endpoint serves ``region``; None = there is none."""
     if region.startswith(REGIONS_WITHOUT_PRICE_LIST):
         return None
     by_prefix = {"ap-": "ap-south-1", "cn-": "cn-northwest-1", "eu-": "eu-central-1"}
@@ -33,15 +33,15 @@ def endpoint_region(region: str) -> str | None:
 
 
 def on_demand_prices(client: "PricingClient", region: str) -> dict[str, int]:
-    """Picodollars per hour by instance type (yuan in China); raises Unavailable for a list that lacks a half."""
+    """Picodollars per hour by instance type (yuan in China); raises Unavailable when a product family has no price."""
     currency = "CNY" if region.startswith("cn-") else "USD"
-    found: dict[str, int] = {}
+    prices: dict[str, int] = {}
     for tenancy, family in _PRODUCTS:
-        half = dict(_prices(client, region, tenancy, family, currency))
-        if not half:
+        family_prices = dict(_prices(client, region, tenancy, family, currency))
+        if not family_prices:
             raise Unavailable(f"GetProducts: no prices for {family} in {region}", code="EmptyPriceList")
-        found |= half
-    return found
+        prices |= family_prices
+    return prices
 
 
 def _prices(
@@ -70,7 +70,7 @@ def _prices(
 
 
 def _price(product: Mapping[str, Any], currency: str) -> Iterator[tuple[str, int]]:
-    """(type, price) of one product; nothing for a price of zero or one that cannot be read."""
+    """(type, price) of a product, without prices that are zero or cannot be read."""
     name = product["product"]["attributes"].get("instanceType", "")
     for term in (product.get("terms") or {}).get("OnDemand", {}).values():
         for dimension in term.get("priceDimensions", {}).values():

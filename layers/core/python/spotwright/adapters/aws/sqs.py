@@ -1,4 +1,4 @@
-"""Doorbells into the queues (DoorbellPort)."""
+"""Sends doorbells to the queues (DoorbellPort)."""
 
 from collections.abc import Mapping, Sequence
 from itertools import batched

@@ -1,4 +1,4 @@
-"""Public SSM parameters that name machine images."""
+"""SSM parameters that hold image ids."""
 
 from collections.abc import Sequence
 from itertools import batched
@@ -9,15 +9,15 @@ from spotwright.adapters.aws.errors import translate_errors
 if TYPE_CHECKING:
     from mypy_boto3_ssm.client import SSMClient
 
-# Names in one GetParameters call.
+# Names in a GetParameters call.
 BATCH_SIZE: Final = 10
 
 
 def get_parameters(client: "SSMClient", names: Sequence[str]) -> dict[str, str]:
-    """Values by name; names that SSM does not have are missing from the answer."""
-    found: dict[str, str] = {}
-    for some in batched(names, BATCH_SIZE, strict=False):
+    """Values by name; parameters that do not exist are left out."""
+    values: dict[str, str] = {}
+    for batch in batched(names, BATCH_SIZE, strict=False):
         with translate_errors("GetParameters"):
-            answer = client.get_parameters(Names=list(some))
-        found |= {parameter["Name"]: parameter["Value"] for parameter in answer["Parameters"]}
-    return found
+            answer = client.get_parameters(Names=list(batch))
+        values |= {parameter["Name"]: parameter["Value"] for parameter in answer["Parameters"]}
+    return values

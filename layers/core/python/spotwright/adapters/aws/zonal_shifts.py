@@ -13,14 +13,14 @@ _APPLIED: Final = "APPLIED"
 
 
 class ZonalShifts:
-    """Shifts that people started, and those that AWS started by itself (autoshift)."""
+    """Zonal shifts that people started, and those that AWS started (autoshift)."""
 
     def __init__(self, client: Any, cluster_arn: str) -> None:
         self._client, self._arn = client, cluster_arn
 
     def shifted_zone_ids(self, now: datetime) -> frozenset[str]:
         with translate_errors("GetManagedResource"):
-            found = self._client.get_managed_resource(resourceIdentifier=self._arn)
-        started = [zonal_shift for zonal_shift in found.get("zonalShifts", ()) if zonal_shift["expiryTime"] > now]
-        shifts = (*started, *found.get("autoshifts", ()))
+            resource = self._client.get_managed_resource(resourceIdentifier=self._arn)
+        started = [zonal_shift for zonal_shift in resource.get("zonalShifts", ()) if zonal_shift["expiryTime"] > now]
+        shifts = (*started, *resource.get("autoshifts", ()))
         return frozenset(shift["awayFrom"] for shift in shifts if shift["appliedStatus"] == _APPLIED)

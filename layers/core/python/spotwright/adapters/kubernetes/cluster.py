@@ -1,4 +1,4 @@
-"""One cluster's Kubernetes API as the workflows need it (ClusterPort)."""
+"""The Kubernetes API of a cluster as the workflows use it (ClusterPort)."""
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
@@ -49,8 +49,8 @@ _PATHS: Final = {
     "ec2nodeclasses": "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
     "capacitybuffers": "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers",
 }
-# What a CapacityBuffer may refer to.
-_REFERRED: Final = {
+# Kinds that a CapacityBuffer may refer to.
+_SCALABLE_PATHS: Final = {
     "PodTemplate": "/api/v1/podtemplates",
     "Deployment": "/apis/apps/v1/deployments",
     "StatefulSet": "/apis/apps/v1/statefulsets",
@@ -64,14 +64,14 @@ _KINDS: Final = {
     "nodeoverlays": ("karpenter.sh/v1alpha1", "NodeOverlay"),
     "ec2nodeclasses": ("karpenter.k8s.aws/v1", "EC2NodeClass"),
 }
-# How often a read-change-write of conditions is tried against other writers.
+# How often conditions are read, merged and written again when another writer was faster.
 CONDITION_ATTEMPTS: Final = 4
-# Nominations are written side by side: until all stand, kube-scheduler may give their room away.
+# Nominations are written in parallel: until all are written, kube-scheduler may bind other pods to the nodes.
 PODS_AT_ONCE: Final = 8
 
 
 class KubernetesCluster:
-    """See ClusterPort for what each method promises."""
+    """See ClusterPort."""
 
     def __init__(self, name: str, transport: Transport) -> None:
         self.name = name
@@ -80,33 +80,37 @@ class KubernetesCluster:
         self._told: dict[str, datetime] = {}
 
     def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
-        wanted = f"spec.nodeName={node}" if node else "spec.nodeName=,status.phase=Pending" if pending else ""
-        return tuple(map(decode_pod, self._api.items("/api/v1/pods", {"fieldSelector": wanted} if wanted else {})))
+        selector = f"spec.nodeName={node}" if node else "spec.nodeName=,status.phase=Pending" if pending else ""
+        return tuple(map(decode_pod, self._api.items("/api/v1/pods", {"fieldSelector": selector} if selector else {})))
 
     def nodes(self) -> tuple[Node, ...]:
         return tuple(map(decode_node, self._api.items(_PATHS["nodes"])))
 
     def node(self, name: str) -> Node | None:
-        found = self._get(f"{_PATHS['nodes']}/{name}")
-        return None if found is None else decode_node(found)
+        document = self._get(f"{_PATHS['nodes']}/{name}")
+        return None if document is None else decode_node(document)
 
     def nodepools(self) -> tuple[NodePool, ...]:
-        return tuple(decode_nodepool(one | {"kind": "NodePool"}) for one in self._api.items(_PATHS["nodepools"]))
+        return tuple(
+            decode_nodepool(document | {"kind": "NodePool"}) for document in self._api.items(_PATHS["nodepools"])
+        )
 
     def nodeclasses(self) -> tuple[EC2NodeClass, ...]:
-        listed = self._api.items(_PATHS["ec2nodeclasses"])
-        return tuple(decode_nodeclass(one | {"kind": "EC2NodeClass"}) for one in listed)
+        documents = self._api.items(_PATHS["ec2nodeclasses"])
+        return tuple(decode_nodeclass(document | {"kind": "EC2NodeClass"}) for document in documents)
 
     def nodeclaims(self) -> tuple[NodeClaim, ...]:
-        return tuple(decode_nodeclaim(one | {"kind": "NodeClaim"}) for one in self._api.items(_PATHS["nodeclaims"]))
+        return tuple(
+            decode_nodeclaim(document | {"kind": "NodeClaim"}) for document in self._api.items(_PATHS["nodeclaims"])
+        )
 
     def nodeclass(self, name: str) -> EC2NodeClass | None:
-        found = self._get(f"{_PATHS['ec2nodeclasses']}/{name}")
-        return None if found is None else decode_nodeclass_strict(found | {"kind": "EC2NodeClass"})
+        document = self._get(f"{_PATHS['ec2nodeclasses']}/{name}")
+        return None if document is None else decode_nodeclass_strict(document | {"kind": "EC2NodeClass"})
 
     def nodeclaim(self, name: str) -> NodeClaim | None:
-        found = self._get(f"{_PATHS['nodeclaims']}/{name}")
-        return None if found is None else decode_nodeclaim(found | {"kind": "NodeClaim"})
+        document = self._get(f"{_PATHS['nodeclaims']}/{name}")
+        return None if document is None else decode_nodeclaim(document | {"kind": "NodeClaim"})
 
     def daemonsets(self) -> tuple[DaemonSet, ...]:
         return tuple(map(decode_daemonset, self._api.items("/apis/apps/v1/daemonsets")))
@@ -122,24 +126,24 @@ class KubernetesCluster:
 
     def capacity_buffers(self) -> tuple[CapacityBuffer, ...]:
         def lookup(kind: str, namespace: str, name: str) -> JsonObject | None:
-            return self._get(_address(_REFERRED[kind], ObjectMeta(name, namespace)))
+            return self._get(_object_path(_SCALABLE_PATHS[kind], ObjectMeta(name, namespace)))
 
         try:
-            listed = tuple(self._api.items(_PATHS["capacitybuffers"]))
+            documents = tuple(self._api.items(_PATHS["capacitybuffers"]))
         except NotFound:
             return ()
-        return tuple(decode_capacity_buffer(one, lookup) for one in listed)
+        return tuple(decode_capacity_buffer(document, lookup) for document in documents)
 
     def volume_attachments(self, node: str) -> tuple[str, ...]:
-        listed = self._api.items("/apis/storage.k8s.io/v1/volumeattachments")
+        attachments = self._api.items("/apis/storage.k8s.io/v1/volumeattachments")
         return tuple(
-            (one["spec"].get("source") or {}).get("persistentVolumeName") or one["metadata"]["name"]
-            for one in listed
-            if one["spec"].get("nodeName") == node
+            (attachment["spec"].get("source") or {}).get("persistentVolumeName") or attachment["metadata"]["name"]
+            for attachment in attachments
+            if attachment["spec"].get("nodeName") == node
         )
 
     def storage(self) -> Storage:
-        """Claims before volumes: a claim that is bound in between still names a volume that is listed."""
+        """Claims are listed before volumes, so that a claim that is bound meanwhile names a volume in the list."""
         claims = tuple(map(decode_persistent_volume_claim, self._api.items("/api/v1/persistentvolumeclaims")))
         return Storage(
             persistent_volume_claims=claims,
@@ -156,16 +160,18 @@ class KubernetesCluster:
         return decode_nodeclaim_strict(self._api.call("POST", _PATHS["nodeclaims"], body=encode_nodeclaim(claim)))
 
     def patch_metadata(self, kind: str, metadata: ObjectMeta, change: Mapping[str, Any]) -> None:
-        about: JsonObject = {"uid": metadata.uid} | dict(change)
+        preconditions: JsonObject = {"uid": metadata.uid} | dict(change)
         if "finalizers" in change and metadata.resource_version:
-            about["resourceVersion"] = metadata.resource_version
-        self._patch(f"{_PATHS[kind]}/{metadata.name}", {"metadata": about})
+            preconditions["resourceVersion"] = metadata.resource_version
+        self._patch(f"{_PATHS[kind]}/{metadata.name}", {"metadata": preconditions})
 
     def patch_status(self, kind: str, metadata: ObjectMeta, status: Mapping[str, Any]) -> None:
-        about: JsonObject = {"uid": metadata.uid}
+        preconditions: JsonObject = {"uid": metadata.uid}
         if metadata.resource_version:
-            about["resourceVersion"] = metadata.resource_version
-        self._patch(f"{_address(_PATHS[kind], metadata)}/status", {"metadata": about, "status": dict(status)})
+            preconditions["resourceVersion"] = metadata.resource_version
+        self._patch(
+            f"{_object_path(_PATHS[kind], metadata)}/status", {"metadata": preconditions, "status": dict(status)}
+        )
 
     def set_conditions(
         self, kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], *, removed: Collection[str] = ()
@@ -181,7 +187,7 @@ class KubernetesCluster:
     def _set_conditions(
         self, kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], removed: Collection[str]
     ) -> None:
-        path = _address(_PATHS[kind], metadata)
+        path = _object_path(_PATHS[kind], metadata)
         current = self._api.call("GET", path)
         if metadata.uid and current["metadata"]["uid"] != metadata.uid:
             raise NotFound(f"{kind} {metadata.name} with uid {metadata.uid} is gone", code="NotFound")
@@ -192,15 +198,18 @@ class KubernetesCluster:
             if condition["type"] not in removed
         ]
         if after != before:
-            about = {"uid": current["metadata"]["uid"], "resourceVersion": current["metadata"]["resourceVersion"]}
-            self._patch(f"{path}/status", {"metadata": about, "status": {"conditions": after}})
+            preconditions = {
+                "uid": current["metadata"]["uid"],
+                "resourceVersion": current["metadata"]["resourceVersion"],
+            }
+            self._patch(f"{path}/status", {"metadata": preconditions, "status": {"conditions": after}})
 
     def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:
         current = self._api.call("GET", f"{_PATHS['nodes']}/{node.name}")
-        known = {decode_taints([taint])[0]: taint for taint in current["spec"].get("taints") or ()}
-        listed = [known.get(taint) or encode_taint(taint) for taint in taints]
-        about = {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version}
-        self._patch(f"{_PATHS['nodes']}/{node.name}", {"metadata": about, "spec": {"taints": listed}})
+        existing = {decode_taints([taint])[0]: taint for taint in current["spec"].get("taints") or ()}
+        documents = [existing.get(taint) or encode_taint(taint) for taint in taints]
+        preconditions = {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version}
+        self._patch(f"{_PATHS['nodes']}/{node.name}", {"metadata": preconditions, "spec": {"taints": documents}})
 
     def delete(self, kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:
         path = f"/api/v1/namespaces/{metadata.namespace}/pods" if kind == "pods" else _PATHS[kind]
@@ -229,51 +238,53 @@ class KubernetesCluster:
         except Throttled:
             return False
         except ApiError as error:
-            # Two budgets over one pod are a 500 with this text, and mean "not now" just as well.
+            # Two PodDisruptionBudgets over a pod are a 500 with this text, and refuse the eviction like a 429.
             if "more than one PodDisruptionBudget" in str(error):
                 return False
             raise
         return True
 
     def nominate(self, node: str, pods: Mapping[str, str]) -> frozenset[str]:
-        wanted: list[JsonObject] = [
+        changes: list[JsonObject] = [
             {"op": "test", "path": "/spec/nodeName", "value": None},
             {"op": "test", "path": "/status/nominatedNodeName", "value": None},
             {"op": "add", "path": "/status/nominatedNodeName", "value": node},
         ]
         return frozenset(
-            key for key, made in self._change_each(pods, wanted) if made or self._stands(key, pods[key], node)
+            key
+            for key, is_changed in self._patch_pods(pods, changes)
+            if is_changed or self._is_nominated(key, pods[key], node)
         )
 
     def clear_nominations(self, node: str, pods: Mapping[str, str]) -> None:
-        wanted: list[JsonObject] = [
+        changes: list[JsonObject] = [
             {"op": "test", "path": "/spec/nodeName", "value": None},
             {"op": "test", "path": "/status/nominatedNodeName", "value": node},
             {"op": "remove", "path": "/status/nominatedNodeName"},
         ]
-        self._change_each(pods, wanted)
+        self._patch_pods(pods, changes)
 
-    def _change_each(self, pods: Mapping[str, str], changes: list[JsonObject]) -> list[tuple[str, bool]]:
-        """Patch the status of each pod (key → uid), several at once; whether its tests held."""
+    def _patch_pods(self, pods: Mapping[str, str], changes: list[JsonObject]) -> list[tuple[str, bool]]:
+        """Patch the status of every pod (key → uid) in parallel; whether the tests of its patch held."""
         if not pods:
             return []
         with ThreadPoolExecutor(min(len(pods), PODS_AT_ONCE)) as threads:
-            return list(threads.map(lambda key: (key, self._change(key, pods[key], changes)), sorted(pods)))
+            return list(threads.map(lambda key: (key, self._patch_pod(key, pods[key], changes)), sorted(pods)))
 
-    def _change(self, key: str, uid: str, changes: list[JsonObject]) -> bool:
-        """False when a test does not hold (422), or the pod is gone."""
-        same: JsonObject = {"op": "test", "path": "/metadata/uid", "value": uid}
+    def _patch_pod(self, key: str, uid: str, changes: list[JsonObject]) -> bool:
+        """False when a test of the patch does not hold (422), or the pod does not exist."""
+        same_uid: JsonObject = {"op": "test", "path": "/metadata/uid", "value": uid}
         try:
-            self._api.call("PATCH", f"{_pod_path(key)}/status", body=[same, *changes], content_type=JSON_PATCH)
+            self._api.call("PATCH", f"{_pod_path(key)}/status", body=[same_uid, *changes], content_type=JSON_PATCH)
         except (NotFound, InvalidRequest):
             return False
         return True
 
-    def _stands(self, key: str, uid: str, node: str) -> bool:
-        found = self._get(_pod_path(key))
-        if found is None or found["metadata"]["uid"] != uid or found["spec"].get("nodeName"):
+    def _is_nominated(self, key: str, uid: str, node: str) -> bool:
+        pod = self._get(_pod_path(key))
+        if pod is None or pod["metadata"]["uid"] != uid or pod["spec"].get("nodeName"):
             return False
-        return (found.get("status") or {}).get("nominatedNodeName") == node
+        return (pod.get("status") or {}).get("nominatedNodeName") == node
 
     def record_event(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
         version, name = _KINDS[kind]
@@ -323,10 +334,14 @@ class KubernetesCluster:
         self._api.call("PATCH", path, body=body, content_type=MERGE_PATCH)
 
 
-def _address(listed: str, about: ObjectMeta) -> str:
-    """Where an object is; ``listed``: where all of its kind are."""
-    root, _, plural = listed.rpartition("/")
-    return f"{root}/namespaces/{about.namespace}/{plural}/{about.name}" if about.namespace else f"{listed}/{about.name}"
+def _object_path(collection: str, metadata: ObjectMeta) -> str:
+    """The path of an object; ``collection``: the path of all objects of its kind."""
+    root, _, plural = collection.rpartition("/")
+    return (
+        f"{root}/namespaces/{metadata.namespace}/{plural}/{metadata.name}"
+        if metadata.namespace
+        else f"{collection}/{metadata.name}"
+    )
 
 
 def _pod_path(key: str) -> str:
@@ -335,11 +350,11 @@ def _pod_path(key: str) -> str:
 
 
 def merge_conditions(before: Sequence[JsonObject], changes: Sequence[Condition], *, now: datetime) -> list[JsonObject]:
-    """``before`` with the named conditions replaced; the transition time moves only when the status does."""
-    after = [dict(one) for one in before]
+    """``before`` with the changed conditions; a transition time changes only with the status."""
+    after = [dict(condition) for condition in before]
     for change in changes:
         new = encode_condition(change, since=now)
-        old = next((one for one in after if one["type"] == change.type), None)
+        old = next((condition for condition in after if condition["type"] == change.type), None)
         if old is None:
             after.append(new)
             continue

@@ -1,7 +1,7 @@
-"""A connection to an API server by whatever login a kubeconfig, a pod or an AWS role has.
+"""A connection to an API server, with the login of a kubeconfig, a pod or an AWS role.
 
-The official client serves as transport only (TLS, connection pool, kubeconfig): its generated models and APIs are
-never imported, for they are left out of the Lambda layer.
+The official client serves as transport only (TLS, connection pool, kubeconfig). Its generated models and APIs are never
+imported: the Lambda layer does not have them.
 """
 
 import json
@@ -38,7 +38,7 @@ _FAILURES: Mapping[int, type[ApiError]] = {
 
 
 def token_configuration(endpoint: str, certificate_authority: str, token: Callable[[], str]) -> Configuration:
-    """Log in by bearer token. ``certificate_authority``: PEM text; ``token`` is asked before every request."""
+    """Log in by bearer token. ``certificate_authority``: PEM text; ``token`` is called before every request."""
     configuration = Configuration(host=endpoint, ca_cert_data=certificate_authority)
 
     def renew(configuration: Configuration) -> None:
@@ -73,13 +73,13 @@ def pod_configuration(server: str, folder: Path = SERVICE_ACCOUNT) -> Configurat
 
 
 class Connection:
-    """Sends one request at a time and repeats nothing. Safe to share between threads."""
+    """Sends requests without retries. Threads may share it."""
 
     def __init__(self, configuration: Configuration) -> None:
         configuration.retries = False
         self._configuration = configuration
         self._rest = RESTClientObject(configuration)
-        self._rest.pool_manager.connection_pool_kw["ssl_context"] = _context()
+        self._rest.pool_manager.connection_pool_kw["ssl_context"] = _ssl_context()
 
     def call(
         self, method: str, path: str, body: JsonObject | list[JsonObject] | None = None, content_type: str = ""
@@ -90,7 +90,7 @@ class Connection:
             content = response.data
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise Unavailable(f"{method} {path}: {error}", code=type(error).__name__) from error
-        return _decoded(content)
+        return _decode(content)
 
     def stream(
         self,
@@ -101,23 +101,23 @@ class Connection:
         *,
         read_seconds: float = READ_SECONDS,
     ) -> urllib3.BaseHTTPResponse:
-        """A successful response whose body is not read yet. ``read_seconds``: the longest silence."""
+        """A successful response whose body is not read yet. ``read_seconds``: timeout between two reads."""
         headers = {"Accept": "application/json", "Authorization": self._authorization(), "Content-Type": content_type}
         try:
-            answer = self._rest.request(  # type: ignore[no-untyped-call]
+            rest_response = self._rest.request(  # type: ignore[no-untyped-call]
                 method,
                 self._configuration.host + path,
                 headers={name: value for name, value in headers.items() if value},
                 body=body,
                 _request_timeout=(CONNECT_SECONDS, read_seconds),
             )
-            response: urllib3.BaseHTTPResponse = answer.response
+            response: urllib3.BaseHTTPResponse = rest_response.response
             if 200 <= response.status < 300:
                 return response
             content = response.data
         except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
             raise Unavailable(f"{method} {path}: {error}", code=type(error).__name__) from error
-        raise status_error(f"{method} {path}", response.status, _decoded(content))
+        raise status_error(f"{method} {path}", response.status, _decode(content))
 
     def _authorization(self) -> str:
         """The header's value; renews a token by the configuration's own hook. Empty with a client certificate."""
@@ -125,21 +125,21 @@ class Connection:
         return str(settings["BearerToken"]["value"] or "") if "BearerToken" in settings else ""
 
 
-def _context() -> ssl.SSLContext:
-    """Verification without X509_STRICT: the CAs of many EKS clusters have no key identifiers, and those are refused
-    by it (https://github.com/kubernetes-client/python/issues/2394)."""
+def _ssl_context() -> ssl.SSLContext:
+    """Verification without X509_STRICT, which refuses the CAs of many EKS clusters: they have no key identifiers
+    (https://github.com/kubernetes-client/python/issues/2394)."""
     context = create_urllib3_context()
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
 
 
-def status_error(what: str, status: int, told: Mapping[str, Any]) -> ApiError:
+def status_error(what: str, status: int, status_object: Mapping[str, Any]) -> ApiError:
     """The exception for a Kubernetes Status; its code is the Status's reason."""
     kind = _FAILURES.get(status, Unavailable if status >= 500 else ApiError)
-    return kind(f"{what}: {status} {told.get('message', '')}", code=str(told.get("reason") or status))
+    return kind(f"{what}: {status} {status_object.get('message', '')}", code=str(status_object.get("reason") or status))
 
 
-def _decoded(content: bytes) -> JsonObject:
+def _decode(content: bytes) -> JsonObject:
     try:
         decoded = json.loads(content or b"{}")
     except ValueError:

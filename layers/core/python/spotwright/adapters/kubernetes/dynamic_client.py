@@ -19,7 +19,7 @@ ATTEMPTS = 5
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.2, 5.0
 PAGE_SIZE = 500
 
-# The plural and whether it lives in a namespace, of every kind that is installed or uninstalled.
+# Plural, and whether it is namespaced, of every kind that is installed or uninstalled.
 _KINDS: Mapping[str, tuple[str, bool]] = {
     "CustomResourceDefinition": ("customresourcedefinitions", False),
     "ClusterRole": ("clusterroles", False),
@@ -36,7 +36,7 @@ _KINDS: Mapping[str, tuple[str, bool]] = {
 
 
 class DynamicClient:
-    """One API server. Every call has a timeout and is repeated with jitter while the server is not to be had."""
+    """An API server. Every call has a timeout, and is retried with jitter while the server is unavailable."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class DynamicClient:
             return None
 
     def apply(self, document: JsonObject, *, manager: str = FIELD_MANAGER) -> JsonObject:
-        """Server-side apply by force: fields of ours that others hold become ours."""
+        """Server-side apply with force: takes the document's fields over from other managers."""
         query = urlencode({"fieldManager": manager, "force": "true"})
         return self._request("PATCH", f"{object_path(document)}?{query}", document, "application/apply-patch+yaml")
 
@@ -73,19 +73,19 @@ class DynamicClient:
             self._request("DELETE", object_path(document), options, "application/json")
 
     def list(self, api_version: str, kind: str) -> list[JsonObject]:
-        """Every object of a kind, of all namespaces; the whole list or a Failure."""
-        found: list[JsonObject] = []
+        """All objects of a kind in all namespaces. Raises ApiError."""
+        documents: list[JsonObject] = []
         query = {"limit": str(PAGE_SIZE)}
         while True:
             page = self._request("GET", f"{collection_path(api_version, kind)}?{urlencode(query)}")
-            found.extend(page.get("items") or ())
+            documents.extend(page.get("items") or ())
             token = (page.get("metadata") or {}).get("continue")
             if not token:
-                return found
+                return documents
             query["continue"] = token
 
     def _request(self, method: str, path: str, body: JsonObject | None = None, content_type: str = "") -> JsonObject:
-        """Repeat while the answer is "not now"; what is asked here may be asked twice."""
+        """Retry while the server throttles or is unavailable; every request here may be sent twice."""
         for attempt in range(self._attempts - 1):
             with suppress(Throttled, Unavailable):
                 return self._connection.call(method, path, body, content_type)
@@ -97,8 +97,8 @@ class DynamicClient:
 def object_path(document: JsonObject) -> str:
     """The object's path, from apiVersion, kind, namespace and name."""
     metadata = document["metadata"]
-    of_kind = collection_path(document["apiVersion"], document["kind"], metadata.get("namespace", ""))
-    return f"{of_kind}/{metadata['name']}"
+    collection = collection_path(document["apiVersion"], document["kind"], metadata.get("namespace", ""))
+    return f"{collection}/{metadata['name']}"
 
 
 def collection_path(api_version: str, kind: str, namespace: str = "") -> str:

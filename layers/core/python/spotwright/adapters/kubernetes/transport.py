@@ -29,7 +29,7 @@ type JsonObject = dict[str, Any]
 
 
 class Transport:
-    """A connection to one API server. ``token`` is asked before each request and may cache."""
+    """Requests to an API server, with retries. ``token`` is called before each request and may cache."""
 
     def __init__(self, *, endpoint: str, certificate_authority: str, token: Callable[[], str]) -> None:
         """``certificate_authority``: base64 of PEM, as EKS gives it."""
@@ -38,10 +38,10 @@ class Transport:
 
     @classmethod
     def from_configuration(cls, configuration: Configuration) -> "Transport":
-        """Over whatever login a configuration has."""
-        made = cls.__new__(cls)
-        made._connection = Connection(configuration)
-        return made
+        """With the login of a configuration."""
+        transport = cls.__new__(cls)
+        transport._connection = Connection(configuration)
+        return transport
 
     def call(
         self, method: str, path: str, *, body: JsonObject | list[JsonObject] | None = None,
@@ -52,7 +52,7 @@ class Transport:
         """One request; raises the exceptions of ``spotwright.errors``, Unavailable when nothing answered."""
         for attempt in range(1, attempts + 1):
             try:
-                return self._once(method, path, body, query, content_type)
+                return self._send(method, path, body, query, content_type)
             except (Throttled, Unavailable):
                 if attempt == attempts:
                     raise
@@ -60,7 +60,7 @@ class Transport:
         raise AssertionError("unreachable")
 
     def items(self, path: str, query: Mapping[str, str] | None = None) -> Iterator[JsonObject]:
-        """Every item of a list, page by page; a list that expired underway starts again, once."""
+        """All items of a list, page by page. Raises Unavailable when the list expires between two pages."""
         try:
             yield from self._pages(path, dict(query or {}))
         except Conflict as error:
@@ -79,7 +79,7 @@ class Transport:
             if not token:
                 return
 
-    def _once(
+    def _send(
         self,
         method: str,
         path: str,

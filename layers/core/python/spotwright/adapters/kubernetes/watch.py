@@ -1,4 +1,4 @@
-"""Listing a kind and following it from there.
+"""Listing the objects of a kind, and watching their changes.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
@@ -17,16 +17,16 @@ from spotwright.errors import Conflict, Unavailable
 
 # The API server ends a watch after this long; jittered, so that watches do not end together.
 WATCH_SECONDS = 240
-# Bookmarks come about once a minute: longer silence means that the connection is dead.
+# Bookmarks come about once a minute: after this time without any event the connection counts as dead.
 SILENCE_SECONDS = 100.0
 
 
 class Expired(Conflict):
-    """The API server no longer has the history that was asked for: list again."""
+    """The API server no longer has the changes since that version: list again."""
 
 
 class WatchEvent(msgspec.Struct, frozen=True):
-    """One watch event. ``type``: ADDED, MODIFIED, DELETED or BOOKMARK (then ``object`` has only a version)."""
+    """A watch event. ``type``: ADDED, MODIFIED, DELETED or BOOKMARK (then ``object`` has only a version)."""
 
     type: str
     object: dict[str, Any]
@@ -37,18 +37,18 @@ class WatchEvent(msgspec.Struct, frozen=True):
 
 
 def list_objects(connection: Connection, api_version: str, kind: str) -> tuple[list[JsonObject], str]:
-    """Every object of a kind, and the version to watch from. Raises ApiError, Expired between two pages."""
-    found: list[JsonObject] = []
+    """All objects of a kind, and the version to watch from. Raises ApiError, and Expired between two pages."""
+    documents: list[JsonObject] = []
     query = {"limit": str(PAGE_SIZE)}
     while True:
         try:
             page = connection.call("GET", f"{collection_path(api_version, kind)}?{urlencode(query)}")
         except Conflict as error:
             raise Expired(str(error), code=error.code) from error
-        found.extend(page.get("items") or ())
+        documents.extend(page.get("items") or ())
         metadata = page.get("metadata") or {}
         if not metadata.get("continue"):
-            return found, str(metadata["resourceVersion"])
+            return documents, str(metadata["resourceVersion"])
         query["continue"] = metadata["continue"]
 
 
@@ -65,7 +65,7 @@ def watch_objects(connection: Connection, api_version: str, kind: str, version: 
         response = connection.stream("GET", path, read_seconds=SILENCE_SECONDS)
         try:
             for line in _lines(response):
-                yield _change(path, line)
+                yield _decode_event(path, line)
         finally:
             response.close()
     except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -74,7 +74,7 @@ def watch_objects(connection: Connection, api_version: str, kind: str, version: 
         raise Expired(str(error), code=error.code) from error
 
 
-def _change(path: str, line: bytes) -> WatchEvent:
+def _decode_event(path: str, line: bytes) -> WatchEvent:
     change = msgspec.json.decode(line, type=WatchEvent)
     if change.type == "ERROR":
         raise status_error(path, int(change.object.get("code") or 500), change.object)

@@ -1,4 +1,4 @@
-"""The state table: rows in and out, each write conditional on what was read.
+"""The state table: rows in and out. Every write is conditional on the version that was read.
 
-It knows no workflow, only the rows' types.
+Knows the types of rows, and no workflow.
 """

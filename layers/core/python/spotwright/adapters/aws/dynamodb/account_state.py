@@ -21,7 +21,7 @@ from spotwright.telemetry.emit import log_line
 log: Final = logging.getLogger("spotwright.memory")
 
 # DynamoDB's words for a table that is not there, that is not ours to use, and that is none of Spotwright's.
-_NO_USE: Final = frozenset({"ResourceNotFoundException", "AccessDeniedException", "ValidationException"})
+_UNUSABLE_CODES: Final = frozenset({"ResourceNotFoundException", "AccessDeniedException", "ValidationException"})
 
 
 class AccountState:
@@ -40,14 +40,14 @@ class AccountState:
             )
             return tuple(msgspec.json.decode(item["body"]["S"], type=OfferingHealth) for item in items)
 
-        return self._asked(ask)
+        return self._ask(ask)
 
     def save_offering_health(self, health: OfferingHealth) -> None:
         after = msgspec.structs.replace(health, version=health.version + 1)
-        self._asked(lambda table: table.put_versioned(encode_offering_health(after), health.version))
+        self._ask(lambda table: table.put_versioned(encode_offering_health(after), health.version))
 
     def call_rate(self, action: str) -> TokenBucket | None:
-        item = self._asked(lambda table: table.get("rate", action))
+        item = self._ask(lambda table: table.get("rate", action))
         return None if item is None else msgspec.json.decode(item["body"]["S"], type=TokenBucket)
 
     def save_call_rate(self, rate: TokenBucket) -> None:
@@ -60,14 +60,14 @@ class AccountState:
             "body": {"S": msgspec.json.encode(after).decode()},
             "expires": {"N": str(rate.updated_at_ms // 1000 + HISTORY_SECONDS)},
         }
-        self._asked(lambda table: table.put_versioned(item, rate.version))
+        self._ask(lambda table: table.put_versioned(item, rate.version))
 
-    def _asked[R](self, ask: Callable[[Table], R]) -> R:
+    def _ask[R](self, ask: Callable[[Table], R]) -> R:
         if self._shared is not None:
             try:
                 return ask(self._shared)
             except ApiError as failure:
-                if failure.code not in _NO_USE:
+                if failure.code not in _UNUSABLE_CODES:
                     raise
                 log_line(
                     log, log_lines.MEMORY_TABLE_UNUSABLE,

@@ -1,4 +1,4 @@
-"""Rows of the state table as DynamoDB items: the JSON of a Struct in ``body``, beside what is looked for."""
+"""Rows of the state table as DynamoDB items: the JSON of a Struct in ``body``, and the attributes of keys and index."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -47,7 +47,7 @@ def decode_timer_row(item: Item) -> Row:
 
 
 def encode_offering_health(health: OfferingHealth) -> Item:
-    """The memory of an offering; it is forgotten two days after it last said anything new."""
+    """The health of an offering; the item expires two days after its last change or effect."""
     last = max(health.unavailable_until_ms, health.recorded_at_ms, *(at for at, _ in health.reservation_launches))
     return {
         "pk": {"S": "offering"},

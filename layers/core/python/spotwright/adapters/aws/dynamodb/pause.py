@@ -1,4 +1,4 @@
-"""The rows that hold a cluster back: the pause, which functions that plan or disrupt obey, and the breaker."""
+"""The rows that stop provisioning and disruption of a cluster: the pause and the breaker."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
 
 class PauseRow:
-    """The pause of one cluster in the table of its cell."""
+    """The pause of a cluster in the table of its cell."""
 
     def __init__(self, client: "DynamoDBClient", *, table: str, cluster: str) -> None:
         self._client, self._table, self._cluster = client, table, cluster
 
     def pause(self, reason: str) -> None:
-        """Pause provisioning and disruption; a pause that is there already is written anew. Raises ApiError."""
+        """Pause provisioning and disruption; replaces an earlier pause. Raises ApiError."""
         with translate_errors("PutItem pause"):
             self._client.put_item(
                 TableName=self._table,
@@ -32,7 +32,7 @@ class PauseRow:
             )
 
     def resume(self) -> None:
-        """Take the pause away and close the breaker; no error when there is neither. Raises ApiError."""
+        """End the pause and close the breaker; no error when there is neither. Raises ApiError."""
         for row in ("pause", "breaker"):
             with translate_errors(f"DeleteItem {row}"):
                 self._client.delete_item(TableName=self._table, Key={"pk": {"S": self._cluster}, "sk": {"S": row}})

@@ -1,8 +1,8 @@
-"""The state of one cluster in DynamoDB (StatePort).
+"""The state of a cluster in DynamoDB (StatePort).
 
-One table, key ``pk``/``sk``; a row's value is the JSON of its Struct in ``body``, its optimistic lock in ``version``.
-``due`` (epoch milliseconds) and ``timer`` exist only while a row waits, so the index ``due`` holds exactly the timers.
-Rows that are finished keep for a day as history (``expires``, epoch seconds).
+A table with the key ``pk``/``sk``; ``body`` is the JSON of a row's Struct, ``version`` its optimistic lock. ``due``
+(epoch milliseconds) and ``timer`` exist only while a row waits, so that the index ``due`` holds exactly the timers.
+Finished rows stay for a day as history (``expires``, epoch seconds).
 """
 
 import random
@@ -31,20 +31,20 @@ from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, N
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
 
-# What a batch leaves over is asked for again, after up to so long.
+# Pauses before keys that a batch left unprocessed are requested again, at most.
 _BATCH_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2)
 
 
 class DynamoState:
-    """See StatePort for what each method promises. ``memory_table``: see ``account_state``; "" = the own table."""
+    """See StatePort. ``memory_table``: see ``account_state``; "" = the cell's own table."""
 
     def __init__(self, client: "DynamoDBClient", *, table: str, cluster: str, memory_table: str = "") -> None:
         self._client, self._table, self._cluster = client, Table(client, table), cluster
-        self._memory = AccountState(self._table, Table(client, memory_table) if memory_table else None)
+        self._account = AccountState(self._table, Table(client, memory_table) if memory_table else None)
 
     def cluster(self) -> ClusterRow:
-        found = self._get_both("cluster", "pause")
-        item, paused = found.get("cluster", {}), "pause" in found
+        rows = self._get_rows("cluster", "pause")
+        item, paused = rows.get("cluster", {}), "pause" in rows
         return ClusterRow(
             cluster=self._cluster,
             version=number_attribute(item, "version"),
@@ -84,7 +84,7 @@ class DynamoState:
         )
 
     def mark_acted(self, key: str) -> None:
-        # Decisions are acted on in their order, so the first place is tried before any is looked for.
+        # Decisions are acted on in their order, so that position 0 is tried before the row is read.
         position: int | None = 0
         for _ in range(5):
             if position is None:
@@ -97,7 +97,7 @@ class DynamoState:
                 )
             except Conflict:
                 unacted = _unacted(self._table.get(self._cluster, "cluster") or {})
-                position = next((n for n, one in enumerate(unacted) if one == key), None)
+                position = next((n for n, decision in enumerate(unacted) if decision == key), None)
                 continue
             return
         raise Conflict(f"cluster row of {self._cluster}: too many writers at once", code="ConditionalCheckFailed")
@@ -147,16 +147,16 @@ class DynamoState:
         return tuple(decode_timer_row(item) for item in items)
 
     def offering_health(self, now: int) -> tuple[OfferingHealth, ...]:
-        return self._memory.offering_health(now)
+        return self._account.offering_health(now)
 
     def save_offering_health(self, health: OfferingHealth) -> None:
-        self._memory.save_offering_health(health)
+        self._account.save_offering_health(health)
 
     def call_rate(self, action: str) -> TokenBucket | None:
-        return self._memory.call_rate(action)
+        return self._account.call_rate(action)
 
     def save_call_rate(self, rate: TokenBucket) -> None:
-        self._memory.save_call_rate(rate)
+        self._account.save_call_rate(rate)
 
     def heartbeat(self) -> int:
         item = self._table.get(f"forwarder#{self._cluster}", "heartbeat")
@@ -202,7 +202,7 @@ class DynamoState:
 
     def begin_region_read(self, now: int, *, since: int) -> bool:
         try:
-            self._note_reading(
+            self._put_reading(
                 now,
                 ConditionExpression="attribute_not_exists(began) OR began <= :s",
                 ExpressionAttributeValues={":s": {"N": str(since)}},
@@ -212,9 +212,9 @@ class DynamoState:
         return True
 
     def end_region_read(self) -> None:
-        self._note_reading(0)
+        self._put_reading(0)
 
-    def _note_reading(self, began: int, **condition: Any) -> None:
+    def _put_reading(self, began: int, **condition: Any) -> None:
         key = {"pk": {"S": "catalog"}, "sk": {"S": f"{self._cluster}#reading"}}
         item: Item = key | {"schema": {"N": "1"}, "began": {"N": str(began)}}
         with translate_table_errors("PutItem catalog reading"):
@@ -234,19 +234,19 @@ class DynamoState:
         )
         return (decode_row(item, kind) for item in items)
 
-    def _get_both(self, *sorts: str) -> dict[str, Item]:
-        """Rows of this cluster that exist, by sort key, in one call."""
+    def _get_rows(self, *sorts: str) -> dict[str, Item]:
+        """Rows of this cluster by sort key, in a single call; missing rows are left out."""
         keys: Any = [{"pk": {"S": self._cluster}, "sk": {"S": sort}} for sort in sorts]
-        found: dict[str, Item] = {}
+        rows: dict[str, Item] = {}
         for pause_seconds in (*_BATCH_PAUSES_SECONDS, None):
             with translate_table_errors(f"BatchGetItem {self._cluster} {' '.join(sorts)}"):
-                asked: Any = {self._table.name: {"Keys": keys, "ConsistentRead": True}}
-                answer = self._client.batch_get_item(RequestItems=asked)
-            found |= {item["sk"]["S"]: item for item in answer["Responses"].get(self._table.name, ())}
-            left = answer.get("UnprocessedKeys", {}).get(self._table.name)
-            if not left:
-                return found
-            keys = left["Keys"]
+                request: Any = {self._table.name: {"Keys": keys, "ConsistentRead": True}}
+                answer = self._client.batch_get_item(RequestItems=request)
+            rows |= {item["sk"]["S"]: item for item in answer["Responses"].get(self._table.name, ())}
+            unprocessed = answer.get("UnprocessedKeys", {}).get(self._table.name)
+            if not unprocessed:
+                return rows
+            keys = unprocessed["Keys"]
             if pause_seconds is not None:
                 time.sleep(random.uniform(0, pause_seconds))
         raise Throttled(f"BatchGetItem {self._cluster}: keys were left over every time", code="UnprocessedKeys")
@@ -276,4 +276,4 @@ class DynamoState:
 
 
 def _unacted(item: Item) -> tuple[str, ...]:
-    return tuple(one["S"] for one in item.get("unacted", {}).get("L", ()))
+    return tuple(decision["S"] for decision in item.get("unacted", {}).get("L", ()))

@@ -1,4 +1,4 @@
-"""One DynamoDB table, key ``pk``/``sk``: rows are read and written under their version."""
+"""A DynamoDB table with the key ``pk``/``sk``: reads, queries, and writes conditional on a row's version."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ class Table:
         self._client, self.name = client, name
 
     def get(self, pk: str, sk: str) -> Item | None:
-        """The row as it stands now."""
+        """The row, read consistently."""
         with translate_table_errors(f"GetItem {pk} {sk}"):
             answer = self._client.get_item(
                 TableName=self.name, Key={"pk": {"S": pk}, "sk": {"S": sk}}, ConsistentRead=True
@@ -25,7 +25,7 @@ class Table:
         return answer.get("Item")
 
     def query(self, **query: Any) -> Iterator[Item]:
-        """Every row that a Query finds, page after page."""
+        """All rows of a Query, page by page."""
         while True:
             with translate_table_errors("Query"):
                 page = self._client.query(TableName=self.name, **query)
@@ -35,7 +35,7 @@ class Table:
             query["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
     def put_versioned(self, item: Item, before: int) -> None:
-        """Put over a row of that version; 0 also where there is no row, or one whose time is over."""
+        """Replace a row of version ``before``; 0 = there is no row, or an expired row of version 0."""
         first = "attribute_not_exists(version) OR " if before == 0 else ""
         with translate_table_errors(f"PutItem {item['pk']['S']} {item['sk']['S']}"):
             self._client.put_item(
@@ -48,7 +48,7 @@ class Table:
 
 @contextmanager
 def translate_table_errors(what: str) -> Iterator[None]:
-    """As everywhere; but what DynamoDB does not find is the table, which says nothing about a row."""
+    """Like ``translate_errors``, but NotFound becomes Unavailable: the table is missing, not a row."""
     try:
         with errors.translate_errors(what):
             yield

@@ -1,6 +1,6 @@
-"""One cluster's instances and launch templates in EC2 (Ec2Port).
+"""Instances and launch templates of a cluster in EC2 (Ec2Port).
 
-Source: the EC2 API reference; NotFound is believed only from a call by id.
+Source: the EC2 API reference. Only NotFound of a call by id proves that an instance does not exist.
 """
 
 import hashlib
@@ -25,25 +25,24 @@ _LIVE_STATES: Final = ("pending", "running", "stopping", "stopped", "shutting-do
 
 
 class Ec2:
-    """See Ec2Port. ``cluster`` is the tag that every instance and template of ours carries.
+    """See Ec2Port. ``cluster``: value of the tag that all instances and launch templates of the cluster have.
 
-    ``without_retries``: a client that repeats no call by itself, for launches, terminations and tags, which are
-    paced by the account's call rate.
+    ``without_retries``: a client that does not retry, for calls whose rate the account's token buckets limit.
     """
 
     def __init__(self, client: "EC2Client", *, cluster: str, without_retries: "EC2Client | None" = None) -> None:
-        self._client, self._cluster, self._once = client, cluster, without_retries or client
+        self._client, self._cluster, self._client_without_retries = client, cluster, without_retries or client
 
     def create_fleet(self, request: Mapping[str, Any]) -> FleetResult:
         with translate_errors("CreateFleet"):
-            answer = self._once.create_fleet(**request)
+            answer = self._client_without_retries.create_fleet(**request)
         return FleetResult(
             instances=tuple(decode_fleet_instances(answer.get("Instances") or ())),
             errors=tuple(decode_fleet_error(error) for error in answer.get("Errors") or ()),
         )
 
     def launch_template(self, name: str, data: Mapping[str, Any]) -> tuple[str, str] | None:
-        """Versions never change, so the one whose description is the data's digest holds exactly the data."""
+        """A version never changes, so that the version with the digest of the data as description holds the data."""
         return self._version(name, _digest(data))
 
     def ensure_launch_template(self, name: str, data: Mapping[str, Any], tags: Mapping[str, str]) -> tuple[str, str]:
@@ -56,19 +55,11 @@ class Ec2:
                 pages = self._client.get_paginator("describe_launch_template_versions").paginate(
                     LaunchTemplateName=name
                 )
-                launch_template_versions = [
-                    launch_template_version
-                    for page in pages
-                    for launch_template_version in page["LaunchTemplateVersions"]
-                ]
+                versions = [version for page in pages for version in page["LaunchTemplateVersions"]]
         except NotFound:
             return None
-        numbers = [
-            launch_template_version
-            for launch_template_version in launch_template_versions
-            if launch_template_version.get("VersionDescription") == digest
-        ]
-        first = min(numbers, key=lambda launch_template_version: launch_template_version["VersionNumber"], default=None)
+        matching = [version for version in versions if version.get("VersionDescription") == digest]
+        first = min(matching, key=lambda version: version["VersionNumber"], default=None)
         return (first["LaunchTemplateId"], str(first["VersionNumber"])) if first else None
 
     def _create_version(
@@ -77,7 +68,7 @@ class Ec2:
         content = cast("RequestLaunchTemplateDataTypeDef", data)
         try:
             with translate_errors(f"CreateLaunchTemplate {name}"):
-                launch_template = self._once.create_launch_template(
+                launch_template = self._client_without_retries.create_launch_template(
                     LaunchTemplateName=name,
                     VersionDescription=digest,
                     LaunchTemplateData=content,
@@ -85,9 +76,9 @@ class Ec2:
                 )["LaunchTemplate"]
             return launch_template["LaunchTemplateId"], str(launch_template["LatestVersionNumber"])
         except Conflict:
-            # Somebody was faster, or the name holds other data: then a further version holds ours.
-            if (found := self._version(name, digest)) is not None:
-                return found
+            # Another process was faster, or the launch template has other data: then it gets another version.
+            if (existing := self._version(name, digest)) is not None:
+                return existing
         with translate_errors(f"CreateLaunchTemplateVersion {name}"):
             version = self._client.create_launch_template_version(
                 LaunchTemplateName=name, VersionDescription=digest, LaunchTemplateData=content
@@ -95,7 +86,7 @@ class Ec2:
         return version["LaunchTemplateId"], str(version["VersionNumber"])
 
     def launch_templates(self, nodeclass: str = "") -> tuple[LaunchTemplate, ...]:
-        """This cluster's templates, of one EC2NodeClass when it is named; by id."""
+        """The launch templates of this cluster, or of one of its EC2NodeClasses, by id."""
         filters = [self._cluster_filter()]
         if nodeclass:
             filters.append({"Name": f"tag:{labels.EC2NODECLASS}", "Values": [nodeclass]})
@@ -109,7 +100,7 @@ class Ec2:
         return tuple(sorted(launch_templates, key=lambda launch_template: launch_template.id))
 
     def delete_launch_template(self, template_id: str) -> None:
-        """Delete; a template that is gone is no error."""
+        """Delete; a launch template that does not exist is no error."""
         try:
             with translate_errors(f"DeleteLaunchTemplate {template_id}"):
                 self._client.delete_launch_template(LaunchTemplateId=template_id)
@@ -117,10 +108,10 @@ class Ec2:
             return
 
     def dry_run(self, operation: str, request: Mapping[str, Any]) -> None:
-        """EC2 says "yes" by an error of its own."""
+        """EC2 answers a dry run that would succeed with the error DryRunOperation."""
         calls: dict[str, Callable[..., object]] = {
-            "CreateFleet": self._once.create_fleet,
-            "RunInstances": self._once.run_instances,
+            "CreateFleet": self._client_without_retries.create_fleet,
+            "RunInstances": self._client_without_retries.run_instances,
         }
         try:
             with translate_errors(operation):
@@ -130,11 +121,11 @@ class Ec2:
                 raise
 
     def instances_of_launch(self, launch: str) -> tuple[Instance, ...]:
-        """Every instance of a launch that EC2 still shows, terminated ones too (look at ``state``); by id."""
+        """All instances of a launch that EC2 lists, also terminated ones (see ``state``), by id."""
         return self._instances([self._cluster_filter(), {"Name": f"tag:{labels.LAUNCH_TAG}", "Values": [launch]}])
 
     def instances_of_cluster(self) -> tuple[Instance, ...]:
-        """Every instance of a NodePool of this cluster that is not terminated; by id."""
+        """All instances of NodePools of this cluster that are not terminated, by id."""
         return self._instances(
             [
                 self._cluster_filter(),
@@ -169,11 +160,11 @@ class Ec2:
 
     def terminate(self, instance_ids: Sequence[str]) -> None:
         with translate_errors("TerminateInstances"):
-            self._once.terminate_instances(InstanceIds=list(instance_ids))
+            self._client_without_retries.terminate_instances(InstanceIds=list(instance_ids))
 
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> None:
         with translate_errors(f"CreateTags {instance_id}"):
-            self._once.create_tags(Resources=[instance_id], Tags=_tag_list(tags))
+            self._client_without_retries.create_tags(Resources=[instance_id], Tags=_tag_list(tags))
 
     def _cluster_filter(self) -> "FilterTypeDef":
         return {"Name": f"tag:{labels.CLUSTER_NAME_TAG}", "Values": [self._cluster]}

@@ -1,6 +1,6 @@
-"""What EC2 sells in a region: instance types, the zones that have them, prices (RegionPort).
+"""What EC2 sells in a region: instance types, their zones, their prices (RegionPort).
 
-Every list is read to its end; a part that cannot be read raises, except prices, where a published table stands in.
+A list that cannot be read to its end raises; for prices a published table replaces it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,21 +29,23 @@ SPOT_PRODUCTS: Final = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 
 
 class Ec2Region:
-    """See RegionPort. ``prices`` None: the Price List is not asked (isolated network, GovCloud)."""
+    """See RegionPort. ``prices`` None: the Price List cannot be reached (isolated network, GovCloud)."""
 
     def __init__(self, client: "EC2Client", prices: "PricingClient | None", *, region: str) -> None:
         self._client, self._prices, self._region = client, prices, region
 
     def read(self, now: datetime, before: RegionFacts | None = None) -> RegionFacts:
-        """The four lists at once: together they are about thirty pages."""
-        with ThreadPoolExecutor(max_workers=4) as thread_pool_executor:
+        """Reads four lists in parallel; together they have about thirty pages."""
+        with ThreadPoolExecutor(max_workers=4) as threads:
             prices, spot = (
-                thread_pool_executor.submit(self._on_demand, before),
-                thread_pool_executor.submit(self._spot, now, before),
+                threads.submit(self._on_demand, before),
+                threads.submit(self._spot, now, before),
             )
-            types, zones = thread_pool_executor.submit(self._types), thread_pool_executor.submit(self._zones)
-        (on_demand, priced), (bids, bid) = prices.result(), spot.result()
-        return RegionFacts(self._region, types.result(), zones.result(), on_demand, bids, (*priced, *bid))
+            types, zones = threads.submit(self._types), threads.submit(self._zones)
+        (on_demand, on_demand_notes), (spot_prices, spot_notes) = prices.result(), spot.result()
+        return RegionFacts(
+            self._region, types.result(), zones.result(), on_demand, spot_prices, (*on_demand_notes, *spot_notes)
+        )
 
     def _types(self) -> tuple[InstanceTypeInfo, ...]:
         tables = {
@@ -51,10 +53,13 @@ class Ec2Region:
             "branch_interfaces": published_data.branch_interfaces(),
         }
         return tuple(
-            sorted((decode_instance_type(one, **tables) for one in self._described()), key=lambda info: info.name)
+            sorted(
+                (decode_instance_type(described, **tables) for described in self._describe_types()),
+                key=lambda info: info.name,
+            )
         )
 
-    def _described(self) -> Iterator[Mapping[str, Any]]:
+    def _describe_types(self) -> Iterator[Mapping[str, Any]]:
         with translate_errors("DescribeInstanceTypes"):
             pages = self._client.get_paginator("describe_instance_types").paginate(
                 Filters=[
@@ -67,35 +72,35 @@ class Ec2Region:
                 yield from page["InstanceTypes"]
 
     def _zones(self) -> dict[str, tuple[str, ...]]:
-        found: dict[str, set[str]] = {}
+        zones: dict[str, set[str]] = {}
         with translate_errors("DescribeInstanceTypeOfferings"):
             pages = self._client.get_paginator("describe_instance_type_offerings").paginate(
                 LocationType="availability-zone", PaginationConfig={"PageSize": OFFERINGS_PAGE}
             )
             for page in pages:
                 for instance_type_offering in page["InstanceTypeOfferings"]:
-                    found.setdefault(instance_type_offering["InstanceType"], set()).add(
+                    zones.setdefault(instance_type_offering["InstanceType"], set()).add(
                         instance_type_offering["Location"]
                     )
-        return {name: tuple(sorted(found[name])) for name in sorted(found)}
+        return {name: tuple(sorted(zones[name])) for name in sorted(zones)}
 
     def _on_demand(self, before: RegionFacts | None) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Published prices, over them those of last time, and over them what the Price List says today."""
+        """Prices of the Price List; for missing ones those of ``before``, and for others the published table."""
         shipped = dict(published_data.on_demand_picousd(self._region))
         if self._prices is None:
             return shipped, ("on-demand prices are the shipped table: the Price List is not asked here",)
-        known = dict(sorted((shipped | (before.on_demand if before else {})).items()))
+        fallback = dict(sorted((shipped | (before.on_demand if before else {})).items()))
         try:
-            return dict(sorted((known | pricing.on_demand_prices(self._prices, self._region)).items())), ()
+            return dict(sorted((fallback | pricing.on_demand_prices(self._prices, self._region)).items())), ()
         except ApiError as error:
-            which = "those of last time" if before else "the shipped table"
-            return known, (f"on-demand prices are {which}: {error}",)
+            source = "those of last time" if before else "the shipped table"
+            return fallback, (f"on-demand prices are {source}: {error}",)
 
     def _spot(
         self, now: datetime, before: RegionFacts | None
     ) -> tuple[dict[str, dict[str, int]] | None, tuple[str, ...]]:
-        """A list that was read is whole: a zone that it lacks has no price. One that was not leaves the old one."""
-        found: dict[str, dict[str, int]] = {}
+        """Prices of the spot price history, in which a missing zone has no price; on an error those of ``before``."""
+        prices: dict[str, dict[str, int]] = {}
         try:
             with translate_errors("DescribeSpotPriceHistory"):
                 pages = self._client.get_paginator("describe_spot_price_history").paginate(
@@ -104,9 +109,9 @@ class Ec2Region:
                 for page in pages:
                     for spot_price in page["SpotPriceHistory"]:
                         price = int(Decimal(spot_price["SpotPrice"]) * PICOUSD)
-                        found.setdefault(spot_price["InstanceType"], {})[spot_price["AvailabilityZone"]] = price
+                        prices.setdefault(spot_price["InstanceType"], {})[spot_price["AvailabilityZone"]] = price
         except ApiError as error:
             if before is not None and before.spot is not None:
                 return before.spot, (f"spot prices are those of last time: {error}",)
             return None, (f"spot prices are the on-demand ones: {error}",)
-        return {name: dict(sorted(found[name].items())) for name in sorted(found)}, ()
+        return {name: dict(sorted(prices[name].items())) for name in sorted(prices)}, ()

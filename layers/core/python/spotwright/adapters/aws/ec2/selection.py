@@ -39,64 +39,74 @@ class Selection:
         self._ec2, self._ssm = ec2, parameters
 
     def subnets(self, terms: Sequence[SelectorTerm]) -> tuple[DiscoveredSubnet, ...]:
-        found: dict[str, DiscoveredSubnet] = {}
+        subnets_by_id: dict[str, DiscoveredSubnet] = {}
         with translate_errors("DescribeSubnets"):
             for filters in _filters(terms, "subnet-id"):
                 pages = self._ec2.get_paginator("describe_subnets").paginate(
                     Filters=filters, PaginationConfig={"PageSize": PAGE_SIZE}
                 )
-                found |= {subnet["SubnetId"]: decode_subnet(subnet) for page in pages for subnet in page["Subnets"]}
-        return tuple(found[key] for key in sorted(found))
+                subnets_by_id |= {
+                    subnet["SubnetId"]: decode_subnet(subnet) for page in pages for subnet in page["Subnets"]
+                }
+        return tuple(subnets_by_id[key] for key in sorted(subnets_by_id))
 
     def security_groups(self, terms: Sequence[SelectorTerm]) -> tuple[DiscoveredSecurityGroup, ...]:
-        found: dict[str, DiscoveredSecurityGroup] = {}
+        groups_by_id: dict[str, DiscoveredSecurityGroup] = {}
         with translate_errors("DescribeSecurityGroups"):
             for filters in _filters(terms, "group-id"):
                 pages = self._ec2.get_paginator("describe_security_groups").paginate(
                     Filters=filters, PaginationConfig={"PageSize": PAGE_SIZE}
                 )
-                found |= {
+                groups_by_id |= {
                     security_group["GroupId"]: decode_security_group(security_group)
                     for page in pages
                     for security_group in page["SecurityGroups"]
                 }
-        return tuple(found[key] for key in sorted(found))
+        return tuple(groups_by_id[key] for key in sorted(groups_by_id))
 
     def capacity_reservations(
         self, terms: Sequence[CapacityReservationSelectorTerm]
     ) -> tuple[CapacityReservation, ...]:
-        found = self._reservations_by_id(sorted(term.id for term in terms if term.id))
+        reservations = self._reservations_by_id(sorted(term.id for term in terms if term.id))
         with translate_errors("DescribeCapacityReservations"):
             for filters in _reservation_filters(terms):
                 pages = self._ec2.get_paginator("describe_capacity_reservations").paginate(
                     Filters=filters, PaginationConfig={"PageSize": IMAGES_PAGE_SIZE}
                 )
-                found |= {
+                reservations |= {
                     reservation["CapacityReservationId"]: reservation
                     for page in pages
                     for reservation in page["CapacityReservations"]
                 }
         return tuple(
-            decode_capacity_reservation(found[key]) for key in sorted(found) if found[key].get("State") == "active"
+            decode_capacity_reservation(reservations[key])
+            for key in sorted(reservations)
+            if reservations[key].get("State") == "active"
         )
 
     def _reservations_by_id(self, ids: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-        """One that is gone is an error for all; then each is asked for alone."""
+        """A missing reservation fails the call for all ids; then every id has a call of its own."""
         if not ids:
             return {}
         try:
             with translate_errors("DescribeCapacityReservations"):
                 answer = self._ec2.describe_capacity_reservations(CapacityReservationIds=list(ids))
         except NotFound:
-            return {} if len(ids) == 1 else {k: one for id in ids for k, one in self._reservations_by_id([id]).items()}
+            return (
+                {}
+                if len(ids) == 1
+                else {key: reservation for id in ids for key, reservation in self._reservations_by_id([id]).items()}
+            )
         return {reservation["CapacityReservationId"]: reservation for reservation in answer["CapacityReservations"]}
 
     def placement_group(self, selector: PlacementGroupSelector) -> PlacementGroup | None:
-        named: dict[str, Any] = {"GroupIds": [selector.id]} if selector.id else {"GroupNames": [selector.name]}
+        selected: dict[str, Any] = {"GroupIds": [selector.id]} if selector.id else {"GroupNames": [selector.name]}
         available: FilterTypeDef = {"Name": "state", "Values": ["available"]}
         try:
             with translate_errors("DescribePlacementGroups"):
-                placement_groups = self._ec2.describe_placement_groups(**named, Filters=[available])["PlacementGroups"]
+                placement_groups = self._ec2.describe_placement_groups(**selected, Filters=[available])[
+                    "PlacementGroups"
+                ]
         except NotFound:
             return None
         return next((decode_placement_group(placement_group) for placement_group in placement_groups), None)
@@ -105,25 +115,25 @@ class Selection:
         return ssm.get_parameters(self._ssm, names)
 
     def images(self, ids: Sequence[str], terms: Sequence[SelectorTerm]) -> tuple[Image, ...]:
-        found: dict[str, Image] = {}
+        images_by_id: dict[str, Image] = {}
         with translate_errors("DescribeImages"):
             for arguments in _image_queries(ids, terms):
                 pages = self._ec2.get_paginator("describe_images").paginate(
                     **arguments, IncludeDeprecated=True, PaginationConfig={"PageSize": IMAGES_PAGE_SIZE}
                 )
-                found |= {image["ImageId"]: decode_image(image) for page in pages for image in page["Images"]}
-        return tuple(found[key] for key in sorted(found))
+                images_by_id |= {image["ImageId"]: decode_image(image) for page in pages for image in page["Images"]}
+        return tuple(images_by_id[key] for key in sorted(images_by_id))
 
 
 def _filters(terms: Sequence[SelectorTerm], id_filter: str) -> "Iterator[list[FilterTypeDef]]":
-    """One query for all ids together, and one for every other term, whose fields all have to hold."""
+    """A query for all ids together, and a query for every other term, whose fields all have to match."""
     ids = sorted(term.id for term in terms if term.id)
     if ids:
         yield [{"Name": id_filter, "Values": ids}]
     for term in terms:
         if not term.id:
-            named: list[FilterTypeDef] = [{"Name": "group-name", "Values": [term.name]}] if term.name else []
-            yield [*named, *_tag_filters(term.tags)]
+            name_filters: list[FilterTypeDef] = [{"Name": "group-name", "Values": [term.name]}] if term.name else []
+            yield [*name_filters, *_tag_filters(term.tags)]
 
 
 def _tag_filters(tags: Mapping[str, str]) -> "Iterator[FilterTypeDef]":
@@ -136,7 +146,7 @@ def _tag_filters(tags: Mapping[str, str]) -> "Iterator[FilterTypeDef]":
 
 
 def _reservation_filters(terms: Sequence[CapacityReservationSelectorTerm]) -> "Iterator[list[FilterTypeDef]]":
-    """One query for every term that names no id."""
+    """A query for every term without an id."""
     for term in terms:
         if term.id:
             continue
@@ -148,12 +158,13 @@ def _reservation_filters(terms: Sequence[CapacityReservationSelectorTerm]) -> "I
 
 
 def _image_queries(ids: Sequence[str], terms: Sequence[SelectorTerm]) -> Iterator[dict[str, Any]]:
-    """DescribeImages arguments. A name without an owner means ours and Amazon's; tags alone mean anybody's."""
+    """Arguments of DescribeImages. A name without owner selects images of the account and of Amazon, tags alone of all
+    owners."""
     available: FilterTypeDef = {"Name": "state", "Values": ["available"]}
     if ids:
         yield {"Filters": [available, {"Name": "image-id", "Values": sorted(ids)}]}
     for term in terms:
-        named: list[FilterTypeDef] = [{"Name": "name", "Values": [term.name]}] if term.name else []
+        name_filters: list[FilterTypeDef] = [{"Name": "name", "Values": [term.name]}] if term.name else []
         owners = [term.owner] if term.owner else ["amazon", "self"] if term.name else []
-        query: dict[str, Any] = {"Filters": [available, *named, *_tag_filters(term.tags)]}
+        query: dict[str, Any] = {"Filters": [available, *name_filters, *_tag_filters(term.tags)]}
         yield query | ({"Owners": owners} if owners else {})

@@ -1,7 +1,7 @@
-"""The installer's own way into an EKS cluster: an access entry that exists only while it is at work.
+"""The installer's access to an EKS cluster: an access entry that exists only while the installer runs.
 
 Source: https://docs.aws.amazon.com/eks/latest/userguide/access-entries.html. An entry and its policy are
-eventually consistent: the API server may say 401 or 403 for some seconds after they were made.
+eventually consistent: the API server may answer 401 or 403 for some seconds after they were created.
 """
 
 import base64
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TemporaryAccessEntry:
-    """Cluster administrator for one role on one cluster, from ``open`` to ``close``; both may run twice."""
+    """Makes a role cluster administrator of a cluster, from ``open`` to ``close``; both may run twice."""
 
     def __init__(self, eks: "EKSClient", sts: "STSClient", *, cluster: str, role_arn: str) -> None:
         self._eks = eks
@@ -31,12 +31,12 @@ class TemporaryAccessEntry:
         self._role_arn = role_arn
 
     def open(self) -> DynamicClient:
-        """Make the access entry and return the cluster's API, which repeats nothing by itself: its caller waits
-        for the entry to take effect anyway. Raises NotFound when the cluster is gone."""
+        """Create the access entry and return a client without retries, since the caller waits until the entry takes
+        effect. Raises NotFound when the cluster does not exist."""
         name, role = self._cluster, self._role_arn
         with translate_errors("DescribeCluster"):
             cluster = self._eks.describe_cluster(name=name)["cluster"]
-        # A conflict: left over by a run that was killed. It is ours, and closed in the end all the same.
+        # Conflict: the entry is left from a run that was killed; ``close`` removes it too.
         with suppress(Conflict), translate_errors("CreateAccessEntry"):
             self._eks.create_access_entry(clusterName=name, principalArn=role, type="STANDARD")
         with translate_errors("AssociateAccessPolicy"):
@@ -47,7 +47,7 @@ class TemporaryAccessEntry:
         return DynamicClient(token_configuration(cluster["endpoint"], authority, self._token_source()), attempts=1)
 
     def close(self) -> None:
-        """Remove the access entry, and with it the policy; success when it or the cluster is gone."""
+        """Remove the access entry, and with it the policy; no error when the entry or the cluster does not exist."""
         with suppress(NotFound), translate_errors("DeleteAccessEntry"):
             self._eks.delete_access_entry(clusterName=self._cluster, principalArn=self._role_arn)
 

@@ -19,18 +19,18 @@ _DNS_HOST: Final = 10
 def describe_cluster(client: "EKSClient", cluster: str) -> ClusterFacts:
     """Endpoint, certificate authority, version and network of the cluster; raises what eks:DescribeCluster raises."""
     with translate_errors(f"DescribeCluster {cluster}"):
-        found = client.describe_cluster(name=cluster)["cluster"]
-    network, vpc = found.get("kubernetesNetworkConfig", {}), found.get("resourcesVpcConfig", {})
+        description = client.describe_cluster(name=cluster)["cluster"]
+    network, vpc = description.get("kubernetesNetworkConfig", {}), description.get("resourcesVpcConfig", {})
     cidr = network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr") or ""
     return ClusterFacts(
         name=cluster,
-        endpoint=found.get("endpoint", ""),
-        certificate_authority=found.get("certificateAuthority", {}).get("data", ""),
-        version=found.get("version", ""),
+        endpoint=description.get("endpoint", ""),
+        certificate_authority=description.get("certificateAuthority", {}).get("data", ""),
+        version=description.get("version", ""),
         service_cidr=cidr,
         vpc_id=vpc.get("vpcId", ""),
         cluster_security_group=vpc.get("clusterSecurityGroupId", ""),
-        arn=found.get("arn", ""),
+        arn=description.get("arn", ""),
         dns_ip=dns_address(cidr),
     )
 

@@ -1,1 +1,1 @@
-"""The bucket: bodies under their content's hash in and out, and what lies beside them."""
+"""The bucket: bodies under the hash of their content, and the account's own prices."""

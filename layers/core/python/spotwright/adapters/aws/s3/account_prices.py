@@ -30,7 +30,7 @@ class AccountPrices:
 
 def parse(body: bytes) -> Any:
     """A YAML or JSON document with numbers as they are written; raises PriceFileError."""
-    # Few have such a file; loading YAML's reader is a tenth of a start.
+    # Few clusters have such a file, and importing yaml takes a tenth of a cold start.
     import yaml
 
     try:

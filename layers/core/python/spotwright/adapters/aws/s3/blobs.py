@@ -1,4 +1,4 @@
-"""Decisions, snapshots and catalogs in S3, each under the hash of its content (BlobPort)."""
+"""Decisions, snapshots and catalogs in S3, under the hash of their content (BlobPort)."""
 
 import hashlib
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class S3Blobs:
-    """See BlobPort. A body is written under its own hash, so writing it twice changes nothing."""
+    """See BlobPort. Writing a body twice changes nothing, since its key is its hash."""
 
     def __init__(self, client: "S3Client", *, bucket: str, cluster: str) -> None:
         self._client, self._bucket, self._cluster = client, bucket, cluster

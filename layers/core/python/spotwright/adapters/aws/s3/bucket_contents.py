@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def empty_bucket(s3: "S3Client", bucket: str, remaining_seconds: Callable[[], float]) -> bool:
-    """Delete every version and delete marker of every object, a thousand at a time.
+    """Delete all versions and delete markers of all objects, a thousand at a time.
 
-    True when nothing is left or the bucket is gone, False when time ran out first. Raises ApiError.
+    True = the bucket is empty or does not exist; False = the time ran out. Raises ApiError.
     """
     try:
         with translate_errors(f"empty bucket {bucket}"):
@@ -22,7 +22,7 @@ def empty_bucket(s3: "S3Client", bucket: str, remaining_seconds: Callable[[], fl
                     return False
                 _delete(s3, bucket, batch)
     except Unavailable as error:
-        # For those who read it, a bucket that is gone is trouble; here it is the end of the work.
+        # Other callers treat a missing bucket as an outage; here it means that the bucket is empty.
         if error.code != "NoSuchBucket":
             raise
     return True
@@ -38,6 +38,6 @@ def _delete(s3: "S3Client", bucket: str, batch: list[Any]) -> None:
 def _versions(s3: "S3Client", bucket: str) -> Iterator[list[Any]]:
     """Pages of at most 1,000 keys with version ids, as DeleteObjects takes them."""
     for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
-        found = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
-        if found:
-            yield [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in found]
+        objects = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+        if objects:
+            yield [{"Key": version["Key"], "VersionId": version["VersionId"]} for version in objects]

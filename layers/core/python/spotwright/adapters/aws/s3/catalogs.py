@@ -4,7 +4,7 @@ from spotwright.adapters.aws.s3.blobs import S3Blobs
 from spotwright.aws.instance_types import catalog_codec
 from spotwright.model.ec2.instance_type import Catalog
 
-# A process serves the clusters of one cell and each has one current catalog; older ones are not needed again.
+# A process serves the clusters of a cell, each of which has a current catalog; older catalogs are not read again.
 CACHE_SIZE = 4
 
 

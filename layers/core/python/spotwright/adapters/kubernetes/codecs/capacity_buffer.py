@@ -1,7 +1,7 @@
-"""CapacityBuffers into the model, with the pod template and the scale they refer to.
+"""CapacityBuffers, from JSON into the model, with the pod template and the replicas that they refer to.
 
-What the definition's own rules refuse is refused here as well: an older definition may not know them. A buffer that
-means nothing says so in ``fault`` and ``problem``, and stops no other.
+The CRD's validation rules are checked here too, since an older CRD may not have them. A buffer that is not ready says
+why in ``not_ready_reason`` and ``not_ready_message``.
 """
 
 from collections.abc import Callable
@@ -29,58 +29,58 @@ RESOLUTION_FAILED: Final = "ResolutionFailed"
 SCALABLE_KINDS: Final = ("Deployment", "StatefulSet", "ReplicaSet")
 
 
-class _Fault(ValueError):
+class _NotReady(ValueError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
 
 
 def decode_capacity_buffer(obj: Json, lookup: ObjectLookup) -> CapacityBuffer:
-    about, spec = validate(decode_metadata(obj)), obj.get("spec")
-    blank = CapacityBuffer(about)
+    metadata, spec = validate(decode_metadata(obj)), obj.get("spec")
+    buffer = CapacityBuffer(metadata)
     try:
-        blank = validate(CapacityBuffer(about, status=_status(obj), conditions=decode_conditions(obj)))
+        buffer = validate(CapacityBuffer(metadata, status=_status(obj), conditions=decode_conditions(obj)))
         strategy = (spec or {}).get("provisioningStrategy") or ACTIVE_CAPACITY
         if strategy != ACTIVE_CAPACITY:
-            return validate(msgspec.structs.replace(blank, provisioning_strategy=strategy))
-        return validate(_resolved(blank, spec or {}, lookup))
-    except _Fault as fault:
-        return msgspec.structs.replace(blank, not_ready_reason=fault.reason, not_ready_message=str(fault))
+            return validate(msgspec.structs.replace(buffer, provisioning_strategy=strategy))
+        return validate(_resolve_references(buffer, spec or {}, lookup))
+    except _NotReady as error:
+        return msgspec.structs.replace(buffer, not_ready_reason=error.reason, not_ready_message=str(error))
     except quantity.QuantityError as error:
         return msgspec.structs.replace(
-            blank, not_ready_reason=RESOLUTION_FAILED, not_ready_message=f"spec.limits: {error}"
+            buffer, not_ready_reason=RESOLUTION_FAILED, not_ready_message=f"spec.limits: {error}"
         )
     except DECODE_ERRORS as error:
         return msgspec.structs.replace(
-            blank, not_ready_reason=RESOLUTION_FAILED, not_ready_message=f"spec: {describe_error(error)}"
+            buffer, not_ready_reason=RESOLUTION_FAILED, not_ready_message=f"spec: {describe_error(error)}"
         )
 
 
 def _status(obj: Json) -> CapacityBufferStatus:
-    given = obj.get("status") or {}
+    status = obj.get("status") or {}
     return CapacityBufferStatus(
-        replicas=given.get("replicas"),
-        pod_template_ref=(given.get("podTemplateRef") or {}).get("name") or "",
-        pod_template_generation=given.get("podTemplateGeneration") or 0,
-        provisioning_strategy=given.get("provisioningStrategy") or "",
+        replicas=status.get("replicas"),
+        pod_template_ref=(status.get("podTemplateRef") or {}).get("name") or "",
+        pod_template_generation=status.get("podTemplateGeneration") or 0,
+        provisioning_strategy=status.get("provisioningStrategy") or "",
     )
 
 
-def _resolved(blank: CapacityBuffer, spec: Json, lookup: ObjectLookup) -> CapacityBuffer:
-    _check(spec)
-    about, template, scale, name, generation = blank.metadata, dict[str, Any](), None, "", 0
+def _resolve_references(buffer: CapacityBuffer, spec: Json, lookup: ObjectLookup) -> CapacityBuffer:
+    _check_spec(spec)
+    metadata, template, scale, name, generation = buffer.metadata, dict[str, Any](), None, "", 0
     if ref := spec.get("podTemplateRef"):
         name = ref["name"]
-        found = lookup("PodTemplate", about.namespace, name)
-        if found is None:
-            raise _Fault("PodTemplateNotFound", f"PodTemplate {about.namespace}/{name} does not exist")
-        template = found.get("template") or {}
-        generation = decode_metadata(found).generation
+        template_object = lookup("PodTemplate", metadata.namespace, name)
+        if template_object is None:
+            raise _NotReady("PodTemplateNotFound", f"PodTemplate {metadata.namespace}/{name} does not exist")
+        template = template_object.get("template") or {}
+        generation = decode_metadata(template_object).generation
     else:
-        template, scale = _scalable(about.namespace, spec["scalableRef"], lookup)
+        template, scale = _template_and_replicas(metadata.namespace, spec["scalableRef"], lookup)
     return msgspec.structs.replace(
-        blank,
-        template_pod=_pod(about.namespace, about.name, template),
+        buffer,
+        template_pod=_decode_template_pod(metadata.namespace, metadata.name, template),
         scalable_replicas=scale,
         replicas=spec.get("replicas"),
         percentage=spec.get("percentage"),
@@ -90,37 +90,39 @@ def _resolved(blank: CapacityBuffer, spec: Json, lookup: ObjectLookup) -> Capaci
     )
 
 
-def _check(spec: Json) -> None:
+def _check_spec(spec: Json) -> None:
     template, scalable = spec.get("podTemplateRef"), spec.get("scalableRef")
     if bool(template) == bool(scalable):
-        raise _Fault(RESOLUTION_FAILED, "spec: exactly one of podTemplateRef and scalableRef is needed")
+        raise _NotReady(RESOLUTION_FAILED, "spec: exactly one of podTemplateRef and scalableRef is needed")
     if template and spec.get("replicas") is None and not spec.get("limits"):
-        raise _Fault(RESOLUTION_FAILED, "spec: podTemplateRef needs replicas or limits beside it")
+        raise _NotReady(RESOLUTION_FAILED, "spec: podTemplateRef needs replicas or limits beside it")
     for name in ("replicas", "percentage"):
         value = spec.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise _Fault(RESOLUTION_FAILED, f"spec.{name}: {value!r} is not a whole number from 0")
+            raise _NotReady(RESOLUTION_FAILED, f"spec.{name}: {value!r} is not a whole number from 0")
 
 
-def _scalable(namespace: str, ref: Json, lookup: ObjectLookup) -> tuple[dict[str, Any], int]:
+def _template_and_replicas(namespace: str, ref: Json, lookup: ObjectLookup) -> tuple[dict[str, Any], int]:
     kind, name = ref["kind"], ref["name"]
     if kind not in SCALABLE_KINDS or ref.get("apiGroup", "apps") != "apps":
-        given = f"{kind} of {ref.get('apiGroup', '') or 'the core group'}"
-        raise _Fault(RESOLUTION_FAILED, f"spec.scalableRef: {given} is not one of {', '.join(SCALABLE_KINDS)} of apps")
-    found = lookup(kind, namespace, name)
-    if found is None:
-        raise _Fault("ScalableRefNotFound", f"{kind} {namespace}/{name} does not exist")
-    spec = found.get("spec") or {}
+        referenced = f"{kind} of {ref.get('apiGroup', '') or 'the core group'}"
+        raise _NotReady(
+            RESOLUTION_FAILED, f"spec.scalableRef: {referenced} is not one of {', '.join(SCALABLE_KINDS)} of apps"
+        )
+    workload = lookup(kind, namespace, name)
+    if workload is None:
+        raise _NotReady("ScalableRefNotFound", f"{kind} {namespace}/{name} does not exist")
+    spec = workload.get("spec") or {}
     replicas = spec.get("replicas")
     return spec.get("template") or {}, 1 if replicas is None else int(replicas)
 
 
-def _pod(namespace: str, name: str, template: Json) -> Pod:
-    """A pod of the template, as it would be made in the buffer's namespace."""
-    about = template.get("metadata") or {}
-    kept = {key: about.get(key) or {} for key in ("labels", "annotations")}
+def _decode_template_pod(namespace: str, name: str, template: Json) -> Pod:
+    """A pod of the template, in the namespace of the buffer."""
+    metadata = template.get("metadata") or {}
+    pod_metadata = {key: metadata.get(key) or {} for key in ("labels", "annotations")}
     spec = {key: value for key, value in (template.get("spec") or {}).items() if key != "nodeName"}
-    pod = decode_pod({"metadata": kept | {"name": name, "namespace": namespace}, "spec": spec})
+    pod = decode_pod({"metadata": pod_metadata | {"name": name, "namespace": namespace}, "spec": spec})
     if pod.read_error:
-        raise _Fault(RESOLUTION_FAILED, f"its pod template cannot be read: {pod.read_error}")
+        raise _NotReady(RESOLUTION_FAILED, f"its pod template cannot be read: {pod.read_error}")
     return pod

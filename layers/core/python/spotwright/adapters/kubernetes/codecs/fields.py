@@ -1,4 +1,4 @@
-"""Single fields of an object that a user wrote: durations and resource lists, errors that name object and field."""
+"""Durations and resource lists of an object that a user wrote, with errors that name object and field."""
 
 import re
 from collections.abc import Mapping
@@ -20,32 +20,32 @@ class DecodeError(ValueError):
 
 
 class FieldReader:
-    """Reads single fields of one object, so that errors can name it."""
+    """Reads fields of an object and names the object in errors."""
 
     def __init__(self, obj: Json) -> None:
-        self._who = f"{obj.get('kind') or 'object'} {(obj.get('metadata') or {}).get('name') or '(no name)'}"
+        self._object_name = f"{obj.get('kind') or 'object'} {(obj.get('metadata') or {}).get('name') or '(no name)'}"
 
-    def validate[Value](self, made: Value) -> Value:
-        """The object read, if every field of it is of its type."""
+    def validate[Value](self, value: Value) -> Value:
+        """The value, if every field is of its type. Raises DecodeError."""
         try:
-            return validate(made)
+            return validate(value)
         except DECODE_ERRORS as error:
-            raise DecodeError(f"{self._who}: {error}") from None
+            raise DecodeError(f"{self._object_name}: {error}") from None
 
     def duration(self, field: str, text: str) -> int | None:
         try:
             return parse_duration(str(text))
         except ValueError as error:
-            raise DecodeError(f"{self._who}: {field}: {error}") from None
+            raise DecodeError(f"{self._object_name}: {field}: {error}") from None
 
     def optional_duration(self, field: str, text: str | None) -> int | None:
         return None if text is None else self.duration(field, text)
 
-    def resource_list(self, field: str, given: Mapping[str, Any]) -> dict[str, int]:
+    def resource_list(self, field: str, amounts: Mapping[str, Any]) -> dict[str, int]:
         try:
-            return resources.parse(given)
+            return resources.parse(amounts)
         except quantity.QuantityError as error:
-            raise DecodeError(f"{self._who}: {field}.{error}") from None
+            raise DecodeError(f"{self._object_name}: {field}.{error}") from None
 
 
 def parse_duration(text: str) -> int | None:

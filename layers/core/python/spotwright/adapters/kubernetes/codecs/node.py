@@ -15,12 +15,14 @@ from spotwright.model.kubernetes.node import Node
 
 
 def decode_node(obj: Json) -> Node:
-    """A Node; what cannot be read is said in ``unreadable`` and stops no other."""
+    """A Node; if it cannot be read, ``read_error`` says why and no pods are placed on it."""
     try:
         return validate(_node(obj))
     except DECODE_ERRORS as error:
-        about = validate(decode_metadata(obj))
-        return Node(about, text_field(obj, "spec", "providerID"), unschedulable=True, read_error=describe_error(error))
+        metadata = validate(decode_metadata(obj))
+        return Node(
+            metadata, text_field(obj, "spec", "providerID"), unschedulable=True, read_error=describe_error(error)
+        )
 
 
 def _node(obj: Json) -> Node:

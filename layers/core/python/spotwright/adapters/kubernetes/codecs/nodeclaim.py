@@ -27,7 +27,7 @@ from spotwright.model.karpenter.nodepool import NodeClassReference
 
 
 def decode_nodeclaim(obj: Json) -> NodeClaim:
-    """A NodeClaim that the API server let pass; what cannot be read is said in ``unreadable`` and stops no other."""
+    """A NodeClaim; if it cannot be read, ``read_error`` says why."""
     try:
         return decode_nodeclaim_strict(obj)
     except DECODE_ERRORS as error:
@@ -66,7 +66,7 @@ def decode_nodeclaim_strict(obj: Json) -> NodeClaim:
 
 
 def encode_nodeclaim(claim: NodeClaim) -> JsonObject:
-    """A NodeClaim to create; status is not part of it."""
+    """A NodeClaim to create, without status."""
     ref = claim.node_class_ref
     spec: JsonObject = {
         "nodeClassRef": {"group": ref.group, "kind": ref.kind, "name": ref.name},
@@ -74,7 +74,7 @@ def encode_nodeclaim(claim: NodeClaim) -> JsonObject:
         "resources": {"requests": resources.text(claim.requests)},
         "expireAfter": encode_duration(claim.expire_after_seconds),
     }
-    spec |= _given("taints", map(encode_taint, claim.taints)) | _given(
+    spec |= _if_any("taints", map(encode_taint, claim.taints)) | _if_any(
         "startupTaints", map(encode_taint, claim.startup_taints)
     )
     if claim.termination_grace_period_seconds is not None:
@@ -87,6 +87,6 @@ def encode_nodeclaim(claim: NodeClaim) -> JsonObject:
     }
 
 
-def _given(name: str, items: Iterable[JsonObject]) -> JsonObject:
-    listed = list(items)
-    return {name: listed} if listed else {}
+def _if_any(name: str, items: Iterable[JsonObject]) -> JsonObject:
+    documents = list(items)
+    return {name: documents} if documents else {}

@@ -34,13 +34,13 @@ from spotwright.model.kubernetes.meta import Condition
 
 
 def decode_nodeclass(obj: Json) -> EC2NodeClass:
-    """A class that the API server let pass; one that cannot be read counts as not Ready, and stops no other."""
+    """An EC2NodeClass; a class that cannot be read is not Ready and says why in ``read_error``."""
     try:
         return decode_nodeclass_strict(obj)
     except DECODE_ERRORS as error:
         why = describe_error(error)
-        broken = Condition("Ready", "False", "Unreadable", f"it cannot be read: {why}")
-        return EC2NodeClass(validate(decode_metadata(obj)), conditions=(broken,), read_error=why)
+        not_ready = Condition("Ready", "False", "Unreadable", f"it cannot be read: {why}")
+        return EC2NodeClass(validate(decode_metadata(obj)), conditions=(not_ready,), read_error=why)
 
 
 def decode_nodeclass_strict(obj: Json) -> EC2NodeClass:
@@ -93,12 +93,12 @@ def _nodeclass(obj: Json) -> EC2NodeClass:
         ),
         amis=tuple(
             AMI(
-                one["id"],
-                one.get("name") or "",
-                bool(one.get("deprecated")),
-                decode_node_selector_requirements(one.get("requirements")),
+                ami["id"],
+                ami.get("name") or "",
+                bool(ami.get("deprecated")),
+                decode_node_selector_requirements(ami.get("requirements")),
             )
-            for one in status.get("amis") or ()
+            for ami in status.get("amis") or ()
         ),
         capacity_reservations=decode_capacity_reservations(status.get("capacityReservations")),
         placement_group=decode_placement_group(status.get("placementGroup")),
@@ -121,11 +121,11 @@ def _terms(items: Iterable[Json] | None) -> tuple[SelectorTerm, ...]:
     )
 
 
-def _block_device(one: Json) -> BlockDeviceMapping:
-    ebs = one.get("ebs") or {}
+def _block_device(mapping: Json) -> BlockDeviceMapping:
+    ebs = mapping.get("ebs") or {}
     return BlockDeviceMapping(
-        device_name=one.get("deviceName") or "",
-        root_volume=bool(one.get("rootVolume")),
+        device_name=mapping.get("deviceName") or "",
+        root_volume=bool(mapping.get("rootVolume")),
         volume_size=str(ebs.get("volumeSize") or ""),
         volume_type=ebs.get("volumeType") or "",
         iops=ebs.get("iops"),
@@ -138,12 +138,12 @@ def _block_device(one: Json) -> BlockDeviceMapping:
     )
 
 
-# Hashed fields for which an empty value is another hash than none.
+# Hashed fields for which an empty value gives another hash than an absent field.
 _HASHED_EMPTY: Final = ("tags", "blockDeviceMappings", "networkInterfaces", "userData", "context")
 
 
 def explicitly_empty_fields(spec: Json) -> frozenset[str]:
-    """The hashed fields that are written out with nothing in them."""
+    """The hashed fields that the manifest states as empty."""
     return frozenset(name for name in _HASHED_EMPTY if spec.get(name) in ({}, [], ""))
 
 
@@ -159,8 +159,8 @@ def decode_reservation_terms(items: Iterable[Json] | None) -> tuple[CapacityRese
     )
 
 
-def decode_placement_group_selector(given: Json | None) -> PlacementGroupSelector | None:
-    return None if given is None else PlacementGroupSelector(given.get("name") or "", given.get("id") or "")
+def decode_placement_group_selector(selector: Json | None) -> PlacementGroupSelector | None:
+    return None if selector is None else PlacementGroupSelector(selector.get("name") or "", selector.get("id") or "")
 
 
 def decode_network_interfaces(items: Iterable[Json] | None) -> tuple[NetworkInterface, ...]:
@@ -172,20 +172,20 @@ def decode_network_interfaces(items: Iterable[Json] | None) -> tuple[NetworkInte
     )
 
 
-def decode_connection_tracking(given: Json | None) -> ConnectionTracking | None:
-    if given is None:
+def decode_connection_tracking(tracking: Json | None) -> ConnectionTracking | None:
+    if tracking is None:
         return None
     return ConnectionTracking(
-        given.get("tcpEstablishedTimeout"), given.get("udpStreamTimeout"), given.get("udpTimeout")
+        tracking.get("tcpEstablishedTimeout"), tracking.get("udpStreamTimeout"), tracking.get("udpTimeout")
     )
 
 
-def decode_cpu_options(given: Json | None) -> CPUOptions | None:
-    return None if given is None else CPUOptions(given.get("nestedVirtualization") or "")
+def decode_cpu_options(options: Json | None) -> CPUOptions | None:
+    return None if options is None else CPUOptions(options.get("nestedVirtualization") or "")
 
 
 def decode_capacity_reservations(items: Iterable[Json] | None) -> tuple[CapacityReservation, ...]:
-    """As the status states them; how many instances are left is not in it."""
+    """The reservations of the status, which does not hold how many instances are left."""
     return tuple(
         CapacityReservation(
             id=item["id"],
@@ -202,9 +202,9 @@ def decode_capacity_reservations(items: Iterable[Json] | None) -> tuple[Capacity
     )
 
 
-def decode_placement_group(given: Json | None) -> PlacementGroup | None:
-    if not given:
+def decode_placement_group(group: Json | None) -> PlacementGroup | None:
+    if not group:
         return None
     return PlacementGroup(
-        given["id"], given.get("name") or "", given.get("strategy") or "", given.get("partitionCount") or 0
+        group["id"], group.get("name") or "", group.get("strategy") or "", group.get("partitionCount") or 0
     )

@@ -1,4 +1,4 @@
-"""NodeOverlays into the model. One that cannot be read says so in ``unreadable`` and stops nothing else."""
+"""NodeOverlays, from JSON into the model; ``read_error`` says why an overlay cannot be read."""
 
 from typing import Any
 
@@ -15,10 +15,10 @@ from spotwright.model.karpenter.nodeoverlay import NodeOverlay
 
 
 def decode_nodeoverlay(obj: Json) -> NodeOverlay:
-    about, spec = decode_metadata(obj), obj.get("spec") or {}
+    metadata, spec = decode_metadata(obj), obj.get("spec") or {}
     try:
         overlay = NodeOverlay(
-            metadata=about,
+            metadata=metadata,
             requirements=decode_node_selector_requirements(spec.get("requirements")),
             price=_text(spec.get("price")),
             price_adjustment=_text(spec.get("priceAdjustment")),
@@ -28,18 +28,18 @@ def decode_nodeoverlay(obj: Json) -> NodeOverlay:
         )
         return validate(overlay)
     except quantity.QuantityError as error:
-        return NodeOverlay(about, read_error=f"spec.capacity: {error}")
+        return NodeOverlay(metadata, read_error=f"spec.capacity: {error}")
     except DECODE_ERRORS as error:
-        return NodeOverlay(about, read_error=f"spec: {error}")
+        return NodeOverlay(metadata, read_error=f"spec: {error}")
 
 
-def _text(given: Any) -> str:
-    return "" if given is None else str(given).strip()
+def _text(value: Any) -> str:
+    return "" if value is None else str(value).strip()
 
 
-def _weight(given: Any) -> int:
-    if given is None:
+def _weight(value: Any) -> int:
+    if value is None:
         return 0
-    if isinstance(given, bool) or not isinstance(given, int):
-        raise ValueError(f"weight: {given!r} is not a whole number")
-    return given
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"weight: {value!r} is not a whole number")
+    return value

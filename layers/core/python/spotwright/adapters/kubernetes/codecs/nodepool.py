@@ -21,19 +21,23 @@ def decode_nodepool_strict(obj: Json) -> NodePool:
     reader = FieldReader(obj)
     spec = obj.get("spec") or {}
     template = spec.get("template") or {}
-    given, about, disruption = template.get("spec") or {}, template.get("metadata") or {}, spec.get("disruption") or {}
+    node_spec, template_metadata, disruption = (
+        template.get("spec") or {},
+        template.get("metadata") or {},
+        spec.get("disruption") or {},
+    )
     status = obj.get("status") or {}
     nodepool = NodePool(
         metadata=decode_metadata(obj),
-        node_class_ref=decode_nodeclass_reference(given),
-        labels={key: str(value) for key, value in (about.get("labels") or {}).items()},
-        annotations=dict(about.get("annotations") or {}),
-        requirements=decode_node_selector_requirements(given.get("requirements")),
-        taints=decode_taints(given.get("taints")),
-        startup_taints=decode_taints(given.get("startupTaints")),
-        expire_after_seconds=reader.duration("spec.template.spec.expireAfter", given.get("expireAfter") or "720h"),
+        node_class_ref=decode_nodeclass_reference(node_spec),
+        labels={key: str(value) for key, value in (template_metadata.get("labels") or {}).items()},
+        annotations=dict(template_metadata.get("annotations") or {}),
+        requirements=decode_node_selector_requirements(node_spec.get("requirements")),
+        taints=decode_taints(node_spec.get("taints")),
+        startup_taints=decode_taints(node_spec.get("startupTaints")),
+        expire_after_seconds=reader.duration("spec.template.spec.expireAfter", node_spec.get("expireAfter") or "720h"),
         termination_grace_period_seconds=reader.optional_duration(
-            "spec.template.spec.terminationGracePeriod", given.get("terminationGracePeriod")
+            "spec.template.spec.terminationGracePeriod", node_spec.get("terminationGracePeriod")
         ),
         limits=reader.resource_list("spec.limits", spec.get("limits") or {}),
         weight=spec.get("weight") or 0,
@@ -47,13 +51,13 @@ def decode_nodepool_strict(obj: Json) -> NodePool:
         resources=reader.resource_list("status.resources", status.get("resources") or {}),
         node_count=int(status.get("nodes") or 0),
         problems=field_problems(obj),
-        explicitly_empty=_stated_empty(about, given),
+        explicitly_empty=_explicitly_empty(template_metadata, node_spec),
     )
     return reader.validate(nodepool)
 
 
-def _stated_empty(template_metadata: Json, template_spec: Json) -> tuple[str, ...]:
-    """Which of the hashed lists and maps are there and empty."""
+def _explicitly_empty(template_metadata: Json, template_spec: Json) -> tuple[str, ...]:
+    """The hashed lists and maps that the manifest states as empty."""
     places = (
         ("labels", template_metadata),
         ("annotations", template_metadata),
@@ -64,19 +68,19 @@ def _stated_empty(template_metadata: Json, template_spec: Json) -> tuple[str, ..
 
 
 def decode_nodepool(obj: Json) -> NodePool:
-    """A NodePool that the API server let pass; what cannot be read is said in ``unreadable`` and stops no other."""
+    """A NodePool; if it cannot be read, ``read_error`` says why."""
     try:
         return decode_nodepool_strict(obj)
     except DECODE_ERRORS as error:
         return NodePool(
             validate(decode_metadata(obj)),
-            _stated_class(obj),
+            _decode_class_or_none(obj),
             conditions=_conditions(obj),
             read_error=describe_error(error),
         )
 
 
-def _stated_class(obj: Json) -> NodeClassReference:
+def _decode_class_or_none(obj: Json) -> NodeClassReference:
     try:
         return validate(decode_nodeclass_reference(obj["spec"]["template"]["spec"]))
     except DECODE_ERRORS:

@@ -1,7 +1,7 @@
 """What all Kubernetes objects have in common, from JSON into the model and back.
 
-Decoding is tolerant: an object that cannot be read says why in a field of its own and stops no other. What ends
-in ``_strict`` raises instead.
+A decoder does not fail for an object that cannot be read: the value says why in its field ``read_error``. Decoders
+whose name ends in ``_strict`` raise instead.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,30 +17,30 @@ from spotwright.model.requirements import NodeSelectorRequirement
 type JsonObject = dict[str, Any]
 
 type Json = Mapping[str, Any]
-# What reading an object raises whose fields are not of their type.
+# What decoding raises when fields are not of their type.
 DECODE_ERRORS: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 
 
-def validate[Value](made: Value) -> Value:
-    """The value itself, if every field of it is of its type; raises one of DECODE_ERRORS, naming the field."""
-    msgspec.msgpack.decode(msgspec.msgpack.encode(made), type=type(made))
-    return made
+def validate[Value](value: Value) -> Value:
+    """The value itself, if every field is of its type; raises one of DECODE_ERRORS, naming the field."""
+    msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=type(value))
+    return value
 
 
 def decode_metadata(obj: Json) -> ObjectMeta:
-    """What every object has; its fields are as the API server checks them, see ``validate``."""
-    given = obj.get("metadata") or {}
+    """The metadata of an object; the caller checks the types of its fields with ``validate``."""
+    metadata = obj.get("metadata") or {}
     return ObjectMeta(
-        name=given.get("name") or "",
-        namespace=given.get("namespace") or "",
-        uid=given.get("uid") or "",
-        generation=given.get("generation") or 0,
-        resource_version=given.get("resourceVersion") or "",
-        creation_timestamp=decode_time(given.get("creationTimestamp")),
-        deletion_timestamp=decode_time(given.get("deletionTimestamp")),
-        labels=dict(given.get("labels") or {}),
-        annotations=dict(given.get("annotations") or {}),
-        finalizers=tuple(given.get("finalizers") or ()),
+        name=metadata.get("name") or "",
+        namespace=metadata.get("namespace") or "",
+        uid=metadata.get("uid") or "",
+        generation=metadata.get("generation") or 0,
+        resource_version=metadata.get("resourceVersion") or "",
+        creation_timestamp=decode_time(metadata.get("creationTimestamp")),
+        deletion_timestamp=decode_time(metadata.get("deletionTimestamp")),
+        labels=dict(metadata.get("labels") or {}),
+        annotations=dict(metadata.get("annotations") or {}),
+        finalizers=tuple(metadata.get("finalizers") or ()),
         owner_references=tuple(
             OwnerReference(
                 owner_reference.get("kind", ""),
@@ -48,7 +48,7 @@ def decode_metadata(obj: Json) -> ObjectMeta:
                 owner_reference.get("uid", ""),
                 owner_reference.get("apiVersion", ""),
             )
-            for owner_reference in given.get("ownerReferences") or ()
+            for owner_reference in metadata.get("ownerReferences") or ()
         ),
     )
 
@@ -91,14 +91,14 @@ def decode_conditions(obj: Json) -> tuple[Condition, ...]:
 
 
 def text_field(obj: Json, part: str, name: str) -> str:
-    """A text that an object which cannot be read states nevertheless; "" where it does not."""
-    given = obj.get(part)
-    value = given.get(name) if isinstance(given, Mapping) else None
+    """A text field of an object that cannot be read as a whole; "" = it has none."""
+    section = obj.get(part)
+    value = section.get(name) if isinstance(section, Mapping) else None
     return value if isinstance(value, str) else ""
 
 
 def describe_error(error: Exception) -> str:
-    """What is wrong with an object that cannot be read."""
+    """Why an object cannot be read."""
     return str(error) if isinstance(error, ValueError) else f"it is malformed: {type(error).__name__}: {error}"
 
 
@@ -140,13 +140,13 @@ def encode_condition(condition: Condition, *, since: datetime) -> JsonObject:
     }
 
 
-def encode_metadata(about: ObjectMeta) -> JsonObject:
-    """What a client may state of an object's metadata."""
+def encode_metadata(metadata: ObjectMeta) -> JsonObject:
+    """The metadata that a client may set."""
     return {
-        "name": about.name,
-        "labels": dict(about.labels),
-        "annotations": dict(about.annotations),
-        "finalizers": list(about.finalizers),
+        "name": metadata.name,
+        "labels": dict(metadata.labels),
+        "annotations": dict(metadata.annotations),
+        "finalizers": list(metadata.finalizers),
         "ownerReferences": [
             {
                 "apiVersion": owner.api_version,
@@ -155,6 +155,6 @@ def encode_metadata(about: ObjectMeta) -> JsonObject:
                 "uid": owner.uid,
                 "blockOwnerDeletion": True,
             }
-            for owner in about.owner_references
+            for owner in metadata.owner_references
         ],
     }

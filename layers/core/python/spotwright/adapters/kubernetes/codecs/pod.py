@@ -32,16 +32,16 @@ from spotwright.model.kubernetes.taints import Toleration
 
 
 def decode_pod(obj: Json) -> Pod:
-    """A pod; what cannot be read is said in ``problem``, and then the rest of it is left out."""
-    about = decode_metadata(obj)
-    if not about.namespace:
-        about = msgspec.structs.replace(about, namespace="default")
+    """A pod; if it cannot be read, ``read_error`` says why and most fields are left out."""
+    metadata = decode_metadata(obj)
+    if not metadata.namespace:
+        metadata = msgspec.structs.replace(metadata, namespace="default")
     try:
-        return validate(_pod(obj, about))
+        return validate(_pod(obj, metadata))
     except DECODE_ERRORS as error:
         node = text_field(obj, "spec", "nodeName")
         return Pod(
-            validate(about),
+            validate(metadata),
             requests={resources.PODS: 1},
             node_name=node,
             unschedulable=not node,
@@ -49,7 +49,7 @@ def decode_pod(obj: Json) -> Pod:
         )
 
 
-def _pod(obj: Json, about: ObjectMeta) -> Pod:
+def _pod(obj: Json, metadata: ObjectMeta) -> Pod:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     try:
         requests, problem = pod_requests(spec, status), ""
@@ -59,9 +59,9 @@ def _pod(obj: Json, about: ObjectMeta) -> Pod:
     required = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     ) or {}
-    placed = _condition(status, "PodScheduled")
+    scheduled = _condition(status, "PodScheduled")
     return Pod(
-        metadata=about,
+        metadata=metadata,
         requests=requests,
         node_selector={key: str(value) for key, value in (spec.get("nodeSelector") or {}).items()},
         node_affinity=tuple(
@@ -83,24 +83,26 @@ def _pod(obj: Json, about: ObjectMeta) -> Pod:
         node_name=spec.get("nodeName") or "",
         nominated_node_name=status.get("nominatedNodeName") or "",
         phase=status.get("phase") or "Pending",
-        unschedulable=placed.get("reason") == "Unschedulable",
+        unschedulable=scheduled.get("reason") == "Unschedulable",
         start_time=decode_time(status.get("startTime")),
         termination_grace_period_seconds=_or(spec.get("terminationGracePeriodSeconds"), 30),
         is_ready=_condition(status, "Ready").get("status") == "True",
-        unsupported_fields=tuple(_unhandled(spec, required)),
+        unsupported_fields=tuple(_unsupported_fields(spec, required)),
         read_error=problem,
         preferred_node_affinity=decode_node_preferences(spec),
-        topology_spread_constraints=decode_topology_spread(spec, about.labels),
-        pod_affinity=decode_required_terms(spec, "podAffinity", about.labels, about.namespace),
-        pod_anti_affinity=decode_required_terms(spec, "podAntiAffinity", about.labels, about.namespace),
-        preferred_pod_affinity=decode_preferred_terms(spec, "podAffinity", about.labels, about.namespace),
-        preferred_pod_anti_affinity=decode_preferred_terms(spec, "podAntiAffinity", about.labels, about.namespace),
+        topology_spread_constraints=decode_topology_spread(spec, metadata.labels),
+        pod_affinity=decode_required_terms(spec, "podAffinity", metadata.labels, metadata.namespace),
+        pod_anti_affinity=decode_required_terms(spec, "podAntiAffinity", metadata.labels, metadata.namespace),
+        preferred_pod_affinity=decode_preferred_terms(spec, "podAffinity", metadata.labels, metadata.namespace),
+        preferred_pod_anti_affinity=decode_preferred_terms(
+            spec, "podAntiAffinity", metadata.labels, metadata.namespace
+        ),
         host_ports=decode_host_ports(spec),
-        volume_claim_names=tuple(volume_claim_names(spec, about.name)),
+        volume_claim_names=tuple(volume_claim_names(spec, metadata.name)),
     )
 
 
-def _unhandled(spec: Json, required: Json) -> Iterable[str]:
+def _unsupported_fields(spec: Json, required: Json) -> Iterable[str]:
     """Field paths of hard constraints that the planner does not handle."""
     if any(term.get("matchFields") for term in required.get("nodeSelectorTerms") or ()):
         yield "spec.affinity.nodeAffinity.matchFields"
@@ -109,19 +111,21 @@ def _unhandled(spec: Json, required: Json) -> Iterable[str]:
 
 
 def decode_daemonset(obj: Json) -> DaemonSet:
-    """A DaemonSet; its template pod is named after it and says what of it cannot be read."""
-    about = validate(decode_metadata(obj))
-    named = {"name": about.name, "namespace": about.namespace}
+    """A DaemonSet; its template pod has its name, and says in ``read_error`` why it cannot be read."""
+    metadata = validate(decode_metadata(obj))
+    identity = {"name": metadata.name, "namespace": metadata.namespace}
     try:
         template = dict((obj.get("spec") or {}).get("template") or {})
-        template["metadata"] = dict(template.get("metadata") or {}) | named
-        return DaemonSet(metadata=about, template=decode_pod(template))
+        template["metadata"] = dict(template.get("metadata") or {}) | identity
+        return DaemonSet(metadata=metadata, template=decode_pod(template))
     except DECODE_ERRORS as error:
-        return DaemonSet(about, Pod(validate(decode_metadata({"metadata": named})), read_error=describe_error(error)))
+        return DaemonSet(
+            metadata, Pod(validate(decode_metadata({"metadata": identity})), read_error=describe_error(error))
+        )
 
 
 def decode_pod_disruption_budget(obj: Json) -> PodDisruptionBudget:
-    """A budget; one that cannot be read allows no disruption in its namespace, and says so in ``unreadable``."""
+    """A PodDisruptionBudget; if it cannot be read, it allows no eviction in its namespace."""
     try:
         return validate(_pod_disruption_budget(obj))
     except DECODE_ERRORS as error:

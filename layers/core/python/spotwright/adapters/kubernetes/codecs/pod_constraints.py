@@ -1,4 +1,4 @@
-"""What a pod's spec says about other pods and about its volumes: spread, affinity, host ports, claims."""
+"""Constraints of a pod's spec: topology spread, affinity, host ports, volume claims."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,7 +14,7 @@ from spotwright.model.requirements import NodeSelectorRequirement, Operator
 
 
 def decode_label_selector(selector: Json) -> tuple[NodeSelectorRequirement, ...]:
-    """A LabelSelector as selectors; () selects everything."""
+    """A LabelSelector as expressions; () selects everything."""
     equal = (
         NodeSelectorRequirement(key, Operator.IN, (str(value),))
         for key, value in sorted((selector.get("matchLabels") or {}).items())
@@ -31,36 +31,36 @@ def decode_match_expressions(items: Iterable[Json] | None) -> tuple[NodeSelector
     )
 
 
-def _selector(one: Json, labels: Json) -> LabelSelector:
-    """The term's own selector, with the pod's values of matchLabelKeys and mismatchLabelKeys."""
-    given = one.get("labelSelector")
-    if given is None:
+def _selector(term: Json, labels: Json) -> LabelSelector:
+    """The selector of a term, with the pod's values of matchLabelKeys and mismatchLabelKeys."""
+    selector = term.get("labelSelector")
+    if selector is None:
         return None
-    same = (
+    matching = (
         NodeSelectorRequirement(key, Operator.IN, (labels[key],))
-        for key in one.get("matchLabelKeys") or ()
+        for key in term.get("matchLabelKeys") or ()
         if key in labels
     )
-    other_expressions = (
+    mismatching = (
         NodeSelectorRequirement(key, Operator.NOT_IN, (labels[key],))
-        for key in one.get("mismatchLabelKeys") or ()
+        for key in term.get("mismatchLabelKeys") or ()
         if key in labels
     )
-    return (*decode_label_selector(given), *same, *other_expressions)
+    return (*decode_label_selector(selector), *matching, *mismatching)
 
 
-_OF_LABELS = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
+_LABEL_OPERATORS = (Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST)
 _TERMS = ("requiredDuringSchedulingIgnoredDuringExecution", "preferredDuringSchedulingIgnoredDuringExecution")
 
 
 def constraint_problems(spec: Json) -> Iterator[str]:
-    """What the rules about other pods say that means nothing, each with its field and value."""
-    for number, one in enumerate(spec.get("topologySpreadConstraints") or ()):
-        yield from _spread_problems(f"spec.topologySpreadConstraints[{number}]", one)
+    """Errors in constraints between pods, each with field and value."""
+    for number, entry in enumerate(spec.get("topologySpreadConstraints") or ()):
+        yield from _spread_problems(f"spec.topologySpreadConstraints[{number}]", entry)
     for kind in ("podAffinity", "podAntiAffinity"):
         for when in _TERMS:
-            for number, one in enumerate(_affinity(spec, kind).get(when) or ()):
-                term = one if when == _TERMS[0] else one.get("podAffinityTerm") or {}
+            for number, entry in enumerate(_affinity(spec, kind).get(when) or ()):
+                term = entry if when == _TERMS[0] else entry.get("podAffinityTerm") or {}
                 where = f"spec.affinity.{kind}.{when}[{number}]"
                 if not term.get("topologyKey"):
                     yield f"{where}.topologyKey is empty: a label key is needed"
@@ -68,11 +68,11 @@ def constraint_problems(spec: Json) -> Iterator[str]:
                     yield from _selector_problems(f"{where}.{name}", term.get(name) or {})
 
 
-def _spread_problems(where: str, one: Json) -> Iterator[str]:
-    if not one.get("topologyKey"):
+def _spread_problems(where: str, constraint: Json) -> Iterator[str]:
+    if not constraint.get("topologyKey"):
         yield f"{where}.topologyKey is empty: a label key is needed"
     for name in ("maxSkew", "minDomains"):
-        value = one.get(name)
+        value = constraint.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
             yield f"{where}.{name}: {value!r} is not a whole number of at least 1"
     allowed = {
@@ -81,35 +81,35 @@ def _spread_problems(where: str, one: Json) -> Iterator[str]:
         "nodeTaintsPolicy": ("Honor", "Ignore"),
     }
     for name, values in allowed.items():
-        if one.get(name) and one[name] not in values:
-            yield f"{where}.{name}: {one[name]!r} is not one of {', '.join(values)}"
-    yield from _selector_problems(f"{where}.labelSelector", one.get("labelSelector") or {})
+        if constraint.get(name) and constraint[name] not in values:
+            yield f"{where}.{name}: {constraint[name]!r} is not one of {', '.join(values)}"
+    yield from _selector_problems(f"{where}.labelSelector", constraint.get("labelSelector") or {})
 
 
 def _selector_problems(where: str, selector: Json) -> Iterator[str]:
-    for number, one in enumerate(selector.get("matchExpressions") or ()):
-        operator, values = one.get("operator"), one.get("values") or ()
-        at = f"{where}.matchExpressions[{number}]"
-        if operator not in _OF_LABELS:
-            yield f"{at}.operator: {operator!r} is not one of {', '.join(_OF_LABELS)}"
+    for number, expression in enumerate(selector.get("matchExpressions") or ()):
+        operator, values = expression.get("operator"), expression.get("values") or ()
+        path = f"{where}.matchExpressions[{number}]"
+        if operator not in _LABEL_OPERATORS:
+            yield f"{path}.operator: {operator!r} is not one of {', '.join(_LABEL_OPERATORS)}"
         elif operator in (Operator.IN, Operator.NOT_IN) and not values:
-            yield f"{at}.values: {operator} needs at least one value"
+            yield f"{path}.values: {operator} needs at least one value"
         elif operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST) and values:
-            yield f"{at}.values: {operator} takes no values, found {list(values)}"
+            yield f"{path}.values: {operator} takes no values, found {list(values)}"
 
 
 def decode_topology_spread(spec: Json, labels: Json) -> tuple[TopologySpreadConstraint, ...]:
     return tuple(
         TopologySpreadConstraint(
-            topology_key=topology_spread_constraint.get("topologyKey") or "",
-            max_skew=topology_spread_constraint.get("maxSkew") or 1,
-            label_selector=_selector(topology_spread_constraint, labels),
-            do_not_schedule=(topology_spread_constraint.get("whenUnsatisfiable") or "DoNotSchedule") == "DoNotSchedule",
-            min_domains=topology_spread_constraint.get("minDomains") or 0,
-            honors_node_affinity=(topology_spread_constraint.get("nodeAffinityPolicy") or "Honor") == "Honor",
-            honors_node_taints=(topology_spread_constraint.get("nodeTaintsPolicy") or "Ignore") == "Honor",
+            topology_key=constraint.get("topologyKey") or "",
+            max_skew=constraint.get("maxSkew") or 1,
+            label_selector=_selector(constraint, labels),
+            do_not_schedule=(constraint.get("whenUnsatisfiable") or "DoNotSchedule") == "DoNotSchedule",
+            min_domains=constraint.get("minDomains") or 0,
+            honors_node_affinity=(constraint.get("nodeAffinityPolicy") or "Honor") == "Honor",
+            honors_node_taints=(constraint.get("nodeTaintsPolicy") or "Ignore") == "Honor",
         )
-        for topology_spread_constraint in spec.get("topologySpreadConstraints") or ()
+        for constraint in spec.get("topologySpreadConstraints") or ()
     )
 
 
@@ -142,29 +142,33 @@ def _affinity(spec: Json, kind: str) -> Json:
     return (spec.get("affinity") or {}).get(kind) or {}
 
 
-def _pod_affinity_term(one: Json, labels: Json, namespace: str) -> PodAffinityTerm:
-    named, chosen = tuple(sorted(one.get("namespaces") or ())), one.get("namespaceSelector")
+def _pod_affinity_term(term: Json, labels: Json, pod_namespace: str) -> PodAffinityTerm:
+    namespaces, namespace_selector = tuple(sorted(term.get("namespaces") or ())), term.get("namespaceSelector")
     return PodAffinityTerm(
-        topology_key=one.get("topologyKey") or "",
-        label_selector=_selector(one, labels),
-        namespaces=named if named or chosen is not None else (namespace,),
-        namespace_selector=None if chosen is None else decode_label_selector(chosen),
+        topology_key=term.get("topologyKey") or "",
+        label_selector=_selector(term, labels),
+        namespaces=namespaces if namespaces or namespace_selector is not None else (pod_namespace,),
+        namespace_selector=None if namespace_selector is None else decode_label_selector(namespace_selector),
     )
 
 
 def decode_host_ports(spec: Json) -> tuple[HostPort, ...]:
-    """Ports of the node that the containers bind; with hostNetwork every container port is one."""
-    found = []
+    """Ports of the node that the containers bind; with hostNetwork all container ports are."""
+    host_ports = []
     for container in spec.get("containers") or ():
-        for one in container.get("ports") or ():
-            port = one.get("hostPort") or (one.get("containerPort") if spec.get("hostNetwork") else 0)
-            if port:
-                found.append(HostPort(int(port), one.get("protocol") or "TCP", one.get("hostIP") or ""))
-    return tuple(found)
+        for container_port in container.get("ports") or ():
+            number = container_port.get("hostPort") or (
+                container_port.get("containerPort") if spec.get("hostNetwork") else 0
+            )
+            if number:
+                host_ports.append(
+                    HostPort(int(number), container_port.get("protocol") or "TCP", container_port.get("hostIP") or "")
+                )
+    return tuple(host_ports)
 
 
 def volume_claim_names(spec: Json, pod: str) -> Iterator[str]:
-    """Names of the PersistentVolumeClaims behind the volumes, those of ephemeral volumes included."""
+    """Names of the PersistentVolumeClaims of the pod's volumes, with those of ephemeral volumes."""
     for volume in spec.get("volumes") or ():
         if volume.get("persistentVolumeClaim"):
             yield volume["persistentVolumeClaim"].get("claimName") or ""

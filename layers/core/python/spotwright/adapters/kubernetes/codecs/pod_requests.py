@@ -1,8 +1,8 @@
-"""What a pod asks for, as kube-scheduler counts it.
+"""The requests of a pod, as kube-scheduler counts them.
 
 Source: ``k8s.io/component-helpers/resource`` PodRequests, 1.35: sidecars run beside the containers, other init
-containers one after another, pod-level requests override, overhead is added, and a resize counts the larger of
-what is asked and what is allocated.
+containers one after another; pod-level requests override those of containers; overhead is added; during a resize the
+larger of requested and allocated resources counts.
 """
 
 from collections.abc import Mapping
@@ -15,67 +15,69 @@ _POD_LEVEL: Final = ("cpu", "memory")
 
 
 def pod_requests(spec: Json, status: Json) -> dict[str, int]:
-    """cpu millicores, memory bytes, others in pieces, and ``pods: 1``. Raises QuantityError naming the field."""
-    allocated = {statuse["name"]: statuse for statuse in _statuses(status)}
-    infeasible = _resize_infeasible(status)
+    """cpu millicores, memory bytes, other resources in pieces, and ``pods: 1``. Raises QuantityError with the field."""
+    allocated = {container_status["name"]: container_status for container_status in _container_statuses(status)}
+    infeasible = _is_resize_infeasible(status)
     running: dict[str, int] = {}
     for container in spec.get("containers") or ():
-        running = resources.add(running, _container(container, allocated, infeasible))
+        running = resources.add(running, _container_requests(container, allocated, infeasible))
     sidecars: dict[str, int] = {}
     peaks = []
     for init_container in spec.get("initContainers") or ():
-        wanted = _container(init_container, allocated, infeasible)
+        requests = _container_requests(init_container, allocated, infeasible)
         if init_container.get("restartPolicy") == "Always":
-            sidecars = resources.add(sidecars, wanted)
+            sidecars = resources.add(sidecars, requests)
             peaks.append(sidecars)
         else:
-            peaks.append(resources.add(sidecars, wanted))
+            peaks.append(resources.add(sidecars, requests))
     total = resources.maximum([resources.add(running, sidecars), *peaks])
     total |= {
         name: size
-        for name, size in _wanted("spec.resources", spec.get("resources") or {}).items()
+        for name, size in _requests_or_limits("spec.resources", spec.get("resources") or {}).items()
         if name in _POD_LEVEL or name.startswith("hugepages-")
     }
-    total = resources.add(total, _parsed("spec.overhead", spec.get("overhead") or {}))
+    total = resources.add(total, _parse_amounts("spec.overhead", spec.get("overhead") or {}))
     for name, size in total.items():
         if size > quantity.MAXIMUM:
             raise quantity.QuantityError(f"its containers ask for more {name} together than 2^63-1")
     return total | {resources.PODS: 1}
 
 
-def _container(one: Json, allocated: Mapping[str, Json], infeasible: bool) -> dict[str, int]:
-    wanted = _wanted(f"container {one.get('name') or ''}: resources", one.get("resources") or {})
-    state = allocated.get(one.get("name", ""))
+def _container_requests(container: Json, allocated: Mapping[str, Json], infeasible: bool) -> dict[str, int]:
+    requests = _requests_or_limits(
+        f"container {container.get('name') or ''}: resources", container.get("resources") or {}
+    )
+    state = allocated.get(container.get("name", ""))
     if state is None:
-        return wanted
-    has = (state.get("allocatedResources"), (state.get("resources") or {}).get("requests"))
-    actual = resources.maximum(resources.parse(one or {}) for one in has)
-    return actual if infeasible and actual else resources.maximum([wanted, actual])
+        return requests
+    allocations = (state.get("allocatedResources"), (state.get("resources") or {}).get("requests"))
+    actual = resources.maximum(resources.parse(container or {}) for container in allocations)
+    return actual if infeasible and actual else resources.maximum([requests, actual])
 
 
-def _wanted(where: str, given: Json) -> dict[str, int]:
-    """Requests, with a limit standing in for a missing one."""
-    limits = _parsed(f"{where}.limits", given.get("limits") or {})
-    return limits | _parsed(f"{where}.requests", given.get("requests") or {})
+def _requests_or_limits(where: str, resource_requirements: Json) -> dict[str, int]:
+    """The requests; a resource without request has its limit."""
+    limits = _parse_amounts(f"{where}.limits", resource_requirements.get("limits") or {})
+    return limits | _parse_amounts(f"{where}.requests", resource_requirements.get("requests") or {})
 
 
-def _parsed(where: str, given: Json) -> dict[str, int]:
-    """Amounts of one field; raises QuantityError naming it, the resource and the value."""
+def _parse_amounts(where: str, amounts: Json) -> dict[str, int]:
+    """The amounts of a field; raises QuantityError with field, resource and value."""
     try:
-        parsed = resources.parse(given)
+        parsed = resources.parse(amounts)
     except quantity.QuantityError as error:
         raise quantity.QuantityError(f"{where}.{error}") from None
     for name, size in parsed.items():
         if size < 0:
-            raise quantity.QuantityError(f"{where}.{name}: {given[name]!r} is negative; at least 0 is allowed")
+            raise quantity.QuantityError(f"{where}.{name}: {amounts[name]!r} is negative; at least 0 is allowed")
     return parsed
 
 
-def _statuses(status: Json) -> list[Json]:
+def _container_statuses(status: Json) -> list[Json]:
     return [*(status.get("containerStatuses") or ()), *(status.get("initContainerStatuses") or ())]
 
 
-def _resize_infeasible(status: Json) -> bool:
+def _is_resize_infeasible(status: Json) -> bool:
     return any(
         condition.get("type") == "PodResizePending" and condition.get("reason") == "Infeasible"
         for condition in status.get("conditions") or ()

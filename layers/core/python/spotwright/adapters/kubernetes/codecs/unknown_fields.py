@@ -1,7 +1,7 @@
-"""Which fields a NodePool and an EC2NodeClass have, to name those that do not exist.
+"""Unknown fields of NodePools and EC2NodeClasses, such as misspelled ones.
 
-The API server prunes unknown fields silently (or with a warning that nobody read); what the user wrote is still in
-kubectl's last-applied annotation. Source: the CRDs in ``spotwright/manifests``.
+The API server prunes unknown fields, with no more than a warning; kubectl's last-applied annotation still has them.
+Source: the CRDs in ``spotwright/manifests``.
 """
 
 from collections.abc import Iterator, Mapping
@@ -65,15 +65,15 @@ _EC2NODECLASS: Final[Tree] = {
     "cpuOptions": {"nestedVirtualization": None},
     "context": None,
 }
-_KNOWN: Final[Mapping[str, Tree]] = {"NodePool": _NODEPOOL, "EC2NodeClass": _EC2NODECLASS}
+_FIELDS: Final[Mapping[str, Tree]] = {"NodePool": _NODEPOOL, "EC2NodeClass": _EC2NODECLASS}
 
 
 def field_problems(obj: Mapping[str, Any]) -> tuple[str, ...]:
-    """Sentences about fields of this object, or of the manifest it was applied from, that mean nothing; sorted."""
-    tree = _KNOWN[obj["kind"]]
-    found = set(_unknown(obj.get("spec"), tree, "spec"))
-    found.update(_unknown(_last_applied(obj), tree, "spec"))
-    return tuple(sorted(found))
+    """Sentences about unknown or empty fields of the object and of its last-applied manifest, sorted."""
+    tree = _FIELDS[obj["kind"]]
+    problems = set(_find_problems(obj.get("spec"), tree, "spec"))
+    problems.update(_find_problems(_last_applied(obj), tree, "spec"))
+    return tuple(sorted(problems))
 
 
 def _last_applied(obj: Mapping[str, Any]) -> Any:
@@ -85,21 +85,21 @@ def _last_applied(obj: Mapping[str, Any]) -> Any:
     return applied.get("spec") if isinstance(applied, dict) else None
 
 
-def _unknown(value: Any, tree: Tree, path: str) -> Iterator[str]:
+def _find_problems(value: Any, tree: Tree, path: str) -> Iterator[str]:
     if isinstance(value, list):
         for item in value:
-            yield from _unknown(item, tree, path)
+            yield from _find_problems(item, tree, path)
         return
     if not isinstance(value, dict):
         return
     for name, inner in value.items():
-        here = f"{path}.{name}"
+        field = f"{path}.{name}"
         if name not in tree:
-            import difflib  # Slow to import, and seldom needed.
+            import difflib  # Slow to import, and rarely needed.
 
-            near = difflib.get_close_matches(name, tree, n=1, cutoff=0.6)
-            yield f"unknown field {here}" + (f", did you mean {near[0]}?" if near else "")
+            similar = difflib.get_close_matches(name, tree, n=1, cutoff=0.6)
+            yield f"unknown field {field}" + (f", did you mean {similar[0]}?" if similar else "")
         elif inner is None and name != "metadata":
-            yield f"field {here} is empty: give it a value or leave it out"
-        elif (deeper := tree[name]) is not None:
-            yield from _unknown(inner, deeper, here)
+            yield f"field {field} is empty: give it a value or leave it out"
+        elif (subtree := tree[name]) is not None:
+            yield from _find_problems(inner, subtree, field)

@@ -1,4 +1,4 @@
-"""Claims, volumes, storage classes and CSI nodes into the model."""
+"""PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes, from JSON into the model."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -17,12 +17,12 @@ from spotwright.model.kubernetes.volumes import (
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
-# Volume plugins that moved out of Kubernetes: their volumes count against the CSI driver that took over.
+# In-tree volume plugins whose volumes a CSI driver has taken over.
 _MIGRATED: Final = {"kubernetes.io/aws-ebs": EBS_CSI_DRIVER}
 
 
 def decode_persistent_volume_claim(obj: Json) -> PersistentVolumeClaim:
-    """A claim; what cannot be read is said in ``unreadable`` and stops no other. So with the other three."""
+    """A claim; ``read_error`` says why it cannot be read, as for the three other kinds here."""
     try:
         return validate(_claim(obj))
     except DECODE_ERRORS as error:
@@ -51,31 +51,33 @@ def decode_csi_node(obj: Json) -> CSINode:
 
 
 def _claim(obj: Json) -> PersistentVolumeClaim:
-    spec, about = obj.get("spec") or {}, decode_metadata(obj)
+    spec, metadata = obj.get("spec") or {}, decode_metadata(obj)
     return PersistentVolumeClaim(
-        metadata=about,
+        metadata=metadata,
         volume_name=spec.get("volumeName") or "",
         storage_class_name=spec.get("storageClassName"),
-        bind_completed=_BIND_COMPLETED in about.annotations,
+        bind_completed=_BIND_COMPLETED in metadata.annotations,
         phase=(obj.get("status") or {}).get("phase") or "",
     )
 
 
 def _volume(obj: Json) -> PersistentVolume:
-    """A volume that lives on one host (local, hostPath) may be reached from the node that replaces it."""
+    """The host of a local or hostPath volume is no constraint, since another node may replace it."""
     spec = obj.get("spec") or {}
     terms = ((spec.get("nodeAffinity") or {}).get("required") or {}).get("nodeSelectorTerms") or ()
     local = bool(spec.get("local") or spec.get("hostPath"))
     driver = (spec.get("csi") or {}).get("driver") or (EBS_CSI_DRIVER if spec.get("awsElasticBlockStore") else "")
-    return PersistentVolume(decode_metadata(obj), _alternatives(terms, local=local), driver)
+    return PersistentVolume(decode_metadata(obj), _node_selector_terms(terms, local=local), driver)
 
 
-def _alternatives(terms: Iterable[Json], *, local: bool) -> NodeSelectorTerms:
-    found = tuple(decode_match_expressions(term.get("matchExpressions")) for term in terms)
+def _node_selector_terms(terms: Iterable[Json], *, local: bool) -> NodeSelectorTerms:
+    alternatives = tuple(decode_match_expressions(term.get("matchExpressions")) for term in terms)
     if not local:
-        return found
-    elsewhere = tuple(tuple(expression for expression in term if expression.key != labels.HOSTNAME) for term in found)
-    return () if any(not term for term in elsewhere) else elsewhere
+        return alternatives
+    without_hostname = tuple(
+        tuple(expression for expression in term if expression.key != labels.HOSTNAME) for term in alternatives
+    )
+    return () if any(not term for term in without_hostname) else without_hostname
 
 
 def _storage_class(obj: Json) -> StorageClass:

@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 
 
 def decode_fleet_instances(answer: Iterable[Any]) -> Iterator[Instance]:
-    for one in answer:
-        override = (one.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
-        for instance_id in one.get("InstanceIds") or ():
+    for group in answer:
+        override = (group.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
+        for instance_id in group.get("InstanceIds") or ():
             yield Instance(
                 id=instance_id,
-                instance_type=one.get("InstanceType") or override.get("InstanceType") or "",
+                instance_type=group.get("InstanceType") or override.get("InstanceType") or "",
                 zone=override.get("AvailabilityZone") or "",
-                capacity_type=one.get("Lifecycle") or labels.ON_DEMAND,
+                capacity_type=group.get("Lifecycle") or labels.ON_DEMAND,
                 state="pending",
                 image_id=override.get("ImageId") or "",
                 subnet_id=override.get("SubnetId") or "",
             )
 
 
-def decode_fleet_error(one: Any) -> FleetError:
-    override = (one.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
+def decode_fleet_error(error: Any) -> FleetError:
+    override = (error.get("LaunchTemplateAndOverrides") or {}).get("Overrides") or {}
     return FleetError(
-        code=one.get("ErrorCode") or "",
-        message=one.get("ErrorMessage") or "",
+        code=error.get("ErrorCode") or "",
+        message=error.get("ErrorMessage") or "",
         instance_type=override.get("InstanceType") or "",
         zone=override.get("AvailabilityZone") or "",
-        capacity_type=one.get("Lifecycle") or "",
+        capacity_type=error.get("Lifecycle") or "",
         subnet_id=override.get("SubnetId") or "",
     )
 
@@ -67,10 +67,10 @@ def _capacity_type(instance: "InstanceTypeDef", reservation: str) -> str:
 
 
 def _targeted_reservation(instance: "InstanceTypeDef") -> str:
-    """The capacity reservation that an instance was launched into; one that just fell into an open one is not."""
-    asked = instance.get("CapacityReservationSpecification", {}).get("CapacityReservationPreference", "")
-    into = (
-        asked == capacity_reservations.RESERVATIONS_ONLY
+    """The capacity reservation that the launch targeted; "" also where the instance uses an open reservation."""
+    preference = instance.get("CapacityReservationSpecification", {}).get("CapacityReservationPreference", "")
+    is_targeted = (
+        preference == capacity_reservations.RESERVATIONS_ONLY
         or instance.get("InstanceLifecycle", "") in capacity_reservations.RESERVED_LIFECYCLES
     )
-    return instance.get("CapacityReservationId", "") if into else ""
+    return instance.get("CapacityReservationId", "") if is_targeted else ""

@@ -1,4 +1,4 @@
-"""EC2's description of instance types into ours."""
+"""EC2's description of instance types, as InstanceTypeInfo."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -11,7 +11,7 @@ _EBS_BY_DEFAULT: Final = "default"
 def decode_instance_type(
     raw: Mapping[str, Any], *, network_mbps: Mapping[str, int], branch_interfaces: Mapping[str, int]
 ) -> InstanceTypeInfo:
-    """One InstanceTypeInfo; the two tables hold what EC2 does not say. Keyed by type name."""
+    """``network_mbps``, ``branch_interfaces``: published figures that EC2 does not describe, by type name."""
     name, network = raw["InstanceType"], raw.get("NetworkInfo") or {}
     processor, ebs = raw.get("ProcessorInfo") or {}, raw.get("EbsInfo") or {}
     storage = raw.get("InstanceStorageInfo") or {}
@@ -30,7 +30,7 @@ def decode_instance_type(
         enclaves=raw.get("NitroEnclavesSupport") == "supported",
         local_storage_gb=storage.get("TotalSizeInGB") or 0,
         local_nvme=storage.get("NvmeSupport", "unsupported") != "unsupported",
-        gpus=tuple(_gpu(one) for one in (raw.get("GpuInfo") or {}).get("Gpus") or ()),
+        gpus=tuple(_gpu(gpu) for gpu in (raw.get("GpuInfo") or {}).get("Gpus") or ()),
         inference=tuple(_inference((raw.get("InferenceAcceleratorInfo") or {}).get("Accelerators") or ())),
         neuron=tuple(_neuron((raw.get("NeuronInfo") or {}).get("NeuronDevices") or ())),
         interfaces=_interfaces(network),
@@ -53,7 +53,7 @@ def _ebs_mbps(ebs: Mapping[str, Any]) -> int:
 
 
 def _interfaces(network: Mapping[str, Any]) -> int:
-    """Interfaces of the default network card, which is the one that pods' addresses are on."""
+    """Interfaces of the default network card, which has the addresses of pods."""
     default = network.get("DefaultNetworkCardIndex") or 0
     for card in network.get("NetworkCards") or ():
         if card.get("NetworkCardIndex") == default:

@@ -1,6 +1,6 @@
-"""Published facts that no API states, shipped with the code: bandwidths, branch interfaces, fallback prices.
+"""Published figures that no API has, shipped with the code: bandwidths, branch interfaces, fallback prices.
 
-Each file says in ``about`` where its figures are from. Tables are family → size → figure on disk, type → figure here.
+Each file names the source of its figures in ``about``. Files have family → size → figure, functions give type → figure.
 """
 
 import json
