@@ -1,7 +1,6 @@
-"""The command line: ``spotwright <command>``. Every command is a module of ``commands`` with
-``add(subparsers)``.
+"""The command line: ``spotwright <command>``. Every command is a module of ``commands`` with ``add(subparsers)``.
 
-Modules of commands import what they need when they run, so that the first line of output comes quickly.
+Modules of commands import what they need when they run, so that a command starts quickly.
 """
 
 import argparse
@@ -15,7 +14,7 @@ _BAD_INPUT: Final = 2
 
 
 class InputError(Exception):
-    """Input that cannot be read: the message says what, where, and what is expected."""
+    """Input that cannot be read: the message names the input, the place in it, and what is expected."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(prog="spotwright", description="Gives an EKS cluster the nodes its pods need.")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    # Only the command that was asked for is imported; all of them where the help lists them.
+    # Only the module of the command is imported; for the help, all modules.
     for name in [command for command in _COMMANDS if command in given[:1]] or _COMMANDS:
         import_module(f"{__name__}.commands.{name}").add(subparsers)
     options = parser.parse_args(given)
@@ -33,6 +32,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"spotwright {options.command}: {error}", file=sys.stderr)
         return _BAD_INPUT
     except BrokenPipeError:
-        # The reader (head, less) has seen enough.
+        # The reader of a pipe (head, less) has ended.
         sys.stderr.close()
         return 0

@@ -1,7 +1,7 @@
 """Manifests of Karpenter before v1, as v1 NodePools and EC2NodeClasses. Pure: objects in, objects and remarks out.
 
 Source: Karpenter's migration guides "v1beta1 Migration" and "v1 Migration"; the CustomResourceDefinitions of
-v0.31 (v1alpha5, v1alpha1) and v0.37 (v1beta1). This module alone is imported to see whether there is anything to do.
+v0.31 (v1alpha5, v1alpha1) and v0.37 (v1beta1). Callers import this module alone to see whether to convert at all.
 """
 
 from typing import Any, Final
@@ -22,13 +22,13 @@ CONVERTED_KINDS: Final[dict[str, str]] = {
     "NodePool": CORE_BETA,
     "EC2NodeClass": AWS_BETA,
 }
-# What Karpenter wrote itself, one for each instance.
+# Objects that Karpenter itself creates for instances.
 CLAIM_KINDS: Final = (("Machine", CORE_ALPHA), ("NodeClaim", CORE_BETA))
 _KINDS_BEFORE_V1: Final = ("Provisioner", "AWSNodeTemplate", "Machine")
 
 
 def needs_conversion(content: Json) -> bool:
-    """Whether this object, or what it refers to, cannot be read before it is converted."""
+    """Whether this object, or what it refers to, must be converted before it can be read."""
     kind, version = content["kind"], content.get("apiVersion")
     if kind in _KINDS_BEFORE_V1:
         return is_karpenter_group(version)
@@ -36,12 +36,12 @@ def needs_conversion(content: Json) -> bool:
 
 
 def is_karpenter_group(version: object) -> bool:
-    """Whether an ``apiVersion`` is of one of Karpenter's groups; one that is left out is."""
+    """Whether an ``apiVersion`` is of a group of Karpenter's; a missing one counts as such."""
     return version is None or str(version).startswith(("karpenter.sh/", "karpenter.k8s.aws/"))
 
 
 def kubelet_annotation(content: Json) -> str:
-    """What a v1 NodePool carries of a v1beta1 one's kubelet configuration; empty without."""
+    """The kubelet configuration of a former v1beta1 NodePool in an annotation of a v1 NodePool; "" = none."""
     annotations = content["metadata"].get("annotations") if content["kind"] == "NodePool" else None
-    found = annotations.get(KUBELET_ANNOTATION) if isinstance(annotations, dict) else None
-    return found if isinstance(found, str) else ""
+    text = annotations.get(KUBELET_ANNOTATION) if isinstance(annotations, dict) else None
+    return text if isinstance(text, str) else ""

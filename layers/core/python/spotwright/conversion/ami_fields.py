@@ -1,4 +1,4 @@
-"""Which images a class starts, and how they boot: amiFamily and selector terms as v1 has them."""
+"""amiFamily, amiSelectorTerms and blockDeviceMappings of a v1 EC2NodeClass."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from spotwright.conversion.remarks import ObjectRemarks, refuse
 _UBUNTU_PARAMETER: Final = (
     "/aws/service/canonical/ubuntu/eks/20.04/${{KUBERNETES_VERSION}}/stable/current/{}/hvm/ebs-gp2/ami-id"
 )
-# What Ubuntu's family started with; AL2's device has another name.
+# The default disk of the family Ubuntu; AL2's device has another name.
 _UBUNTU_DISK: Final = {
     "deviceName": "/dev/sda1",
     "rootVolume": True,
@@ -20,7 +20,7 @@ _UBUNTU_DISK: Final = {
 def ami_fields(family: str, terms: list[Json], devices: list[Json], path: str, remarks: ObjectRemarks) -> Json:
     """``amiFamily``, ``amiSelectorTerms`` and ``blockDeviceMappings`` of a v1 class; raises ConversionError.
 
-    ``terms``: what the class itself selects; empty, the family's newest images were meant.
+    ``terms``: the class' own selector terms; empty = it used the family's newest images.
     """
     disks: Json = {"blockDeviceMappings": devices} if devices else {}
     if family == "Ubuntu":

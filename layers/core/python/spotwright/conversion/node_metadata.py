@@ -1,4 +1,4 @@
-"""What nodes carry, by its name in v1: labels, annotations and requirements of a pool's template."""
+"""Labels, annotations and requirements of a pool's template, under their names in v1; and metadata of objects."""
 
 from typing import Any, Final
 
@@ -8,7 +8,7 @@ from spotwright.model import labels
 
 PROVISIONER_NAME: Final = "karpenter.sh/provisioner-name"
 _DO_NOT_CONSOLIDATE: Final = "karpenter.sh/do-not-consolidate"
-# Karpenter's own; whoever writes the object writes it anew.
+# Annotations that Karpenter or kubectl write themselves.
 _KEPT_BY_KARPENTER: Final = (
     "karpenter.sh/provisioner-hash",
     "karpenter.k8s.aws/nodetemplate-hash",
@@ -26,18 +26,20 @@ _SET_BY_SERVER: Final = (
 
 
 def object_metadata(content: Json, remarks: ObjectRemarks) -> Json:
-    """``metadata`` as somebody would write it: without what the API server and Karpenter wrote into it."""
+    """``metadata`` as in a user's manifest, without what the API server, kubectl and Karpenter wrote."""
     kept: Json = {}
     for name, value in content["metadata"].items():
         if name in _SET_BY_SERVER:
             remarks.lost(f"metadata.{name}", "is set by the API server")
         elif name == "annotations" and isinstance(value, dict):
-            kept |= _some(name, {key: one for key, one in value.items() if not _tracked(key, remarks)})
+            kept |= _if_any(
+                name, {key: entry for key, entry in value.items() if not _is_written_by_tools(key, remarks)}
+            )
         elif name == "finalizers" and isinstance(value, list):
-            left = [one for one in value if one not in _FINALIZERS]
-            if left != value:
+            finalizers = [entry for entry in value if entry not in _FINALIZERS]
+            if finalizers != value:
                 remarks.lost("metadata.finalizers", "Karpenter's are set anew")
-            kept |= _some(name, left)
+            kept |= _if_any(name, finalizers)
         elif value is not None:
             kept[name] = value
     if "status" in content and content["status"] is not None:
@@ -45,7 +47,7 @@ def object_metadata(content: Json, remarks: ObjectRemarks) -> Json:
     return kept
 
 
-def _tracked(key: Any, remarks: ObjectRemarks) -> bool:
+def _is_written_by_tools(key: Any, remarks: ObjectRemarks) -> bool:
     if key in _KEPT_BY_KARPENTER:
         remarks.lost(f"metadata.annotations[{key}]", "is written anew by kubectl and Karpenter")
         return True
@@ -53,49 +55,57 @@ def _tracked(key: Any, remarks: ObjectRemarks) -> bool:
 
 
 def template_metadata(given_labels: Json, annotations: Json, path: str, remarks: ObjectRemarks) -> Json:
-    """Labels and annotations of every node; ``path`` is the field that holds both."""
+    """Labels and annotations of a pool's nodes; ``path``: the field that holds both."""
     kept = {}
     for key, value in given_labels.items():
-        if why := _restricted(key):
-            remarks.lost(f"{path}.labels[{key}]", why)
+        if reason := _restriction(key):
+            remarks.lost(f"{path}.labels[{key}]", reason)
         else:
             kept[key] = value
-    noted = dict(annotations)
-    if _DO_NOT_CONSOLIDATE in noted:
+    node_annotations = dict(annotations)
+    if _DO_NOT_CONSOLIDATE in node_annotations:
         remarks.note(f"{path}.annotations[{_DO_NOT_CONSOLIDATE}]", f"is called {labels.DO_NOT_DISRUPT} in v1")
-        noted.setdefault(labels.DO_NOT_DISRUPT, noted.pop(_DO_NOT_CONSOLIDATE))
-    return _some("labels", kept) | _some("annotations", noted)
+        node_annotations.setdefault(labels.DO_NOT_DISRUPT, node_annotations.pop(_DO_NOT_CONSOLIDATE))
+    return _if_any("labels", kept) | _if_any("annotations", node_annotations)
 
 
-def requirements(given: list[Json], path: str, remarks: ObjectRemarks) -> list[Json]:
-    """Those that v1 takes; raises ConversionError where an operator and its values do not go together."""
+def requirements(old_requirements: list[Json], path: str, remarks: ObjectRemarks) -> list[Json]:
+    """The requirements that v1 allows; raises ConversionError for values that do not fit the operator."""
     kept = []
-    for at, one in enumerate(given):
-        where = f"{path}[{at}]"
-        if why := _restricted(one["key"]):
-            remarks.lost(where, f"{why}: the pool may now make nodes that {_spelled(one)} excluded")
+    for index, requirement in enumerate(old_requirements):
+        where = f"{path}[{index}]"
+        if why := _restriction(requirement["key"]):
+            remarks.lost(where, f"{why}: the pool may now make nodes that {_describe(requirement)} excluded")
         else:
-            kept.append(_sound(one, where))
+            kept.append(_check_requirement(requirement, where))
     return kept
 
 
-def _sound(one: Json, where: str) -> Json:
-    values, operator = one.get("values", []), one["operator"]
+def _check_requirement(requirement: Json, where: str) -> Json:
+    values, operator = requirement.get("values", []), requirement["operator"]
     if operator == "In" and not values:
         refuse(f"{where}.values", values, "is empty: operator In needs at least one value")
     if operator in ("Gt", "Lt") and not (len(values) == 1 and values[0].isascii() and values[0].isdigit()):
         refuse(f"{where}.values", values, f"is not one whole number of at least 0, as operator {operator} needs")
-    if operator == "In" and len(values) < one.get("minValues", 0):
-        refuse(f"{where}.minValues", one["minValues"], f"is more than the {len(values)} values that are allowed")
-    return one
+    if operator == "In" and len(values) < requirement.get("minValues", 0):
+        refuse(
+            f"{where}.minValues", requirement["minValues"], f"is more than the {len(values)} values that are allowed"
+        )
+    return requirement
 
 
-def _spelled(one: Json) -> str:
-    return " ".join([one["key"], one["operator"], *([f"[{', '.join(one['values'])}]"] if one.get("values") else [])])
+def _describe(requirement: Json) -> str:
+    return " ".join(
+        [
+            requirement["key"],
+            requirement["operator"],
+            *([f"[{', '.join(requirement['values'])}]"] if requirement.get("values") else []),
+        ]
+    )
 
 
-def _restricted(key: str) -> str:
-    """Why v1 refuses a label key; empty when it does not."""
+def _restriction(key: str) -> str:
+    """Why v1 refuses a label key; "" = it does not."""
     if key in (PROVISIONER_NAME, labels.NODEPOOL):
         return f"nodes carry {labels.NODEPOOL} by themselves"
     if key == "karpenter.k8s.aws/instance-pods":
@@ -103,5 +113,5 @@ def _restricted(key: str) -> str:
     return f"{key} is restricted in v1" if labels.is_restricted(key) else ""
 
 
-def _some(name: str, value: Any) -> Json:
+def _if_any(name: str, value: Any) -> Json:
     return {name: value} if value else {}

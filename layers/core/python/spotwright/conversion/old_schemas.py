@@ -1,8 +1,8 @@
-"""What manifests before v1 may hold, in the words in which our own definitions are written.
+"""Schemas of manifests before v1, written with the functions of the CRDs.
 
 Source: the CustomResourceDefinitions of Karpenter v0.31.4 (Provisioner, AWSNodeTemplate; the inline provider is the
-Go struct ``AWS`` of ``pkg/apis/v1alpha1/provider.go``) and v0.37.8 (v1beta1). What their webhooks checked is in the
-modules that convert.
+Go struct ``AWS`` of ``pkg/apis/v1alpha1/provider.go``) and v0.37.8 (v1beta1). The modules that convert have the checks
+of their webhooks.
 """
 
 from collections.abc import Mapping
@@ -52,8 +52,8 @@ def provisioner() -> Schema:
 
 def aws_node_template() -> Schema:
     """``spec`` of a karpenter.k8s.aws/v1alpha1 AWSNodeTemplate."""
-    own = {"userData": string(""), "amiSelector": _TEXTS, "detailedMonitoring": boolean("")}
-    return object_with("", {"apiVersion": string(""), "kind": string("")} | _instance() | own)
+    fields = {"userData": string(""), "amiSelector": _TEXTS, "detailedMonitoring": boolean("")}
+    return object_with("", {"apiVersion": string(""), "kind": string("")} | _instance() | fields)
 
 
 def nodepool_v1beta1() -> Schema:
@@ -116,7 +116,7 @@ def ec2_nodeclass_v1beta1() -> Schema:
 
 
 def v1(kind: str) -> Schema:
-    """``spec`` of a v1 NodePool or EC2NodeClass, as our definitions have it."""
+    """``spec`` of a v1 NodePool or EC2NodeClass in Spotwright's CRDs."""
     definition = {"NodePool": nodepool, "EC2NodeClass": ec2_nodeclass}[kind]()
     spec: Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return spec
@@ -146,7 +146,7 @@ def _requirements(more: Mapping[str, Schema]) -> Schema:
 
 
 def _kubelet(more: Mapping[str, Schema]) -> Schema:
-    known = {
+    fields = {
         "clusterDNS": array("", string("")),
         "cpuCFSQuota": boolean(""),
         "evictionHard": _TEXTS,
@@ -160,7 +160,7 @@ def _kubelet(more: Mapping[str, Schema]) -> Schema:
         "podsPerCore": integer("", 0, 2**31 - 1),
         "systemReserved": resource_list(""),
     }
-    return object_with("", known | dict(more))
+    return object_with("", fields | dict(more))
 
 
 def _metadata_options() -> Schema:

@@ -1,4 +1,4 @@
-"""Provisioner of karpenter.sh/v1alpha5 as a NodePool: what it said, and what its defaults said for it."""
+"""A Provisioner of karpenter.sh/v1alpha5 as a NodePool, with its defaults written out."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from spotwright.model import labels
 CLASS_REFERENCE: Final = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass"}
 _CATEGORY: Final = labels.INSTANCE_PREFIX + "category"
 _GENERATION: Final = labels.INSTANCE_PREFIX + "generation"
-# What a webhook wrote into every Provisioner that said nothing of it.
+# Requirements that Karpenter's webhook added to every Provisioner without them.
 _DEFAULTS: Final = (
     {"key": labels.OS, "operator": "In", "values": ["linux"]},
     {"key": labels.ARCH, "operator": "In", "values": ["amd64"]},
@@ -25,37 +25,39 @@ _TYPE_KEYS: Final = frozenset({labels.INSTANCE_TYPE, labels.INSTANCE_PREFIX + "f
 def nodepool_spec(spec: Json, remarks: ObjectRemarks, own_class: str) -> tuple[Json, Json]:
     """``spec`` of a v1 NodePool, and the kubelet configuration, which v1 keeps in the class.
 
-    ``own_class``: the name of the class that is made of the Provisioner's own provider, if it has one. ``spec``: as
-    the schema has it. Raises ConversionError.
+    ``own_class``: the name of the class converted from the Provisioner's own provider, "" = it has none. ``spec``:
+    validated by its schema. Raises ConversionError.
     """
-    given = dict(spec)
-    about = node_metadata.template_metadata(given.pop("labels", {}), given.pop("annotations", {}), "spec", remarks)
-    kubelet = _kubelet(given.pop("kubeletConfiguration", {}), remarks)
-    template: Json = {"requirements": _requirements(given.pop("requirements", []), remarks)}
-    template |= {name: given.pop(name) for name in ("taints", "startupTaints") if given.get(name)}
-    template["nodeClassRef"] = CLASS_REFERENCE | {"name": own_class or _referred(given)}
-    template["expireAfter"] = duration(given.pop("ttlSecondsUntilExpired", None))
-    made: Json = {"template": ({"metadata": about} if about else {}) | {"spec": template}}
-    made["disruption"] = _disruption(given)
-    if limits := given.pop("limits", {}).get("resources"):
-        made["limits"] = limits
-    if "weight" in given:
-        made["weight"] = given.pop("weight")
-    return made, kubelet
+    remaining = dict(spec)
+    template_metadata = node_metadata.template_metadata(
+        remaining.pop("labels", {}), remaining.pop("annotations", {}), "spec", remarks
+    )
+    kubelet = _kubelet(remaining.pop("kubeletConfiguration", {}), remarks)
+    template: Json = {"requirements": _requirements(remaining.pop("requirements", []), remarks)}
+    template |= {name: remaining.pop(name) for name in ("taints", "startupTaints") if remaining.get(name)}
+    template["nodeClassRef"] = CLASS_REFERENCE | {"name": own_class or _nodeclass_name(remaining)}
+    template["expireAfter"] = duration(remaining.pop("ttlSecondsUntilExpired", None))
+    pool: Json = {"template": ({"metadata": template_metadata} if template_metadata else {}) | {"spec": template}}
+    pool["disruption"] = _disruption(remaining)
+    if limits := remaining.pop("limits", {}).get("resources"):
+        pool["limits"] = limits
+    if "weight" in remaining:
+        pool["weight"] = remaining.pop("weight")
+    return pool, kubelet
 
 
 def duration(seconds: int | None) -> str:
-    """In the largest unit that says it exactly; ``Never`` for None."""
+    """A duration in the largest unit that is exact; ``Never`` for None."""
     if seconds is None:
         return "Never"
     unit, size = next((unit, size) for unit, size in (("h", 3600), ("m", 60), ("s", 1)) if seconds % size == 0)
     return f"{seconds // size}{unit}" if seconds else "0s"
 
 
-def _disruption(given: Json) -> Json:
-    """Without either field nothing was ever consolidated."""
-    enabled = given.pop("consolidation", {}).get("enabled", False)
-    after = given.pop("ttlSecondsAfterEmpty", None)
+def _disruption(remaining: Json) -> Json:
+    """Without both fields v1alpha5 consolidated nothing."""
+    enabled = remaining.pop("consolidation", {}).get("enabled", False)
+    after = remaining.pop("ttlSecondsAfterEmpty", None)
     if enabled and after is not None:
         refuse("spec.ttlSecondsAfterEmpty", after, "cannot be combined with consolidation.enabled")
     if enabled:
@@ -63,38 +65,43 @@ def _disruption(given: Json) -> Json:
     return {"consolidationPolicy": "WhenEmpty", "consolidateAfter": duration(after)}
 
 
-def _kubelet(given: Json, remarks: ObjectRemarks) -> Json:
-    kubelet = dict(given)
+def _kubelet(old_kubelet: Json, remarks: ObjectRemarks) -> Json:
+    kubelet = dict(old_kubelet)
     if runtime := kubelet.pop("containerRuntime", ""):
         why = "containerd is the only one there is" if runtime != "containerd" else "it is what every image runs now"
         remarks.lost("spec.kubeletConfiguration.containerRuntime", f"{runtime} cannot be chosen in v1: {why}")
     return kubelet_settings(kubelet)
 
 
-def kubelet_settings(given: Json) -> Json:
-    """With reserved amounts as texts, which v1 asks for."""
+def kubelet_settings(kubelet: Json) -> Json:
+    """The settings with reserved amounts as texts, as v1 requires."""
     reserved = {
-        name: {key: str(value) for key, value in given[name].items()}
+        name: {key: str(value) for key, value in kubelet[name].items()}
         for name in ("kubeReserved", "systemReserved")
-        if name in given
+        if name in kubelet
     }
-    return {name: value for name, value in (given | reserved).items() if value not in ({}, [])}
+    return {name: value for name, value in (kubelet | reserved).items() if value not in ({}, [])}
 
 
-def _requirements(given: list[Json], remarks: ObjectRemarks) -> list[Json]:
-    stated = {labels.normalize(one["key"]) for one in given}
+def _requirements(old_requirements: list[Json], remarks: ObjectRemarks) -> list[Json]:
+    stated = {labels.normalize(requirement["key"]) for requirement in old_requirements}
     implied = [default for default in _DEFAULTS if default["key"] not in stated]
     if not stated & _TYPE_KEYS:
         implied += _DEFAULT_TYPES
     if implied:
-        written = ", ".join(f"{one['key']} {one['operator']} [{', '.join(one['values'])}]" for one in implied)
+        written = ", ".join(
+            f"{requirement['key']} {requirement['operator']} [{', '.join(requirement['values'])}]"
+            for requirement in implied
+        )
         remarks.note("spec.requirements", f"written out what v1alpha5 implied: {written}")
-    return node_metadata.requirements(given, "spec.requirements", remarks) + [dict(one) for one in implied]
+    return node_metadata.requirements(old_requirements, "spec.requirements", remarks) + [
+        dict(requirement) for requirement in implied
+    ]
 
 
-def _referred(given: Json) -> str:
-    """The name of the AWSNodeTemplate, which its class keeps."""
-    reference = given.get("providerRef")
+def _nodeclass_name(remaining: Json) -> str:
+    """The name of the AWSNodeTemplate, which is also the name of the class converted from it."""
+    reference = remaining.get("providerRef")
     if reference is None:
         refuse_missing("spec.providerRef", "a Provisioner needs a provider or a providerRef")
     if reference.get("kind", "AWSNodeTemplate") != "AWSNodeTemplate":

@@ -1,4 +1,4 @@
-"""What a conversion has to say: what is lost, what its reader must do, what is written out that was implied."""
+"""Remarks of a conversion: what is lost, what the user must do, and what else is worth knowing."""
 
 from enum import StrEnum
 from typing import Final, NoReturn
@@ -16,7 +16,7 @@ class ConversionError(ValueError):
 
 
 class Level(StrEnum):
-    """LOST: v1 has no equal. TO_DO: the result does not work before somebody does this. NOTE: good to know."""
+    """LOST: v1 has no such field. TO_DO: the result does not work until the user does this. NOTE: good to know."""
 
     LOST = "lost"
     TO_DO = "to do"
@@ -24,7 +24,7 @@ class Level(StrEnum):
 
 
 class Remark(msgspec.Struct, frozen=True):
-    """``path``: the field it is about, empty for the whole object."""
+    """``path``: the field that the remark is about, "" = the whole object."""
 
     level: Level
     path: str
@@ -35,7 +35,7 @@ class Remark(msgspec.Struct, frozen=True):
 
 
 class ObjectRemarks:
-    """Collects the remarks about one object. ``origin``: its place among the objects."""
+    """Collects the remarks about an object. ``origin``: its index among the objects."""
 
     def __init__(self, origin: int) -> None:
         self.origin: Final = origin
@@ -52,16 +52,16 @@ class ObjectRemarks:
 
 
 def refuse(path: str, value: object, allowed: str) -> NoReturn:
-    """Raise the error about one value."""
+    """Raise the error about a value."""
     raise ConversionError(f"{path}: {quote(value)} {allowed}")
 
 
 def refuse_missing(path: str, why: str = "it is required") -> NoReturn:
-    """Raise the error about a field that is not there."""
+    """Raise the error about a missing field."""
     raise ConversionError(f"{path} is missing: {why}")
 
 
 def quote(value: object) -> str:
-    """A value as a message quotes it: never longer than a line."""
+    """A value as messages quote it, at most 80 characters long."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

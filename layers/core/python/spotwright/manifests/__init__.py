@@ -1,7 +1,4 @@
-"""What Spotwright installs into a cluster, as Kubernetes documents: definitions, rights, forwarder.
-
-Documents come in the order in which they must be applied.
-"""
+"""What Spotwright installs into a cluster, as Kubernetes objects: CRDs, RBAC, forwarder; in the order to apply them."""
 
 import copy
 import hashlib
@@ -25,7 +22,7 @@ _LABELS = {"app.kubernetes.io/part-of": "spotwright", "app.kubernetes.io/managed
 
 def definitions() -> tuple[Document, ...]:
     """The CustomResourceDefinitions of NodePool, NodeClaim, NodeOverlay and EC2NodeClass."""
-    return tuple(_labelled(schema) for schema in (nodepool(), nodeclaim(), nodeoverlay(), ec2_nodeclass()))
+    return tuple(_add_labels(schema) for schema in (nodepool(), nodeclaim(), nodeoverlay(), ec2_nodeclass()))
 
 
 def rbac() -> tuple[Document, ...]:
@@ -45,17 +42,17 @@ def forwarder(image: str, environment: Mapping[str, str]) -> tuple[Document, ...
 
 
 def digest() -> str:
-    """Changes whenever anything that is installed does, image and environment aside."""
+    """A digest of everything that is installed, without the forwarder's image and environment."""
     everything = [*definitions(), *rbac(), *forwarder("", {})]
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
 
 
 def _read(name: str) -> tuple[Document, ...]:
     content = Path(__file__).with_name(name).read_text(encoding="utf-8")
-    return tuple(_labelled(document) for document in yaml.safe_load_all(content))
+    return tuple(_add_labels(document) for document in yaml.safe_load_all(content))
 
 
-def _labelled(document: Document) -> Document:
+def _add_labels(document: Document) -> Document:
     labelled = copy.deepcopy(document)
     labelled["metadata"].setdefault("labels", {}).update(_LABELS)
     return labelled

@@ -1,1 +1,1 @@
-"""One module a command: options in, an exit code out, everything said on stdout and stderr."""
+"""A module for each command: options in, an exit code out, output on stdout and stderr."""

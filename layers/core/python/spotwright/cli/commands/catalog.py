@@ -1,4 +1,4 @@
-"""``spotwright catalog``: every instance type with what pods can have of it and what it costs."""
+"""``spotwright catalog``: instance types with their allocatable resources and prices."""
 
 import argparse
 import os
@@ -46,23 +46,23 @@ def add(subparsers: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the catalog; 2 where something asked for is not there, 1 when AWS does not answer."""
+    """Print the catalog. 0: done; 1: AWS does not answer."""
     import sys
 
     from spotwright.cli.text.catalog import catalog_to_json, catalog_to_text
     from spotwright.errors import ApiError
 
     try:
-        about, rows = _stored(options) if options.cluster else _made(options)
+        title, rows = _cluster_rows(options) if options.cluster else _region_rows(options)
     except ApiError as failure:
         print(f"spotwright catalog: {failure}", file=sys.stderr)
         return 1
-    print(catalog_to_json(rows) if options.output == "json" else "\n".join(catalog_to_text(rows, about)))
+    print(catalog_to_json(rows) if options.output == "json" else "\n".join(catalog_to_text(rows, title)))
     return 0
 
 
-def _made(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
-    """The types of a region under one class, whether they are sold there or not."""
+def _region_rows(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
+    """The instance types of a region for an EC2NodeClass, with types that EC2 does not sell there."""
     from spotwright.aws.images import families
     from spotwright.aws.instance_types import capacity, offerings
     from spotwright.aws.kubelet.configuration import KubeletError
@@ -74,18 +74,18 @@ def _made(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
     from spotwright.model.quantity import QuantityError
     from spotwright.settings import catalog_settings
 
-    region = _asked(options.region) if options.region else load_builtin_region()
-    chosen = resolved_nodeclass(region, _class_of(options.nodeclass) if options.nodeclass else None)
-    family = families.ami_family(chosen)
+    region = _read_region(options.region) if options.region else load_builtin_region()
+    nodeclass = resolved_nodeclass(region, _read_nodeclass(options.nodeclass) if options.nodeclass else None)
+    family = families.ami_family(nodeclass)
     if isinstance(family, Refusal):
-        raise InputError(f"{options.nodeclass}: EC2NodeClass {chosen.name}: {family.message}")
-    offering_context = offerings.offering_context(chosen, family)
+        raise InputError(f"{options.nodeclass}: EC2NodeClass {nodeclass.name}: {family.message}")
+    offering_context = offerings.offering_context(nodeclass, family)
     try:
         settings = catalog_settings(_settings(options.setting)).overheads
         rows = [
             CatalogRow(
                 offerings.instance_type(info, region, offering_context, settings),
-                capacity.node_resources(info, chosen, family, settings),
+                capacity.node_resources(info, nodeclass, family, settings),
             )
             for info in region.types
             if info.arch
@@ -93,50 +93,50 @@ def _made(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
     except InvalidRequest as error:
         raise InputError(str(error)) from None
     except (QuantityError, KubeletError) as error:
-        raise InputError(f"{options.nodeclass}: EC2NodeClass {chosen.name}: {error}") from None
-    about = "; ".join((f"{region.name} as EC2 sells it now", *region.notes)) if options.region else BUILTIN_DESCRIPTION
-    return f"Class {chosen.name} ({family.name}). {about}", rows
+        raise InputError(f"{options.nodeclass}: EC2NodeClass {nodeclass.name}: {error}") from None
+    source = "; ".join((f"{region.name} as EC2 sells it now", *region.notes)) if options.region else BUILTIN_DESCRIPTION
+    return f"Class {nodeclass.name} ({family.name}). {source}", rows
 
 
-def _settings(given: list[str]) -> dict[str, str | int | float | bool]:
-    found: dict[str, str | int | float | bool] = {}
-    for one in given:
-        name, equals, value = one.partition("=")
+def _settings(assignments: list[str]) -> dict[str, str | int | float | bool]:
+    settings: dict[str, str | int | float | bool] = {}
+    for setting in assignments:
+        name, equals, value = setting.partition("=")
         if not equals or name not in _SETTINGS:
-            raise InputError(f"--setting {one}: expected NAME=VALUE with one of {', '.join(_SETTINGS)}")
-        found[name] = value
-    return found
+            raise InputError(f"--setting {setting}: expected NAME=VALUE with one of {', '.join(_SETTINGS)}")
+        settings[name] = value
+    return settings
 
 
-def _class_of(path: str) -> "EC2NodeClass":
+def _read_nodeclass(path: str) -> "EC2NodeClass":
     """The only EC2NodeClass of a manifest; raises InputError."""
     from spotwright.adapters.kubernetes.codecs.fields import DecodeError
     from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass_strict
     from spotwright.cli.inputs.conversion import upgrade_documents
     from spotwright.cli.inputs.documents import read_documents
 
-    read, _ = upgrade_documents(read_documents([path]))
-    found = [one for one in read.objects if one.content.get("kind") == "EC2NodeClass"]
-    if len(found) != 1:
-        raise InputError(f"{path}: expected one EC2NodeClass, found {len(found)}")
+    documents, _ = upgrade_documents(read_documents([path]))
+    classes = [document for document in documents.objects if document.content.get("kind") == "EC2NodeClass"]
+    if len(classes) != 1:
+        raise InputError(f"{path}: expected one EC2NodeClass, found {len(classes)}")
     try:
-        return decode_nodeclass_strict(found[0].content)
+        return decode_nodeclass_strict(classes[0].content)
     except DecodeError as error:
         raise InputError(f"{path}: {error}") from None
 
 
-def _asked(region: str) -> "RegionFacts":
-    """What EC2 and the Price List say of a region now."""
+def _read_region(region: str) -> "RegionFacts":
+    """The facts of a region from EC2 and the Price List."""
     from spotwright.adapters.aws import clients, pricing
     from spotwright.adapters.aws.ec2.region import Ec2Region
 
-    prices = pricing.endpoint_region(region)
-    asked = None if prices is None else clients.client("pricing", region=prices)
-    return Ec2Region(clients.client("ec2", region=region), asked, region=region).read(datetime.now(UTC))
+    price_region = pricing.endpoint_region(region)
+    pricing_client = None if price_region is None else clients.client("pricing", region=price_region)
+    return Ec2Region(clients.client("ec2", region=region), pricing_client, region=region).read(datetime.now(UTC))
 
 
-def _stored(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
-    """What a cluster's planners read."""
+def _cluster_rows(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
+    """The instance types of the catalog that a cluster plans with."""
     from spotwright.adapters.aws import clients
     from spotwright.adapters.aws.cloudformation import stack_outputs
     from spotwright.adapters.aws.dynamodb.state import DynamoState
@@ -155,8 +155,10 @@ def _stored(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
     by_class = Catalogs(blobs).read(key).by_nodeclass
     name = options.nodeclass or next(iter(sorted(by_class)), "")
     if name not in by_class:
-        known = ", ".join(sorted(by_class)) or "none"
-        raise InputError(f"--nodeclass {name}: cluster {options.cluster} has no such class in its catalog ({known})")
+        available = ", ".join(sorted(by_class)) or "none"
+        raise InputError(
+            f"--nodeclass {name}: cluster {options.cluster} has no such class in its catalog ({available})"
+        )
     return f"Class {name} of cluster {options.cluster}, catalog {key}", [
         CatalogRow(instance_type) for instance_type in by_class[name]
     ]

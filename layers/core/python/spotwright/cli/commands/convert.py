@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from spotwright.cli.inputs.documents import Document
     from spotwright.conversion.remarks import Remark
 
-    type Made = tuple[dict[str, Any], ...]
+    type Contents = tuple[dict[str, Any], ...]
 
 
 def add(subparsers: Any) -> None:
@@ -38,21 +38,21 @@ def run(options: argparse.Namespace) -> int:
 
     read = read_documents(options.files).objects
     result = convert_documents(read)
-    write_yaml((content for made in result.objects for content in made), sys.stdout)
-    for document, made, remarks in zip(read, result.objects, result.remarks, strict=True):
-        for line in _report(document, made, remarks):
+    write_yaml((content for contents in result.objects for content in contents), sys.stdout)
+    for document, contents, remarks in zip(read, result.objects, result.remarks, strict=True):
+        for line in _report(document, contents, remarks):
             print(line, file=sys.stderr)
     return 1 if any(remark.level == Level.TO_DO for remarks in result.remarks for remark in remarks) else 0
 
 
-def _report(document: "Document", made: "Made", remarks: "tuple[Remark, ...]") -> Iterator[str]:
-    """Remarks under the object they are about; those that say the same of several fields are one line."""
-    about: dict[tuple[str, str], list[str]] = {}
+def _report(document: "Document", contents: "Contents", remarks: "tuple[Remark, ...]") -> Iterator[str]:
+    """The remarks about an object; a remark about several fields is a single line."""
+    paths_by_remark: dict[tuple[str, str], list[str]] = {}
     for remark in remarks:
-        about.setdefault((remark.level, remark.text), []).append(remark.path)
-    if about:
-        became = "" if made == (document.content,) else f" → {', '.join(map(object_name, made)) or 'nothing'}"
-        yield f"{document_title(document)}{became}"
-    for (level, text), paths in about.items():
+        paths_by_remark.setdefault((remark.level, remark.text), []).append(remark.path)
+    if paths_by_remark:
+        result = "" if contents == (document.content,) else f" → {', '.join(map(object_name, contents)) or 'nothing'}"
+        yield f"{document_title(document)}{result}"
+    for (level, text), paths in paths_by_remark.items():
         where = ", ".join(filter(None, paths))
         yield f"  {level:<5}  {where}: {text}" if where else f"  {level:<5}  {text}"

@@ -1,4 +1,4 @@
-"""`spotwright manifests`: what `install` applies to a cluster, as YAML for whoever applies it otherwise."""
+"""`spotwright manifests`: what the installation applies to a cluster, as YAML to apply in another way."""
 
 import argparse
 import os
@@ -12,8 +12,8 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     parser.add_argument("--forwarder-image", metavar="IMAGE", help="print the forwarder too, with this image")
     parser.add_argument("--cluster", metavar="NAME", help="the cluster that the forwarder is for")
     stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
-    about = "the stack whose table and queues it uses (default: SPOTWRIGHT_STACK, %(default)s)"
-    parser.add_argument("--stack", default=stack, help=about)
+    stack_help = "the stack whose table and queues it uses (default: SPOTWRIGHT_STACK, %(default)s)"
+    parser.add_argument("--stack", default=stack, help=stack_help)
     parser.add_argument("--region", help="where the stack is (default: as the AWS SDK finds it)")
     parser.set_defaults(run=run)
 
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _environment(arguments: argparse.Namespace) -> dict[str, str]:
-    """The forwarder's environment, from what the stack says of itself."""
+    """The forwarder's environment, from the outputs of the stack."""
     from spotwright.adapters.aws import clients
     from spotwright.adapters.aws.cloudformation import stack_outputs
     from spotwright.errors import ApiError

@@ -1,4 +1,4 @@
-"""`spotwright pause` and `spotwright resume`: let no function launch or disrupt anything in a cluster, and again."""
+"""`spotwright pause` and `spotwright resume`: stop and continue launches and disruption in a cluster."""
 
 import argparse
 import os
@@ -13,7 +13,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def add_cluster_options(parser: argparse.ArgumentParser) -> None:
-    """Which cluster of which stack."""
+    """Options that name the cluster and its stack."""
     stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
     parser.add_argument("--cluster", required=True, metavar="NAME")
     parser.add_argument("--stack", default=stack, help="the cell's stack (default: SPOTWRIGHT_STACK, %(default)s)")
@@ -21,7 +21,7 @@ def add_cluster_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """0: done; 1: the stack or its table cannot be had. ``arguments.verb``: pause or resume."""
+    """0: done; 1: the stack or its table cannot be reached. ``arguments.verb``: pause or resume."""
     from spotwright.adapters.aws import clients
     from spotwright.adapters.aws.cloudformation import stack_outputs
     from spotwright.adapters.aws.dynamodb.pause import PauseRow
@@ -38,11 +38,11 @@ def run(arguments: argparse.Namespace) -> int:
     except ApiError as failure:
         print(f"spotwright {arguments.verb}: {failure}", file=sys.stderr)
         return 1
-    print(_SAID[arguments.verb].format(cluster=arguments.cluster))
+    print(_MESSAGES[arguments.verb].format(cluster=arguments.cluster))
     return 0
 
 
-_SAID = {
+_MESSAGES = {
     "pause": "{cluster} is paused: nothing is launched or disrupted by choice; interrupted nodes are still replaced.",
     "resume": "{cluster} is resumed; a breaker that had stopped disruption is closed.",
 }

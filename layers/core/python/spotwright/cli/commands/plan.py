@@ -1,4 +1,4 @@
-"""``spotwright plan``: which nodes would be made for these manifests, or this cluster, at what price, and why."""
+"""``spotwright plan``: the nodes that manifests or a running cluster need, their price, and why."""
 
 import argparse
 import os
@@ -33,10 +33,10 @@ def add(subparsers: Any) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the plan; 0 whether or not every pod fits."""
+    """Print the plan. Exit code 0, also when pods are unschedulable."""
     import gc
 
-    # A short life with many objects, none of which becomes garbage: 20 ms of a quarter of a second.
+    # A short process makes many objects, none of which becomes garbage: this saves 20 ms of a quarter of a second.
     gc.disable()
     import msgspec
 
@@ -45,45 +45,45 @@ def run(options: argparse.Namespace) -> int:
     from spotwright.cli.text.plan import plan_to_json, plan_to_text
     from spotwright.scheduling.planner import plan
 
-    snapshot, own, notes = _seen(options)
+    snapshot, cluster_catalog, notes = _read_inputs(options)
     if options.catalog:
-        catalog, about = read_catalog_file(options.catalog), str(options.catalog)
-    elif own is not None:
-        catalog, about = own, f"those of cluster {options.cluster}"
+        catalog, source = read_catalog_file(options.catalog), str(options.catalog)
+    elif cluster_catalog is not None:
+        catalog, source = cluster_catalog, f"those of cluster {options.cluster}"
     else:
-        catalog, about = load_builtin_catalog(), BUILTIN_DESCRIPTION
-    made = plan(snapshot, _sold(catalog, snapshot))
-    made = msgspec.structs.replace(made, notes=(*made.notes, *notes))
+        catalog, source = load_builtin_catalog(), BUILTIN_DESCRIPTION
+    result = plan(snapshot, _without_unavailable(catalog, snapshot))
+    result = msgspec.structs.replace(result, notes=(*result.notes, *notes))
     if options.output == "json":
-        print(plan_to_json(made))
+        print(plan_to_json(result))
     else:
-        print("\n".join(plan_to_text(made, f"Instance types and prices: {about}")))
+        print("\n".join(plan_to_text(result, f"Instance types and prices: {source}")))
     return 0
 
 
-def _seen(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, tuple[str, ...]]":
-    """What is planned, the catalog that belongs to it, and how manifests are read that are old or there twice."""
-    live = options.kubeconfig or options.context or options.cluster or not options.files
-    found, own = None, None
-    if live:
+def _read_inputs(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, tuple[str, ...]]":
+    """The snapshot to plan, the cluster's catalog if it has one, and notes about converted or duplicate manifests."""
+    is_live = options.kubeconfig or options.context or options.cluster or not options.files
+    live_snapshot, catalog = None, None
+    if is_live:
         from spotwright.cli.inputs.live_cluster import observe_cluster
 
-        found, own = observe_cluster(options)
-    if not options.files and found is not None:
-        return found, own, ()
+        live_snapshot, catalog = observe_cluster(options)
+    if not options.files and live_snapshot is not None:
+        return live_snapshot, catalog, ()
     from spotwright.cli.inputs.conversion import upgrade_documents
     from spotwright.cli.inputs.documents import deduplicate, read_documents
     from spotwright.cli.inputs.manifest_snapshot import apply_manifests, decode_snapshot
 
-    read, notes = upgrade_documents(read_documents(options.files))
-    read, replaced = deduplicate(read)
-    snapshot = decode_snapshot(read, options.feature_gates)
-    if found is not None:
-        snapshot = apply_manifests(found, snapshot)
-    return snapshot, own, (*notes, *replaced)
+    documents, notes = upgrade_documents(read_documents(options.files))
+    documents, replaced = deduplicate(documents)
+    snapshot = decode_snapshot(documents, options.feature_gates)
+    if live_snapshot is not None:
+        snapshot = apply_manifests(live_snapshot, snapshot)
+    return snapshot, catalog, (*notes, *replaced)
 
 
-def _sold(catalog: "Catalog", snapshot: "Snapshot") -> "Catalog":
+def _without_unavailable(catalog: "Catalog", snapshot: "Snapshot") -> "Catalog":
     if not snapshot.unavailable_offerings:
         return catalog
     from spotwright.aws.instance_types import unavailable_offerings

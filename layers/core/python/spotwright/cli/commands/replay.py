@@ -1,4 +1,4 @@
-"""`spotwright replay`: decide again what was decided, and say whether the answer is the same."""
+"""`spotwright replay`: repeat a decision from its stored snapshot, and compare."""
 
 import argparse
 import os
@@ -21,19 +21,19 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """0: the same answer; 1: another one, or the decision cannot be had."""
+    """0: the same decision; 1: another decision, or the stored decision cannot be read."""
     from spotwright.errors import ApiError
 
     try:
-        replayed = _replayed(arguments)
+        result = _replay(arguments)
     except ApiError as failure:
         print(f"spotwright replay: {failure}", file=sys.stderr)
         return 1
-    print("\n".join(_lines(replayed)))
-    return 0 if replayed.agrees else 1
+    print("\n".join(_describe(result)))
+    return 0 if result.agrees else 1
 
 
-def _replayed(arguments: argparse.Namespace) -> "ReplayResult":
+def _replay(arguments: argparse.Namespace) -> "ReplayResult":
     from spotwright.adapters.aws import clients
     from spotwright.adapters.aws.cloudformation import stack_outputs
     from spotwright.adapters.aws.dynamodb.state import DynamoState
@@ -52,22 +52,22 @@ def _replayed(arguments: argparse.Namespace) -> "ReplayResult":
     return replay(key, blobs=blobs, catalogs=Catalogs(blobs))
 
 
-def _lines(replayed: "ReplayResult") -> list[str]:
-    decision = replayed.decision
+def _describe(result: "ReplayResult") -> list[str]:
+    decision = result.decision
     lines = [
         f"decision {decision.id} of {decision.now.isoformat()} ({decision.kind}), {decision.message}",
         "decided by the code that replays it"
-        if replayed.same_code
+        if result.same_code
         else f"decided by other code ({decision.code_digest}): a different answer may be an improvement",
     ]
-    if replayed.kept_claims:
-        return [*lines, f"another answer: {', '.join(replayed.kept_claims)} would stay"]
-    if replayed.agrees and decision.kind in ("disrupt", "scale-down"):
-        gone = decision.disruption.candidates if decision.disruption else ()
-        return [*lines, f"the same answer: {', '.join(gone)} may go"]
-    if replayed.agrees:
-        return [*lines, f"the same plan: {len(replayed.plan.new_nodes)} new nodes"]
-    before, after = decision.plan, replayed.plan
+    if result.kept_claims:
+        return [*lines, f"another answer: {', '.join(result.kept_claims)} would stay"]
+    if result.agrees and decision.kind in ("disrupt", "scale-down"):
+        candidates = decision.disruption.candidates if decision.disruption else ()
+        return [*lines, f"the same answer: {', '.join(candidates)} may go"]
+    if result.agrees:
+        return [*lines, f"the same plan: {len(result.plan.new_nodes)} new nodes"]
+    before, after = decision.plan, result.plan
     return [
         *lines,
         f"another plan: {len(before.new_nodes)} new nodes for ${before.price_picousd_per_hour / 10**12:.4f} per hour"

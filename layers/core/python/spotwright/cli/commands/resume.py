@@ -1,4 +1,4 @@
-"""`spotwright resume`: the end of a pause, and of what the breaker stopped."""
+"""`spotwright resume`: ends a pause and closes the breaker."""
 
 import argparse
 

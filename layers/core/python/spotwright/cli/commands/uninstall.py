@@ -1,4 +1,4 @@
-"""`spotwright uninstall --drain | --hand-back`: the only way to empty a cluster, and the way back to Karpenter."""
+"""`spotwright uninstall --drain | --hand-back`: drains all nodes of a cluster, or hands it back to Karpenter."""
 
 import argparse
 import os
@@ -61,7 +61,7 @@ def parse_duration(text: str) -> float:
 
 
 class Deadline:
-    """Until so many seconds from now."""
+    """A deadline some seconds from now."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -84,16 +84,16 @@ def _uninstall(arguments: argparse.Namespace, objects: "DynamicClient") -> "Unin
     outputs = stack_outputs(clients.client("cloudformation", region=region), arguments.stack)
     dynamodb = clients.client("dynamodb", region=region)
     pause = PauseRow(dynamodb, table=outputs["TableName"], cluster=arguments.cluster)
-    patience, tell = Deadline(arguments.timeout), _teller()
+    deadline, report = Deadline(arguments.timeout), _progress_printer()
     if arguments.hand_back:
         parts = [*manifests.rbac(), *manifests.forwarder("", {})]
-        return hand_back(objects, pause, patience, tell, parts=parts)
+        return hand_back(objects, pause, deadline, report, parts=parts)
     force_at = None if arguments.grace is None else datetime.now(UTC) + timedelta(seconds=arguments.grace)
-    return drain(objects, pause, patience, tell, force_at=force_at)
+    return drain(objects, pause, deadline, report, force_at=force_at)
 
 
 def _objects(arguments: argparse.Namespace) -> "DynamicClient":
-    """The kubeconfig's cluster, once EKS has confirmed that it is the one that was named."""
+    """A client for the kubeconfig's cluster. Raises InputError unless EKS has the same endpoint for ``--cluster``."""
     from spotwright.adapters.aws import clients
     from spotwright.adapters.aws.errors import translate_errors
     from spotwright.adapters.kubernetes.connection import kubeconfig_configuration
@@ -108,11 +108,11 @@ def _objects(arguments: argparse.Namespace) -> "DynamicClient":
     return DynamicClient(configuration)
 
 
-def _teller() -> Callable[[str], None]:
-    def tell(line: str) -> None:
+def _progress_printer() -> Callable[[str], None]:
+    def report(line: str) -> None:
         print(f"{datetime.now(UTC):%H:%M:%S} {line}", flush=True)
 
-    return tell
+    return report
 
 
 def _report(arguments: argparse.Namespace, outcome: "UninstallResult") -> int:

@@ -1,4 +1,4 @@
 """What commands read: files, stdin, a running cluster or the built-in catalog in, values of the model out.
 
-It prints nothing.
+Nothing here prints.
 """

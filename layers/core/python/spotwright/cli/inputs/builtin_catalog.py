@@ -1,6 +1,6 @@
-"""What Spotwright knows of EC2 without asking: the catalog of a plain class in one region.
+"""The built-in catalog: instance types of us-east-1 for an EC2NodeClass with defaults, without a call to AWS.
 
-Its file and that of ``builtin_region`` are written by tools/builtin_catalog.py.
+tools/builtin_catalog.py writes its file and that of ``builtin_region``.
 """
 
 import zlib
@@ -19,5 +19,5 @@ BUILTIN_DESCRIPTION: Final = (
 
 
 def load_builtin_catalog() -> Catalog:
-    """Every type that a plain class can buy in us-east-1, zones a to c."""
+    """All types that EC2 sells in us-east-1, zones a to c, for an EC2NodeClass with defaults."""
     return catalog_codec.decode(zlib.decompress(CATALOG_FILE.read_bytes()))

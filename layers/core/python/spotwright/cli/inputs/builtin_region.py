@@ -1,4 +1,4 @@
-"""The facts of the built-in region, from which its catalog is made."""
+"""The built-in region facts, from which the built-in catalog is made."""
 
 import zlib
 from pathlib import Path
@@ -17,20 +17,22 @@ FACTS_FILE: Final = Path(__file__).with_name(f"{BUILTIN_REGION}.facts.json.z")
 
 
 def load_builtin_region() -> region_facts.RegionFacts:
-    """The facts of us-east-1, with every type of Karpenter's published reference whether it is sold there or not."""
+    """The facts of us-east-1, with all types of Karpenter's published reference, also those that it does not sell."""
     return msgspec.json.decode(zlib.decompress(FACTS_FILE.read_bytes()), type=region_facts.RegionFacts)
 
 
 def resolved_nodeclass(region: region_facts.RegionFacts, of: EC2NodeClass | None = None) -> EC2NodeClass:
-    """``of`` (a class of Amazon Linux 2023 where there is none) with a subnet in every zone and an image for
-    everything: what a class finds in an account is not known here."""
-    zones = sorted({zone for several in region.zones.values() for zone in several})
+    """``of``, or an Amazon Linux 2023 class, with a subnet in every zone and an image for every architecture, since the
+    subnets and images of the user's account are not known."""
+    zones = sorted({zone for zones_of_type in region.zones.values() for zone in zones_of_type})
     images = tuple(
         AMI(f"ami-{arch}", requirements=(NodeSelectorRequirement("kubernetes.io/arch", "In", (arch,)),))
         for arch in ("amd64", "arm64")
     )
-    chosen = of or EC2NodeClass(ObjectMeta("default"), ami_family=families.AL2023)
-    return msgspec.structs.replace(chosen, subnets=tuple(Subnet(f"subnet-{zone}", zone) for zone in zones), amis=images)
+    nodeclass = of or EC2NodeClass(ObjectMeta("default"), ami_family=families.AL2023)
+    return msgspec.structs.replace(
+        nodeclass, subnets=tuple(Subnet(f"subnet-{zone}", zone) for zone in zones), amis=images
+    )
 
 
 def default_buyer(region: region_facts.RegionFacts) -> offerings.OfferingContext:

@@ -47,8 +47,8 @@ def read_catalog_file(path: str) -> Catalog:
     """A catalog file (``{"instanceTypes": [...]}``); raises InputError."""
     try:
         content = Path(path).read_bytes()
-        read = msgspec.json.decode(content, type=_File)
-        types = tuple(_instance_type(instancetype) for instancetype in read.instanceTypes)
+        file = msgspec.json.decode(content, type=_File)
+        types = tuple(_instance_type(entry) for entry in file.instanceTypes)
     except OSError as error:
         raise InputError(f"{path}: the catalog cannot be read: {error.strerror}") from None
     except (msgspec.DecodeError, ValueError) as error:
@@ -56,18 +56,18 @@ def read_catalog_file(path: str) -> Catalog:
     return Catalog({"": types}, source=path)
 
 
-def _instance_type(given: _Type) -> InstanceType:
-    stated = (
+def _instance_type(entry: _Type) -> InstanceType:
+    expressions = (
         NodeSelectorRequirement(requirement.key, requirement.operator, tuple(requirement.values or ()))
-        for requirement in given.requirements
+        for requirement in entry.requirements
     )
-    capacity = resources.parse(given.capacity)
+    capacity = resources.parse(entry.capacity)
     return InstanceType(
-        name=given.name,
-        requirements=from_expressions(stated),
+        name=entry.name,
+        requirements=from_expressions(expressions),
         capacity=capacity,
-        allocatable=_allocatable(capacity, given.overhead or _Overhead()),
-        offerings=tuple(_offering(offering) for offering in given.offerings),
+        allocatable=_allocatable(capacity, entry.overhead or _Overhead()),
+        offerings=tuple(_offering(offering) for offering in entry.offerings),
     )
 
 
@@ -79,23 +79,23 @@ def _allocatable(capacity: dict[str, int], overhead: _Overhead) -> dict[str, int
         )
     )
     left = {name: size - reserved.get(name, 0) for name, size in capacity.items()}
-    huge = sum(size for name, size in capacity.items() if name.startswith("hugepages-"))
-    if huge:
-        left[resources.MEMORY] = max(0, left.get(resources.MEMORY, 0) - huge)
+    huge_pages = sum(size for name, size in capacity.items() if name.startswith("hugepages-"))
+    if huge_pages:
+        left[resources.MEMORY] = max(0, left.get(resources.MEMORY, 0) - huge_pages)
     return left
 
 
-def _offering(given: _Offering) -> Offering:
-    further = (
+def _offering(entry: _Offering) -> Offering:
+    requirements = (
         Requirement(key, False, frozenset(() if value is None else (value,)))
-        for key, value in sorted(given.requirements.items())
+        for key, value in sorted(entry.requirements.items())
         if key not in (labels.ZONE, labels.CAPACITY_TYPE)
     )
     return Offering(
-        zone=given.requirements.get(labels.ZONE) or "",
-        capacity_type=given.requirements.get(labels.CAPACITY_TYPE) or "",
-        price_picousd_per_hour=round(given.price * PICOUSD),
-        available=given.available,
-        requirements=Requirements({requirement.key: requirement for requirement in further}),
-        reservation_capacity=given.reservationCapacity,
+        zone=entry.requirements.get(labels.ZONE) or "",
+        capacity_type=entry.requirements.get(labels.CAPACITY_TYPE) or "",
+        price_picousd_per_hour=round(entry.price * PICOUSD),
+        available=entry.available,
+        requirements=Requirements({requirement.key: requirement for requirement in requirements}),
+        reservation_capacity=entry.reservationCapacity,
     )

@@ -1,4 +1,4 @@
-"""Manifests of Karpenter before v1, read as the v1 ones that they mean."""
+"""Manifests of Karpenter before v1, converted to v1."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -10,28 +10,28 @@ if TYPE_CHECKING:
     from spotwright.conversion.convert import ConversionResult
     from spotwright.conversion.remarks import Remark
 
-    type Made = tuple[dict[str, Any], ...]
+    type Contents = tuple[dict[str, Any], ...]
 
 
-def convert_documents(given: "tuple[Document, ...]") -> "ConversionResult":
-    """The objects as v1 has them; raises InputError naming file, object, field and value."""
+def convert_documents(documents: "tuple[Document, ...]") -> "ConversionResult":
+    """The objects converted to v1; raises InputError with file, object, field and value."""
     from spotwright.conversion.convert import convert as convert
     from spotwright.conversion.remarks import ConversionError
 
     try:
-        return convert([one.content for one in given])
+        return convert([document.content for document in documents])
     except ConversionError as error:
-        raise InputError(f"{document_title(given[error.origin])}: {error}") from None
+        raise InputError(f"{document_title(documents[error.origin])}: {error}") from None
 
 
 def upgrade_documents(read: "Documents") -> "tuple[Documents, tuple[str, ...]]":
-    """The objects as ``convert`` would write them, for who reads them now, and notes about those that it changes.
+    """The objects as ``spotwright convert`` would write them, and notes about the objects that it changes.
 
-    A NodeClaim of v1beta1, which ``convert`` leaves out, stays: whoever plans wants to know of it. Raises InputError.
+    NodeClaims of v1beta1, which ``convert`` leaves out, stay, since a plan counts them. Raises InputError.
     """
     from spotwright.conversion import needs_conversion
 
-    if not any(needs_conversion(one.content) for one in read.objects):
+    if not any(needs_conversion(document.content) for document in read.objects):
         return read, ()
     import msgspec
 
@@ -40,23 +40,23 @@ def upgrade_documents(read: "Documents") -> "tuple[Documents, tuple[str, ...]]":
     result = convert_documents(read.objects)
     objects: list[Document] = []
     notes: list[str] = []
-    for document, made, remarks in zip(read.objects, result.objects, result.remarks, strict=True):
-        if not made and document.content["kind"] == "NodeClaim":
+    for document, contents, remarks in zip(read.objects, result.objects, result.remarks, strict=True):
+        if not contents and document.content["kind"] == "NodeClaim":
             objects.append(document)
             continue
-        objects += (Document(document.source, content) for content in made)
-        notes += _notes(document, made, remarks)
+        objects += (Document(document.source, content) for content in contents)
+        notes += _notes(document, contents, remarks)
     return msgspec.structs.replace(read, objects=tuple(objects)), tuple(notes)
 
 
-def _notes(document: "Document", made: "Made", remarks: "tuple[Remark, ...]") -> Iterator[str]:
-    """What a reader of the converted objects should know: not what matters only to who applies them."""
-    same = made == (document.content,)
-    if made and not same:
-        names = ", ".join(map(object_name, made))
+def _notes(document: "Document", contents: "Contents", remarks: "tuple[Remark, ...]") -> Iterator[str]:
+    """Notes for a plan of the converted objects, without remarks that matter only when they are applied."""
+    is_unchanged = contents == (document.content,)
+    if contents and not is_unchanged:
+        names = ", ".join(map(object_name, contents))
         yield f"{document_title(document)} is read as {names}: `spotwright convert` writes that"
     for remark in remarks:
-        if (same or remark.level != "note") and not remark.path.startswith(("metadata.", "status")):
+        if (is_unchanged or remark.level != "note") and not remark.path.startswith(("metadata.", "status")):
             yield f"{document_title(document)}: {remark}"
 
 

@@ -15,14 +15,14 @@ _ENDINGS: Final = (".yaml", ".yml", ".json")
 
 
 class Document(msgspec.Struct, frozen=True):
-    """One Kubernetes object and the file it came from."""
+    """A Kubernetes object and the file it was read from."""
 
     source: str
     content: Json
 
 
 class Documents(msgspec.Struct, frozen=True):
-    """All objects, in the order given. ``now`` and ``settings`` come from a case file; empty without one."""
+    """All objects, in their order. ``now`` and ``settings``: from a case file, empty without one."""
 
     objects: tuple[Document, ...]
     now: Any = None
@@ -30,32 +30,32 @@ class Documents(msgspec.Struct, frozen=True):
 
 
 def read_documents(paths: Sequence[str]) -> Documents:
-    """Everything in the files, folders (searched) or ``-``; raises InputError naming file and place."""
-    now, settings, found = None, dict[str, Any](), list[Document]()
+    """All objects in files, folders (with subfolders) or stdin (``-``); raises InputError with file and line."""
+    now, settings, objects = None, dict[str, Any](), list[Document]()
     for source, text in _texts(paths):
-        for content in _parsed(source, text):
+        for content in _parse_objects(source, text):
             if "objects" in content and "kind" not in content:
                 now, settings = content.get("now") or now, settings | (content.get("settings") or {})
-                found += _objects(source, content["objects"] or [])
+                objects += _objects(source, content["objects"] or [])
             else:
-                found += _objects(source, [content])
-    if not found:
+                objects += _objects(source, [content])
+    if not objects:
         raise InputError(f"{', '.join(paths)}: there is no Kubernetes object in it")
-    return Documents(tuple(found), now, settings)
+    return Documents(tuple(objects), now, settings)
 
 
 def deduplicate(documents: Documents) -> tuple[Documents, tuple[str, ...]]:
-    """Each object once, as if the files were applied in their order, and notes about those that others replace."""
-    found: dict[object, Document] = {}
+    """The objects without duplicates, of which the last counts as with ``kubectl apply``, and notes about them."""
+    by_key: dict[object, Document] = {}
     notes: list[str] = []
-    for number, one in enumerate(documents.objects):
-        kind, metadata = one.content["kind"], one.content["metadata"]
+    for number, document in enumerate(documents.objects):
+        kind, metadata = document.content["kind"], document.content["metadata"]
         name, namespace = metadata.get("name"), metadata.get("namespace")
         key = (kind, str(namespace or "default"), name) if name and isinstance(name, str) else number
-        if key in found:
-            notes.append(f"{kind} {name} of {found[key].source} is not read: {one.source} has it again")
-        found[key] = one
-    return msgspec.structs.replace(documents, objects=tuple(found.values())), tuple(notes)
+        if key in by_key:
+            notes.append(f"{kind} {name} of {by_key[key].source} is not read: {document.source} has it again")
+        by_key[key] = document
+    return msgspec.structs.replace(documents, objects=tuple(by_key.values())), tuple(notes)
 
 
 def _texts(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -63,23 +63,23 @@ def _texts(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
         if path == "-":
             yield "stdin", sys.stdin.read()
             continue
-        place = Path(path)
-        if not place.exists():
+        file_or_folder = Path(path)
+        if not file_or_folder.exists():
             raise InputError(f"{path}: no such file or folder")
-        for file in _files(place):
+        for file in _files(file_or_folder):
             try:
                 yield str(file), file.read_text(encoding="utf-8")
             except (OSError, UnicodeDecodeError) as error:
                 raise InputError(f"{file}: cannot be read: {error}") from None
 
 
-def _files(place: Path) -> Iterable[Path]:
-    if not place.is_dir():
-        return (place,)
-    return sorted(path for path in place.rglob("*") if path.suffix in _ENDINGS and path.is_file())
+def _files(file_or_folder: Path) -> Iterable[Path]:
+    if not file_or_folder.is_dir():
+        return (file_or_folder,)
+    return sorted(path for path in file_or_folder.rglob("*") if path.suffix in _ENDINGS and path.is_file())
 
 
-def _parsed(source: str, text: str) -> Iterator[Json]:
+def _parse_objects(source: str, text: str) -> Iterator[Json]:
     for content in _contents(source, text):
         if isinstance(content, dict):
             yield content
@@ -88,13 +88,13 @@ def _parsed(source: str, text: str) -> Iterator[Json]:
 
 
 def _contents(source: str, text: str) -> Iterator[object]:
-    """What is in a text, as JSON if it is that."""
+    """The documents of a text, parsed as JSON if it is a JSON file."""
     if source.endswith(".json"):
         try:
             yield msgspec.json.decode(text)
             return
         except msgspec.DecodeError:
-            # YAML says where it goes wrong.
+            # YAML's error names the line.
             pass
     import yaml
 
@@ -119,16 +119,18 @@ def _objects(source: str, contents: object) -> Iterator[Document]:
         if not isinstance(content, dict) or not isinstance(content.get("kind"), str):
             raise InputError(f"{source}: an object without kind: {str(content)[:80]}")
         if content["kind"].endswith("List") and isinstance(content.get("items"), list):
-            yield from _objects(source, [_typed(content, one) for one in content["items"]])
+            yield from _objects(source, [_with_item_kind(content, item) for item in content["items"]])
         elif not isinstance(content.get("metadata"), dict):
             raise InputError(f"{source}: {content['kind']} without metadata")
         else:
             yield Document(source, content)
 
 
-def _typed(listed: Json, item: Any) -> Any:
-    """An item of a list; one of a ProvisionerList, say, need not state what it is."""
-    kind = listed["kind"].removesuffix("List")
+def _with_item_kind(list_object: Json, item: Any) -> Any:
+    """An item of a list such as a NodePoolList, whose items need not state their kind."""
+    kind = list_object["kind"].removesuffix("List")
     if not isinstance(item, dict) or not kind:
         return item
-    return {key: value for key, value in (("apiVersion", listed.get("apiVersion")), ("kind", kind)) if value} | item
+    return {
+        key: value for key, value in (("apiVersion", list_object.get("apiVersion")), ("kind", kind)) if value
+    } | item

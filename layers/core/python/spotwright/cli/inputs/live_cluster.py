@@ -17,17 +17,17 @@ from spotwright.workflows.ports.state import BlobPort, StatePort
 
 
 def observe_cluster(options: argparse.Namespace) -> tuple[Snapshot, Catalog | None]:
-    """The snapshot of now, and the cluster's own catalog; None when no deployment is named. Raises InputError.
+    """The present snapshot, and the cluster's catalog; None without ``--cluster``. Raises InputError.
 
-    Without ``--cluster`` only the API server is asked: launches under way and offerings without capacity are known to
-    the deployment alone.
+    Without ``--cluster`` only the API server is read: only the deployment knows launches in flight and unavailable
+    offerings.
     """
     try:
         configuration = kubeconfig_configuration(options.kubeconfig, options.context)
         cluster = KubernetesCluster(options.cluster or configuration.host, Transport.from_configuration(configuration))
         now = datetime.now(UTC)
         if options.cluster:
-            return _deployed(options, cluster, now)
+            return _snapshot_of_deployment(options, cluster, now)
         return read_cluster(cluster, _settings(options), now), None
     except NotFound as missing:
         if "/apis/karpenter" not in str(missing):
@@ -41,7 +41,7 @@ def observe_cluster(options: argparse.Namespace) -> tuple[Snapshot, Catalog | No
 
 
 @dataclass(frozen=True)
-class _Live:
+class _Ports:
     """See workflows.ports.bundles.SnapshotPorts."""
 
     cluster: ClusterPort
@@ -56,7 +56,7 @@ def _settings(options: argparse.Namespace) -> Settings:
     return decision_settings({"FEATURE_GATES": options.feature_gates})
 
 
-def _deployed(
+def _snapshot_of_deployment(
     options: argparse.Namespace, cluster: KubernetesCluster, now: datetime
 ) -> tuple[Snapshot, Catalog | None]:
     from spotwright.adapters.aws import clients
@@ -66,8 +66,8 @@ def _deployed(
     from spotwright.adapters.aws.s3.catalogs import Catalogs
 
     outputs = stack_outputs(clients.client("cloudformation"), options.stack)
-    client, learnt = clients.client("dynamodb"), outputs.get("MemoryTableName", "")
-    state = DynamoState(client, table=outputs["TableName"], cluster=options.cluster, memory_table=learnt)
+    client, account_table = clients.client("dynamodb"), outputs.get("MemoryTableName", "")
+    state = DynamoState(client, table=outputs["TableName"], cluster=options.cluster, memory_table=account_table)
     blobs = S3Blobs(clients.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
-    snapshot = gather(_Live(cluster, state, blobs, _settings(options)), state.cluster(), now=now)
+    snapshot = gather(_Ports(cluster, state, blobs, _settings(options)), state.cluster(), now=now)
     return snapshot, Catalogs(blobs).read(snapshot.catalog_key) if snapshot.catalog_key else None

@@ -32,7 +32,7 @@ from spotwright.model.snapshot import Settings, Snapshot
 
 type Json = dict[str, Any]
 
-_READERS: Final[dict[str, tuple[str, Callable[[Json], Any]]]] = {
+_DECODERS: Final[dict[str, tuple[str, Callable[[Json], Any]]]] = {
     "Pod": ("pods", lambda obj: _pod(obj)),
     "Node": ("nodes", decode_node),
     "NodePool": ("nodepools", decode_nodepool_strict),
@@ -46,7 +46,7 @@ _READERS: Final[dict[str, tuple[str, Callable[[Json], Any]]]] = {
     "PersistentVolume": ("persistent_volumes", decode_persistent_volume),
     "StorageClass": ("storage_classes", decode_storage_class),
     "CSINode": ("csi_nodes", decode_csi_node),
-    "PriorityClass": ("ranks", lambda obj: _rank(obj)),
+    "PriorityClass": ("ranks", lambda obj: _decode_priority_class(obj)),
 }
 _NAMESPACED: Final = ("Pod", "CapacityBuffer", "DaemonSet", "PodDisruptionBudget", "PersistentVolumeClaim")
 # Fields of a snapshot, and of its storage, that list objects.
@@ -55,98 +55,98 @@ _LISTED: Final = (
     "capacity_buffers",
 )  # fmt: skip
 _STORAGE: Final = ("persistent_volume_claims", "persistent_volumes", "storage_classes", "csi_nodes")
-# A plan of manifests does not depend on when it is made.
+# A plan of manifests does not depend on the time of day.
 _NOW: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def decode_snapshot(documents: Documents, feature_gates: str = "") -> Snapshot:
-    """What the planner sees; raises InputError naming file, object and field."""
+    """The snapshot of the documents; raises InputError with file, object and field."""
     fields: dict[str, list[Any]] = {}
-    for document in _expanded(documents.objects):
-        entry = _READERS.get(document.content["kind"])
+    for document in _expand_workloads(documents.objects):
+        entry = _DECODERS.get(document.content["kind"])
         if entry is not None:
-            fields.setdefault(entry[0], []).append(_decoded(document, entry[1]))
+            fields.setdefault(entry[0], []).append(_decode(document, entry[1]))
     disks = Storage(**{name: tuple(fields.pop(name, ())) for name in _STORAGE})
-    namespaces = {one.name: one.labels for one in fields.pop("namespaces", ())}
+    namespaces = {obj.name: obj.labels for obj in fields.pop("namespaces", ())}
     empty = Snapshot(
-        cluster="manifests", now=_moment(documents.now), settings=_settings(documents.settings, feature_gates)
+        cluster="manifests", now=_decode_now(documents.now), settings=_settings(documents.settings, feature_gates)
     )
-    ranks = {one.metadata.name: one for one in fields.pop("ranks", ())}
-    read = {name: tuple(values) for name, values in fields.items()}
-    read["capacity_buffers"] = _buffers(documents)
-    read["pods"] = tuple(_ranked(pod, ranks) for pod in read.get("pods", ()))
-    return msgspec.structs.replace(empty, storage=disks, namespaces=namespaces, **read)
+    ranks = {obj.metadata.name: obj for obj in fields.pop("ranks", ())}
+    decoded = {name: tuple(values) for name, values in fields.items()}
+    decoded["capacity_buffers"] = _decode_buffers(documents)
+    decoded["pods"] = tuple(_with_priority(pod, ranks) for pod in decoded.get("pods", ()))
+    return msgspec.structs.replace(empty, storage=disks, namespaces=namespaces, **decoded)
 
 
 def apply_manifests(cluster: Snapshot, manifests: Snapshot) -> Snapshot:
-    """The manifests as if they were applied to a cluster: objects of the same name are replaced, the others stay."""
+    """The cluster as if the manifests were applied to it: they replace objects of the same name."""
 
-    def merged[Named: Any](there: tuple[Named, ...], given: tuple[Named, ...]) -> tuple[Named, ...]:
-        names = {one.metadata.key for one in given}
-        return (*(one for one in there if one.metadata.key not in names), *given)
+    def merge[Named: Any](existing: tuple[Named, ...], replacing: tuple[Named, ...]) -> tuple[Named, ...]:
+        names = {obj.metadata.key for obj in replacing}
+        return (*(obj for obj in existing if obj.metadata.key not in names), *replacing)
 
     return msgspec.structs.replace(
         cluster,
-        **{name: merged(getattr(cluster, name), getattr(manifests, name)) for name in _LISTED},
+        **{name: merge(getattr(cluster, name), getattr(manifests, name)) for name in _LISTED},
         namespaces=cluster.namespaces | manifests.namespaces,
         storage=Storage(
-            **{name: merged(getattr(cluster.storage, name), getattr(manifests.storage, name)) for name in _STORAGE}
+            **{name: merge(getattr(cluster.storage, name), getattr(manifests.storage, name)) for name in _STORAGE}
         ),
     )
 
 
-def _expanded(documents: tuple[Document, ...]) -> Iterator[Document]:
+def _expand_workloads(documents: tuple[Document, ...]) -> Iterator[Document]:
     for document in documents:
         if document.content["kind"] in WORKLOAD_KINDS:
-            for pod in _decoded(document, lambda content: tuple(workload_pods(content))):
+            for pod in _decode(document, lambda content: tuple(workload_pods(content))):
                 yield Document(document.source, pod)
         else:
             yield document
 
 
-def _buffers(documents: Documents) -> tuple[CapacityBuffer, ...]:
-    """CapacityBuffers; what they refer to is looked for among the manifests."""
+def _decode_buffers(documents: Documents) -> tuple[CapacityBuffer, ...]:
+    """CapacityBuffers, with the pod templates and workloads of the manifests that they refer to."""
     named = {
         (kind, content["metadata"].get("namespace") or "default", content["metadata"].get("name")): content
-        for content in (one.content for one in documents.objects)
+        for content in (document.content for document in documents.objects)
         if (kind := content["kind"]) == "PodTemplate" or kind in SCALABLE_KINDS
     }
     return tuple(
-        _decoded(one, lambda content: decode_capacity_buffer(content, lambda *key: named.get(key)))
-        for one in documents.objects
-        if one.content["kind"] == "CapacityBuffer"
+        _decode(document, lambda content: decode_capacity_buffer(content, lambda *key: named.get(key)))
+        for document in documents.objects
+        if document.content["kind"] == "CapacityBuffer"
     )
 
 
-def _decoded(document: Document, read: Callable[[Json], Any]) -> Any:
+def _decode(document: Document, decode: Callable[[Json], Any]) -> Any:
     content = document.content
     if content["kind"] in _NAMESPACED and not content["metadata"].get("namespace"):
         content = content | {"metadata": content["metadata"] | {"namespace": "default"}}
     try:
-        return read(content)
+        return decode(content)
     except (ValueError, QuantityError) as error:
-        who = f"{content['kind']} {content['metadata'].get('name') or '(no name)'}"
-        told = str(error) if who in str(error) else f"{who}: {error}"
-        raise InputError(f"{document.source}: {told}") from None
+        object_name = f"{content['kind']} {content['metadata'].get('name') or '(no name)'}"
+        message = str(error) if object_name in str(error) else f"{object_name}: {error}"
+        raise InputError(f"{document.source}: {message}") from None
     except (ArithmeticError, AttributeError, KeyError, TypeError) as error:
         name = content["metadata"].get("name") or "(no name)"
         raise InputError(f"{document.source}: {content['kind']} {name} is malformed: {error!r}") from None
 
 
 def _pod(obj: Json) -> Pod:
-    """A pod that nobody has judged yet counts as one that kube-scheduler gave up on, unless it is gated."""
+    """A pod without the condition PodScheduled counts as unschedulable, unless it has scheduling gates."""
     pod = decode_pod(obj)
     if pod.read_error:
         return msgspec.structs.replace(pod, unschedulable=True)
-    judged = any(
+    is_scheduled_condition_set = any(
         condition.get("type") == "PodScheduled" for condition in (obj.get("status") or {}).get("conditions") or ()
     )
-    if judged or (obj.get("spec") or {}).get("schedulingGates"):
+    if is_scheduled_condition_set or (obj.get("spec") or {}).get("schedulingGates"):
         return pod
     return msgspec.structs.replace(pod, unschedulable=True)
 
 
-class _Rank(msgspec.Struct, frozen=True):
+class _PriorityClass(msgspec.Struct, frozen=True):
     """A PriorityClass. ``default``: of pods that name none."""
 
     metadata: ObjectMeta
@@ -154,24 +154,24 @@ class _Rank(msgspec.Struct, frozen=True):
     default: bool
 
 
-def _rank(obj: Json) -> _Rank:
+def _decode_priority_class(obj: Json) -> _PriorityClass:
     value = obj.get("value")
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError(f"PriorityClass {obj['metadata'].get('name')}: value: {value!r} is not a whole number")
-    return _Rank(validate(decode_metadata(obj)), value, bool(obj.get("globalDefault")))
+    return _PriorityClass(validate(decode_metadata(obj)), value, bool(obj.get("globalDefault")))
 
 
-# Those that every cluster has.
-_SYSTEM: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+# The priority classes that every cluster has.
+_SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-def _ranked(pod: Pod, ranks: dict[str, _Rank]) -> Pod:
-    """The priority that admission would give a pod that states only its class."""
+def _with_priority(pod: Pod, classes: dict[str, _PriorityClass]) -> Pod:
+    """The pod with the priority that admission gives it by its priority class."""
     if pod.priority:
         return pod
-    default = next((rank for _, rank in sorted(ranks.items()) if rank.default), None)
-    chosen = ranks.get(pod.priority_class_name) if pod.priority_class_name else default
-    priority = chosen.priority if chosen else _SYSTEM.get(pod.priority_class_name, 0)
+    default = next((candidate for _, candidate in sorted(classes.items()) if candidate.default), None)
+    priority_class = classes.get(pod.priority_class_name) if pod.priority_class_name else default
+    priority = priority_class.priority if priority_class else _SYSTEM_PRIORITIES.get(pod.priority_class_name, 0)
     return msgspec.structs.replace(pod, priority=priority) if priority else pod
 
 
@@ -191,13 +191,13 @@ def _settings(given: Json, feature_gates: str) -> Settings:
     if unknown:
         raise InputError(f"settings: {unknown[0]} is unknown; known are {', '.join(_SETTINGS)}")
     try:
-        named = {_SETTINGS[name]: value for name, value in given.items()}
-        return decision_settings(named | {"FEATURE_GATES": feature_gates})
+        values = {_SETTINGS[name]: value for name, value in given.items()}
+        return decision_settings(values | {"FEATURE_GATES": feature_gates})
     except InvalidRequest as error:
         raise InputError(f"settings: {error}") from None
 
 
-def _moment(given: Any) -> datetime:
+def _decode_now(given: Any) -> datetime:
     try:
         return decode_time(given) or _NOW
     except (TypeError, ValueError):

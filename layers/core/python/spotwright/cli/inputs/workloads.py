@@ -7,12 +7,12 @@ type Json = dict[str, Any]
 
 WORKLOAD_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "Job", "CronJob")
 
-# More than any cluster runs (Kubernetes' own bound is 150,000).
+# Kubernetes' own limit for a cluster.
 MAX_PODS: Final = 150_000
 
 
 def workload_pods(workload: Json) -> Iterator[Json]:
-    """Pod objects, named after the workload and numbered."""
+    """The pods of a workload, with its name and a number as name."""
     kind, spec = workload["kind"], workload.get("spec") or {}
     if kind == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}

@@ -1,1 +1,1 @@
-"""What commands print: values of the model in, text, JSON or YAML out. It reads nothing."""
+"""What commands print: values of the model in, text, JSON or YAML out. Nothing here reads input."""

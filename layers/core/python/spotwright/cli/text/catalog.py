@@ -16,7 +16,7 @@ _HEADINGS: Final = ("TYPE", "CPU", "MEMORY", "PODS", "ON-DEMAND", "SPOT FROM", "
 
 
 class CatalogRow(msgspec.Struct, frozen=True):
-    """A type, and its overheads one by one; ``size`` None = only their sum is known."""
+    """An instance type with its overheads; ``size`` None = only their sum is known."""
 
     instance_type: InstanceType
     size: NodeResources | None = None
@@ -40,7 +40,7 @@ def _row(row: CatalogRow) -> Json:
 
 
 def _overhead(row: CatalogRow) -> Json:
-    """What capacity has and allocatable has not; as a sum under ``kubeReserved`` where only that is known."""
+    """The difference of capacity and allocatable; their sum under ``kubeReserved`` where only that is known."""
     instance_type, size = row.instance_type, row.size
     if size is None:
         sums = {name: whole - instance_type.allocatable.get(name, 0) for name, whole in instance_type.capacity.items()}
@@ -53,14 +53,14 @@ def _overhead(row: CatalogRow) -> Json:
 
 
 def _selector(selector: NodeSelectorRequirement) -> Json:
-    found: Json = {"key": selector.key, "operator": str(selector.operator)}
-    return found | ({"values": list(selector.values)} if selector.values else {})
+    expression: Json = {"key": selector.key, "operator": str(selector.operator)}
+    return expression | ({"values": list(selector.values)} if selector.values else {})
 
 
 def _offering(offering: Offering) -> Json:
-    further = {requirement.key: requirement.sole_value for requirement in offering.requirements}
+    offering_labels = {requirement.key: requirement.sole_value for requirement in offering.requirements}
     return {
-        "requirements": {labels.CAPACITY_TYPE: offering.capacity_type, labels.ZONE: offering.zone} | further,
+        "requirements": {labels.CAPACITY_TYPE: offering.capacity_type, labels.ZONE: offering.zone} | offering_labels,
         "price": offering.price_picousd_per_hour / PICOUSD,
         "available": offering.available,
         "reservationCapacity": offering.reservation_capacity,
@@ -68,7 +68,7 @@ def _offering(offering: Offering) -> Json:
 
 
 def catalog_to_text(rows: Sequence[CatalogRow], about: str) -> list[str]:
-    """A table of what pods can have and what it costs; types with nothing to buy come last."""
+    """A table of allocatable resources and prices; types without available offerings come last."""
     ordered = sorted(rows, key=lambda row: (not _prices(row), row.instance_type.name))
     table = [_HEADINGS, *(_cells(row) for row in ordered)]
     widths = [max(len(cells[column]) for cells in table) for column in range(len(_HEADINGS))]
@@ -95,11 +95,11 @@ def _cells(row: CatalogRow) -> tuple[str, ...]:
 
 
 def _prices(row: CatalogRow) -> Mapping[str, int]:
-    """Capacity type → its lowest price among what can be bought."""
-    found: dict[str, int] = {}
+    """Capacity type → the lowest price of its available offerings."""
+    lowest: dict[str, int] = {}
     for kind, price in _offers(row.instance_type):
-        found[kind] = min(found.get(kind, price), price)
-    return found
+        lowest[kind] = min(lowest.get(kind, price), price)
+    return lowest
 
 
 def _offers(instance_type: InstanceType) -> Iterator[tuple[str, int]]:

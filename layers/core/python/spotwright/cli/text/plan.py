@@ -1,4 +1,4 @@
-"""A plan for people, and as the JSON document other programs read."""
+"""A plan as text, and as JSON for programs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -15,18 +15,18 @@ from spotwright.scheduling.plan import AlternativeOffering, BufferProvisioning, 
 type Json = dict[str, Any]
 
 _HOURS_A_MONTH: Final = 730
-_SHOWN: Final = 5
+_MAX_NAMES: Final = 5
 
 
 def plan_to_json(plan: Plan) -> str:
-    """The plan as one JSON document; prices in USD per hour."""
+    """The plan as a JSON document; prices in USD per hour."""
     document = {
         "newNodes": [_new_node(new_node) for new_node in plan.new_nodes],
         "existingNodes": [
             {"name": assignment.name, "pods": list(assignment.pods)} for assignment in plan.existing_nodes
         ],
-        "unschedulable": [_refused(unplaced_pod) for unplaced_pod in plan.unschedulable_pods],
-        "ignored": [_refused(unplaced_pod) for unplaced_pod in plan.ignored_pods],
+        "unschedulable": [_unplaced_pod(unplaced_pod) for unplaced_pod in plan.unschedulable_pods],
+        "ignored": [_unplaced_pod(unplaced_pod) for unplaced_pod in plan.ignored_pods],
         "buffers": [_buffer(provisioning) for provisioning in plan.buffers],
         "notes": list(plan.notes),
         "pricePerHour": plan.price_picousd_per_hour / PICOUSD,
@@ -51,12 +51,12 @@ def _new_node(node: NewNode) -> Json:
         "zones": list(node.zones),
         "reason": node.reason,
         "bindingResource": node.binding_resource,
-        "alternatives": [_priced(alternative) for alternative in node.alternatives],
+        "alternatives": [_alternative_offering(alternative) for alternative in node.alternatives],
         "preferencesGivenUp": list(node.relaxed_preferences),
     }
 
 
-def _priced(alternative: AlternativeOffering) -> Json:
+def _alternative_offering(alternative: AlternativeOffering) -> Json:
     return {
         "instanceType": alternative.instance_type,
         "capacityType": alternative.capacity_type,
@@ -66,12 +66,12 @@ def _priced(alternative: AlternativeOffering) -> Json:
 
 
 def _selector(selector: NodeSelectorRequirement) -> Json:
-    shown: Json = {"key": selector.key, "operator": selector.operator}
+    expression: Json = {"key": selector.key, "operator": selector.operator}
     if selector.values:
-        shown["values"] = list(selector.values)
+        expression["values"] = list(selector.values)
     if selector.min_values:
-        shown["minValues"] = selector.min_values
-    return shown
+        expression["minValues"] = selector.min_values
+    return expression
 
 
 def _taint(taint: Taint) -> Json:
@@ -87,18 +87,18 @@ def _buffer(provisioning: BufferProvisioning) -> Json:
     }
 
 
-def _refused(refused: UnplacedPod) -> Json:
-    return {"pod": refused.pod, "reasons": list(refused.reasons)}
+def _unplaced_pod(unplaced: UnplacedPod) -> Json:
+    return {"pod": unplaced.pod, "reasons": list(unplaced.reasons)}
 
 
 def plan_to_text(plan: Plan, heading: str) -> Iterator[str]:
-    """The plan as people read it, line by line."""
+    """The plan as text, line by line."""
     yield heading
     yield ""
     yield _total(plan)
-    for alike in _alike(plan.new_nodes):
+    for equal_nodes in _group_equal_nodes(plan.new_nodes):
         yield ""
-        yield from _nodes(alike)
+        yield from _nodes(equal_nodes)
     yield from _bound(plan)
     if plan.existing_nodes:
         yield ""
@@ -134,8 +134,8 @@ def _bound(plan: Plan) -> Iterator[str]:
         yield f"No plan for these pods costs less than {least}, {share:.1%} below this one."
 
 
-def _alike(nodes: Iterable[NewNode]) -> list[list[NewNode]]:
-    """Nodes that differ in nothing but the names of their pods, in the order of the first."""
+def _group_equal_nodes(nodes: Iterable[NewNode]) -> list[list[NewNode]]:
+    """Groups of nodes that differ only in the names of their pods, in the order of their first nodes."""
     groups: dict[object, list[NewNode]] = {}
     for node in nodes:
         key = (
@@ -150,13 +150,13 @@ def _alike(nodes: Iterable[NewNode]) -> list[list[NewNode]]:
     return list(groups.values())
 
 
-def _nodes(alike: list[NewNode]) -> Iterator[str]:
-    node = alike[0]
-    pods = [pod for new_node in alike for pod in new_node.pods]
-    each = f"{len(alike)} x " if len(alike) > 1 else ""
+def _nodes(equal_nodes: list[NewNode]) -> Iterator[str]:
+    node = equal_nodes[0]
+    pods = [pod for new_node in equal_nodes for pod in new_node.pods]
+    count_prefix = f"{len(equal_nodes)} x " if len(equal_nodes) > 1 else ""
     yield (
-        f"  {each}{node.instance_types[0]} {node.capacity_type} of NodePool {node.nodepool},"
-        f" {format_price(node.price_picousd_per_hour)}{' each' if each else ''}, {_zones(node.zones)}"
+        f"  {count_prefix}{node.instance_types[0]} {node.capacity_type} of NodePool {node.nodepool},"
+        f" {format_price(node.price_picousd_per_hour)}{' each' if count_prefix else ''}, {_zones(node.zones)}"
     )
     if pods:
         yield f"    pods: {_few(pods)}"
@@ -187,8 +187,8 @@ def _amounts(amounts: Mapping[str, int]) -> str:
 
 def _few(names: Sequence[str]) -> str:
     """The first names and how many more there are."""
-    shown = ", ".join(names[:_SHOWN])
-    return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+    shown = ", ".join(names[:_MAX_NAMES])
+    return shown + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
 
 
 def _buffers(plan: Plan) -> Iterator[str]:
@@ -204,16 +204,16 @@ def _buffers(plan: Plan) -> Iterator[str]:
         yield f"  {node.name} has room for {_few(node.pods)}"
 
 
-def _refusals(heading: str, refused: Sequence[UnplacedPod]) -> Iterator[str]:
-    if not refused:
+def _refusals(heading: str, pods: Sequence[UnplacedPod]) -> Iterator[str]:
+    if not pods:
         return
     yield ""
-    yield f"{heading}: {_count(len(refused), 'pod')}"
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for unplaced_pod in refused:
-        groups.setdefault(unplaced_pod.reasons, []).append(unplaced_pod.pod)
-    for reasons, pods in groups.items():
-        yield f"  {_few(pods)}"
+    yield f"{heading}: {_count(len(pods), 'pod')}"
+    keys_by_reasons: dict[tuple[str, ...], list[str]] = {}
+    for pod in pods:
+        keys_by_reasons.setdefault(pod.reasons, []).append(pod.pod)
+    for reasons, keys in keys_by_reasons.items():
+        yield f"  {_few(keys)}"
         yield from (f"    {reason}" for reason in reasons)
 
 

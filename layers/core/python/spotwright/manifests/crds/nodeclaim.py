@@ -1,4 +1,4 @@
-"""karpenter.sh/v1 NodeClaim: one node that was promised, from launch to termination.
+"""karpenter.sh/v1 NodeClaim: a node from its request to its termination.
 
 Source of fields and defaults: Karpenter v1.14 ``pkg/apis/v1/nodeclaim.go``.
 """

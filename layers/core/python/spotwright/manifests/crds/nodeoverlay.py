@@ -1,7 +1,7 @@
-"""karpenter.sh/v1alpha1 NodeOverlay: what the user knows better about prices and capacity than the cloud says.
+"""karpenter.sh/v1alpha1 NodeOverlay: prices and capacity of instance types that a user states.
 
-Source of fields and limits: Karpenter v1.14 ``pkg/apis/v1alpha1/nodeoverlay.go``. It does something only where the
-feature gate NodeOverlay is on. Any percentage is let in: a price never falls below nothing.
+Source of fields and limits: Karpenter v1.14 ``pkg/apis/v1alpha1/nodeoverlay.go``. It has an effect only while the
+feature gate NodeOverlay is on. Every percentage is allowed, since no price falls below zero.
 """
 
 from spotwright.manifests.crds.openapi import (

@@ -1,4 +1,4 @@
-"""karpenter.sh/v1 NodePool: which nodes may be made, how many, and when they may be disrupted.
+"""karpenter.sh/v1 NodePool: which nodes may be launched, how many, and when they may be disrupted.
 
 Source of fields, defaults and limits: Karpenter v1.14 ``pkg/apis/v1/nodepool.go``; ``consolidateAfter`` is optional
 as on Karpenter's main branch.

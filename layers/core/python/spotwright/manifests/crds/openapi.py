@@ -1,7 +1,6 @@
-"""The words in which our CustomResourceDefinitions are written: each makes one OpenAPI schema.
+"""Functions that make the OpenAPI schemas of the CustomResourceDefinitions.
 
-Facets carry their OpenAPI names (``maxLength``, ``pattern``, ``default`` …), so what stands in a definition is
-what the API server gets. Source of the dialect:
+Facets have their OpenAPI names (``maxLength``, ``pattern``, ``default`` …). Source of the dialect:
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
 """
 
@@ -13,7 +12,7 @@ type Rule = dict[str, str]
 
 
 def string(description: str, *, rules: Sequence[Rule] = (), **facets: Any) -> Schema:
-    return {"type": "string"} | _said(description) | facets | _checked(rules)
+    return {"type": "string"} | _description(description) | facets | _validations(rules)
 
 
 def enum(description: str, *values: str, **facets: Any) -> Schema:
@@ -22,14 +21,14 @@ def enum(description: str, *values: str, **facets: Any) -> Schema:
 
 
 def integer(description: str, minimum: int, maximum: int | None = None, **facets: Any) -> Schema:
-    """A whole number; above 2^31 only where no ``maximum`` says otherwise."""
+    """A whole number; its format is int32 if ``maximum`` is below 2^31."""
     size = "int32" if maximum is not None and maximum < 2**31 else "int64"
     bounds = {"minimum": minimum} | ({} if maximum is None else {"maximum": maximum})
-    return {"type": "integer", "format": size} | _said(description) | bounds | facets
+    return {"type": "integer", "format": size} | _description(description) | bounds | facets
 
 
 def boolean(description: str, **facets: Any) -> Schema:
-    return {"type": "boolean"} | _said(description) | facets
+    return {"type": "boolean"} | _description(description) | facets
 
 
 def date_time(description: str) -> Schema:
@@ -39,7 +38,7 @@ def date_time(description: str) -> Schema:
 def quantity(description: str, **facets: Any) -> Schema:
     """A Kubernetes quantity: ``2``, ``500m``, ``1.5Gi``."""
     kind = {"anyOf": [{"type": "integer"}, {"type": "string"}], "x-kubernetes-int-or-string": True}
-    return _said(description) | kind | {"pattern": QUANTITY} | facets
+    return _description(description) | kind | {"pattern": QUANTITY} | facets
 
 
 def array(
@@ -51,17 +50,17 @@ def array(
     rules: Sequence[Rule] = (),
     **facets: Any,
 ) -> Schema:
-    """A list. ``kind``: atomic (has one owner), set, or map (merged by the fields ``keys``)."""
+    """A list. ``kind``: atomic (replaced as a whole), set, or map (merged by the fields ``keys``)."""
     merge: Schema = {"x-kubernetes-list-type": kind}
     if keys:
         merge["x-kubernetes-list-map-keys"] = list(keys)
-    return {"type": "array"} | _said(description) | {"items": of} | merge | facets | _checked(rules)
+    return {"type": "array"} | _description(description) | {"items": of} | merge | facets | _validations(rules)
 
 
 def map_of(description: str, of: Schema, *, rules: Sequence[Rule] = (), **facets: Any) -> Schema:
-    """Free keys, one schema for all values."""
+    """A map with free keys and a schema for all its values."""
     shape: Schema = {"type": "object", "additionalProperties": of}
-    return shape | _said(description) | facets | _checked(rules)
+    return shape | _description(description) | facets | _validations(rules)
 
 
 def object_with(
@@ -72,24 +71,24 @@ def object_with(
     rules: Sequence[Rule] = (),
     **facets: Any,
 ) -> Schema:
-    """An object with named fields; the API server refuses or prunes any other."""
+    """An object with named fields; the API server prunes all others."""
     shape: Schema = {"type": "object", "properties": dict(properties)}
     if required:
         shape["required"] = list(required)
-    return shape | _said(description) | facets | _checked(rules)
+    return shape | _description(description) | facets | _validations(rules)
 
 
 def rule(expression: str, message: str) -> Rule:
-    """A CEL expression that must hold, and what the user reads when it does not."""
+    """A CEL expression that must hold, and the message when it does not."""
     return {"rule": expression, "message": message}
 
 
-def _said(description: str) -> Schema:
+def _description(description: str) -> Schema:
     """A description, where the field's name does not say it all."""
     return {"description": description} if description else {}
 
 
-def _checked(rules: Sequence[Rule]) -> Schema:
+def _validations(rules: Sequence[Rule]) -> Schema:
     return {"x-kubernetes-validations": list(rules)} if rules else {}
 
 
@@ -110,7 +109,7 @@ def custom_resource_definition(
     scale: Mapping[str, str] | None = None,
     version: str = "v1",
 ) -> Schema:
-    """The CustomResourceDefinition of a cluster-scoped kind, served and stored as one version."""
+    """The CustomResourceDefinition of a cluster-scoped kind with a single version."""
     plural = kind.lower() + ("es" if kind.endswith("s") else "s")
     names: Schema = {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()}
     names |= {"categories": ["karpenter"]} | ({"shortNames": list(short_names)} if short_names else {})
@@ -131,7 +130,7 @@ def custom_resource_definition(
 
 
 def _object(description: str, spec: Schema, status: Schema) -> Schema:
-    """A whole Kubernetes object; the API server itself checks apiVersion, kind and metadata."""
+    """A Kubernetes object; the API server itself checks apiVersion, kind and metadata."""
     properties: Schema = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},

@@ -1,8 +1,8 @@
-"""The shapes that NodePool and NodeClaim (and in part EC2NodeClass) have in common.
+"""Schemas that NodePool and NodeClaim, and in part EC2NodeClass, have in common.
 
 Source: Karpenter v1.14 ``pkg/apis/v1`` for the fields, Kubernetes "Labels and Selectors" for names and values.
-Where we differ: a restricted label domain is matched whole (``notkarpenter.sh/x`` is fine), and a requirement's
-values are checked here rather than by a condition later.
+Differences: a restricted label domain is matched as a whole (``notkarpenter.sh/x`` is allowed), and the API server
+checks the values of requirements, not a condition afterwards.
 """
 
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ _PROVIDER_KEYS = sorted(
 
 
 def _key_rules(over: str, own: Sequence[str]) -> list[Rule]:
-    """What a label key may not be. ``over``: CEL that applies ``{}`` (a test of ``key``) to what is validated.
+    """Rules for label keys. ``over``: CEL that applies ``{}`` (a test of ``key``) to the validated value.
 
-    ``own``: the keys of karpenter.sh that are allowed here.
+    ``own``: the keys of karpenter.sh that are allowed.
     """
 
     def restricted(domain: str, allowed: Sequence[str]) -> str:
@@ -70,7 +70,7 @@ def node_labels(own: Sequence[str]) -> Schema:
 
 
 def requirements(own: Sequence[str]) -> Schema:
-    """Requirements on nodes, AND-ed. ``own``: the karpenter.sh keys that are allowed."""
+    """Requirements on nodes, ANDed. ``own``: the karpenter.sh keys that are allowed."""
     key = string(
         "The label that is constrained.", maxLength=316, pattern=QUALIFIED_NAME,
         rules=_key_rules("[self].all(key, {})", own),
@@ -156,7 +156,7 @@ def node_spec(requirement_keys: Sequence[str], reference_rules: Sequence[Rule] =
 
 
 def conditions() -> Schema:
-    """Status conditions, one per type. Only type, status and lastTransitionTime are always there."""
+    """Status conditions by type. Only type, status and lastTransitionTime are always set."""
     item = object_with(
         "One observed aspect.",
         {

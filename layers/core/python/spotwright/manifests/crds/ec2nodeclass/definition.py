@@ -1,8 +1,8 @@
-"""karpenter.k8s.aws/v1 EC2NodeClass: how an instance is made.
+"""karpenter.k8s.aws/v1 EC2NodeClass: how an instance is launched.
 
-Source of fields, defaults and limits: karpenter-provider-aws v1.14 ``pkg/apis/v1/ec2nodeclass.go``. Where we differ:
-a selector list is refused when any of its terms mixes exclusive fields (there: when every term does), the volume
-size pattern takes all sizes EBS takes, and at most 50 tags are taken, EC2's own limit.
+Source of fields, defaults and limits: karpenter-provider-aws v1.14 ``pkg/apis/v1/ec2nodeclass.go``. Differences: a
+selector list is refused when any of its terms mixes exclusive fields (there: when every term does), the pattern of
+volume sizes allows all sizes of EBS, and at most 50 tags are allowed, which is EC2's limit.
 """
 
 from spotwright.manifests.crds.ec2nodeclass.selectors import (

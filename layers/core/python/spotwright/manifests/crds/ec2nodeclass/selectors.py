@@ -1,6 +1,6 @@
-"""How an EC2NodeClass names AMIs, subnets, security groups, capacity reservations and a placement group.
+"""How an EC2NodeClass selects AMIs, subnets, security groups, capacity reservations and a placement group.
 
-Terms of a list are OR-ed, fields of a term AND-ed; a tag value ``*`` asks only that the key exists.
+Terms of a list are ORed, fields of a term ANDed; a tag value ``*`` requires only that the key exists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ def subnet_terms() -> Schema:
     return _terms(
         "Subnets that nodes may be in.",
         {"tags": _tags(), "id": string("", pattern="^subnet-[0-9a-z]+$")},
-        rules=[_alone("id", ["tags"])],
+        rules=[_excludes("id", ["tags"])],
     )
 
 
@@ -26,7 +26,7 @@ def security_group_terms() -> Schema:
             "id": string("", pattern="^sg-[0-9a-z]+$"),
             "name": string("The group's name (not its Name tag).", minLength=1),
         },
-        rules=[_alone("id", ["tags", "name"]), _alone("name", ["tags"])],
+        rules=[_excludes("id", ["tags", "name"]), _excludes("name", ["tags"])],
     )
 
 
@@ -42,8 +42,8 @@ def ami_terms() -> Schema:
             "ssmParameter": string("Name or ARN of an SSM parameter that holds an image id.", minLength=1),
         },
         rules=[
-            _alone("alias", ["tags", "id", "name", "owner", "ssmParameter"]),
-            _alone("id", ["tags", "name", "owner"]),
+            _excludes("alias", ["tags", "id", "name", "owner", "ssmParameter"]),
+            _excludes("id", ["tags", "name", "owner"]),
             rule(
                 "!has(self.owner) || has(self.tags) || has(self.id) || has(self.name) || has(self.ssmParameter)",
                 "owner alone selects too much: add tags or name",
@@ -91,7 +91,7 @@ def capacity_reservation_terms() -> Schema:
         },
         least=0,
         rules=[
-            _alone("id", ["tags", "ownerID", "instanceMatchCriteria"]),
+            _excludes("id", ["tags", "ownerID", "instanceMatchCriteria"]),
             rule(
                 "!has(self.ownerID) || has(self.tags) || has(self.id) || has(self.instanceMatchCriteria)",
                 "ownerID alone selects too much: add tags or instanceMatchCriteria",
@@ -117,9 +117,9 @@ def _tags() -> Schema:
     )
 
 
-def _alone(field: str, others: Sequence[str]) -> Rule:
-    free = " && ".join(f"!has(self.{other_other})" for other_other in others)
-    return rule(f"!has(self.{field}) || ({free})", f"{field} cannot be combined with {', '.join(others)}")
+def _excludes(field: str, excluded: Sequence[str]) -> Rule:
+    free = " && ".join(f"!has(self.{name})" for name in excluded)
+    return rule(f"!has(self.{field}) || ({free})", f"{field} cannot be combined with {', '.join(excluded)}")
 
 
 def _terms(
@@ -130,8 +130,8 @@ def _terms(
     whole_list: Sequence[Rule] = (),
     least: int = 1,
 ) -> Schema:
-    """A list of at most 30 terms, none of them empty."""
-    given = " || ".join(f"has(self.{name})" for name in properties)
-    some = rule(given, "a selector term needs at least one of " + ", ".join(properties))
-    term = object_with("", properties, rules=[some, *rules])
+    """A list of at most 30 terms, none of which is empty."""
+    any_field = " || ".join(f"has(self.{name})" for name in properties)
+    not_empty = rule(any_field, "a selector term needs at least one of " + ", ".join(properties))
+    term = object_with("", properties, rules=[not_empty, *rules])
     return array(description, term, rules=whole_list, minItems=least, maxItems=30)

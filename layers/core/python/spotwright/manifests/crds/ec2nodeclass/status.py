@@ -1,4 +1,4 @@
-"""What was found for an EC2NodeClass, as others read it in its status."""
+"""The status of an EC2NodeClass: what its selectors match, and its conditions."""
 
 from spotwright.manifests.crds.openapi import Schema, array, boolean, date_time, enum, integer, object_with, string
 from spotwright.manifests.crds.shared_fields import conditions
@@ -8,10 +8,10 @@ def nodeclass_status() -> Schema:
     return object_with(
         "What the selectors found.",
         {
-            "subnets": _found("Most free addresses first.", _subnet(), "id", "zone"),
-            "securityGroups": _found("By id.", {"id": string(""), "name": string("")}, "id"),
-            "amis": _found("Newest first.", _ami(), "id", "requirements"),
-            "capacityReservations": _found("By id.", _reservation(), "id"),
+            "subnets": _resolved_list("Most free addresses first.", _subnet(), "id", "zone"),
+            "securityGroups": _resolved_list("By id.", {"id": string(""), "name": string("")}, "id"),
+            "amis": _resolved_list("Newest first.", _ami(), "id", "requirements"),
+            "capacityReservations": _resolved_list("By id.", _reservation(), "id"),
             "placementGroup": object_with("The group that nodes start in.", _placement_group(), required=["id"]),
             "instanceProfile": string("The instance profile of the nodes."),
             "conditions": conditions(),
@@ -19,7 +19,7 @@ def nodeclass_status() -> Schema:
     )
 
 
-def _found(description: str, properties: dict[str, Schema], *required: str) -> Schema:
+def _resolved_list(description: str, properties: dict[str, Schema], *required: str) -> Schema:
     return array(description, object_with("", properties, required=required))
 
 
