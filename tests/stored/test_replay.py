@@ -26,12 +26,14 @@ def test_a_decision_can_be_replayed(key: str) -> None:
 
 
 @pytest.mark.parametrize("key", list_keys("decisions"))
-def test_the_same_is_decided_again(key: str) -> None:
-    """A planner that was changed may decide something else: then this test, and no other test here, no longer holds."""
+def test_todays_code_places_the_same_pods_for_no_more(key: str) -> None:
+    """Only the code that decided must decide the same; other code may choose other nodes, at no higher price."""
     replayed = replay_recorded(key)
-    assert as_text(replayed.plan) == read_json(key)["plan"]
+    before, now = replayed.decision.plan, replayed.plan
+    assert replayed.agrees or not replayed.same_code
+    assert [pod.pod for pod in now.unschedulable_pods] == [pod.pod for pod in before.unschedulable_pods]
+    assert now.price_picousd_per_hour <= before.price_picousd_per_hour
     assert replayed.kept_claims == ()
-    assert replayed.agrees
 
 
 @pytest.mark.parametrize("kind", ["provision", "interrupt", "disrupt", "scale-down"])

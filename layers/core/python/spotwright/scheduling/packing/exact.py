@@ -38,14 +38,12 @@ def pack_exactly(
 
     ``budget``: units of work that it may take at most.
 
-    Limits and reservations are left to the search, which counts nodes against them one by one.
+    Where limits bind, and where instances are reserved, the search counts nodes one by one instead.
     """
     classes = [j for j, count in enumerate(counts) if count]
     most = [counts[j] for j in classes]
-    if (
-        not _is_small(most, budget)
-        or any(allowance.by_template)
-        or any(problem.offerings[j] & problem.offering_index.reserved_offerings for j in classes)
+    if not _is_small(most, budget) or any(
+        problem.offerings[j] & problem.offering_index.reserved_offerings for j in classes
     ):
         return None
     every = list(product(*(range(count + 1) for count in most)))
@@ -60,7 +58,21 @@ def pack_exactly(
         for place, copies in sorted(Counter(made).items())
     ]
     units = _PRICED * len(every) + ways // _WAYS_A_UNIT
-    return Packing(batches, [0] * len(counts), allowance.copy(), units) if batches else None
+    limits = _limits_after(problem, allowance, batches)
+    return Packing(batches, [0] * len(counts), limits, units) if batches and limits else None
+
+
+def _limits_after(
+    problem: PackingProblem, limits: RemainingLimits, nodes: Sequence[PackedNodes]
+) -> RemainingLimits | None:
+    """What the nodes leave of the limits; None where they exceed them."""
+    left = limits.copy()
+    for packed_nodes in nodes:
+        offering, count = packed_nodes.offering, packed_nodes.node_count
+        if left.max_nodes(problem.offering_index, offering, count) < count:
+            return None
+        left.spend(problem.offering_index, offering, count)
+    return left
 
 
 def _is_small(most: Sequence[int], budget: int) -> bool:

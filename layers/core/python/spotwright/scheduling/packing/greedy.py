@@ -1,12 +1,12 @@
 """One greedy construction: node after node, each the shape that packs most for its price."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from operator import mul
 from typing import Final
 
 from spotwright.scheduling.offerings.offering_index import Vector, iterate_bits
 from spotwright.scheduling.packing import fractional_lp
-from spotwright.scheduling.packing.bins import CPU_DIMENSION, MEMORY_DIMENSION, Bin, FillOrder, fill_bin
+from spotwright.scheduling.packing.bins import CPU_DIMENSION, MEMORY_DIMENSION, PODS_DIMENSION, Bin, FillOrder, fill_bin
 from spotwright.scheduling.packing.problem import (
     PER_NODE_COST_PICOUSD_PER_HOUR,
     PackedNodes,
@@ -16,10 +16,8 @@ from spotwright.scheduling.packing.problem import (
     offerings_that_fit,
 )
 
-# A shape that packs this share of what the best could is taken at once; of many pods the choice among close ones pays.
-_GOOD_ENOUGH: Final = 0.985
-_GOOD_ENOUGH_FOR_MANY: Final = 0.995
-_MANY_PODS: Final = 500
+# A shape that packs this share of what the best could is taken at once.
+_GOOD_ENOUGH: Final = 0.99
 _REPRICE_EVERY: Final = 4
 _SHORT_LIST: Final = 6
 # What setting up a shape costs in units, beside one for each class.
@@ -33,10 +31,7 @@ _URGENT: Final = 0.5
 
 
 class GreedyPacker:
-    """``perturbation``: a factor for each shape's bound, to look at other shapes first than the obvious ones.
-
-    Many pods are built with foresight: what a node is worth depends on what it leaves to the next ones.
-    """
+    """Packs with lookahead: what a node is worth depends on what it leaves to the next ones."""
 
     def __init__(
         self,
@@ -44,15 +39,11 @@ class GreedyPacker:
         counts: Sequence[int],
         allowance: RemainingLimits,
         offerings: Sequence[int],
-        perturbation: Callable[[], float] | None = None,
     ) -> None:
         self.problem = problem
         self.offering_index = problem.offering_index
         self.items = problem.items
         self.unpacked = list(counts)
-        many = sum(counts) > _MANY_PODS
-        self.enough = _GOOD_ENOUGH_FOR_MANY if many else _GOOD_ENOUGH
-        self.lookahead = many and perturbation is None
         self.limits = allowance.copy()
         self.fill_orders: dict[int, FillOrder] = {}
         # How many classes have run out, and how many had when a shape's lanes were last cleared of them.
@@ -68,7 +59,6 @@ class GreedyPacker:
         ]
         self._look_again()
         self.offerings = list(offerings)
-        self.perturbation = perturbation
 
     def pack(self) -> Packing:
         batches: list[PackedNodes] = []
@@ -79,13 +69,19 @@ class GreedyPacker:
             batches += packed_nodeses
         return Packing(batches, self.unpacked, self.limits, self.work_units)
 
+    def fractional_cost(self) -> float:
+        """What the pods cost on these offerings if pods and nodes could be divided; no packing costs less."""
+        self.widest, self.most = self._widest()
+        self._appraise()
+        return self.fractional_packing.cost([*self.demand, self._hosts()])
+
     def _round(self) -> list[PackedNodes]:
         """A few nodes at the same resource prices; none when nothing fits any more."""
         self._forget_empty()
         self.widest, self.most = self._widest()
         self._appraise()
         ranked = self._ranked()
-        enough = ranked[0][0] * self.enough
+        enough = ranked[0][0] * _GOOD_ENOUGH
         short: list[tuple[float, int]] = []
         packed_nodeses: list[PackedNodes] = []
         while len(packed_nodeses) < _REPRICE_EVERY and any(self.unpacked):
@@ -114,8 +110,6 @@ class GreedyPacker:
         """Kinds of nodes by what they could pack for their price, with the place of each."""
         self._sort_out()
         ranked = sorted(((self._bound(one[0]), -place) for place, one in enumerate(self.kinds)), reverse=True)
-        if self.perturbation is not None:
-            ranked = sorted(((bound * self.perturbation(), place) for bound, place in ranked), reverse=True)
         return [(bound, -place) for bound, place in ranked]
 
     def _sort_out(self) -> None:
@@ -134,9 +128,9 @@ class GreedyPacker:
         self.awaited = {mask: self._worth_of(mask) for mask in partly}
 
     def _worth_of(self, mask: int) -> float:
-        """What the pods are worth that may go to these choices."""
+        """What the pods are worth that may go to these choices; where only hosts are scarce, how many pods wait."""
         worth: float = sum(map(mul, self.fractional_packing.shadow_prices, self.asked[mask]))
-        return worth
+        return worth + self.asked[mask][PODS_DIMENSION]
 
     def _most_awaited(self, shapes: Sequence[int]) -> int:
         """Of the shapes of one kind, the one that most waits for; the first of several."""
@@ -237,7 +231,7 @@ class GreedyPacker:
         used = [r - f for r, f in zip(room, node.free_capacity, strict=True)]
         hosts = min(node.counts.get(self.widest, 0) / self.most, 1)
         # While the pods left need more such nodes, they are worth the same after it as before.
-        if self.lookahead and self._needed(choice) < 1:
+        if self._needed(choice) < 1:
             before = [*self.demand, self._hosts()]
             after = [amount - packed for amount, packed in zip(before, (*used, hosts), strict=True)]
             self.work_units += _PRICING

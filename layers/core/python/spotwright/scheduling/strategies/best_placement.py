@@ -17,11 +17,6 @@ from spotwright.scheduling.placement.placement_passes import place_pods
 from spotwright.scheduling.placement.planning_context import PlanningContext
 from spotwright.scheduling.strategies import priority, retry_order
 
-# The search may cost more the more there is to save: so many units, and so many for every pod.
-_LEAST_UNITS = 2000
-_UNITS_PER_POD = 80
-# Few pods are decided so quickly that a longer search goes unnoticed: it may cost this, divided by their number.
-_UNITS_OVER_PODS = 1_000_000
 # Up to so many pods are placed in other orders too.
 _FEW_PODS = 64
 # Of many pods, so many classes may be seated one by one, because they found no node when all were packed at once,
@@ -97,7 +92,7 @@ def _attempt(
     world: PlanningContext, bands: Sequence[Sequence[Pod]], templates: Sequence[NodeClaimTemplate]
 ) -> Placement:
     pods = sum(map(len, bands))
-    budget = min(world.settings.work_units, _units(pods))
+    budget = world.settings.work_units
     best, singly = Placement(world, bands, templates), frozenset[str]()
     complete = place_pods(best, budget, pack_together=True)
     while not complete and pods > _FEW_PODS and len(singly) < _SINGLY:
@@ -136,8 +131,3 @@ def _better(placement: Placement | None, other_placement: Placement, budget: int
     best = other_placement if complete and other_placement.is_better_than(placement) else placement
     best.work_units = placement.work_units + other_placement.work_units
     return best
-
-
-def _units(pods: int) -> int:
-    """What the search for so many pods may cost: least at a few hundred, more for few and for many."""
-    return max(_LEAST_UNITS + _UNITS_PER_POD * pods, _UNITS_OVER_PODS // max(pods, 1))
