@@ -1,8 +1,9 @@
-"""Labels whose value is still open when a node is chosen, and what pods together leave of it.
+"""Labels whose value is still undetermined when a node is chosen, and what pods together leave of it.
 
-A NodePool may declare ``team Exists``, or two values; an instance type may run several systems. Every value that
-some demand names is one bit, one more stands for all other values, and one for absence. The bits of all open keys
-lie side by side in one integer: demands together are an AND, and they clash when some key is left without a bit.
+A NodePool may declare ``team Exists``, or two values; an instance type may run more than one operating system. Every
+value that some requirement names is a bit, one more bit stands for all other values, and one for absence. The bits of
+all undetermined labels lie side by side in one integer: requirements together are an AND, and they contradict each
+other when some label is left without a bit.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +18,7 @@ from spotwright.scheduling.offerings.offering_index import (
 )
 
 UNCONSTRAINED = -1
-"""Nothing is asked of any open key."""
+"""No requirement looks at an undetermined label."""
 
 
 class UndeterminedLabel:
@@ -36,58 +37,59 @@ class UndeterminedLabel:
         return len(self.values) + 2
 
     def allowed_bits(self, statement: LabelStatement) -> int:
-        """Bits of the values that a statement or demand leaves; other keys' bits are not set."""
-        found = 0
+        """Bits of the values that a statement or requirement leaves; bits of other labels are not set."""
+        requirement = _as_requirement(self.key, statement)
+        bits = 0
         for place, value in enumerate(self.values):
-            if statement_can_meet(value, _demand(self.key, statement)):
-                found |= 1 << place
+            if statement_can_meet(value, requirement):
+                bits |= 1 << place
         if statement is ANYTHING or (isinstance(statement, Requirement) and statement.complement):
-            found |= 1 << len(self.values)
+            bits |= 1 << len(self.values)
         if (
             statement is None
             or statement is ANYTHING
             or (isinstance(statement, Requirement) and statement.allows_absence)
         ):
-            found |= 2 << len(self.values)
-        return found << self.shift
+            bits |= 2 << len(self.values)
+        return bits << self.shift
 
     def first_value(self, left: int) -> str | None:
-        """The first named value that is left; None if only others, or absence, are."""
-        return next((one for place, one in enumerate(self.values) if left >> self.shift >> place & 1), None)
+        """The first named value that is left; None if only values without a name, or absence, are."""
+        return next(iter(self.possible_values(left)), None)
 
     def possible_values(self, left: int) -> list[str]:
         """The named values that are left."""
-        return [one for place, one in enumerate(self.values) if left >> self.shift >> place & 1]
+        return [value for place, value in enumerate(self.values) if left >> self.shift >> place & 1]
 
     def allows_absence(self, left: int) -> bool:
-        """True when the label may stay away."""
+        """True when the label may be absent."""
         return bool(left >> self.shift >> len(self.values) & 2)
 
 
-def _demand(key: str, statement: LabelStatement) -> Requirement:
+def _as_requirement(key: str, statement: LabelStatement) -> Requirement:
     if statement is None:
         return Requirement(key, False)
     return Requirement(key, False, frozenset((statement,))) if isinstance(statement, str) else statement
 
 
 class UndeterminedLabels:
-    """All open keys of a market that some pod asks about; usually none."""
+    """The undetermined labels of an offering index that some pod asks about; usually none."""
 
-    def __init__(self, market: OfferingIndex, demands: Iterable[Requirements]) -> None:
-        asked: dict[str, set[str]] = {}
-        for requirements in demands:
+    def __init__(self, offering_index: OfferingIndex, all_requirements: Iterable[Requirements]) -> None:
+        required: dict[str, set[str]] = {}
+        for requirements in all_requirements:
             for requirement in requirements:
-                asked.setdefault(requirement.key, set()).update(requirement.values)
+                required.setdefault(requirement.key, set()).update(requirement.values)
         self.labels: list[UndeterminedLabel] = []
         shift = 0
-        for key in sorted(asked):
-            statements = market.label_statements(key)
-            if any(_is_open(statement) for statement in statements):
+        for key in sorted(required):
+            statements = offering_index.label_statements(key)
+            if any(map(_is_undetermined, statements)):
                 stated = (value for statement in statements for value in _values(statement))
-                self.labels.append(UndeterminedLabel(key, asked[key].union(stated), shift))
+                self.labels.append(UndeterminedLabel(key, required[key].union(stated), shift))
                 shift += self.labels[-1].width
-        self._market = market
-        self._starts: dict[int, int] = {}
+        self._offering_index = offering_index
+        self._initial_bits: dict[int, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self.labels)
@@ -96,7 +98,7 @@ class UndeterminedLabels:
         return next((label for label in self.labels if label.key == key), None)
 
     def requirement_bits(self, requirements: Requirements) -> int:
-        """What a demand leaves of every open key; FREE if it does not care."""
+        """What a pod's requirements leave of every label; UNCONSTRAINED if they look at none."""
         left = UNCONSTRAINED
         for label in self.labels:
             requirement = requirements.by_key.get(label.key)
@@ -104,74 +106,74 @@ class UndeterminedLabels:
                 left &= ~label.mask | label.allowed_bits(requirement)
         return left
 
-    def initial_bits(self, choice: int) -> int:
-        """What a choice leaves of every open key before any pod is on it."""
-        return self._start_of(self._market.pool_type_of[choice])
+    def initial_bits(self, offering: int) -> int:
+        """What an offering leaves of every label before any pod is on its node."""
+        return self._bits_of(self._offering_index.pool_type_of[offering])
 
-    def _start_of(self, goods: PoolInstanceType) -> int:
-        left = self._starts.get(id(goods))
-        if left is None:
-            left = self._starts[id(goods)] = self._start(goods)
-        return left
-
-    def _start(self, goods: PoolInstanceType) -> int:
-        left = 0
-        for label in self.labels:
-            for statement, mask in self._market.label_statements(label.key).items():
-                if mask & goods.offerings:
-                    left |= label.allowed_bits(statement)
-        return left
+    def _bits_of(self, pool_type: PoolInstanceType) -> int:
+        bits = self._initial_bits.get(id(pool_type))
+        if bits is None:
+            bits = 0
+            for label in self.labels:
+                for statement, stating in self._offering_index.label_statements(label.key).items():
+                    if stating & pool_type.offerings:
+                        bits |= label.allowed_bits(statement)
+            self._initial_bits[id(pool_type)] = bits
+        return bits
 
     def is_satisfiable(self, left: int) -> bool:
-        """True when every open key still has a value."""
+        """True when every label still has a value."""
         return all(left & label.mask for label in self.labels)
 
-    def initial_bits_of_any(self, mask: int) -> int:
-        """What any of these choices leaves of every open key before any pod is on it."""
-        left = 0
-        for goods in self._market.pool_types:
-            if goods.offerings & mask:
-                left |= self._start_of(goods)
-        return left
+    def initial_bits_of_any(self, offerings: int) -> int:
+        """What any of these offerings leaves of every label before any pod is on its node."""
+        bits = 0
+        for pool_type in self._offering_index.pool_types:
+            if pool_type.offerings & offerings:
+                bits |= self._bits_of(pool_type)
+        return bits
 
     def equivalent_offerings(self) -> list[int]:
-        """The choices that start alike, one mask for each kind; none without open keys."""
-        alike: dict[int, int] = {}
-        for goods in self._market.pool_types if self.labels else ():
-            start = self._start_of(goods)
-            alike[start] = alike.get(start, 0) | goods.offerings
-        return [alike[start] for start in sorted(alike)]
+        """Sets of offerings with equal initial bits; none without undetermined labels."""
+        by_bits: dict[int, int] = {}
+        for pool_type in self._offering_index.pool_types if self.labels else ():
+            bits = self._bits_of(pool_type)
+            by_bits[bits] = by_bits.get(bits, 0) | pool_type.offerings
+        return [by_bits[bits] for bits in sorted(by_bits)]
 
-    def narrow(self, mask: int, left: int) -> int:
-        """The choices of a mask that can still have the values that are left."""
+    def narrow(self, offerings: int, left: int) -> int:
+        """Of these offerings those that can still have the values that are left."""
         if left == UNCONSTRAINED:
-            return mask
+            return offerings
         kept = 0
-        for goods in self._market.pool_types:
-            if goods.offerings & mask and self.is_satisfiable(self._start_of(goods) & left):
-                kept |= goods.offerings & mask
+        for pool_type in self._offering_index.pool_types:
+            if pool_type.offerings & offerings and self.is_satisfiable(self._bits_of(pool_type) & left):
+                kept |= pool_type.offerings & offerings
         return kept
 
 
 class LabelState:
-    """What the pods of one node leave of its open keys (``packing.Rules``)."""
+    """What the pods of one node leave of its undetermined labels (a ``BinConstraints`` of packing).
 
-    __slots__ = ("_asked", "_keys", "bits")
+    ``requirement_bits``: by class.
+    """
 
-    def __init__(self, keys: UndeterminedLabels, asked: Sequence[int], start: int) -> None:
-        self._keys = keys
-        self._asked = asked
-        self.bits = start
+    __slots__ = ("_labels", "_requirement_bits", "bits")
+
+    def __init__(self, labels: UndeterminedLabels, requirement_bits: Sequence[int], initial_bits: int) -> None:
+        self._labels = labels
+        self._requirement_bits = requirement_bits
+        self.bits = initial_bits
 
     def max_count(self, j: int, wanted: int) -> int:
-        asked = self._asked[j]
-        return wanted if asked == UNCONSTRAINED or self._keys.is_satisfiable(self.bits & asked) else 0
+        bits = self._requirement_bits[j]
+        return wanted if bits == UNCONSTRAINED or self._labels.is_satisfiable(self.bits & bits) else 0
 
     def add(self, j: int, count: int) -> None:
-        self.bits &= self._asked[j]
+        self.bits &= self._requirement_bits[j]
 
 
-def _is_open(statement: LabelStatement) -> bool:
+def _is_undetermined(statement: LabelStatement) -> bool:
     return statement is ANYTHING or (
         isinstance(statement, Requirement) and (statement.complement or len(statement.values) > 1)
     )
