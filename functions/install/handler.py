@@ -74,7 +74,7 @@ def _serve(event: Mapping[str, Any], seconds: float) -> CustomResourceResult:
         case "Custom::SpotwrightBucketContents", "Delete":
             return _empty(event, Patience(seconds).remaining_seconds)
         case other:
-            raise ValueError(f"not a request for us: {other}")
+            raise ValueError(f"not a request that this function knows: {other}")
 
 
 def _install(event: Mapping[str, Any], patience: Patience) -> CustomResourceResult:
@@ -86,7 +86,7 @@ def _install(event: Mapping[str, Any], patience: Patience) -> CustomResourceResu
 def _remove(event: Mapping[str, Any], patience: Patience) -> CustomResourceResult:
     """Never fails because of the cluster: a stack can always be deleted."""
     if not {"Cluster", "RoleArn"} <= event["ResourceProperties"].keys():
-        return CustomResourceResult(_physical_id(event), reason="the request never was valid, so nothing was installed")
+        return CustomResourceResult(_physical_id(event), reason="the request was never valid, so nothing was installed")
     removal = remove(_access(event), _installation(event), patience)
     log_line(
         logger, log_lines.REMOVED,

@@ -93,8 +93,8 @@ def test_prices_of_last_time_stand_where_nobody_answers(local_aws: LocalAws, fau
     assert (region_facts.on_demand["m5.large"], region_facts.on_demand["x99.large"]) == (7, 9)
     assert region_facts.spot == before.spot
     assert [note.partition(":")[0] for note in region_facts.notes] == [
-        "on-demand prices are those of last time",
-        "spot prices are those of last time",
+        "on-demand prices are the last known ones",
+        "spot prices are the last known ones",
     ]
 
 

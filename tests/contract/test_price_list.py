@@ -76,5 +76,5 @@ def test_prices_of_last_time_stand_when_the_list_falls_silent(world: World, faul
     world.refresh()
     fault("pricing", "GetProducts", "InternalErrorException")
     catalog_result = world.refresh()
-    assert catalog_result.notes[0].startswith("on-demand prices are those of last time")
+    assert catalog_result.notes[0].startswith("on-demand prices are the last known ones")
     assert world.price("default") == LISTED

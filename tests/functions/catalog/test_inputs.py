@@ -102,7 +102,9 @@ def test_while_nobody_says_which_zones_are_shifted_those_of_last_time_are(world:
     world.run()
     world.zonal_shifts.fails = Unavailable("GetManagedResource: timed out")
     catalog_result = world.run()
-    assert catalog_result.notes == ("zonal shifts are those of last time: GetManagedResource: timed out",)
+    assert catalog_result.notes == (
+        "zonal shifts could not be read, the last known ones stay: GetManagedResource: timed out",
+    )
     assert {zone for _, zone in prices_of(world)} == set(ZONES[1:])
 
 

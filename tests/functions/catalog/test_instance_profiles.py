@@ -79,7 +79,7 @@ def stray(world: CatalogWorld, name: str, **changes: Any) -> None:
 
 def test_a_profile_of_a_class_that_is_gone_goes(world: CatalogWorld) -> None:
     stray(world, "left")
-    assert collect(world) == ("instance profile left deleted: nothing uses it",)
+    assert collect(world) == ("deleted instance profile left, which nothing uses",)
 
 
 def test_somebody_elses_profile_stays(world: CatalogWorld) -> None:

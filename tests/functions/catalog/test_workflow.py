@@ -86,7 +86,7 @@ def test_the_first_reading_is_kept_before_the_cluster_is_open(world: CatalogWorl
     world.effects.inject(Fault("cluster", "nodeclaims", NotFound("no such definition", code="NotFound")))
     put_off = world.refresh()
     assert put_off.catalog_key
-    assert "does not let us in yet" in put_off.notes[0]
+    assert "does not grant access yet" in put_off.notes[0]
     assert world.rung() == {("catalog", "nodeclasses", "")}
     world.apply()
     world.run("default")

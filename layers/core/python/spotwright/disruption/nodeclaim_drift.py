@@ -84,7 +84,7 @@ def _requirement_drift(claim: NodeClaim, pool: NodePool) -> Drift | DriftUnknown
         return DriftUnknown(f"NodePool {pool.name}: {error}")
     claim_labels = claim.metadata.labels
     if labels.PLACEMENT_GROUP_PARTITION in wanted and claim_labels.get(labels.PLACEMENT_GROUP_PARTITION) == "":
-        return DriftUnknown("EC2 has not said in which partition the node is")
+        return DriftUnknown("EC2 does not show which partition the node is in")
     requirements = from_labels(claim_labels)
     for key in requirements.undefined_keys(wanted, ()):
         return Drift(DriftReason.REQUIREMENTS, f"labels: found no {key}, wanted {wanted.get(key)}")

@@ -114,7 +114,7 @@ def _label_errors(where: str, key: str, values: Iterable[str]) -> Iterator[str]:
     if not _NAME.match(name) or (slash and (not _PREFIX.match(prefix) or len(prefix) > 253)):
         yield f"{where}: {key!r} is not a qualified name (an optional DNS prefix and /, then at most 63 characters)"
     if key == labels.NODEPOOL or labels.is_restricted(key):
-        yield f"{where}: {key} is restricted: it is set by us alone"
+        yield f"{where}: {key} is restricted: only Spotwright sets it"
     for value in values:
         if value and not _NAME.match(value):
             yield f"{where}: {value!r} is not a label value (at most 63 of letters, digits, '-', '_', '.')"
@@ -131,8 +131,9 @@ def _requirement_errors(selector: NodeSelectorRequirement) -> Iterator[str]:
     yield from _label_errors(where, selector.key, () if numeric else selector.values)
     if labels.normalize(selector.key) == labels.CAPACITY_TYPE and selector.operator == Operator.IN:
         recognized = _CAPACITY_TYPES.intersection(selector.values)
-        if len(recognized) < max(1, selector.min_values or 0):
-            yield f"{where}: {list(selector.values)} holds too few of {', '.join(sorted(_CAPACITY_TYPES))}"
+        least = max(1, selector.min_values or 0)
+        if len(recognized) < least:
+            yield f"{where}: {list(selector.values)} must have {least} or more of {', '.join(sorted(_CAPACITY_TYPES))}"
 
 
 def _taint_errors(pool: NodePool) -> Iterator[str]:

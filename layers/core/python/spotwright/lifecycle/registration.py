@@ -54,7 +54,7 @@ def register(claim: NodeClaim, nodes: tuple[Node, ...]) -> Registration:
         message = "Invariant violated, matched multiple nodes: " + ", ".join(sorted(node.name for node in nodes))
         return Registration(StepResult((false_condition("Registered", "MultipleNodesFound", message),)))
     if lacks_partition(claim):
-        message = "EC2 has not said yet in which partition of the placement group the instance is"
+        message = "EC2 does not show yet which partition of the placement group the instance is in"
         return Registration(StepResult((unknown_condition("Registered", "PartitionUnknown", message),)))
     node = nodes[0]
     step_result = StepResult(

@@ -127,7 +127,7 @@ class _DryRun(msgspec.Struct, frozen=True):
     def _throttled(self, operation: str) -> Unanswered | None:
         """EC2 counts calls that only ask like those that act: launches go first."""
         if rate_limits.acquire(self.ports.state, operation, caller=self.node_class.name, now=self.now):
-            return Unanswered(f"ec2:{operation} is called as often as EC2 allows: tried again soon")
+            return Unanswered(f"ec2:{operation} is at its request limit; the dry run is tried again soon")
         return None
 
     def _interpret(self, operation: str, error: ApiError) -> Refusal | Unanswered:

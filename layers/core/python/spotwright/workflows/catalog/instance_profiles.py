@@ -28,7 +28,7 @@ def delete_unneeded(ports: CatalogPorts, *, now: datetime) -> tuple[str, ...]:
     try:
         return _delete_unneeded(ports, ports.instance_profiles, now)
     except ApiError as error:
-        return (f"instance profiles were not looked through: {error}",)
+        return (f"unused instance profiles were not looked for: {error}",)
 
 
 def _delete_unneeded(ports: CatalogPorts, iam: InstanceProfilePort, now: datetime) -> tuple[str, ...]:
@@ -40,7 +40,7 @@ def _delete_unneeded(ports: CatalogPorts, iam: InstanceProfilePort, now: datetim
         return (f"no instance profile is deleted while EC2NodeClass {', '.join(unread)} cannot be read",)
     unused_profiles = instance_profiles.unused_profiles(listed, classes, ports.cluster.nodeclaims(), now=now)
     gone = [profile.name for profile in unused_profiles.profiles if _delete_if_unneeded(ports, iam, profile.name, now)]
-    said = [f"instance profile {name} deleted: nothing uses it" for name in gone]
+    said = [f"deleted instance profile {name}, which nothing uses" for name in gone]
     return (*said, unused_profiles.note) if unused_profiles.note else tuple(said)
 
 

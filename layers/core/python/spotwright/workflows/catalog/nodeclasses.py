@@ -110,7 +110,7 @@ def _region_types(ports: CatalogPorts, node_class: EC2NodeClass) -> tuple[Instan
     if not (ports.overheads.nodeclass_cel and has_expressions(node_class)):
         return ()
     region = instance_types.region_of(ports.blobs, instance_types.read_catalog(ports.blobs, ports.state.catalog_key()))
-    return region.types if region else Unanswered("which instance types the region has is not known yet")
+    return region.types if region else Unanswered("the instance types of the region are not known yet")
 
 
 def _unanswered(
@@ -198,13 +198,13 @@ def _profile(ports: CatalogPorts, node_class: EC2NodeClass) -> str | Refusal:
     if isinstance(wanted, Refusal):
         return wanted
     if ports.instance_profiles is None:
-        message = "spec.role: its instance profile cannot be made, since ISOLATED_VPC keeps IAM out of reach;"
-        known = node_class.resolved_instance_profile == wanted.name
-        return wanted.name if known else Refusal("IsolatedVPC", f"{message} name spec.instanceProfile instead")
+        message = "spec.role: with ISOLATED_VPC no instance profile can be created; set spec.instanceProfile instead"
+        is_resolved = node_class.resolved_instance_profile == wanted.name
+        return wanted.name if is_resolved else Refusal("IsolatedVPC", message)
     try:
         ports.instance_profiles.ensure(name=wanted.name, path=wanted.path, role=wanted.role, tags=wanted.tags)
     except NotFound:
-        return Refusal("RoleNotFound", f"spec.role: there is no IAM role {wanted.role}")
+        return Refusal("RoleNotFound", f"spec.role: IAM role {wanted.role} does not exist")
     return wanted.name
 
 
@@ -213,7 +213,7 @@ def _own_profile(iam: InstanceProfilePort | None, node_roles: Sequence[str], nam
         return name
     role = iam.role_of(name)
     if role is None:
-        return Refusal("InstanceProfileNotFound", f"spec.instanceProfile: there is no instance profile {name}")
+        return Refusal("InstanceProfileNotFound", f"spec.instanceProfile: instance profile {name} does not exist")
     refusal = instance_profiles.role_refusal(role, node_roles, f"spec.instanceProfile: the role of {name}")
     return refusal or name
 

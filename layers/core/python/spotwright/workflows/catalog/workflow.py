@@ -29,7 +29,7 @@ RETRY_SECONDS: Final = 5
 ATTEMPTS: Final = 8
 # The first reading of a region is waited for so long; a run of ours cannot be at it for much longer.
 REGION_READ_MS: Final = 30_000
-READ_ELSEWHERE: Final = "another run reads the region"
+READ_ELSEWHERE: Final = "another invocation is reading the region"
 # How often a catalog is made anew because another run wrote one meanwhile.
 _RACES: Final = 3
 
@@ -65,7 +65,7 @@ def refresh_region(ports: CatalogPorts, *, now: datetime) -> CatalogResult:
     except (Denied, NotFound) as error:
         if key:
             raise
-        return _postpone(ports, ports.state.catalog_key(), f"the cluster does not let us in yet: {error}")
+        return _postpone(ports, ports.state.catalog_key(), f"the cluster does not grant access yet: {error}")
     launch_templates.delete_unused(ports, now=now)
     return catalog_result
 
@@ -107,7 +107,7 @@ def apply_zonal_shifts(ports: CatalogPorts, *, now: datetime) -> CatalogResult |
 def _gather_inputs(ports: CatalogPorts, now: datetime) -> tuple[instance_types.CatalogInputs, tuple[str, ...]]:
     """What classes' types depend on now, and what could not be used, as sentences.
 
-    When nobody says which zones are shifted, those of last time stay so.
+    When nobody says which zones are shifted, the last known ones stay so.
     """
     prices, complaint = ports.account_prices.read()
     notes = [complaint] if complaint else []
@@ -117,7 +117,7 @@ def _gather_inputs(ports: CatalogPorts, now: datetime) -> tuple[instance_types.C
             shifted = ports.zonal_shifts.shifted_zone_ids(now)
         except ApiError as error:
             shifted = frozenset(instance_types.read_catalog(ports.blobs, ports.state.catalog_key()).header.shifted)
-            notes.append(f"zonal shifts are those of last time: {error}")
+            notes.append(f"zonal shifts could not be read, the last known ones stay: {error}")
     return instance_types.CatalogInputs(ports.overheads, shifted, prices), tuple(notes)
 
 

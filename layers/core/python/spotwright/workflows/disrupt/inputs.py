@@ -37,9 +37,9 @@ def gather_and_plan(ports: ProvisionPorts, now: datetime, seconds_left: SecondsL
     state = ports.state.cluster()
     snapshot = gather(ports, state, now=now)
     if state.paused:
-        return snapshot, Plan(), "the cluster is paused"
+        return snapshot, Plan(), "the cluster is paused; `spotwright resume` ends it"
     if not snapshot.catalog_key:
-        return snapshot, Plan(), "there is no instance catalog yet"
+        return snapshot, Plan(), "the instance catalog is not there yet"
     unlaunched = [
         nodeclaim.name
         for nodeclaim in snapshot.nodeclaims
@@ -47,10 +47,10 @@ def gather_and_plan(ports: ProvisionPorts, now: datetime, seconds_left: SecondsL
     ]
     unlaunched += [in_flight.nodeclaim.name for in_flight in snapshot.in_flight]
     if unlaunched:
-        return snapshot, Plan(), f"launches are under way: {', '.join(sorted(unlaunched))}"
+        return snapshot, Plan(), f"waiting for the launch of NodeClaims {', '.join(sorted(unlaunched))}"
     fitted, left_out = time_budget.fit(snapshot, seconds_left)
     if left_out:
-        return snapshot, Plan(), f"there is no time to see where {left_out} of the pending pods would go"
+        return snapshot, Plan(), f"time ran out before {left_out} of the pending pods were placed"
     return fitted, decide(fitted, ports.catalogs.read(fitted.catalog_key)), ""
 
 

@@ -65,7 +65,7 @@ def remove(access: AdminAccessPort, installation: Installation, deadline: Deadli
             gone = _retry(partial(_release_part, objects, part, installation.installer), deadline)
             (deleted if gone else kept).append(name_of(part))
     except NotFound:
-        gave_up = "the cluster is gone"
+        gave_up = "the cluster does not exist"
     except ApiError as failure:
         gave_up = str(failure)
     not_closed = _close(access)
@@ -157,5 +157,5 @@ def _close(access: AdminAccessPort) -> str:
     try:
         access.close()
     except ApiError as failure:
-        return f"access could not be taken back: {failure}"
+        return f"the temporary access entry could not be deleted: {failure}"
     return ""

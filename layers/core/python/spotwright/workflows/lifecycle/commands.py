@@ -60,7 +60,7 @@ def step(ports: LifecyclePorts, id: str, *, now: datetime) -> None:
 def _taint_candidates(ports: LifecyclePorts, row: CommandRow, now: datetime) -> CommandRow:
     """Taint the candidates and say why; a node that took a pod since it was found empty is let off."""
     if not row.forced and epoch_ms(now) - row.created > STALE_MS:
-        return _abort(ports, row, "nobody began in time", now)
+        return _abort(ports, row, "it was not begun within 5 minutes", now)
     kept = [claim for claim in _candidates(ports, row) if _taint_candidate(ports, row, claim, now)]
     if not kept:
         return _finish(ports, row, "aborted")

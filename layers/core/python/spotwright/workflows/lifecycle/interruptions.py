@@ -158,7 +158,7 @@ def _commit(
             cluster_version=before.version,
             plan=plan,
             kind="interrupt",
-            message=f"EC2 takes {row.instance_id} of NodeClaim {claim.name} back ({row.kind})",
+            message=f"EC2 announced {row.kind} for instance {row.instance_id} of NodeClaim {claim.name}",
             disruption=Disruption(
                 id=command,
                 reason=INTERRUPTED,
@@ -170,7 +170,7 @@ def _commit(
         if decision is not None:
             log_line(log, log_lines.DECIDED_ON_INTERRUPTION, decision=decision.id, summary=decision.message)
             return
-    raise Conflict("other planners were faster every time", code="Conflict")
+    raise Conflict("other invocations committed first in every attempt", code="Conflict")
 
 
 def _force_at(snapshot: Snapshot, row: NoticeRow, claim: NodeClaim, now: datetime) -> int:

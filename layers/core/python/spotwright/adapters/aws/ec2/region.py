@@ -85,7 +85,7 @@ class Ec2Region:
         return {name: tuple(sorted(zones[name])) for name in sorted(zones)}
 
     def _on_demand(self, before: RegionFacts | None) -> tuple[dict[str, int], tuple[str, ...]]:
-        """Prices of the Price List; for missing ones those of ``before``, and for others the published table."""
+        """Published prices, over them the last known ones, and over them what the Price List says today."""
         shipped = dict(published_data.on_demand_picousd(self._region))
         if self._prices is None:
             return shipped, ("on-demand prices are the shipped table: the Price List is not asked here",)
@@ -93,7 +93,7 @@ class Ec2Region:
         try:
             return dict(sorted((fallback | pricing.on_demand_prices(self._prices, self._region)).items())), ()
         except ApiError as error:
-            source = "those of last time" if before else "the shipped table"
+            source = "the last known ones" if before else "the shipped table"
             return fallback, (f"on-demand prices are {source}: {error}",)
 
     def _spot(
@@ -112,6 +112,6 @@ class Ec2Region:
                         prices.setdefault(spot_price["InstanceType"], {})[spot_price["AvailabilityZone"]] = price
         except ApiError as error:
             if before is not None and before.spot is not None:
-                return before.spot, (f"spot prices are those of last time: {error}",)
+                return before.spot, (f"spot prices are the last known ones: {error}",)
             return None, (f"spot prices are the on-demand ones: {error}",)
         return {name: dict(sorted(prices[name].items())) for name in sorted(prices)}, ()

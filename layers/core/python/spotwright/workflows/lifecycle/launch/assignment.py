@@ -58,7 +58,7 @@ def write_assignments(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> b
     """
     unclaimed: list[Instance] = []
     complete = _write_assignments(ports, row, unclaimed, now)
-    _terminate(ports, unclaimed, "its NodeClaim is gone", now)
+    _terminate(ports, unclaimed, "its NodeClaim was deleted", now)
     return complete
 
 
@@ -185,7 +185,7 @@ def terminate_surplus(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> N
     held = {instance_id(claim.provider_id) for claim in ports.cluster.nodeclaims()}
     launched = ports.ec2.instances_of_launch(row.id)
     surplus = [instance for instance in launched if instance.id not in held and instance.state not in ENDED_STATES]
-    wait = _terminate(ports, surplus, "no NodeClaim holds it", now)
+    wait = _terminate(ports, surplus, "no NodeClaim uses it", now)
     ports.state.save(msgspec.structs.replace(row, due=epoch_ms(now) + wait * 1000 if wait else 0))
     if wait:
         ring_lifecycle(ports, "launch", [row.id], delay_seconds=wait)

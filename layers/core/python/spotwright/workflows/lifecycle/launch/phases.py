@@ -88,7 +88,9 @@ def _create_claims(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Laun
     pool = next((nodepool for nodepool in ports.cluster.nodepools() if nodepool.name == node.nodepool), None)
     stale = epoch_ms(now) - row.created > STALE_AFTER.total_seconds() * 1000
     if pool is None or pool.metadata.deletion_timestamp is not None or (stale and not row.uids):
-        _give_up(ports, row, "the decision is too old" if stale else f"NodePool {node.nodepool} is gone")
+        _give_up(
+            ports, row, "the decision is older than 10 minutes" if stale else f"NodePool {node.nodepool} was deleted"
+        )
         return None
     uids = dict(row.uids)
     missing = [name for name in row.claims if name not in uids]
