@@ -148,7 +148,7 @@ def test_a_container_runtime_cannot_be_chosen(runtime: str) -> None:
         ({"weight": True}, "spec.weight: True is not a whole number"),
         ({"labels": {"a": 1}}, "spec.labels[a]: 1 is not text: quote it"),
         ({"labels": {1: "a"}}, "spec.labels: 1 is not a name: quote it"),
-        ({"labels": {"a": "b c"}}, "as v1 NodePool: spec.template.metadata.labels[a]: 'b c' is not spelled as v1 asks"),
+        ({"labels": {"a": "b c"}}, "spec.template.metadata.labels[a]: 'b c' does not match the pattern"),
         ({"taints": [{"key": "a", "effect": "Never"}]}, "'Never' is not one of NoSchedule, PreferNoSchedule,"),
         ({"taints": [{"key": "a"}]}, "spec.taints[0].effect is missing: it is required"),
         ({"taints": {}}, "spec.taints: {} is not a list"),

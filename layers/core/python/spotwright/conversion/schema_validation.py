@@ -97,7 +97,7 @@ def _check_text(value: str, schema: Schema, path: str) -> None:
         refuse(path, value, f"is not one of {', '.join(allowed)}")
     _check_count(len(value), "characters", schema.get("minLength"), schema.get("maxLength"), path)
     if (pattern := schema.get("pattern")) and not re.fullmatch(pattern, value):
-        refuse(path, value, f"is not spelled as v1 asks{_description(schema)} ({pattern})")
+        refuse(path, value, f"does not match the pattern {pattern}{_description(schema)}")
 
 
 def _description(schema: Schema) -> str:

@@ -20,7 +20,7 @@ def nodeclaim() -> Schema:
     return custom_resource_definition(
         group="karpenter.sh",
         kind="NodeClaim",
-        description="One node that was promised: what it must be, and how far it has come.",
+        description="A node: what it must be, and how far its launch has come.",
         spec=_spec(),
         status=_status(),
         columns=[
@@ -46,11 +46,11 @@ def _label(key: str) -> str:
 
 def _spec() -> Schema:
     resources = object_with(
-        "What the pods that this node is for need together.",
-        {"requests": resource_list("The least that the node must offer.")},
+        "The resources that the node must offer.",
+        {"requests": resource_list("The sum of the requests of the pods that the node is for.")},
     )
     return object_with(
-        "What the node must be; fixed once it is written.",
+        "What the node must be; it cannot be changed.",
         node_spec([labels.CAPACITY_TYPE, labels.NODEPOOL]) | {"resources": resources},
         required=["nodeClassRef", "requirements"],
         rules=[rule("self == oldSelf", "spec is immutable")],
@@ -59,14 +59,14 @@ def _spec() -> Schema:
 
 def _status() -> Schema:
     return object_with(
-        "How far the node has come.",
+        "The instance and the Node of this NodeClaim.",
         {
-            "nodeName": string("Name of the Node that joined."),
+            "nodeName": string("Name of the Node."),
             "providerID": string("The instance: aws:///<zone>/<instance id>."),
-            "imageID": string("The AMI that the instance was started from."),
-            "capacity": resource_list("What the node has."),
-            "allocatable": resource_list("What pods may use of it."),
+            "imageID": string("The AMI of the instance."),
+            "capacity": resource_list("The resources of the node."),
+            "allocatable": resource_list("The resources that pods can use."),
             "conditions": conditions(),
-            "lastPodEventTime": date_time("When a pod last came to or went from this node."),
+            "lastPodEventTime": date_time("When a pod was last bound to this node, finished, or was deleted."),
         },
     )

@@ -22,9 +22,9 @@ def nodeoverlay() -> Schema:
         group="karpenter.sh",
         kind="NodeOverlay",
         version="v1alpha1",
-        description="Changes what instance types are taken to cost and to hold when nodes are decided.",
+        description="Changes the prices and the capacity of instance types when nodes are planned.",
         spec=_spec(),
-        status=object_with("Whether it counts.", {"conditions": conditions()}),
+        status=object_with("Whether the overlay is valid and applied.", {"conditions": conditions()}),
         short_names=["overlays"],
         columns=[
             printer_column("Ready", READY_STATUS_PATH),
@@ -36,16 +36,16 @@ def nodeoverlay() -> Schema:
 
 def _spec() -> Schema:
     return object_with(
-        "Which offerings it is about, and what it says of them.",
+        "The offerings that the overlay applies to, and how it changes them.",
         {
             "requirements": requirements([labels.CAPACITY_TYPE, labels.NODEPOOL]),
-            "price": string("USD per hour, in place of the known price.", pattern=r"^\d+(\.\d+)?$"),
+            "price": string("The price in USD per hour; replaces the known price.", pattern=r"^\d+(\.\d+)?$"),
             "priceAdjustment": string(
-                "Added to the known price: USD per hour (+0.05, -0.05) or a share of it (+10%, -10%).",
+                "Changes the known price: by USD per hour (+0.05, -0.05) or by a percentage (+10%, -10%).",
                 pattern=r"^[+-](\d+(\.\d+)?|\.\d+)%?$",
             ),
             "capacity": resource_list(
-                "Resources that nodes bought as such an offering will have besides what the type is known to have.",
+                "Extended resources that nodes of these offerings will have, beside those of the instance type.",
                 rules=[
                     rule(
                         "self.all(name, !(name in ['cpu', 'memory', 'ephemeral-storage', 'pods']))",
@@ -53,7 +53,9 @@ def _spec() -> Schema:
                     )
                 ],
             ),
-            "weight": integer("Of several that say something of one offering the heaviest counts.", 1, 10000),
+            "weight": integer(
+                "Of overlays that apply to the same offering, the one of greatest weight wins.", 1, 10000
+            ),
         },
         required=["requirements"],
         rules=[rule("!has(self.price) || !has(self.priceAdjustment)", "price and priceAdjustment exclude each other")],

@@ -33,7 +33,7 @@ def nodepool() -> Schema:
     return custom_resource_definition(
         group="karpenter.sh",
         kind="NodePool",
-        description="Which nodes may be made for pods, how many, and when they may be disrupted.",
+        description="Which nodes may be launched for pods, how many, and when they may be disrupted.",
         spec=_spec(),
         status=_status(),
         scale={"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.nodes"},
@@ -51,13 +51,15 @@ def nodepool() -> Schema:
 
 def _spec() -> Schema:
     return object_with(
-        "What the user wants.",
+        "Which nodes the pool launches, and how it disrupts them.",
         {
             "template": _template(),
             "disruption": _disruption(),
-            "limits": resource_list("What the pool's nodes may add up to, nodes included; unset = unlimited."),
-            "weight": integer("Pools of greater weight are tried first; unset = 0.", 1, 100),
-            "replicas": integer("Keep exactly this many nodes, whatever pods need (a static pool).", 0),
+            "limits": resource_list(
+                "The most that the pool's nodes may have together; nodes limits their number; unset = unlimited."
+            ),
+            "weight": integer("Pools of greater weight are preferred; unset = 0.", 1, 100),
+            "replicas": integer("Keeps exactly this many nodes, whatever pods need (a static pool).", 0),
         },
         required=["template"],
         rules=[
@@ -77,17 +79,17 @@ def _spec() -> Schema:
 
 def _template() -> Schema:
     return object_with(
-        "What every node of this pool looks like; a change makes existing nodes drift.",
+        "The template of the pool's nodes; after a change existing nodes are drifted.",
         {
             "metadata": object_with(
-                "",
+                "Labels and annotations of the nodes.",
                 {
                     "labels": node_labels([labels.CAPACITY_TYPE]),
-                    "annotations": map_of("Annotations of every node of this pool.", string("")),
+                    "annotations": map_of("Annotations of the nodes of this pool.", string("")),
                 },
             ),
             "spec": object_with(
-                "",
+                "What the nodes must be.",
                 node_spec(
                     [labels.CAPACITY_TYPE],
                     [
@@ -104,22 +106,22 @@ def _template() -> Schema:
 
 def _disruption() -> Schema:
     return object_with(
-        "When nodes may be removed or replaced to save money or to catch up with a change.",
+        "When nodes may be disrupted: removed or replaced to save money or after a change.",
         {
             "consolidateAfter": string(
-                "How long no pod must have come or gone before a node is considered, or Never.",
+                "How long a node must be without pod events before it may be consolidated, or Never.",
                 pattern=DURATION_OR_NEVER,
                 default="0s",
             ),
             "consolidationPolicy": enum(
-                "Which nodes are considered.",
+                "Which nodes may be consolidated.",
                 "WhenEmpty",
                 "WhenEmptyOrUnderutilized",
                 "Balanced",
                 default="WhenEmptyOrUnderutilized",
             ),
             "budgets": array(
-                "How many nodes may be disrupted at once; the strictest active one holds.",
+                "How many nodes may be disrupted at once; the strictest active budget holds.",
                 _budget(),
                 maxItems=50,
                 default=[{"nodes": "10%"}],
@@ -131,7 +133,7 @@ def _disruption() -> Schema:
 
 def _budget() -> Schema:
     return object_with(
-        "A limit on disruptions at once, always or in a window of time (UTC).",
+        "Limits how many nodes are disrupted at once, always or in a time window (UTC).",
         {
             "nodes": string(
                 "A number of nodes, or a percentage (rounded up).",
@@ -139,17 +141,17 @@ def _budget() -> Schema:
                 default="10%",
             ),
             "reasons": array(
-                "Which disruptions are limited; unset = all.",
+                "Reasons for disruption that the budget limits; unset = all.",
                 enum("", "Underutilized", "Empty", "Drifted"),
                 kind="set",
                 maxItems=50,
             ),
             "schedule": string(
-                "When the window opens: five cron fields, or a nickname such as @daily.",
+                "When the time window begins: five cron fields, or a macro such as @daily.",
                 pattern=rf"^(@({_NICKNAMES})|\S+(\s+\S+){{4}})$",
             ),
             "duration": string(
-                "How long the window stays open, in hours and minutes.",
+                "How long the time window lasts, in hours and minutes.",
                 pattern=r"^((([0-9]+(h|m))|([0-9]+h[0-9]+m))(0s)?)$",
             ),
         },
@@ -160,11 +162,11 @@ def _budget() -> Schema:
 
 def _status() -> Schema:
     return object_with(
-        "What is the case.",
+        "The pool's nodes and conditions.",
         {
-            "resources": resource_list("What the pool's nodes add up to."),
+            "resources": resource_list("The resources of the pool's nodes together."),
             "nodes": integer("How many nodes the pool has.", 0, default=0),
-            "nodeClassObservedGeneration": integer("The class's generation of the last registration.", 0),
+            "nodeClassObservedGeneration": integer("Generation of the EC2NodeClass at the last registration.", 0),
             "conditions": conditions(),
         },
     )

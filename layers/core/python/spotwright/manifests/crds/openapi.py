@@ -59,8 +59,7 @@ def array(
 
 def map_of(description: str, of: Schema, *, rules: Sequence[Rule] = (), **facets: Any) -> Schema:
     """A map with free keys and a schema for all its values."""
-    shape: Schema = {"type": "object", "additionalProperties": of}
-    return shape | _description(description) | facets | _validations(rules)
+    return {"type": "object"} | _description(description) | {"additionalProperties": of} | facets | _validations(rules)
 
 
 def object_with(
@@ -72,10 +71,10 @@ def object_with(
     **facets: Any,
 ) -> Schema:
     """An object with named fields; the API server prunes all others."""
-    shape: Schema = {"type": "object", "properties": dict(properties)}
+    shape: Schema = {"type": "object"} | _description(description) | {"properties": dict(properties)}
     if required:
         shape["required"] = list(required)
-    return shape | _description(description) | facets | _validations(rules)
+    return shape | facets | _validations(rules)
 
 
 def rule(expression: str, message: str) -> Rule:
@@ -84,7 +83,7 @@ def rule(expression: str, message: str) -> Rule:
 
 
 def _description(description: str) -> Schema:
-    """A description, where the field's name does not say it all."""
+    """A description; "" = none, which fields of the CRDs must not have."""
     return {"description": description} if description else {}
 
 
@@ -132,13 +131,13 @@ def custom_resource_definition(
 def _object(description: str, spec: Schema, status: Schema) -> Schema:
     """A Kubernetes object; the API server itself checks apiVersion, kind and metadata."""
     properties: Schema = {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
+        "apiVersion": string("Group and version of this object's schema."),
+        "kind": string("The kind of this object."),
         "metadata": {"type": "object"},
         "spec": spec,
         "status": status,
     }
-    return {"type": "object", "description": description, "properties": properties, "required": ["spec"]}
+    return object_with(description, properties, required=["spec"])
 
 
 QUANTITY = (

@@ -61,7 +61,7 @@ def _key_rules(over: str, own: Sequence[str]) -> list[Rule]:
 def node_labels(own: Sequence[str]) -> Schema:
     """Labels for a node. ``own``: the karpenter.sh keys that are allowed."""
     return map_of(
-        "Labels of every node of this pool.",
+        "Labels of the nodes of this pool.",
         string("", maxLength=63, pattern=LABEL_VALUE),
         rules=_key_rules("self.all(key, {})", own),
         maxProperties=100,
@@ -76,18 +76,20 @@ def requirements(own: Sequence[str]) -> Schema:
         rules=_key_rules("[self].all(key, {})", own),
     )  # fmt: skip
     item = object_with(
-        "What the values of one node label may be.",
+        "Constrains the values of a node label.",
         {
             "key": key,
-            "operator": enum("How values constrain the label.", *_OPERATORS),
-            "values": array("Values to compare with.", string("", maxLength=63, pattern=LABEL_VALUE)),
-            "minValues": integer("How many different values must stay possible (flexibility).", 1, 50),
+            "operator": enum("How the values constrain the label.", *_OPERATORS),
+            "values": array("The values that the operator applies to.", string("", maxLength=63, pattern=LABEL_VALUE)),
+            "minValues": integer(
+                "How many different values of the label the instance types of a launch must have at least.", 1, 50
+            ),
         },
         required=["key", "operator"],
         rules=_REQUIREMENT_RULES,
         **{"x-kubernetes-map-type": "atomic"},
     )
-    return array("What every node must satisfy; all of them hold.", item, maxItems=100)
+    return array("Requirements on the node's labels; all of them must hold.", item, maxItems=100)
 
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "Lte")
@@ -110,12 +112,14 @@ _REQUIREMENT_RULES = (
 
 def taints(description: str) -> Schema:
     item = object_with(
-        "Keeps away pods that do not tolerate it.",
+        "A taint keeps away pods that do not tolerate it.",
         {
-            "key": string("", minLength=1, maxLength=316, pattern=QUALIFIED_NAME),
-            "value": string("", maxLength=63, pattern=LABEL_VALUE),
-            "effect": enum("", "NoSchedule", "PreferNoSchedule", "NoExecute"),
-            "timeAdded": date_time("When the taint was added; meaningful for NoExecute on a node only."),
+            "key": string("The taint's key.", minLength=1, maxLength=316, pattern=QUALIFIED_NAME),
+            "value": string("The taint's value.", maxLength=63, pattern=LABEL_VALUE),
+            "effect": enum(
+                "What happens to pods that do not tolerate the taint.", "NoSchedule", "PreferNoSchedule", "NoExecute"
+            ),
+            "timeAdded": date_time("When the taint was added; only for NoExecute taints of a node."),
         },
         required=["key", "effect"],
     )
@@ -124,7 +128,7 @@ def taints(description: str) -> Schema:
 
 def nodeclass_reference(*, rules: Sequence[Rule] = ()) -> Schema:
     return object_with(
-        "The class that says how an instance is made.",
+        "The EC2NodeClass that says how instances are launched.",
         {
             "group": string("API group: karpenter.k8s.aws.", minLength=1, pattern=r"^[^/]*$"),
             "kind": string("Kind: EC2NodeClass.", minLength=1),
@@ -143,12 +147,12 @@ def resource_list(description: str, *, rules: Sequence[Rule] = ()) -> Schema:
 def node_spec(requirement_keys: Sequence[str], reference_rules: Sequence[Rule] = ()) -> dict[str, Schema]:
     """The fields that a NodePool's template and a NodeClaim share."""
     return {
-        "taints": taints("Taints of every node."),
-        "startupTaints": taints("Taints that something else removes once the node is prepared."),
+        "taints": taints("Taints of the node."),
+        "startupTaints": taints("Taints that another program, such as a DaemonSet, removes when the node is prepared."),
         "requirements": requirements(requirement_keys),
         "nodeClassRef": nodeclass_reference(rules=reference_rules),
         "terminationGracePeriod": string(
-            "How long a drain may take before pods are deleted without regard to budgets; unset = unlimited.",
+            "How long a drain may take before it ignores PodDisruptionBudgets and deletes pods; unset = unlimited.",
             pattern=DURATION,
         ),
         "expireAfter": string("Age at which a node is replaced, or Never.", pattern=DURATION_OR_NEVER, default="720h"),
@@ -158,18 +162,18 @@ def node_spec(requirement_keys: Sequence[str], reference_rules: Sequence[Rule] =
 def conditions() -> Schema:
     """Status conditions by type. Only type, status and lastTransitionTime are always set."""
     item = object_with(
-        "One observed aspect.",
+        "A condition of the object.",
         {
-            "type": string("", maxLength=316, pattern=QUALIFIED_NAME),
-            "status": enum("", "True", "False", "Unknown"),
-            "reason": string("One CamelCase word.", maxLength=1024),
-            "message": string("A sentence for people.", maxLength=32768),
-            "lastTransitionTime": date_time("When status last changed."),
-            "observedGeneration": integer("The metadata.generation this was found for.", 0),
+            "type": string("What the condition is about, such as Ready.", maxLength=316, pattern=QUALIFIED_NAME),
+            "status": enum("Whether the condition holds.", "True", "False", "Unknown"),
+            "reason": string("Why, as a CamelCase word for programs.", maxLength=1024),
+            "message": string("Why, as a sentence for people.", maxLength=32768),
+            "lastTransitionTime": date_time("When the status last changed."),
+            "observedGeneration": integer("The metadata.generation that the condition is about.", 0),
         },
         required=["type", "status", "lastTransitionTime"],
     )
-    return array("What is the case, one entry per type.", item, kind="map", keys=["type"])
+    return array("Conditions of the object, by type.", item, kind="map", keys=["type"])
 
 
 READY_STATUS_PATH = '.status.conditions[?(@.type=="Ready")].status'

@@ -42,7 +42,7 @@ def ec2_nodeclass() -> Schema:
     return custom_resource_definition(
         group="karpenter.k8s.aws",
         kind="EC2NodeClass",
-        description="How an EC2 instance is made: its image, network, role, disks and settings.",
+        description="How EC2 instances are launched: image, network, role, disks and settings.",
         short_names=["ec2nc", "ec2ncs"],
         spec=_spec(),
         status=nodeclass_status(),
@@ -56,7 +56,7 @@ def ec2_nodeclass() -> Schema:
 
 def _spec() -> Schema:
     return object_with(
-        "What the user wants.",
+        "How instances of this class are launched.",
         _selectors() | _identity() | _machine() | _network(),
         required=["amiSelectorTerms", "subnetSelectorTerms", "securityGroupSelectorTerms"],
         rules=[
@@ -87,10 +87,10 @@ def _selectors() -> dict[str, Schema]:
 def _identity() -> dict[str, Schema]:
     forbidden = [labels.CLUSTER_NAME_TAG, labels.NODEPOOL, labels.NODECLAIM, labels.EC2NODECLASS]
     return {
-        "role": string("IAM role of the nodes; an instance profile is made for it.", minLength=1),
-        "instanceProfile": string("An instance profile of yours, in place of role.", minLength=1),
+        "role": string("IAM role of the nodes; Spotwright creates an instance profile for it.", minLength=1),
+        "instanceProfile": string("An existing instance profile, instead of role.", minLength=1),
         "tags": map_of(
-            "EC2 tags of everything that is made for a node.",
+            "Tags of the EC2 resources that are created for a node.",
             string(""),
             maxProperties=50,
             rules=[
@@ -102,25 +102,28 @@ def _identity() -> dict[str, Schema]:
                 ),
             ],
         ),
-        "context": string("EC2 Fleet's Context field, passed on as it is."),
+        "context": string("The Context of CreateFleet requests."),
     }
 
 
 def _machine() -> dict[str, Schema]:
     return {
-        "amiFamily": enum("How user data and defaults are made; needed where no alias says it.", *FAMILIES),
-        "userData": string("User data that is merged into ours (or, for Custom, used as it is)."),
+        "amiFamily": enum(
+            "The AMI family, which decides user data and defaults; required unless an alias names it.", *FAMILIES
+        ),
+        "userData": string("User data, merged with what joins the cluster; for Custom it is used unchanged."),
         "kubelet": {
             "type": "object",
-            "description": "KubeletConfiguration fields for the nodes; checked by a condition, not by the schema.",
+            "description": "Fields of the nodes' KubeletConfiguration; the condition ValidationSucceeded names errors.",
             "x-kubernetes-preserve-unknown-fields": True,
         },
         "blockDeviceMappings": _block_devices(),
-        "instanceStorePolicy": enum("What is done with local disks.", "RAID0"),
-        "detailedMonitoring": boolean("CloudWatch metrics every minute, at a price."),
+        "instanceStorePolicy": enum("How local disks are used: RAID0 joins them for pods' storage.", "RAID0"),
+        "detailedMonitoring": boolean("Whether CloudWatch has metrics every minute, for which AWS charges."),
         "metadataOptions": _metadata_options(),
         "cpuOptions": object_with(
-            "", {"nestedVirtualization": enum("Let the node run virtual machines.", "enabled", "disabled")}
+            "Options of the processor.",
+            {"nestedVirtualization": enum("Whether the node can run virtual machines.", "enabled", "disabled")},
         ),
     }
 
@@ -129,13 +132,13 @@ def _block_devices() -> Schema:
     device = object_with(
         "A volume of the instance.",
         {
-            "deviceName": string("For example /dev/xvda."),
-            "rootVolume": boolean("True on the volume that holds the kubelet's data."),
+            "deviceName": string("The device name, for example /dev/xvda."),
+            "rootVolume": boolean("Whether the kubelet's data is on this volume; at most one volume has it."),
             "ebs": _ebs(),
         },
     )
     return array(
-        "Volumes; unset = what the AMI family uses.",
+        "Volumes of the instance; unset = the AMI family's defaults.",
         device,
         maxItems=50,
         rules=[
@@ -150,17 +153,19 @@ def _block_devices() -> Schema:
 def _ebs() -> Schema:
     volume_types = ("standard", "io1", "io2", "gp2", "sc1", "st1", "gp3")
     return object_with(
-        "",
+        "The EBS volume.",
         {
-            "volumeSize": string("For example 100Gi; whole numbers of Gi, G, Ti or T.", pattern=_VOLUME_SIZE),
-            "volumeType": enum("", *volume_types),
-            "iops": integer("I/O operations per second.", 0),
-            "throughput": integer("MiB per second.", 0),
-            "encrypted": boolean(""),
-            "kmsKeyID": string("Id, alias or ARN of the key to encrypt with."),
-            "deleteOnTermination": boolean(""),
-            "snapshotID": string("The snapshot that the volume starts from."),
-            "volumeInitializationRate": integer("MiB per second at which the snapshot is read.", 100, 300),
+            "volumeSize": string("The size in Gi, G, Ti or T, for example 100Gi.", pattern=_VOLUME_SIZE),
+            "volumeType": enum("The EBS volume type.", *volume_types),
+            "iops": integer("Provisioned I/O operations per second.", 0),
+            "throughput": integer("Provisioned throughput in MiB per second.", 0),
+            "encrypted": boolean("Whether the volume is encrypted."),
+            "kmsKeyID": string("Id, alias or ARN of the KMS key that encrypts the volume."),
+            "deleteOnTermination": boolean("Whether EC2 deletes the volume together with the instance."),
+            "snapshotID": string("The snapshot that the volume is created from."),
+            "volumeInitializationRate": integer(
+                "The rate at which the snapshot is downloaded to the volume, in MiB per second.", 100, 300
+            ),
         },
         rules=[
             rule("has(self.snapshotID) || has(self.volumeSize)", "set snapshotID or volumeSize"),
@@ -176,10 +181,14 @@ def _metadata_options() -> Schema:
     return object_with(
         "The instance metadata service.",
         {
-            "httpEndpoint": enum("", "enabled", "disabled", default="enabled"),
-            "httpProtocolIPv6": enum("", "enabled", "disabled", default="disabled"),
-            "httpPutResponseHopLimit": integer("Network hops; pods are one further away.", 1, 64, default=1),
-            "httpTokens": enum("Whether a session token is asked for.", "required", "optional", default="required"),
+            "httpEndpoint": enum("Whether the service can be reached.", "enabled", "disabled", default="enabled"),
+            "httpProtocolIPv6": enum("Whether it has an IPv6 address.", "enabled", "disabled", default="disabled"),
+            "httpPutResponseHopLimit": integer(
+                "How many network hops a token may travel; 1 keeps it from pods without host network.", 1, 64, default=1
+            ),
+            "httpTokens": enum(
+                "Whether requests need a session token (IMDSv2).", "required", "optional", default="required"
+            ),
         },
         default={
             "httpEndpoint": "enabled",
@@ -192,15 +201,15 @@ def _metadata_options() -> Schema:
 
 def _network() -> dict[str, Schema]:
     return {
-        "associatePublicIPAddress": boolean("Give instances a public address; unset = as the subnet says."),
-        "ipPrefixCount": integer("Prefixes assigned to the first network interface.", 0, 2**31 - 1),
+        "associatePublicIPAddress": boolean("Whether instances get a public address; unset = the subnet decides."),
+        "ipPrefixCount": integer("How many prefixes each network interface gets.", 0, 2**31 - 1),
         "networkInterfaces": _network_interfaces(),
         "connectionTracking": object_with(
             "Idle timeouts of tracked connections, in seconds.",
             {
-                "tcpEstablishedTimeout": integer("", 60, 432_000),
-                "udpStreamTimeout": integer("", 60, 180),
-                "udpTimeout": integer("", 30, 60),
+                "tcpEstablishedTimeout": integer("For established TCP connections.", 60, 432_000),
+                "udpStreamTimeout": integer("For UDP flows with more than a request and its response.", 60, 180),
+                "udpTimeout": integer("For UDP flows in a single direction or with a single request.", 30, 60),
             },
             minProperties=1,
         ),
@@ -209,16 +218,20 @@ def _network() -> dict[str, Schema]:
 
 def _network_interfaces() -> Schema:
     interface = object_with(
-        "One network interface.",
+        "A network interface.",
         {
-            "networkCardIndex": integer("", 0, 2**31 - 1),
-            "deviceIndex": integer("", 0, 2**31 - 1),
-            "interfaceType": enum("", "interface", "efa-only"),
+            "networkCardIndex": integer("The network card that the interface is attached to.", 0, 2**31 - 1),
+            "deviceIndex": integer("The interface's index on its network card.", 0, 2**31 - 1),
+            "interfaceType": enum(
+                "An interface with IP addresses, or an Elastic Fabric Adapter without (efa-only).",
+                "interface",
+                "efa-only",
+            ),
         },
         required=["networkCardIndex", "deviceIndex", "interfaceType"],
     )
     return array(
-        "Network interfaces; unset = one.",
+        "Network interfaces of the instance; unset = a single interface.",
         interface,
         kind="map",
         keys=["networkCardIndex", "deviceIndex"],

@@ -12,18 +12,18 @@ ALIAS_FAMILIES = ("al2", "al2023", "bottlerocket", "windows2019", "windows2022",
 
 def subnet_terms() -> Schema:
     return _terms(
-        "Subnets that nodes may be in.",
-        {"tags": _tags(), "id": string("", pattern="^subnet-[0-9a-z]+$")},
+        "Subnets of the nodes.",
+        {"tags": _tags(), "id": string("The subnet's id.", pattern="^subnet-[0-9a-z]+$")},
         rules=[_excludes("id", ["tags"])],
     )
 
 
 def security_group_terms() -> Schema:
     return _terms(
-        "Security groups of the nodes; every one that is found is attached.",
+        "Security groups of the nodes; all that match are attached.",
         {
             "tags": _tags(),
-            "id": string("", pattern="^sg-[0-9a-z]+$"),
+            "id": string("The group's id.", pattern="^sg-[0-9a-z]+$"),
             "name": string("The group's name (not its Name tag).", minLength=1),
         },
         rules=[_excludes("id", ["tags", "name"]), _excludes("name", ["tags"])],
@@ -32,14 +32,17 @@ def security_group_terms() -> Schema:
 
 def ami_terms() -> Schema:
     return _terms(
-        "Images that nodes start from; per architecture the newest one wins.",
+        "Images of the nodes; the newest image for an architecture is used.",
         {
             "alias": _alias(),
             "tags": _tags(),
-            "id": string("", pattern="^ami-[0-9a-z]+$"),
+            "id": string("The image's id.", pattern="^ami-[0-9a-z]+$"),
             "name": string("The image's name; * and ? are wildcards.", minLength=1),
-            "owner": string("Account id, or self, amazon, aws-marketplace; unset = self and amazon.", minLength=1),
-            "ssmParameter": string("Name or ARN of an SSM parameter that holds an image id.", minLength=1),
+            "owner": string(
+                "The image's owner: an account id, self, amazon or aws-marketplace; unset = self and amazon.",
+                minLength=1,
+            ),
+            "ssmParameter": string("Name or ARN of an SSM parameter that holds the image's id.", minLength=1),
         },
         rules=[
             _excludes("alias", ["tags", "id", "name", "owner", "ssmParameter"]),
@@ -61,7 +64,7 @@ def ami_terms() -> Schema:
 def _alias() -> Schema:
     listed = ", ".join(f"'{family}'" for family in ALIAS_FAMILIES)
     return string(
-        "family@version, for example al2023@latest or al2023@v20250821.",
+        "AMI family and version, for example al2023@latest or al2023@v20250821.",
         maxLength=30,
         rules=[
             rule(
@@ -85,9 +88,13 @@ def capacity_reservation_terms() -> Schema:
         "Capacity reservations that nodes may use.",
         {
             "tags": _tags(),
-            "id": string("", pattern="^cr-[0-9a-z]+$"),
-            "ownerID": string("Account that owns the reservation.", pattern="^[0-9]{12}$"),
-            "instanceMatchCriteria": enum("", "open", "targeted"),
+            "id": string("The reservation's id.", pattern="^cr-[0-9a-z]+$"),
+            "ownerID": string("The account that owns the reservation.", pattern="^[0-9]{12}$"),
+            "instanceMatchCriteria": enum(
+                "Whether any matching instance uses the reservation (open), or only instances that name it (targeted).",
+                "open",
+                "targeted",
+            ),
         },
         least=0,
         rules=[
@@ -102,15 +109,18 @@ def capacity_reservation_terms() -> Schema:
 
 def placement_group() -> Schema:
     return object_with(
-        "The placement group that nodes are started in.",
-        {"name": string("", minLength=1), "id": string("", pattern="^pg-[0-9a-z]+$")},
+        "The placement group of the nodes.",
+        {
+            "name": string("The group's name.", minLength=1),
+            "id": string("The group's id.", pattern="^pg-[0-9a-z]+$"),
+        },
         rules=[rule("has(self.name) != has(self.id)", "set exactly one of name and id")],
     )
 
 
 def _tags() -> Schema:
     return map_of(
-        "Tags the resource has; the value * stands for any.",
+        "Tags of the resource; the value * matches every value.",
         string("", minLength=1),
         maxProperties=20,
         rules=[rule("self.all(key, key != '')", "a tag key cannot be empty")],

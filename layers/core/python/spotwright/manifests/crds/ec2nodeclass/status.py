@@ -6,13 +6,13 @@ from spotwright.manifests.crds.shared_fields import conditions
 
 def nodeclass_status() -> Schema:
     return object_with(
-        "What the selectors found.",
+        "What the selectors match, and whether nodes can be launched.",
         {
-            "subnets": _resolved_list("Most free addresses first.", _subnet(), "id", "zone"),
-            "securityGroups": _resolved_list("By id.", {"id": string(""), "name": string("")}, "id"),
-            "amis": _resolved_list("Newest first.", _ami(), "id", "requirements"),
-            "capacityReservations": _resolved_list("By id.", _reservation(), "id"),
-            "placementGroup": object_with("The group that nodes start in.", _placement_group(), required=["id"]),
+            "subnets": _resolved_list("Subnets, with most free addresses first.", _subnet(), "id", "zone"),
+            "securityGroups": _resolved_list("Security groups, by id.", _security_group(), "id"),
+            "amis": _resolved_list("Images, newest first.", _ami(), "id", "requirements"),
+            "capacityReservations": _resolved_list("Capacity reservations, by id.", _reservation(), "id"),
+            "placementGroup": object_with("The placement group of the nodes.", _placement_group(), required=["id"]),
             "instanceProfile": string("The instance profile of the nodes."),
             "conditions": conditions(),
         },
@@ -24,43 +24,52 @@ def _resolved_list(description: str, properties: dict[str, Schema], *required: s
 
 
 def _subnet() -> dict[str, Schema]:
-    return {"id": string(""), "zone": string("Name, such as us-east-1a."), "zoneID": string("Id, such as use1-az1.")}
+    return {
+        "id": string("The subnet's id."),
+        "zone": string("The name of its zone, such as us-east-1a."),
+        "zoneID": string("The id of its zone, such as use1-az1."),
+    }
+
+
+def _security_group() -> dict[str, Schema]:
+    return {"id": string("The group's id."), "name": string("The group's name.")}
 
 
 def _ami() -> dict[str, Schema]:
     requirement = {
-        "key": string(""),
-        "operator": string(""),
-        "values": array("", string("")),
+        "key": string("The label that is constrained."),
+        "operator": string("How the values constrain the label."),
+        "values": array("The values that the operator applies to.", string("")),
     }
     return {
-        "id": string(""),
-        "name": string(""),
-        "deprecated": boolean("EC2 calls the image deprecated; used only if nothing newer is found."),
+        "id": string("The image's id."),
+        "name": string("The image's name."),
+        "deprecated": boolean("Whether the image is deprecated in EC2; it is used only if no other image matches."),
         "requirements": array(
-            "Which instances can start from it.", object_with("", requirement, required=["key", "operator"])
+            "Requirements on the instance types that use the image.",
+            object_with("", requirement, required=["key", "operator"]),
         ),
     }
 
 
 def _reservation() -> dict[str, Schema]:
     return {
-        "id": string(""),
-        "availabilityZone": string(""),
-        "instanceType": string(""),
-        "instanceMatchCriteria": enum("", "open", "targeted"),
-        "ownerID": string(""),
-        "reservationType": enum("", "default", "capacity-block"),
-        "interruptible": boolean(""),
-        "state": enum("", "active", "expiring"),
-        "endTime": date_time("When the reservation ends; unset = when somebody ends it."),
+        "id": string("The reservation's id."),
+        "availabilityZone": string("The zone of its instances."),
+        "instanceType": string("The type of its instances."),
+        "instanceMatchCriteria": enum("Which instances use it.", "open", "targeted"),
+        "ownerID": string("The account that owns it."),
+        "reservationType": enum("An On-Demand Capacity Reservation or a Capacity Block.", "default", "capacity-block"),
+        "interruptible": boolean("Whether EC2 may take its instances back."),
+        "state": enum("Expiring shortly before a Capacity Block ends.", "active", "expiring"),
+        "endTime": date_time("When the reservation ends; unset = it has no end."),
     }
 
 
 def _placement_group() -> dict[str, Schema]:
     return {
-        "id": string(""),
-        "name": string(""),
-        "strategy": enum("", "cluster", "partition", "spread"),
-        "partitionCount": integer("Partitions of a partition group.", 0, 7),
+        "id": string("The group's id."),
+        "name": string("The group's name."),
+        "strategy": enum("How EC2 places instances of the group.", "cluster", "partition", "spread"),
+        "partitionCount": integer("How many partitions a partition placement group has.", 0, 7),
     }
