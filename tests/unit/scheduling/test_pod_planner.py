@@ -131,12 +131,12 @@ class TestPlacesThereAre:
         assert [(assignment.name, len(assignment.pods)) for assignment in plan.existing_nodes] == [("c1", 4)]
         assert planned(pod(cpu=5), nodeclaims=(claim,)).existing_nodes == ()
 
-    @pytest.mark.parametrize(("asked", "joins"), [("default", True), ("dedicated", False)])
-    def test_a_claim_in_flight_has_the_tenancy_it_is_launched_with(self, asked: str, joins: bool) -> None:
+    @pytest.mark.parametrize(("tenancy", "joins"), [("default", True), ("dedicated", False)])
+    def test_a_claim_in_flight_has_the_tenancy_it_is_launched_with(self, tenancy: str, joins: bool) -> None:
         either = Requirement(labels.TENANCY, False, frozenset(labels.TENANCIES))
         stated = Requirements(dict(MEDIUM.requirements.by_key) | {either.key: either})
         types = [msgspec.structs.replace(MEDIUM, requirements=stated)]
-        wanting = pod(node_selector={labels.TENANCY: asked})
+        wanting = pod(node_selector={labels.TENANCY: tenancy})
         plan = planned(wanting, types=types, nodeclaims=(claimed("c1", instance_types=("medium",)),))
         assert not plan.unschedulable_pods
         assert bool(plan.existing_nodes) == joins
@@ -269,9 +269,9 @@ class TestPools:
 
     def test_pods_that_need_different_values_of_an_open_label_are_parted(self) -> None:
         racks = pool("default", NodeSelectorRequirement("rack", "Exists"))
-        one, other_pod = pod("a", node_selector={"rack": "r1"}), pod("b", node_selector={"rack": "r2"})
+        pod_of_r1, pod_of_r2 = pod("a", node_selector={"rack": "r1"}), pod("b", node_selector={"rack": "r2"})
         neither = pod("c", node_affinity=((NodeSelectorRequirement("rack", "NotIn", ("r1",)),),))
-        plan = planned(one, other_pod, neither, pools=[racks])
+        plan = planned(pod_of_r1, pod_of_r2, neither, pools=[racks])
         assert {new_node.labels["rack"]: new_node.pods for new_node in plan.new_nodes} == {
             "r1": ("default/a",),
             "r2": ("default/b", "default/c"),

@@ -14,17 +14,17 @@ SIXTEEN = instance("sixteen", 16, 32, 0.9)
 
 def shares(plan: Plan) -> dict[str, int]:
     """Nodes by zone; "" for those whose zone is open."""
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for new_node in plan.new_nodes:
         zone = new_node.zones[0] if len(new_node.zones) == 1 else ""
-        found[zone] = found.get(zone, 0) + 1
-    return found
+        counts[zone] = counts.get(zone, 0) + 1
+    return counts
 
 
 def test_no_node_is_larger_than_its_share_of_the_plan() -> None:
-    several = pods(60, "p", 1, "1Gi")
-    free = planned(*several, types=(HUGE, SIXTEEN))
-    held = planned(*several, types=(HUGE, SIXTEEN), settings=Settings(largest_node_share=30))
+    sixty_pods = pods(60, "p", 1, "1Gi")
+    free = planned(*sixty_pods, types=(HUGE, SIXTEEN))
+    held = planned(*sixty_pods, types=(HUGE, SIXTEEN), settings=Settings(largest_node_share=30))
     assert [new_node.instance_types[0] for new_node in free.new_nodes] == ["huge"]
     assert {name for new_node in held.new_nodes for name in new_node.instance_types} == {"sixteen"}
     assert max(len(new_node.pods) for new_node in held.new_nodes) <= 18

@@ -31,7 +31,9 @@ SPOT = NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (labels.SPOT,))
 
 def prices(overlaid_catalog: OverlaidCatalog, name: str, *, pool_name: str = "default") -> set[float]:
     instance_type = next(
-        one for one in overlaid_catalog.catalog.instance_types("default", pool_name) if one.name == name
+        instance_type
+        for instance_type in overlaid_catalog.catalog.instance_types("default", pool_name)
+        if instance_type.name == name
     )
     return {offering.price_picousd_per_hour / PICOUSD for offering in instance_type.offerings}
 
@@ -108,7 +110,9 @@ def test_huge_pages_are_taken_from_memory() -> None:
     overlaid_catalog = apply_overlays(
         CATALOG, [overlay("o", type_is("small"), capacity={"hugepages-2Mi": GIB})], [pool()]
     )
-    instance_type = next(one for one in overlaid_catalog.catalog.instance_types("", "default") if one.name == "small")
+    instance_type = next(
+        entry for entry in overlaid_catalog.catalog.instance_types("", "default") if entry.name == "small"
+    )
     assert instance_type.allocatable["memory"] == 3 * GIB
     assert instance_type.allocatable["hugepages-2Mi"] == GIB
 
@@ -196,5 +200,5 @@ def test_the_order_in_which_overlays_are_listed_does_not_matter(given_: list[tup
 
 
 def test_without_overlays_the_catalog_is_the_same_object() -> None:
-    seen = snapshot(pod())
-    assert apply_overlays(CATALOG, seen.nodeoverlays, seen.nodepools).catalog is CATALOG
+    without_overlays = snapshot(pod())
+    assert apply_overlays(CATALOG, without_overlays.nodeoverlays, without_overlays.nodepools).catalog is CATALOG

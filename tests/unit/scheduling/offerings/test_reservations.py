@@ -26,15 +26,15 @@ INTO = (NodeSelectorRequirement(labels.RESERVATION_ID, "In", ("cr-1",)),)
 
 def reserving(instance_type: InstanceType, capacity: int) -> InstanceType:
     """The type with a reservation ``cr-1`` of so many instances in z1."""
-    told = {labels.RESERVATION_ID: "cr-1", labels.RESERVATION_TYPE: "default"}
-    stated = Requirements({key: Requirement(key, False, frozenset((value,))) for key, value in told.items()})
+    values = {labels.RESERVATION_ID: "cr-1", labels.RESERVATION_TYPE: "default"}
+    stated = Requirements({key: Requirement(key, False, frozenset((value,))) for key, value in values.items()})
     offering = Offering("z1", labels.RESERVED, PICOUSD // 10**8, True, stated, capacity)
     return msgspec.structs.replace(instance_type, offerings=(*instance_type.offerings, offering))
 
 
-def planned(capacity: int, settings: Settings = WITH, **seen: Any) -> Plan:
+def planned(capacity: int, settings: Settings = WITH, **fields: Any) -> Plan:
     """Four pods that need a node each, with a reservation of so many instances."""
-    snapshot = Snapshot("test", NOW, pods(4, cpu="1500m"), nodepools=(pool(),), settings=settings, **seen)
+    snapshot = Snapshot("test", NOW, pods(4, cpu="1500m"), nodepools=(pool(),), settings=settings, **fields)
     return plan_pods(snapshot, Catalog({"": (reserving(SMALL, capacity),)}))
 
 
@@ -73,7 +73,7 @@ CLAIM = NodeClaim(ObjectMeta("claim"), CLASS, requirements=INTO, taints=(Taint("
 
 
 @pytest.mark.parametrize(
-    ("seen", "left"),
+    ("fields", "left"),
     [
         ({"nodeclaims": (CLAIM,)}, 2),
         ({"in_flight": (InFlightNodeClaim(CLAIM, ("small",)),)}, 2),
@@ -83,9 +83,9 @@ CLAIM = NodeClaim(ObjectMeta("claim"), CLASS, requirements=INTO, taints=(Taint("
     ],
 )
 def test_nodes_on_their_way_into_a_reservation_count_until_they_have_an_instance(
-    seen: dict[str, Any], left: int
+    fields: dict[str, Any], left: int
 ) -> None:
-    assert bought(planned(3, **seen)).count("reserved") == left
+    assert bought(planned(3, **fields)).count("reserved") == left
 
 
 STATIC = Settings(feature_gates=("ReservedCapacity", "StaticCapacity"))

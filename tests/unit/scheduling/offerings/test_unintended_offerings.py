@@ -95,25 +95,25 @@ class TestWhatAnOverlayMakesOfAType:
         assert only.requirements == SMALL.requirements
 
     def test_overlays_of_one_weight_do_not_conflict_over_different_offerings(self) -> None:
-        several = (overlay(zone_is("z1"), name="a"), overlay(zone_is("z2"), name="b", capacity={FUSE: 7}))
-        assert {overlay_status.reason for overlay_status in made_of(*several).statuses} == {""}
-        assert sorted(instance_type.capacity.get(FUSE, 0) for instance_type in named(made_of(*several), "small")) == [
+        overlays = (overlay(zone_is("z1"), name="a"), overlay(zone_is("z2"), name="b", capacity={FUSE: 7}))
+        assert {overlay_status.reason for overlay_status in made_of(*overlays).statuses} == {""}
+        assert sorted(instance_type.capacity.get(FUSE, 0) for instance_type in named(made_of(*overlays), "small")) == [
             0,
             3,
             7,
         ]
 
     def test_overlays_of_one_weight_conflict_over_one_offering(self) -> None:
-        several = (overlay(zone_is("z1", "z2"), name="a"), overlay(zone_is("z2"), name="b"))
-        assert {overlay_status.name: overlay_status.reason for overlay_status in made_of(*several).statuses} == {
+        overlays = (overlay(zone_is("z1", "z2"), name="a"), overlay(zone_is("z2"), name="b"))
+        assert {overlay_status.name: overlay_status.reason for overlay_status in made_of(*overlays).statuses} == {
             "a": "Conflict",
             "b": "",
         }
-        assert {offering.zone for offering in named(made_of(*several), "small")[1].offerings} == {"z2"}
+        assert {offering.zone for offering in named(made_of(*overlays), "small")[1].offerings} == {"z2"}
 
     def test_the_heavier_one_wins_where_both_count(self) -> None:
-        several = (overlay(zone_is("z1"), name="a", weight=9, capacity={FUSE: 9}), overlay(name="b"))
-        assert {instance_type.capacity[FUSE] for instance_type in named(made_of(*several), "small")} == {3, 9}
+        overlays = (overlay(zone_is("z1"), name="a", weight=9, capacity={FUSE: 9}), overlay(name="b"))
+        assert {instance_type.capacity[FUSE] for instance_type in named(made_of(*overlays), "small")} == {3, 9}
 
     def test_a_reservation_may_have_what_nothing_else_has(self) -> None:
         types = (_reserving(SMALL, "cr-1", "cr-2"),)
@@ -124,13 +124,13 @@ class TestWhatAnOverlayMakesOfAType:
 
 
 def _reserving(type_: InstanceType, *reservations: str) -> InstanceType:
-    told = ((name, Requirement(labels.RESERVATION_ID, False, frozenset((name,)))) for name in reservations)
+    requirements = ((name, Requirement(labels.RESERVATION_ID, False, frozenset((name,)))) for name in reservations)
     offering = msgspec.structs.replace(
         type_.offerings[0], capacity_type=labels.RESERVED, price_picousd_per_hour=1, reservation_capacity=5
     )
     taken = (
         msgspec.structs.replace(offering, requirements=Requirements({labels.RESERVATION_ID: requirement}))
-        for _, requirement in told
+        for _, requirement in requirements
     )
     return msgspec.structs.replace(type_, offerings=(*type_.offerings, *taken))
 
@@ -165,8 +165,8 @@ class TestAPodThatNeedsIt:
             msgspec.structs.replace(offering, available=offering.zone == "z3") for offering in SMALL.offerings
         )
         types = (msgspec.structs.replace(SMALL, offerings=offerings),)
-        for one in (asking(), pod()):
-            node = the_node(planned(one, types=types, nodeoverlays=(overlay(zone_is("z3")),)))
+        for waiting_pod in (asking(), pod()):
+            node = the_node(planned(waiting_pod, types=types, nodeoverlays=(overlay(zone_is("z3")),)))
             assert (node.instance_types, node.zones) == (("small",), ("z3",))
 
     def test_is_refused_where_all_that_has_it_is_sold_out(self) -> None:
@@ -177,8 +177,8 @@ class TestAPodThatNeedsIt:
         assert planned(asking(), types=types, nodeoverlays=(overlay(zone_is("z3")),)).unschedulable_pods
 
     def test_shares_its_node_with_others_up_to_what_is_there(self) -> None:
-        several = tuple(asking(f"p-{number}") for number in range(4))
-        plan = planned(*several, *pods(3, "other"), nodeoverlays=(overlay(zone_is("z1")),))
+        asking_pods = tuple(asking(f"p-{number}") for number in range(4))
+        plan = planned(*asking_pods, *pods(3, "other"), nodeoverlays=(overlay(zone_is("z1")),))
         assert sum(len(new_node.pods) for new_node in plan.new_nodes) == 7
         for node in plan.new_nodes:
             assert len([key for key in node.pods if key.startswith("default/p-")]) <= 3
@@ -314,14 +314,14 @@ class TestNodesOnTheirWay:
 
     def test_a_claim_learns_what_its_offering_has(self) -> None:
         sold = made_of(overlay(zone_is("z2"), SPOT)).catalog.instance_types("default", "default")
-        known = {
+        entries = {
             (zone, kind): find_instance_type(sold, "small", zone=zone, capacity_type=kind)
             for zone in ZONES
             for kind in (labels.SPOT, labels.ON_DEMAND)
         }
         assert {
             place
-            for place, instance_type in known.items()
+            for place, instance_type in entries.items()
             if instance_type is not None and FUSE in instance_type.allocatable
         } == {("z2", labels.SPOT)}
         assert find_instance_type(sold, "unheard-of", zone="z2", capacity_type=labels.SPOT) is None
@@ -342,22 +342,22 @@ class TestNodesOnTheirWay:
 
 class TestElsewhere:
     def test_a_static_pool_lists_each_type_once(self) -> None:
-        seen = snapshot(
+        planned_snapshot = snapshot(
             pools=(pool(replicas=1),),
             nodeoverlays=(overlay(zone_is("z2")),),
             settings=Settings(feature_gates=(STATIC_CAPACITY, "NodeOverlay")),
         )
-        node = the_node(planner.plan(seen, Catalog({"": TYPES})))
+        node = the_node(planner.plan(planned_snapshot, Catalog({"": TYPES})))
         assert node.instance_types == ("small", "medium", "fat", "large")
 
     def test_a_static_pool_s_nodes_hold_what_every_offering_has(self) -> None:
-        seen = snapshot(
+        planned_snapshot = snapshot(
             asking(),
             pools=(pool(replicas=1),),
             nodeoverlays=(overlay(zone_is("z2")),),
             settings=Settings(feature_gates=(STATIC_CAPACITY, "NodeOverlay")),
         )
-        assert planner.plan(seen, Catalog({"": TYPES})).unschedulable_pods
+        assert planner.plan(planned_snapshot, Catalog({"": TYPES})).unschedulable_pods
 
     def test_the_zone_cap_pins_a_node_to_what_has_room(self) -> None:
         """In z2 the small type is short of memory, so a node pinned there is of another type."""

@@ -42,16 +42,19 @@ def keeping(replicas: int, *requirements: NodeSelectorRequirement, name: str = "
 
 def claim(name: str, *, launched: bool = True, deleting: bool = False, age: int = 0, **fields: Any) -> NodeClaim:
     """A claim of the pool ``fixed``, made ``age`` minutes ago."""
-    made = NOW - timedelta(minutes=age)
+    created = NOW - timedelta(minutes=age)
     about = ObjectMeta(
-        name, labels={labels.NODEPOOL: "fixed"}, creation_timestamp=made, deletion_timestamp=NOW if deleting else None
+        name,
+        labels={labels.NODEPOOL: "fixed"},
+        creation_timestamp=created,
+        deletion_timestamp=NOW if deleting else None,
     )
     provider = f"aws:///z1/{name}" if launched else ""
     reference = NodeClassReference("karpenter.k8s.aws", "EC2NodeClass", "default")
     return NodeClaim(about, reference, provider_id=provider, **fields)
 
 
-def seen(
+def static_snapshot(
     *waiting: Pod, pools: Iterable[NodePool], running: int = 0, settings: Settings = ON, **fields: Any
 ) -> Snapshot:
     claims = tuple(claim(f"c{number}") for number in range(running)) + tuple(fields.pop("nodeclaims", ()))
@@ -59,7 +62,7 @@ def seen(
 
 
 def decided(*waiting: Pod, **fields: Any) -> Plan:
-    return planner.plan(seen(*waiting, **fields), Catalog({"": TYPES}))
+    return planner.plan(static_snapshot(*waiting, **fields), Catalog({"": TYPES}))
 
 
 def kept(plan: Plan) -> int:
@@ -144,7 +147,7 @@ def test_a_static_pool_is_never_chosen_for_pods(settings: Settings) -> None:
     beside = decided(pod(), pools=[*full, pool("grows")], settings=settings)
     assert [new_node.nodepool for new_node in beside.new_nodes] == ["grows"]
     by_the_planner_alone = pod_planner.plan_pods(
-        seen(pod(), pools=[keeping(2)], settings=settings), Catalog({"": TYPES})
+        static_snapshot(pod(), pools=[keeping(2)], settings=settings), Catalog({"": TYPES})
     )
     assert by_the_planner_alone.new_nodes == ()
 

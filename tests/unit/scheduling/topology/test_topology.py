@@ -30,11 +30,11 @@ ON_HOST = PodAffinityTerm(labels.HOSTNAME, WEB, ("default",))
 
 def zones(plan: Plan) -> Counter[str]:
     """New pods per zone; every node must be in one."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for new_node in plan.new_nodes:
         (zone,) = new_node.zones
-        found[zone] += len(new_node.pods)
-    return found
+        counts[zone] += len(new_node.pods)
+    return counts
 
 
 class TestSpread:
@@ -128,8 +128,8 @@ class TestAffinity:
             labels={"app": "web"},
             topology_spread_constraints=(TopologySpreadConstraint(labels.ZONE, 1, WEB),),
         )
-        ours = (NodeSelectorRequirement("app", "In", ("client",)),)
-        alone = TopologySpreadConstraint(labels.HOSTNAME, 1, ours)
+        selector = (NodeSelectorRequirement("app", "In", ("client",)),)
+        alone = TopologySpreadConstraint(labels.HOSTNAME, 1, selector)
         clients = pods(
             5, "client", cpu=1, labels={"app": "client"}, pod_affinity=(ON_HOST,), topology_spread_constraints=(alone,)
         )
@@ -234,12 +234,12 @@ class TestVolumes:
     def limited(volumes: int) -> InstanceType:
         return msgspec.structs.replace(instance("big", 64, 256, 1.0), attachable_volumes={"ebs.csi.aws.com": volumes})
 
-    def waiting(self, count: int, each: int = 1) -> tuple[Storage, list[Pod]]:
-        names = [[f"d{n}-{place}" for place in range(each)] for n in range(count)]
+    def waiting(self, count: int, claims_per_pod: int = 1) -> tuple[Storage, list[Pod]]:
+        names = [[f"d{n}-{place}" for place in range(claims_per_pod)] for n in range(count)]
         claims = tuple(
-            PersistentVolumeClaim(ObjectMeta(one, "default"), storage_class_name="gp3")
+            PersistentVolumeClaim(ObjectMeta(claim_name, "default"), storage_class_name="gp3")
             for name in names
-            for one in name
+            for claim_name in name
         )
         return Storage(claims, storage_classes=(self.CLASS,)), [
             pod(f"p{n}", volume_claim_names=tuple(names[n])) for n in range(count)
@@ -257,7 +257,7 @@ class TestVolumes:
         assert [len(new_node.pods) for new_node in plan.new_nodes] == [8]
 
     def test_a_pod_with_more_volumes_than_any_type_can_attach_is_told_so(self) -> None:
-        storage, waiting = self.waiting(1, each=4)
+        storage, waiting = self.waiting(1, claims_per_pod=4)
         (reason,) = why(planned(*waiting, storage=storage, types=[self.limited(3)])).values()
         assert "it attaches 4 volumes through ebs.csi.aws.com, the most is 3 on big" in reason
 

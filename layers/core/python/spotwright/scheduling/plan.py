@@ -1,4 +1,4 @@
-"""What the scheduler decides, as values."""
+"""What the planner decides, as values."""
 
 import msgspec
 
@@ -11,7 +11,7 @@ from spotwright.model.snapshot import InFlightNodeClaim
 
 
 class AlternativeOffering(msgspec.Struct, frozen=True):
-    """A shape that was weighed for a node: the cheapest of its kind and its price."""
+    """The next best instance type for a node, or the best under another capacity type, with its cheapest offering."""
 
     instance_type: str
     capacity_type: str
@@ -22,12 +22,12 @@ class AlternativeOffering(msgspec.Struct, frozen=True):
 class NewNode(msgspec.Struct, frozen=True):
     """A node to make.
 
-    ``pods``: keys ``namespace/name``, sorted. ``instance_types``: cheapest first, every one of them fits.
+    ``pods``: keys ``namespace/name``, sorted. ``instance_types``: cheapest first; all of them hold the pods.
     ``requirements``: the NodeClaim's, with instance types and capacity types narrowed to what can be bought.
-    ``labels``: template labels and those resolved from requirements. ``requests``: with daemonset overhead.
-    ``price_picousd_per_hour``: the cheapest available offering. ``reason``: why this shape, one sentence or more.
-    ``relaxed_preferences``: preferences of its pods that it does not meet, each as a sentence.
-    ``price_overlay_applied``, ``capacity_overlay_applied``: a NodeOverlay changes what one of the types costs, or has.
+    ``labels``: of the template, and resolved from requirements. ``requests``: of pods and DaemonSets.
+    ``price_picousd_per_hour``: of the cheapest available offering. ``reason``: why this offering, in sentences.
+    ``relaxed_preferences``: preferences of its pods that it does not meet, a sentence for each.
+    ``price_overlay_applied``, ``capacity_overlay_applied``: a NodeOverlay changes what some type costs, or has.
     """
 
     nodepool: str = msgspec.field(name="node_pool")
@@ -58,17 +58,17 @@ class NodeAssignment(msgspec.Struct, frozen=True):
 
 
 class UnplacedPod(msgspec.Struct, frozen=True):
-    """A pod without a place, and why: at least one sentence."""
+    """A pod without a place, and why, in at least a sentence."""
 
     pod: str
     reasons: tuple[str, ...]
 
 
 class BufferProvisioning(msgspec.Struct, frozen=True):
-    """A CapacityBuffer: how many pods it keeps room for, and how that stands.
+    """A CapacityBuffer: how many pods it keeps room for, and whether that room is there.
 
     ``reason``: of its condition Provisioning: FitsExistingCapacity, RequiresNewCapacity, NotReadyForProvisioning or
-    BufferEmpty. ``message``: what keeps some of its pods from any node, or what the buffer says that means nothing.
+    BufferEmpty. ``message``: what keeps a virtual pod from any node, or what is wrong with the buffer.
     """
 
     namespace: str
@@ -79,16 +79,16 @@ class BufferProvisioning(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """A complete answer: every candidate pod is in exactly one of the four.
+    """The whole answer. Every candidate pod is on a new node, on an existing node, unschedulable, or ignored.
 
-    ``notes`` concern NodePools and classes (a pool without types, an unhandled field). ``nodepools_without_offerings``:
-    NodePools whose demands leave nothing to buy, by name, and why. ``read_errors``: nodes (``nodes/name``) and claims
-    (``nodeclaims/name``) that cannot be read, and why. ``work_units``: work done.
-    ``lower_bound_picousd_per_hour``: no nodes of these NodePools hold the pods of the new nodes, in the domains they
-    were given, for less; 0 where nothing is known. ``excess_nodeclaims``: NodeClaims that static NodePools have beyond
-    their replicas.
-    ``buffers``: every CapacityBuffer, by namespace and name; ``buffer_assignments``: nodes on which their pods find
-    room. The nodes that are bought for them are among the new ones, with pods that nobody runs.
+    ``notes``: on NodePools and EC2NodeClasses (no instance types, a field that is not handled).
+    ``nodepools_without_offerings``: NodePools whose requirements leave nothing to buy, by name, and why.
+    ``read_errors``: nodes (``nodes/name``) and NodeClaims (``nodeclaims/name``) that cannot be read, and why.
+    ``work_units``: how much work the search took. ``lower_bound_picousd_per_hour``: no nodes of these NodePools hold
+    the pods of the new nodes, in their domains, for less; 0 = unknown.
+    ``excess_nodeclaims``: NodeClaims that static NodePools have beyond their replicas.
+    ``buffers``: every CapacityBuffer, by namespace and name; ``buffer_assignments``: existing nodes with room for their
+    virtual pods. Nodes that are bought for buffers are among the new nodes, and name virtual pods.
     """
 
     new_nodes: tuple[NewNode, ...] = ()

@@ -147,9 +147,9 @@ def _apply(valid: _ValidOverlay, scopes: Iterable[_Scope]) -> OverlayStatus:
     return OverlayStatus(overlay.name)
 
 
-def _conflict(overlay: NodeOverlay, what: str) -> OverlayStatus:
+def _conflict(overlay: NodeOverlay, subject: str) -> OverlayStatus:
     message = (
-        f"another NodeOverlay sets {what} with the same weight, {overlay.weight}: give them different weights;"
+        f"another NodeOverlay sets {subject} with the same weight, {overlay.weight}: give them different weights;"
         " until then this one does nothing"
     )
     return OverlayStatus(overlay.name, CONFLICT, message)

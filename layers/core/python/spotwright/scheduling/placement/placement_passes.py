@@ -89,7 +89,7 @@ def _has_rules(placement: Placement, pending_class: PendingClass) -> bool:
 
 
 def _relax_impossible(placement: Placement, pending_class: PendingClass) -> None:
-    """Give up what no node has, whoever is on it: so the class is packed with all others, not after them."""
+    """Give up preferences that no node could meet, so that the class is packed with all classes, not after them."""
     if pending_class.pod_class.requirement_levels:
         while not _some_node_meets(placement, pending_class) and pending_class.relax():
             pass

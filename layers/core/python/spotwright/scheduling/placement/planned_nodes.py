@@ -25,7 +25,7 @@ class OfferingOptions(msgspec.Struct, frozen=True):
 
 
 class PlannedNode:
-    """A node to make, or several equal ones. ``offering``: the cheapest that would do now; -1 before the first pod.
+    """A node to make, or equal nodes. ``offering``: the cheapest that would do now; -1 before the first pod.
 
     Pods with rules join single nodes, which are known to rules by ``name``; packing makes equal nodes.
     ``pods_by_node``: the keys of the pods of each node; ``pod_counts``: the pods that each of the nodes has.

@@ -52,12 +52,12 @@ def plan_static_capacity(snapshot: Snapshot, catalog: Catalog) -> StaticCapacity
         nodes = count_nodes(pool, snapshot)
         missing, template = count_missing_nodes(pool, nodes), templates.get(pool.name, "")
         count = min(missing, MAX_NODES_PER_DECISION - len(new_nodes))
-        made, why = ([], template) if isinstance(template, str) else _new_nodes(template, count, reserved)
+        new, why = ([], template) if isinstance(template, str) else _new_nodes(template, count, reserved)
         keeps = f"NodePool {pool.name} keeps {pool.replicas} nodes and has {nodes.active}"
-        new_nodes += [msgspec.structs.replace(node, reason=f"{keeps}; {node.reason}") for node in made]
-        if why and not made and not isinstance(template, str):
+        new_nodes += [msgspec.structs.replace(node, reason=f"{keeps}; {node.reason}") for node in new]
+        if why and not new and not isinstance(template, str):
             empty_nodepools[pool.name] = f"{keeps}; {why}"
-        notes += [f"{keeps}; {remark}" for remark in _remarks(pool, snapshot, nodes, missing, len(made), why)]
+        notes += [f"{keeps}; {remark}" for remark in _remarks(pool, snapshot, nodes, missing, len(new), why)]
     return StaticCapacity(
         {f"static:{node.nodepool}/{number:06d}": node for number, node in enumerate(new_nodes)},
         tuple(name for pool in pools for name in excess_nodeclaims(pool, snapshot)),
