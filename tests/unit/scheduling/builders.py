@@ -26,16 +26,16 @@ ZONES = ("z1", "z2", "z3")
 GIB = 2**30
 
 
-def amounts(cpu: str | float = 0, memory: str = "0", **others: int) -> dict[str, int]:
-    return resources.parse({"cpu": cpu, "memory": memory, **{name: str(size) for name, size in others.items()}})
+def amounts(cpu: str | float = 0, memory: str = "0", **further: int) -> dict[str, int]:
+    return resources.parse({"cpu": cpu, "memory": memory, **{name: str(size) for name, size in further.items()}})
 
 
 def pod(name: str = "p", cpu: str | float = "100m", memory: str = "128Mi", **fields: Any) -> Pod:
     """A pending pod of namespace ``default`` that kube-scheduler gave up on."""
     about = {
-        one: fields.pop(one)
-        for one in ("labels", "annotations", "owner_references", "deletion_timestamp")
-        if one in fields
+        field: fields.pop(field)
+        for field in ("labels", "annotations", "owner_references", "deletion_timestamp")
+        if field in fields
     }
     extra = fields.pop("requests", {})
     metadata = ObjectMeta(name, fields.pop("namespace", "default"), uid=name, creation_timestamp=NOW, **about)
@@ -76,7 +76,7 @@ TYPES = (SMALL, MEDIUM, LARGE, FAT)
 
 def node(name: str, cpu: str | float = 4, memory: str = "8Gi", **fields: Any) -> Node:
     """An initialized node of pool ``default`` in zone z1; ``labels`` are added."""
-    known = {
+    well_known = {
         labels.NODEPOOL: "default",
         labels.REGISTERED: "true",
         labels.INITIALIZED: "true",
@@ -86,7 +86,7 @@ def node(name: str, cpu: str | float = 4, memory: str = "8Gi", **fields: Any) ->
     }
     capacity = amounts(cpu, memory) | {"pods": 110}
     metadata = ObjectMeta(
-        name, labels=known | fields.pop("labels", {}), deletion_timestamp=fields.pop("deletion_timestamp", None)
+        name, labels=well_known | fields.pop("labels", {}), deletion_timestamp=fields.pop("deletion_timestamp", None)
     )
     ready = (Condition("Ready", "True"),)
     return Node(metadata, f"aws:///z1/{name}", allocatable=capacity, capacity=capacity, conditions=ready, **fields)
@@ -102,8 +102,8 @@ def owned_by(kind: str, name: str = "owner") -> tuple[OwnerReference, ...]:
 
 
 def snapshot(*waiting: Pod, pools: Iterable[NodePool] | None = None, **fields: Any) -> Snapshot:
-    found = (pool(),) if pools is None else tuple(pools)
-    return Snapshot("test", NOW, pods=waiting, nodepools=found, **fields)
+    nodepools = (pool(),) if pools is None else tuple(pools)
+    return Snapshot("test", NOW, pods=waiting, nodepools=nodepools, **fields)
 
 
 def planned(*waiting: Pod, types: Iterable[InstanceType] = TYPES, **fields: Any) -> Plan:
@@ -115,7 +115,7 @@ def launchable(node: NewNode, types: Iterable[InstanceType]) -> set[tuple[str, s
     """(type, zone, capacity type) of all that a launch of the node could ask for, each capacity type tried alone."""
     subnets = tuple(Subnet(f"subnet-{zone}", zone) for zone in ZONES)
     nodeclass, sold = EC2NodeClass(ObjectMeta("default"), subnets=subnets), tuple(types)
-    found = set()
+    offerings = set()
     for kind in (labels.ON_DEMAND, labels.SPOT):
         only = from_expressions(
             (*node.requirements, NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", (kind,)))
@@ -124,8 +124,10 @@ def launchable(node: NewNode, types: Iterable[InstanceType]) -> set[tuple[str, s
             msgspec.structs.replace(node, requirements=only), nodeclass, sold, UnavailableOfferings()
         )
         if not isinstance(answer, Refusal):
-            found |= {(offering.instance_type.name, offering.zone, offering.capacity_type) for offering in answer[1]}
-    return found
+            offerings |= {
+                (offering.instance_type.name, offering.zone, offering.capacity_type) for offering in answer[1]
+            }
+    return offerings
 
 
 def shown(plan: Plan) -> list[str]:
