@@ -57,10 +57,10 @@ def _split_class(
     own = _kubelet_of_class(nodeclass)
     variants: list[tuple[Json, list[ResultObject]]] = []
     for pool in pools:
-        settings = own if pool.kubelet is None else pool.kubelet
-        users = next((users for settings, users in variants if settings == settings), None)
+        needed = own if pool.kubelet is None else pool.kubelet
+        users = next((users for settings, users in variants if settings == needed), None)
         if users is None:
-            variants.append((settings, [pool]))
+            variants.append((needed, [pool]))
         else:
             users.append(pool)
     variants.sort(key=lambda variant: variant[0] != own)

@@ -37,7 +37,7 @@ def ami_terms(selector: Json, path: str) -> list[Json]:
 
 def _values(selector: Json, path: str) -> dict[str, list[str]]:
     """The values of each key, at least one."""
-    values_by_key = {key: [value.strip() for value in value.split(",")] for key, value in selector.items()}
+    values_by_key = {key: [part.strip() for part in value.split(",")] for key, value in selector.items()}
     for key, values in values_by_key.items():
         if not key or not all(values):
             refuse(f"{path}[{key}]", selector[key], "is empty, in part at least: name a value, or * for any")
