@@ -80,13 +80,13 @@ def run_burst(
         world.kubelets = Scheduler(world)  # type: ignore[assignment]
         account.request_limits.clock = lambda: world.clock.now().timestamp()
         sold = _offered(types)
-        empty = sorted(one for one in sold if is_empty(*one))
+        empty = sorted(offering for offering in sold if is_empty(*offering))
         account.capacity.replace(
             {"insufficient": [{"capacityType": kind, "instanceType": name, "zone": zone} for kind, name, zone in empty]}
         )
         before = len(account.emulator.call_log.since(0))
         seconds = _burst(world, node_class, shapes, pods, cpus)
-        calls = [one for one in account.emulator.call_log.since(before) if one["service"] == "ec2"]
+        calls = [call for call in account.emulator.call_log.since(before) if call["service"] == "ec2"]
         return _counted(world, calls, len(sold), len(empty), seconds)
 
 

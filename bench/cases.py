@@ -58,11 +58,11 @@ def _cases(arguments: argparse.Namespace, folder: Path) -> Iterator[Path]:
 
 
 def _refused(plan_json: PlanJson) -> set[str]:
-    return {one["pod"] for one in (*plan_json["unschedulable"], *plan_json.get("ignored", ()))}
+    return {unplaced["pod"] for unplaced in (*plan_json["unschedulable"], *plan_json.get("ignored", ()))}
 
 
 def _price(plan_json: PlanJson) -> float:
-    return sum(one.get("pricePerHour") or 0 for one in plan_json["newNodes"])
+    return sum(node.get("pricePerHour") or 0 for node in plan_json["newNodes"])
 
 
 def _beside(file: Path, plan_json: PlanJson, theirs: PlanJson, totals: Counter[str]) -> bool:
@@ -75,7 +75,7 @@ def _beside(file: Path, plan_json: PlanJson, theirs: PlanJson, totals: Counter[s
     missing = sorted(left - other)
     if not missing or len(other) >= len(left) or judge(theirs, load(file)).violations:
         return True
-    reasons = next(one["reasons"] for one in plan_json["unschedulable"] if one["pod"] == missing[0])
+    reasons = next(unplaced["reasons"] for unplaced in plan_json["unschedulable"] if unplaced["pod"] == missing[0])
     print(f"LEFT     {file.stem}: {len(missing)} pods, {missing[0]}: {'; '.join(reasons)}")
     return False
 
@@ -83,7 +83,7 @@ def _beside(file: Path, plan_json: PlanJson, theirs: PlanJson, totals: Counter[s
 def _run(arguments: argparse.Namespace, folder: Path) -> bool:
     peers: dict[str, PlanJson] = {}
     if arguments.peer:
-        peers = {one["case"]: one for one in map(json.loads, Path(arguments.peer).read_text().splitlines())}
+        peers = {peer["case"]: peer for peer in map(json.loads, Path(arguments.peer).read_text().splitlines())}
     good, totals, slowest = True, Counter[str](), (0.0, "")
     for file in _cases(arguments, folder):
         plan_json, seconds = _planned(file)
@@ -94,7 +94,9 @@ def _run(arguments: argparse.Namespace, folder: Path) -> bool:
         if "newNodes" in peers.get(file.stem, {}):
             good &= _beside(file, plan_json, peers[file.stem], totals)
         totals["cases"] += 1
-        totals["pods placed"] += sum(len(one["pods"]) for one in (*plan_json["newNodes"], *plan_json["existingNodes"]))
+        totals["pods placed"] += sum(
+            len(node["pods"]) for node in (*plan_json["newNodes"], *plan_json["existingNodes"])
+        )
     print(f"{totals['cases']} cases, {totals['pods placed']} pods placed; slowest {slowest[1]}, {slowest[0]:.1f} s")
     for profile in PROFILES:
         if totals[f"{profile} peer"]:

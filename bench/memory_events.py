@@ -121,7 +121,11 @@ class Scene:
     def _end_instances(self) -> None:
         kept = {claim.get("status", {}).get("providerID", "").rpartition("/")[2] for claim in self._nodeclaims()}
         alive = self._stack.control("GET", "/_local/instances")["instances"]
-        ended = [one["id"] for one in alive if one["state"] in ("pending", "running") and one["id"] not in kept]
+        ended = [
+            instance["id"]
+            for instance in alive
+            if instance["state"] in ("pending", "running") and instance["id"] not in kept
+        ]
         if ended:
             self._ec2.terminate_instances(InstanceIds=ended)
 

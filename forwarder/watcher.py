@@ -83,7 +83,7 @@ def list_and_watch(
 
 def _list(connection: Connection, kind: WatchedKind, tell: Callable[[WatchNews], None]) -> str:
     objects, version = list_objects(connection, kind.api_version, kind.name)
-    tell(ListResult(kind.name, {one["metadata"]["uid"]: kind.view(one) for one in objects}))
+    tell(ListResult(kind.name, {object_["metadata"]["uid"]: kind.view(object_) for object_ in objects}))
     return version
 
 

@@ -230,7 +230,7 @@ def _fleet(probe: Probe, made: Mapping[str, Any], *, token: str, count: int = 1,
 
 
 def _ids(answer: Mapping[str, Any]) -> list[str]:
-    return [instance for one in answer.get("Instances") or () for instance in one["InstanceIds"]]
+    return [instance for fleet_instance in answer.get("Instances") or () for instance in fleet_instance["InstanceIds"]]
 
 
 def _described(ec2: Any, instance: str) -> Any:
@@ -259,14 +259,14 @@ def tidy(session: Any) -> None:
     ours = [{"Name": "tag-key", "Values": [TAG]}]
     alive = [*ours, {"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
     found = [
-        one["InstanceId"]
+        member["InstanceId"]
         for group in ec2.describe_instances(Filters=alive)["Reservations"]
-        for one in group["Instances"]
+        for member in group["Instances"]
     ]
     if found:
         ec2.terminate_instances(InstanceIds=found)
-    for one in ec2.describe_launch_templates(Filters=ours)["LaunchTemplates"]:
-        ec2.delete_launch_template(LaunchTemplateId=one["LaunchTemplateId"])
+    for template in ec2.describe_launch_templates(Filters=ours)["LaunchTemplates"]:
+        ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
 
 
 def listing(checks: Sequence[Check]) -> Iterator[str]:
@@ -318,7 +318,7 @@ def _default_subnet(session: Any) -> str:
     found = session.client("ec2").describe_subnets(Filters=[{"Name": "default-for-az", "Values": ["true"]}])["Subnets"]
     if not found:
         raise SystemExit("there is no default subnet: name one with --subnet")
-    return str(sorted(one["SubnetId"] for one in found)[0])
+    return str(sorted(subnet["SubnetId"] for subnet in found)[0])
 
 
 def _image(session: Any) -> str:
