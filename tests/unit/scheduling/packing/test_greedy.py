@@ -21,7 +21,7 @@ def small_pods_per_zone() -> PackingProblem:
     """Small pods of one class for each zone, of which a host holds one."""
     templates, _ = build_templates(snapshot(pools=(pool(),)), Catalog({"": TYPES}))
     index = OfferingIndex(templates, (), DIMENSIONS)
-    masks = [index.offerings_meeting(Requirement(labels.ZONE, False, frozenset((zone,)))) for zone in ZONES]
+    masks = [index.by_label.meeting(Requirement(labels.ZONE, False, frozenset((zone,)))) for zone in ZONES]
     items = Items([(50, GIB // 4, 1) for _ in ZONES])
     keys = UndeterminedLabels(index, ())
     return PackingProblem(index, items, masks, [-1] * len(masks), keys, [ONE_PER_HOST] * len(masks))

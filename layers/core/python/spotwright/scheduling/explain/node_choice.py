@@ -8,7 +8,8 @@ from spotwright.model.ec2.instance_type import PICOUSD
 from spotwright.model.kubernetes.volumes import csi_driver
 from spotwright.scheduling.inputs.pod_classes import PodCount
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
-from spotwright.scheduling.offerings.offering_index import OfferingIndex, iterate_bits
+from spotwright.scheduling.offerings.bit_sets import iterate_bits
+from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.placement.planned_nodes import PlannedNode
 from spotwright.scheduling.plan import AlternativeOffering
 
@@ -32,7 +33,7 @@ def alternatives(index: OfferingIndex, offerings: int, cheapest: int) -> tuple[A
         if _type_name(index, offering) not in names:
             names.add(_type_name(index, offering))
             chosen.append(offering)
-    for capacity_type, stating in index.label_statements(labels.CAPACITY_TYPE).items():
+    for capacity_type, stating in index.by_label.statements(labels.CAPACITY_TYPE).items():
         if capacity_type != index.offerings[cheapest].capacity_type and (rest := stating & offerings):
             chosen.append((rest & -rest).bit_length() - 1)
     return tuple(_alternative(index, offering) for offering in sorted(set(chosen)))

@@ -7,7 +7,8 @@ from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.kubernetes.volumes import UNLIMITED_VOLUMES, csi_driver, volume_resource
 from spotwright.scheduling.explain.node_choice import format_amount
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
-from spotwright.scheduling.offerings.offering_index import OfferingIndex, PoolInstanceType
+from spotwright.scheduling.offerings.offering_index import OfferingIndex
+from spotwright.scheduling.offerings.pool_types import PoolInstanceType
 from spotwright.scheduling.placement.pending_pods import PendingClass
 
 
@@ -61,7 +62,7 @@ def _split_type_with_room(pending_class: PendingClass, index: OfferingIndex, off
     for pool_type in index.pool_types:
         if pool_type.instance_type.name in index.split_types[template]:
             with_room |= pool_type.offerings
-    with_room &= index.offerings_of_template[template] & index.offerings_with_room(pending_class.size)
+    with_room &= index.offerings_of_template[template] & index.by_capacity.with_room(pending_class.size)
     if not with_room:
         return ""
     cheapest = (with_room & -with_room).bit_length() - 1

@@ -110,13 +110,13 @@ def _explain_nodepool(needs: PodNeeds, pool: _NodePool) -> str:
     left, unmet = _narrow(needs, pool)
     if unmet is not None:
         return _explain_unmet(unmet, index, left, template)
-    fitting = left & index.offerings_with_room(needs.pending_class.size)
+    fitting = left & index.by_capacity.with_room(needs.pending_class.size)
     if not fitting:
         return explain_too_large(needs.pending_class, index, left, template)
     if not index.keep_min_values(fitting):
         return _explain_min_values(pool, fitting)
     volumes = needs.volume_requirements
-    if volumes and not any(fitting & index.offerings_meeting_all(reachable) for reachable in volumes):
+    if volumes and not any(fitting & index.by_label.meeting_all(reachable) for reachable in volumes):
         return _explain_volumes(volumes, template)
     if not fitting & group.offerings_without_port_conflicts(needs.pending_class.pod_class.host_ports):
         return "a DaemonSet takes its host port on every node"
@@ -130,9 +130,9 @@ def _narrow(needs: PodNeeds, pool: _NodePool) -> tuple[int, Requirement | None]:
     of_pool = left
     for requirement in sorted(
         needs.pod_requirements.requirements,
-        key=lambda requirement: (of_pool & index.offerings_meeting(requirement)).bit_count(),
+        key=lambda requirement: (of_pool & index.by_label.meeting(requirement)).bit_count(),
     ):
-        kept = left & index.offerings_meeting(requirement)
+        kept = left & index.by_label.meeting(requirement)
         if not kept:
             return left, requirement
         left = kept
@@ -153,7 +153,7 @@ def _explain_unmet(requirement: Requirement, index: OfferingIndex, left: int, te
     allowed = template.requirements.by_key.get(requirement.key)
     if allowed is not None and not can_meet(allowed, requirement):
         return f"it asks for {requirement}, but the pool allows only {allowed}: one of the two would have to change"
-    statements = index.label_statements(requirement.key).items()
+    statements = index.by_label.statements(requirement.key).items()
     values = list_some(value for value, stating in statements if isinstance(value, str) and stating & left)
     entries = [pool_type.instance_type for pool_type in index.pool_types if pool_type.offerings & left]
     types = len({instance_type.name for instance_type in entries})
@@ -166,8 +166,8 @@ def _explain_min_values(pool: _NodePool, fitting: int) -> str:
     index = pool.index
     of_pool = fitting & index.offerings_of_template[pool.number]
     for key, least in index.min_values[pool.number].items():
-        if index.count_values(key, of_pool, at_most=least) < least:
-            statements = index.label_statements(key).items()
+        if index.by_label.count_values(key, of_pool, at_most=least) < least:
+            statements = index.by_label.statements(key).items()
             kept = list_some(value for value, stating in statements if stating & of_pool and isinstance(value, str))
             return f"minValues asks for {least} different values of {key}, the instance types that fit have only {kept}"
     return "its minValues cannot be kept"

@@ -7,7 +7,7 @@ from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import Offering
 from spotwright.model.requirements import Requirement
 from spotwright.scheduling.nodeclaims.requirements import nodeclaim_requests, nodeclaim_requirements
-from spotwright.scheduling.offerings.offering_index import PoolInstanceType
+from spotwright.scheduling.offerings.pool_types import PoolInstanceType
 from spotwright.scheduling.offerings.unintended_offerings import find_unintended_offerings, offering_label
 from spotwright.scheduling.packing.problem import RemainingLimits
 from spotwright.scheduling.placement.planned_nodes import PlannedNode
@@ -86,7 +86,7 @@ def without_unintended_offerings(planned_node: PlannedNode, offerings: int) -> i
     for key in sorted((labels.ZONE, labels.CAPACITY_TYPE), key=same_label):
         away = {offering_label(offering, key) for offering in unintended.get(own_type, ())} - {offering_label(own, key)}
         if away:
-            kept &= index.offerings_meeting(Requirement(key, True, frozenset(away)))
+            kept &= index.by_label.meeting(Requirement(key, True, frozenset(away)))
             unintended = _unintended(planned_node, kept)
     for pool_type in index.pool_types:
         if pool_type.instance_type.name in unintended and pool_type.instance_type.name != own_type:

@@ -7,7 +7,8 @@ import msgspec
 from spotwright.model import labels, resources
 from spotwright.model.kubernetes.volumes import csi_driver
 from spotwright.model.requirements import Requirement, Requirements
-from spotwright.scheduling.offerings.offering_index import OfferingIndex, PoolInstanceType
+from spotwright.scheduling.offerings.offering_index import OfferingIndex
+from spotwright.scheduling.offerings.pool_types import PoolInstanceType
 from spotwright.scheduling.placement.planned_nodes import PlannedNode
 
 
@@ -40,7 +41,7 @@ def nodeclaim_requirements(
 
 def label_values(index: OfferingIndex, key: str, offerings: int) -> tuple[str, ...]:
     """The values of a label that these offerings state, sorted."""
-    statements = index.label_statements(key)
+    statements = index.by_label.statements(key)
     return tuple(
         sorted(value for value, stating in statements.items() if isinstance(value, str) and stating & offerings)
     )
@@ -51,7 +52,7 @@ def lower_min_values(index: OfferingIndex, offerings: int, requirements: Require
     lowered = {
         requirement.key: msgspec.structs.replace(
             requirement,
-            min_values=index.count_values(requirement.key, offerings, at_most=requirement.min_values),
+            min_values=index.by_label.count_values(requirement.key, offerings, at_most=requirement.min_values),
         )
         for requirement in requirements
         if requirement.min_values

@@ -9,13 +9,9 @@ other when some label is left without a bit.
 from collections.abc import Iterable, Sequence
 
 from spotwright.model.requirements import Requirement, Requirements
-from spotwright.scheduling.offerings.offering_index import (
-    ANYTHING,
-    LabelStatement,
-    OfferingIndex,
-    PoolInstanceType,
-    statement_can_meet,
-)
+from spotwright.scheduling.offerings.label_index import ANYTHING, LabelStatement, statement_can_meet
+from spotwright.scheduling.offerings.offering_index import OfferingIndex
+from spotwright.scheduling.offerings.pool_types import PoolInstanceType
 
 UNCONSTRAINED = -1
 """No requirement looks at an undetermined label."""
@@ -83,7 +79,7 @@ class UndeterminedLabels:
         self.labels: list[UndeterminedLabel] = []
         shift = 0
         for key in sorted(required):
-            statements = offering_index.label_statements(key)
+            statements = offering_index.by_label.statements(key)
             if any(map(_is_undetermined, statements)):
                 stated = (value for statement in statements for value in _values(statement))
                 self.labels.append(UndeterminedLabel(key, required[key].union(stated), shift))
@@ -115,7 +111,7 @@ class UndeterminedLabels:
         if bits is None:
             bits = 0
             for label in self.labels:
-                for statement, stating in self._offering_index.label_statements(label.key).items():
+                for statement, stating in self._offering_index.by_label.statements(label.key).items():
                     if stating & pool_type.offerings:
                         bits |= label.allowed_bits(statement)
             self._initial_bits[id(pool_type)] = bits

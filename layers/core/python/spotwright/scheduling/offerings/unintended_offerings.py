@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import Offering
 from spotwright.model.requirements import Requirement, Requirements
-from spotwright.scheduling.offerings.offering_index import OfferingIndex, iterate_bits
+from spotwright.scheduling.offerings.bit_sets import iterate_bits
+from spotwright.scheduling.offerings.offering_index import OfferingIndex
 
 
 def find_unintended_offerings(
@@ -20,11 +21,11 @@ def find_unintended_offerings(
 
     ``offerings``: of one template; ``requirements`` and ``requests``: of the NodeClaim that names them.
     """
-    statements = index.label_statements(labels.ZONE).items()
+    statements = index.by_label.statements(labels.ZONE).items()
     zones = frozenset(zone for zone, stating in statements if stating & offerings and isinstance(zone, str))
     of_launch = [requirement for requirement in requirements if requirement.key != labels.INSTANCE_TYPE]
     of_launch += [Requirement(labels.ZONE, False, zones)] if zones else []
-    reachable = index.offerings_of_template[template] & index.offerings_meeting_all(of_launch) & ~offerings
+    reachable = index.offerings_of_template[template] & index.by_label.meeting_all(of_launch) & ~offerings
     names = index.split_types[template].intersection(
         pool_type.instance_type.name for pool_type in index.pool_types if pool_type.offerings & offerings
     )

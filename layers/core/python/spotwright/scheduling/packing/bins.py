@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import accumulate, compress
 from typing import Protocol
 
-from spotwright.scheduling.offerings.offering_index import Vector
+from spotwright.scheduling.offerings.pool_types import Vector
 
 CPU_DIMENSION, MEMORY_DIMENSION, PODS_DIMENSION = 0, 1, 2
 """Places of the dimensions that every problem has; scarce ones such as devices follow."""

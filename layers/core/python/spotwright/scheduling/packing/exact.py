@@ -9,7 +9,7 @@ from itertools import product
 from math import prod
 from typing import Final
 
-from spotwright.scheduling.offerings.offering_index import iterate_bits
+from spotwright.scheduling.offerings.bit_sets import iterate_bits
 from spotwright.scheduling.packing.problem import (
     PER_NODE_COST_PICOUSD_PER_HOUR,
     PackedNodes,
@@ -86,10 +86,10 @@ def _allowed(problem: PackingProblem, classes: Sequence[int], size: int) -> int:
     """Choices of the usual sizes, and of the smallest that a class fits on."""
     market, found = problem.offering_index, 0
     for j in classes:
-        fitting = problem.offerings[j] & market.offerings_with_room(problem.items.sizes[j])
+        fitting = problem.offerings[j] & market.by_capacity.with_room(problem.items.sizes[j])
         fitting = fitting & market.general_purpose or fitting
-        cores = next((cores for cores, choices in market.offerings_by_millicores if choices & fitting), 0)
-        found |= fitting & offerings_up_to_size(market.offerings_by_millicores, max(size, cores))
+        cores = next((cores for cores, choices in market.by_capacity.by_millicores if choices & fitting), 0)
+        found |= fitting & offerings_up_to_size(market.by_capacity.by_millicores, max(size, cores))
     return found
 
 

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from operator import mul
 from typing import Final
 
-from spotwright.scheduling.offerings.offering_index import Vector, iterate_bits
+from spotwright.scheduling.offerings.bit_sets import iterate_bits
+from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.packing import fractional_lp
 from spotwright.scheduling.packing.bins import CPU_DIMENSION, MEMORY_DIMENSION, PODS_DIMENSION, Bin, FillOrder, fill_bin
 from spotwright.scheduling.packing.problem import (

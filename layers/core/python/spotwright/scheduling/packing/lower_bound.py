@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from operator import mul
 from typing import Final
 
-from spotwright.scheduling.offerings.offering_index import OfferingIndex, Vector
+from spotwright.scheduling.offerings.offering_index import OfferingIndex
+from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.packing import fractional_lp
 from spotwright.scheduling.packing.problem import undominated_offerings
 
@@ -59,7 +60,7 @@ def compute_lower_bound(market: OfferingIndex, lots: Sequence[PodGroup]) -> int:
     )
     total = 0.0
     for pod_group, size in zip(lots, sizes, strict=True):
-        suitable = wide[pod_group.offerings] & market.offerings_with_room(pod_group.size)
+        suitable = wide[pod_group.offerings] & market.by_capacity.with_room(pod_group.size)
         least = next((share for share, choice in asking if suitable >> choice & 1), None)
         if least is None:
             return 0

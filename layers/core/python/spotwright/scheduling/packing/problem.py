@@ -5,7 +5,8 @@ from typing import Final
 
 from spotwright.model import resources
 from spotwright.model.ec2.instance_type import PICOUSD
-from spotwright.scheduling.offerings.offering_index import OfferingIndex, iterate_bits
+from spotwright.scheduling.offerings.bit_sets import iterate_bits
+from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.undetermined_labels import UNCONSTRAINED, LabelState, UndeterminedLabels
 from spotwright.scheduling.packing.bins import BinConstraints, Items
 from spotwright.scheduling.packing.host_constraints import HostConstraint, HostState, fit_on_one_host
@@ -68,7 +69,7 @@ class RemainingLimits:
         mask = ours
         for name, amount in left.items():
             if name != resources.NODES:
-                mask &= market.offerings_up_to(name, amount)
+                mask &= market.by_capacity.up_to(name, amount)
             elif amount < 1:
                 mask = 0
         return mask | ours & market.reserved_only_types
@@ -161,11 +162,11 @@ def candidate_offerings(
     market, allowed, left = problem.offering_index, 0, allowance.allowed_offerings(problem.offering_index)
     for j, mask in enumerate(problem.offerings):
         if counts[j]:
-            fitting = mask & left & market.offerings_with_room(problem.items.sizes[j])
+            fitting = mask & left & market.by_capacity.with_room(problem.items.sizes[j])
             fitting = fitting & market.general_purpose or fitting
-            bounded = fitting & offerings_up_to_size(market.offerings_by_millicores, size)
+            bounded = fitting & offerings_up_to_size(market.by_capacity.by_millicores, size)
             allowed |= bounded or fitting & offerings_up_to_size(
-                market.offerings_by_millicores, _smallest(market.offerings_by_millicores, fitting)
+                market.by_capacity.by_millicores, _smallest(market.by_capacity.by_millicores, fitting)
             )
     # When a pool with limits is full, another pool's choices must still be there.
     limited = (
@@ -186,7 +187,7 @@ def offerings_that_fit(problem: PackingProblem, pods: Mapping[int, int], allowed
         asked &= problem.label_bits[j]
         for d, amount in problem.items.needs[j]:
             used[d] += amount * count
-    mask = problem.undetermined_labels.narrow(allowed & problem.offering_index.offerings_with_room(used), asked)
+    mask = problem.undetermined_labels.narrow(allowed & problem.offering_index.by_capacity.with_room(used), asked)
     mask = problem.offering_index.keep_min_values(mask)
     return mask & problem.offering_index.general_purpose or mask
 
@@ -198,7 +199,7 @@ def undominated_offerings(market: OfferingIndex, allowed: int, masks: Sequence[i
     while allowed:
         choice = (allowed & -allowed).bit_length() - 1
         kept.append(choice)
-        replaced = market.dominated_offerings(market.pool_type_of[choice].free_capacity)
+        replaced = market.by_capacity.dominated(market.pool_type_of[choice].free_capacity)
         for mask in distinct:
             if not mask >> choice & 1:
                 replaced &= ~mask

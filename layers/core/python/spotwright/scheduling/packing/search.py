@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from spotwright.model import resources
-from spotwright.scheduling.offerings.offering_index import Vector
+from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.packing.exact import pack_exactly
 from spotwright.scheduling.packing.greedy import GreedyPacker
 from spotwright.scheduling.packing.problem import Packing, PackingProblem, RemainingLimits, candidate_offerings

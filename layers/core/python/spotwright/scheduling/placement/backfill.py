@@ -69,4 +69,4 @@ def _keeps_min_values(planned_node: PlannedNode, pending_class: PendingClass, co
     if not index.min_values[planned_node.template_index]:
         return True
     usage = [used + count * size for used, size in zip(planned_node.usage, pending_class.size, strict=True)]
-    return bool(index.keep_min_values(offerings & index.offerings_with_room(usage)))
+    return bool(index.keep_min_values(offerings & index.by_capacity.with_room(usage)))

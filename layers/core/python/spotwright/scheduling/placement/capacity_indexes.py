@@ -3,7 +3,8 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
-from spotwright.scheduling.offerings.offering_index import Vector, iterate_bits
+from spotwright.scheduling.offerings.bit_sets import iterate_bits
+from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.placement.existing_nodes import ExistingNode
 
 

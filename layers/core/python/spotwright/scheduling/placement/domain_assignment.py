@@ -56,7 +56,7 @@ class AssignedDomains:
 
     def may_meet_requirements(self, requirements: Requirements) -> bool:
         offering_index = self._option.weight_group.offering_index
-        return bool(offering_index.offerings_meeting_all(requirements) & self._option.offerings)
+        return bool(offering_index.by_label.meeting_all(requirements) & self._option.offerings)
 
 
 class DomainAssigner:
@@ -152,7 +152,7 @@ def _option(
     if fixed:
         requirements = pod_requirements.requirements.intersection(fixed)
         pod_requirements = msgspec.structs.replace(pod_requirements, requirements=requirements)
-        offerings &= group.offering_index.offerings_meeting_all(
+        offerings &= group.offering_index.by_label.meeting_all(
             requirements.by_key[requirement.key] for requirement in fixed
         )
     label_bits = group.undetermined_labels.requirement_bits(pod_requirements.requirements)

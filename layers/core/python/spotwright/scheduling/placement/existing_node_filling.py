@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spotwright.scheduling.offerings.offering_index import iterate_bits
+from spotwright.scheduling.offerings.bit_sets import iterate_bits
 from spotwright.scheduling.packing.bins import Bin, FillOrder, Items, fill_bin
 from spotwright.scheduling.placement.capacity_indexes import RequestIndex
 from spotwright.scheduling.placement.existing_nodes import ExistingNode, NodeAdmission

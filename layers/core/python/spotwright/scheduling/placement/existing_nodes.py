@@ -14,7 +14,7 @@ from spotwright.scheduling.inputs.volume_topology import (
     attached_volumes,
     merge_volumes,
 )
-from spotwright.scheduling.offerings.offering_index import Vector
+from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.placement.pending_pods import PendingClass
 
 

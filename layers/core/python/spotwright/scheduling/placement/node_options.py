@@ -71,7 +71,7 @@ def find_join_option(planned_node: PlannedNode, needs: PodNeeds) -> NodeOption |
     if host_ports and any(port.conflicts_with(used) for port in host_ports for used in planned_node.host_ports):
         return None
     usage = [used + size for used, size in zip(planned_node.usage, pending_class.size, strict=True)]
-    if not planned_node.options.offerings & group.offering_index.offerings_with_room(usage):
+    if not planned_node.options.offerings & group.offering_index.by_capacity.with_room(usage):
         return None
     before, largest = group.price(planned_node.offering), group.millicores(planned_node.offering)
     best: NodeOption | None = None
@@ -120,7 +120,7 @@ def _narrowed_options(
         topology_requirements = conjunction((*start.topology_requirements, *reachable))
         if topology_requirements is not None:
             left = label_bits & group.undetermined_labels.requirement_bits(reachable)
-            near = offerings & group.offering_index.offerings_meeting_all(reachable)
+            near = offerings & group.offering_index.by_label.meeting_all(reachable)
             near = group.undetermined_labels.narrow(near, left)
             if near:
                 yield from _with_domains(group, OfferingOptions(near, left, topology_requirements), needs)
@@ -143,7 +143,7 @@ def _with_domains(
             }
         )
         label_bits = options.label_bits & group.undetermined_labels.requirement_bits(fixed)
-        offerings = options.offerings & group.offering_index.offerings_meeting_all(fixed)
+        offerings = options.offerings & group.offering_index.by_label.meeting_all(fixed)
         offerings = group.undetermined_labels.narrow(offerings, label_bits)
         if offerings:
             topology_requirements = options.topology_requirements.intersection(fixed)

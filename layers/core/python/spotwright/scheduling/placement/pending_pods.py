@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from spotwright.model import resources
 from spotwright.scheduling.inputs.pod_classes import PodClass
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
-from spotwright.scheduling.offerings.offering_index import Vector
+from spotwright.scheduling.offerings.pool_types import Vector
 
 _ALWAYS = (resources.CPU, resources.MEMORY, resources.PODS)
 

@@ -107,7 +107,7 @@ class Placement:
             for group in self.weight_groups
             if any(group.limits.by_template)
             and group.compatible_offerings(pending_class.pod_requirements)
-            & group.offering_index.offerings_with_room(pending_class.size)
+            & group.offering_index.by_capacity.with_room(pending_class.size)
             for key in pending_class.pod_keys
         ]
 

@@ -99,7 +99,7 @@ def _some_node_meets(placement: Placement, pending_class: PendingClass) -> bool:
     """Whether a node that exists or could be bought meets the pod's requirements, other pods aside."""
     if any(
         group.compatible_offerings(pending_class.pod_requirements)
-        & group.offering_index.offerings_with_room(pending_class.size)
+        & group.offering_index.by_capacity.with_room(pending_class.size)
         for group in placement.weight_groups
     ):
         return True

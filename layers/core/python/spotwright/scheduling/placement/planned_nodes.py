@@ -10,7 +10,7 @@ from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.scheduling.inputs.pod_classes import PodCount
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
-from spotwright.scheduling.offerings.offering_index import Vector
+from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.offerings.undetermined_labels import UNCONSTRAINED
 from spotwright.scheduling.placement.pending_pods import PendingClass
 from spotwright.scheduling.placement.weight_groups import WeightGroup
@@ -70,13 +70,13 @@ class PlannedNode:
         )
 
     def may_meet_requirements(self, requirements: Requirements) -> bool:
-        return bool(self.weight_group.offering_index.offerings_meeting_all(requirements) & self.options.offerings)
+        return bool(self.weight_group.offering_index.by_label.meeting_all(requirements) & self.options.offerings)
 
     def interchangeable_offerings(self) -> int:
         """Offerings of the type it counts on, under the same capacity type or reservation."""
         index = self.weight_group.offering_index
         capacity_type = index.offerings[self.offering].capacity_type
-        same = index.pool_type_of[self.offering].offerings & index.offerings_meeting(
+        same = index.pool_type_of[self.offering].offerings & index.by_label.meeting(
             Requirement(labels.CAPACITY_TYPE, False, frozenset((capacity_type,)))
         )
         return index.same_reservation(same, self.offering)
@@ -105,7 +105,7 @@ class PlannedNode:
         """Keep all offerings of its NodePool that have room for its pods and meet what these ask for."""
         group, index, options = self.weight_group, self.weight_group.offering_index, self.options
         offerings = options.offerings & index.offerings_of_template[self.template_index]
-        offerings &= index.offerings_with_room(self.usage)
+        offerings &= index.by_capacity.with_room(self.usage)
         offerings = index.same_reservation(
             group.undetermined_labels.narrow(offerings, options.label_bits), self.offering
         )

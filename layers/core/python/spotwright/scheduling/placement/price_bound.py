@@ -5,7 +5,7 @@ from typing import Final
 
 from spotwright.scheduling.inputs.pod_classes import PodClass
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
-from spotwright.scheduling.offerings.offering_index import Vector
+from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.packing.host_constraints import build_host_constraints, shared_host_caps
 from spotwright.scheduling.packing.lower_bound import HOST_UNITS, PodGroup, compute_lower_bound
 from spotwright.scheduling.placement.planned_nodes import PlannedNode

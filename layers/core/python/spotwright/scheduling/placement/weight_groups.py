@@ -62,7 +62,7 @@ class WeightGroup:
 
     def _find_compatible(self, pod_requirements: PodRequirements) -> int:
         index = self.offering_index
-        offerings = index.offerings_meeting_all(pod_requirements.requirements)
+        offerings = index.by_label.meeting_all(pod_requirements.requirements)
         for template, of_template in zip(index.templates, index.offerings_of_template, strict=True):
             if template.taints and untolerated_taints(template.taints, pod_requirements.tolerations):
                 offerings &= ~of_template
@@ -82,7 +82,7 @@ class WeightGroup:
     def offerings_for_pod(self, pending_class: PendingClass, pod_requirements: PodRequirements) -> int:
         """Offerings that one pod of a class can have to itself, as far as their labels are determined."""
         offerings = self.compatible_offerings(pod_requirements)
-        offerings &= self.offering_index.offerings_with_room(pending_class.size)
+        offerings &= self.offering_index.by_capacity.with_room(pending_class.size)
         return offerings & self.offerings_without_port_conflicts(pending_class.pod_class.host_ports)
 
     def possible_offerings(self, offerings: int, label_bits: int) -> int:
@@ -93,7 +93,7 @@ class WeightGroup:
         """Values that a label can still have, sorted; None first where the label may be absent."""
         values: set[str] = set()
         absent = False
-        for statement, stating in self.offering_index.label_statements(key).items():
+        for statement, stating in self.offering_index.by_label.statements(key).items():
             if stating & offerings:
                 if isinstance(statement, str):
                     values.add(statement)
@@ -108,7 +108,7 @@ class WeightGroup:
 
     def certain_value(self, key: str, offerings: int) -> str | None:
         """The value of a label if all these offerings state the same one."""
-        statements = self.offering_index.label_statements(key).items()
+        statements = self.offering_index.by_label.statements(key).items()
         stated = [statement for statement, stating in statements if stating & offerings]
         return stated[0] if len(stated) == 1 and isinstance(stated[0], str) else None
 
@@ -118,9 +118,9 @@ class WeightGroup:
         ``millicores``: size of the largest node allowed; None = within the usual size of nodes if possible.
         """
         index = self.offering_index
-        fitting = index.keep_min_values(offerings & index.offerings_with_room(usage))
+        fitting = index.keep_min_values(offerings & index.by_capacity.with_room(usage))
         largest = NODE_SIZE_BOUNDS_MILLICORES[0] if millicores is None else millicores
-        bounded = index.keep_min_values(fitting & offerings_up_to_size(index.offerings_by_millicores, largest))
+        bounded = index.keep_min_values(fitting & offerings_up_to_size(index.by_capacity.by_millicores, largest))
         fitting = bounded or (fitting if millicores is None else 0)
         return index.keep_min_values(fitting & index.general_purpose) or fitting
 

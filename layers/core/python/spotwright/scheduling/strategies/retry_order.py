@@ -66,7 +66,7 @@ def _comes_late(waiting: PendingClass, demand: PodRequirements, placement: Place
     if placement.topology.separates_domains(waiting.pod_class, demand):
         return True
     for tier in placement.weight_groups:
-        mask = tier.compatible_offerings(demand) & tier.offering_index.offerings_with_room(waiting.size)
+        mask = tier.compatible_offerings(demand) & tier.offering_index.by_capacity.with_room(waiting.size)
         if (
             mask
             and any(tier.initial_limits.by_template)
@@ -144,7 +144,7 @@ def _sold(tier: WeightGroup, demand: PodRequirements, waiting: PendingClass, key
     fields = tier.undetermined_labels.requirement_bits(demand.requirements)
     mask = (
         tier.compatible_offerings(demand)
-        & tier.offering_index.offerings_with_room(waiting.size)
+        & tier.offering_index.by_capacity.with_room(waiting.size)
         & tier.offerings_without_port_conflicts(waiting.pod_class.host_ports)
     )
     mask = tier.undetermined_labels.narrow(mask, fields)
