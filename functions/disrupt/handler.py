@@ -1,4 +1,4 @@
-"""Nodes that may go: proposed every minute, validated fifteen seconds later, committed for lifecycle to carry out."""
+"""Disruption by choice: proposed every minute, validated after fifteen seconds, committed for lifecycle."""
 
 import os
 from datetime import UTC, datetime
@@ -37,11 +37,11 @@ def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batc
 
 
 def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:
-    ports, left = cluster_clients.ports(cluster), partial(sqs_batch.seconds_left, context)
+    ports, seconds_left = cluster_clients.ports(cluster), partial(sqs_batch.seconds_left, context)
     for proposal in sorted({bell.key for bell in bells if bell.kind == "validate"}):
-        _report(cluster, "validate", validate(ports, proposal, now=datetime.now(UTC), seconds_left=left))
+        _report(cluster, "validate", validate(ports, proposal, now=datetime.now(UTC), seconds_left=seconds_left))
     if any(bell.kind == "evaluate" for bell in bells):
-        _report(cluster, "evaluate", evaluate(ports, now=datetime.now(UTC), seconds_left=left))
+        _report(cluster, "evaluate", evaluate(ports, now=datetime.now(UTC), seconds_left=seconds_left))
 
 
 def _report(cluster: str, kind: str, result: DisruptResult) -> None:

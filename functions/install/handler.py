@@ -1,6 +1,6 @@
-"""CloudFormation's custom resources: what Spotwright puts into a cluster, and a bucket's contents.
+"""CloudFormation's custom resources: the installation in a cluster, and a bucket's contents.
 
-Every request is answered exactly once, whatever happens: by the work, or by a timer shortly before Lambda ends us.
+Every request is answered exactly once: by the work, or by a timer shortly before Lambda ends the invocation.
 """
 
 import hashlib
@@ -22,17 +22,17 @@ from spotwright.telemetry.emit import log_line
 from spotwright.workflows.install.workflow import Installation, install, remove
 from spotwright.workflows.ports.installation import AdminAccessPort
 
-# Kept back for taking our access away and for answering; above it the timer answers for us.
+# Reserved for closing the temporary access and for the answer; LAST_SECONDS before the end the timer answers.
 RESERVE_SECONDS = 60.0
 LAST_SECONDS = 15.0
-# A cluster that does not answer is given up sooner when its stack goes.
+# A cluster that does not answer is abandoned sooner when its stack is deleted.
 REMOVAL_SECONDS = 90.0
 
 logger = Logger()
 
 
-class Patience:
-    """Seconds until we should be done, counted from now."""
+class Deadline:
+    """``seconds`` from now."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -66,28 +66,28 @@ def handler(event: dict[str, Any], context: Any) -> None:
 def _serve(event: Mapping[str, Any], seconds: float) -> CustomResourceResult:
     match event["ResourceType"], event["RequestType"]:
         case "Custom::SpotwrightInstall", "Create" | "Update":
-            return _install(event, Patience(seconds))
+            return _install(event, Deadline(seconds))
         case "Custom::SpotwrightInstall", "Delete":
-            return _remove(event, Patience(min(seconds, REMOVAL_SECONDS)))
+            return _remove(event, Deadline(min(seconds, REMOVAL_SECONDS)))
         case "Custom::SpotwrightBucketContents", "Create" | "Update":
             return CustomResourceResult(_physical_id(event))
         case "Custom::SpotwrightBucketContents", "Delete":
-            return _empty(event, Patience(seconds).remaining_seconds)
-        case other:
-            raise ValueError(f"not a request that this function knows: {other}")
+            return _empty(event, Deadline(seconds).remaining_seconds)
+        case request:
+            raise ValueError(f"not a request that this function knows: {request}")
 
 
-def _install(event: Mapping[str, Any], patience: Patience) -> CustomResourceResult:
-    applied = install(_access(event), _installation(event), patience)
+def _install(event: Mapping[str, Any], deadline: Deadline) -> CustomResourceResult:
+    applied = install(_access(event), _installation(event), deadline)
     log_line(logger, log_lines.INSTALLED, cluster=event["ResourceProperties"]["Cluster"], applied=applied)
     return CustomResourceResult(_physical_id(event), data={"Applied": str(len(applied))})
 
 
-def _remove(event: Mapping[str, Any], patience: Patience) -> CustomResourceResult:
+def _remove(event: Mapping[str, Any], deadline: Deadline) -> CustomResourceResult:
     """Never fails because of the cluster: a stack can always be deleted."""
     if not {"Cluster", "RoleArn"} <= event["ResourceProperties"].keys():
         return CustomResourceResult(_physical_id(event), reason="the request was never valid, so nothing was installed")
-    removal = remove(_access(event), _installation(event), patience)
+    removal = remove(_access(event), _installation(event), deadline)
     log_line(
         logger, log_lines.REMOVED,
         cluster=event["ResourceProperties"]["Cluster"],
@@ -108,11 +108,11 @@ def _empty(event: Mapping[str, Any], remaining_seconds: Callable[[], float]) -> 
 def _installation(event: Mapping[str, Any]) -> Installation:
     properties = event["ResourceProperties"]
     image, environment = properties.get("ForwarderImage", ""), properties.get("ForwarderEnvironment", {})
-    asker = f"{event['StackId']}/{event['LogicalResourceId']}"
+    requester = f"{event['StackId']}/{event['LogicalResourceId']}"
     return Installation(
         definitions=manifests.definitions(),
         parts=[*manifests.rbac(), *manifests.forwarder(image, environment)],
-        installer=hashlib.sha256(asker.encode()).hexdigest()[:12],
+        installer=hashlib.sha256(requester.encode()).hexdigest()[:12],
     )
 
 

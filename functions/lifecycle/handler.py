@@ -1,4 +1,4 @@
-"""The one hand: launches, NodeClaims, nodes, drains, terminations; one step for each doorbell."""
+"""Launches, NodeClaims, nodes, drains, terminations: one step for each doorbell."""
 
 import os
 from datetime import UTC, datetime
@@ -31,7 +31,7 @@ def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batc
 def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:
     metrics.add_dimension(name="cluster", value=cluster)
     try:
-        left = partial(sqs_batch.seconds_left, context)
-        lifecycle(cluster_clients.ports(cluster), bells, now=datetime.now(UTC), seconds_left=left)
+        seconds_left = partial(sqs_batch.seconds_left, context)
+        lifecycle(cluster_clients.ports(cluster), bells, now=datetime.now(UTC), seconds_left=seconds_left)
     finally:
         counter.flush_into(metrics)

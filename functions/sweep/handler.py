@@ -1,4 +1,4 @@
-"""The safety net: rings for whatever the facts still show and no message told."""
+"""Rings for whatever is left to do and whose message was lost."""
 
 import os
 from datetime import UTC, datetime

@@ -26,7 +26,7 @@ def world() -> CatalogWorld:
 
 
 def collect(world: CatalogWorld) -> tuple[str, ...]:
-    return instance_profiles.delete_unneeded(world, now=world.clock.now())
+    return instance_profiles.delete_unused(world, now=world.clock.now())
 
 
 def claim(world: CatalogWorld, profile: str = "") -> None:

@@ -10,7 +10,7 @@ from tests.manifests.samples import Object
 
 
 @dataclass
-class Patience:
+class Deadline:
     """Time that passes only by waiting."""
 
     seconds: float = 60.0
@@ -23,7 +23,7 @@ class Patience:
 
 
 @dataclass
-class Waiting(Patience):
+class Waiting(Deadline):
     """Real time, for real clusters."""
 
     def pause(self, seconds: float) -> None:

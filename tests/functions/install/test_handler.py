@@ -18,7 +18,7 @@ from moto.server import ThreadedMotoServer
 from spotwright.adapters.aws.s3.bucket_contents import empty_bucket
 from spotwright.errors import NotFound
 from spotwright.workflows.install.workflow import Installation
-from tests.functions.install.fakes import Access, Objects, Patience
+from tests.functions.install.fakes import Access, Deadline, Objects
 
 ROOT = Path(__file__).parents[3]
 ROLE = "arn:aws:iam::123456789012:role/install"
@@ -69,7 +69,7 @@ def function(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    monkeypatch.setattr(module, "Patience", lambda seconds: Patience(seconds))
+    monkeypatch.setattr(module, "Deadline", lambda seconds: Deadline(seconds))
     return module
 
 

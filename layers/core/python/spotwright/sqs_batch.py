@@ -1,4 +1,4 @@
-"""Where a queue's messages enter: parsed one by one, worked off by cluster, and exactly the failed ones reported.
+"""The messages of a queue: parsed one by one, handled by cluster, and exactly the failed ones reported.
 
 Source: https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-errorhandling.html (ReportBatchItemFailures)
 """
@@ -18,7 +18,7 @@ from spotwright.workflows.ports.doorbells import Doorbell
 
 SCHEMAS: Final = (1,)
 
-# An invocation without figures is an ordinary one.
+# An invocation may have no metrics.
 warnings.filterwarnings("ignore", message="No application metrics to publish")
 
 type Work = Callable[[str, tuple[Doorbell, ...]], None]
@@ -26,7 +26,7 @@ type BatchResponse = dict[str, list[dict[str, str]]]
 
 
 class LambdaContext(Protocol):
-    """What Lambda says of the invocation."""
+    """What is used of Lambda's context."""
 
     def get_remaining_time_in_millis(self) -> int: ...
 
@@ -55,13 +55,13 @@ def process_by_cluster(
     event: Mapping[str, Any], *, kinds: Collection[str], clusters: Collection[str], work: Work, logger: Logger,
     metrics: Metrics,
 ) -> BatchResponse:  # fmt: skip
-    """Work off a batch: each cluster once with all its doorbells, each doorbell once.
+    """Handle a batch: each cluster once with all its doorbells, each doorbell once.
 
-    A message that is not for us fails alone. When a cluster's work fails, exactly the messages that concern it do;
-    they come back after the visibility timeout.
+    A message that is not a doorbell for this function fails alone. When the work on a cluster fails, exactly its
+    messages fail; they return after the visibility timeout.
     """
     failed: set[str] = set()
-    rung: dict[str, dict[Doorbell, set[str]]] = {}
+    messages_by_cluster: dict[str, dict[Doorbell, set[str]]] = {}
     for record in event.get("Records") or ():
         try:
             bell = parse_doorbell(record["body"], kinds=kinds, clusters=clusters)
@@ -71,17 +71,17 @@ def process_by_cluster(
             continue
         for cluster in sorted(clusters) if bell.cluster == "*" else (bell.cluster,):
             doorbell = msgspec.structs.replace(bell, cluster=cluster)
-            rung.setdefault(cluster, {}).setdefault(doorbell, set()).add(record["messageId"])
-    for cluster, bells in rung.items():
+            messages_by_cluster.setdefault(cluster, {}).setdefault(doorbell, set()).add(record["messageId"])
+    for cluster, bells in messages_by_cluster.items():
         try:
             work(cluster, tuple(bells))
-        except Exception as error:  # noqa: BLE001 the outermost loop: one cluster's trouble is not another's
+        except Exception as error:  # noqa: BLE001 the outermost loop: one cluster must not keep the others
             _report(cluster, error, logger, metrics)
             failed.update(*bells.values())
-        # Each cluster's figures leave with its own dimension.
+        # Each cluster's metrics are written with its own dimension.
         if metrics.metric_set:
             metrics.flush_metrics()
-    return {"batchItemFailures": [{"itemIdentifier": one} for one in sorted(failed)]}
+    return {"batchItemFailures": [{"itemIdentifier": message_id} for message_id in sorted(failed)]}
 
 
 def _report(cluster: str, error: Exception, logger: Logger, metrics: Metrics) -> None:

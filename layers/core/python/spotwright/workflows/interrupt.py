@@ -1,6 +1,6 @@
-"""EventBridge's messages about instances become notice rows; lifecycle acts on those whose claim we hold.
+"""EventBridge's messages about instances become notice rows; lifecycle acts on those whose instance has a NodeClaim.
 
-This function knows neither cluster nor EC2: it writes the fact down for every cluster of the cell and rings.
+This function reaches neither cluster nor EC2: it writes a row for every cluster of the cell and rings lifecycle.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import NoticeRow, epoch_ms
 from spotwright.workflows.ports.state import StatePort
 
-# What outweighs what when several notices concern one instance.
+# The severer notice of an instance replaces the lighter one.
 _SEVERITY: Final = {
     NoticeKind.REBALANCE_RECOMMENDATION: 0,
     NoticeKind.SCHEDULED_CHANGE: 1,
@@ -26,14 +26,14 @@ _SEVERITY: Final = {
     NoticeKind.INSTANCE_STOPPED: 3,
     NoticeKind.INSTANCE_TERMINATED: 3,
 }
-# If no message gets through, the row's timer rings.
+# If the doorbell is lost, the row's timer rings.
 TIMER: Final = timedelta(seconds=20)
 
 
 def interrupt(clusters: Mapping[str, InterruptPorts], envelope: Mapping[str, Any], *, now: datetime) -> Notice | None:
-    """Write a notice down; None when the message concerns no instance. Raises InvalidRequest for a malformed one.
+    """Record a notice; None when the message concerns no instance. Raises InvalidRequest for a malformed message.
 
-    ``clusters``: those of the cell, by name.
+    ``clusters``: the ports of the cell's clusters, by name.
     """
     notice = interruption_messages.parse_notice(envelope)
     if notice is not None:
@@ -44,7 +44,7 @@ def interrupt(clusters: Mapping[str, InterruptPorts], envelope: Mapping[str, Any
 
 
 def _write_notice(ports: InterruptPorts, cluster: str, instance: str, notice: Notice, now: datetime) -> None:
-    """The fact first, then the doorbell: one that is lost is made up for by the row's timer."""
+    """The row first, then the doorbell: if it is lost, the row's timer rings."""
     row = NoticeRow(
         instance_id=instance,
         cluster=cluster,
@@ -59,14 +59,14 @@ def _write_notice(ports: InterruptPorts, cluster: str, instance: str, notice: No
 
 
 def _replace_lighter(state: StatePort, row: NoticeRow) -> None:
-    """A graver notice begins anew where a lighter one stands; the same one again changes nothing."""
+    """Replace the row of a lighter notice; a notice that is not severer changes nothing."""
     existing = state.notice(row.instance_id)
     if existing is None or _SEVERITY[NoticeKind(row.kind)] <= _SEVERITY[NoticeKind(existing.kind)]:
         return
     try:
         state.save(msgspec.structs.replace(row, version=existing.version))
     except Conflict:
-        # lifecycle moved the row on meanwhile; once more on what it is now, then SQS brings the message back.
+        # lifecycle wrote the row meanwhile: one more attempt, then SQS delivers the message again.
         current = state.notice(row.instance_id)
         if current is not None:
             state.save(msgspec.structs.replace(row, version=current.version))

@@ -1,6 +1,6 @@
-"""Writing down what an account learns of its offerings: several clusters and functions at once, nothing lost.
+"""Recording which offerings had capacity, for all clusters of the account.
 
-A row is written under its version; who loses reads again and learns on top of what the other wrote.
+Several functions may record at once: a row is written under its version, and a writer that loses reads it again.
 """
 
 from collections import Counter
@@ -31,26 +31,26 @@ def record_fleet_response(
     cpu_millicores: Mapping[str, int],
     scope: str = "",
 ) -> bool:
-    """Learn from an answer of CreateFleet: offerings that failed are left alone, those that gave are open again.
+    """Record a response of CreateFleet: failed offerings are unavailable for a while, launched ones are available.
 
-    True when something failed, so that the next plan is another one.
+    True when an offering failed, so that the next plan will differ.
     """
-    given = tuple(instances)
+    launched = tuple(instances)
     marks = fleet_errors.offering_failures(errors, now_ms=now_ms, cpu_millicores=cpu_millicores, scope=scope)
     failed = {mark.key for mark in marks}
-    gave = {_offering_of(instance, scope).key for instance in given}
+    launched_keys = {_offering_of(instance, scope).key for instance in launched}
 
-    def lesson(health_by_key: HealthByKey) -> Iterable[OfferingHealth | None]:
+    def update(health_by_key: HealthByKey) -> Iterable[OfferingHealth | None]:
         yield from (offering_health.record_failure(health_by_key.get(mark.key), mark, now_ms=now_ms) for mark in marks)
         yield from (
             offering_health.record_success(health_by_key[key], now_ms=now_ms)
-            for key in sorted(gave - failed)
+            for key in sorted(launched_keys - failed)
             if key in health_by_key
         )
 
-    _write(state, lesson, now_ms)
+    _write(state, update, now_ms)
     for reservation, count in sorted(
-        Counter(instance.reservation_id for instance in given if instance.reservation_id).items()
+        Counter(instance.reservation_id for instance in launched if instance.reservation_id).items()
     ):
         record_reservation_use(state, reservation, count, now_ms=now_ms)
     return bool(marks)
@@ -63,18 +63,18 @@ def _offering_of(instance: Instance, scope: str) -> OfferingHealth:
 
 
 def current_health(state: StatePort, *, now_ms: int) -> UnavailableOfferings:
-    """What is known now."""
+    """The offerings that are unavailable now."""
     rows = state.offering_health(now_ms)
     return offering_health.from_health_rows(rows, now_ms=now_ms, described_ms=reservations_described_ms(state, rows))
 
 
 def reservations_described_ms(state: StatePort, rows: Iterable[OfferingHealth]) -> int:
-    """When the cluster's catalog saw what is left of reservations; 0 where nobody took anything of one lately."""
+    """When the catalog last counted the instances left in reservations; 0 when none was launched into one lately."""
     return state.catalog_stored_at() if any(health.reservation_launches for health in rows) else 0
 
 
 def record_interruption(state: StatePort, instance_type: str, zone: str, *, now_ms: int) -> None:
-    """A spot pool that takes instances back has none to give; the oftener it does, the longer."""
+    """A spot pool that was interrupted is unavailable for a while, longer with each further interruption."""
     mark = OfferingHealth(
         labels.SPOT,
         instance_type,
@@ -91,7 +91,7 @@ def record_interruption(state: StatePort, instance_type: str, zone: str, *, now_
 
 
 def record_reservation_use(state: StatePort, reservation: str, count: int, *, now_ms: int) -> None:
-    """``count`` instances were launched into a reservation; negative when an instance of it was found gone."""
+    """``count`` instances were launched into a reservation; negative: instances of it were terminated."""
     key = offering_health.record_reservation_launches(None, reservation, count, now_ms=now_ms).key
     _write(
         state,
@@ -103,7 +103,7 @@ def record_reservation_use(state: StatePort, reservation: str, count: int, *, no
 
 
 def record_reservation_loss(state: StatePort, reservation: str, *, now_ms: int) -> None:
-    """EC2 takes instances of an interruptible reservation back: it has none to give."""
+    """EC2 took back an instance of an interruptible reservation, which is unavailable for a while."""
     mark = OfferingHealth(
         labels.RESERVED,
         reservation,
@@ -119,11 +119,11 @@ def record_reservation_loss(state: StatePort, reservation: str, *, now_ms: int) 
     )
 
 
-def _write(state: StatePort, lesson: HealthUpdate, now_ms: int) -> None:
+def _write(state: StatePort, update: HealthUpdate, now_ms: int) -> None:
     for _ in range(ATTEMPTS):
-        known = {health.key: health for health in state.offering_health(now_ms)}
+        health_by_key = {health.key: health for health in state.offering_health(now_ms)}
         try:
-            for row in lesson(known):
+            for row in update(health_by_key):
                 if row is not None:
                     state.save_offering_health(row)
         except Conflict:

@@ -1,4 +1,4 @@
-"""Asking before EC2 is asked to change something: a burst waits in its rows, so that EC2 need not refuse it twice."""
+"""Keeping to EC2's request limits, for all clusters of the account: callers wait before EC2 has to throttle them."""
 
 import zlib
 from datetime import datetime
@@ -9,7 +9,7 @@ from spotwright.errors import Conflict
 from spotwright.workflows.ports.state import StatePort
 
 ATTEMPTS: Final = 8
-# Those who must wait come back spread over so many seconds.
+# Callers that must wait are spread over this many seconds.
 SPREAD_SECONDS: Final = 4
 
 CREATE_FLEET: Final = "CreateFleet"
@@ -22,7 +22,7 @@ CREATE_TAGS: Final = "CreateTags"
 
 
 def acquire(state: StatePort, action: str, *, caller: str, now: datetime, calls: int = 1) -> int:
-    """0: call now, it is counted; else when to ask again. ``caller``: who asks, so that not all come back together."""
+    """0: the calls are counted and may be made now; else the seconds to wait. ``caller`` spreads the waits."""
     now_ms = int(now.timestamp() * 1000)
     for _ in range(ATTEMPTS):
         before = state.call_rate(action) or token_bucket.full_bucket(action, now_ms=now_ms)
@@ -34,12 +34,12 @@ def acquire(state: StatePort, action: str, *, caller: str, now: datetime, calls:
         except Conflict:
             continue
         return 0
-    # So many ask at this moment that waiting a little is right in any case.
+    # Every attempt lost to another caller: there are enough of them to wait a little in any case.
     return 1 + zlib.crc32(caller.encode()) % SPREAD_SECONDS
 
 
 def slow_down(state: StatePort, action: str, *, now: datetime) -> None:
-    """EC2 said that it was too many requests: all clusters of the account ask half as often from now on."""
+    """EC2 throttled a call: all clusters of the account make half as many from now on."""
     now_ms = int(now.timestamp() * 1000)
     for _ in range(ATTEMPTS):
         after = token_bucket.throttle(

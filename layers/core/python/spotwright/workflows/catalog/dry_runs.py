@@ -1,7 +1,7 @@
-"""Asking EC2 whether it would launch a class' nodes, once for what the class says, and again after half an hour.
+"""Dry runs: whether EC2 would launch nodes of an EC2NodeClass. Repeated when the class changes, and every half hour.
 
-The answer's home is the class: the condition holds what was said, an annotation which content it was about and until
-when it holds.
+The result is kept on the class: its condition says what EC2 refused, an annotation which content was tried and until
+when the result holds.
 """
 
 from datetime import datetime
@@ -36,20 +36,20 @@ class DryRunResult(msgspec.Struct, frozen=True):
 
 
 def dry_run_launch(ports: CatalogPorts, before: EC2NodeClass, resolved: EC2NodeClass, *, now: datetime) -> DryRunResult:
-    """What EC2 says of a class that is right in everything else. ``before``: the class as it was read."""
+    """The dry run of a class that is valid otherwise. ``before``: the class as it was read."""
     if ports.dry_runs is None:
         return DryRunResult()
     digest = dry_run.inputs_digest(resolved, ports.facts)
     if dry_run_result := _cached_result(before, digest, now):
         return dry_run_result
-    said = _DryRun(ports, ports.dry_runs, resolved, now).refusal()
-    lasting = said is None or (isinstance(said, Refusal) and said.reason in dry_run.LASTING_REASONS)
-    return DryRunResult(said, f"{digest}@{(now + dry_run.RESULT_TTL).isoformat()}" if lasting else "")
+    refusal = _DryRun(ports, ports.dry_runs, resolved, now).refusal()
+    is_lasting = refusal is None or (isinstance(refusal, Refusal) and refusal.reason in dry_run.LASTING_REASONS)
+    return DryRunResult(refusal, f"{digest}@{(now + dry_run.RESULT_TTL).isoformat()}" if is_lasting else "")
 
 
 def _cached_result(before: EC2NodeClass, digest: str, now: datetime) -> DryRunResult | None:
-    about, _, until = before.metadata.annotations.get(labels.LAUNCH_TRIED, "").partition("@")
-    if about != digest or not _is_ahead(until, now):
+    cached_digest, _, until = before.metadata.annotations.get(labels.LAUNCH_TRIED, "").partition("@")
+    if cached_digest != digest or not _is_ahead(until, now):
         return None
     match find_condition(before.conditions, readiness.VALIDATION_SUCCEEDED):
         case Condition(status="True"):
@@ -60,7 +60,7 @@ def _cached_result(before: EC2NodeClass, digest: str, now: datetime) -> DryRunRe
 
 
 def _is_ahead(text: str, now: datetime) -> bool:
-    """False for what is no time: anybody may write an annotation."""
+    """False also for text that is no time: anybody may write an annotation."""
     try:
         return now < datetime.fromisoformat(text) <= now + dry_run.RESULT_TTL
     except (TypeError, ValueError):
@@ -68,7 +68,7 @@ def _is_ahead(text: str, now: datetime) -> bool:
 
 
 class _DryRun(msgspec.Struct, frozen=True):
-    """Asking for one class, at EC2's pace."""
+    """The dry run of one class, within EC2's request limits."""
 
     ports: CatalogPorts
     dry_runs: DryRunPort
@@ -76,48 +76,50 @@ class _DryRun(msgspec.Struct, frozen=True):
     now: datetime
 
     def refusal(self) -> Refusal | Unanswered | None:
-        """What EC2 refuses, or could not be asked; None: it would launch."""
+        """Why EC2 refuses, or could not be asked; None = it would launch."""
         family = families.ami_family(self.node_class)
         if isinstance(family, Refusal):
             return family
         stored = instance_types.read_catalog(self.ports.blobs, self.ports.state.catalog_key())
         types = instance_types.types_of(stored, self.node_class.name)
-        chosen = dry_run.dry_run_target(self.node_class, self.ports.cluster.nodepools(), types)
-        plan = dry_run.plan_dry_run(self.node_class, chosen, self.ports.facts, family)
+        target = dry_run.dry_run_target(self.node_class, self.ports.cluster.nodepools(), types)
+        plan = dry_run.plan_dry_run(self.node_class, target, self.ports.facts, family)
         if isinstance(plan, Refusal):
             return plan
-        made = self._template(plan)
-        if not isinstance(made, tuple):
-            return made
-        return self._call(_FLEET, dry_run.create_fleet_dry_run(plan, made)) or self._run_instances(plan, made)
+        template = self._template(plan)
+        if not isinstance(template, tuple):
+            return template
+        return self._call(_FLEET, dry_run.create_fleet_dry_run(plan, template)) or self._run_instances(plan, template)
 
     def _template(self, plan: FleetPlan) -> tuple[str, str] | Refusal | Unanswered:
-        """A template is really made, since nothing can be tried without one; it goes like any other that grew old."""
+        """Id and version of a real template: no dry run works without one. Unused templates are deleted later."""
         template_request = plan.templates[0]
         try:
-            if found := self.dry_runs.launch_template(template_request.name, template_request.data):
-                return found
-            if waits := self._throttled(_CREATE_TEMPLATE):
-                return waits
+            if existing := self.dry_runs.launch_template(template_request.name, template_request.data):
+                return existing
+            if throttled := self._throttled(_CREATE_TEMPLATE):
+                return throttled
             return self.dry_runs.ensure_launch_template(
                 template_request.name, template_request.data, template_request.tags
             )
         except ApiError as error:
             return self._interpret(_CREATE_TEMPLATE, error)
 
-    def _run_instances(self, plan: FleetPlan, made: tuple[str, str]) -> Refusal | Unanswered | None:
-        """One subnet that works is enough; else the first one's answer counts."""
-        first: Refusal | Unanswered | None = None
-        for request in dry_run.run_instances_dry_runs(plan, made, [subnet.id for subnet in self.node_class.subnets]):
-            said = self._call(_RUN, request)
-            if said is None:
+    def _run_instances(self, plan: FleetPlan, template: tuple[str, str]) -> Refusal | Unanswered | None:
+        """One subnet that works is enough; else the refusal for the first subnet counts."""
+        first_refusal: Refusal | Unanswered | None = None
+        for request in dry_run.run_instances_dry_runs(
+            plan, template, [subnet.id for subnet in self.node_class.subnets]
+        ):
+            refusal = self._call(_RUN, request)
+            if refusal is None:
                 return None
-            first = first or said
-        return first
+            first_refusal = first_refusal or refusal
+        return first_refusal
 
     def _call(self, operation: str, request: dict[str, object]) -> Refusal | Unanswered | None:
-        if waits := self._throttled(operation):
-            return waits
+        if throttled := self._throttled(operation):
+            return throttled
         try:
             self.dry_runs.dry_run(operation, request)
         except ApiError as error:
@@ -125,7 +127,7 @@ class _DryRun(msgspec.Struct, frozen=True):
         return None
 
     def _throttled(self, operation: str) -> Unanswered | None:
-        """EC2 counts calls that only ask like those that act: launches go first."""
+        """EC2 counts dry runs like other calls; launches go first."""
         if rate_limits.acquire(self.ports.state, operation, caller=self.node_class.name, now=self.now):
             return Unanswered(f"ec2:{operation} is at its request limit; the dry run is tried again soon")
         return None

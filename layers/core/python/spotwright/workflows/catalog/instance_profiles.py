@@ -1,4 +1,4 @@
-"""Instance profiles that were made for a class and are needed no more: an earlier role, a class that is gone."""
+"""Deleting instance profiles that Spotwright created and no EC2NodeClass or NodeClaim uses any more."""
 
 from datetime import datetime
 from typing import Final
@@ -9,7 +9,7 @@ from spotwright.model import labels
 from spotwright.workflows.ports.bundles import CatalogPorts
 from spotwright.workflows.ports.catalog import InstanceProfilePort
 
-# The tick that settles all classes comes every five minutes; every sixth one looks for profiles.
+# All classes are resolved every five minutes; every sixth time unused profiles are looked for.
 _EVERY_MINUTES: Final = 30
 _TICK_MINUTES: Final = 5
 
@@ -18,20 +18,20 @@ def is_due(now: datetime) -> bool:
     return now.minute % _EVERY_MINUTES < _TICK_MINUTES
 
 
-def delete_unneeded(ports: CatalogPorts, *, now: datetime) -> tuple[str, ...]:
-    """Delete what nobody needs; notes for people. Only under this cluster's path, with this cluster's tag.
+def delete_unused(ports: CatalogPorts, *, now: datetime) -> tuple[str, ...]:
+    """Delete unused profiles under this cluster's path with this cluster's tag; notes for the log.
 
-    What cannot be had from IAM is a note as well: classes are settled all the same, and the next round comes.
+    An error of IAM is a note as well: the classes are resolved already, and profiles are looked for again later.
     """
     if ports.instance_profiles is None:
         return ()
     try:
-        return _delete_unneeded(ports, ports.instance_profiles, now)
+        return _delete_unused(ports, ports.instance_profiles, now)
     except ApiError as error:
         return (f"unused instance profiles were not looked for: {error}",)
 
 
-def _delete_unneeded(ports: CatalogPorts, iam: InstanceProfilePort, now: datetime) -> tuple[str, ...]:
+def _delete_unused(ports: CatalogPorts, iam: InstanceProfilePort, now: datetime) -> tuple[str, ...]:
     root = f"/karpenter/{ports.region}/{ports.cluster.name}/"
     listed = iam.profiles_under(root)
     classes = ports.cluster.nodeclasses()
@@ -39,12 +39,12 @@ def _delete_unneeded(ports: CatalogPorts, iam: InstanceProfilePort, now: datetim
     if unread:
         return (f"no instance profile is deleted while EC2NodeClass {', '.join(unread)} cannot be read",)
     unused_profiles = instance_profiles.unused_profiles(listed, classes, ports.cluster.nodeclaims(), now=now)
-    gone = [profile.name for profile in unused_profiles.profiles if _delete_if_unneeded(ports, iam, profile.name, now)]
-    said = [f"deleted instance profile {name}, which nothing uses" for name in gone]
-    return (*said, unused_profiles.note) if unused_profiles.note else tuple(said)
+    deleted = [profile.name for profile in unused_profiles.profiles if _delete_if_unused(ports, iam, profile.name, now)]
+    notes = [f"deleted instance profile {name}, which nothing uses" for name in deleted]
+    return (*notes, unused_profiles.note) if unused_profiles.note else tuple(notes)
 
 
-def _delete_if_unneeded(ports: CatalogPorts, iam: InstanceProfilePort, name: str, now: datetime) -> bool:
+def _delete_if_unused(ports: CatalogPorts, iam: InstanceProfilePort, name: str, now: datetime) -> bool:
     """Read the profile itself, and classes and claims once more, then delete it."""
     instance_profile = iam.read(name)
     if instance_profile is None or instance_profile.tags.get(labels.cluster_tag(ports.cluster.name)) != "owned":

@@ -1,4 +1,4 @@
-"""The instance types of every class as one stored catalog, made anew only where something changed."""
+"""The instance types of every class as one stored catalog; a class is computed again only where something changed."""
 
 import hashlib
 from collections.abc import Iterable
@@ -66,7 +66,7 @@ def store_empty_catalog(blobs: BlobPort, region: RegionFacts) -> str:
 
 
 def region_of(blobs: BlobPort, before: StoredCatalog) -> RegionFacts | None:
-    """The region that a catalog was made from; None when it cannot be had or is of another schema."""
+    """The region facts of a catalog; None when they are missing or of another schema."""
     if not before.header.source:
         return None
     try:
@@ -94,40 +94,40 @@ def store_catalog(
     classes: Iterable[EC2NodeClass],
     inputs: CatalogInputs,
 ) -> str:
-    """The key of the catalog for these classes; the one before when nothing that matters has changed.
+    """The key of the catalog for these classes; the previous key when nothing that matters has changed.
 
-    A class on its way out, or without subnets, has no types.
+    A class that is being deleted, or has no subnets, has no types.
     """
-    buying = {
+    usable = {
         nodeclass.name: nodeclass
         for nodeclass in classes
         if nodeclass.subnets and nodeclass.metadata.deletion_timestamp is None
     }
-    signatures = {name: class_signature(buying[name], inputs) for name in sorted(buying)}
+    signatures = {name: class_signature(usable[name], inputs) for name in sorted(usable)}
     header = catalog_codec.CatalogHeader(
         source, signatures, tuple(sorted(inputs.shifted)), inputs.memory, schema=catalog_codec.SCHEMA
     )
     if previous.body and previous.header == header:
         return previous.key
-    made, priced = _reusable(previous, source), price_file.apply_prices(region, inputs.prices)
-    for name, wanted in signatures.items():
-        if wanted not in made:
-            made[wanted] = _types(priced, buying[name], inputs)
-    by_class = {name: made[wanted] for name, wanted in signatures.items()}
+    types_by_signature, priced = _reusable(previous, source), price_file.apply_prices(region, inputs.prices)
+    for name, signature in signatures.items():
+        if signature not in types_by_signature:
+            types_by_signature[signature] = _types(priced, usable[name], inputs)
+    by_class = {name: types_by_signature[signature] for name, signature in signatures.items()}
     return blobs.put(
         "catalogs", catalog_codec.encode(Catalog(by_class, source, shifted_zone_ids=header.shifted), header)
     )
 
 
 def _reusable(before: StoredCatalog, source: str) -> dict[str, tuple[InstanceType, ...]]:
-    """Signature → types of the catalog before, where it is about the same region."""
+    """Signature → types in the catalog ``before``, if it is of the same region facts."""
     if not before.body or before.header.source != source:
         return {}
     catalog = catalog_codec.decode(before.body)
-    return {wanted: catalog.instance_types(name) for name, wanted in before.header.signatures.items()}
+    return {signature: catalog.instance_types(name) for name, signature in before.header.signatures.items()}
 
 
-def _types(region: RegionFacts, node_class: EC2NodeClass, about: CatalogInputs) -> tuple[InstanceType, ...]:
+def _types(region: RegionFacts, node_class: EC2NodeClass, inputs: CatalogInputs) -> tuple[InstanceType, ...]:
     family = families.ami_family(node_class)
     if isinstance(family, Refusal):
         return ()
@@ -135,20 +135,20 @@ def _types(region: RegionFacts, node_class: EC2NodeClass, about: CatalogInputs) 
         offering_context = offerings.offering_context(
             node_class,
             family,
-            shifted_zone_ids=about.shifted,
-            discovered_memory=discovered_capacity.memory_sizes(about.memory),
+            shifted_zone_ids=inputs.shifted,
+            discovered_memory=discovered_capacity.memory_sizes(inputs.memory),
         )
-        return offerings.instance_types(region, offering_context, about.overheads)
+        return offerings.instance_types(region, offering_context, inputs.overheads)
     except (QuantityError, KubeletError):
-        # A volume size or an expression without a value: the class says so in its conditions.
+        # A volume size or an expression has no value: the conditions of the class say so.
         return ()
 
 
-def class_signature(node_class: EC2NodeClass, about: CatalogInputs) -> str:
-    """A digest of everything but the region that a class' types follow from, our own code included."""
+def class_signature(node_class: EC2NodeClass, inputs: CatalogInputs) -> str:
+    """A digest of everything but the region facts that a class' types depend on, the code included."""
     content = (
         sorted({(subnet.zone, subnet.zone_id) for subnet in node_class.subnets}),
-        [one.requirements for one in node_class.amis],
+        [ami.requirements for ami in node_class.amis],
         families.ami_family_name(node_class),
         node_class.kubelet,
         node_class.block_device_mappings,
@@ -158,13 +158,13 @@ def class_signature(node_class: EC2NodeClass, about: CatalogInputs) -> str:
         node_class.cpu_options,
         node_class.placement_group,
         node_class.capacity_reservations,
-        sorted(about.shifted & {subnet.zone_id for subnet in node_class.subnets}),
-        about.overheads,
-        about.prices,
+        sorted(inputs.shifted & {subnet.zone_id for subnet in node_class.subnets}),
+        inputs.overheads,
+        inputs.prices,
         [
-            one
-            for one in sorted(discovered_capacity.memory_sizes(about.memory).items())
-            if one[0][1] in {ami.id for ami in node_class.amis}
+            (type_and_ami, memory)
+            for type_and_ami, memory in sorted(discovered_capacity.memory_sizes(inputs.memory).items())
+            if type_and_ami[1] in {ami.id for ami in node_class.amis}
         ],
         sizing_code_digest(),
     )
@@ -173,5 +173,5 @@ def class_signature(node_class: EC2NodeClass, about: CatalogInputs) -> str:
 
 @cache
 def sizing_code_digest() -> str:
-    """A digest of the code that makes types, and of what it reaches: a new release makes its catalogs anew."""
+    """A digest of the code that computes types: a new release computes its catalogs again."""
     return digest_of_reached_code(__name__)

@@ -1,4 +1,4 @@
-"""One EC2NodeClass: resolve its selectors, write its status, and clear up behind it when it goes."""
+"""One EC2NodeClass: its selectors are resolved and its status is written; what was created for it goes with it."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -45,10 +45,10 @@ def reconcile_nodeclass(
     ports: CatalogPorts, node_class: EC2NodeClass, claims: Sequence[NodeClaim], *, now: datetime
 ) -> NodeClassResult:
     """Bring a class' status up to date, or its deletion one step further. Raises what AWS and Kubernetes raise."""
-    own = [claim for claim in claims if claim.node_class_ref.name == node_class.name]
+    own_claims = [claim for claim in claims if claim.node_class_ref.name == node_class.name]
     if node_class.metadata.deletion_timestamp is not None:
-        return _finalize(ports, node_class, own, now)
-    read, node_class = node_class, _write_hash(ports, node_class, own)
+        return _finalize(ports, node_class, own_claims, now)
+    read, node_class = node_class, _write_hash(ports, node_class, own_claims)
     discovered_resources = _resolve_selectors(ports, node_class, now)
     checks = readiness.ValidationInputs(
         ports.overheads, _region_types(ports, node_class), reserved_capacity=ports.reserved_capacity
@@ -77,7 +77,7 @@ def reconcile_nodeclass(
 
 
 def _drift_inputs(node_class: EC2NodeClass) -> tuple[object, ...]:
-    """What nodes of the class are held against."""
+    """What the drift of the class' nodes depends on."""
     groups = sorted(security_group.id for security_group in node_class.security_groups)
     subnets = sorted(subnet.id for subnet in node_class.subnets)
     reservations = [reservation.id for reservation in node_class.capacity_reservations]
@@ -86,7 +86,7 @@ def _drift_inputs(node_class: EC2NodeClass) -> tuple[object, ...]:
 
 
 def _resolve_selectors(ports: CatalogPorts, node_class: EC2NodeClass, now: datetime) -> readiness.DiscoveredResources:
-    """Every answer there is: one that cannot be had keeps none of the others."""
+    """What each selector selects; one that cannot be resolved does not keep the others."""
     chosen, nodeclass = ports.selectors, node_class
     return readiness.DiscoveredResources(
         subnets=_ask(lambda: chosen.subnets(nodeclass.subnet_selector_terms)),
@@ -106,7 +106,7 @@ def _ask[T](ask: Callable[[], T]) -> T | Unanswered:
 
 
 def _region_types(ports: CatalogPorts, node_class: EC2NodeClass) -> tuple[InstanceTypeInfo, ...] | Unanswered:
-    """The region's types, for a class whose amounts differ by type."""
+    """The region's instance types, for a class with kubelet expressions; () for any other."""
     if not (ports.overheads.nodeclass_cel and has_expressions(node_class)):
         return ()
     region = instance_types.region_of(ports.blobs, instance_types.read_catalog(ports.blobs, ports.state.catalog_key()))
@@ -125,49 +125,49 @@ def _unanswered(
 
 
 def _without_resource_version(node_class: EC2NodeClass) -> ObjectMeta:
-    """For a change that goes through whatever else was changed meanwhile."""
+    """For a patch that applies whatever else was changed meanwhile."""
     return msgspec.structs.replace(node_class.metadata, resource_version="")
 
 
 def _write_hash(ports: CatalogPorts, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> EC2NodeClass:
-    """The class with our finalizer and its hash; claims of another hash version take over the new one first."""
-    about = node_class.metadata
+    """The class with its finalizer and hash; claims with another hash version receive the new hash first."""
+    metadata = node_class.metadata
     digest = hashes.nodeclass_hash(node_class, ports.facts.certificate_authority)
     annotations = {labels.EC2NODECLASS_HASH: digest, labels.EC2NODECLASS_HASH_VERSION: hashes.NODECLASS_VERSION}
-    if about.annotations.get(labels.EC2NODECLASS_HASH_VERSION) != hashes.NODECLASS_VERSION:
+    if metadata.annotations.get(labels.EC2NODECLASS_HASH_VERSION) != hashes.NODECLASS_VERSION:
         for claim in claims:
-            if given := hash_migration(claim, annotations, labels.EC2NODECLASS_HASH_VERSION):
-                ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": dict(given)})
+            if annotation_change := hash_migration(claim, annotations, labels.EC2NODECLASS_HASH_VERSION):
+                ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": dict(annotation_change)})
     change: dict[str, Any] = {}
-    if any(about.annotations.get(key) != value for key, value in annotations.items()):
+    if any(metadata.annotations.get(key) != value for key, value in annotations.items()):
         change["annotations"] = annotations
-    if labels.EC2NODECLASS_FINALIZER not in about.finalizers:
-        change["finalizers"] = [*about.finalizers, labels.EC2NODECLASS_FINALIZER]
+    if labels.EC2NODECLASS_FINALIZER not in metadata.finalizers:
+        change["finalizers"] = [*metadata.finalizers, labels.EC2NODECLASS_FINALIZER]
     if not change:
         return node_class
-    ports.cluster.patch_metadata(KIND, about, change)
-    finalizers = tuple(change.get("finalizers", about.finalizers))
-    # The version that we read is spent.
+    ports.cluster.patch_metadata(KIND, metadata, change)
+    finalizers = tuple(change.get("finalizers", metadata.finalizers))
+    # The resourceVersion that was read is outdated now.
     after = msgspec.structs.replace(
-        about, annotations=about.annotations | annotations, finalizers=finalizers, resource_version=""
+        metadata, annotations=metadata.annotations | annotations, finalizers=finalizers, resource_version=""
     )
     return msgspec.structs.replace(node_class, metadata=after)
 
 
 def _amis(ports: CatalogPorts, node_class: EC2NodeClass, now: datetime) -> tuple[AMI, ...] | Refusal:
-    asked = amis.image_query(node_class.ami_selector_terms, ports.facts.version)
-    if isinstance(asked, Refusal):
-        return asked
+    query = amis.image_query(node_class.ami_selector_terms, ports.facts.version)
+    if isinstance(query, Refusal):
+        return query
     try:
         values = (
-            ports.selectors.parameters([parameter.path for parameter in asked.parameters]) if asked.parameters else {}
+            ports.selectors.parameters([parameter.path for parameter in query.parameters]) if query.parameters else {}
         )
     except Denied as error:
         return Refusal("AMINotFound", f"spec.amiSelectorTerms: an SSM parameter may not be read: {error}")
-    ids = sorted({*asked.ids, *(value for value in values.values() if value.startswith("ami-"))})
-    if not ids and not asked.terms:
+    ids = sorted({*query.ids, *(value for value in values.values() if value.startswith("ami-"))})
+    if not ids and not query.terms:
         return ()
-    return amis.resolve_amis(asked, values, ports.selectors.images(ids, asked.terms), now=now)
+    return amis.resolve_amis(query, values, ports.selectors.images(ids, query.terms), now=now)
 
 
 def _reservations(ports: CatalogPorts, node_class: EC2NodeClass) -> tuple[CapacityReservation, ...]:
@@ -186,29 +186,29 @@ def _placement_group(ports: CatalogPorts, node_class: EC2NodeClass) -> Placement
 
 
 def _profile(ports: CatalogPorts, node_class: EC2NodeClass) -> str | Refusal:
-    """The name of the instance profile: the user's, or ours for the role, made now if it is missing.
+    """The name of the instance profile: that of the spec, or the one for its role, which is created if it is missing.
 
-    Where IAM is out of reach the user's is believed, and ours must have been there before.
+    With ISOLATED_VPC the profile of the spec is not checked, and that of a role must have been created before.
     """
     if node_class.instance_profile:
-        return _own_profile(ports.instance_profiles, ports.node_roles, node_class.instance_profile)
-    wanted = instance_profiles.desired_profile(
+        return _named_profile(ports.instance_profiles, ports.node_roles, node_class.instance_profile)
+    profile = instance_profiles.desired_profile(
         node_class, region=ports.region, cluster=ports.cluster.name, node_roles=ports.node_roles
     )
-    if isinstance(wanted, Refusal):
-        return wanted
+    if isinstance(profile, Refusal):
+        return profile
     if ports.instance_profiles is None:
         message = "spec.role: with ISOLATED_VPC no instance profile can be created; set spec.instanceProfile instead"
-        is_resolved = node_class.resolved_instance_profile == wanted.name
-        return wanted.name if is_resolved else Refusal("IsolatedVPC", message)
+        is_resolved = node_class.resolved_instance_profile == profile.name
+        return profile.name if is_resolved else Refusal("IsolatedVPC", message)
     try:
-        ports.instance_profiles.ensure(name=wanted.name, path=wanted.path, role=wanted.role, tags=wanted.tags)
+        ports.instance_profiles.ensure(name=profile.name, path=profile.path, role=profile.role, tags=profile.tags)
     except NotFound:
-        return Refusal("RoleNotFound", f"spec.role: IAM role {wanted.role} does not exist")
-    return wanted.name
+        return Refusal("RoleNotFound", f"spec.role: IAM role {profile.role} does not exist")
+    return profile.name
 
 
-def _own_profile(iam: InstanceProfilePort | None, node_roles: Sequence[str], name: str) -> str | Refusal:
+def _named_profile(iam: InstanceProfilePort | None, node_roles: Sequence[str], name: str) -> str | Refusal:
     if iam is None:
         return name
     role = iam.role_of(name)
@@ -220,52 +220,54 @@ def _own_profile(iam: InstanceProfilePort | None, node_roles: Sequence[str], nam
 
 def _write(ports: CatalogPorts, before: EC2NodeClass, after: EC2NodeClass, now: datetime) -> None:
     """Status and conditions where they differ, and an event for each condition that turned False."""
-    about = _without_resource_version(before)
+    metadata = _without_resource_version(before)
     if before.resolved_instance_profile and after.resolved_instance_profile not in (
         "",
         before.resolved_instance_profile,
     ):
-        # Instances that are just starting have the earlier profile: it is kept for a while from now.
-        ports.cluster.patch_metadata(KIND, about, {"annotations": {labels.INSTANCE_PROFILE_SINCE: now.isoformat()}})
+        # Instances that are just launched have the earlier profile, which is kept for a while from now.
+        ports.cluster.patch_metadata(KIND, metadata, {"annotations": {labels.INSTANCE_PROFILE_SINCE: now.isoformat()}})
     status = status_patch.status_patch(after)
     if status != status_patch.status_patch(before):
-        ports.cluster.patch_status(KIND, about, status)
-    old = {one.type: one for one in before.conditions}
-    changed = [one for one in after.conditions if not _says_the_same(old.get(one.type), one)]
+        ports.cluster.patch_status(KIND, metadata, status)
+    conditions = {condition.type: condition for condition in before.conditions}
+    changed = [
+        condition for condition in after.conditions if not _same_condition(conditions.get(condition.type), condition)
+    ]
     if changed:
-        ports.cluster.set_conditions(KIND, about, changed)
+        ports.cluster.set_conditions(KIND, metadata, changed)
     for condition in changed:
         if condition.status == "False" and condition.type != readiness.READY:
             event = events.CONDITION_FALSE(reason=condition.reason, message=condition.message)
-            ports.cluster.record_event(KIND, about, event, now=now)
+            ports.cluster.record_event(KIND, metadata, event, now=now)
 
 
-def _says_the_same(old: Condition | None, new: Condition) -> bool:
-    return old is not None and msgspec.structs.replace(old, last_transition_time=None) == msgspec.structs.replace(
-        new, last_transition_time=None
+def _same_condition(before: Condition | None, after: Condition) -> bool:
+    return before is not None and msgspec.structs.replace(before, last_transition_time=None) == msgspec.structs.replace(
+        after, last_transition_time=None
     )
 
 
 def _finalize(
     ports: CatalogPorts, node_class: EC2NodeClass, claims: Sequence[NodeClaim], now: datetime
 ) -> NodeClassResult:
-    """Without claims, profiles and templates go, then the finalizer; with claims we wait for them."""
-    about = node_class.metadata
-    if labels.EC2NODECLASS_FINALIZER not in about.finalizers:
+    """Wait for the class' claims; then delete its instance profiles and launch templates, and remove the finalizer."""
+    metadata = node_class.metadata
+    if labels.EC2NODECLASS_FINALIZER not in metadata.finalizers:
         return NodeClassResult(node_class, False)
     if claims:
         names = sorted(claim.name for claim in claims)
         more = f" and {len(names) - _NAMED_CLAIMS} more" if len(names) > _NAMED_CLAIMS else ""
         waiting = events.WAITING_ON_NODECLAIM_TERMINATION(nodeclaims=", ".join(names[:_NAMED_CLAIMS]) + more)
-        ports.cluster.record_event(KIND, about, waiting, now=now)
+        ports.cluster.record_event(KIND, metadata, waiting, now=now)
         return NodeClassResult(node_class, False, retry=True)
-    path = instance_profiles.profile_path(region=ports.region, cluster=ports.cluster.name, uid=about.uid)
+    path = instance_profiles.profile_path(region=ports.region, cluster=ports.cluster.name, uid=metadata.uid)
     iam = ports.instance_profiles
     if iam is not None:
         for name in iam.names_under(path):
             iam.delete(name)
     for template in ports.launch_templates.launch_templates(node_class.name):
         ports.launch_templates.delete_launch_template(template.id)
-    kept = [finalizer for finalizer in about.finalizers if finalizer != labels.EC2NODECLASS_FINALIZER]
-    ports.cluster.patch_metadata(KIND, about, {"finalizers": kept})
+    finalizers = [finalizer for finalizer in metadata.finalizers if finalizer != labels.EC2NODECLASS_FINALIZER]
+    ports.cluster.patch_metadata(KIND, metadata, {"finalizers": finalizers})
     return NodeClassResult(node_class, False)

@@ -1,8 +1,8 @@
-"""The status of the EC2NodeClasses, and the catalog of what can be bought for each.
+"""The status of the EC2NodeClasses, and the catalog of instance types and prices for each.
 
-Two doorbells: ``region`` reads what EC2 sells and what it costs (slow, every few hours); ``nodeclasses`` resolves
-classes and makes the catalog from the region facts of last time (a few calls). Both end in the same place: statuses
-written, one content-addressed catalog, and whoever depends on either rung. Running twice changes nothing more.
+Two doorbells: ``region`` reads instance types, offerings and prices of the region (slow, every few hours);
+``nodeclasses`` resolves classes and computes the catalog from the last region facts (a few calls). Both write statuses
+and one content-addressed catalog, and ring the workflows that depend on them. Running twice changes nothing more.
 """
 
 from collections.abc import Sequence
@@ -23,19 +23,19 @@ from spotwright.workflows.catalog.nodeclasses import NodeClassResult, reconcile_
 from spotwright.workflows.ports.bundles import CatalogPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 
-# A class that could not be resolved, or waits for its claims to end, is looked at again after this long, so often;
-# then the sweep, which rings every minute for such classes, has it.
+# A class that could not be resolved, or waits for its NodeClaims, is tried again after RETRY_SECONDS, at most ATTEMPTS
+# times; after that the sweep rings for it every minute.
 RETRY_SECONDS: Final = 5
 ATTEMPTS: Final = 8
-# The first reading of a region is waited for so long; a run of ours cannot be at it for much longer.
+# How long the first reading of a region by another invocation is waited for.
 REGION_READ_MS: Final = 30_000
 READ_ELSEWHERE: Final = "another invocation is reading the region"
-# How often a catalog is made anew because another run wrote one meanwhile.
+# How often a catalog is computed again because another invocation wrote one meanwhile.
 _RACES: Final = 3
 
 
 class CatalogResult(msgspec.Struct, frozen=True):
-    """What a run did, for the log and the metrics. ``failures``: class → what went wrong at AWS."""
+    """What an invocation did. ``failures``: class → the error of AWS or the API server; ``notes``: for the log."""
 
     catalog_key: str
     changed: bool
@@ -46,10 +46,10 @@ class CatalogResult(msgspec.Struct, frozen=True):
 
 
 def refresh_region(ports: CatalogPorts, *, now: datetime) -> CatalogResult:
-    """Read the region anew, settle every class against it, and drop templates that nothing uses.
+    """Read the region again, resolve every class against it, and delete unused launch templates.
 
-    The first reading takes long, and a new deployment begins it before its cluster is open to us: it is kept whatever
-    the cluster says, for the classes that come.
+    The first reading takes long, and a new deployment begins it before the cluster grants access: it is stored whatever
+    the cluster answers.
     """
     key = ports.state.catalog_key()
     last = instance_types.region_of(ports.blobs, instance_types.read_catalog(ports.blobs, key))
@@ -70,27 +70,27 @@ def refresh_region(ports: CatalogPorts, *, now: datetime) -> CatalogResult:
     return catalog_result
 
 
-def _postpone(ports: CatalogPorts, key: str, why: str) -> CatalogResult:
-    """Every class again soon; the region is there by then."""
-    _ring(ports, 0, news=False, again=("",))
-    return CatalogResult(key, changed=False, notes=(why,))
+def _postpone(ports: CatalogPorts, key: str, note: str) -> CatalogResult:
+    """Resolve every class soon, when the region facts are there."""
+    _ring(ports, 0, changed=False, again=("",))
+    return CatalogResult(key, changed=False, notes=(note,))
 
 
 def resolve_nodeclasses(ports: CatalogPorts, names: Sequence[str], *, now: datetime, attempt: int = 0) -> CatalogResult:
-    """Settle the named classes (none named: all) with the region facts of last time.
+    """Resolve the named classes, or all if none is named, with the last region facts.
 
-    ``attempt``: how often this was put off before (the doorbell's epoch).
+    ``attempt``: how often this was postponed before (the doorbell's epoch).
     """
     catalog_result = _run(ports, names, None, now, attempt)
     if names or not instance_profiles.is_due(now):
         return catalog_result
     return msgspec.structs.replace(
-        catalog_result, notes=(*catalog_result.notes, *instance_profiles.delete_unneeded(ports, now=now))
+        catalog_result, notes=(*catalog_result.notes, *instance_profiles.delete_unused(ports, now=now))
     )
 
 
 def apply_zonal_shifts(ports: CatalogPorts, *, now: datetime) -> CatalogResult | None:
-    """Make the catalog anew when a zonal shift began or ended; None when nothing of the kind happened."""
+    """Compute the catalog again when a zonal shift began or ended; None when none did."""
     if ports.zonal_shifts is None:
         return None
     before = frozenset(instance_types.read_catalog(ports.blobs, ports.state.catalog_key()).header.shifted)
@@ -105,12 +105,12 @@ def apply_zonal_shifts(ports: CatalogPorts, *, now: datetime) -> CatalogResult |
 
 
 def _gather_inputs(ports: CatalogPorts, now: datetime) -> tuple[instance_types.CatalogInputs, tuple[str, ...]]:
-    """What classes' types depend on now, and what could not be used, as sentences.
+    """What the types of classes depend on besides the region, and notes on what could not be read.
 
-    When nobody says which zones are shifted, the last known ones stay so.
+    When zonal shifts cannot be read, the last known ones stay.
     """
-    prices, complaint = ports.account_prices.read()
-    notes = [complaint] if complaint else []
+    prices, note = ports.account_prices.read()
+    notes = [note] if note else []
     shifted = frozenset[str]()
     if ports.zonal_shifts is not None:
         try:
@@ -124,46 +124,48 @@ def _gather_inputs(ports: CatalogPorts, now: datetime) -> tuple[instance_types.C
 def _run(
     ports: CatalogPorts, names: Sequence[str], fresh: RegionFacts | None, now: datetime, attempt: int
 ) -> CatalogResult:
-    """Statuses first: people wait for them. A catalog that appears meanwhile came from a run that may have seen newer
-    classes or a newer region, so ours is made anew on top of it."""
-    turned: set[str] = set()
-    read: RegionFacts | None = None
-    about, notes = _gather_inputs(ports, now)
+    """Write statuses first, since users wait for them, then the catalog.
+
+    A catalog that was written meanwhile may be of newer classes or region facts: then this one is computed again.
+    """
+    changed_readiness: set[str] = set()
+    newly_read: RegionFacts | None = None
+    inputs, notes = _gather_inputs(ports, now)
     for _ in range(_RACES):
         before = instance_types.read_catalog(ports.blobs, ports.state.catalog_key())
         outcomes = _reconcile_nodeclasses(ports, names, now)
-        turned.update(
+        changed_readiness.update(
             nodeclass_result.node_class.name for nodeclass_result in outcomes if nodeclass_result.readiness_changed
         )
         if any(nodeclass_result.may_drift for nodeclass_result in outcomes):
             ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "drift")])
         try:
             region_facts = None if fresh else instance_types.region_of(ports.blobs, before)
-            read = fresh or (None if region_facts else read or _read_region(ports, now))
+            newly_read = fresh or (None if region_facts else newly_read or _read_region(ports, now))
         except ApiError:
-            # The classes are settled; only what can be bought has to wait.
-            _ring(ports, attempt, news=bool(turned), again=names or ("",))
+            # The statuses are written; only the catalog has to wait.
+            _ring(ports, attempt, changed=bool(changed_readiness), again=names or ("",))
             raise
-        region = read or region_facts
+        region = newly_read or region_facts
         if region is None:
-            _ring(ports, attempt, news=bool(turned), again=names or ("",))
+            _ring(ports, attempt, changed=bool(changed_readiness), again=names or ("",))
             return _result(before.key, before.key, outcomes, (*notes, READ_ELSEWHERE))
-        source = instance_types.store_region(ports.blobs, read) if read else before.header.source
-        classes, complaints = [nodeclass_result.node_class for nodeclass_result in outcomes], region.notes
-        about = msgspec.structs.replace(about, memory=_discovered_memory(ports, before, names, classes, now))
+        source = instance_types.store_region(ports.blobs, newly_read) if newly_read else before.header.source
+        classes, region_notes = [nodeclass_result.node_class for nodeclass_result in outcomes], region.notes
+        inputs = msgspec.structs.replace(inputs, memory=_discovered_memory(ports, before, names, classes, now))
         key = instance_types.store_catalog(
-            ports.blobs, before, source=source, region=region, classes=classes, inputs=about
+            ports.blobs, before, source=source, region=region, classes=classes, inputs=inputs
         )
         if ports.state.catalog_key() == before.key:
             break
     if key != before.key or any(nodeclass.capacity_reservations for nodeclass in classes):
-        # What is left of a reservation is as old as this: launches since then count against it.
+        # The catalog counts what is left in reservations as of now; later launches are subtracted from it.
         ports.state.set_catalog_key(key, int(now.timestamp() * 1000))
-    if read:
+    if newly_read:
         ports.state.end_region_read()
     again = [nodeclass_result.node_class.name for nodeclass_result in outcomes if nodeclass_result.retry]
-    _ring(ports, attempt, news=key != before.key or bool(turned), again=again)
-    return _result(key, before.key, outcomes, (*complaints, *notes))
+    _ring(ports, attempt, changed=key != before.key or bool(changed_readiness), again=again)
+    return _result(key, before.key, outcomes, (*region_notes, *notes))
 
 
 def _discovered_memory(
@@ -173,7 +175,7 @@ def _discovered_memory(
     classes: Sequence[EC2NodeClass],
     now: datetime,
 ) -> dict[str, tuple[int, int]]:
-    """What nodes really have; looked at again when all classes are."""
+    """The memory that nodes really have, read again when all classes are resolved."""
     if names:
         return before.header.memory
     return discovered_capacity.update_memory(
@@ -182,7 +184,7 @@ def _discovered_memory(
 
 
 def _read_region(ports: CatalogPorts, now: datetime, last: RegionFacts | None = None) -> RegionFacts | None:
-    """The region as it is now; None while another reads it for the first time too: both at once take twice as long."""
+    """The region as it is now; None while another invocation reads it for the first time."""
     moment = int(now.timestamp() * 1000)
     if last is None and not ports.state.begin_region_read(moment, since=moment - REGION_READ_MS):
         return None
@@ -194,29 +196,29 @@ def _read_region(ports: CatalogPorts, now: datetime, last: RegionFacts | None = 
 
 
 def _reconcile_nodeclasses(ports: CatalogPorts, names: Sequence[str], now: datetime) -> tuple[NodeClassResult, ...]:
-    """Every class, those that were asked for with a new status; one class' trouble is not another's."""
+    """The result of every class; the named ones are resolved. A class that fails does not keep the others."""
     claims = ports.cluster.nodeclaims()
-    found = []
-    for nodeclass in sorted(ports.cluster.nodeclasses(), key=lambda one: one.name):
+    results = []
+    for nodeclass in sorted(ports.cluster.nodeclasses(), key=lambda nodeclass: nodeclass.name):
         if nodeclass.read_error and nodeclass.metadata.deletion_timestamp is None:
-            found.append(NodeClassResult(nodeclass, False, failure=nodeclass.read_error))
+            results.append(NodeClassResult(nodeclass, False, failure=nodeclass.read_error))
             continue
-        # How much of a reservation is left is in no status: it is asked for whenever a catalog may be made.
+        # No status says how much of a reservation is left: such classes are resolved for every catalog.
         if names and nodeclass.name not in names and not nodeclass.capacity_reservation_selector_terms:
-            found.append(NodeClassResult(nodeclass, is_condition_true(nodeclass.conditions, readiness.READY)))
+            results.append(NodeClassResult(nodeclass, is_condition_true(nodeclass.conditions, readiness.READY)))
             continue
         try:
-            found.append(reconcile_nodeclass(ports, nodeclass, claims, now=now))
+            results.append(reconcile_nodeclass(ports, nodeclass, claims, now=now))
         except ApiError as error:
             ready = is_condition_true(nodeclass.conditions, readiness.READY)
-            found.append(NodeClassResult(nodeclass, ready, failure=f"{type(error).__name__}: {error}", retry=True))
-    return tuple(found)
+            results.append(NodeClassResult(nodeclass, ready, failure=f"{type(error).__name__}: {error}", retry=True))
+    return tuple(results)
 
 
-def _ring(ports: CatalogPorts, attempt: int, *, news: bool, again: Sequence[str]) -> None:
-    """Planners and pools when there is something new to buy or a class' readiness moved; ourselves to try again."""
+def _ring(ports: CatalogPorts, attempt: int, *, changed: bool, again: Sequence[str]) -> None:
+    """Ring provision and the NodePools' status when catalog or readiness ``changed``; ring catalog for ``again``."""
     name = ports.cluster.name
-    if news:
+    if changed:
         ports.doorbells.ring("lifecycle", [Doorbell(name, "nodepools")])
         ports.doorbells.ring("provision", [Doorbell(name, "pods")])
     if again and attempt < ATTEMPTS:

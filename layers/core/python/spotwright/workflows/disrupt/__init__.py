@@ -1,1 +1,1 @@
-"""Nodes that may go: proposed, validated fifteen seconds later, committed. Nothing is deleted here."""
+"""Disruption by choice: proposed, validated fifteen seconds later, committed. Nothing is deleted here."""

@@ -1,8 +1,8 @@
-"""Disruption: propose, look again after fifteen seconds, commit. Lifecycle carries out what was committed.
+"""Disruption: propose, validate after fifteen seconds, commit. Lifecycle carries out what was committed.
 
-Everything is read from the API server, at the proposal and again before the commit, so that no forwarder is needed.
-Fail static: with an API that does not answer, a launch under way, no catalog, the breaker open, or while paused,
-nothing is proposed and no proposal survives.
+Everything is read from the API server, for the proposal and again before the commit, so that no forwarder is needed.
+While an API does not answer, a launch is under way, there is no catalog, the breaker is open or the cluster is paused,
+nothing is proposed, and no proposal is committed.
 """
 
 from datetime import datetime
@@ -27,33 +27,33 @@ from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 
 # A proposal that was not validated within this time is dropped, milliseconds.
 PROPOSAL_MS: Final = 120_000
-# So many nodes and claims are told in one look why they stay; the others have their turn in the next minutes.
+# Events recorded in one evaluation; the others follow in the next minutes.
 EVENTS_AT_ONCE: Final = 100
 
 
 def evaluate(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft = None) -> DisruptResult:
     """Propose to remove empty nodes; ring for validation. One proposal at a time holds a claim."""
     _abort_stale(ports, now)
-    snapshot, plan, why = gather_and_plan(ports, now, seconds_left)
+    snapshot, plan, obstacle = gather_and_plan(ports, now, seconds_left)
     _ring_stale_claims(ports, snapshot)
-    stopped = ports.state.breaker()
-    if breaker.is_open(stopped, epoch_ms(now)):
-        _record_breaker_open(ports, snapshot, stopped)
-        return DisruptResult(f"the breaker is open: {stopped.reason}", breaker_open=True)
-    if why:
-        return DisruptResult(why)
+    current_breaker = ports.state.breaker()
+    if breaker.is_open(current_breaker, epoch_ms(now)):
+        _record_breaker_open(ports, snapshot, current_breaker)
+        return DisruptResult(f"the breaker is open: {current_breaker.reason}", breaker_open=True)
+    if obstacle:
+        return DisruptResult(obstacle)
     locked = locked_claims(ports)
     _record_obstacles(ports, snapshot, blockers.blocked_events(snapshot, plan, locked=locked, reason=emptiness.REASON))
-    found = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
-    if not found.claims:
-        return DisruptResult(emptiness=found)
-    uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims if claim.name in found.claims}
+    empty_nodes = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
+    if not empty_nodes.claims:
+        return DisruptResult(emptiness=empty_nodes)
+    uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims if claim.name in empty_nodes.claims}
     row = CommandRow(
         id=derived_id(snapshot.cluster, emptiness.REASON, now.isoformat(), *sorted(uids.values())),
         cluster=snapshot.cluster,
         decision="",
         reason=emptiness.REASON,
-        candidates=found.claims,
+        candidates=empty_nodes.claims,
         candidate_uids=uids,
         phase="proposed",
         created=epoch_ms(now),
@@ -61,25 +61,27 @@ def evaluate(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft 
     ports.state.create(row)
     bell = Doorbell(snapshot.cluster, "validate", row.id)
     ports.doorbells.ring("disrupt", [bell], delay_seconds=VALIDATION_SECONDS)
-    return DisruptResult(proposed=found.claims, emptiness=found)
+    return DisruptResult(proposed=empty_nodes.claims, emptiness=empty_nodes)
 
 
 def _ring_stale_claims(ports: ProvisionPorts, snapshot: Snapshot) -> None:
-    """Lifecycle writes claims, not we: it is told which of them no longer say what is."""
+    """Ring lifecycle, which alone writes claims, for those whose Consolidatable condition is outdated."""
     stale = emptiness.stale_consolidation_timers(snapshot)
     if stale:
         ports.doorbells.ring("lifecycle", [Doorbell(snapshot.cluster, "claim", name) for name in stale])
 
 
-def _record_breaker_open(ports: ProvisionPorts, snapshot: Snapshot, stopped: breaker.Breaker) -> None:
-    until = datetime.fromtimestamp(stopped.open_until_ms / 1000, snapshot.now.tzinfo).isoformat(timespec="seconds")
-    event = events.BLOCKED_BY_BREAKER(until=until, reason=stopped.reason)
+def _record_breaker_open(ports: ProvisionPorts, snapshot: Snapshot, current_breaker: breaker.Breaker) -> None:
+    until = datetime.fromtimestamp(current_breaker.open_until_ms / 1000, snapshot.now.tzinfo).isoformat(
+        timespec="seconds"
+    )
+    event = events.BLOCKED_BY_BREAKER(until=until, reason=current_breaker.reason)
     obstacles = tuple(BlockedEvent("nodepools", pool.metadata, event) for pool in snapshot.nodepools)
     _record_obstacles(ports, snapshot, obstacles)
 
 
 def _record_obstacles(ports: ProvisionPorts, snapshot: Snapshot, obstacles: tuple[BlockedEvent, ...]) -> None:
-    """Events of what stands in the way; of many, another part every minute. An Event that fails is no obstacle."""
+    """Record why nodes may not be disrupted; of many Events, another part every minute."""
     turns = max(1, -(-len(obstacles) // EVENTS_AT_ONCE))
     turn = int(snapshot.now.timestamp()) // 60 % turns
     for obstacle in obstacles[turn * EVENTS_AT_ONCE : (turn + 1) * EVENTS_AT_ONCE]:

@@ -1,4 +1,4 @@
-"""What a proposal and its validation both read: snapshot, plan, claims that are held, and why nothing may go."""
+"""What a proposal and its validation both read: snapshot, plan, locked claims, and why nothing may be disrupted."""
 
 from datetime import datetime
 from typing import Final
@@ -18,12 +18,12 @@ from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import ProvisionPorts
 from spotwright.workflows.ports.rows import CommandRow
 
-# Karpenter's validation delay: what looked empty must still be so.
+# Karpenter's validation delay: a node must still be empty after it.
 VALIDATION_SECONDS: Final = 15
 
 
 class DisruptResult(msgspec.Struct, frozen=True):
-    """What one look came to. ``obstacle``: why nothing may be disrupted at all, "" = it may."""
+    """What an evaluation or validation did. ``obstacle``: why nothing may be disrupted at all, "" = it may."""
 
     obstacle: str = ""
     breaker_open: bool = False
@@ -55,22 +55,24 @@ def gather_and_plan(ports: ProvisionPorts, now: datetime, seconds_left: SecondsL
 
 
 def locked_claims(ports: ProvisionPorts, *, but: str = "") -> frozenset[str]:
-    """Claims that a proposal, a command or a committed decision holds, and those of instances under notice."""
-    held = {name for row in ports.state.commands() if row.id != but for name in row.candidates}
+    """Claims that a proposal, a command or a committed decision names, and those with an interruption notice."""
+    names = {name for row in ports.state.commands() if row.id != but for name in row.candidates}
     for key in ports.state.cluster().pending_decisions:
         disruption = decode_decision(ports.blobs.get(key)).disruption
-        held |= set(disruption.candidates) if disruption else set()
-    noticed = {row.instance_id for row in ports.state.notices()}
-    if noticed:
-        held |= {
-            nodeclaim.name for nodeclaim in ports.cluster.nodeclaims() if instance_id(nodeclaim.provider_id) in noticed
+        names |= set(disruption.candidates) if disruption else set()
+    interrupted = {row.instance_id for row in ports.state.notices()}
+    if interrupted:
+        names |= {
+            nodeclaim.name
+            for nodeclaim in ports.cluster.nodeclaims()
+            if instance_id(nodeclaim.provider_id) in interrupted
         }
-    return frozenset(held)
+    return frozenset(names)
 
 
 def abort_proposal(ports: ProvisionPorts, row: CommandRow) -> None:
     try:
         ports.state.save(msgspec.structs.replace(row, phase="aborted", due=0))
     except Conflict:
-        # Another validation of the same proposal was faster.
+        # Another validation of the same proposal was first.
         return

@@ -1,4 +1,4 @@
-"""Validating a proposal fifteen seconds later, on facts read anew, and committing what is left of it."""
+"""Validating a proposal after fifteen seconds against a new snapshot, and committing what is left of it."""
 
 from datetime import datetime
 
@@ -23,9 +23,9 @@ from spotwright.workflows.ports.rows import epoch_ms
 
 
 def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_left: SecondsLeft = None) -> DisruptResult:
-    """Commit what is left of a proposal after reading everything anew; drop it when nothing is.
+    """Commit the nodes of a proposal that are still empty; abort it when none is.
 
-    A faster planner means that the facts moved: the proposal is looked at again a second later.
+    When another invocation committed a decision meanwhile, the proposal is validated again a second later.
     """
     row = ports.state.command(proposal)
     if row is None or row.phase != "proposed":
@@ -35,19 +35,21 @@ def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_lef
         ports.doorbells.ring("disrupt", [Doorbell(row.cluster, "validate", proposal)], delay_seconds=-(-early // 1000))
         return DisruptResult()
     version = ports.state.cluster().version
-    snapshot, plan, why = gather_and_plan(ports, now, seconds_left)
+    snapshot, plan, obstacle = gather_and_plan(ports, now, seconds_left)
     locked = locked_claims(ports, but=proposal)
-    found = Emptiness() if why else emptiness.find_empty_nodes(snapshot, plan, locked=locked)
+    empty_nodes = Emptiness() if obstacle else emptiness.find_empty_nodes(snapshot, plan, locked=locked)
     uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims}
-    left = tuple(name for name in row.candidates if name in found.claims and uids[name] == row.candidate_uids[name])
+    claims = tuple(
+        name for name in row.candidates if name in empty_nodes.claims and uids[name] == row.candidate_uids[name]
+    )
     try:
-        left, stopped = _admit(ports, snapshot, proposal, left)
+        claims, breaker_open = _admit(ports, snapshot, proposal, claims)
     except Conflict:
         ports.doorbells.ring("disrupt", [Doorbell(row.cluster, "validate", proposal)], delay_seconds=1)
-        return DisruptResult(emptiness=found)
-    if not left:
+        return DisruptResult(emptiness=empty_nodes)
+    if not claims:
         abort_proposal(ports, row)
-        return DisruptResult(why, stopped, emptiness=found)
+        return DisruptResult(obstacle, breaker_open, emptiness=empty_nodes)
     decision = commit_plan(
         state=ports.state,
         blobs=ports.blobs,
@@ -55,23 +57,27 @@ def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_lef
         cluster_version=version,
         plan=Plan(),
         kind="disrupt",
-        message=f"{len(left)} nodes are empty: {', '.join(left)}",
+        message=f"{len(claims)} nodes are empty: {', '.join(claims)}",
         disruption=Disruption(
-            proposal, emptiness.REASON, left, {name: uids[name] for name in left}, locked_claims=tuple(sorted(locked))
+            proposal,
+            emptiness.REASON,
+            claims,
+            {name: uids[name] for name in claims},
+            locked_claims=tuple(sorted(locked)),
         ),
     )
     if decision is None:
         ports.doorbells.ring("disrupt", [Doorbell(row.cluster, "validate", proposal)], delay_seconds=1)
-        return DisruptResult(emptiness=found)
+        return DisruptResult(emptiness=empty_nodes)
     ports.doorbells.ring("lifecycle", [Doorbell(row.cluster, "decision", decision.id)])
-    return DisruptResult(breaker_open=stopped, committed=left, emptiness=found)
+    return DisruptResult(breaker_open=breaker_open, committed=claims, emptiness=empty_nodes)
 
 
-def _admit(ports: ProvisionPorts, snapshot: Snapshot, id: str, wanted: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
-    """Those that the breaker lets go, counted before they do; and whether it is open from now on."""
+def _admit(ports: ProvisionPorts, snapshot: Snapshot, id: str, claims: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """The claims that the breaker admits, counted before they are committed; and whether it is open from now on."""
     before, now = ports.state.breaker(), epoch_ms(snapshot.now)
     total, percent = sum(claim.is_managed for claim in snapshot.nodeclaims), snapshot.settings.breaker_percent
-    admission = breaker.admit(before, id, len(wanted), total=total, percent=percent, now=now)
-    if wanted and admission.breaker != before:
+    admission = breaker.admit(before, id, len(claims), total=total, percent=percent, now=now)
+    if claims and admission.breaker != before:
         ports.state.save_breaker(admission.breaker)
-    return wanted[: admission.nodes], breaker.is_open(admission.breaker, now)
+    return claims[: admission.nodes], breaker.is_open(admission.breaker, now)

@@ -1,1 +1,1 @@
-"""What Spotwright puts into a cluster, and how a cluster is left again. It knows documents, no model."""
+"""Installing into a cluster, and uninstalling. Objects are plain documents here."""

@@ -1,6 +1,6 @@
-"""How a cluster is emptied, or left to Karpenter. Nothing else deletes a NodeClaim that nobody asked to delete.
+"""How a cluster is emptied, or left to Karpenter.
 
-Both begin with a pause: what the functions would launch or disrupt from now on would only be in the way.
+Both begin with a pause, so that the functions launch and disrupt nothing meanwhile.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,14 +13,14 @@ from spotwright.model import labels
 from spotwright.workflows.ports.installation import DeadlinePort, Document, DocumentPort, PausePort
 
 POLL_SECONDS = 3.0
-# A launch that was decided before the pause may still make a claim: empty is what stays empty this long.
+# A launch that was decided before the pause may still create a claim: the cluster must stay empty for this long.
 SETTLE_SECONDS = 12.0
 _SYSTEM_NAMESPACE = "kube-system"
 _CLAIM = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim"}
 
 
 class UninstallResult(msgspec.Struct, frozen=True):
-    """``remaining``: what is still there when the patience ended, one line each; empty = all done."""
+    """``remaining``: what was left at the deadline, one line for each object; empty = all done."""
 
     finished: tuple[str, ...] = ()
     remaining: tuple[str, ...] = ()
@@ -34,29 +34,29 @@ def drain(
     *,
     force_at: datetime | None = None,
 ) -> UninstallResult:
-    """Delete every NodeClaim and wait until its instance is gone. NodePools, classes and definitions stay.
+    """Delete every NodeClaim and wait until its instance is terminated. NodePools, classes and CRDs stay.
 
-    All nodes are cordoned first, so that no pod moves from one doomed node to the next. Nodes that carry the
-    cluster's own add-ons go last: pods that end still need DNS. ``force_at``: from then on pods are deleted without
-    regard to budgets; None = budgets are obeyed, whatever that takes.
+    All nodes are cordoned first, so that no pod moves to a node that will be deleted too. Nodes with add-ons are
+    deleted last: pods that are stopping still need DNS. ``force_at``: from then on pods are deleted whatever their
+    disruption budgets; None = budgets are respected, however long that takes.
     """
     pause.pause("spotwright uninstall --drain")
     report("provisioning and disruption are paused")
-    seen: set[str] = set()
-    quiet, said = 0.0, ""
+    names: set[str] = set()
+    empty_seconds, progress = 0.0, ""
     while True:
         claims = objects.list(_CLAIM["apiVersion"], _CLAIM["kind"])
-        seen.update(_name(one) for one in claims)
-        quiet = 0.0 if claims else quiet + POLL_SECONDS
-        if quiet >= SETTLE_SECONDS:
-            return UninstallResult(finished=tuple(sorted(seen)))
+        names.update(_name(claim) for claim in claims)
+        empty_seconds = 0.0 if claims else empty_seconds + POLL_SECONDS
+        if empty_seconds >= SETTLE_SECONDS:
+            return UninstallResult(finished=tuple(sorted(names)))
         _cordon(objects, claims)
         for claim in _next_to_go(claims, objects.list("v1", "Pod")):
             _delete(objects, claim, force_at)
-        said = _progress(claims, len(seen), said, report)
+        progress = _progress(claims, len(names), progress, report)
         if deadline.remaining_seconds() < POLL_SECONDS:
-            gone = seen - {_name(one) for one in claims}
-            return UninstallResult(tuple(sorted(gone)), tuple(_waits_for(one) for one in claims))
+            deleted = names - {_name(claim) for claim in claims}
+            return UninstallResult(tuple(sorted(deleted)), tuple(_waits_for(claim) for claim in claims))
         deadline.pause(POLL_SECONDS)
 
 
@@ -68,10 +68,10 @@ def hand_back(
     *,
     parts: Sequence[Document],
 ) -> UninstallResult:
-    """Take Spotwright's Deployment and rights away and leave nodes, claims, pools, classes and definitions.
+    """Delete Spotwright's Deployment and RBAC; nodes, NodeClaims, NodePools, classes and CRDs stay.
 
-    Waits until every claim has its instance, which whoever comes next would launch again, and no node is held by a
-    taint that nobody else knows.
+    Waits until every claim has its instance, which Karpenter would launch again, and until no node has the taint
+    spotwright.dev/held, which Karpenter does not know.
     ``parts``: what was installed, in the order in which it was applied.
     """
     pause.pause("spotwright uninstall --hand-back")
@@ -79,13 +79,13 @@ def hand_back(
     while True:
         claims = objects.list(_CLAIM["apiVersion"], _CLAIM["kind"])
         launching = sorted(_name(claim) for claim in claims if not (claim.get("status") or {}).get("providerID"))
-        held = sorted(_name(one) for one in objects.list("v1", "Node") if _is_held(one))
-        if not launching and not held:
+        held_nodes = sorted(_name(node) for node in objects.list("v1", "Node") if _is_held(node))
+        if not launching and not held_nodes:
             break
         if deadline.remaining_seconds() < POLL_SECONDS:
             without = (f"nodeclaim {name} has no instance yet" for name in launching)
-            return UninstallResult(remaining=(*without, *(f"node {name} is not Ready yet" for name in held)))
-        report(f"waiting for {', '.join((*launching, *held))}")
+            return UninstallResult(remaining=(*without, *(f"node {name} is not Ready yet" for name in held_nodes)))
+        report(f"waiting for {', '.join((*launching, *held_nodes))}")
         deadline.pause(POLL_SECONDS)
     for part in reversed(parts):
         objects.delete(part)
@@ -94,7 +94,7 @@ def hand_back(
 
 
 def _cordon(objects: DocumentPort, claims: Iterable[Document]) -> None:
-    """Let no pod onto the nodes of claims any more."""
+    """Make the claims' nodes unschedulable."""
     names = {(claim.get("status") or {}).get("nodeName") for claim in claims} - {None, ""}
     for node in objects.list("v1", "Node") if names else ():
         if _name(node) in names and not (node.get("spec") or {}).get("unschedulable"):
@@ -102,18 +102,18 @@ def _cordon(objects: DocumentPort, claims: Iterable[Document]) -> None:
 
 
 def _next_to_go(claims: Sequence[Document], pods: Iterable[Document]) -> tuple[Document, ...]:
-    """The claims to delete now: those without add-ons while there are any, then the others; by name."""
-    of_system = {
+    """The claims to delete now, by name: first those of nodes without add-ons, then the others."""
+    system_nodes = {
         pod["spec"].get("nodeName")
         for pod in pods
         if pod["metadata"]["namespace"] == _SYSTEM_NAMESPACE and not _of_daemon_set(pod)
     } - {None, ""}
-    ordinary = [claim for claim in claims if (claim.get("status") or {}).get("nodeName") not in of_system]
-    return tuple(sorted((one for one in ordinary or claims if not _is_deleting(one)), key=_name))
+    ordinary = [claim for claim in claims if (claim.get("status") or {}).get("nodeName") not in system_nodes]
+    return tuple(sorted((claim for claim in ordinary or claims if not _is_deleting(claim)), key=_name))
 
 
 def _delete(objects: DocumentPort, claim: Document, force_at: datetime | None) -> None:
-    """Delete this very claim. A time to force that it has already is never moved."""
+    """Delete the claim by its uid. A termination time that it has already is not changed."""
     document = {**_CLAIM, "metadata": {"name": _name(claim), "uid": claim["metadata"]["uid"]}}
     annotations = claim["metadata"].get("annotations") or {}
     if force_at is not None and labels.TERMINATION_TIMESTAMP not in annotations:
@@ -129,21 +129,21 @@ def _merge(objects: DocumentPort, document: Document, change: Document) -> None:
         return
 
 
-def _progress(claims: Sequence[Document], total: int, said: str, tell: Callable[[str], None]) -> str:
-    """Tell how far it is when that has changed; returns what was told last."""
+def _progress(claims: Sequence[Document], total: int, previous: str, report: Callable[[str], None]) -> str:
+    """Report the progress when it has changed; returns it."""
     waiting = "; ".join(_waits_for(claim) for claim in sorted(claims, key=_name))
-    line = f"{total - len(claims)} of {total} nodeclaims gone" + (f"; {waiting}" if waiting else "")
-    if line != said:
-        tell(line)
+    line = f"{total - len(claims)} of {total} nodeclaims deleted" + (f"; {waiting}" if waiting else "")
+    if line != previous:
+        report(line)
     return line
 
 
 def _waits_for(claim: Document) -> str:
-    """The claim, and what its end waits for, in its own conditions' words."""
+    """The claim, and what its termination waits for, as its conditions say."""
     name = _name(claim)
     if not _is_deleting(claim):
         return f"{name}: not deleted yet"
-    conditions = {one["type"]: one for one in (claim.get("status") or {}).get("conditions") or ()}
+    conditions = {condition["type"]: condition for condition in (claim.get("status") or {}).get("conditions") or ()}
     for kind in ("Drained", "VolumesDetached", "InstanceTerminating"):
         condition = conditions.get(kind, {})
         if condition and condition["status"] != "True":

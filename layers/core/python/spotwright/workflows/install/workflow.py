@@ -1,8 +1,8 @@
-"""What Spotwright puts into a cluster, and what of it goes again with the stack.
+"""What Spotwright installs in a cluster, and what of it is removed with the stack.
 
-Definitions are applied and never removed, nor is any NodePool, class or claim: nodes outlive the stack. Rights and
-forwarder carry the marks of all installers that put them there (one custom resource of one stack each), and go with
-the last one: the Delete that CloudFormation sends to a renamed or rolled back resource takes nothing from another.
+CRDs are applied and never removed, nor is any NodePool, class or claim: nodes outlive the stack. RBAC and forwarder
+are annotated with every installer (a custom resource of a stack) and removed with the last one: the Delete that
+CloudFormation sends for a renamed or rolled back resource takes nothing from another stack.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -14,13 +14,13 @@ from spotwright.errors import ApiError, Conflict, Denied, InvalidRequest, NotFou
 from spotwright.workflows.ports.installation import AdminAccessPort, DeadlinePort, Document, ObjectPort
 
 INSTALLERS = "spotwright.dev/installers"
-# Between two questions to an API server that does not know us yet, and to one that is just making a type.
+# Between attempts while an API server does not grant access yet, and while it establishes a CRD.
 RETRY_SECONDS = 2.0
 ESTABLISH_SECONDS = 0.3
 
 
 class Installation(msgspec.Struct, frozen=True):
-    """What goes into a cluster, in the order in which it is applied. ``installer``: who asks, as a short hash."""
+    """What is applied to a cluster, in this order. ``installer``: the custom resource, as a short hash."""
 
     definitions: Sequence[Document]
     parts: Sequence[Document]
@@ -28,7 +28,7 @@ class Installation(msgspec.Struct, frozen=True):
 
 
 class RemovalResult(msgspec.Struct, frozen=True):
-    """What became of a removal: objects deleted, objects that another installer keeps, and why we gave up, if so."""
+    """Objects deleted, objects that another installer keeps, and why the removal was abandoned, "" = it was not."""
 
     deleted: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class RemovalResult(msgspec.Struct, frozen=True):
 
 
 def install(access: AdminAccessPort, installation: Installation, deadline: DeadlinePort) -> tuple[str, ...]:
-    """Apply everything; returns the names of what was applied. Our own access is gone afterwards, come what may."""
+    """Apply everything; returns the names of the objects. The temporary access is closed in any case."""
     try:
         objects = access.open()
         for definition in installation.definitions:
@@ -51,10 +51,10 @@ def install(access: AdminAccessPort, installation: Installation, deadline: Deadl
 
 
 def remove(access: AdminAccessPort, installation: Installation, deadline: DeadlinePort) -> RemovalResult:
-    """Delete the parts that only this installer put there; definitions and everything else stay.
+    """Delete the parts that only this installer installed; CRDs and everything else stay.
 
-    A cluster that is gone needs nothing; one that does not answer or let us in is given up after the patience,
-    so that a stack can always be deleted.
+    A cluster that does not exist needs nothing; one that does not answer or grant access is abandoned at the
+    deadline, so that a stack can always be deleted.
     """
     deleted: list[str] = []
     kept: list[str] = []
@@ -62,27 +62,29 @@ def remove(access: AdminAccessPort, installation: Installation, deadline: Deadli
     try:
         objects = access.open()
         for part in reversed(installation.parts):
-            gone = _retry(partial(_release_part, objects, part, installation.installer), deadline)
-            (deleted if gone else kept).append(name_of(part))
+            is_deleted = _retry(partial(_release_part, objects, part, installation.installer), deadline)
+            (deleted if is_deleted else kept).append(name_of(part))
     except NotFound:
         gave_up = "the cluster does not exist"
     except ApiError as failure:
         gave_up = str(failure)
-    not_closed = _close(access)
-    return RemovalResult(tuple(deleted), tuple(kept), gave_up or not_closed)
+    close_failure = _close(access)
+    return RemovalResult(tuple(deleted), tuple(kept), gave_up or close_failure)
 
 
 def with_served_versions(live: Document | None, definition: Document) -> Document:
-    """``definition``, with the versions that another installation serves kept as they are.
+    """``definition``, with the versions that the cluster serves besides, which are no longer stored.
 
     Karpenter's charts before 1.1 also serve v1beta1, and the API server refuses to drop a version in which objects
-    may be stored. Only ours is stored from now on.
+    may be stored.
     """
     spec = definition["spec"]
-    ours = {version["name"] for version in spec["versions"]}
-    others = [version for version in (live or {}).get("spec", {}).get("versions", ()) if version["name"] not in ours]
-    kept = [{**version, "storage": False} for version in others]
-    return {**definition, "spec": {**spec, "versions": [*spec["versions"], *kept]}}
+    own_names = {version["name"] for version in spec["versions"]}
+    other_versions = [
+        version for version in (live or {}).get("spec", {}).get("versions", ()) if version["name"] not in own_names
+    ]
+    kept_versions = [{**version, "storage": False} for version in other_versions]
+    return {**definition, "spec": {**spec, "versions": [*spec["versions"], *kept_versions]}}
 
 
 def name_of(document: Document) -> str:
@@ -94,7 +96,7 @@ def _apply_definition(objects: ObjectPort, definition: Document) -> None:
 
 
 def _apply_part(objects: ObjectPort, part: Document, installer: str) -> None:
-    """Apply with our mark beside those of others."""
+    """Apply the part with this installer beside the others that it is annotated with."""
     metadata = part["metadata"]
     marks = _mark(_installers(objects.read(part)) | {installer})
     annotations = {**metadata.get("annotations", {}), **marks}
@@ -102,7 +104,7 @@ def _apply_part(objects: ObjectPort, part: Document, installer: str) -> None:
 
 
 def _release_part(objects: ObjectPort, part: Document, installer: str) -> bool:
-    """Take our mark off, and the object with the last mark. True: it is gone; False: it is another's."""
+    """Remove this installer, and the object with its last one. True: deleted; False: another installer keeps it."""
     live = objects.read(part)
     if live is None:
         return True
@@ -125,35 +127,35 @@ def _mark(installers: Set[str]) -> dict[str, str]:
     return {INSTALLERS: ",".join(sorted(installers))}
 
 
-def _await_established(objects: ObjectPort, definition: Document, patience: DeadlinePort) -> None:
-    """Wait until the API server serves the kind. Raises InvalidRequest when its names are taken by another."""
+def _await_established(objects: ObjectPort, definition: Document, deadline: DeadlinePort) -> None:
+    """Wait until the API server serves the kind. Raises InvalidRequest when another CRD has its names."""
     while True:
-        live = _retry(partial(objects.read, definition), patience) or {}
-        # Null until the API server has looked at a new definition.
+        live = _retry(partial(objects.read, definition), deadline) or {}
+        # Null until the API server has processed a new CRD.
         conditions = {condition["type"]: condition for condition in live.get("status", {}).get("conditions") or ()}
         if conditions.get("Established", {}).get("status") == "True":
             return
         names = conditions.get("NamesAccepted", {})
         if names.get("status") == "False":
             raise InvalidRequest(f"{name_of(definition)}: {names.get('message')}", code="NamesNotAccepted")
-        if patience.remaining_seconds() <= RETRY_SECONDS:
+        if deadline.remaining_seconds() <= RETRY_SECONDS:
             raise Unavailable(f"{name_of(definition)} is not established yet")
-        patience.pause(ESTABLISH_SECONDS)
+        deadline.pause(ESTABLISH_SECONDS)
 
 
-def _retry[Answer](ask: Callable[[], Answer], patience: DeadlinePort) -> Answer:
-    """Ask until it is granted: a new access entry takes a while to be known to every API server."""
+def _retry[Answer](ask: Callable[[], Answer], deadline: DeadlinePort) -> Answer:
+    """Repeat until access is granted: every API server needs a while to learn of a new access entry."""
     while True:
         try:
             return ask()
         except (Denied, Unavailable, Throttled, Conflict):
-            if patience.remaining_seconds() <= RETRY_SECONDS:
+            if deadline.remaining_seconds() <= RETRY_SECONDS:
                 raise
-        patience.pause(RETRY_SECONDS)
+        deadline.pause(RETRY_SECONDS)
 
 
 def _close(access: AdminAccessPort) -> str:
-    """Take our access back; returns why that failed, or nothing."""
+    """Close the temporary access; returns why that failed, "" = it did not."""
     try:
         access.close()
     except ApiError as failure:

@@ -1,4 +1,4 @@
-"""The few writes that the steps of ``lifecycle`` share: conditions, events, taints, deletion, doorbells."""
+"""Writes that the steps of ``lifecycle`` share: conditions, events, taints, deletion, doorbells."""
 
 import logging
 from collections.abc import Iterable
@@ -34,9 +34,9 @@ def ring_lifecycle(
 
 
 def ring_next_tick(ports: LifecyclePorts, claim: str, number: int, *, within_seconds: float = float("inf")) -> None:
-    """Ring for the next tick of a claim; ``within_seconds``: something is due then at the latest.
+    """Ring for the next tick of a claim, at the latest in ``within_seconds``.
 
-    Ticks are numbered by the doorbell's epoch; a chain ends at MAXIMUM_TICKS, then the sweep looks on.
+    The doorbell's epoch is the tick's number; after MAXIMUM_TICKS the sweep rings instead.
     """
     if number <= MAXIMUM_TICKS:
         delay = min(tick_seconds(number), max(1, int(within_seconds) + 1 if within_seconds < 1000 else 1000))
@@ -44,12 +44,12 @@ def ring_next_tick(ports: LifecyclePorts, claim: str, number: int, *, within_sec
 
 
 def request_planning(ports: LifecyclePorts, *, delay_seconds: int = 0) -> None:
-    """Pods may have lost the place that was meant for them."""
+    """Pods may have lost the node that was planned for them."""
     ports.doorbells.ring("provision", [Doorbell(ports.cluster.name, "pods")], delay_seconds=delay_seconds)
 
 
 def request_disruption(ports: LifecyclePorts) -> None:
-    """A node became idle, or a slot of a budget is free again: no need to wait for the schedule."""
+    """A node became empty, or a disruption budget allows one more: the schedule need not be waited for."""
     ports.doorbells.ring("disrupt", [Doorbell(ports.cluster.name, "evaluate")])
 
 
@@ -78,7 +78,7 @@ def without_resource_version(about: ObjectMeta) -> ObjectMeta:
 
 
 def delete_claim(ports: LifecyclePorts, claim: NodeClaim, cause: Deletion) -> None:
-    """Delete a claim by its uid and begin to look at its end."""
+    """Delete a claim by its uid, and ring for its termination."""
     if claim.metadata.deletion_timestamp is None:
         ports.cluster.delete("nodeclaims", claim.metadata)
         log_line(
@@ -98,9 +98,9 @@ def cordon(ports: LifecyclePorts, node: Node) -> Node:
 
 
 def uncordon(ports: LifecyclePorts, node: Node) -> None:
-    kept = tuple(taint for taint in node.taints if taint != DISRUPTED_TAINT)
-    if kept != node.taints:
-        ports.cluster.set_taints(node, kept)
+    taints = tuple(taint for taint in node.taints if taint != DISRUPTED_TAINT)
+    if taints != node.taints:
+        ports.cluster.set_taints(node, taints)
 
 
 def nodes_of(ports: LifecyclePorts, claim: NodeClaim) -> tuple[Node, ...]:

@@ -28,16 +28,16 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 
 INTERRUPTED: Final = "Interrupted"
-# A bell this much before the row's time counts as on time: clocks differ.
+# A doorbell this much before the row's time counts as on time: clocks differ.
 EARLY_MS: Final = 1000
 # Between looks at replacements that are on their way.
 LOOK_SECONDS: Final = 2
-# A command that nobody began within this time was validated on facts that are history.
+# A command that was not begun within this time was validated too long ago.
 STALE_MS: Final = 5 * 60 * 1000
 
 
 def step(ports: LifecyclePorts, id: str, *, now: datetime) -> None:
-    """One step of a command. A lost race ends quietly; an API in trouble is tried again shortly."""
+    """One step of a command. A concurrent change or an API that fails means that it is tried again soon."""
     row = ports.state.command(id)
     if row is None or row.phase in ("proposed", "done", "aborted"):
         return
@@ -47,7 +47,7 @@ def step(ports: LifecyclePorts, id: str, *, now: datetime) -> None:
             if row.phase == "waiting":
                 _await_replacements(ports, row, now)
         elif epoch_ms(now) >= row.due - EARLY_MS:
-            # A bell before the row's time belongs to a chain that another has overtaken.
+            # A doorbell before the row's time belongs to a chain of doorbells that another one replaced.
             _await_replacements(ports, row, now)
     except (Conflict, NotFound) as lost:
         log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="command", object=id, conflict=str(lost))
@@ -58,23 +58,23 @@ def step(ports: LifecyclePorts, id: str, *, now: datetime) -> None:
 
 
 def _taint_candidates(ports: LifecyclePorts, row: CommandRow, now: datetime) -> CommandRow:
-    """Taint the candidates and say why; a node that took a pod since it was found empty is let off."""
+    """Taint the candidates and set DisruptionReason; a node that received a pod since it was empty is kept."""
     if not row.forced and epoch_ms(now) - row.created > STALE_MS:
         return _abort(ports, row, "it was not begun within 5 minutes", now)
-    kept = [claim for claim in _candidates(ports, row) if _taint_candidate(ports, row, claim, now)]
-    if not kept:
+    claims = [claim for claim in _candidates(ports, row) if _taint_candidate(ports, row, claim, now)]
+    if not claims:
         return _finish(ports, row, "aborted")
-    names = tuple(claim.name for claim in kept)
+    names = tuple(claim.name for claim in claims)
     log_line(
         log, log_lines.DISRUPTING_NODES,
         command_id=row.id, reason=row.reason.lower(), nodeclaims=names, replacements=row.replacements,
     )  # fmt: skip
-    after = msgspec.structs.replace(row, candidates=names, phase="waiting", due=_next(row, now))
-    return ports.state.save(after)
+    waiting = msgspec.structs.replace(row, candidates=names, phase="waiting", due=_next(row, now))
+    return ports.state.save(waiting)
 
 
 def _taint_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, now: datetime) -> bool:
-    """True when the candidate is marked; tainted first, then looked at, so that no pod can slip in between."""
+    """Whether the candidate is marked. It is tainted before its pods are read, so that none can come in between."""
     for node in nodes_of(ports, claim):
         node = cordon(ports, node)
         pods = ports.cluster.pods(node=node.name)
@@ -87,7 +87,7 @@ def _taint_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, n
 
 
 def _await_replacements(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
-    """Delete the candidates once every replacement was Initialized, or give up, or go on because time is up."""
+    """Delete the candidates once every replacement is Initialized; at the deadline abort, or go on if it is forced."""
     row, lost = _check_replacements(ports, row)
     ready = set(row.replacements) <= set(row.initialized_replacements)
     late = epoch_ms(now) >= row.deadline
@@ -103,9 +103,9 @@ def _await_replacements(ports: LifecyclePorts, row: CommandRow, now: datetime) -
 
 
 def _check_replacements(ports: LifecyclePorts, row: CommandRow) -> tuple[CommandRow, str]:
-    """The row with replacements that are Initialized now (once is enough), and one that is gone, "" = none.
+    """The row with the replacements that are or were Initialized, and one that was deleted, "" = none.
 
-    A replacement that has no claim yet is on its way as long as its launch is open.
+    A replacement without a claim is expected as long as its launch is open.
     """
     initialized, lost = set(row.initialized_replacements), ""
     expected = {name for launch in ports.state.launches() for name in launch.claims if name not in launch.uids}
@@ -133,15 +133,17 @@ def _delete(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
     _finish(ports, row, "done")
 
 
-def _abort(ports: LifecyclePorts, row: CommandRow, why: str, now: datetime) -> CommandRow:
-    """Take the marks back; replacements that exist stay, and are consolidated later."""
-    log_line(log, log_lines.FAILED_TO_DISRUPT, command_id=row.id, reason=why)
+def _abort(ports: LifecyclePorts, row: CommandRow, reason: str, now: datetime) -> CommandRow:
+    """Remove taint and DisruptionReason; replacements that exist stay, and are consolidated later."""
+    log_line(log, log_lines.FAILED_TO_DISRUPT, command_id=row.id, reason=reason)
     if row.reason != INTERRUPTED:
         for claim in _candidates(ports, row):
             for node in nodes_of(ports, claim):
                 uncordon(ports, node)
             if claim.is_condition_true("DisruptionReason"):
-                update_conditions(ports, claim, [false_condition("DisruptionReason", "DisruptionFailed", why)], now=now)
+                update_conditions(
+                    ports, claim, [false_condition("DisruptionReason", "DisruptionFailed", reason)], now=now
+                )
     return _finish(ports, row, "aborted")
 
 
@@ -150,7 +152,7 @@ def _finish(ports: LifecyclePorts, row: CommandRow, phase: str) -> CommandRow:
 
 
 def _candidates(ports: LifecyclePorts, row: CommandRow) -> tuple[NodeClaim, ...]:
-    """The candidates that are still there, with the uid they were chosen with, and not being deleted already."""
+    """The candidates that still exist with the uid of the decision and are not being deleted."""
     nodeclaims = (ports.cluster.nodeclaim(name) for name in row.candidates)
     return tuple(
         claim
@@ -162,5 +164,5 @@ def _candidates(ports: LifecyclePorts, row: CommandRow) -> tuple[NodeClaim, ...]
 
 
 def _next(row: CommandRow, now: datetime) -> int:
-    """When to look again; if its message is lost, the sweep finds the row's timer."""
+    """When to look again; if the doorbell is lost, the sweep finds the row by this time."""
     return min(row.deadline, epoch_ms(now + timedelta(seconds=LOOK_SECONDS)))

@@ -1,4 +1,4 @@
-"""What a notice about an instance leads to. A spot interruption buys the replacement before the first eviction.
+"""Acting on interruption notices. After a spot interruption, the replacement is launched before the first eviction.
 
 Source: Karpenter's AWS provider ``pkg/controllers/interruption``, which deletes the claim at once; we commit a
 decision for the pods first, and delete when its nodes are Initialized or the deadline forces it.
@@ -34,7 +34,7 @@ from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import NoticeRow, epoch_ms
 
-# An instance this young may be on its way into its claim; until then its notice waits.
+# The notice of a new instance waits this long for the instance to be assigned to its claim.
 UNCLAIMED_MS: Final = 60_000
 COMMIT_ATTEMPTS: Final = 5
 REPLACEMENTS_TRIED: Final = 3
@@ -52,7 +52,7 @@ _REPLACED: Final = (NoticeKind.SPOT_INTERRUPTED, NoticeKind.CAPACITY_RESERVATION
 
 
 def step(ports: LifecyclePorts, instance: str, *, now: datetime, seconds_left: SecondsLeft = None) -> None:
-    """One step of a notice. A lost race ends quietly; an API in trouble is tried again shortly."""
+    """One step of a notice. A concurrent change or an API that fails means that it is tried again soon."""
     row = ports.state.notice(instance)
     if row is None or row.phase == "done":
         return
@@ -85,7 +85,7 @@ def _advance(ports: LifecyclePorts, row: NoticeRow, now: datetime, seconds_left:
 
 
 def _unclaimed(ports: LifecyclePorts, row: NoticeRow, may_come: bool, now: datetime) -> None:
-    """No claim of ours holds it: somebody else's instance, or one that is being handed over right now."""
+    """No claim has the instance: it is not Spotwright's, or it is being assigned right now."""
     if row.phase == "new" and may_come and epoch_ms(now) - row.created < UNCLAIMED_MS:
         ring_lifecycle(ports, "notice", [row.instance_id], delay_seconds=LOOK_SECONDS)
         return
@@ -95,7 +95,7 @@ def _unclaimed(ports: LifecyclePorts, row: NoticeRow, may_come: bool, now: datet
 def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime, seconds_left: SecondsLeft) -> None:
     kind = NoticeKind(row.kind)
     if claim.metadata.deletion_timestamp is not None and kind not in _REPLACED:
-        # Most likely our own doing: the instance of a claim that is being finalized has ended. No news for anybody.
+        # Most likely the finalizer terminated the instance: no event is needed.
         ring_lifecycle(ports, "claim", [claim.name])
         _save(ports, row, claim=claim.name, phase="done", due=0)
         return
@@ -109,7 +109,7 @@ def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetim
 
 
 def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
-    """Delete the claim at once; its finalizer drains what can still be drained."""
+    """Delete the claim at once; its finalizer drains the node as far as possible."""
     _record_event(ports, claim, events.TERMINATING_ON_INTERRUPTION(), now)
     _mark_offering(ports, row, claim)
     delete_claim(ports, claim, Deletion(row.kind, f"EC2 announced {row.kind}"))
@@ -117,7 +117,7 @@ def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: 
 
 
 def _replace(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime, seconds_left: SecondsLeft) -> None:
-    """No new pods, a committed decision for those that run there, and its instances asked for: in this order."""
+    """Taint the node, commit a decision for its pods, and launch its instances, in this order."""
     _mark_offering(ports, row, claim)
     for node in nodes_of(ports, claim):
         cordon(ports, node)
@@ -142,14 +142,14 @@ def _is_committed(ports: LifecyclePorts, command: str) -> bool:
 def _commit(
     ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, command: str, now: datetime, seconds_left: SecondsLeft
 ) -> None:
-    """Plan for the pods of the doomed node as if it were gone, and commit; a faster planner means planning again.
+    """Plan for the node's pods as if it were deleted, and commit; plan again when another decision was first.
 
-    Pending pods for which there is no time are left to ``provision``, which is rung for them anyway.
+    Pending pods for which there is no time are left to ``provision``.
     """
     for _ in range(COMMIT_ATTEMPTS):
         before = ports.state.cluster()
-        doomed = interruption.mark_deleting(gather(ports, before, now=now), claim)
-        snapshot, _ = time_budget.fit(doomed, seconds_left)
+        without_node = interruption.mark_deleting(gather(ports, before, now=now), claim)
+        snapshot, _ = time_budget.fit(without_node, seconds_left)
         plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
         decision = commit_plan(
             state=ports.state,
@@ -181,7 +181,7 @@ def _force_at(snapshot: Snapshot, row: NoticeRow, claim: NodeClaim, now: datetim
 
 
 def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime, seconds_left: SecondsLeft) -> None:
-    """After the replacement was asked for: wait for its command; plan anew when it failed and there is time."""
+    """Wait for the command of the replacement; plan again when it was aborted and there is time."""
     command = ports.state.command(row.command)
     if claim.metadata.deletion_timestamp is not None:
         _save(ports, row, phase="done", due=0)
@@ -194,18 +194,18 @@ def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: dateti
     elif epoch_ms(now) >= row.deadline:
         _delete_claim(ports, row, claim, now)
     elif epoch_ms(now) >= row.due - EARLY_MS:
-        # A bell before the row's time belongs to a chain that another has overtaken.
+        # A doorbell before the row's time belongs to a chain of doorbells that another one replaced.
         act_on_decisions(ports, now=now)
         _save(ports, row, due=_next_look(now))
         ring_lifecycle(ports, "notice", [row.instance_id], delay_seconds=LOOK_SECONDS)
 
 
 def _mark_offering(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim) -> None:
-    """What takes instances back has none to give: said to all clusters, as of the notice."""
-    known = claim.metadata.labels
-    kind, reservation = known.get(labels.CAPACITY_TYPE), known.get(labels.RESERVATION_ID, "")
+    """The interrupted offering is unavailable for all clusters of the account, from the time of the notice."""
+    claim_labels = claim.metadata.labels
+    kind, reservation = claim_labels.get(labels.CAPACITY_TYPE), claim_labels.get(labels.RESERVATION_ID, "")
     if row.kind == NoticeKind.SPOT_INTERRUPTED and kind == labels.SPOT:
-        instance_type, zone = known.get(labels.INSTANCE_TYPE, ""), known.get(labels.ZONE, "")
+        instance_type, zone = claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")
         offering_health_store.record_interruption(ports.state, instance_type, zone, now_ms=row.created)
     elif row.kind == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED and reservation:
         offering_health_store.record_reservation_loss(ports.state, reservation, now_ms=row.created)

@@ -45,24 +45,24 @@ from spotwright.workflows.lifecycle.termination.instances import InstanceTermina
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
 
-# A claim that is being deleted is seen for the first time when it does not say yet how far it is.
-_UNDERWAY: Final = ("Drained", "InstanceTerminating")
-# A node that becomes idle this soon is rung for at the moment itself; later ones are found by the schedule.
+# A deleted claim without any of these is stepped for the first time.
+_TERMINATION_CONDITIONS: Final = ("Drained", "InstanceTerminating")
+# A claim that becomes consolidatable this soon is rung for at that moment; later ones are found by the schedule.
 SOON: Final = timedelta(seconds=120)
 
 
 def step(
     ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermination], *, now: datetime, ticks: int = 0
 ) -> None:
-    """Take the claim ``name`` one step further. ``ticks``: number of this tick in its chain, 0 = no chain rang.
+    """Take the claim ``name`` one step further. ``ticks``: number of the tick that rang, 0 = no tick did.
 
-    A chain of ticks is carried on until the claim is settled; a lost race or an API in trouble only costs a tick.
+    Ticks go on until the claim has no further step; after a concurrent change or an error the next tick tries again.
     """
     claim = ports.cluster.nodeclaim(name)
     if claim is None or not claim.is_managed:
         return
     starts = claim.metadata.deletion_timestamp is not None and not any(
-        find_condition(claim.conditions, one) for one in _UNDERWAY
+        find_condition(claim.conditions, type) for type in _TERMINATION_CONDITIONS
     )
     try:
         wait = (
@@ -78,13 +78,13 @@ def step(
         wait = float("inf")
     if wait is not None and (ticks or starts):
         ring_next_tick(ports, name, ticks + 1, within_seconds=wait)
-    # Its limit may let a pool replace a node only when that is gone.
+    # The limits of a static pool may allow a replacement only when the node is gone.
     if claim.metadata.deletion_timestamp and (starts or wait is None) and _is_static(ports, claim):
         request_planning(ports)
 
 
 def _is_static(ports: LifecyclePorts, claim: NodeClaim) -> bool:
-    """True for a node of a pool that keeps a number of them."""
+    """Whether the claim belongs to a static pool."""
     if STATIC_CAPACITY not in ports.settings.feature_gates:
         return False
     return any(
@@ -109,13 +109,13 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
             ring_next_tick(ports, claim.name, 1, within_seconds=0)
         step(ports, claim.name, to_terminate, now=now)
     if not claims and node.metadata.deletion_timestamp is not None and labels.FINALIZER in node.metadata.finalizers:
-        kept = [finalizer for finalizer in node.metadata.finalizers if finalizer != labels.FINALIZER]
-        ports.cluster.patch_metadata("nodes", node.metadata, {"finalizers": kept})
+        finalizers = [finalizer for finalizer in node.metadata.finalizers if finalizer != labels.FINALIZER]
+        ports.cluster.patch_metadata("nodes", node.metadata, {"finalizers": finalizers})
         log_line(log, log_lines.DELETED_NODE, node=name)
 
 
 def _step_live(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float | None:
-    """Seconds until the next look at the latest; None when the claim is settled."""
+    """Seconds until the next step at the latest; None when there is none."""
     if labels.FINALIZER not in claim.metadata.finalizers:
         finalizers = [*claim.metadata.finalizers, labels.FINALIZER]
         ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"finalizers": finalizers})
@@ -143,7 +143,7 @@ _DELETION_LINES: Final = {
 
 
 def _step_launch(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float:
-    """A claim without a launch gets one; a claim with one waits for it."""
+    """A claim without a launch is adopted by one; its launch goes on."""
     launch = adopt_claim(ports, claim, now=now)
     if launch:
         advance(ports, launch, now=now)
@@ -175,13 +175,13 @@ def _add_partition(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
     instance = ports.ec2.instance(instance_id(claim.provider_id))
     if instance is None or not instance.partition_number:
         return claim
-    told = {labels.PLACEMENT_GROUP_PARTITION: str(instance.partition_number)}
-    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": told})
+    partition = {labels.PLACEMENT_GROUP_PARTITION: str(instance.partition_number)}
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": partition})
     return ports.cluster.nodeclaim(claim.name) or claim
 
 
 def _adopt_node(ports: LifecyclePorts, adoption: NodeUpdate) -> None:
-    """Metadata first, taints last: pods come only to a node that carries all its labels."""
+    """Metadata first, taints last, so that pods come only to a node with all its labels."""
     ports.cluster.patch_metadata("nodes", adoption.node.metadata, adoption.metadata)
     current = ports.cluster.node(adoption.node.name)
     if current is not None and current.taints != adoption.taints:
@@ -198,22 +198,22 @@ def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | N
         return float("inf")
     tagging = tag_instance(ports, claim, claim.node_name, now)
     if node is not None and discovered_capacity.has_less_memory(node, claim):
-        # Plans count with what the catalog says until it knows better.
+        # Plans rely on the catalog, which is to learn the real memory.
         ports.doorbells.ring("catalog", [Doorbell(ports.cluster.name, "nodeclasses")])
     current = ports.cluster.nodeclaim(claim.name)
     if current is None:
         return None
-    landing = nominations.await_binding(ports, current, node, now)
-    return _soonest(tagging, landing, _consolidatable(ports, current, now))
+    binding = nominations.await_binding(ports, current, node, now)
+    return _soonest(tagging, binding, _consolidatable(ports, current, now))
 
 
 def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
-    """An initialized claim: its pods, tags, pod events, Consolidatable; a taint that no command stands behind goes."""
-    ending = reservations.step(ports, claim, node)
-    if ending is not None:
-        delete_claim(ports, claim, ending)
+    """An initialized claim: nominations, tags, pod events, Consolidatable; a taint without a command is removed."""
+    deletion = reservations.step(ports, claim, node)
+    if deletion is not None:
+        delete_claim(ports, claim, deletion)
         return None
-    landing = nominations.await_binding(ports, claim, node, now)
+    binding = nominations.await_binding(ports, claim, node, now)
     tagging = tag_instance(ports, claim, claim.node_name, now)
     if node is not None:
         if has_disrupted_taint(node) and not _is_disrupted(ports, claim):
@@ -226,10 +226,10 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
             ports.cluster.patch_status(
                 "nodeclaims", without_resource_version(claim.metadata), {"lastPodEventTime": stamp}
             )
-            seen = {labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
-            ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": seen})
+            annotations = {labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
+            ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": annotations})
             claim = ports.cluster.nodeclaim(claim.name) or claim
-    return _soonest(tagging, landing, _consolidatable(ports, claim, now))
+    return _soonest(tagging, binding, _consolidatable(ports, claim, now))
 
 
 def _soonest(*waits: float | None) -> float | None:
@@ -237,7 +237,7 @@ def _soonest(*waits: float | None) -> float | None:
 
 
 def _is_disrupted(ports: LifecyclePorts, claim: NodeClaim) -> bool:
-    """True while a command or a notice means this claim, or a committed one may that was not acted on yet."""
+    """Whether a command or a notice names the claim, or a decision that was not acted on yet may."""
     return (
         any(claim.name in row.candidates for row in ports.state.commands())
         or any(row.instance_id == instance_id(claim.provider_id) for row in ports.state.notices())
@@ -258,13 +258,13 @@ def _consolidatable(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> f
     if claim.is_condition_true("Consolidatable"):
         update_conditions(ports, claim, [false_condition("Consolidatable", "NotConsolidatable")], now=now)
     if at is not None and at - now <= SOON:
-        # No tick: the chain of a claim that has settled ends, and this rings once, at the moment itself.
+        # Not a tick: ticks have ended, and this rings once, at that moment.
         ring_lifecycle(ports, "claim", [claim.name], delay_seconds=math.ceil((at - now).total_seconds()))
     return None
 
 
 def _write(ports: LifecyclePorts, claim: NodeClaim, step_result: StepResult, now: datetime) -> None:
-    """Status fields, then conditions: what a True condition stands for is there when it is read."""
+    """Status fields before conditions, so that a True condition never comes before what it stands for."""
     if step_result.status:
         ports.cluster.patch_status("nodeclaims", without_resource_version(claim.metadata), step_result.status)
     changes: list[ConditionChange] = [

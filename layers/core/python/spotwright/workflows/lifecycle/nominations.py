@@ -1,8 +1,8 @@
-"""Nominating: kube-scheduler learns which node each pod was planned for, at the moment at which it can use it.
+"""Nominations: a pod's ``status.nominatedNodeName`` tells kube-scheduler which node it was planned for.
 
-kube-scheduler takes a nomination back whenever it tries the pod while the node does not admit it. So a registered node
-stays held by a taint of ours until it is Ready; then its pods are nominated, the taint goes, and what was taken back
-in between is nominated again. A nomination only helps: where the state store or the API fails, the node is let go.
+kube-scheduler clears a nomination whenever it tries the pod while the node does not admit it. So a registered node
+keeps the taint spotwright.dev/held until it is Ready; then its pods are nominated, the taint is removed, and pods whose
+nomination was cleared in between are nominated again. Where the state table or the API fails, the taint is removed.
 """
 
 from datetime import datetime, timedelta
@@ -26,26 +26,26 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import NominationRow, epoch_ms
 
 HELD_TAINT: Final = Taint(labels.HELD, TaintEffect.NO_SCHEDULE)
-# kube-scheduler tries a pod again within 10 s of a change (its longest backoff); three times that is overdue.
+# Three times kube-scheduler's longest backoff of 10 s.
 BINDING_TIMEOUT: Final = timedelta(seconds=30)
-# How often pods that have not landed are looked at, and until how long after initialization a claim has such.
+# How often unbound nominated pods are looked at, and for how long after initialization.
 LOOK_SECONDS: Final = 3.0
 WATCH_PERIOD: Final = timedelta(minutes=2)
-# Taints that the control plane lifts by itself once the kubelet is Ready.
-_CONTROL_PLANES: Final = (labels.NOT_READY, labels.UNREACHABLE, labels.UNINITIALIZED)
+# Taints that the control plane removes once the kubelet is Ready.
+_CONTROL_PLANE_TAINTS: Final = (labels.NOT_READY, labels.UNREACHABLE, labels.UNINITIALIZED)
 
 
 def create_nominations(ports: LifecyclePorts, decision: Decision) -> None:
-    """Rows for the pods that a decision's claims are for; the decision counts as acted on only when all are there."""
+    """Write the nomination rows of a decision, before it counts as acted on."""
     if nominated_pods.is_enabled(ports.settings):
         for row in nominated_pods.nominations_of(decision):
             ports.state.create(row)
 
 
 def with_held_taint(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdate, now: datetime) -> NodeUpdate:
-    """The adoption of a node that still keeps pods off, with our taint in the place of the unregistered one.
+    """The update of a node that admits no pods yet, with the held taint in place of the unregistered taint.
 
-    Not where the claim has start-up taints: what lifts them may be a pod that tolerates those alone.
+    Not where the claim has startupTaints: a pod that removes them may tolerate no other taint.
     """
     closed = any(taint.key == labels.UNREGISTERED for taint in adoption.node.taints)
     if not closed or claim.startup_taints or HELD_TAINT in adoption.taints or _open(ports, claim.name, now) is None:
@@ -54,13 +54,13 @@ def with_held_taint(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdat
 
 
 def release_node(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> Node | None:
-    """Let a held node go as soon as it is Ready, its pods nominated; the node as it is afterwards.
+    """Nominate the pods of a held node and remove the taint once it is Ready; the node as it is afterwards.
 
-    It does not wait for Initialized: a device plugin that registers what is missing may be a pod itself.
+    Initialized is not waited for: a missing resource may be registered by a device plugin, which is a pod.
     """
     if node is None or HELD_TAINT not in node.taints:
         return node
-    if not node.is_ready or any(taint.key in _CONTROL_PLANES for taint in node.taints):
+    if not node.is_ready or any(taint.key in _CONTROL_PLANE_TAINTS for taint in node.taints):
         return node
     complete = all(node.allocatable.get(name) for name, size in claim.requests.items() if size > 0)
     if complete:
@@ -72,7 +72,7 @@ def release_node(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now
 
 
 def await_binding(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
-    """Look after the pods of an initialized claim; seconds until the next look, None when there is nothing to do."""
+    """Follow the nominated pods of an initialized claim; seconds until the next look, None = the nomination ended."""
     initialized = find_condition(claim.conditions, "Initialized")
     since = initialized.last_transition_time if initialized is not None else None
     node = release_node(ports, claim, node, now)
@@ -95,7 +95,7 @@ def await_binding(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, no
 
 
 def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> None:
-    """An overdue promise counts for nothing: its nominations are cleared, and pods that still wait planned anew."""
+    """End an overdue nomination: clear it on its pods, and plan those that are not bound again."""
     row = ports.state.nomination(claim)
     if row is None or row.phase in ("done", "failed") or row.due > epoch_ms(now):
         return
@@ -108,7 +108,7 @@ def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> None:
 
 
 def _nominate(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime) -> None:
-    """The row first: whatever stands at pods afterwards is known to be ours."""
+    """The row is written first, so that a nomination of a pod is known to be Spotwright's."""
     row = _open(ports, claim.name, now)
     if row is None:
         return
@@ -123,13 +123,13 @@ def _nominate(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime
 
 
 def _open(ports: LifecyclePorts, claim: str, now: datetime) -> NominationRow | None:
-    """The claim's promise while it counts."""
+    """The claim's nomination until it is overdue."""
     row = _read(ports, claim)
     return row if row is not None and epoch_ms(now) < row.due else None
 
 
 def _read(ports: LifecyclePorts, claim: str) -> NominationRow | None:
-    """The claim's promise until it is closed; None also when the state store does not answer."""
+    """The claim's nomination until it ended; None also when the state table does not answer."""
     try:
         row = ports.state.nomination(claim)
     except ApiError as failure:
@@ -139,7 +139,7 @@ def _read(ports: LifecyclePorts, claim: str) -> NominationRow | None:
 
 
 def _missing(ports: LifecyclePorts, row: NominationRow) -> dict[str, str]:
-    """Pods of a nominated row that are not on its node, key → uid."""
+    """Pods of a nomination that are not bound to its node, key → uid."""
     there = {(pod.key, pod.metadata.uid) for pod in ports.cluster.pods(node=row.node)}
     return {key: uid for key, uid in row.pods.items() if (key, uid) not in there}
 

@@ -1,4 +1,4 @@
-"""Claims whose capacity reservation ended or is about to: the one kind is bought from now on, the other goes."""
+"""Claims whose capacity reservation ends: instances run on as on-demand, those of a capacity block are deleted."""
 
 from spotwright.lifecycle import reservation_expiration
 from spotwright.lifecycle.steps import Deletion
@@ -12,7 +12,7 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 
 
 def step(ports: LifecyclePorts, claim: NodeClaim, node: Node | None) -> Deletion | None:
-    """Why the claim must go; else it and its node say what they are. Costs a read only where a claim is reserved."""
+    """Why the claim must be deleted; else the labels of claim and node are corrected. Only for reserved claims."""
     if not reservation_expiration.is_reserved(claim) or RESERVED_CAPACITY not in ports.settings.feature_gates:
         return None
     ending = reservation_expiration.capacity_block_expiration(claim, ports.cluster.nodeclass(claim.node_class_ref.name))
@@ -22,7 +22,7 @@ def step(ports: LifecyclePorts, claim: NodeClaim, node: Node | None) -> Deletion
 
 
 def _relabel(ports: LifecyclePorts, claim: NodeClaim, node: Node | None) -> None:
-    """An instance that EC2 no longer shows in a reservation runs on, as on-demand. The claim last: it is looked at."""
+    """Label an instance that EC2 no longer shows in a reservation as on-demand; the claim last, since it is checked."""
     instance = ports.ec2.instance(instance_id(claim.provider_id))
     if instance is None or instance.state not in ("pending", "running") or instance.reservation_id:
         return

@@ -16,17 +16,17 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 
 
 def tag_instance(ports: LifecyclePorts, claim: NodeClaim, node: str, now: datetime) -> float | None:
-    """Once for each claim, only keys its instance does not carry yet. Seconds until EC2 may be asked; None: done."""
-    done = {labels.INSTANCE_TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
-    if done.items() <= claim.metadata.annotations.items() or not node:
+    """Once for each claim, only tags that the instance lacks. Seconds until the next attempt; None = done."""
+    annotations = {labels.INSTANCE_TAGGED: "true", labels.CLUSTER_NAME_TAGGED: "true"}
+    if annotations.items() <= claim.metadata.annotations.items() or not node:
         return None
     id = instance_id(claim.provider_id)
-    # A claim made by hand may say anything.
+    # The provider id of a claim that a user created may be anything.
     instance = ports.ec2.instance(id) if id else None
     if instance is None:
         return None
-    wanted = {"Name": node, labels.NODECLAIM: claim.name, labels.CLUSTER_NAME_TAG: ports.cluster.name}
-    missing = {key: value for key, value in wanted.items() if key not in instance.tags}
+    tags = {"Name": node, labels.NODECLAIM: claim.name, labels.CLUSTER_NAME_TAG: ports.cluster.name}
+    missing = {key: value for key, value in tags.items() if key not in instance.tags}
     if missing and instance.zone in shifted_zones(ports):
         return RETRY_SECONDS
     if missing:
@@ -39,5 +39,5 @@ def tag_instance(ports: LifecyclePorts, claim: NodeClaim, node: str, now: dateti
             log_line(log, log_lines.CALL_THROTTLED, call="CreateTags", error=str(error))
             rate_limits.slow_down(ports.state, rate_limits.CREATE_TAGS, now=now)
             return retry_seconds(1)
-    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": done})
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": annotations})
     return None

@@ -1,4 +1,4 @@
-"""The one hand: whatever doorbell rings, read the facts and move what it names one step closer."""
+"""The only workflow that changes nodes and instances: a doorbell names an object, which is moved one step on."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -22,31 +22,29 @@ from spotwright.workflows.ports.doorbells import Doorbell
 DOORBELL_KINDS: Final = (
     "decision", "launch", "claim", "node", "notice", "command", "nodepools", "drift", "instance", "nomination",
 )  # fmt: skip
-# Launches of a decision beyond the first go to other invocations: they buy at the same time. Instances that nobody
-# seems to know come last: little time passes between the look at them and their end.
+# Lower numbers first. Orphaned instances come last: little time passes between their check and their termination.
 _URGENCY: Final = {"notice": 0, "decision": 1, "launch": 2, "command": 3, "instance": 10}
 
 
 def lifecycle(
     ports: LifecyclePorts, bells: Iterable[Doorbell], *, now: datetime, seconds_left: SecondsLeft = None
 ) -> None:
-    """Answer several doorbells of one cluster, the urgent ones first, each thing once.
+    """Handle the doorbells of one cluster, urgent ones first, each object once; then terminate instances together.
 
-    Instances whose time has come end together, last.
-    One that fails does not keep the others; the first failure is raised at the end, so that its messages return.
+    A doorbell that fails does not keep the others; the first failure is raised at the end, so that messages return.
     """
     failures: list[ApiError] = []
-    endings: list[InstanceTermination] = []
+    to_terminate: list[InstanceTermination] = []
     for bell in _distinct(bells):
         try:
-            handle_doorbell(ports, bell, endings, now=now, seconds_left=seconds_left)
+            handle_doorbell(ports, bell, to_terminate, now=now, seconds_left=seconds_left)
         except ApiError as failure:
             log_line(log, log_lines.DOORBELL_FAILED, kind=bell.kind, key=bell.key, code=failure.code)
             failures.append(failure)
     try:
-        terminate_all(ports, endings, now)
+        terminate_all(ports, to_terminate, now)
     except ApiError as failure:
-        ids = ", ".join(termination.instance.id for termination in endings)
+        ids = ", ".join(termination.instance.id for termination in to_terminate)
         log_line(log, log_lines.DOORBELL_FAILED, kind="termination", key=ids, code=failure.code)
         failures.append(failure)
     if failures:
@@ -61,8 +59,7 @@ def handle_doorbell(
     now: datetime,
     seconds_left: SecondsLeft,
 ) -> None:
-    """One step for what one doorbell names, instances to end put on ``to_terminate``; a kind that is none of KINDS
-    raises ValueError."""
+    """One step for the object that a doorbell names; adds instances to ``to_terminate``. ValueError: unknown kind."""
     match bell.kind:
         case "decision":
             _act_on_decisions(ports, now)
@@ -73,7 +70,7 @@ def handle_doorbell(
         case "node":
             nodeclaims.step_node(ports, bell.key, to_terminate, now=now)
         case "notice":
-            # Only a notice needs the planner, whose modules are a fifth of ours at a cold start.
+            # Only a notice needs the planner, whose modules are a fifth of what a cold start imports.
             from spotwright.workflows.lifecycle import interruptions
 
             interruptions.step(ports, bell.key, now=now, seconds_left=seconds_left)
@@ -90,11 +87,12 @@ def handle_doorbell(
         case "instance":
             orphan = find_orphan(ports, bell.key, now)
             to_terminate += [InstanceTermination(orphan)] if orphan else []
-        case other:
-            raise ValueError(f"doorbell kind {other!r} is not one of {', '.join(DOORBELL_KINDS)}")
+        case kind:
+            raise ValueError(f"doorbell kind {kind!r} is not one of {', '.join(DOORBELL_KINDS)}")
 
 
 def _act_on_decisions(ports: LifecyclePorts, now: datetime) -> None:
+    """The first launch goes on here, the others in invocations of their own, so that they run at the same time."""
     launches = act_on_decisions(ports, now=now)
     ring_lifecycle(ports, "launch", [launch_row.id for launch_row in launches[1:]])
     for launch in launches[:1]:
@@ -102,7 +100,7 @@ def _act_on_decisions(ports: LifecyclePorts, now: datetime) -> None:
 
 
 def _distinct(bells: Iterable[Doorbell]) -> list[Doorbell]:
-    """Each (kind, key) once, with its lowest tick: two chains that met go on as one."""
+    """Each (kind, key) once, with its lowest tick, so that two chains of ticks go on as one."""
     lowest: dict[tuple[str, str], Doorbell] = {}
     for bell in sorted(bells, key=lambda doorbell: (doorbell.epoch == 0, doorbell.epoch)):
         lowest.setdefault((bell.kind, bell.key), bell)

@@ -1,4 +1,4 @@
-"""Zones that the cluster's traffic is shifted away from: what EC2 says of them, and does there, is not relied on.
+"""Zones from which the cluster's traffic is shifted away: what EC2 reports of them is not relied on.
 
 As in Karpenter, nothing is terminated or tagged there until the shift ends, and an instance is not taken for gone.
 """
@@ -7,12 +7,12 @@ from typing import Final
 
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
-# How soon it is tried again there.
+# How soon a step for an instance in such a zone is tried again.
 RETRY_SECONDS: Final = 60
 
 
 def shifted_zones(ports: LifecyclePorts) -> frozenset[str]:
-    """Names of the shifted zones, by the newest catalog. It knows their ids; classes know which names those have."""
+    """Names of the shifted zones, by the newest catalog. It has their ids; the subnets of classes have the names."""
     shifted = ports.catalogs.read(ports.state.catalog_key()).shifted_zone_ids
     if not shifted:
         return frozenset()

@@ -22,18 +22,18 @@ def commit_plan(
     *, state: StatePort, blobs: BlobPort, snapshot: Snapshot, cluster_version: int, plan: Plan, kind: str, message: str,
     disruption: Disruption | None = None,
 ) -> Decision | None:  # fmt: skip
-    """Store snapshot and decision, then make it true at one point; None when another decision was first."""
+    """Store snapshot and decision, then commit it by one conditional write; None when another decision was first."""
     body = msgspec.json.encode(snapshot, order="deterministic")
     snapshot_key = blobs.key("snapshots", body)
-    number = derived_id(snapshot.cluster, str(cluster_version), kind, snapshot_key)
+    decision_id = derived_id(snapshot.cluster, str(cluster_version), kind, snapshot_key)
     pending = {pod.key: pod.metadata.uid for pod in snapshot.pods if not pod.node_name}
-    launches = group_into_launches(number, plan, pending)
+    launches = group_into_launches(decision_id, plan, pending)
     if disruption is not None:
         disruption = msgspec.structs.replace(
             disruption, replacements=tuple(name for launch in launches for name in launch.claims)
         )
     decision = Decision(
-        id=number,
+        id=decision_id,
         kind=kind,
         cluster=snapshot.cluster,
         cluster_version=cluster_version,

@@ -31,24 +31,24 @@ class ReplayResult(msgspec.Struct, frozen=True):
 
 
 def replay(key: str, *, blobs: BlobPort, catalogs: InstanceCatalogPort) -> ReplayResult:
-    """Decide again; raises NotFound when the decision, its snapshot or its catalog is gone."""
+    """Decide again; raises NotFound when the decision, its snapshot or its catalog is no longer stored."""
     decision = decode_decision(blobs.get(key))
     snapshot = msgspec.json.decode(blobs.get(decision.snapshot_key), type=Snapshot)
-    plan, same = decide(snapshot, catalogs.read(snapshot.catalog_key)), decision.code_digest == code_digest()
+    plan, same_code = decide(snapshot, catalogs.read(snapshot.catalog_key)), decision.code_digest == code_digest()
     match decision.kind:
         case "provision" | "interrupt":
-            return ReplayResult(decision, plan, same)
+            return ReplayResult(decision, plan, same_code)
         case "disrupt":
-            return ReplayResult(decision, Plan(), same, _kept_claims(decision, snapshot, plan))
+            return ReplayResult(decision, Plan(), same_code, _kept_claims(decision, snapshot, plan))
         case "scale-down":
-            return ReplayResult(decision, Plan(excess_nodeclaims=plan.excess_nodeclaims), same)
-        case other:
-            known = "provision, interrupt, disrupt, scale-down"
-            raise InvalidRequest(f"decision {decision.id}: kind {other!r} is not one of {known}")
+            return ReplayResult(decision, Plan(excess_nodeclaims=plan.excess_nodeclaims), same_code)
+        case kind:
+            kinds = "provision, interrupt, disrupt, scale-down"
+            raise InvalidRequest(f"decision {decision.id}: kind {kind!r} is not one of {kinds}")
 
 
 def _kept_claims(decision: Decision, snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:
-    """Candidates that would stay. Others might have gone too: a proposal or the breaker left them out."""
+    """Candidates that would stay now. Further empty nodes do not count: proposal or breaker left them out."""
     assert decision.disruption is not None
-    found = emptiness.find_empty_nodes(snapshot, plan, locked=frozenset(decision.disruption.locked_claims))
-    return tuple(name for name in decision.disruption.candidates if name not in found.claims)
+    empty_nodes = emptiness.find_empty_nodes(snapshot, plan, locked=frozenset(decision.disruption.locked_claims))
+    return tuple(name for name in decision.disruption.candidates if name not in empty_nodes.claims)

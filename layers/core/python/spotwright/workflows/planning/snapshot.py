@@ -24,21 +24,23 @@ from spotwright.workflows.ports.state import StatePort
 def disrupted_claims(
     pending_decisions: Iterable[Decision], commands: Iterable[CommandRow]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """NodeClaims that committed decisions take away: those that go whatever happens, and those that go once their
-    replacements are there. ``pending_decisions``: decisions that were read before the rows are."""
-    held = [
+    """NodeClaims that committed disruptions delete in any case, and those that wait for their replacements.
+
+    ``pending_decisions``: read before ``commands``.
+    """
+    disrupted = [
         (disruption.candidates, disruption.reason, disruption.deadline > 0)
         for decision in pending_decisions
         if (disruption := decision.disruption) is not None
     ]
-    held += [(row.candidates, row.reason, row.forced) for row in commands if row.phase != "proposed"]
-    certain = {name for names, reason, forced in held if forced or reason == SCALED_DOWN for name in names}
-    others = {name for names, _, _ in held for name in names} - certain
-    return tuple(sorted(certain)), tuple(sorted(others))
+    disrupted += [(row.candidates, row.reason, row.forced) for row in commands if row.phase != "proposed"]
+    certain = {name for names, reason, forced in disrupted if forced or reason == SCALED_DOWN for name in names}
+    replaced = {name for names, _, _ in disrupted for name in names} - certain
+    return tuple(sorted(certain)), tuple(sorted(replaced))
 
 
 def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
-    """Everything the planner looks at, directly from the API server. ``row``: the cluster's, read just before.
+    """The planner's input, directly from the API server. ``row``: the cluster's, read just before.
 
     Decisions are read before launches, launches before claims and nodes before pods, so that what happens in between
     shows up twice (as a launch and as its claim) or as capacity, never as a pod without the node that was bought for
@@ -47,18 +49,18 @@ def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
     """
     state, settings, now_ms = ports.state, ports.settings, int(now.timestamp() * 1000)
     with ThreadPoolExecutor(3) as meanwhile:
-        remembered = meanwhile.submit(state.offering_health, now_ms)
+        health_read = meanwhile.submit(state.offering_health, now_ms)
         catalog_key = meanwhile.submit(state.catalog_key)
-        waiting = tuple(decode_decision(ports.blobs.get(key)) for key in row.pending_decisions)
-        promises = meanwhile.submit(nominated_pods.open_nominations, state, waiting, settings)
-        committed = tuple(_nodes_in_flight(state, waiting))
-        gated = STATIC_CAPACITY in settings.feature_gates
-        leaving, disrupting = disrupted_claims(waiting, state.commands()) if gated else ((), ())
-        promised = promises.result()
+        decisions = tuple(decode_decision(ports.blobs.get(key)) for key in row.pending_decisions)
+        nominations_read = meanwhile.submit(nominated_pods.open_nominations, state, decisions, settings)
+        committed = tuple(_nodes_in_flight(state, decisions))
+        has_static_pools = STATIC_CAPACITY in settings.feature_gates
+        leaving, disrupting = disrupted_claims(decisions, state.commands()) if has_static_pools else ((), ())
+        nominations = nominations_read.result()
         snapshot = read_cluster(ports.cluster, settings, now)
-    known = {claim.name for claim in snapshot.nodeclaims}
-    in_flight = tuple(one for one in committed if one.nodeclaim.name not in known)
-    health = remembered.result()
+    names = {claim.name for claim in snapshot.nodeclaims}
+    in_flight = tuple(node for node in committed if node.nodeclaim.name not in names)
+    health = health_read.result()
     described_ms = offering_health_store.reservations_described_ms(state, health)
     hosts = _node_names(snapshot.nodeclaims, snapshot.nodes, in_flight)
     return msgspec.structs.replace(
@@ -66,21 +68,23 @@ def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
         in_flight=in_flight,
         nodeclaims_to_delete=leaving,
         nodeclaims_to_replace=disrupting,
-        pods=nominated_pods.place_nominated_pods(snapshot.pods, promised, node_names=hosts, now=now),
+        pods=nominated_pods.place_nominated_pods(snapshot.pods, nominations, node_names=hosts, now=now),
         unavailable_offerings=offering_health.to_snapshot(health, now_ms=now_ms, described_ms=described_ms),
         catalog_key=catalog_key.result(),
     )
 
 
 def read_cluster(cluster: ClusterPort, settings: Settings, now: datetime) -> Snapshot:
-    """What the API server alone knows: claims before nodes before pods, and storage, where a pod asks for it, after
-    them. What has no order is read meanwhile."""
+    """The objects of the API server: claims before nodes before pods, and storage after the pods that ask for it.
+
+    What has no order is read meanwhile.
+    """
     with ThreadPoolExecutor(6) as meanwhile:
         nodepools, nodeclasses = meanwhile.submit(cluster.nodepools), meanwhile.submit(cluster.nodeclasses)
         daemonsets, budgets = meanwhile.submit(cluster.daemonsets), meanwhile.submit(cluster.pod_disruption_budgets)
         namespaces = meanwhile.submit(cluster.namespaces)
         overlays = meanwhile.submit(cluster.nodeoverlays) if "NodeOverlay" in settings.feature_gates else None
-        spare = meanwhile.submit(cluster.capacity_buffers) if CAPACITY_BUFFER in settings.feature_gates else None
+        buffers = meanwhile.submit(cluster.capacity_buffers) if CAPACITY_BUFFER in settings.feature_gates else None
         claims = cluster.nodeclaims()
         nodes = cluster.nodes()
         pods = tuple(pod for pod in cluster.pods() if not pod.is_terminal)
@@ -98,7 +102,7 @@ def read_cluster(cluster: ClusterPort, settings: Settings, now: datetime) -> Sna
         namespaces=namespaces.result(),
         storage=storage,
         nodeoverlays=overlays.result() if overlays else (),
-        capacity_buffers=spare.result() if spare else (),
+        capacity_buffers=buffers.result() if buffers else (),
         settings=settings,
     )
 
@@ -106,27 +110,27 @@ def read_cluster(cluster: ClusterPort, settings: Settings, now: datetime) -> Sna
 def _node_names(
     claims: tuple[NodeClaim, ...], nodes: tuple[Node, ...], in_flight: tuple[InFlightNodeClaim, ...]
 ) -> dict[str, str]:
-    """Claim → the name under which the planner knows its node: the Node's when there is one. Leaving ones are out."""
+    """Claim → the name of its node in a plan: the Node's if there is one. Without claims that are being deleted."""
     by_provider = {node.provider_id: node.name for node in nodes if node.provider_id}
     staying = {
         nodeclaim.name: by_provider.get(nodeclaim.provider_id, nodeclaim.name)
         for nodeclaim in claims
         if nodeclaim.metadata.deletion_timestamp is None
     }
-    return {one.nodeclaim.name: one.nodeclaim.name for one in in_flight} | staying
+    return {node.nodeclaim.name: node.nodeclaim.name for node in in_flight} | staying
 
 
-def _nodes_in_flight(state: StatePort, waiting: tuple[Decision, ...]) -> Iterator[InFlightNodeClaim]:
-    """Nodes that were decided and whose claims may not exist yet; one whose claim existed once is history.
+def _nodes_in_flight(state: StatePort, decisions: tuple[Decision, ...]) -> Iterator[InFlightNodeClaim]:
+    """Nodes of committed launches whose NodeClaims do not exist yet; a claim that existed once is not repeated.
 
-    ``waiting``: decisions that were not acted on when they were read, before the rows: none falls in between.
+    ``decisions``: those without rows yet. They are read before the rows, so that no launch is missed.
     """
-    seen = set()
+    launch_ids = set()
     for row in state.launches():
-        seen.add(row.id)
+        launch_ids.add(row.id)
         node = msgspec.json.decode(row.node, type=NewNode)
         yield from (to_in_flight_nodeclaim(node, name) for name in row.claims if name not in row.uids)
-    for decision in waiting:
+    for decision in decisions:
         for launch in decision.launches:
-            if launch.id not in seen:
+            if launch.id not in launch_ids:
                 yield from (to_in_flight_nodeclaim(launch.node, name) for name in launch.claims)

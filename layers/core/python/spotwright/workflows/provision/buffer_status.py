@@ -1,4 +1,4 @@
-"""Status of CapacityBuffers: how many pods they keep room for, and whether there is room."""
+"""Status of CapacityBuffers: for how many pods they keep capacity free, and whether it is there."""
 
 from collections.abc import Iterator
 from operator import attrgetter
@@ -18,8 +18,8 @@ KIND: Final = "capacitybuffers"
 
 
 def update_buffer_status(cluster: ClusterPort, snapshot: Snapshot, plan: Plan) -> None:
-    """Write what changed of every buffer. Never raises: the next round says it again."""
-    by_key = {one.metadata.key: one for one in snapshot.capacity_buffers}
+    """Write what changed of every buffer. Never raises: the next plan writes it again."""
+    by_key = {buffer.metadata.key: buffer for buffer in snapshot.capacity_buffers}
     for verdict in plan.buffers:
         buffer = by_key[f"{verdict.namespace}/{verdict.name}"]
         try:
@@ -29,20 +29,20 @@ def update_buffer_status(cluster: ClusterPort, snapshot: Snapshot, plan: Plan) -
 
 
 def _write(cluster: ClusterPort, buffer: CapacityBuffer, verdict: BufferProvisioning) -> None:
-    about = buffer.metadata
-    named = buffer.pod_template_ref
-    wanted = CapacityBufferStatus(
-        verdict.pod_count, named, buffer.pod_template_generation, buffer.provisioning_strategy
+    metadata = buffer.metadata
+    template = buffer.pod_template_ref
+    current_status = CapacityBufferStatus(
+        verdict.pod_count, template, buffer.pod_template_generation, buffer.provisioning_strategy
     )
-    if buffer.template_pod is not None and buffer.status != wanted:
+    if buffer.template_pod is not None and buffer.status != current_status:
         status: dict[str, Any] = {"replicas": verdict.pod_count, "provisioningStrategy": buffer.provisioning_strategy}
-        status["podTemplateRef"] = {"name": named} if named else None
+        status["podTemplateRef"] = {"name": template} if template else None
         status["podTemplateGeneration"] = buffer.pod_template_generation or None
-        # Conditions are written next, under whatever version this leaves.
-        cluster.patch_status(KIND, msgspec.structs.replace(about, resource_version=""), status)
+        # Without resourceVersion, since the conditions are written next.
+        cluster.patch_status(KIND, msgspec.structs.replace(metadata, resource_version=""), status)
     changed = [condition for condition in _conditions(buffer, verdict) if _differs(buffer, condition)]
     if changed:
-        cluster.set_conditions(KIND, about, changed)
+        cluster.set_conditions(KIND, metadata, changed)
 
 
 def _conditions(buffer: CapacityBuffer, verdict: BufferProvisioning) -> Iterator[Condition]:
@@ -57,7 +57,7 @@ def _conditions(buffer: CapacityBuffer, verdict: BufferProvisioning) -> Iterator
     yield Condition("Provisioning", fits, verdict.reason, verdict.message, observed_generation=generation)
 
 
-def _differs(buffer: CapacityBuffer, wanted: Condition) -> bool:
-    condition = find_condition(buffer.conditions, wanted.type)
+def _differs(buffer: CapacityBuffer, condition_now: Condition) -> bool:
+    condition = find_condition(buffer.conditions, condition_now.type)
     fields = attrgetter("status", "reason", "message", "observed_generation")
-    return condition is None or fields(condition) != fields(wanted)
+    return condition is None or fields(condition) != fields(condition_now)

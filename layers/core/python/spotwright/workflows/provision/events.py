@@ -34,14 +34,14 @@ def _record(cluster: ClusterPort, kind: str, metadata: ObjectMeta, event: Event,
 
 def _record_object_events(cluster: ClusterPort, snapshot: Snapshot, plan: Plan) -> None:
     """Events on NodePools that select nothing, and on nodes and claims that cannot be read."""
-    about = {f"nodepools/{nodepool.name}": nodepool.metadata for nodepool in snapshot.nodepools}
-    about |= {f"nodeclaims/{nodeclaim.name}": nodeclaim.metadata for nodeclaim in snapshot.nodeclaims}
-    about |= {f"nodes/{node.name}": node.metadata for node in snapshot.nodes}
+    metadata = {f"nodepools/{nodepool.name}": nodepool.metadata for nodepool in snapshot.nodepools}
+    metadata |= {f"nodeclaims/{nodeclaim.name}": nodeclaim.metadata for nodeclaim in snapshot.nodeclaims}
+    metadata |= {f"nodes/{node.name}": node.metadata for node in snapshot.nodes}
     for name, reason in plan.nodepools_without_offerings.items():
         event = events.NO_COMPATIBLE_INSTANCE_TYPES(reason=reason)
-        _record(cluster, "nodepools", about[f"nodepools/{name}"], event, snapshot.now)
+        _record(cluster, "nodepools", metadata[f"nodepools/{name}"], event, snapshot.now)
     for key, error in plan.read_errors.items():
-        _record(cluster, key.partition("/")[0], about[key], events.UNREADABLE(reason=error), snapshot.now)
+        _record(cluster, key.partition("/")[0], metadata[key], events.UNREADABLE(reason=error), snapshot.now)
 
 
 def _wants_event(pod: Pod) -> bool:

@@ -19,9 +19,9 @@ from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import ClusterRow
 from spotwright.workflows.provision.events import record_events
 
-# How often one invocation plans again after losing the commit to another planner.
+# How often an invocation plans again after it lost the commit to another one.
 COMMIT_ATTEMPTS: Final = 5
-# Until pods are tried for which there was no time, where the others got no node either.
+# Until postponed pods are tried, where the others got no node either.
 RETRY_SECONDS: Final = 10
 
 
@@ -41,19 +41,19 @@ class ProvisionResult(msgspec.Struct, frozen=True):
 def provision(
     ports: ProvisionPorts, *, clock: Callable[[], datetime], seconds_left: SecondsLeft = None
 ) -> ProvisionResult:
-    """Plan until every request made before the last gathering is served; then ring lifecycle.
+    """Plan until every request that was made before the last snapshot is served; ring lifecycle for each decision.
 
-    Several invocations may run at once: the loser of a commit plans again on what the winner decided. Pods for
-    which there is no time are left to the next invocation, which is rung for.
+    Several invocations may run at once: one that loses the commit plans again on what the other decided. Pods for
+    which there is no time are left to the next invocation, for which it rings.
     """
-    wanted = ports.state.request_planning()
+    requested = ports.state.request_planning()
     plans: list[Plan] = []
     decisions: list[Decision] = []
-    waited: list[float] = []
+    pod_wait_seconds: list[float] = []
     postponed = 0
     row = ports.state.cluster()
     for _ in range(COMMIT_ATTEMPTS):
-        if row.served_requests >= wanted or row.paused:
+        if row.served_requests >= requested or row.paused:
             break
         snapshot, postponed = time_budget.fit(gather(ports, row, now=clock()), seconds_left)
         plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
@@ -76,7 +76,7 @@ def provision(
                 row = ports.state.cluster()
                 continue
             decisions.append(decision)
-            waited.append(_pod_wait_seconds(snapshot, plan))
+            pod_wait_seconds.append(_pod_wait_seconds(snapshot, plan))
             ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
         record_events(ports.cluster, snapshot, plan, decisions[-1] if plan.new_nodes else None)
         ports.state.mark_served(row.planning_requests)
@@ -86,8 +86,8 @@ def provision(
             )
             break
         row = ports.state.cluster()
-        wanted = row.planning_requests
-    return ProvisionResult(tuple(plans), tuple(decisions), tuple(waited), postponed)
+        requested = row.planning_requests
+    return ProvisionResult(tuple(plans), tuple(decisions), tuple(pod_wait_seconds), postponed)
 
 
 def _scale_down(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan: Plan) -> None:
@@ -114,12 +114,12 @@ def _scale_down(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan
 
 def _pod_wait_seconds(snapshot: Snapshot, plan: Plan) -> float:
     placed = {key for node in plan.new_nodes for key in node.pods}
-    born = [
+    created = [
         pod.metadata.creation_timestamp
         for pod in snapshot.pods
         if pod.key in placed and pod.metadata.creation_timestamp
     ]
-    return (snapshot.now - max(born)).total_seconds() if born else 0.0
+    return (snapshot.now - max(created)).total_seconds() if created else 0.0
 
 
 def _message(snapshot: Snapshot, plan: Plan) -> str:

@@ -10,7 +10,7 @@ from spotwright.workflows.ports.bundles import SweepPorts
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.sweep.poll import SweepResult
 
-# More orphans than this at once are taken for an error of ours: nothing is touched.
+# More orphans than this at once are taken for an error of Spotwright: none is terminated.
 MAXIMUM_ORPHANS: Final = 3
 MAXIMUM_ORPHAN_SHARE: Final = 0.10
 # Drift is looked for twice between two full sweeps, as often as Karpenter does.
@@ -18,7 +18,7 @@ DRIFT_SECONDS: Final = 300
 
 
 def full_sweep(ports: SweepPorts, *, now: datetime) -> SweepResult:
-    """Second gear: every claim, every pool and class, every instance of ours."""
+    """Ring for every claim, pool and class, and for instances that no launch and no claim uses (orphans)."""
     name = ports.cluster.name
     instances = ports.ec2.instances_of_cluster()
     rows = ports.state.launches()
@@ -31,12 +31,14 @@ def full_sweep(ports: SweepPorts, *, now: datetime) -> SweepResult:
     ports.doorbells.ring("catalog", [Doorbell(name, "nodeclasses")])
     if not claims and not instances:
         return SweepResult()
-    known = {instance_id(claim.provider_id) for claim in claims} | {i for row in rows for i in row.instances.values()}
+    assigned = {instance_id(claim.provider_id) for claim in claims} | {
+        id for row in rows for id in row.instances.values()
+    }
     launching = {row.id for row in rows}
     orphans = [
         instance.id
         for instance in instances
-        if instance.id not in known
+        if instance.id not in assigned
         and instance.tags.get(labels.LAUNCH_TAG, "") not in launching
         and instance.state in ("pending", "running", "stopping", "stopped")
         and instance.launch_time is not None

@@ -1,7 +1,7 @@
-"""The safety net: whatever message was lost, the next sweep rings for what the facts still show.
+"""The sweep makes up for lost messages: it reads what there is and rings for what is left to do.
 
-First gear reads little and runs every minute, every few seconds while no forwarder is alive (at zero nodes nothing
-else wakes us). Second gear compares everything. Neither writes to the cluster or to EC2.
+The poll reads little and runs every minute, and every few seconds while no forwarder is alive (at zero nodes nothing
+else wakes a function). The full sweep compares everything. Neither writes to the cluster or to EC2.
 """
 
 import math
@@ -25,18 +25,18 @@ from spotwright.workflows.ports.bundles import SweepPorts
 from spotwright.workflows.ports.doorbells import Doorbell, DoorbellPort
 from spotwright.workflows.ports.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
-# The forwarder signs every 10 s, and says when it leaves; after two missed signs it counts as gone.
+# The forwarder writes a heartbeat every 10 s, and when it stops; after two missed ones it counts as stopped.
 HEARTBEAT_SECONDS: Final = 25
 # How often pending pods and classes are looked at while no forwarder rings for them.
 POLL_SECONDS: Final = 5
 
 
-# What is due this soon is enqueued now with its exact delay.
+# Doorbells for what is due this soon are sent now, with the exact delay.
 HORIZON_SECONDS: Final = 60
 
 
 class SweepResult(msgspec.Struct, frozen=True):
-    """What a sweep saw. ``orphans`` -1: too many, none was touched.
+    """What a sweep found. ``orphans`` -1: too many, none is terminated.
 
     ``nodes_by_capacity_type``: NodeClaims by capacity type and ``price_picousd_per_hour`` of all of them, by the
     present catalog; both only of a scheduled poll.
@@ -52,19 +52,18 @@ class SweepResult(msgspec.Struct, frozen=True):
 
 
 def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
-    """First gear. ``scheduled``: the scheduled poll, which enqueues those of the coming minute; they end after one read
-    where a forwarder is alive."""
+    """``scheduled``: the poll of each minute, which enqueues the others; these end at once while a forwarder lives."""
     name, moment = ports.cluster.name, int(now.timestamp() * 1000)
-    alive = moment - ports.state.heartbeat() <= HEARTBEAT_SECONDS * 1000
+    forwarder_alive = moment - ports.state.heartbeat() <= HEARTBEAT_SECONDS * 1000
     if scheduled:
         for delay in range(POLL_SECONDS, 60, POLL_SECONDS):
             ports.doorbells.ring("sweep", [Doorbell(name, "poll", epoch=1)], delay_seconds=delay)
-    elif alive:
+    elif forwarder_alive:
         return SweepResult(forwarder_alive=True)
     if scheduled and not ports.state.catalog_key():
         ports.doorbells.ring("catalog", [Doorbell(name, "region")])
-    due = ports.state.due_rows(moment + HORIZON_SECONDS * 1000)
-    for row in due:
+    due_rows = ports.state.due_rows(moment + HORIZON_SECONDS * 1000)
+    for row in due_rows:
         _ring_due(ports.doorbells, row, moment)
     if ports.state.cluster().pending_decisions:
         ports.doorbells.ring("lifecycle", [Doorbell(name, "decision")])
@@ -81,35 +80,33 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
             _ring_reserved(ports.doorbells, name, claims, classes)
     pending = _pending_pods(ports.cluster.pods(pending=True), ports.settings, bool(claims))
     gates = ports.settings.feature_gates
-    short = STATIC_CAPACITY in gates and _is_off_target(pools, claims)
-    # What is left of the room that buffers keep free shows only in a plan.
-    if pending or short or (scheduled and CAPACITY_BUFFER in gates):
+    is_short = STATIC_CAPACITY in gates and _is_off_target(pools, claims)
+    # Only a plan shows whether capacity buffers still have their capacity.
+    if pending or is_short or (scheduled and CAPACITY_BUFFER in gates):
         ports.doorbells.ring("provision", [Doorbell(name, "pods")])
-    sweep_result = SweepResult(
-        pending_pods=len(pending), nodeclaims=len(claims), due_rows=len(due), forwarder_alive=alive
+    result = SweepResult(
+        pending_pods=len(pending), nodeclaims=len(claims), due_rows=len(due_rows), forwarder_alive=forwarder_alive
     )
-    return (
-        _with_price(sweep_result, claims, ports.catalogs.read(ports.state.catalog_key())) if scheduled else sweep_result
-    )
+    return _with_price(result, claims, ports.catalogs.read(ports.state.catalog_key())) if scheduled else result
 
 
-def _with_price(sweep_result: SweepResult, claims: tuple[NodeClaim, ...], catalog: Catalog) -> SweepResult:
-    """What the cluster's nodes are and cost; a type that the catalog no longer knows costs nothing here."""
+def _with_price(result: SweepResult, claims: tuple[NodeClaim, ...], catalog: Catalog) -> SweepResult:
+    """The nodes by capacity type and their price; an instance type that the catalog no longer has counts as free."""
     capacity = Counter(claim.metadata.labels.get(labels.CAPACITY_TYPE, "") for claim in claims)
     price = sum(_price(claim, catalog) for claim in claims)
-    return msgspec.structs.replace(sweep_result, nodes_by_capacity_type=dict(capacity), price_picousd_per_hour=price)
+    return msgspec.structs.replace(result, nodes_by_capacity_type=dict(capacity), price_picousd_per_hour=price)
 
 
 def _price(claim: NodeClaim, catalog: Catalog) -> int:
-    known = claim.metadata.labels
-    bought = (known.get(labels.ZONE), known.get(labels.CAPACITY_TYPE))
+    claim_labels = claim.metadata.labels
+    offering_key = (claim_labels.get(labels.ZONE), claim_labels.get(labels.CAPACITY_TYPE))
     return next(
         (
             offering.price_picousd_per_hour
             for instance_type in catalog.instance_types(claim.node_class_ref.name)
-            if instance_type.name == known.get(labels.INSTANCE_TYPE)
+            if instance_type.name == claim_labels.get(labels.INSTANCE_TYPE)
             for offering in instance_type.offerings
-            if (offering.zone, offering.capacity_type) == bought
+            if (offering.zone, offering.capacity_type) == offering_key
         ),
         0,
     )
@@ -129,19 +126,19 @@ def _ring_due(bells: DoorbellPort, row: Row, now: int) -> None:
 
 
 def _ring_expiring(bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, ...], now: datetime) -> None:
-    """Each claim that expires before the next scheduled poll is rung for at that very second."""
+    """Ring for each claim that expires before the next scheduled poll, at the second at which it does."""
     for claim in claims:
         at = liveness.expiration_time(claim)
         if at is not None and claim.metadata.deletion_timestamp is None:
-            left = math.ceil((at - now).total_seconds())
-            if left <= HORIZON_SECONDS:
-                bells.ring("lifecycle", [Doorbell(cluster, "claim", claim.name)], delay_seconds=max(0, left))
+            delay = math.ceil((at - now).total_seconds())
+            if delay <= HORIZON_SECONDS:
+                bells.ring("lifecycle", [Doorbell(cluster, "claim", claim.name)], delay_seconds=max(0, delay))
 
 
 def _ring_reserved(
     bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, ...], classes: tuple[EC2NodeClass, ...]
 ) -> None:
-    """What is left of reservations is described anew; claims whose reservation no longer goes on take a step."""
+    """Ring for classes with reservations, which are counted again, and for claims whose reservation ends."""
     selecting = [nodeclass.name for nodeclass in classes if nodeclass.capacity_reservation_selector_terms]
     if selecting:
         bells.ring("catalog", [Doorbell(cluster, "nodeclasses", name) for name in selecting])
@@ -156,13 +153,13 @@ def _ring_reserved(
 
 
 def _is_off_target(pools: tuple[NodePool, ...], claims: tuple[NodeClaim, ...]) -> bool:
-    """True when a static pool has more or fewer nodes than its replicas, those that leave not counted."""
-    there = Counter(claim.nodepool for claim in claims if claim.metadata.deletion_timestamp is None)
-    return any(pool.replicas not in (None, there[pool.name]) for pool in pools)
+    """Whether a static pool has more or fewer nodes than its replicas; nodes that are being deleted do not count."""
+    nodes = Counter(claim.nodepool for claim in claims if claim.metadata.deletion_timestamp is None)
+    return any(pool.replicas not in (None, nodes[pool.name]) for pool in pools)
 
 
 def _ring_unready(ports: SweepPorts, classes: tuple[EC2NodeClass, ...], pools: tuple[NodePool, ...]) -> None:
-    """Ring for classes and pools whose status does not speak of their present generation."""
+    """Ring for classes and pools that are not ready, or whose status is not of their generation."""
     name = ports.cluster.name
     stale = [
         Doorbell(name, "nodeclasses", nodeclass.name)
@@ -182,10 +179,10 @@ def _is_unready(conditions: tuple[Condition, ...], generation: int) -> bool:
 
 
 def _is_unsettled(claim: NodeClaim) -> bool:
-    """True for a claim that waits for a next step."""
+    """Whether the claim waits for a further step."""
     return claim.metadata.deletion_timestamp is not None or not claim.is_condition_true("Initialized")
 
 
 def _pending_pods(pods: tuple[Pod, ...], settings: Settings, nodes: bool) -> tuple[Pod, ...]:
-    """Pods to plan for; followers count only when there is a node of ours to be with."""
+    """Pods to plan for; followers count only when there are nodes."""
     return tuple(pod for pod in pods if not ignore_reason(pod) and (nodes or not is_follower(pod, settings)))

@@ -1,4 +1,4 @@
-"""NodeClaims whose launch row is lost or never was: a launch takes them up, or lets them go."""
+"""NodeClaims without a launch row: a launch adopts them, or lets them be deleted."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -17,10 +17,10 @@ from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 
 
 def adopt_claim(ports: LifecyclePorts, claim: NodeClaim, *, now: datetime) -> str:
-    """The launch of a claim that none is known for: made by hand, or its row is lost. "" when it must wait.
+    """The launch of a claim that a user created or whose row is lost; "" when it must wait.
 
-    A lost launch is taken up again with all its claims that have no instance yet; instances that carry its tag are
-    adopted before any is bought.
+    A lost launch is continued with all its claims that have no instance yet; instances with its tag are adopted before
+    any is launched.
     """
     lost = claim.metadata.annotations.get(labels.LAUNCH, "")
     id = lost or derived_id("nodeclaim", claim.metadata.uid)
@@ -53,7 +53,7 @@ def adopt_claim(ports: LifecyclePorts, claim: NodeClaim, *, now: datetime) -> st
 
 
 def _siblings(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Iterable[NodeClaim]:
-    """The claims of a launch that wait for an instance, by name; just this one when it has no launch."""
+    """The claims of a launch that wait for an instance, by name; ``claim`` alone when it has no launch."""
     if not launch:
         return [claim]
     return [
@@ -65,9 +65,9 @@ def _siblings(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Iterable[
 
 
 def release_claim(ports: LifecyclePorts, claim: NodeClaim) -> bool:
-    """Whether a claim that is deleted without an instance may go: no launch can give it one any more.
+    """Whether no launch can give a deleted claim an instance any more.
 
-    The row is written either way, so that a worker who still counts on the claim loses its race and looks again.
+    The row is written in any case, so that an invocation that still counts on the claim gets a conflict and retries.
     """
     row = ports.state.launch(claim.metadata.annotations.get(labels.LAUNCH, "")) or ports.state.launch(
         derived_id("nodeclaim", claim.metadata.uid)

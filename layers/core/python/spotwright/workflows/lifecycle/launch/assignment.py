@@ -1,4 +1,4 @@
-"""Handing instances over to their claims, ending the claims that got none, and collecting what is too much."""
+"""Writing launched instances to their NodeClaims, deleting claims without one, and terminating surplus instances."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -35,14 +35,14 @@ from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 
 CLAIMS_AT_ONCE: Final = 100
 ENDED_STATES: Final = ("shutting-down", "terminated")
-# Where nothing tells the next plan from this one, it waits a little.
+# When the next plan would be the same, it waits a little.
 REPLAN_SECONDS: Final = 10
-# Surplus is terminated this long after the answer, milliseconds: until then a late worker may still adopt it.
+# Surplus instances are terminated this long after the response: a concurrent invocation may adopt them until then.
 SETTLING_MS: Final = 60_000
 
 
 def complete_launch(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow | None:
-    """Every claim with an instance learns it, every other one ends; then the row is history but for its surplus."""
+    """Write instances to their claims and delete claims without one; then only surplus instances are left to do."""
     if not write_assignments(ports, row, now):
         ring_lifecycle(ports, "launch", [row.id], delay_seconds=1)
         return None
@@ -51,10 +51,10 @@ def complete_launch(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Lau
 
 
 def write_assignments(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> bool:
-    """Write to claims what their instances are; False when some are left for another pass.
+    """Write instances to their claims; False when claims are left for another pass.
 
-    A claim that is being deleted learns its instance too: its finalizer then takes it down. Instances whose claims
-    are gone are terminated here; those that EC2 would not end now are surplus a minute later.
+    Claims that are being deleted receive their instance too, so that the finalizer terminates it. Instances whose
+    claims are gone are terminated here, or as surplus a minute later.
     """
     unclaimed: list[Instance] = []
     complete = _write_assignments(ports, row, unclaimed, now)
@@ -63,31 +63,31 @@ def write_assignments(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> b
 
 
 def _write_assignments(ports: LifecyclePorts, row: LaunchRow, unclaimed: list[Instance], now: datetime) -> bool:
-    """False when claims are left for another pass. Instances whose claim is gone are put on ``unclaimed``."""
-    known = {one.id: one for one in ports.ec2.instances_of_launch(row.id)}
+    """False when claims are left for another pass. Adds instances whose claim is gone to ``unclaimed``."""
+    launched = {instance.id: instance for instance in ports.ec2.instances_of_launch(row.id)}
     node = msgspec.json.decode(row.node, type=NewNode)
     types = instance_types_for(ports, node) if row.instances else ()
     annotations = _class_annotations(ports, row, node) if row.instances else {}
-    work = 0
+    written = 0
     for name in sorted(row.instances):
         claim = ports.cluster.nodeclaim(name)
         if claim is not None and claim.metadata.uid == row.uids[name] and claim.is_condition_true("Launched"):
             continue
-        if work == CLAIMS_AT_ONCE:
+        if written == CLAIMS_AT_ONCE:
             return False
-        instance = known.get(row.instances[name]) or ports.ec2.instance(row.instances[name])
+        instance = launched.get(row.instances[name]) or ports.ec2.instance(row.instances[name])
         if instance is None:
-            # EC2 answers an id it has just made with NotFound for a while.
+            # EC2 does not find the id of a new instance for a while.
             return False
         if claim is None or claim.metadata.uid != row.uids[name]:
             if instance.state not in ENDED_STATES:
                 unclaimed.append(instance)
         else:
-            work += 1
-            # EC2 may show the reservation of an instance that it has just made later than the instance.
+            written += 1
+            # EC2 may show the reservation of a new instance later than the instance.
             instance = instance_assignment.with_reservation(instance, row.reservations)
-            learnt = _launched_instance(instance, node, types)
-            _write_claim(ports, claim, instance, learnt, annotations, now)
+            status = _launched_instance(instance, node, types)
+            _write_claim(ports, claim, instance, status, annotations, now)
             _log_launched(row, claim, instance, now)
             ring_next_tick(ports, claim.name, 1)
     return True
@@ -118,21 +118,23 @@ def _write_claim(
     ports: LifecyclePorts,
     claim: NodeClaim,
     instance: Instance,
-    learnt: launched_status.LaunchedStatus,
+    launched: launched_status.LaunchedStatus,
     annotations: Mapping[str, str],
     now: datetime,
 ) -> None:
-    """Labels and annotations first, the conditions last: Launched=True says that all of it is written."""
-    given = learnt.labels | {labels.INSTANCE_TYPE: instance.instance_type} | claim.metadata.labels
-    given |= {labels.ZONE: instance.zone, labels.CAPACITY_TYPE: instance.capacity_type}
-    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": given, "annotations": dict(annotations)})
-    status: dict[str, Any] = {
-        "providerID": learnt.provider_id,
+    """Labels and annotations first, conditions last: Launched=True says that everything is written."""
+    claim_labels = launched.labels | {labels.INSTANCE_TYPE: instance.instance_type} | claim.metadata.labels
+    claim_labels |= {labels.ZONE: instance.zone, labels.CAPACITY_TYPE: instance.capacity_type}
+    ports.cluster.patch_metadata(
+        "nodeclaims", claim.metadata, {"labels": claim_labels, "annotations": dict(annotations)}
+    )
+    claim_status: dict[str, Any] = {
+        "providerID": launched.provider_id,
         "imageID": instance.image_id,
-        "capacity": resources.text(learnt.capacity),
-        "allocatable": resources.text(learnt.allocatable),
+        "capacity": resources.text(launched.capacity),
+        "allocatable": resources.text(launched.allocatable),
     }
-    ports.cluster.patch_status("nodeclaims", without_resource_version(claim.metadata), status)
+    ports.cluster.patch_status("nodeclaims", without_resource_version(claim.metadata), claim_status)
     update_conditions(ports, claim, [true_condition("Launched")], now=now)
 
 
@@ -150,20 +152,20 @@ def _log_launched(row: LaunchRow, claim: NodeClaim, instance: Instance, now: dat
 
 
 def _class_annotations(ports: LifecyclePorts, row: LaunchRow, node: NewNode) -> Mapping[str, str]:
-    """What drift is measured against later: the class that the request was made of, or as it is if nobody knows."""
-    nodeclass = next((one for one in ports.cluster.nodeclasses() if one.name == node.nodeclass), None)
+    """The hash of the class at the time of the request, for drift; the present hash if the row has none."""
+    nodeclass = next((candidate for candidate in ports.cluster.nodeclasses() if candidate.name == node.nodeclass), None)
     if nodeclass is None:
         return {}
-    kept = (labels.EC2NODECLASS_HASH, labels.EC2NODECLASS_HASH_VERSION)
-    stamped = {key: nodeclass.metadata.annotations[key] for key in kept if key in nodeclass.metadata.annotations}
+    keys = (labels.EC2NODECLASS_HASH, labels.EC2NODECLASS_HASH_VERSION)
+    stamped = {key: nodeclass.metadata.annotations[key] for key in keys if key in nodeclass.metadata.annotations}
     if row.nodeclass_hash:
-        stamped = dict(zip(kept, (row.nodeclass_hash, hashes.NODECLASS_VERSION), strict=True))
+        stamped = dict(zip(keys, (row.nodeclass_hash, hashes.NODECLASS_VERSION), strict=True))
     return stamped | {labels.INSTANCE_PROFILE_NAME: nodeclass.resolved_instance_profile}
 
 
 def _delete_unlaunched(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> None:
-    """Claims without an instance: the event says why, their pods are planned again elsewhere."""
-    ended = 0
+    """Delete claims without an instance, with an event that says why; their pods are planned again."""
+    deleted = 0
     for name in row.claims:
         claim = None if name in row.instances else ports.cluster.nodeclaim(name)
         if claim is None or claim.metadata.uid != row.uids.get(name) or claim.provider_id:
@@ -175,13 +177,13 @@ def _delete_unlaunched(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> 
             ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
         log_line(log, log_lines.FAILED_LAUNCHING_NODECLAIM, nodeclaims=[name], reason=reason, error=error)
         delete_claim(ports, claim, Deletion(reason, error))
-        ended += 1
-    if ended:
+        deleted += 1
+    if deleted:
         request_planning(ports, delay_seconds=0 if row.offerings_closed else REPLAN_SECONDS)
 
 
 def terminate_surplus(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> None:
-    """Terminate the launch's instances that no claim holds; a minute after it was answered nobody adopts them."""
+    """Terminate the launch's instances without a claim, a minute after the response, when none is adopted any more."""
     held = {instance_id(claim.provider_id) for claim in ports.cluster.nodeclaims()}
     launched = ports.ec2.instances_of_launch(row.id)
     surplus = [instance for instance in launched if instance.id not in held and instance.state not in ENDED_STATES]
@@ -191,9 +193,9 @@ def terminate_surplus(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> N
         ring_lifecycle(ports, "launch", [row.id], delay_seconds=wait)
 
 
-def _terminate(ports: LifecyclePorts, surplus: Iterable[Instance], why: str, now: datetime) -> int:
-    """In how many seconds to ask again for those that EC2 would not end now, 0 = there are none."""
-    ended = terminate_instances(ports, surplus, now)
-    for id in sorted(ended.terminated_ids):
-        log_line(log, log_lines.TERMINATED_SURPLUS_INSTANCE, instance=id, reason=why)
-    return ended.wait_seconds
+def _terminate(ports: LifecyclePorts, surplus: Iterable[Instance], reason: str, now: datetime) -> int:
+    """The seconds until instances that EC2 did not terminate are tried again, 0 = there are none."""
+    result = terminate_instances(ports, surplus, now)
+    for id in sorted(result.terminated_ids):
+        log_line(log, log_lines.TERMINATED_SURPLUS_INSTANCE, instance=id, reason=reason)
+    return result.wait_seconds

@@ -14,14 +14,14 @@ from spotwright.workflows.lifecycle.actions import log, request_planning, ring_l
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import CommandRow, LaunchRow, epoch_ms
 
-# Until a worker is done with a phase, the row's own timer is set this far ahead.
+# The row's timer while an invocation works on a phase.
 PHASE_TIMEOUT: Final = timedelta(seconds=60)
-# A replacement must be Initialized within this time, or the disruption is given up (Karpenter's ten minutes).
+# A replacement must be Initialized within this time, or the disruption is aborted (Karpenter's ten minutes).
 REPLACEMENT_TIMEOUT: Final = timedelta(minutes=10)
 
 
 def act_on_decisions(ports: LifecyclePorts, *, now: datetime) -> tuple[LaunchRow, ...]:
-    """Turn every committed decision into rows, oldest first; those of its launches as they are now."""
+    """Write the rows of every committed decision, oldest first; returns its launch rows as they are now."""
     rows: list[LaunchRow] = []
     for key in ports.state.cluster().pending_decisions:
         decision = _read(ports, key)
@@ -41,12 +41,12 @@ def _create_rows(ports: LifecyclePorts, decision: Decision, now: datetime) -> li
 
 
 def _create_launch_row(ports: LifecyclePorts, row: LaunchRow) -> LaunchRow | None:
-    """The row, or the one that an earlier worker made of the same launch."""
+    """The row, or the one that another invocation created for the launch."""
     return row if ports.state.create(row) else ports.state.launch(row.id)
 
 
 def _read(ports: LifecyclePorts, key: str) -> Decision | None:
-    """A committed decision's body; None when it is gone or unreadable: then it is dropped, and planned anew."""
+    """A committed decision; None when its body is missing or unreadable: it is dropped and planned again."""
     try:
         return decode_decision(ports.blobs.get(key))
     except (NotFound, msgspec.DecodeError) as error:
@@ -70,37 +70,37 @@ def _launch_row(decision: Decision, launch: Launch, now: datetime) -> LaunchRow:
 
 
 def _create_command(ports: LifecyclePorts, decision: Decision, now: datetime) -> None:
-    """The command of a disruption; one that was proposed before becomes planned."""
-    wanted = decision.disruption
-    assert wanted is not None
-    deadline = wanted.deadline or epoch_ms(now + REPLACEMENT_TIMEOUT)
+    """Write the command of a disruption; one that was proposed becomes planned."""
+    disruption = decision.disruption
+    assert disruption is not None
+    deadline = disruption.deadline or epoch_ms(now + REPLACEMENT_TIMEOUT)
     row = CommandRow(
-        id=wanted.id,
+        id=disruption.id,
         cluster=decision.cluster,
         decision=decision.id,
-        reason=wanted.reason,
-        candidates=wanted.candidates,
-        candidate_uids=wanted.candidate_uids,
-        replacements=wanted.replacements + (_claims_in_flight(ports, decision) if wanted.deadline else ()),
-        forced=wanted.deadline > 0,
+        reason=disruption.reason,
+        candidates=disruption.candidates,
+        candidate_uids=disruption.candidate_uids,
+        replacements=disruption.replacements + (_claims_in_flight(ports, decision) if disruption.deadline else ()),
+        forced=disruption.deadline > 0,
         deadline=deadline,
         created=epoch_ms(now),
         due=epoch_ms(now + PHASE_TIMEOUT),
     )
     if not ports.state.create(row):
-        existing = ports.state.command(wanted.id)
+        existing = ports.state.command(disruption.id)
         if existing is not None and existing.phase == "proposed":
             ports.state.save(msgspec.structs.replace(row, version=existing.version, created=existing.created))
 
 
 def _claims_in_flight(ports: LifecyclePorts, decision: Decision) -> tuple[str, ...]:
-    """Claims that were bought before, are not ready yet, and that the plan gives pods to; by name."""
+    """Claims of earlier launches that are not Initialized yet and that the plan gives pods to; by name."""
     hosts = {node.name for node in decision.plan.existing_nodes}
-    coming = {
+    starting = {
         claim.name
         for claim in ports.cluster.nodeclaims()
         if not claim.is_condition_true("Initialized") and not hosts.isdisjoint((claim.name, claim.node_name))
     }
-    promised = {name for row in ports.state.launches() for name in row.claims if name not in row.uids}
-    mine = {name for launch in decision.launches for name in launch.claims}
-    return tuple(sorted((coming | promised & hosts) - mine))
+    without_claim = {name for row in ports.state.launches() for name in row.claims if name not in row.uids}
+    own_claims = {name for launch in decision.launches for name in launch.claims}
+    return tuple(sorted((starting | without_claim & hosts) - own_claims))

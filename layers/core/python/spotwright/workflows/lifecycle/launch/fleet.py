@@ -1,4 +1,4 @@
-"""Buying: the CreateFleet request of a launch, stored before it is sent, and what its answer means."""
+"""CreateFleet: the request of a launch is stored before it is sent, and its response says what comes next."""
 
 import json
 from collections.abc import Iterable
@@ -36,20 +36,20 @@ from spotwright.workflows.lifecycle.launch.fleet_request import (
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 
-# After an answer the instances are looked for once more, in case another worker's call made some too.
+# After a response instances are looked for once more: a concurrent invocation may have launched some too.
 SETTLING_PERIOD: Final = timedelta(seconds=60)
 INSUFFICIENT: Final = "InsufficientCapacity"
 
 
 def create_fleet(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow | None:
-    """Ask EC2 for the instances that are still missing; phase launched once every claim's fate is known.
+    """Launch the instances that are missing; phase launched once every claim has one or will not get one.
 
-    A request without a definite answer is repeated as it stands, under its client token; instances that carry the
-    launch's tag are adopted first when there may be any.
+    A request without a definite response is repeated unchanged, under its client token; existing instances with the
+    launch's tag are adopted first.
     """
-    uncertain = bool(row.request) or row.attempt > 0
-    with ThreadPoolExecutor(1) as meanwhile:
-        offered = None if row.request else meanwhile.submit(gather_options, ports, row, now)
+    may_have_instances = bool(row.request) or row.attempt > 0
+    with ThreadPoolExecutor(1) as thread:
+        options = None if row.request else thread.submit(gather_options, ports, row, now)
         claims = {claim.name: claim for claim in ports.cluster.nodeclaims()}
     waiting = tuple(
         claims[name]
@@ -58,20 +58,20 @@ def create_fleet(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Launch
         and name not in row.instances
         and instance_assignment.is_awaiting_instance(claims[name], row.uids[name])
     )
-    held = {instance_id(claim.provider_id) for claim in claims.values()}
-    tagged = ports.ec2.instances_of_launch(row.id) if uncertain else ()
-    instances = tuple(instance for instance in tagged if instance.id not in held)
+    assigned = {instance_id(claim.provider_id) for claim in claims.values()}
+    tagged = ports.ec2.instances_of_launch(row.id) if may_have_instances else ()
+    instances = tuple(instance for instance in tagged if instance.id not in assigned)
     if not waiting:
         if _is_answered(row, now):
             return _finish(ports, row, now)
         _wait(ports, row, row.attempt, now)
         return None
-    if offered is not None:
+    if options is not None:
         row = _assign(row, waiting, instances)
         waiting = tuple(claim for claim in waiting if claim.name not in row.instances)
         if not waiting:
             return _finish(ports, row, now)
-        prepared = _prepare(ports, row, waiting, offered.result(), now)
+        prepared = _prepare(ports, row, waiting, options.result(), now)
         if prepared is None or prepared.phase != "claimed":
             return prepared
         row = prepared
@@ -81,19 +81,19 @@ def create_fleet(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Launch
 def _prepare(
     ports: LifecyclePorts, row: LaunchRow, waiting: tuple[NodeClaim, ...], offered: LaunchOptions, now: datetime
 ) -> LaunchRow | None:
-    """The row with a stored request for the claims that wait; None or another phase when there can be none."""
-    made = build_request(ports, row, waiting, offered, now)
-    if isinstance(made, Refusal):
-        return _handle_refusal(ports, row, waiting, made, offered, now)
-    if isinstance(made, int):
-        _pause(ports, row, made, now)
+    """The row with the stored request for ``waiting``; None or another phase when there is no request."""
+    prepared = build_request(ports, row, waiting, offered, now)
+    if isinstance(prepared, Refusal):
+        return _handle_refusal(ports, row, waiting, prepared, offered, now)
+    if isinstance(prepared, int):
+        _pause(ports, row, prepared, now)
         return None
     wait = rate_limits.acquire(ports.state, rate_limits.STARTED_INSTANCES, caller=row.id, now=now, calls=len(waiting))
     if wait:
-        # Asked once for a request, which may be sent several times: EC2 starts its instances once.
+        # Acquired once for a request, however often it is sent: EC2 launches its instances once.
         _pause(ports, row, wait, now)
         return None
-    request, fleet = made
+    request, fleet = prepared
     return ports.state.save(
         msgspec.structs.replace(
             row,
@@ -110,7 +110,7 @@ def _prepare(
 
 
 def _is_answered(row: LaunchRow, now: datetime) -> bool:
-    """False while another worker may be inside the call: whoever asked a minute ago has ended since."""
+    """False while another invocation may still wait for the response: within a minute of the request."""
     return not row.request or epoch_ms(now) - row.requested_at >= SETTLING_PERIOD.total_seconds() * 1000
 
 
@@ -122,10 +122,10 @@ def _handle_refusal(
     offered: LaunchOptions,
     now: datetime,
 ) -> LaunchRow | None:
-    """Nothing was asked of EC2. Without capacity, or from a class that is not ready, the claims end; else we wait.
+    """Nothing was asked of EC2. Without capacity or a ready class the claims are deleted; else the launch waits.
 
-    What no memory of offerings explains, the next plan would decide again: then the claims stay until liveness ends
-    them, so that the same nodes are not made and refused every few seconds.
+    When unavailable offerings do not explain the refusal, the next plan would decide the same: then the claims stay
+    until liveness deletes them, so that the same launch is not refused every few seconds.
     """
     if refusal.reason == INSUFFICIENT and row.decision and is_refused_regardless(ports, row, offered):
         for claim in waiting:
@@ -157,7 +157,7 @@ def _send(
     try:
         result = ports.ec2.create_fleet(json.loads(row.request))
     except (Throttled, Unavailable) as error:
-        # No definite answer: the same request under the same token, later.
+        # No definite response: the same request under the same token, later.
         if isinstance(error, Throttled):
             _slow_down(ports, str(error), now)
         else:
@@ -173,25 +173,25 @@ def _send(
 
 
 def _record_health(ports: LifecyclePorts, row: LaunchRow, result: FleetResult, now: datetime) -> LaunchRow:
-    """What the answer says of offerings and of our pace, kept for all clusters of the account; and each error said."""
+    """Record for all clusters of the account which offerings failed and whether EC2 throttled; log each error."""
     node = msgspec.json.decode(row.node, type=NewNode)
     types = ports.catalogs.read(ports.state.catalog_key()).instance_types(node.nodeclass)
     sizes = {instance_type.name: instance_type.capacity.get(resources.CPU, 0) for instance_type in types}
-    marked = offering_health_store.record_fleet_response(
+    offerings_closed = offering_health_store.record_fleet_response(
         ports.state, result.instances, result.errors,
         now_ms=epoch_ms(now), cpu_millicores=sizes, scope=row.placement_group,
     )  # fmt: skip
     for error in (fleet_error for fleet_error in result.errors if fleet_error.code in fleet_errors.THROTTLING_CODES):
         _slow_down(ports, error.message, now)
     for failed in fleet_errors.count_failures(result.errors):
-        known = failed.reason != fleet_errors.UNKNOWN_FAILURE
-        line = log_lines.REFUSED_OFFERINGS if known else log_lines.UNKNOWN_FLEET_ERROR
+        is_known = failed.reason != fleet_errors.UNKNOWN_FAILURE
+        line = log_lines.REFUSED_OFFERINGS if is_known else log_lines.UNKNOWN_FLEET_ERROR
         log_line(log, line, launch=row.id, **msgspec.structs.asdict(failed))
-    return msgspec.structs.replace(row, offerings_closed=marked)
+    return msgspec.structs.replace(row, offerings_closed=offerings_closed)
 
 
 def _slow_down(ports: LifecyclePorts, error: str, now: datetime) -> None:
-    """EC2 says whether it counted calls or the instances in them."""
+    """The message says whether calls or the instances in them were too many."""
     log_line(log, log_lines.CALL_THROTTLED, call="CreateFleet", error=error)
     counts_instances = token_bucket.INSTANCE_LIMIT_MESSAGE in error
     action = rate_limits.STARTED_INSTANCES if counts_instances else rate_limits.CREATE_FLEET
@@ -206,7 +206,7 @@ def _handle_response(
     result: FleetResult,
     now: datetime,
 ) -> LaunchRow | None:
-    """A definite answer: instances are dealt out; for what is missing the errors say whether to try again."""
+    """A definite response: instances are assigned; the errors say whether to try again for missing ones."""
     row = _assign(row, waiting, instances)
     missing = tuple(claim for claim in waiting if claim.name not in row.instances)
     verdict = fleet_errors.launch_failure(result.errors)
@@ -230,21 +230,21 @@ def _handle_response(
 
 
 def _finish(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow:
-    """Nobody waits (any more): what was bought is handed over, what is too much collected after a minute."""
+    """No claim waits any more: instances are written to their claims, surplus ones terminated after a minute."""
     return ports.state.save(msgspec.structs.replace(row, phase="launched", due=epoch_ms(now + SETTLING_PERIOD)))
 
 
 def _assign(row: LaunchRow, waiting: Iterable[NodeClaim], instances: Iterable[Instance]) -> LaunchRow:
-    alive = (instance.id for instance in instances if instance.state not in ("shutting-down", "terminated"))
+    running = (instance.id for instance in instances if instance.state not in ("shutting-down", "terminated"))
     return msgspec.structs.replace(
-        row, instances=instance_assignment.assign_instances([claim.name for claim in waiting], row.instances, alive)
+        row, instances=instance_assignment.assign_instances([claim.name for claim in waiting], row.instances, running)
     )
 
 
 def _retry(
     ports: LifecyclePorts, row: LaunchRow, waiting: tuple[NodeClaim, ...], reason: str, message: str, now: datetime
 ) -> None:
-    """A definite no that may pass: said on the claims, tried again with a new token until liveness ends them."""
+    """A refusal that may pass: written to the claims' conditions, and tried again until liveness deletes them."""
     names = [claim.name for claim in waiting]
     log_line(log, log_lines.FAILED_LAUNCHING_NODECLAIM, nodeclaims=names, reason=reason, error=message)
     shown = message if len(message) <= 300 else message[:300] + "..."
@@ -260,7 +260,7 @@ def _wait(ports: LifecyclePorts, row: LaunchRow, attempt: int, now: datetime) ->
 
 
 def _pause(ports: LifecyclePorts, row: LaunchRow, seconds: int, now: datetime) -> LaunchRow:
-    """Nothing more of this launch for so long, whoever rings; the row's timer stands in for a lost message."""
+    """Pause the launch for ``seconds``, whatever rings; if the doorbell is lost, the row's timer rings."""
     at = epoch_ms(now + timedelta(seconds=seconds))
     after = ports.state.save(msgspec.structs.replace(row, not_before=at, due=at))
     ring_lifecycle(ports, "launch", [row.id], delay_seconds=seconds)

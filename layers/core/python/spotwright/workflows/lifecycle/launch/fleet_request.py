@@ -1,4 +1,4 @@
-"""The CreateFleet request of a launch: what it may choose from, its launch templates, its text."""
+"""The CreateFleet request of a launch: its offerings, its launch templates, its text."""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 
 
 class LaunchOptions(msgspec.Struct, frozen=True):
-    """What a launch chooses from: its class, if it is there; what is known to be empty; what the class can buy."""
+    """The inputs of a launch: its class, if it exists; unavailable offerings; the instance types of the class."""
 
     node_class: EC2NodeClass | None
     offering_health: UnavailableOfferings
@@ -37,10 +37,10 @@ def gather_options(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Laun
     node = msgspec.json.decode(row.node, type=NewNode)
     with ThreadPoolExecutor(2) as meanwhile:
         classes = meanwhile.submit(ports.cluster.nodeclasses)
-        future = meanwhile.submit(offering_health_store.current_health, ports.state, now_ms=epoch_ms(now))
+        health = meanwhile.submit(offering_health_store.current_health, ports.state, now_ms=epoch_ms(now))
         types = instance_types_for(ports, node)
-    nodeclass = next((one for one in classes.result() if one.name == node.nodeclass), None)
-    return LaunchOptions(nodeclass, future.result(), types)
+    nodeclass = next((nodeclass for nodeclass in classes.result() if nodeclass.name == node.nodeclass), None)
+    return LaunchOptions(nodeclass, health.result(), types)
 
 
 def nodeclass_hash(ports: LifecyclePorts, options: LaunchOptions) -> str:
@@ -50,48 +50,48 @@ def nodeclass_hash(ports: LifecyclePorts, options: LaunchOptions) -> str:
 def build_request(
     ports: LifecyclePorts, row: LaunchRow, waiting: Sequence[NodeClaim], options: LaunchOptions, now: datetime
 ) -> tuple[str, FleetPlan] | int | Refusal:
-    """The request as text, or in how many seconds EC2 may be asked for its templates, or why there can be none."""
+    """The request as text; or the seconds until its templates may be created; or why there is no request."""
     node = msgspec.json.decode(row.node, type=NewNode)
     readiness = nodeclass_readiness.nodeclass_readiness(options.node_class, node.nodeclass)
     if options.node_class is None or readiness.reason:
         return Refusal(readiness.reason, readiness.message)
     gates = ports.settings.feature_gates
-    planned = fleet_plan.plan_fleet(
+    fleet = fleet_plan.plan_fleet(
         node, options.node_class, options.instance_types, ports.facts, options.offering_health, feature_gates=gates
     )
-    if isinstance(planned, Refusal):
-        return planned
-    # With fewer kinds of instances than were asked for, the class's context would not mean what it was made for.
-    relaxed = any(nodeclaim.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true" for nodeclaim in waiting)
-    context = "" if relaxed else planned.context
-    planned = msgspec.structs.replace(planned, prioritized=node.price_overlay_applied, context=context)
-    versions = _template_versions(ports, row, planned.templates, now)
+    if isinstance(fleet, Refusal):
+        return fleet
+    # With relaxed minValues the fleet has fewer instance types than the context of the class was created for.
+    has_relaxed_min_values = any(
+        nodeclaim.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true" for nodeclaim in waiting
+    )
+    context = "" if has_relaxed_min_values else fleet.context
+    fleet = msgspec.structs.replace(fleet, prioritized=node.price_overlay_applied, context=context)
+    versions = _template_versions(ports, row, fleet.templates, now)
     if isinstance(versions, int):
         return versions
     token = create_fleet.client_token(row.id, row.attempt)
-    body = create_fleet.create_fleet_request(
-        planned, versions, launch_id=row.id, count=len(waiting), client_token=token
-    )
-    return create_fleet.encode_request(body), planned
+    body = create_fleet.create_fleet_request(fleet, versions, launch_id=row.id, count=len(waiting), client_token=token)
+    return create_fleet.encode_request(body), fleet
 
 
 def _template_versions(
     ports: LifecyclePorts, row: LaunchRow, templates: Iterable[LaunchTemplateRequest], now: datetime
 ) -> dict[str, tuple[str, str]] | int:
-    """Template name → (id, version); missing ones are made, or in how many seconds that may be."""
-    wanted = tuple(templates)
-    with ThreadPoolExecutor(len(wanted) or 1) as beside:
-        versions = beside.map(lambda one: ports.ec2.launch_template(one.name, one.data), wanted)
-        found = dict(zip((template_request.name for template_request in wanted), versions, strict=True))
-    missing = [template_request for template_request in wanted if found[template_request.name] is None]
+    """Template name → (id, version), missing ones created; or the seconds until they may be created."""
+    requests = tuple(templates)
+    with ThreadPoolExecutor(len(requests) or 1) as threads:
+        versions = threads.map(lambda request: ports.ec2.launch_template(request.name, request.data), requests)
+        versions_by_name = dict(zip((template_request.name for template_request in requests), versions, strict=True))
+    missing = [template_request for template_request in requests if versions_by_name[template_request.name] is None]
     if missing:
         wait = rate_limits.acquire(
             ports.state, rate_limits.CREATE_LAUNCH_TEMPLATE, caller=row.id, now=now, calls=len(missing)
         )
         if wait:
             return wait
-    made = {template_request.name: _create_template(ports, template_request, now) for template_request in missing}
-    return {name: version for name, version in found.items() if version is not None} | made
+    created = {template_request.name: _create_template(ports, template_request, now) for template_request in missing}
+    return {name: version for name, version in versions_by_name.items() if version is not None} | created
 
 
 def _create_template(ports: LifecyclePorts, template_request: LaunchTemplateRequest, now: datetime) -> tuple[str, str]:
@@ -103,7 +103,7 @@ def _create_template(ports: LifecyclePorts, template_request: LaunchTemplateRequ
 
 
 def is_refused_regardless(ports: LifecyclePorts, row: LaunchRow, options: LaunchOptions) -> bool:
-    """Whether a launch that was refused would be even if nothing were known to be empty."""
+    """Whether a refused launch would be refused even if every offering were available."""
     if options.node_class is None or options.node_class.metadata.deletion_timestamp is not None:
         return False
     node, gates = msgspec.json.decode(row.node, type=NewNode), ports.settings.feature_gates

@@ -1,7 +1,7 @@
-"""Launching: committed decisions become rows, rows become NodeClaims, and NodeClaims get instances.
+"""The phases of a launch: its NodeClaims are created, then its instances, then it is completed.
 
-Each phase is a one-way door that is saved under the row's version before the next begins; whatever comes after a door
-is derived from the row alone, so a crash, a late or a second worker repeats steps that change nothing.
+Each phase is saved under the row's version before the next begins, and depends on the row alone: after a crash, or in
+a second invocation, a step is repeated and changes nothing.
 """
 
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ from spotwright.workflows.lifecycle.launch.fleet import create_fleet
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 
-# A decision that nobody acted on for this long is not bought any more; its pods are planned again.
+# A decision that was not acted on for this long is not launched any more; its pods are planned again.
 STALE_AFTER: Final = timedelta(minutes=10)
 
 
@@ -34,14 +34,14 @@ CLAIMS_AT_ONCE: Final = 100
 
 
 def advance(ports: LifecyclePorts, launch: str, *, now: datetime) -> None:
-    """Take a launch as far as it goes now."""
+    """Take a launch as many phases on as possible now."""
     row = ports.state.launch(launch)
     if row is not None:
         proceed(ports, row, now=now)
 
 
 def proceed(ports: LifecyclePorts, row: LaunchRow, *, now: datetime) -> None:
-    """The same from a row just read or made. A lost race ends quietly; an API in trouble sets the row's timer."""
+    """The same from a row that was just read. A concurrent change or an API that fails means that it is tried again."""
     if row.not_before > epoch_ms(now):
         return
     launch = row.id
@@ -58,7 +58,7 @@ def proceed(ports: LifecyclePorts, row: LaunchRow, *, now: datetime) -> None:
 
 
 def _retry_later(ports: LifecyclePorts, launch: str, now: datetime) -> None:
-    """Try again soon, once however often it is rung; the row's timer stands in for a lost message."""
+    """Try again soon, once however many doorbells ring; if the message is lost, the row's timer rings."""
     row = ports.state.launch(launch)
     if row is None:
         return
@@ -111,8 +111,8 @@ def _give_up(ports: LifecyclePorts, row: LaunchRow, why: str) -> None:
 
 
 def _create_claim(ports: LifecyclePorts, row: LaunchRow, node: NewNode, pool: NodePool, name: str) -> NodeClaim:
-    """The claim of that name, made now or by an earlier worker; Conflict when the name is somebody else's."""
-    wanted = nodeclaim_creation.to_nodeclaim(
+    """The claim of that name, created now or before; Conflict when another launch has the name."""
+    claim = nodeclaim_creation.to_nodeclaim(
         name,
         node,
         pool,
@@ -124,11 +124,11 @@ def _create_claim(ports: LifecyclePorts, row: LaunchRow, node: NewNode, pool: No
         },
     )
     try:
-        nodeclaim = ports.cluster.create_nodeclaim(wanted)
+        nodeclaim = ports.cluster.create_nodeclaim(claim)
     except Conflict:
-        found = ports.cluster.nodeclaim(name)
-        if found is None or found.metadata.annotations.get(labels.LAUNCH) != row.id:
+        existing = ports.cluster.nodeclaim(name)
+        if existing is None or existing.metadata.annotations.get(labels.LAUNCH) != row.id:
             raise
-        return found
+        return existing
     log_line(log, log_lines.CREATED_NODECLAIM, nodepool=pool.name, nodeclaim=name, requests=dict(node.requests))
     return nodeclaim

@@ -1,7 +1,7 @@
-"""The condition ``Drifted`` of every claim: there while the node is not what its pool and class ask for.
+"""The condition ``Drifted`` of every claim: set while the node is not what its pool and class ask for.
 
-All claims of a cluster are looked at together, with one list of instances: what makes them drift is mostly a change of
-their pool or class. Nothing but the condition is written here.
+All claims of a cluster are checked together, with one list of instances, since most drift comes from a change of their
+pool or class. Only the condition is written.
 """
 
 from datetime import datetime
@@ -25,12 +25,12 @@ from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import log, ring_lifecycle, update_conditions
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
-# Conditions that one invocation writes; the next goes on behind the last claim.
+# Conditions written in one invocation; the next one goes on after the last claim.
 CLAIMS_AT_ONCE: Final = 100
 
 
 class _DriftInputs(msgspec.Struct, frozen=True):
-    """What claims are held against, by name; types by class and name; instances by id."""
+    """What claims are compared with: pools and classes by name, types by class and name, instances by id."""
 
     pools: dict[str, NodePool]
     classes: dict[str, EC2NodeClass]
@@ -39,7 +39,7 @@ class _DriftInputs(msgspec.Struct, frozen=True):
 
 
 def update_drift(ports: LifecyclePorts, after: str, *, now: datetime) -> None:
-    """Say of the claims behind the name ``after`` ("" = all) whether they drift, as far as that has changed."""
+    """Write the condition of the claims after the name ``after`` ("" = all), where it has changed."""
     listed = sorted(ports.cluster.nodeclaims(), key=lambda nodeclaim: nodeclaim.name)
     claims = [
         nodeclaim
@@ -49,15 +49,15 @@ def update_drift(ports: LifecyclePorts, after: str, *, now: datetime) -> None:
     if not claims:
         return
     drift_inputs = _gather_inputs(ports)
-    found = [(claim, _drift_of(claim, drift_inputs, ports, now)) for claim in claims]
-    news = [(claim, verdict) for claim, verdict in found if _has_changed(claim, verdict)]
-    for claim, verdict in news[:CLAIMS_AT_ONCE]:
+    verdicts = [(claim, _drift_of(claim, drift_inputs, ports, now)) for claim in claims]
+    changes = [(claim, verdict) for claim, verdict in verdicts if _has_changed(claim, verdict)]
+    for claim, verdict in changes[:CLAIMS_AT_ONCE]:
         try:
             _write_condition(ports, claim, verdict, now)
         except (Conflict, NotFound) as lost:
             log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=claim.name, conflict=str(lost))
-    if len(news) > CLAIMS_AT_ONCE:
-        ring_lifecycle(ports, "drift", [news[CLAIMS_AT_ONCE - 1][0].name])
+    if len(changes) > CLAIMS_AT_ONCE:
+        ring_lifecycle(ports, "drift", [changes[CLAIMS_AT_ONCE - 1][0].name])
 
 
 def _gather_inputs(ports: LifecyclePorts) -> _DriftInputs:
@@ -93,14 +93,18 @@ def _drift_of(
 
 
 def _has_changed(claim: NodeClaim, verdict: Drift | DriftUnknown | None) -> bool:
-    said = find_condition(claim.conditions, DRIFTED)
+    condition = find_condition(claim.conditions, DRIFTED)
     match verdict:
         case DriftUnknown():
             return False
         case None:
-            return said is not None
+            return condition is not None
         case Drift(reason, message):
-            return said is None or (said.status, said.reason, said.message) != ("True", reason, message)
+            return condition is None or (condition.status, condition.reason, condition.message) != (
+                "True",
+                reason,
+                message,
+            )
 
 
 def _write_condition(

@@ -1,4 +1,4 @@
-"""The status of NodeOverlays: whether each counts, and what keeps it from counting."""
+"""The status of NodeOverlays: whether each is applied, or why not."""
 
 from datetime import datetime
 from typing import Final
@@ -17,7 +17,7 @@ VALID: Final = "ValidationSucceeded"
 
 
 def update_nodeoverlays(ports: LifecyclePorts, *, now: datetime) -> None:
-    """Judge them together, as the planner does; one that somebody else is writing is left to the next time."""
+    """Check them together, as the planner does; one that is changed concurrently is left to the next time."""
     overlays = ports.cluster.nodeoverlays()
     key = ports.state.catalog_key()
     if not overlays or not key:
@@ -35,11 +35,11 @@ def _write_conditions(ports: LifecyclePorts, overlay: NodeOverlay, verdict: Over
     changes: tuple[ConditionChange, ...] = (
         (false_condition(VALID, verdict.reason, verdict.message),) if verdict.reason else (true_condition(VALID),)
     )
-    about = overlay.metadata
+    metadata = overlay.metadata
     written = conditions.conditions_to_write(
-        about, overlay.conditions, changes, dependents=conditions.NODEOVERLAY_CONDITIONS, now=now
+        metadata, overlay.conditions, changes, dependents=conditions.NODEOVERLAY_CONDITIONS, now=now
     )
     if written:
-        ports.cluster.set_conditions("nodeoverlays", about, written)
-        record_events(ports, "nodeoverlays", about, transition_events(overlay.conditions, written), now=now)
-        record_events(ports, "nodeoverlays", about, nodepool_status.validation_events(changes), now=now)
+        ports.cluster.set_conditions("nodeoverlays", metadata, written)
+        record_events(ports, "nodeoverlays", metadata, transition_events(overlay.conditions, written), now=now)
+        record_events(ports, "nodeoverlays", metadata, nodepool_status.validation_events(changes), now=now)

@@ -1,4 +1,4 @@
-"""Status of every NodePool: what it has, whether it is valid, whether its class is ready; and its hash."""
+"""Status of every NodePool: its resources, whether it is valid, whether its class is ready; and its hash."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -19,7 +19,7 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 
 
 def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
-    """Bring the status of every pool up to date; a pool that somebody else is writing is left to the next time."""
+    """Bring the status of every pool up to date; a pool that is changed concurrently is left to the next time."""
     classes = {nodeclass.name: nodeclass for nodeclass in ports.cluster.nodeclasses()}
     claims, nodes = ports.cluster.nodeclaims(), ports.cluster.nodes()
     changed = set()
@@ -42,7 +42,7 @@ def _write_resources(ports: LifecyclePorts, pool: NodePool, usage: dict[str, int
 
 
 def _write_conditions(ports: LifecyclePorts, pool: NodePool, node_class: EC2NodeClass | None, now: datetime) -> bool:
-    """Whether a condition changed: each of them says which generation of the pool it speaks of."""
+    """Whether a condition changed; each has the generation of the pool that it is about."""
     faults = ((index, budgets.budget_error(budget)) for index, budget in enumerate(pool.budgets))
     named = tuple(f"spec.disruption.budgets[{index}]: {fault}" for index, fault in faults if fault)
     changes = nodepool_status.nodepool_conditions(pool, node_class, named, feature_gates=ports.settings.feature_gates)
@@ -57,19 +57,22 @@ def _write_conditions(ports: LifecyclePorts, pool: NodePool, node_class: EC2Node
 
 
 def _write_hash(ports: LifecyclePorts, pool: NodePool, claims: Iterable[NodeClaim]) -> bool:
-    """Whether the pool's hash changed; claims of another hash version take over the new one first."""
-    wanted = {labels.NODEPOOL_HASH: hashes.nodepool_hash(pool), labels.NODEPOOL_HASH_VERSION: hashes.NODEPOOL_VERSION}
-    stated = pool.metadata.annotations
-    if stated.get(labels.NODEPOOL_HASH_VERSION) != hashes.NODEPOOL_VERSION:
+    """Whether the pool's hash changed; claims with another hash version receive the new hash first."""
+    annotations = {
+        labels.NODEPOOL_HASH: hashes.nodepool_hash(pool),
+        labels.NODEPOOL_HASH_VERSION: hashes.NODEPOOL_VERSION,
+    }
+    present = pool.metadata.annotations
+    if present.get(labels.NODEPOOL_HASH_VERSION) != hashes.NODEPOOL_VERSION:
         for claim in claims:
             if claim.is_managed and claim.nodepool == pool.name:
-                _migrate_hash(ports, claim, wanted)
-    if wanted.items() <= stated.items():
+                _migrate_hash(ports, claim, annotations)
+    if annotations.items() <= present.items():
         return False
-    ports.cluster.patch_metadata("nodepools", pool.metadata, {"annotations": wanted})
+    ports.cluster.patch_metadata("nodepools", pool.metadata, {"annotations": annotations})
     return True
 
 
-def _migrate_hash(ports: LifecyclePorts, claim: NodeClaim, wanted: Mapping[str, str]) -> None:
-    if given := nodeclaim_drift.hash_migration(claim, wanted, labels.NODEPOOL_HASH_VERSION):
-        ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": dict(given)})
+def _migrate_hash(ports: LifecyclePorts, claim: NodeClaim, annotations: Mapping[str, str]) -> None:
+    if change := nodeclaim_drift.hash_migration(claim, annotations, labels.NODEPOOL_HASH_VERSION):
+        ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": dict(change)})

@@ -27,14 +27,14 @@ FORCEFUL: Final = "Forceful Termination"
 def drain_node(
     ports: LifecyclePorts, claim: NodeClaim, node: Node, deadline: datetime | None, now: datetime
 ) -> float | None:
-    began = find_condition(claim.conditions, "Drained")
-    if began is None:
+    drained = find_condition(claim.conditions, "Drained")
+    if drained is None:
         update_conditions(ports, claim, [unknown_condition("Drained", "Draining")], now=now)
     drain = draining.drain(ports.cluster.pods(node=node.name), deadline=deadline, now=now)
     if not drain.waiting:
-        since = (began.last_transition_time if began else None) or now
-        left = (since + draining.MINIMUM_DRAIN - now).total_seconds()
-        return left if left > 0 else None
+        since = (drained.last_transition_time if drained else None) or now
+        seconds_left = (since + draining.MINIMUM_DRAIN - now).total_seconds()
+        return seconds_left if seconds_left > 0 else None
     if deadline is not None:
         _delete_forcefully(ports, drain, deadline, now)
     _evict(ports, claim, node, drain, now)
@@ -44,18 +44,18 @@ def drain_node(
 def _delete_forcefully(ports: LifecyclePorts, drain: draining.Drain, deadline: datetime, now: datetime) -> None:
     """Delete the pods that would outlast the deadline, without asking their disruption budgets."""
     for forced_delete in drain.delete:
-        about, seconds = forced_delete.pod.metadata, forced_delete.grace_seconds
-        ports.cluster.delete("pods", about, grace_seconds=seconds)
+        metadata, seconds = forced_delete.pod.metadata, forced_delete.grace_seconds
+        ports.cluster.delete("pods", metadata, grace_seconds=seconds)
         event = events.DISRUPTED(deadline=deadline.strftime("%Y-%m-%dT%H:%M:%SZ"), seconds=seconds)
-        ports.cluster.record_event("pods", about, event, now=now)
+        ports.cluster.record_event("pods", metadata, event, now=now)
 
 
 def _evict(ports: LifecyclePorts, claim: NodeClaim, node: Node, drain: draining.Drain, now: datetime) -> None:
-    reason = find_condition(claim.conditions, "DisruptionReason")
-    why = reason.reason if reason and reason.status == "True" else FORCEFUL
+    disruption_reason = find_condition(claim.conditions, "DisruptionReason")
+    cause = disruption_reason.reason if disruption_reason and disruption_reason.status == "True" else FORCEFUL
     for pod in drain.evict:
-        if ports.cluster.evict(pod) or _delete_follower(ports, node, pod, why):
-            ports.cluster.record_event("pods", pod.metadata, events.EVICTED(reason=why), now=now)
+        if ports.cluster.evict(pod) or _delete_follower(ports, node, pod, cause):
+            ports.cluster.record_event("pods", pod.metadata, events.EVICTED(reason=cause), now=now)
         else:
             refused = events.FAILED_DRAINING(reason=f"evicting pod {pod.key} violates a PDB")
             ports.cluster.record_event("nodes", node.metadata, refused, now=now)
@@ -63,25 +63,30 @@ def _evict(ports: LifecyclePorts, claim: NodeClaim, node: Node, drain: draining.
     ports.cluster.record_event("nodes", node.metadata, waiting, now=now)
 
 
-def _delete_follower(ports: LifecyclePorts, node: Node, pod: Pod, why: str) -> bool:
-    """A follower never keeps the last node: where its budget refuses and no other node would take it, or the node goes
-    because it is empty, it is deleted with its whole grace period."""
-    if not is_follower(pod, ports.settings) or (why != emptiness.REASON and _tolerates_another_node(ports, node, pod)):
+def _delete_follower(ports: LifecyclePorts, node: Node, pod: Pod, cause: str) -> bool:
+    """Delete a follower that no other node would admit, or whose node is removed as empty, despite its budget.
+
+    Followers must not keep the last node; the pod has its whole grace period.
+    """
+    if not is_follower(pod, ports.settings) or (
+        cause != emptiness.REASON and _tolerates_another_node(ports, node, pod)
+    ):
         return False
     ports.cluster.delete("pods", pod.metadata)
     return True
 
 
 def _tolerates_another_node(ports: LifecyclePorts, node: Node, pod: Pod) -> bool:
-    """True when another Ready node has no taint that keeps the pod away; room is kube-scheduler's business."""
+    """Whether the pod tolerates the taints of another Ready node; capacity is left to kube-scheduler."""
     return any(
-        one.is_ready
-        and not one.unschedulable
-        and not [
-            t for t in untolerated_taints(one.taints, pod.tolerations) if t.effect != TaintEffect.PREFER_NO_SCHEDULE
-        ]
-        for one in ports.cluster.nodes()
-        if one.name != node.name
+        candidate.is_ready
+        and not candidate.unschedulable
+        and all(
+            taint.effect == TaintEffect.PREFER_NO_SCHEDULE
+            for taint in untolerated_taints(candidate.taints, pod.tolerations)
+        )
+        for candidate in ports.cluster.nodes()
+        if candidate.name != node.name
     )
 
 
@@ -105,6 +110,6 @@ def await_volumes(
 
 
 def _undetachable_volumes(pods: Iterable[Pod], now: datetime) -> int:
-    """Claimed volumes of pods that stay to the end: those cannot detach before the instance goes."""
-    staying = (pod for pod in pods if not pod.is_terminal and not eviction.is_waiting_eviction(pod, now))
-    return sum(len(pod.volume_claim_names) for pod in staying)
+    """The number of volumes of pods that are not evicted: they cannot detach before the instance is terminated."""
+    remaining = (pod for pod in pods if not pod.is_terminal and not eviction.is_waiting_eviction(pod, now))
+    return sum(len(pod.volume_claim_names) for pod in remaining)

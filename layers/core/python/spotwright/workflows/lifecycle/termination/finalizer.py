@@ -1,8 +1,8 @@
-"""The end of a NodeClaim: node cordoned and drained, volumes detached, instance terminated, objects let go.
+"""The termination of a NodeClaim: node cordoned and drained, volumes detached, instance terminated, objects deleted.
 
-Source: Karpenter v1.14 ``pkg/controllers/node/termination`` and the finalizer of ``nodeclaim/lifecycle``. We let
-neither node nor claim go before a direct read of the instance says that it is terminated, and look for instances of
-the claim's launch when it never learnt of one.
+Source: Karpenter v1.14 ``pkg/controllers/node/termination`` and the finalizer of ``nodeclaim/lifecycle``. Unlike
+Karpenter, node and claim are kept until a direct read shows the instance as terminated, and the instances of the
+claim's launch are searched when the claim never received one.
 """
 
 from collections.abc import Iterable
@@ -33,30 +33,30 @@ from spotwright.workflows.lifecycle.zonal_shifts import shifted_zones
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import epoch_ms
 
-# Two reads this far apart must both say NotFound before an instance counts as gone.
+# Two reads this far apart must not find an instance before it counts as terminated.
 NOT_FOUND_INTERVAL: Final = timedelta(seconds=60)
 
 
 def finalize(
     ports: LifecyclePorts, claim: NodeClaim, now: datetime, to_terminate: list[InstanceTermination]
 ) -> float | None:
-    """One step towards the claim's end. Seconds until something is due, inf for the next tick, None when it is gone.
+    """One step of the termination. Seconds until the next step, inf = the next tick, None = the claim is gone.
 
-    An instance whose time has come is put on ``to_terminate``: those of one invocation are ended together.
+    An instance that may be terminated is added to ``to_terminate``: those of an invocation are terminated together.
     """
     if labels.FINALIZER not in claim.metadata.finalizers:
         return None
     deadline = _deadline(ports, claim, now)
     nodes = nodes_of(ports, claim)
-    instance, gone = _find_instance(ports, claim, now)
+    instance, is_terminated = _find_instance(ports, claim, now)
     for node in nodes:
-        if gone and not node.is_ready:
-            # The machine does not exist any more: nothing on it can be drained.
+        if is_terminated and not node.is_ready:
+            # The instance does not exist any more: nothing on it can be drained.
             continue
         wait = _empty_node(ports, claim, node, deadline, now)
         if wait is not None:
             return wait
-    if not gone:
+    if not is_terminated:
         _request_termination(ports, claim, instance, now, to_terminate)
         return float("inf")
     for node in nodes:
@@ -66,7 +66,7 @@ def finalize(
 
 
 def _deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> datetime | None:
-    """When the node goes no matter what; set once from terminationGracePeriod, never moved."""
+    """When pods are deleted whatever their budgets; set once from terminationGracePeriod, never changed."""
     stated = claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP)
     if stated:
         return datetime.fromisoformat(stated)
@@ -97,14 +97,14 @@ def _empty_node(
 
 
 def _find_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tuple[Instance | None, bool]:
-    """The claim's instance by a direct read, and whether it is certain that there is none any more."""
+    """The claim's instance by a direct read, and whether it is certain that it is terminated."""
     if not claim.provider_id:
         return _find_unassigned_instance(ports, claim)
     instance = ports.ec2.instance(instance_id(claim.provider_id))
     if instance is not None and instance.state != "terminated":
         return instance, False
     if claim.metadata.labels.get(labels.ZONE) in shifted_zones(ports):
-        # What EC2 says of a zone that is shifted away from proves nothing.
+        # What EC2 reports of a zone with shifted traffic proves nothing.
         return None, False
     if instance is not None:
         return instance, True
@@ -117,9 +117,9 @@ def _find_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tu
 
 
 def _find_unassigned_instance(ports: LifecyclePorts, claim: NodeClaim) -> tuple[Instance | None, bool]:
-    """A claim that never learnt of an instance: its launch may still have bought one.
+    """The instance of a claim that never received one: its launch may have launched one all the same.
 
-    Among the launch's instances that nobody holds, ours is the one that would have been dealt to us.
+    Of the launch's instances without a claim, it is the one that would have been assigned to the claim.
     """
     if not release_claim(ports, claim):
         return None, False
@@ -133,8 +133,8 @@ def _find_unassigned_instance(ports: LifecyclePorts, claim: NodeClaim) -> tuple[
 def _instance_for(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Instance | None:
     row = ports.state.launch(launch)
     claims = ports.cluster.nodeclaims()
-    held = {instance_id(nodeclaim.provider_id) for nodeclaim in claims} | set(row.instances.values() if row else ())
-    alive = {
+    assigned = {instance_id(nodeclaim.provider_id) for nodeclaim in claims} | set(row.instances.values() if row else ())
+    existing = {
         instance.id: instance for instance in ports.ec2.instances_of_launch(launch) if instance.state != "terminated"
     }
     waiting = [
@@ -142,10 +142,10 @@ def _instance_for(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Insta
         for nodeclaim in claims
         if nodeclaim.metadata.annotations.get(labels.LAUNCH) == launch and not nodeclaim.provider_id
     ]
-    # Claims that stay are served first: only what is left over is taken down with this one.
-    staying = instance_assignment.assign_instances(_staying(claims, waiting), {}, sorted(set(alive) - held))
-    rest = sorted(set(alive) - held - set(staying.values()))
-    return alive[rest[0]] if rest else None
+    # Claims that are not being deleted come first: only a further instance is terminated with this claim.
+    staying = instance_assignment.assign_instances(_staying(claims, waiting), {}, sorted(set(existing) - assigned))
+    left_over = sorted(set(existing) - assigned - set(staying.values()))
+    return existing[left_over[0]] if left_over else None
 
 
 def _staying(claims: Iterable[NodeClaim], waiting: list[str]) -> list[str]:
@@ -161,22 +161,22 @@ def _request_termination(
     claim: NodeClaim,
     instance: Instance | None,
     now: datetime,
-    endings: list[InstanceTermination],
+    to_terminate: list[InstanceTermination],
 ) -> None:
     if instance is None:
         return
     if instance.state == "shutting-down":
         update_conditions(ports, claim, [true_condition("InstanceTerminating")], now=now)
     else:
-        endings.append(InstanceTermination(instance, claim))
+        to_terminate.append(InstanceTermination(instance, claim))
 
 
 def _remove_node(ports: LifecyclePorts, node: Node) -> None:
     ports.cluster.delete("nodes", node.metadata)
     current = ports.cluster.node(node.name)
     if current is not None and labels.FINALIZER in current.metadata.finalizers:
-        kept = [finalizer for finalizer in current.metadata.finalizers if finalizer != labels.FINALIZER]
-        ports.cluster.patch_metadata("nodes", current.metadata, {"finalizers": kept})
+        finalizers = [finalizer for finalizer in current.metadata.finalizers if finalizer != labels.FINALIZER]
+        ports.cluster.patch_metadata("nodes", current.metadata, {"finalizers": finalizers})
     log_line(log, log_lines.DELETED_NODE, node=node.name)
 
 
@@ -185,10 +185,10 @@ def _remove_finalizer(ports: LifecyclePorts, claim: NodeClaim, now: datetime) ->
     if current is None or current.metadata.uid != claim.metadata.uid:
         return
     if claim.metadata.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED:
-        into = claim.metadata.labels.get(labels.RESERVATION_ID, "")
-        offering_health_store.record_reservation_use(ports.state, into, -1, now_ms=epoch_ms(now))
-    kept = [finalizer for finalizer in current.metadata.finalizers if finalizer != labels.FINALIZER]
-    ports.cluster.patch_metadata("nodeclaims", current.metadata, {"finalizers": kept})
+        reservation = claim.metadata.labels.get(labels.RESERVATION_ID, "")
+        offering_health_store.record_reservation_use(ports.state, reservation, -1, now_ms=epoch_ms(now))
+    finalizers = [finalizer for finalizer in current.metadata.finalizers if finalizer != labels.FINALIZER]
+    ports.cluster.patch_metadata("nodeclaims", current.metadata, {"finalizers": finalizers})
     ports.cluster.record_event("nodeclaims", claim.metadata, events.FINALIZED(finalizer=labels.FINALIZER), now=now)
     log_line(log, log_lines.DELETED_NODECLAIM, nodeclaim=claim.name, provider_id=claim.provider_id)
     if find_condition(claim.conditions, "DisruptionReason") is not None:

@@ -1,6 +1,6 @@
-"""Ending instances: at the pace EC2 allows, many in a call; one that EC2 refuses does not keep the others.
+"""Terminating instances within EC2's request limits, many in a call; one that EC2 refuses does not keep the others.
 
-EC2 refuses a whole TerminateInstances for one id that it does not know or that we may not touch; mostly it names
+EC2 refuses a whole TerminateInstances for one id that it does not know or that may not be terminated; mostly it names
 it. Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_TerminateInstances.html.
 """
 
@@ -27,41 +27,41 @@ INSTANCES_PER_CALL: Final = 100
 
 
 class InstanceTermination(msgspec.Struct, frozen=True):
-    """An instance whose time has come. ``claim``: whose it is; None: nobody's."""
+    """An instance to terminate. ``claim``: its NodeClaim, None = it is an orphan."""
 
     instance: Instance
     claim: NodeClaim | None = None
 
 
 class TerminationResult(msgspec.Struct, frozen=True):
-    """``terminated_ids``: instances that are ending, or that EC2 says it does not know. ``wait_seconds``: when to ask
-    again for the others, 0 = there are none."""
+    """``terminated_ids``: instances that are terminating, or that EC2 does not know. ``wait_seconds``: until the others
+    are tried again, 0 = there are none."""
 
     terminated_ids: frozenset[str] = frozenset()
     wait_seconds: int = 0
 
 
 def terminate_all(ports: LifecyclePorts, to_terminate: Iterable[InstanceTermination], now: datetime) -> None:
-    """End what the doorbells of one invocation came to, and say it on the claims; who must wait is rung for then."""
+    """Terminate the instances of an invocation and set InstanceTerminating; ring for those that must wait."""
     by_id = {termination.instance.id: termination for termination in to_terminate}
-    ended = terminate_instances(ports, [termination.instance for termination in by_id.values()], now)
-    for id in sorted(ended.terminated_ids):
+    result = terminate_instances(ports, [termination.instance for termination in by_id.values()], now)
+    for id in sorted(result.terminated_ids):
         claim = by_id[id].claim
         if claim is not None:
             _write_condition(ports, claim, now)
-    left = [by_id[id] for id in sorted(by_id) if id not in ended.terminated_ids]
-    waiting = [termination.claim.name for termination in left if termination.claim is not None]
-    ring_lifecycle(ports, "claim", waiting, delay_seconds=ended.wait_seconds)
+    remaining = [by_id[id] for id in sorted(by_id) if id not in result.terminated_ids]
+    waiting = [termination.claim.name for termination in remaining if termination.claim is not None]
+    ring_lifecycle(ports, "claim", waiting, delay_seconds=result.wait_seconds)
     ring_lifecycle(
         ports,
         "instance",
-        [termination.instance.id for termination in left if termination.claim is None],
-        delay_seconds=ended.wait_seconds,
+        [termination.instance.id for termination in remaining if termination.claim is None],
+        delay_seconds=result.wait_seconds,
     )
 
 
 def _write_condition(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> None:
-    """The condition is written again at the next look if it cannot be now."""
+    """If the condition cannot be written now, the next step writes it."""
     try:
         update_conditions(ports, claim, [true_condition("InstanceTerminating")], now=now)
     except ApiError as failure:
@@ -69,20 +69,20 @@ def _write_condition(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> 
 
 
 def terminate_instances(ports: LifecyclePorts, instances: Iterable[Instance], now: datetime) -> TerminationResult:
-    """Ask EC2 to end ``instances``, as far as the pace allows now; terminated ones may be among them.
+    """Terminate ``instances`` as far as the request limits allow now; some may be terminated already.
 
-    Those in a zone that is shifted away from are left until the shift is over.
+    Instances in a zone with shifted traffic are left until the shift ends.
     """
     by_id = {instance.id: instance for instance in instances}
     if not by_id:
         return TerminationResult()
     shifted = shifted_zones(ports)
-    left = TerminationResult(
+    postponed = TerminationResult(
         wait_seconds=RETRY_SECONDS if any(instance.zone in shifted for instance in by_id.values()) else 0
     )
     ids = sorted(instance.id for instance in by_id.values() if instance.zone not in shifted)
     return _merge(
-        [left, *(_terminate_batch(ports, some, now) for some in batched(ids, INSTANCES_PER_CALL, strict=False))]
+        [postponed, *(_terminate_batch(ports, batch, now) for batch in batched(ids, INSTANCES_PER_CALL, strict=False))]
     )
 
 
@@ -103,16 +103,16 @@ def _terminate_batch(ports: LifecyclePorts, ids: Sequence[str], now: datetime) -
     except ApiError as refusal:
         if len(ids) == 1:
             return _single_refusal(ids[0], refusal)
-        return _merge(_terminate_batch(ports, some, now) for some in _split_batch(ids, refusal))
+        return _merge(_terminate_batch(ports, batch, now) for batch in _split_batch(ids, refusal))
     return TerminationResult(frozenset(ids))
 
 
 def _split_batch(ids: Sequence[str], refusal: ApiError) -> tuple[Sequence[str], ...]:
-    """What to ask for instead: those that the refusal names one by one and the rest, or each half."""
+    """The batches to try instead: each instance that the refusal names, and the rest; or two halves."""
     named = [id_ for id_ in ids if id_ in str(refusal)]
     rest = [id_ for id_ in ids if id_ not in named]
     if named and rest:
-        return (rest, *((one,) for one in named))
+        return (rest, *((id_,) for id_ in named))
     return ids[: len(ids) // 2], ids[len(ids) // 2 :]
 
 
@@ -131,8 +131,8 @@ def _single_refusal(id: str, refusal: ApiError) -> TerminationResult:
 
 
 def _merge(results: Iterable[TerminationResult]) -> TerminationResult:
-    several = tuple(results)
+    merged = tuple(results)
     return TerminationResult(
-        frozenset().union(*(result.terminated_ids for result in several)),
-        max((result.wait_seconds for result in several), default=0),
+        frozenset().union(*(result.terminated_ids for result in merged)),
+        max((result.wait_seconds for result in merged), default=0),
     )

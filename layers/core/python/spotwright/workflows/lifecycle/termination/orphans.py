@@ -1,4 +1,4 @@
-"""An instance that carries our tags and that nobody knows: verified by direct reads before it is ended."""
+"""Orphans: instances with the cluster's tags and no claim or launch, checked by direct reads before termination."""
 
 from datetime import datetime
 
@@ -10,22 +10,22 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 
 
 def find_orphan(ports: LifecyclePorts, instance: str, now: datetime) -> Instance | None:
-    """``instance`` if it runs, is ours, old enough and promised to nobody.
+    """The instance if it runs, has the cluster's tags, is old enough and is not in use.
 
-    The instance is read before rows and claims: whoever adopts it in between is seen.
+    It is read before rows and claims, so that its assignment in between is noticed.
     """
-    found = ports.ec2.instance(instance)
-    if found is None or found.state in ("shutting-down", "terminated"):
+    read = ports.ec2.instance(instance)
+    if read is None or read.state in ("shutting-down", "terminated"):
         return None
-    ours = found.tags.get(labels.cluster_tag(ports.cluster.name)) == "owned" and labels.NODEPOOL in found.tags
-    young = found.launch_time is None or now - found.launch_time < ORPHAN_AGE
-    if not ours or young or _is_known(ports, instance, found.tags.get(labels.LAUNCH_TAG, "")):
+    is_owned = read.tags.get(labels.cluster_tag(ports.cluster.name)) == "owned" and labels.NODEPOOL in read.tags
+    is_new = read.launch_time is None or now - read.launch_time < ORPHAN_AGE
+    if not is_owned or is_new or _is_in_use(ports, instance, read.tags.get(labels.LAUNCH_TAG, "")):
         return None
-    return found
+    return read
 
 
-def _is_known(ports: LifecyclePorts, instance: str, launch: str) -> bool:
-    """True when an open launch or a NodeClaim still speaks of the instance."""
+def _is_in_use(ports: LifecyclePorts, instance: str, launch: str) -> bool:
+    """Whether an open launch or a NodeClaim has the instance."""
     if any(row.id == launch or instance in row.instances.values() for row in ports.state.launches()):
         return True
     return any(instance_id(claim.provider_id) == instance for claim in ports.cluster.nodeclaims())
