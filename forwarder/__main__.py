@@ -18,7 +18,7 @@ from forwarder.metrics import ClusterCollector, families
 from forwarder.object_cache import ObjectCache
 from forwarder.sender import DoorbellSender, write_heartbeat
 from forwarder.settings import ForwarderSettings, settings
-from forwarder.watcher import WATCHED_KINDS, WatchedKind, WatchNews, list_and_watch
+from forwarder.watcher import WATCHED_KINDS, WatchedKind, WatchUpdate, list_and_watch
 from forwarder.web import Checks, serve
 from spotwright.adapters.aws import clients
 from spotwright.adapters.kubernetes.connection import Connection, pod_configuration
@@ -26,7 +26,7 @@ from spotwright.errors import InvalidRequest
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 
-# A loop that has not gone round for this long is stuck: longer than any send with all its attempts.
+# A loop without a turn for this long is stuck: longer than any send with all its attempts.
 STUCK_SECONDS = 120.0
 
 logger = logging.getLogger("forwarder")
@@ -49,54 +49,54 @@ class JsonLines(logging.Formatter):
 def main() -> int:
     _log_to_stdout()
     try:
-        wanted = settings(os.environ)
-        connection = Connection(pod_configuration(wanted.server, Path(wanted.service_account)))
+        forwarder_settings = settings(os.environ)
+        connection = Connection(pod_configuration(forwarder_settings.server, Path(forwarder_settings.service_account)))
     except InvalidRequest as error:
         log_line(logger, log_lines.FORWARDER_MISCONFIGURED, error=str(error))
         return 2
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    _run(wanted, connection, stopping)
+    _run(forwarder_settings, connection, stopping)
     return 0
 
 
-def _run(wanted: ForwarderSettings, connection: Connection, stopping: threading.Event) -> None:
-    loop = _loop(wanted)
-    server = serve(_registry(loop), _checks(loop), wanted.address, wanted.metrics_port)
+def _run(forwarder_settings: ForwarderSettings, connection: Connection, stopping: threading.Event) -> None:
+    loop = _loop(forwarder_settings)
+    server = serve(_registry(loop), _checks(loop), forwarder_settings.address, forwarder_settings.metrics_port)
     for kind in WATCHED_KINDS:
-        arguments = (connection, kind, loop.news.put, stopping)
+        arguments = (connection, kind, loop.updates.put, stopping)
         threading.Thread(target=_watch_or_exit, args=arguments, name=kind.name, daemon=True).start()
     host, port = server.server_address[:2]
-    log_line(logger, log_lines.FORWARDER_STARTED, cluster=wanted.cluster, metrics=f"{host!s}:{port}")
+    log_line(logger, log_lines.FORWARDER_STARTED, cluster=forwarder_settings.cluster, metrics=f"{host!s}:{port}")
     loop.run(stopping)
     server.shutdown()
     log_line(logger, log_lines.FORWARDER_STOPPED)
 
 
-def _loop(wanted: ForwarderSettings) -> Loop:
+def _loop(forwarder_settings: ForwarderSettings) -> Loop:
     started = time.time()
-    sender = DoorbellSender(clients.client("sqs"), cluster=wanted.cluster, urls=wanted.queues)
+    sender = DoorbellSender(clients.client("sqs"), cluster=forwarder_settings.cluster, urls=forwarder_settings.queues)
     dynamodb = clients.client("dynamodb")
 
     def beat(leaving: bool) -> None:
         epoch, now = int(started * 1000), 0.0 if leaving else time.time()
-        write_heartbeat(dynamodb, table=wanted.table, cluster=wanted.cluster, now=now, epoch=epoch)
+        write_heartbeat(
+            dynamodb, table=forwarder_settings.table, cluster=forwarder_settings.cluster, now=now, epoch=epoch
+        )
 
-    window = BatchWindow(wanted.batch_idle_seconds, wanted.batch_max_seconds)
+    window = BatchWindow(forwarder_settings.batch_idle_seconds, forwarder_settings.batch_max_seconds)
     return Loop(cache=ObjectCache(), window=window, send=sender.send, beat=beat)
 
 
 def _registry(loop: Loop) -> CollectorRegistry:
-    def now_known() -> Iterator[Metric]:
-        now, memory = time.monotonic(), loop.cache
-        silent = {kind: now - at for kind, at in memory.last_contact().items()}
-        return families(
-            memory.nodes(), memory.pods(), loop.counters, fresh=memory.is_synced(now), silent_seconds=silent
-        )
+    def current_families() -> Iterator[Metric]:
+        now, cache = time.monotonic(), loop.cache
+        silent = {kind: now - at for kind, at in cache.last_contact().items()}
+        return families(cache.nodes(), cache.pods(), loop.counters, fresh=cache.is_synced(now), silent_seconds=silent)
 
     registry = CollectorRegistry()
-    registry.register(ClusterCollector(now_known))
+    registry.register(ClusterCollector(current_families))
     return registry
 
 
@@ -109,7 +109,7 @@ def _checks(loop: Loop) -> Checks:
 
 
 def _watch_or_exit(
-    connection: Connection, kind: WatchedKind, report: Callable[[WatchNews], None], stopping: threading.Event
+    connection: Connection, kind: WatchedKind, report: Callable[[WatchUpdate], None], stopping: threading.Event
 ) -> None:
     """A watcher that an unforeseen error ends takes the process with it: the pod restarts and watches again."""
     try:

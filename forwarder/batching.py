@@ -1,4 +1,4 @@
-"""When to send what has rung: pure, over seconds that the caller reads from its clock."""
+"""When collected doorbells are sent. Times are seconds of the caller's clock."""
 
 import msgspec
 
@@ -8,14 +8,14 @@ NEVER = float("inf")
 
 
 class BatchWindow(msgspec.Struct, frozen=True):
-    """A batch ends ``idle_seconds`` after its last bell, at the latest ``max_seconds`` after its first."""
+    """A batch ends ``idle_seconds`` after its last doorbell, at the latest ``max_seconds`` after its first."""
 
     idle_seconds: float
     max_seconds: float
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Bells that wait, each once. ``first_at`` and ``last_at``: when the first and the last of them rang."""
+    """Doorbells to send, each once. ``first_at`` and ``last_at``: when the first and the last of them rang."""
 
     doorbells: frozenset[QueuedDoorbell] = frozenset()
     first_at: float = NEVER
@@ -26,7 +26,7 @@ EMPTY = Batch()
 
 
 def add_to_batch(batch: Batch, doorbells: frozenset[QueuedDoorbell], now: float) -> Batch:
-    """The batch with more bells; ringing again what waits already keeps the window open."""
+    """The batch with further doorbells; a repeated doorbell keeps the window open, too."""
     if not doorbells:
         return batch
     return Batch(batch.doorbells | doorbells, min(batch.first_at, now), now)
@@ -40,8 +40,7 @@ def due_at(batch: Batch, window: BatchWindow) -> float:
 
 
 class KeyedThrottle(msgspec.Struct, frozen=True):
-    """One bell per key and period: ``last_at`` when each key last did, ``due_by_key`` when each that was held back
-    will."""
+    """One doorbell per key and period. ``last_at``: when each key last rang; ``due_by_key``: when it rings next."""
 
     period_seconds: float
     last_at: dict[str, float] = {}
@@ -49,7 +48,7 @@ class KeyedThrottle(msgspec.Struct, frozen=True):
 
 
 def request_key(throttle: KeyedThrottle, key: str, now: float) -> KeyedThrottle:
-    """Ask for a bell of ``key``: at once if its period is over, else when it is; never lost, never doubled."""
+    """Request a doorbell for ``key``: at once if its period is over, else when it is; several requests ring once."""
     at = max(now, throttle.last_at.get(key, -NEVER) + throttle.period_seconds)
     return msgspec.structs.replace(
         throttle, due_by_key=throttle.due_by_key | {key: min(at, throttle.due_by_key.get(key, NEVER))}
@@ -57,7 +56,7 @@ def request_key(throttle: KeyedThrottle, key: str, now: float) -> KeyedThrottle:
 
 
 def take_due_keys(throttle: KeyedThrottle, now: float) -> tuple[frozenset[str], KeyedThrottle]:
-    """The keys whose time has come, and the pace without them; what is older than a period is forgotten."""
+    """The keys that are due, and the throttle without them; keys older than a period are dropped."""
     due = frozenset(key for key, at in throttle.due_by_key.items() if at <= now)
     waiting = {key: at for key, at in throttle.due_by_key.items() if key not in due}
     recent = {key: at for key, at in throttle.last_at.items() if now - at < throttle.period_seconds}

@@ -1,4 +1,4 @@
-"""Which change rings which doorbell: pure, and never "should something be done?", only "who might want to look?"."""
+"""Which change of an object rings which doorbell. The functions decide whether anything is to be done."""
 
 from collections.abc import Mapping
 from typing import assert_never
@@ -10,7 +10,7 @@ from spotwright.model import labels
 
 
 class QueuedDoorbell(msgspec.Struct, frozen=True, order=True):
-    """A doorbell of this cluster, and the queue it is for."""
+    """A doorbell of this cluster, with its queue."""
 
     queue: str
     kind: str
@@ -22,9 +22,9 @@ NODEPOOLS = QueuedDoorbell("lifecycle", "nodepools")
 
 
 def doorbells_for_change(before: View | None, after: View | None) -> frozenset[QueuedDoorbell]:
-    """Bells for one object that came (``before`` None), changed, or went (``after`` None).
+    """Doorbells for an object that was created (``before`` None), changed, or deleted (``after`` None).
 
-    The bell for a pod that came to or went from a node is not among them: see ``pod_event_node``.
+    Without the doorbell for a pod that came to or left a node: see ``pod_event_node``.
     """
     view = after or before
     match view:
@@ -45,7 +45,7 @@ def doorbells_for_change(before: View | None, after: View | None) -> frozenset[Q
 
 
 def pod_event_node(before: View | None, after: View | None) -> str:
-    """The node that a pod was bound to, ended on, was told to leave or left; "" = none.
+    """The node to which a pod was bound, or on which it was terminated or deleted; "" = none.
 
     DaemonSet pods do not count: a node that runs nothing else is empty.
     """
@@ -57,12 +57,12 @@ def pod_event_node(before: View | None, after: View | None) -> str:
 
 
 def is_claimed(node: NodeView) -> bool:
-    """Does the node belong to a NodeClaim of a pool?"""
+    """Whether the node belongs to a NodeClaim of a pool."""
     return labels.NODEPOOL in node.labels
 
 
 def _pod_stage(view: View | None) -> tuple[bool, bool, bool]:
-    """How far a pod's stay on its node has come: bound, told to go, ended. Gone counts as ended."""
+    """Whether a pod is bound, being deleted, terminated; all False for a pod that does not exist."""
     if not isinstance(view, PodView):
         return (False, False, False)
     return (bool(view.node), view.deleting, view.terminal)
@@ -74,7 +74,7 @@ def _starts_waiting(before: View | None, after: View | None) -> bool:
 
 
 def _node(before: View | None, after: View | None) -> frozenset[QueuedDoorbell]:
-    """Anything of a node's view that changed, metrics aside: readiness, taints, labels, resources, deletion."""
+    """Any change of a node's view: readiness, taints, labels, resources, deletion."""
     view = after or before
     assert isinstance(view, NodeView)
     return frozenset({QueuedDoorbell("lifecycle", "node", view.name)}) if before != after else frozenset()
@@ -83,14 +83,9 @@ def _node(before: View | None, after: View | None) -> frozenset[QueuedDoorbell]:
 def _claim(before: View | None, after: View | None) -> frozenset[QueuedDoorbell]:
     view = after or before
     assert isinstance(view, NodeClaimView)
-    made_by_others = before is None and not view.decided_by_us
-    told_to_go = view.deleting and not (isinstance(before, NodeClaimView) and before.deleting)
-    went = after is None
-    return (
-        frozenset({QueuedDoorbell("lifecycle", "claim", view.name)})
-        if made_by_others or told_to_go or went
-        else frozenset()
-    )
+    created_by_user = before is None and not view.of_decision
+    deleted = after is None or (view.deleting and not (isinstance(before, NodeClaimView) and before.deleting))
+    return frozenset({QueuedDoorbell("lifecycle", "claim", view.name)}) if created_by_user or deleted else frozenset()
 
 
 def _pool(before: View | None, after: View | None) -> frozenset[QueuedDoorbell]:
@@ -101,7 +96,7 @@ def _pool(before: View | None, after: View | None) -> frozenset[QueuedDoorbell]:
 
 
 def _class(before: View | None, after: View | None) -> frozenset[QueuedDoorbell]:
-    """The user's changes are for catalog; its own change of Ready is what pools and pods wait for."""
+    """A change of the spec is for catalog; NodePools and pods wait for a change of Ready."""
     if before == after:
         return frozenset()
     view = after or before
@@ -115,25 +110,25 @@ def _same_spec(before: NodeClassView, after: NodeClassView) -> bool:
     return msgspec.structs.replace(before, ready=after.ready) == after
 
 
-def doorbells_at_start(found: Mapping[str, Mapping[str, View]]) -> frozenset[QueuedDoorbell]:
-    """Bells for what stands in the cluster when the forwarder starts: who was away must look once.
+def doorbells_at_start(views_by_kind: Mapping[str, Mapping[str, View]]) -> frozenset[QueuedDoorbell]:
+    """Doorbells for the objects that exist when the forwarder starts, whose changes it may have missed.
 
-    Pods that are bound ring nothing, or each restart would start every consolidateAfter anew.
+    Bound pods ring nothing: each restart would restart every consolidateAfter.
     """
-    rung: set[QueuedDoorbell] = set()
-    for views in found.values():
+    doorbells: set[QueuedDoorbell] = set()
+    for views in views_by_kind.values():
         for view in views.values():
             match view:
                 case NodeView() if not view.ready or view.deleting or view.taints:
-                    rung.add(QueuedDoorbell("lifecycle", "node", view.name))
+                    doorbells.add(QueuedDoorbell("lifecycle", "node", view.name))
                 case NodeClaimView() if view.deleting or not view.node:
-                    rung.add(QueuedDoorbell("lifecycle", "claim", view.name))
+                    doorbells.add(QueuedDoorbell("lifecycle", "claim", view.name))
                 case PodView() if view.unschedulable:
-                    rung.add(PODS)
+                    doorbells.add(PODS)
                 case NodePoolView():
-                    rung.add(NODEPOOLS)
+                    doorbells.add(NODEPOOLS)
                 case NodeClassView():
-                    rung.add(QueuedDoorbell("catalog", "nodeclasses", view.name))
+                    doorbells.add(QueuedDoorbell("catalog", "nodeclasses", view.name))
                 case _:
                     pass
-    return frozenset(rung)
+    return frozenset(doorbells)

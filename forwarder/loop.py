@@ -1,4 +1,4 @@
-"""The forwarder's one thread of thought: news in, doorbells out, a heartbeat while both work."""
+"""The forwarder's loop: updates of watches in, doorbells out, a heartbeat while both work."""
 
 import logging
 import queue
@@ -22,21 +22,21 @@ from forwarder.batching import (
 )
 from forwarder.doorbells import PODS, QueuedDoorbell
 from forwarder.object_cache import ObjectCache
-from forwarder.watcher import WatchNews
+from forwarder.watcher import WatchUpdate
 from spotwright.errors import ApiError
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 
-# Bells other than for pods: long enough to fold a burst, short enough not to be felt.
+# For doorbells other than for pods: long enough for a burst, short enough not to be noticed.
 OTHER_WINDOW = BatchWindow(idle_seconds=0.1, max_seconds=0.5)
 POD_EVENT_SECONDS = 10.0
-# Pods that still wait ring again after this long.
+# Unschedulable pods ring again after this long.
 REPEAT_SECONDS = 10.0
 HEARTBEAT_SECONDS = 10.0
-# Doorbells that no queue took are tried again after this long.
+# Doorbells that could not be sent are tried again after this long.
 RESEND_SECONDS = 5.0
 LONGEST_WAIT_SECONDS = 1.0
-NEWS_AT_ONCE = 1000
+UPDATES_AT_ONCE = 1000
 
 logger = logging.getLogger("forwarder")
 
@@ -51,8 +51,8 @@ class Counters(msgspec.Struct):
 
 
 class Loop:
-    """``clock``: monotonic seconds. ``send`` returns what could not be sent; ``beat`` is told
-    whether this is the last sign, and may raise ApiError."""
+    """``clock``: monotonic seconds. ``send`` returns what could not be sent. ``beat`` writes a heartbeat, with True the
+    last one, and may raise ApiError."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Loop:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cache = cache
-        self.news: queue.SimpleQueue[WatchNews] = queue.SimpleQueue()
+        self.updates: queue.SimpleQueue[WatchUpdate] = queue.SimpleQueue()
         self.counters = Counters()
         self._window, self._send, self._beat, self._clock = window, send, beat, clock
         self._pods: Batch = EMPTY
@@ -76,19 +76,19 @@ class Loop:
         self._beat_at = -NEVER
 
     def run(self, stopping: threading.Event) -> None:
-        """Until ``stopping``; what waits by then is sent before this returns."""
+        """Until ``stopping``; then collected doorbells are sent."""
         while not stopping.is_set():
             self.run_once()
         self._drain(NEVER)
-        # The functions look for themselves from now on, without waiting for signs to stay out.
+        # From now on the sweep polls, without waiting for heartbeats to be missed.
         self._write_heartbeat(leaving=True)
 
     def run_once(self) -> None:
-        """Wait for news at most until something is due, take it in, and send what is due."""
+        """Wait for updates until something is due at the latest, apply them, and send what is due."""
         self._receive()
         now = self._clock()
         self._drain(now)
-        # Whoever cannot see or cannot send is no forwarder: the functions then look for themselves.
+        # Without a synced cache, or while sending fails, there is no heartbeat, so that the sweep polls.
         if now >= self._beat_at and self.cache.is_synced(now) and not self._resend:
             self._beat_at = now + HEARTBEAT_SECONDS
             self._write_heartbeat(leaving=False)
@@ -97,18 +97,18 @@ class Loop:
     def _receive(self) -> None:
         wait = min(LONGEST_WAIT_SECONDS, max(0.0, self._next() - self._clock()))
         try:
-            self._apply(self.news.get(timeout=wait) if wait else self.news.get_nowait())
-            for _ in range(NEWS_AT_ONCE):
-                self._apply(self.news.get_nowait())
+            self._apply(self.updates.get(timeout=wait) if wait else self.updates.get_nowait())
+            for _ in range(UPDATES_AT_ONCE):
+                self._apply(self.updates.get_nowait())
         except queue.Empty:
             return
 
-    def _apply(self, news: WatchNews) -> None:
+    def _apply(self, update: WatchUpdate) -> None:
         now = self._clock()
-        heard = self.cache.apply(news, now)
-        self._pods = add_to_batch(self._pods, heard.doorbells & {PODS}, now)
-        self._others = add_to_batch(self._others, heard.doorbells - {PODS}, now)
-        for node in heard.pod_event_nodes:
+        cache_update = self.cache.apply(update, now)
+        self._pods = add_to_batch(self._pods, cache_update.doorbells & {PODS}, now)
+        self._others = add_to_batch(self._others, cache_update.doorbells - {PODS}, now)
+        for node in cache_update.pod_event_nodes:
             self._pod_events = request_key(self._pod_events, node, now)
 
     def _next(self) -> float:
@@ -134,7 +134,7 @@ class Loop:
         self._plan_again(PODS in due)
 
     def _plan_again(self, rang: bool) -> None:
-        """Pods that wait ring again 10 s after they last did; when none waits, nothing is planned."""
+        """Unschedulable pods ring again 10 s after the last doorbell for pods."""
         if not self.cache.has_pending_pods():
             self._again_at = NEVER
         elif rang or self._again_at == NEVER:

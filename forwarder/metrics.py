@@ -1,7 +1,7 @@
 """Per-node and per-pod gauges under Karpenter's names, and counters of the forwarder itself.
 
-Source of names and labels: Karpenter v1.14 ``pkg/controllers/metrics``. Only what the forwarder itself sees is served;
-the rest of Karpenter's metrics are CloudWatch's.
+Source of names and labels: Karpenter v1.14 ``pkg/controllers/metrics``. Only metrics of watched objects are served;
+the others are in CloudWatch.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -69,16 +69,16 @@ def _family(row: PrometheusMetric, samples: Sequence[Sample]) -> Metric:
 
 
 def _node_gauges(nodes: Sequence[NodeView], pods: Sequence[PodView]) -> Iterator[Metric]:
-    own: dict[str, list[PodView]] = {}
+    pods_by_node: dict[str, list[PodView]] = {}
     for pod in pods:
         if pod.node and not pod.terminal:
-            own.setdefault(pod.node, []).append(pod)
+            pods_by_node.setdefault(pod.node, []).append(pod)
 
     def gauge(row: PrometheusMetric, amounts: Callable[[NodeView], Mapping[str, int]]) -> Metric:
         return _family(row, [sample for node in nodes for sample in _per_resource(node, amounts(node))])
 
     def requests(node: NodeView, daemons: bool) -> dict[str, int]:
-        return resources.add(*(pod.requests for pod in own.get(node.name, ()) if pod.of_daemonset is daemons))
+        return resources.add(*(pod.requests for pod in pods_by_node.get(node.name, ()) if pod.of_daemonset is daemons))
 
     yield gauge(rows.NODES_ALLOCATABLE, lambda node: node.allocatable)
     yield gauge(rows.NODES_POD_REQUESTS, lambda node: requests(node, daemons=False))
@@ -87,7 +87,7 @@ def _node_gauges(nodes: Sequence[NodeView], pods: Sequence[PodView]) -> Iterator
 
 
 def _per_resource(node: NodeView, amounts: Mapping[str, int]) -> Iterator[Sample]:
-    """cpu in cores, memory in bytes, everything else in pieces."""
+    """cpu in cores, memory in bytes, other resources as counts."""
     for name, size in sorted(amounts.items()):
         yield {**_node_labels(node), "resource_type": name}, size / 1000 if name == resources.CPU else size
 
@@ -104,21 +104,21 @@ def _node_labels(node: NodeView) -> dict[str, str]:
 
 def _pod_labels(pod: PodView, nodes: Mapping[str, NodeView]) -> dict[str, str]:
     node = nodes.get(pod.node)
-    of_node = node.labels if node else {}
+    node_labels = node.labels if node else {}
     return {
         "name": pod.name,
         "namespace": pod.namespace,
         "owner": pod.owner,
         "node": pod.node,
-        "nodepool": of_node.get(labels.NODEPOOL, ""),
-        "zone": of_node.get(labels.ZONE, ""),
-        "arch": of_node.get(labels.ARCH, ""),
-        "capacity_type": of_node.get(labels.CAPACITY_TYPE, ""),
-        "instance_type": of_node.get(labels.INSTANCE_TYPE, ""),
+        "nodepool": node_labels.get(labels.NODEPOOL, ""),
+        "zone": node_labels.get(labels.ZONE, ""),
+        "arch": node_labels.get(labels.ARCH, ""),
+        "capacity_type": node_labels.get(labels.CAPACITY_TYPE, ""),
+        "instance_type": node_labels.get(labels.INSTANCE_TYPE, ""),
         "phase": pod.phase,
         "scheduled": str(bool(pod.node)).lower(),
         "ready": str(pod.ready).lower(),
-        "managed": str(labels.NODEPOOL in of_node).lower(),
+        "managed": str(labels.NODEPOOL in node_labels).lower(),
     }
 
 

@@ -1,4 +1,4 @@
-"""What the forwarder knows of the cluster, and what rings when that changes. Time comes in as seconds."""
+"""The forwarder's view of the cluster, and the doorbells that its changes ring. Times are seconds."""
 
 from collections.abc import Mapping
 from typing import assert_never
@@ -7,14 +7,14 @@ import msgspec
 
 from forwarder.doorbells import QueuedDoorbell, doorbells_at_start, doorbells_for_change, is_claimed, pod_event_node
 from forwarder.views import NodeView, PodView, View
-from forwarder.watcher import WATCHED_KINDS, Bookmark, ListResult, ObjectChange, WatchNews
+from forwarder.watcher import WATCHED_KINDS, Bookmark, ListResult, ObjectChange, WatchUpdate
 
-# A kind of which nothing was heard for this long is unknown: two bookmarks missed, and some.
+# A kind without any update for this long, more than two missed bookmarks, is not synced.
 STALE_SECONDS = 150.0
 
 
 class CacheUpdate(msgspec.Struct, frozen=True):
-    """What a piece of news rings. ``pod_event_nodes``: nodes that a pod came to, left or ended on."""
+    """What an update rings. ``pod_event_nodes``: nodes that a pod came to or left, or on which it was terminated."""
 
     doorbells: frozenset[QueuedDoorbell] = frozenset()
     pod_event_nodes: frozenset[str] = frozenset()
@@ -30,33 +30,33 @@ class ObjectCache:
         self._claimed: set[str] = set()
         self._started = False
 
-    def apply(self, news: WatchNews, now: float) -> CacheUpdate:
-        """Take in a piece of news; what it rings. Nothing rings before every kind was listed once."""
-        self._contact[news.kind] = now
-        match news:
+    def apply(self, update: WatchUpdate, now: float) -> CacheUpdate:
+        """Apply an update; what it rings. Nothing rings before every kind was listed once."""
+        self._contact[update.kind] = now
+        match update:
             case Bookmark():
                 return CacheUpdate()
             case ObjectChange():
-                heard = self._update(news.kind, news.uid, news.view)
+                cache_update = self._update(update.kind, update.uid, update.view)
             case ListResult():
-                heard = self._replace(news)
+                cache_update = self._replace(update)
             case _:
-                assert_never(news)
+                assert_never(update)
         if self._started:
-            return heard
+            return cache_update
         self._started = all(kind.name in self._views for kind in WATCHED_KINDS)
         return CacheUpdate(doorbells_at_start(self._views)) if self._started else CacheUpdate()
 
     def has_pending_pods(self) -> bool:
-        """Does any pod wait for a node? Nobody knows before every kind was listed once."""
+        """Whether a pod is unschedulable; False before every kind was listed once."""
         return self._started and bool(self._waiting)
 
     def is_synced(self, now: float) -> bool:
-        """Has every kind been listed, and been heard of lately?"""
+        """Whether every kind was listed and its watch is up to date."""
         return self._started and all(now - at <= STALE_SECONDS for at in self._contact.values())
 
     def last_contact(self) -> Mapping[str, float]:
-        """When each kind was last heard of."""
+        """When each kind was last updated."""
         return dict(self._contact)
 
     def pods(self) -> tuple[PodView, ...]:
@@ -65,30 +65,30 @@ class ObjectCache:
     def nodes(self) -> tuple[NodeView, ...]:
         return tuple(view for view in list(self._views.get("Node", {}).values()) if isinstance(view, NodeView))
 
-    def _replace(self, news: ListResult) -> CacheUpdate:
-        """A new list: only what differs from what was known has happened."""
-        known = self._views.setdefault(news.kind, {})
-        heard = [self._update(news.kind, uid, view) for uid, view in news.views.items()]
-        heard += [self._update(news.kind, uid, None) for uid in known.keys() - news.views.keys()]
+    def _replace(self, update: ListResult) -> CacheUpdate:
+        """Apply a new list: its differences to the present views are the changes."""
+        views = self._views.setdefault(update.kind, {})
+        updates = [self._update(update.kind, uid, view) for uid, view in update.views.items()]
+        updates += [self._update(update.kind, uid, None) for uid in views.keys() - update.views.keys()]
         return CacheUpdate(
-            frozenset().union(*(cache_update.doorbells for cache_update in heard)),
-            frozenset().union(*(cache_update.pod_event_nodes for cache_update in heard)),
+            frozenset().union(*(cache_update.doorbells for cache_update in updates)),
+            frozenset().union(*(cache_update.pod_event_nodes for cache_update in updates)),
         )
 
     def _update(self, kind: str, uid: str, after: View | None) -> CacheUpdate:
-        known = self._views.setdefault(kind, {})
-        before = known.get(uid)
+        views = self._views.setdefault(kind, {})
+        before = views.get(uid)
         if after is None:
-            known.pop(uid, None)
+            views.pop(uid, None)
         else:
-            known[uid] = after
+            views[uid] = after
         self._index(uid, before, after)
         return CacheUpdate(
             doorbells_for_change(before, after), frozenset({pod_event_node(before, after)} & self._claimed)
         )
 
     def _index(self, uid: str, before: View | None, after: View | None) -> None:
-        """Keep up which pods wait and which nodes belong to claims, so that nobody has to search."""
+        """Keep the sets of unschedulable pods and of nodes with a claim up to date."""
         if isinstance(after, PodView) and after.unschedulable:
             self._waiting.add(uid)
         else:

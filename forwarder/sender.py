@@ -1,4 +1,4 @@
-"""Sends doorbells to the queues and the forwarder's sign of life to the table."""
+"""Sends doorbells to the queues, and the forwarder's heartbeat to the table."""
 
 import logging
 import random
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BATCH = 10
 ATTEMPTS = 3
 FIRST_PAUSE_SECONDS = 0.2
-# A row that nobody renews is no sign of life; it goes a day later.
+# DynamoDB deletes the heartbeat of a forwarder that is gone after a day.
 HEARTBEAT_EXPIRES_SECONDS = 24 * 3600
 
 logger = logging.getLogger("forwarder")
@@ -46,18 +46,18 @@ class DoorbellSender:
         self._pause = pause
 
     def send(self, bells: Iterable[QueuedDoorbell]) -> frozenset[QueuedDoorbell]:
-        """Send each once; the ones that failed after bounded attempts."""
+        """Send each doorbell once; returns those that failed in every attempt."""
         by_queue: dict[str, list[QueuedDoorbell]] = {}
         for bell in sorted(bells):
             by_queue.setdefault(bell.queue, []).append(bell)
         failed: set[QueuedDoorbell] = set()
         for queue, queued_doorbells in by_queue.items():
-            for ten in batched(queued_doorbells, BATCH, strict=False):
-                failed.update(self._send_batch(queue, ten))
+            for batch in batched(queued_doorbells, BATCH, strict=False):
+                failed.update(self._send_batch(queue, batch))
         return frozenset(failed)
 
     def _send_batch(self, queue: str, bells: Sequence[QueuedDoorbell]) -> Sequence[QueuedDoorbell]:
-        """Send at most ten; what the queue refuses is sent again without the rest."""
+        """Send at most ten; those that SQS refuses are sent again without the others."""
         for attempt in range(ATTEMPTS):
             if attempt:
                 self._pause(random.uniform(0.5, 1.0) * FIRST_PAUSE_SECONDS * 2**attempt)
@@ -70,7 +70,7 @@ class DoorbellSender:
         return bells
 
     def _try_batch(self, queue: str, bells: Sequence[QueuedDoorbell]) -> Sequence[QueuedDoorbell]:
-        """One SendMessageBatch; the bells of which it says that they failed."""
+        """One SendMessageBatch; returns the doorbells that it refuses."""
         entries: list[Any] = [
             {"Id": str(number), "MessageBody": self._body(queued_doorbell)}
             for number, queued_doorbell in enumerate(bells)
@@ -87,7 +87,7 @@ class DoorbellSender:
 
 
 def write_heartbeat(dynamodb: "DynamoDBClient", *, table: str, cluster: str, now: float, epoch: int) -> None:
-    """Say that the forwarder sees and sends. ``now``: epoch seconds, 0 = it leaves; ``epoch``: of this process.
+    """Write the heartbeat. ``now``: epoch seconds, 0 = the forwarder stops; ``epoch``: of this process.
 
     Raises ApiError.
     """

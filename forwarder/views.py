@@ -1,6 +1,6 @@
-"""What the forwarder remembers of each object: enough to see a change that matters, and to serve metrics.
+"""What the forwarder keeps of each object: the fields whose changes matter, and those of its metrics.
 
-Views are built from an object's JSON and compared by value; whatever is not in them is no change.
+Views are built from an object's JSON and compared by value; a change of any other field is ignored.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ type Json = Mapping[str, Any]
 
 
 class PodView(msgspec.Struct, frozen=True):
-    """``unschedulable``: kube-scheduler found no place, nobody nominated one, and no DaemonSet will bring it along."""
+    """``unschedulable``: kube-scheduler found no node, none is nominated, and the pod is not a DaemonSet's."""
 
     namespace: str
     name: str
@@ -47,11 +47,11 @@ class NodeView(msgspec.Struct, frozen=True):
 
 
 class NodeClaimView(msgspec.Struct, frozen=True):
-    """``decided_by_us``: our own decision made it, so that lifecycle knows of it already."""
+    """``of_decision``: a decision of Spotwright created it, so that lifecycle has it already."""
 
     name: str
     uid: str
-    decided_by_us: bool = False
+    of_decision: bool = False
     deleting: bool = False
     node: str = ""
 
@@ -122,7 +122,7 @@ def nodeclaim_view(value: Json) -> NodeClaimView:
     return NodeClaimView(
         name=metadata["name"],
         uid=metadata["uid"],
-        decided_by_us=labels.DECISION in (metadata.get("annotations") or {}),
+        of_decision=labels.DECISION in (metadata.get("annotations") or {}),
         deleting="deletionTimestamp" in metadata,
         node=status.get("nodeName") or "",
     )
@@ -156,15 +156,15 @@ def _condition(status: Json, kind: str) -> Json:
 
 
 def _requests(spec: Json, status: Json) -> dict[str, int]:
-    """What the pod asks for; nothing when it cannot be read: the planner says so, the forwarder only counts."""
+    """The pod's requests; {} when they cannot be parsed, which the planner reports."""
     try:
         return pod_requests(spec, status)
     except QuantityError:
         return {}
 
 
-def _amounts(given: Json | None) -> dict[str, int]:
+def _amounts(quantities: Json | None) -> dict[str, int]:
     try:
-        return resources.parse(given or {})
+        return resources.parse(quantities or {})
     except QuantityError:
         return {}

@@ -1,4 +1,4 @@
-"""Follows one kind for ever: list, watch from there, watch again, list again when history is gone."""
+"""Watches one kind: list, watch from there, watch again, and list again when the version has expired."""
 
 import logging
 import random
@@ -20,7 +20,7 @@ logger = logging.getLogger("forwarder")
 
 
 class WatchedKind(msgspec.Struct, frozen=True):
-    """A kind that is followed, and how its objects are seen."""
+    """A kind that is watched, and the function that makes views of its objects."""
 
     api_version: str
     name: str
@@ -44,7 +44,7 @@ class ListResult(msgspec.Struct, frozen=True):
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
-    """One object as it is now; None = it is gone."""
+    """One object as it is now; ``view`` None = it is deleted."""
 
     kind: str
     uid: str
@@ -52,24 +52,24 @@ class ObjectChange(msgspec.Struct, frozen=True):
 
 
 class Bookmark(msgspec.Struct, frozen=True):
-    """The API server said that nothing else happened (a bookmark), or renewed a watch."""
+    """The kind is up to date: a bookmark of the API server, or a new watch."""
 
     kind: str
 
 
-type WatchNews = ListResult | ObjectChange | Bookmark
+type WatchUpdate = ListResult | ObjectChange | Bookmark
 
 
 def list_and_watch(
-    connection: Connection, kind: WatchedKind, report: Callable[[WatchNews], None], stopping: threading.Event
+    connection: Connection, kind: WatchedKind, report: Callable[[WatchUpdate], None], stopping: threading.Event
 ) -> None:
-    """Tell everything about ``kind`` until ``stopping``. Trouble is logged and tried again, ever more slowly."""
+    """Report every change of ``kind`` until ``stopping``. Errors are logged and tried again with growing pauses."""
     version, pause = "", FIRST_PAUSE_SECONDS
     while not stopping.is_set():
         try:
             version = version or _list(connection, kind, report)
-            for told_up_to in _watch(connection, kind, version, report):
-                version, pause = told_up_to, FIRST_PAUSE_SECONDS
+            for reported_version in _watch(connection, kind, version, report):
+                version, pause = reported_version, FIRST_PAUSE_SECONDS
                 if stopping.is_set():
                     return
             pause = FIRST_PAUSE_SECONDS
@@ -81,20 +81,26 @@ def list_and_watch(
         pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
 
-def _list(connection: Connection, kind: WatchedKind, tell: Callable[[WatchNews], None]) -> str:
+def _list(connection: Connection, kind: WatchedKind, report: Callable[[WatchUpdate], None]) -> str:
     objects, version = list_objects(connection, kind.api_version, kind.name)
-    tell(ListResult(kind.name, {object_["metadata"]["uid"]: kind.view(object_) for object_ in objects}))
+    report(ListResult(kind.name, {object_["metadata"]["uid"]: kind.view(object_) for object_ in objects}))
     return version
 
 
-def _watch(connection: Connection, kind: WatchedKind, version: str, tell: Callable[[WatchNews], None]) -> Iterator[str]:
-    """Tell changes; yields the version up to which everything was told."""
-    tell(Bookmark(kind.name))
+def _watch(
+    connection: Connection, kind: WatchedKind, version: str, report: Callable[[WatchUpdate], None]
+) -> Iterator[str]:
+    """Report changes; yields the resourceVersion up to which all are reported."""
+    report(Bookmark(kind.name))
     for change in watch_objects(connection, kind.api_version, kind.name, version):
         if change.type == "BOOKMARK":
-            tell(Bookmark(kind.name))
+            report(Bookmark(kind.name))
         else:
-            gone = change.type == "DELETED"
-            tell(ObjectChange(kind.name, change.object["metadata"]["uid"], None if gone else kind.view(change.object)))
+            is_deleted = change.type == "DELETED"
+            report(
+                ObjectChange(
+                    kind.name, change.object["metadata"]["uid"], None if is_deleted else kind.view(change.object)
+                )
+            )
         yield change.resource_version
-    tell(Bookmark(kind.name))
+    report(Bookmark(kind.name))

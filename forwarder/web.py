@@ -1,4 +1,4 @@
-"""Serves /metrics, /healthz (the loop goes round) and /readyz (the cluster is seen)."""
+"""Serves /metrics, /healthz (the loop runs) and /readyz (every watch is up to date)."""
 
 import logging
 import socket
@@ -18,7 +18,7 @@ type Checks = Mapping[str, Callable[[], bool]]
 
 
 class _Pages(MetricsHandler):
-    """The library's handler answers /metrics; each path of ``checks`` says whether all is well."""
+    """The library's handler answers /metrics; each path of ``checks`` answers 200 or 503."""
 
     timeout = 10
     checks: ClassVar[Checks] = {}
@@ -46,8 +46,8 @@ class _Pages(MetricsHandler):
 def serve(registry: CollectorRegistry, checks: Checks, address: str, port: int) -> ThreadingHTTPServer:
     """Serve in a thread of its own; the server's ``server_address`` says where.
 
-    Where the address cannot be had (it is another machine's, or taken) any free port of loopback is used: news
-    must flow without metrics too, and in a pod the probes notice.
+    When the address is taken or of another machine, a free port of loopback is used: doorbells are sent without metrics
+    too, and in a pod the probes fail.
     """
     handler = type("Pages", (_Pages,), {"registry": registry, "checks": checks})
     try:

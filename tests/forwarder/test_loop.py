@@ -51,7 +51,7 @@ class Scene:
 
     def tell(self, *news: ListResult | ObjectChange | Bookmark) -> None:
         for one in news:
-            self.loop.news.put(one)
+            self.loop.updates.put(one)
         self.pass_time(0)
 
     def pass_time(self, seconds: float, step: float = 0.5) -> None:
@@ -59,7 +59,7 @@ class Scene:
         for _ in range(max(1, round(seconds / step))):
             self.now += step if seconds else 0
             for kind in WATCHED_KINDS:
-                self.loop.news.put(Bookmark(kind.name))
+                self.loop.updates.put(Bookmark(kind.name))
             self.loop.run_once()
 
     def rang(self) -> list[QueuedDoorbell]:
@@ -180,7 +180,7 @@ def test_a_kind_that_falls_silent_stops_the_heartbeat() -> None:
     scene = Scene().start()
     scene.now += STALE_SECONDS + 1
     for kind in WATCHED_KINDS[1:]:
-        scene.loop.news.put(Bookmark(kind.name))
+        scene.loop.updates.put(Bookmark(kind.name))
     before = scene.beats
     scene.loop.run_once()
     assert scene.beats == before
@@ -189,7 +189,7 @@ def test_a_kind_that_falls_silent_stops_the_heartbeat() -> None:
 
 def test_what_waits_at_the_end_is_sent() -> None:
     scene = Scene().start()
-    scene.loop.news.put(waiting())
+    scene.loop.updates.put(waiting())
     scene.loop.run_once()
     stopping = threading.Event()
     stopping.set()

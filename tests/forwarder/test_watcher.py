@@ -13,7 +13,7 @@ from kubernetes.client.configuration import Configuration
 
 from forwarder import watcher
 from forwarder.views import NodeView
-from forwarder.watcher import WATCHED_KINDS, Bookmark, ListResult, ObjectChange, WatchNews, list_and_watch
+from forwarder.watcher import WATCHED_KINDS, Bookmark, ListResult, ObjectChange, WatchUpdate, list_and_watch
 from spotwright.adapters.kubernetes.connection import Connection
 from tests.forwarder import objects
 
@@ -66,12 +66,12 @@ class ApiServer:
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[ApiServer], list[WatchNews]]]:
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[ApiServer], list[WatchUpdate]]]:
     """Runs the script to its end and returns everything that was told."""
     monkeypatch.setattr(watcher, "FIRST_PAUSE_SECONDS", 0.01)
     servers: list[tuple[ThreadingHTTPServer, ApiServer]] = []
 
-    def run(api: ApiServer) -> list[WatchNews]:
+    def run(api: ApiServer) -> list[WatchUpdate]:
         class Request(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 status, lines = api.answer(self.path)
@@ -86,17 +86,17 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[ApiServer], lis
         server = ThreadingHTTPServer(("127.0.0.1", 0), Request)
         servers.append((server, api))
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        watch_newses: list[WatchNews] = []
+        watch_updates: list[WatchUpdate] = []
         stopping = threading.Event()
         connection = Connection(Configuration(host=f"http://127.0.0.1:{server.server_address[1]}"))
-        thread = threading.Thread(target=list_and_watch, args=(connection, NODES, watch_newses.append, stopping))
+        thread = threading.Thread(target=list_and_watch, args=(connection, NODES, watch_updates.append, stopping))
         thread.start()
         assert api.done.wait(10), api.asked
         stopping.set()
         api.close.set()
         thread.join(10)
         assert not thread.is_alive()
-        return watch_newses
+        return watch_updates
 
     yield run
     for server, _ in servers:
@@ -112,49 +112,49 @@ def bookmark(version: int) -> dict[str, Any]:
     return {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": str(version)}}}
 
 
-def seen(watch_newses: list[WatchNews]) -> list[tuple[str, bool]]:
+def seen(watch_updates: list[WatchUpdate]) -> list[tuple[str, bool]]:
     return [
         (watch_news.uid, watch_news.view is not None)
-        for watch_news in watch_newses
+        for watch_news in watch_updates
         if isinstance(watch_news, ObjectChange)
     ]
 
 
-def test_a_watch_goes_on_where_it_ended(serve: Callable[[ApiServer], list[WatchNews]]) -> None:
+def test_a_watch_goes_on_where_it_ended(serve: Callable[[ApiServer], list[WatchUpdate]]) -> None:
     api = ApiServer(
         watches=[[event("ADDED", objects.node("a"), 11), bookmark(15)], [event("DELETED", objects.node("a"), 16)]]
     )
-    watch_newses = serve(api)
+    watch_updates = serve(api)
     assert api.asked == ["list", "watch 10", "watch 15", "watch 16"]
-    assert seen(watch_newses) == [("uid-a", True), ("uid-a", False)]
+    assert seen(watch_updates) == [("uid-a", True), ("uid-a", False)]
 
 
-def test_pages_are_read_to_the_end(serve: Callable[[ApiServer], list[WatchNews]]) -> None:
+def test_pages_are_read_to_the_end(serve: Callable[[ApiServer], list[WatchUpdate]]) -> None:
     api = ApiServer(nodes={name: objects.node(name) for name in "abcde"}, page_size=2)
-    watch_newses = serve(api)
-    (listed,) = (watch_news for watch_news in watch_newses if isinstance(watch_news, ListResult))
+    watch_updates = serve(api)
+    (listed,) = (watch_news for watch_news in watch_updates if isinstance(watch_news, ListResult))
     assert set(listed.views) == {f"uid-{name}" for name in "abcde"}
     assert api.asked[:3] == ["list", "list 2", "list 4"]
 
 
-def test_expired_history_is_listed_anew(serve: Callable[[ApiServer], list[WatchNews]]) -> None:
+def test_expired_history_is_listed_anew(serve: Callable[[ApiServer], list[WatchUpdate]]) -> None:
     gone = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
     api = ApiServer(watches=[[event("ADDED", objects.node("a"), 11), gone], 410])
-    watch_newses = serve(api)
+    watch_updates = serve(api)
     assert api.asked == ["list", "watch 10", "list", "watch 10", "list", "watch 10"]
-    assert sum(isinstance(watch_news, ListResult) for watch_news in watch_newses) == 3
+    assert sum(isinstance(watch_news, ListResult) for watch_news in watch_updates) == 3
 
 
-def test_an_api_server_that_is_away_is_asked_again(serve: Callable[[ApiServer], list[WatchNews]]) -> None:
+def test_an_api_server_that_is_away_is_asked_again(serve: Callable[[ApiServer], list[WatchUpdate]]) -> None:
     api = ApiServer(lists_refused=3, watches=[503, [bookmark(12)]])
-    watch_newses = serve(api)
+    watch_updates = serve(api)
     assert api.asked == ["list", "watch 10", "watch 10", "watch 12"]
-    assert any(isinstance(watch_news, Bookmark) for watch_news in watch_newses)
+    assert any(isinstance(watch_news, Bookmark) for watch_news in watch_updates)
 
 
-def test_views_keep_what_matters(serve: Callable[[ApiServer], list[WatchNews]]) -> None:
-    watch_newses = serve(ApiServer(watches=[[event("MODIFIED", objects.node("a", taints=("x",)), 11)]]))
-    (change,) = (watch_news for watch_news in watch_newses if isinstance(watch_news, ObjectChange))
+def test_views_keep_what_matters(serve: Callable[[ApiServer], list[WatchUpdate]]) -> None:
+    watch_updates = serve(ApiServer(watches=[[event("MODIFIED", objects.node("a", taints=("x",)), 11)]]))
+    (change,) = (watch_news for watch_news in watch_updates if isinstance(watch_news, ObjectChange))
     assert isinstance(change.view, NodeView)
     assert change.view.taints == (("x", "", "NoSchedule"),)
     assert change.view.allocatable["cpu"] == 1930

@@ -1,1 +1,1 @@
-"""What workflows need of the outside world, as Protocols, and the values that cross them. They know no adapter."""
+"""The Protocols of the outside world that workflows use, and the values that cross them; no adapters."""

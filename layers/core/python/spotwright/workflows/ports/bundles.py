@@ -19,7 +19,7 @@ from spotwright.workflows.ports.state import BlobPort, InstanceCatalogPort, Stat
 
 
 class CatalogPorts(Protocol):
-    """Everything the workflow may reach of one cluster."""
+    """The ports of ``catalog``."""
 
     @property
     def cluster(self) -> ClusterPort: ...
@@ -62,12 +62,12 @@ class CatalogPorts(Protocol):
 
     @property
     def dry_runs(self) -> DryRunPort | None:
-        """None where classes are not tried (setting DISABLE_DRY_RUN)."""
+        """None without dry runs (setting DISABLE_DRY_RUN)."""
         ...
 
 
 class LifecyclePorts(Protocol):
-    """What the one hand reaches. ``facts``: what EKS says of the cluster."""
+    """The ports of ``lifecycle``. ``facts``: EKS's description of the cluster."""
 
     @property
     def cluster(self) -> ClusterPort: ...
@@ -88,7 +88,7 @@ class LifecyclePorts(Protocol):
 
 
 class InterruptPorts(Protocol):
-    """What writing a notice down needs, of one cluster."""
+    """The ports of ``interrupt``, of one cluster."""
 
     @property
     def state(self) -> StatePort: ...
@@ -97,7 +97,7 @@ class InterruptPorts(Protocol):
 
 
 class SnapshotPorts(Protocol):
-    """Where a snapshot comes from."""
+    """The ports of a snapshot."""
 
     @property
     def cluster(self) -> ClusterPort: ...
@@ -110,7 +110,7 @@ class SnapshotPorts(Protocol):
 
 
 class ProvisionPorts(SnapshotPorts, Protocol):
-    """What a planner reaches."""
+    """The ports of ``provision`` and ``disrupt``."""
 
     @property
     def catalogs(self) -> InstanceCatalogPort: ...
@@ -119,7 +119,7 @@ class ProvisionPorts(SnapshotPorts, Protocol):
 
 
 class SweepPorts(Protocol):
-    """What a sweep reaches."""
+    """The ports of ``sweep``."""
 
     @property
     def cluster(self) -> ClusterPort: ...

@@ -23,7 +23,7 @@ class AdminAccessPort(Protocol):
 
 
 class DeadlinePort(Protocol):
-    """How long we may still wait, and waiting."""
+    """The time that is left, and waiting."""
 
     def remaining_seconds(self) -> float: ...
     def pause(self, seconds: float) -> None: ...
@@ -38,6 +38,6 @@ class DocumentPort(Protocol):
 
 
 class PausePort(Protocol):
-    """Lets no function launch or disrupt anything in this cluster until somebody takes the pause away."""
+    """Lets no function launch or disrupt anything in this cluster until the pause is lifted."""
 
     def pause(self, reason: str) -> None: ...

@@ -1,4 +1,4 @@
-"""The rows of the state table, one cluster's: what is remembered between functions. Written under optimistic locks."""
+"""The rows of the state table, one cluster's: what functions share. Written under optimistic locks."""
 
 from datetime import datetime
 from typing import Final
@@ -146,5 +146,5 @@ def sort_key(row: Row) -> str:
 
 
 def epoch_ms(at: datetime) -> int:
-    """Epoch milliseconds, as rows keep time."""
+    """Epoch milliseconds, the rows' unit of time."""
     return int(at.timestamp() * 1000)

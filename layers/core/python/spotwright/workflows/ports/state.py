@@ -10,7 +10,7 @@ from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, N
 
 
 class StatePort(Protocol):
-    """Rows of one cluster in DynamoDB. Writes are conditional; a lost race raises Conflict and changes nothing."""
+    """Rows of one cluster in DynamoDB. Writes are conditional; one that another write preceded raises Conflict."""
 
     def cluster(self) -> ClusterRow: ...
     def request_planning(self) -> int:
@@ -19,7 +19,7 @@ class StatePort(Protocol):
 
     def mark_served(self, requested: int) -> None: ...
     def commit(self, *, expected_version: int, key: str) -> None:
-        """version v → v+1, head = key, key appended to unacted; Conflict when the version moved on."""
+        """version v → v+1, head = key, key appended to pending_decisions; Conflict when the version has changed."""
         ...
 
     def mark_acted(self, key: str) -> None:
@@ -44,11 +44,11 @@ class StatePort(Protocol):
     def nominations(self) -> tuple[NominationRow, ...]: ...
     def due_rows(self, before: int) -> tuple[Row, ...]: ...
     def offering_health(self, now: int) -> tuple[OfferingHealth, ...]:
-        """All that the account's clusters remember of offerings, by key; of some of it ``until`` is over."""
+        """The offering health of the account, by key; some rows may have expired."""
         ...
 
     def save_offering_health(self, health: OfferingHealth) -> None:
-        """Replace under the row's version; Conflict when another learned something meanwhile."""
+        """Replace under the row's version; Conflict when another writer was first."""
         ...
 
     def call_rate(self, action: str) -> TokenBucket | None:
@@ -56,16 +56,16 @@ class StatePort(Protocol):
         ...
 
     def save_call_rate(self, rate: TokenBucket) -> None:
-        """Replace under the row's version; Conflict when another called meanwhile."""
+        """Replace under the row's version; Conflict when another writer was first."""
         ...
 
     def heartbeat(self) -> int:
-        """Epoch milliseconds of the forwarder's last sign of life; 0 = never."""
+        """Epoch milliseconds of the forwarder's last heartbeat; 0 = never."""
         ...
 
     def breaker(self) -> Breaker: ...
     def save_breaker(self, breaker: Breaker) -> None:
-        """Replace under the version that was read; Conflict when another was faster."""
+        """Replace under the version that was read; Conflict when another writer was first."""
         ...
 
     def catalog_key(self) -> str: ...
@@ -79,7 +79,7 @@ class StatePort(Protocol):
         ...
 
     def end_region_read(self) -> None:
-        """Nobody reads any more."""
+        """The region is not being read any more."""
         ...
 
 
