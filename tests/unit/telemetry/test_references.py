@@ -1,6 +1,7 @@
 """Nothing is reported but by naming its row, with the row's fields; and no row is never named."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -105,6 +106,25 @@ def test_every_report_has_the_fields_of_its_row() -> None:
 )
 def test_a_wrong_field_would_be_noticed(source: str) -> None:
     assert wrong_fields(source) == [source]
+
+
+def test_a_metric_names_the_functions_that_write_it() -> None:
+    written = {
+        (metric_rows()[name].name, path.parent.name)
+        for path in (ROOT / "functions").glob("*/handler.py")
+        for name in re.findall(r"\btelemetry\.([A-Z_]+)", path.read_text())
+    }
+    counted = {(metric.name, "lifecycle") for metric in metric_rows().values() if metric.counted}
+    failed = {(metric_rows()["WORK_FAILED"].name, function) for function in functions_with_batches()}
+    declared = {(metric.name, function) for metric in metric_rows().values() for function in metric.functions}
+    assert written | counted | failed == declared
+
+
+def functions_with_batches() -> Iterator[str]:
+    """Functions whose failures ``sqs_batch`` counts."""
+    for path in (ROOT / "functions").glob("*/handler.py"):
+        if "process_by_cluster(" in path.read_text():
+            yield path.parent.name
 
 
 def test_every_row_is_named_somewhere() -> None:
