@@ -12,9 +12,7 @@ from moto.server import ThreadedMotoServer
 
 from spotwright.adapters.aws import clients
 from spotwright.cli import InputError
-from spotwright.cli.commands import manifests as manifests_command
-from spotwright.cli.commands import pause as pause_command
-from spotwright.cli.commands import resume as resume_command
+from spotwright.cli.commands import manifests, pause
 from spotwright.cli.commands import uninstall as uninstall_command
 from tests.manifests.cluster import Cluster
 from tests.manifests.samples import SAMPLES, changed
@@ -68,15 +66,17 @@ def _forget() -> None:
         cached.cache_clear()
 
 
-def run(command: Any, *words: str) -> int:
+def run(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    command.add(parser.add_subparsers())
-    options = parser.parse_args([command.__name__.rpartition(".")[2], *words])
+    subparsers = parser.add_subparsers()
+    for add in (manifests.add, pause.add_pause, pause.add_resume, uninstall_command.add):
+        add(subparsers)
+    options = parser.parse_args(words)
     return int(options.run(options))
 
 
 def test_manifests_prints_what_is_installed(capsys: pytest.CaptureFixture[str], cluster: Cluster) -> None:
-    assert run(manifests_command) == 0
+    assert run("manifests") == 0
     printed = capsys.readouterr()
     kinds = [yaml_object["kind"] for yaml_object in yaml.safe_load_all(printed.out)]
     assert kinds.count("CustomResourceDefinition") == 4
@@ -89,7 +89,7 @@ def test_manifests_prints_what_is_installed(capsys: pytest.CaptureFixture[str], 
 def test_manifests_takes_the_forwarders_environment_from_the_stack(
     aws: boto3.Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(manifests_command, "--cluster", "dev", "--forwarder-image", "registry/forwarder:1") == 0
+    assert run("manifests", "--cluster", "dev", "--forwarder-image", "registry/forwarder:1") == 0
     (deployment,) = (
         yaml_object
         for yaml_object in yaml.safe_load_all(capsys.readouterr().out)
@@ -106,9 +106,9 @@ def test_manifests_takes_the_forwarders_environment_from_the_stack(
 
 def test_manifests_says_what_is_missing(aws: boto3.Session) -> None:
     with pytest.raises(InputError, match="needs --cluster"):
-        run(manifests_command, "--forwarder-image", "x")
+        run("manifests", "--forwarder-image", "x")
     with pytest.raises(InputError, match="there is no stack Other"):
-        run(manifests_command, "--forwarder-image", "x", "--cluster", "dev", "--stack", "Other")
+        run("manifests", "--forwarder-image", "x", "--cluster", "dev", "--stack", "Other")
 
 
 def paused(aws: boto3.Session) -> dict[str, Any] | None:
@@ -121,12 +121,12 @@ def paused(aws: boto3.Session) -> dict[str, Any] | None:
 
 def test_a_pause_holds_until_it_is_resumed(aws: boto3.Session, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):
-        assert run(pause_command, "--cluster", "dev", "--reason", "maintenance") == 0
+        assert run("pause", "--cluster", "dev", "--reason", "maintenance") == 0
     row = paused(aws)
     assert row is not None
     assert row["reason"]["S"] == "maintenance"
     for _ in range(2):
-        assert run(resume_command, "--cluster", "dev") == 0
+        assert run("resume", "--cluster", "dev") == 0
     assert paused(aws) is None
     assert "dev is resumed" in capsys.readouterr().out
 
@@ -146,7 +146,7 @@ def session(aws: boto3.Session, cluster: Cluster, monkeypatch: pytest.MonkeyPatc
 
 
 def uninstall(cluster: Cluster, *words: str) -> int:
-    return run(uninstall_command, "--cluster", "dev", "--kubeconfig", str(cluster.plane.kubeconfig), *words)
+    return run("uninstall", "--cluster", "dev", "--kubeconfig", str(cluster.plane.kubeconfig), *words)
 
 
 def test_a_claim_that_nobody_ends_is_named_when_the_time_is_up(
@@ -199,7 +199,7 @@ def _refused(cluster: Cluster) -> None:
 
 def test_grace_is_for_draining() -> None:
     with pytest.raises(InputError, match="--drain only"):
-        run(uninstall_command, "--hand-back", "--cluster", "dev", "--grace", "1m")
+        run("uninstall", "--hand-back", "--cluster", "dev", "--grace", "1m")
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("30m", 1800.0), ("1h30m", 5400.0)])

@@ -1,4 +1,4 @@
-"""The command line: ``spotwright <command>``. Every command is a module of ``commands`` with ``add(subparsers)``.
+"""The command line: ``spotwright <command>``. The modules of ``commands`` register the commands and run them.
 
 Modules of commands import what they need when they run, so that a command starts quickly.
 """
@@ -9,7 +9,17 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-_COMMANDS = ("plan", "convert", "catalog", "replay", "pause", "resume", "manifests", "uninstall")
+# Command → the function of a module of ``commands`` that registers it.
+_COMMANDS: Final = {
+    "plan": "plan.add",
+    "convert": "convert.add",
+    "catalog": "catalog.add",
+    "replay": "replay.add",
+    "pause": "pause.add_pause",
+    "resume": "pause.add_resume",
+    "manifests": "manifests.add",
+    "uninstall": "uninstall.add",
+}
 _BAD_INPUT: Final = 2
 
 
@@ -24,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     # Only the module of the command is imported; for the help, all modules.
     for name in [command for command in _COMMANDS if command in given[:1]] or _COMMANDS:
-        import_module(f"{__name__}.commands.{name}").add(subparsers)
+        module, _, function = _COMMANDS[name].partition(".")
+        getattr(import_module(f"{__name__}.commands.{module}"), function)(subparsers)
     options = parser.parse_args(given)
     try:
         return int(options.run(options))

@@ -2,11 +2,11 @@
 
 from typing import Final
 
-from spotwright.conversion import Json, ami_fields, instance_fields, selectors
+from spotwright.conversion import Json, nodeclass_fields, selectors
 from spotwright.conversion.remarks import ObjectRemarks, refuse, refuse_missing
 
 # EC2's defaults for fields that an AWSNodeTemplate with metadataOptions leaves out.
-_METADATA_UNSET: Final = instance_fields.METADATA_OPTIONS | {"httpPutResponseHopLimit": 1, "httpTokens": "optional"}
+_METADATA_UNSET: Final = nodeclass_fields.METADATA_OPTIONS | {"httpPutResponseHopLimit": 1, "httpTokens": "optional"}
 _UNCHANGED: Final = ("context", "detailedMonitoring", "userData")
 
 
@@ -20,8 +20,8 @@ def nodeclass_spec(spec: Json, path: str, remarks: ObjectRemarks) -> Json:
         remaining.pop(name, None)
     identity = _instance_profile(remaining, path, remarks)
     nodeclass = _convert_selectors(remaining, path, remarks) | identity
-    nodeclass |= instance_fields.tags(remaining.pop("tags", {}), f"{path}.tags", remarks)
-    nodeclass |= instance_fields.metadata_options(remaining.pop("metadataOptions", None), _METADATA_UNSET)
+    nodeclass |= nodeclass_fields.tags(remaining.pop("tags", {}), f"{path}.tags", remarks)
+    nodeclass |= nodeclass_fields.metadata_options(remaining.pop("metadataOptions", None), _METADATA_UNSET)
     nodeclass |= {name: remaining.pop(name) for name in _UNCHANGED if name in remaining}
     return nodeclass
 
@@ -34,8 +34,10 @@ def _convert_selectors(remaining: Json, path: str, remarks: ObjectRemarks) -> Js
     if template is None:
         selector = remaining.pop("amiSelector", None)
         terms = selectors.ami_terms(selector, f"{path}.amiSelector") if selector is not None else []
-        devices = instance_fields.block_devices(remaining.pop("blockDeviceMappings", []), f"{path}.blockDeviceMappings")
-        nodeclass |= ami_fields.ami_fields(remaining.pop("amiFamily", "AL2"), terms, devices, path, remarks)
+        devices = nodeclass_fields.block_devices(
+            remaining.pop("blockDeviceMappings", []), f"{path}.blockDeviceMappings"
+        )
+        nodeclass |= nodeclass_fields.ami_fields(remaining.pop("amiFamily", "AL2"), terms, devices, path, remarks)
         groups = selectors.selector_terms(
             _pop_required(remaining, "securityGroupSelector", path), f"{path}.securityGroupSelector"
         )
@@ -80,7 +82,7 @@ def _instance_profile(remaining: Json, path: str, remarks: ObjectRemarks) -> Jso
         f"is not set: {owner} named it. Write the nodes' role in place of KARPENTER_NODE_ROLE, or that profile as"
         " instanceProfile",
     )
-    return {"role": instance_fields.ROLE_PLACEHOLDER}
+    return {"role": nodeclass_fields.ROLE_PLACEHOLDER}
 
 
 def _pop_required(remaining: Json, name: str, path: str) -> Json:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from spotwright.conversion import Json, ami_fields, instance_fields, node_metadata
+from spotwright.conversion import Json, node_metadata, nodeclass_fields
 from spotwright.conversion.provisioner import CLASS_REFERENCE, kubelet_settings
 from spotwright.conversion.remarks import ObjectRemarks, refuse, refuse_missing
 
@@ -69,13 +69,13 @@ def nodeclass_spec(spec: Json, remarks: ObjectRemarks) -> Json:
     if ("role" in remaining) == ("instanceProfile" in remaining):
         refuse("spec.role", remaining.get("role"), "and instanceProfile: set exactly one of them")
     terms = _terms(remaining.pop("amiSelectorTerms", []), "spec.amiSelectorTerms", ("id",), remarks)
-    devices = instance_fields.block_devices(remaining.pop("blockDeviceMappings", []), "spec.blockDeviceMappings")
-    nodeclass = ami_fields.ami_fields(remaining.pop("amiFamily"), terms, devices, "spec", remarks)
+    devices = nodeclass_fields.block_devices(remaining.pop("blockDeviceMappings", []), "spec.blockDeviceMappings")
+    nodeclass = nodeclass_fields.ami_fields(remaining.pop("amiFamily"), terms, devices, "spec", remarks)
     for name, exclusive in (("subnetSelectorTerms", ("id",)), ("securityGroupSelectorTerms", _EXCLUSIVE)):
         nodeclass[name] = _terms(remaining.pop(name), f"spec.{name}", exclusive, remarks)
-    nodeclass |= instance_fields.tags(remaining.pop("tags", {}), "spec.tags", remarks)
-    nodeclass |= instance_fields.metadata_options(
-        remaining.pop("metadataOptions", None), instance_fields.METADATA_OPTIONS
+    nodeclass |= nodeclass_fields.tags(remaining.pop("tags", {}), "spec.tags", remarks)
+    nodeclass |= nodeclass_fields.metadata_options(
+        remaining.pop("metadataOptions", None), nodeclass_fields.METADATA_OPTIONS
     )
     nodeclass |= {name: remaining.pop(name) for name in _UNCHANGED if name in remaining}
     return nodeclass

@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from spotwright.adapters.kubernetes import nominations
 from spotwright.adapters.kubernetes.codecs.capacity_buffer import decode_capacity_buffer
 from spotwright.adapters.kubernetes.codecs.node import decode_node
 from spotwright.adapters.kubernetes.codecs.nodeclaim import decode_nodeclaim, decode_nodeclaim_strict, encode_nodeclaim
@@ -16,7 +16,6 @@ from spotwright.adapters.kubernetes.codecs.objects import (
     decode_metadata,
     decode_taints,
     decode_time,
-    encode_condition,
     encode_taint,
     encode_time,
 )
@@ -27,8 +26,9 @@ from spotwright.adapters.kubernetes.codecs.volumes import (
     decode_persistent_volume_claim,
     decode_storage_class,
 )
-from spotwright.adapters.kubernetes.transport import JSON_PATCH, MERGE_PATCH, JsonObject, Transport
-from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound, Throttled
+from spotwright.adapters.kubernetes.conditions import write_conditions
+from spotwright.adapters.kubernetes.transport import MERGE_PATCH, JsonObject, Transport
+from spotwright.errors import ApiError, Conflict, NotFound, Throttled
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -64,10 +64,6 @@ _KINDS: Final = {
     "nodeoverlays": ("karpenter.sh/v1alpha1", "NodeOverlay"),
     "ec2nodeclasses": ("karpenter.k8s.aws/v1", "EC2NodeClass"),
 }
-# How often conditions are read, merged and written again when another writer was faster.
-CONDITION_ATTEMPTS: Final = 4
-# Nominations are written in parallel: until all are written, kube-scheduler may bind other pods to the nodes.
-PODS_AT_ONCE: Final = 8
 
 
 class KubernetesCluster:
@@ -176,33 +172,8 @@ class KubernetesCluster:
     def set_conditions(
         self, kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], *, removed: Collection[str] = ()
     ) -> None:
-        for attempt in range(1, CONDITION_ATTEMPTS + 1):
-            try:
-                self._set_conditions(kind, metadata, conditions, removed)
-                return
-            except Conflict:
-                if attempt == CONDITION_ATTEMPTS:
-                    raise
-
-    def _set_conditions(
-        self, kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], removed: Collection[str]
-    ) -> None:
         path = _object_path(_PATHS[kind], metadata)
-        current = self._api.call("GET", path)
-        if metadata.uid and current["metadata"]["uid"] != metadata.uid:
-            raise NotFound(f"{kind} {metadata.name} with uid {metadata.uid} is gone", code="NotFound")
-        before = (current.get("status") or {}).get("conditions") or []
-        after = [
-            condition
-            for condition in merge_conditions(before, conditions, now=datetime.now(UTC))
-            if condition["type"] not in removed
-        ]
-        if after != before:
-            preconditions = {
-                "uid": current["metadata"]["uid"],
-                "resourceVersion": current["metadata"]["resourceVersion"],
-            }
-            self._patch(f"{path}/status", {"metadata": preconditions, "status": {"conditions": after}})
+        write_conditions(self._api, path, metadata, conditions, removed=removed, now=datetime.now(UTC))
 
     def set_taints(self, node: Node, taints: Sequence[Taint]) -> None:
         current = self._api.call("GET", f"{_PATHS['nodes']}/{node.name}")
@@ -245,46 +216,10 @@ class KubernetesCluster:
         return True
 
     def nominate(self, node: str, pods: Mapping[str, str]) -> frozenset[str]:
-        changes: list[JsonObject] = [
-            {"op": "test", "path": "/spec/nodeName", "value": None},
-            {"op": "test", "path": "/status/nominatedNodeName", "value": None},
-            {"op": "add", "path": "/status/nominatedNodeName", "value": node},
-        ]
-        return frozenset(
-            key
-            for key, is_changed in self._patch_pods(pods, changes)
-            if is_changed or self._is_nominated(key, pods[key], node)
-        )
+        return nominations.nominate(self._api, node, pods)
 
     def clear_nominations(self, node: str, pods: Mapping[str, str]) -> None:
-        changes: list[JsonObject] = [
-            {"op": "test", "path": "/spec/nodeName", "value": None},
-            {"op": "test", "path": "/status/nominatedNodeName", "value": node},
-            {"op": "remove", "path": "/status/nominatedNodeName"},
-        ]
-        self._patch_pods(pods, changes)
-
-    def _patch_pods(self, pods: Mapping[str, str], changes: list[JsonObject]) -> list[tuple[str, bool]]:
-        """Patch the status of every pod (key → uid) in parallel; whether the tests of its patch held."""
-        if not pods:
-            return []
-        with ThreadPoolExecutor(min(len(pods), PODS_AT_ONCE)) as threads:
-            return list(threads.map(lambda key: (key, self._patch_pod(key, pods[key], changes)), sorted(pods)))
-
-    def _patch_pod(self, key: str, uid: str, changes: list[JsonObject]) -> bool:
-        """False when a test of the patch does not hold (422), or the pod does not exist."""
-        same_uid: JsonObject = {"op": "test", "path": "/metadata/uid", "value": uid}
-        try:
-            self._api.call("PATCH", f"{_pod_path(key)}/status", body=[same_uid, *changes], content_type=JSON_PATCH)
-        except (NotFound, InvalidRequest):
-            return False
-        return True
-
-    def _is_nominated(self, key: str, uid: str, node: str) -> bool:
-        pod = self._get(_pod_path(key))
-        if pod is None or pod["metadata"]["uid"] != uid or pod["spec"].get("nodeName"):
-            return False
-        return (pod.get("status") or {}).get("nominatedNodeName") == node
+        nominations.clear_nominations(self._api, node, pods)
 
     def record_event(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
         version, name = _KINDS[kind]
@@ -342,24 +277,3 @@ def _object_path(collection: str, metadata: ObjectMeta) -> str:
         if metadata.namespace
         else f"{collection}/{metadata.name}"
     )
-
-
-def _pod_path(key: str) -> str:
-    namespace, _, name = key.partition("/")
-    return f"/api/v1/namespaces/{namespace}/pods/{name}"
-
-
-def merge_conditions(before: Sequence[JsonObject], changes: Sequence[Condition], *, now: datetime) -> list[JsonObject]:
-    """``before`` with the changed conditions; a transition time changes only with the status."""
-    after = [dict(condition) for condition in before]
-    for change in changes:
-        new = encode_condition(change, since=now)
-        old = next((condition for condition in after if condition["type"] == change.type), None)
-        if old is None:
-            after.append(new)
-            continue
-        if old["status"] == new["status"]:
-            new["lastTransitionTime"] = old["lastTransitionTime"]
-        old.clear()
-        old.update(new)
-    return after

@@ -5,14 +5,20 @@ import os
 import sys
 
 
-def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def add_pause(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     parser = subparsers.add_parser("pause", help="launch and disrupt nothing in a cluster until it is resumed")
     parser.add_argument("--reason", default="spotwright pause", help="kept with the pause (default: %(default)s)")
-    add_cluster_options(parser)
+    _add_cluster_options(parser)
     parser.set_defaults(run=run, verb="pause")
 
 
-def add_cluster_options(parser: argparse.ArgumentParser) -> None:
+def add_resume(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    parser = subparsers.add_parser("resume", help="end a pause, and close the breaker that stopped disruption")
+    _add_cluster_options(parser)
+    parser.set_defaults(run=run, verb="resume")
+
+
+def _add_cluster_options(parser: argparse.ArgumentParser) -> None:
     """Options that name the cluster and its stack."""
     stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
     parser.add_argument("--cluster", required=True, metavar="NAME")

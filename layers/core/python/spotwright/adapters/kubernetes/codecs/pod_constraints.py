@@ -1,8 +1,8 @@
 """Constraints of a pod's spec: topology spread, affinity, host ports, volume claims."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from spotwright.adapters.kubernetes.codecs.objects import Json
+from spotwright.adapters.kubernetes.codecs.objects import Json, decode_node_selector_requirements
 from spotwright.model.kubernetes.pod_constraints import (
     HostPort,
     LabelSelector,
@@ -19,16 +19,7 @@ def decode_label_selector(selector: Json) -> tuple[NodeSelectorRequirement, ...]
         NodeSelectorRequirement(key, Operator.IN, (str(value),))
         for key, value in sorted((selector.get("matchLabels") or {}).items())
     )
-    return (*equal, *decode_match_expressions(selector.get("matchExpressions")))
-
-
-def decode_match_expressions(items: Iterable[Json] | None) -> tuple[NodeSelectorRequirement, ...]:
-    return tuple(
-        NodeSelectorRequirement(
-            item.get("key") or "", item.get("operator") or "", tuple(str(value) for value in item.get("values") or ())
-        )
-        for item in items or ()
-    )
+    return (*equal, *decode_node_selector_requirements(selector.get("matchExpressions")))
 
 
 def _selector(term: Json, labels: Json) -> LabelSelector:
@@ -133,7 +124,10 @@ def decode_node_preferences(spec: Json) -> tuple[tuple[int, tuple[NodeSelectorRe
     """(weight, conjunction) of the preferred node affinity."""
     terms = _affinity(spec, "nodeAffinity").get("preferredDuringSchedulingIgnoredDuringExecution") or ()
     return tuple(
-        (term.get("weight") or 1, decode_match_expressions((term.get("preference") or {}).get("matchExpressions")))
+        (
+            term.get("weight") or 1,
+            decode_node_selector_requirements((term.get("preference") or {}).get("matchExpressions")),
+        )
         for term in terms
     )
 

@@ -3,8 +3,14 @@
 from collections.abc import Iterable
 from typing import Final
 
-from spotwright.adapters.kubernetes.codecs.objects import DECODE_ERRORS, Json, decode_metadata, describe_error, validate
-from spotwright.adapters.kubernetes.codecs.pod_constraints import decode_match_expressions
+from spotwright.adapters.kubernetes.codecs.objects import (
+    DECODE_ERRORS,
+    Json,
+    decode_metadata,
+    decode_node_selector_requirements,
+    describe_error,
+    validate,
+)
 from spotwright.model import labels
 from spotwright.model.kubernetes.volumes import (
     EBS_CSI_DRIVER,
@@ -71,7 +77,7 @@ def _volume(obj: Json) -> PersistentVolume:
 
 
 def _node_selector_terms(terms: Iterable[Json], *, local: bool) -> NodeSelectorTerms:
-    alternatives = tuple(decode_match_expressions(term.get("matchExpressions")) for term in terms)
+    alternatives = tuple(decode_node_selector_requirements(term.get("matchExpressions")) for term in terms)
     if not local:
         return alternatives
     without_hostname = tuple(

@@ -1,0 +1,70 @@
+"""Nominating pods: ``status.nominatedNodeName``, by which kube-scheduler tries a node first."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from spotwright.adapters.kubernetes.transport import JSON_PATCH, JsonObject, Transport
+from spotwright.errors import InvalidRequest, NotFound
+
+# Nominations are written in parallel: until all are written, kube-scheduler may bind other pods to the nodes.
+PODS_AT_ONCE: Final = 8
+_IS_UNBOUND: Final[JsonObject] = {"op": "test", "path": "/spec/nodeName", "value": None}
+_FIELD: Final = "/status/nominatedNodeName"
+
+
+def nominate(api: Transport, node: str, pods: Mapping[str, str]) -> frozenset[str]:
+    """Nominate unbound pods (key → uid) without another nomination; the keys of those nominated for ``node`` now."""
+    changes: list[JsonObject] = [
+        _IS_UNBOUND,
+        {"op": "test", "path": _FIELD, "value": None},
+        {"op": "add", "path": _FIELD, "value": node},
+    ]
+    return frozenset(
+        key
+        for key, is_changed in _patch_pods(api, pods, changes)
+        if is_changed or _is_nominated(api, key, pods[key], node)
+    )
+
+
+def clear_nominations(api: Transport, node: str, pods: Mapping[str, str]) -> None:
+    """Remove the nomination for ``node`` from those pods (key → uid) that are unbound and have it."""
+    changes: list[JsonObject] = [
+        _IS_UNBOUND,
+        {"op": "test", "path": _FIELD, "value": node},
+        {"op": "remove", "path": _FIELD},
+    ]
+    _patch_pods(api, pods, changes)
+
+
+def _patch_pods(api: Transport, pods: Mapping[str, str], changes: list[JsonObject]) -> list[tuple[str, bool]]:
+    """Patch the status of every pod (key → uid) in parallel; whether the tests of its patch held."""
+    if not pods:
+        return []
+    with ThreadPoolExecutor(min(len(pods), PODS_AT_ONCE)) as threads:
+        return list(threads.map(lambda key: (key, _patch_pod(api, key, pods[key], changes)), sorted(pods)))
+
+
+def _patch_pod(api: Transport, key: str, uid: str, changes: list[JsonObject]) -> bool:
+    """False when a test of the patch does not hold (422), or the pod does not exist."""
+    same_uid: JsonObject = {"op": "test", "path": "/metadata/uid", "value": uid}
+    try:
+        api.call("PATCH", f"{_pod_path(key)}/status", body=[same_uid, *changes], content_type=JSON_PATCH)
+    except (NotFound, InvalidRequest):
+        return False
+    return True
+
+
+def _is_nominated(api: Transport, key: str, uid: str, node: str) -> bool:
+    try:
+        pod = api.call("GET", _pod_path(key))
+    except NotFound:
+        return False
+    if pod["metadata"]["uid"] != uid or pod["spec"].get("nodeName"):
+        return False
+    return bool((pod.get("status") or {}).get("nominatedNodeName") == node)
+
+
+def _pod_path(key: str) -> str:
+    namespace, _, name = key.partition("/")
+    return f"/api/v1/namespaces/{namespace}/pods/{name}"
