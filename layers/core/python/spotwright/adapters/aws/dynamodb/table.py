@@ -1,15 +1,20 @@
 """A DynamoDB table with the key ``pk``/``sk``: reads, queries, and writes conditional on a row's version."""
 
+import random
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from spotwright.adapters.aws import errors
 from spotwright.adapters.aws.dynamodb.items import Item
-from spotwright.errors import NotFound, Unavailable
+from spotwright.errors import NotFound, Throttled, Unavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
+
+# Pauses before keys that a batch left unprocessed are requested again, at most.
+_BATCH_PAUSES_SECONDS: Final = (0.05, 0.1, 0.2)
 
 
 class Table:
@@ -34,16 +39,48 @@ class Table:
                 return
             query["ExclusiveStartKey"] = page["LastEvaluatedKey"]
 
+    def get_rows(self, pk: str, *sks: str) -> dict[str, Item]:
+        """Rows by sort key, in a single consistent call; missing rows are left out."""
+        keys: Any = [{"pk": {"S": pk}, "sk": {"S": sk}} for sk in sks]
+        rows: dict[str, Item] = {}
+        for pause_seconds in (*_BATCH_PAUSES_SECONDS, None):
+            with translate_table_errors(f"BatchGetItem {pk} {' '.join(sks)}"):
+                request: Any = {self.name: {"Keys": keys, "ConsistentRead": True}}
+                answer = self._client.batch_get_item(RequestItems=request)
+            rows |= {item["sk"]["S"]: item for item in answer["Responses"].get(self.name, ())}
+            unprocessed = answer.get("UnprocessedKeys", {}).get(self.name)
+            if not unprocessed:
+                return rows
+            keys = unprocessed["Keys"]
+            if pause_seconds is not None:
+                time.sleep(random.uniform(0, pause_seconds))
+        raise Throttled(f"BatchGetItem {pk}: keys were left over every time", code="UnprocessedKeys")
+
+    def put(self, item: Item, **condition: Any) -> None:
+        """Put a row; ``condition``: ConditionExpression and its values. Raises Conflict when it does not hold."""
+        with translate_table_errors(f"PutItem {item['pk']['S']} {item['sk']['S']}"):
+            self._client.put_item(TableName=self.name, Item=item, **condition)
+
     def put_versioned(self, item: Item, before: int) -> None:
         """Replace a row of version ``before``; 0 = there is no row, or an expired row of version 0."""
         first = "attribute_not_exists(version) OR " if before == 0 else ""
-        with translate_table_errors(f"PutItem {item['pk']['S']} {item['sk']['S']}"):
-            self._client.put_item(
-                TableName=self.name,
-                Item=item,
-                ConditionExpression=f"{first}version = :v",
-                ExpressionAttributeValues={":v": {"N": str(before)}},
-            )
+        self.put(item, ConditionExpression=f"{first}version = :v", ExpressionAttributeValues={":v": {"N": str(before)}})
+
+    def update(
+        self, pk: str, sk: str, expression: str, values: Item, *, condition: str = "", returns: str = "NONE"
+    ) -> Any:
+        """Update a row. Raises Conflict when ``condition`` does not hold."""
+        request: dict[str, Any] = {
+            "TableName": self.name,
+            "Key": {"pk": {"S": pk}, "sk": {"S": sk}},
+            "UpdateExpression": expression,
+            "ExpressionAttributeValues": values,
+            "ReturnValues": returns,
+        }
+        if condition:
+            request["ConditionExpression"] = condition
+        with translate_table_errors(f"UpdateItem {pk} {sk}"):
+            return self._client.update_item(**request)
 
 
 @contextmanager

@@ -1,0 +1,82 @@
+"""The row of a cluster: its version and newest decision, the decisions to act on, and requests for planning."""
+
+from typing import Any
+
+from spotwright.adapters.aws.dynamodb.items import Item, number_attribute, text_attribute
+from spotwright.adapters.aws.dynamodb.table import Table
+from spotwright.errors import Conflict
+from spotwright.workflows.ports.rows import ClusterRow
+
+
+class ClusterItem:
+    """See StatePort; the method ``read`` is ``cluster`` there."""
+
+    def __init__(self, table: Table, cluster: str) -> None:
+        self._table, self._cluster = table, cluster
+
+    def read(self) -> ClusterRow:
+        rows = self._table.get_rows(self._cluster, "cluster", "pause")
+        item, paused = rows.get("cluster", {}), "pause" in rows
+        return ClusterRow(
+            cluster=self._cluster,
+            version=number_attribute(item, "version"),
+            head=text_attribute(item, "head"),
+            pending_decisions=_unacted(item),
+            planning_requests=number_attribute(item, "requested"),
+            served_requests=number_attribute(item, "served"),
+            paused=paused,
+        )
+
+    def request_planning(self) -> int:
+        answer = self._update("ADD requested :one", {":one": {"N": "1"}}, returns="UPDATED_NEW")
+        return int(answer["Attributes"]["requested"]["N"])
+
+    def mark_served(self, requested: int) -> None:
+        try:
+            self._update(
+                "SET served = :n",
+                {":n": {"N": str(requested)}},
+                condition="attribute_not_exists(served) OR served < :n",
+            )
+        except Conflict:
+            return
+
+    def commit(self, *, expected_version: int, key: str) -> None:
+        first = "attribute_not_exists(version) OR version = :v" if expected_version == 0 else "version = :v"
+        self._update(
+            "SET version = :w, head = :h, unacted = list_append(if_not_exists(unacted, :none), :d)",
+            {
+                ":v": {"N": str(expected_version)},
+                ":w": {"N": str(expected_version + 1)},
+                ":h": {"S": key},
+                ":none": {"L": []},
+                ":d": {"L": [{"S": key}]},
+            },
+            condition=first,
+        )
+
+    def mark_acted(self, key: str) -> None:
+        # Decisions are acted on in their order, so that position 0 is tried before the row is read.
+        position: int | None = 0
+        for _ in range(5):
+            if position is None:
+                return
+            try:
+                self._update(
+                    f"REMOVE unacted[{position}]",
+                    {":d": {"S": key}},
+                    condition=f"unacted[{position}] = :d",
+                )
+            except Conflict:
+                unacted = _unacted(self._table.get(self._cluster, "cluster") or {})
+                position = next((n for n, decision in enumerate(unacted) if decision == key), None)
+                continue
+            return
+        raise Conflict(f"cluster row of {self._cluster}: too many writers at once", code="ConditionalCheckFailed")
+
+    def _update(self, expression: str, values: Item, *, condition: str = "", returns: str = "NONE") -> Any:
+        return self._table.update(self._cluster, "cluster", expression, values, condition=condition, returns=returns)
+
+
+def _unacted(item: Item) -> tuple[str, ...]:
+    return tuple(decision["S"] for decision in item.get("unacted", {}).get("L", ()))
