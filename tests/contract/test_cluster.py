@@ -295,16 +295,16 @@ def test_only_our_own_nomination_is_withdrawn(world: World) -> None:
 
 
 def test_the_same_event_is_told_again_only_after_a_while(real: tuple[Stack, KubernetesCluster]) -> None:
-    """Two processes tell it: what one does not remember, the event itself says."""
+    """Several processes record it: what a process does not remember, the Event itself says."""
     stack, port = real
     nodeclaim, began = port.create_nodeclaim(claim()), datetime.now(UTC)
     for seconds in (0, 30, 90, 150, 200):
-        port._told.clear()
+        port._events._recorded_at.clear()
         moment = began + timedelta(seconds=seconds)
         port.record_event("nodeclaims", nodeclaim.metadata, events.DISRUPTION_BLOCKED(reason="m"), now=moment)
     query = f"involvedObject.name={nodeclaim.name},reason=DisruptionBlocked"
     listed = json.loads(stack.kubectl("get", "events", "-n", "default", "--field-selector", query, "-o", "json").stdout)
-    assert [one["count"] for one in listed["items"]] == [2]
+    assert [event["count"] for event in listed["items"]] == [2]
 
 
 def test_an_event_never_raises(world: World) -> None:

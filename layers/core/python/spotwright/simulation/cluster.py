@@ -60,7 +60,7 @@ class FakeCluster:
         self._objects: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
         self.attachments: dict[str, tuple[str, ...]] = {}
         self.events: list[RecordedEvent] = []
-        self._told: dict[str, datetime] = {}
+        self._recorded_at: dict[str, datetime] = {}
 
     # Users, kubelets and controllers
 
@@ -241,8 +241,8 @@ class FakeCluster:
 
     def record_event(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
         key = f"{metadata.uid or metadata.key}/{event.reason}/{event.message}"
-        if key not in self._told or now - self._told[key] >= event.row.repeat_after:
-            self._told[key] = now
+        if key not in self._recorded_at or now - self._recorded_at[key] >= event.row.repeat_after:
+            self._recorded_at[key] = now
             self.events.append(RecordedEvent(now, kind, metadata.name, event.type, event.reason, event.message))
 
     # Inside

@@ -1,6 +1,5 @@
 """The Kubernetes API of a cluster as the workflows use it (ClusterPort)."""
 
-import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -15,9 +14,7 @@ from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodepool
 from spotwright.adapters.kubernetes.codecs.objects import (
     decode_metadata,
     decode_taints,
-    decode_time,
     encode_taint,
-    encode_time,
 )
 from spotwright.adapters.kubernetes.codecs.pod import decode_daemonset, decode_pod, decode_pod_disruption_budget
 from spotwright.adapters.kubernetes.codecs.volumes import (
@@ -27,6 +24,7 @@ from spotwright.adapters.kubernetes.codecs.volumes import (
     decode_storage_class,
 )
 from spotwright.adapters.kubernetes.conditions import write_conditions
+from spotwright.adapters.kubernetes.events import EventRecorder
 from spotwright.adapters.kubernetes.transport import MERGE_PATCH, JsonObject, Transport
 from spotwright.errors import ApiError, Conflict, NotFound, Throttled
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
@@ -56,14 +54,6 @@ _SCALABLE_PATHS: Final = {
     "StatefulSet": "/apis/apps/v1/statefulsets",
     "ReplicaSet": "/apis/apps/v1/replicasets",
 }
-_KINDS: Final = {
-    "nodes": ("v1", "Node"),
-    "pods": ("v1", "Pod"),
-    "nodeclaims": ("karpenter.sh/v1", "NodeClaim"),
-    "nodepools": ("karpenter.sh/v1", "NodePool"),
-    "nodeoverlays": ("karpenter.sh/v1alpha1", "NodeOverlay"),
-    "ec2nodeclasses": ("karpenter.k8s.aws/v1", "EC2NodeClass"),
-}
 
 
 class KubernetesCluster:
@@ -72,8 +62,7 @@ class KubernetesCluster:
     def __init__(self, name: str, transport: Transport) -> None:
         self.name = name
         self._api = transport
-        # What this process told, and when: most repeats are known without a request.
-        self._told: dict[str, datetime] = {}
+        self._events = EventRecorder(transport)
 
     def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
         selector = f"spec.nodeName={node}" if node else "spec.nodeName=,status.phase=Pending" if pending else ""
@@ -193,16 +182,16 @@ class KubernetesCluster:
             return
 
     def evict(self, pod: Pod) -> bool:
-        about = pod.metadata
+        metadata = pod.metadata
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
-            "metadata": {"name": about.name, "namespace": about.namespace},
-            "deleteOptions": {"preconditions": {"uid": about.uid}},
+            "metadata": {"name": metadata.name, "namespace": metadata.namespace},
+            "deleteOptions": {"preconditions": {"uid": metadata.uid}},
         }
         try:
             self._api.call(
-                "POST", f"/api/v1/namespaces/{about.namespace}/pods/{about.name}/eviction", body=body, attempts=1
+                "POST", f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction", body=body, attempts=1
             )
         except (NotFound, Conflict):
             return True
@@ -222,42 +211,7 @@ class KubernetesCluster:
         nominations.clear_nominations(self._api, node, pods)
 
     def record_event(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
-        version, name = _KINDS[kind]
-        digest = hashlib.sha256(f"{metadata.uid}/{event.reason}/{event.message}".encode()).hexdigest()[:16]
-        if digest in self._told and now - self._told[digest] < event.row.repeat_after:
-            return
-        self._told[digest] = now
-        namespace = metadata.namespace or "default"
-        path = f"/api/v1/namespaces/{namespace}/events"
-        stamp = encode_time(now)
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": f"{metadata.name}.{digest}", "namespace": namespace},
-            "involvedObject": {
-                "apiVersion": version, "kind": name, "name": metadata.name, "namespace": metadata.namespace,
-                "uid": metadata.uid,
-            },
-            "type": event.type, "reason": event.reason, "message": event.message[:1024], "count": 1,
-            "firstTimestamp": stamp, "lastTimestamp": stamp,
-            "source": {"component": "spotwright"}, "reportingComponent": "spotwright",
-        }  # fmt: skip
-        try:
-            self._api.call("POST", path, body=body)
-        except Conflict:
-            self._repeat(f"{path}/{body['metadata']['name']}", event, now)  # type: ignore[index]
-        except ApiError:
-            return
-
-    def _repeat(self, path: str, event: Event, now: datetime) -> None:
-        """One more of an event that is there, unless another process told it just now."""
-        try:
-            before = self._api.call("GET", path)
-            last = decode_time(before.get("lastTimestamp"))
-            if last is None or now - last >= event.row.repeat_after:
-                self._patch(path, {"count": (before.get("count") or 1) + 1, "lastTimestamp": encode_time(now)})
-        except ApiError:
-            return
+        self._events.record(kind, metadata, event, now=now)
 
     def _get(self, path: str) -> JsonObject | None:
         try:

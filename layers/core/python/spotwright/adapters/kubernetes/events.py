@@ -1,0 +1,72 @@
+"""Recording Events: an equal event is counted instead of created again, and not more often than its row allows."""
+
+import hashlib
+from datetime import datetime
+from typing import Final
+
+from spotwright.adapters.kubernetes.codecs.objects import decode_time, encode_time
+from spotwright.adapters.kubernetes.transport import MERGE_PATCH, JsonObject, Transport
+from spotwright.errors import ApiError, Conflict
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.telemetry.rows import Event
+
+_KINDS: Final = {
+    "nodes": ("v1", "Node"),
+    "pods": ("v1", "Pod"),
+    "nodeclaims": ("karpenter.sh/v1", "NodeClaim"),
+    "nodepools": ("karpenter.sh/v1", "NodePool"),
+    "nodeoverlays": ("karpenter.sh/v1alpha1", "NodeOverlay"),
+    "ec2nodeclasses": ("karpenter.k8s.aws/v1", "EC2NodeClass"),
+}
+
+
+class EventRecorder:
+    """Records Events of the cluster's objects. A failure to record an Event is ignored."""
+
+    def __init__(self, api: Transport) -> None:
+        self._api = api
+        # When this process recorded an event, by its digest: most repetitions need no request.
+        self._recorded_at: dict[str, datetime] = {}
+
+    def record(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
+        """``kind``: plural of the object's kind. Does nothing for an equal event within ``repeat_after``."""
+        digest = hashlib.sha256(f"{metadata.uid}/{event.reason}/{event.message}".encode()).hexdigest()[:16]
+        if digest in self._recorded_at and now - self._recorded_at[digest] < event.row.repeat_after:
+            return
+        self._recorded_at[digest] = now
+        name = f"{metadata.name}.{digest}"
+        path = f"/api/v1/namespaces/{metadata.namespace or 'default'}/events"
+        try:
+            self._api.call("POST", path, body=_encode_event(name, kind, metadata, event, now))
+        except Conflict:
+            self._count(f"{path}/{name}", event, now)
+        except ApiError:
+            return
+
+    def _count(self, path: str, event: Event, now: datetime) -> None:
+        """Increase the count of an existing event, unless another process did so within ``repeat_after``."""
+        try:
+            before = self._api.call("GET", path)
+            last = decode_time(before.get("lastTimestamp"))
+            if last is None or now - last >= event.row.repeat_after:
+                change = {"count": (before.get("count") or 1) + 1, "lastTimestamp": encode_time(now)}
+                self._api.call("PATCH", path, body=change, content_type=MERGE_PATCH)
+        except ApiError:
+            return
+
+
+def _encode_event(name: str, kind: str, metadata: ObjectMeta, event: Event, now: datetime) -> JsonObject:
+    version, kind_name = _KINDS[kind]
+    stamp = encode_time(now)
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": metadata.namespace or "default"},
+        "involvedObject": {
+            "apiVersion": version, "kind": kind_name, "name": metadata.name, "namespace": metadata.namespace,
+            "uid": metadata.uid,
+        },
+        "type": event.type, "reason": event.reason, "message": event.message[:1024], "count": 1,
+        "firstTimestamp": stamp, "lastTimestamp": stamp,
+        "source": {"component": "spotwright"}, "reportingComponent": "spotwright",
+    }  # fmt: skip
