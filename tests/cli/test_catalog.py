@@ -26,7 +26,9 @@ spec:
 def listed(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     """The catalog by type name."""
     assert main(["catalog", "--output", "json", *arguments]) == 0
-    return {one["name"]: one for one in json.loads(capsys.readouterr().out)["instanceTypes"]}
+    return {
+        instance_type["name"]: instance_type for instance_type in json.loads(capsys.readouterr().out)["instanceTypes"]
+    }
 
 
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -38,7 +40,7 @@ def test_what_is_printed_is_a_catalog_that_plan_reads(capsys: pytest.CaptureFixt
     assert main(["catalog", "--output", "json"]) == 0
     file = tmp_path / "catalog.json"
     file.write_text(capsys.readouterr().out)
-    read = {one.name: one for one in read_catalog_file(str(file)).instance_types("")}
+    read = {instance_type.name: instance_type for instance_type in read_catalog_file(str(file)).instance_types("")}
     for instance_type in load_builtin_catalog().instance_types(""):
         again = read[instance_type.name]
         assert (again.capacity, again.allocatable, again.offerings) == (
@@ -50,18 +52,18 @@ def test_what_is_printed_is_a_catalog_that_plan_reads(capsys: pytest.CaptureFixt
 
 
 def test_a_type_that_is_not_sold_is_listed_without_offerings(capsys: pytest.CaptureFixture[str]) -> None:
-    found = listed(capsys)
-    assert found["g4ad.16xlarge"]["offerings"] == []
-    assert found["g4ad.16xlarge"]["capacity"]["amd.com/gpu"] == "4"
-    assert not any(offering["available"] for offering in found["a1.large"]["offerings"])
+    types = listed(capsys)
+    assert types["g4ad.16xlarge"]["offerings"] == []
+    assert types["g4ad.16xlarge"]["capacity"]["amd.com/gpu"] == "4"
+    assert not any(offering["available"] for offering in types["a1.large"]["offerings"])
 
 
 def test_a_class_from_a_manifest_changes_what_pods_can_have(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "class.yaml"
     file.write_text(CLASS % "bottlerocket@latest")
-    found = listed(capsys, "--nodeclass", str(file), "--setting", "VM_MEMORY_OVERHEAD_PERCENT=0")["m5.xlarge"]
-    assert (found["capacity"]["pods"], found["capacity"]["memory"]) == ("20", "16Gi")
-    assert found["overhead"]["kubeReserved"]["memory"] == f"{11 * 20 + 255}Mi"
+    instance_type = listed(capsys, "--nodeclass", str(file), "--setting", "VM_MEMORY_OVERHEAD_PERCENT=0")["m5.xlarge"]
+    assert (instance_type["capacity"]["pods"], instance_type["capacity"]["memory"]) == ("20", "16Gi")
+    assert instance_type["overhead"]["kubeReserved"]["memory"] == f"{11 * 20 + 255}Mi"
 
 
 def test_the_table_begins_with_what_it_is_about(capsys: pytest.CaptureFixture[str]) -> None:

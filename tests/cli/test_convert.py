@@ -25,16 +25,16 @@ spec: {subnetSelector: {a: b}, securityGroupSelector: {a: b}}
 def converted(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> tuple[list[Any], str]:
     """The documents on stdout, and what stands on stderr."""
     assert main(["convert", *arguments]) == code
-    out, told = capsys.readouterr()
-    return list(yaml.safe_load_all(out)), told
+    out, errors = capsys.readouterr()
+    return list(yaml.safe_load_all(out)), errors
 
 
 def test_a_published_provisioner_becomes_a_pool_and_a_class(capsys: pytest.CaptureFixture[str]) -> None:
-    (pool, nodeclass), told = converted(capsys, str(EXAMPLE))
+    (pool, nodeclass), errors = converted(capsys, str(EXAMPLE))
     assert (pool["apiVersion"], pool["kind"]) == ("karpenter.sh/v1", "NodePool")
     assert nodeclass["spec"]["instanceProfile"] == "eks-karpenter-ng-profile"
     assert nodeclass["spec"]["kubelet"] == {"clusterDNS": ["172.20.0.10"]}
-    first, *remarks = told.splitlines()
+    first, *remarks = errors.splitlines()
     assert first == f"{EXAMPLE}: Provisioner default → NodePool default, EC2NodeClass default"
     assert any(remark.startswith("  note   spec.requirements: written out") for remark in remarks)
 
@@ -45,11 +45,11 @@ def test_stdin_and_folders_are_read_together(
     (tmp_path / "inner").mkdir()
     (tmp_path / "inner" / "template.json").write_text(json.dumps(yaml.safe_load(TEMPLATE)))
     monkeypatch.setattr("sys.stdin", io.StringIO(PROVISIONER))
-    made, told = converted(capsys, "-", str(tmp_path), code=1)
-    assert [one["kind"] for one in made] == ["NodePool", "EC2NodeClass", "EC2NodeClass"]
-    assert "stdin: Provisioner default" in told
-    assert "template.json: AWSNodeTemplate c → EC2NodeClass c\n" in told
-    assert "  to do  spec.instanceProfile: is not set" in told
+    objects, errors = converted(capsys, "-", str(tmp_path), code=1)
+    assert [obj["kind"] for obj in objects] == ["NodePool", "EC2NodeClass", "EC2NodeClass"]
+    assert "stdin: Provisioner default" in errors
+    assert "template.json: AWSNodeTemplate c → EC2NodeClass c\n" in errors
+    assert "  to do  spec.instanceProfile: is not set" in errors
 
 
 def test_lists_as_kubectl_and_the_api_write_them_are_read(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_lists_as_kubectl_and_the_api_write_them_are_read(capsys: pytest.Capture
     for listed in ({"apiVersion": "v1", "kind": "List", "items": [old]}, typed):
         file = tmp_path / "list.json"
         file.write_text(json.dumps(listed))
-        made, _ = converted(capsys, str(file))
-        assert [one["kind"] for one in made] == ["NodePool", "EC2NodeClass"]
+        objects, _ = converted(capsys, str(file))
+        assert [obj["kind"] for obj in objects] == ["NodePool", "EC2NodeClass"]
 
 
 VALUES = {
@@ -83,9 +83,9 @@ def test_other_objects_keep_every_value_and_its_kind(capsys: pytest.CaptureFixtu
     file = tmp_path / "m.json"
     file.write_text(json.dumps(old))
     assert main(["convert", str(file)]) == 0
-    out, told = capsys.readouterr()
+    out, errors = capsys.readouterr()
     assert yaml.safe_load(out) == old
-    assert told == ""
+    assert errors == ""
     for line in ('exponent: "1e3"', 'octal: "0o7"', 'letter: "y"', '"y": "n"', "lines: |"):
         assert f"  {line}\n" in out
 
@@ -96,10 +96,10 @@ def test_what_cannot_be_converted_is_named_and_nothing_is_written(
     file = tmp_path / "old.yaml"
     file.write_text(f"{TEMPLATE}---\n{PROVISIONER.replace('ttlSecondsAfterEmpty: 30', 'ttlSecondsAfterEmpty: 30s')}")
     assert main(["convert", str(file)]) == 2
-    out, told = capsys.readouterr()
+    out, errors = capsys.readouterr()
     assert out == ""
     message = "Provisioner default: spec.ttlSecondsAfterEmpty: '30s' is not a whole number"
-    assert told == f"spotwright convert: {file}: {message}\n"
+    assert errors == f"spotwright convert: {file}: {message}\n"
 
 
 PODS = """
@@ -128,7 +128,7 @@ def test_a_plan_reads_provisioners_and_says_as_what(capsys: pytest.CaptureFixtur
     file, pods = tmp_path / "old.yaml", PODS.replace("OLD: a", "team: platform")
     file.write_text(f"{PROVISIONER.replace('ap-northeast-2', 'us-east-1')}---{pods}")
     plan, notes = notes_of(capsys, str(file))
-    assert [(one["nodePool"], len(one["pods"])) for one in plan["newNodes"]] == [("default", 1)] * 2
+    assert [(node["nodePool"], len(node["pods"])) for node in plan["newNodes"]] == [("default", 1)] * 2
     read_as = "NodePool default, EC2NodeClass default: `spotwright convert` writes that"
     assert f"{file}: Provisioner default is read as {read_as}" in notes
 
@@ -140,9 +140,9 @@ def test_a_plan_says_what_is_lost_and_which_pods_ask_for_old_names(
     text = PROVISIONER.replace("  limits:", "  limit: 1\n  limits:")
     file.write_text(text + "---" + PODS.replace("OLD", "karpenter.sh/provisioner-name"))
     _, notes = notes_of(capsys, str(file))
-    told = "\n".join(notes)
-    assert "spec.limit: karpenter.sh/v1alpha5 Provisioner has no such field; did you mean limits?" in told
-    assert "Deployment inflate: spec.template.spec.nodeSelector: karpenter.sh/provisioner-name" in told
+    text = "\n".join(notes)
+    assert "spec.limit: karpenter.sh/v1alpha5 Provisioner has no such field; did you mean limits?" in text
+    assert "Deployment inflate: spec.template.spec.nodeSelector: karpenter.sh/provisioner-name" in text
 
 
 def test_a_plan_reads_v1beta1_as_it_was_meant(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_plan_reads_v1beta1_as_it_was_meant(capsys: pytest.CaptureFixture[str]
     file = tmp_path / "beta.json"
     file.write_text(json.dumps({"kind": "List", "items": [pool, yaml.safe_load(PODS.replace("OLD: a", ""))]}))
     plan, notes = notes_of(capsys, str(file))
-    assert {one["nodePool"] for one in plan["newNodes"]} == {"beta"}
+    assert {node["nodePool"] for node in plan["newNodes"]} == {"beta"}
     assert not any("unknown field" in note for note in notes)
     assert any('spec.kubelet: {"maxPods":5}' in note for note in notes)
 

@@ -60,18 +60,18 @@ def write(tmp_path: Path) -> Any:
 
 def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     assert main(["plan", "--output", "json", *arguments]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert isinstance(found, dict)
-    return found
+    document = json.loads(capsys.readouterr().out)
+    assert isinstance(document, dict)
+    return document
 
 
 def test_a_case_file_gives_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     case = CASES / "scheduling" / "a01-selector-picks-the-zone.yaml"
-    made = planned(capsys, "--catalog", str(FAKE), str(case))
+    document = planned(capsys, "--catalog", str(FAKE), str(case))
     lists = {"buffers", "existingNodes", "ignored", "newNodes", "notes", "unschedulable"}
-    assert set(made) == lists | {"pricePerHour", "boundPerHour", "workUnits"}
-    assert 0 < made["boundPerHour"] <= made["pricePerHour"]
-    (node,) = made["newNodes"]
+    assert set(document) == lists | {"pricePerHour", "boundPerHour", "workUnits"}
+    assert 0 < document["boundPerHour"] <= document["pricePerHour"]
+    (node,) = document["newNodes"]
     assert (node["nodePool"], node["pods"], node["instanceTypes"][0]) == (
         "default",
         ["default/p"],
@@ -97,9 +97,9 @@ def test_nodes_of_static_pools_are_shown_with_their_price_behind_their_gate(
 ) -> None:
     file = write("m.yaml", STATIC)
     gate = ("--feature-gates", "StaticCapacity=true")
-    made = planned(capsys, *gate, file)
-    assert [(one["nodePool"], one["pods"]) for one in made["newNodes"]] == [("fixed", [])] * 2
-    assert made["pricePerHour"] == made["boundPerHour"] > 0
+    document = planned(capsys, *gate, file)
+    assert [(node["nodePool"], node["pods"]) for node in document["newNodes"]] == [("fixed", [])] * 2
+    assert document["pricePerHour"] == document["boundPerHour"] > 0
     assert main(["plan", *gate, file]) == 0
     text = capsys.readouterr().out
     assert "2 new nodes, $" in text
@@ -121,10 +121,10 @@ spec:
 
 def test_buffers_among_the_manifests_are_planned_for(capsys: pytest.CaptureFixture[str], write: Any) -> None:
     file = write("m.yaml", POOL, WORKLOAD, BUFFER)
-    made = planned(capsys, file)
-    told = {"name": "default/spare", "pods": 2, "reason": "RequiresNewCapacity", "message": ""}
-    assert made["buffers"] == [told]
-    virtual = [pod for one in made["newNodes"] for pod in one["pods"] if "capacity-buffer" in pod]
+    document = planned(capsys, file)
+    buffer = {"name": "default/spare", "pods": 2, "reason": "RequiresNewCapacity", "message": ""}
+    assert document["buffers"] == [buffer]
+    virtual = [pod for node in document["newNodes"] for pod in node["pods"] if "capacity-buffer" in pod]
     assert len(virtual) <= 2
     assert main(["plan", file]) == 0
     assert "default/spare keeps room for 2 pods, RequiresNewCapacity" in capsys.readouterr().out
@@ -145,9 +145,9 @@ def test_of_two_objects_of_one_name_the_last_counts_and_the_other_is_named(
     capsys: pytest.CaptureFixture[str], write: Any
 ) -> None:
     first, second = write("a.yaml", POOL, WORKLOAD), write("b.yaml", POOL)
-    made = planned(capsys, first, second)
-    assert len(made["newNodes"]) == 1
-    assert made["notes"] == [f"NodePool default of {first} is not read: {second} has it again"]
+    document = planned(capsys, first, second)
+    assert len(document["newNodes"]) == 1
+    assert document["notes"] == [f"NodePool default of {first} is not read: {second} has it again"]
 
 
 @pytest.mark.parametrize(
@@ -166,8 +166,8 @@ def test_workloads_become_their_pods(
 ) -> None:
     template = {"spec": {"containers": [{"name": "a", "image": "a"}]}}
     workload = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "w"}, "spec": spec | {"template": template}}
-    made = planned(capsys, write("m.yaml", POOL, json.dumps(workload)))
-    assert sum(len(node["pods"]) for node in made["newNodes"]) == count
+    document = planned(capsys, write("m.yaml", POOL, json.dumps(workload)))
+    assert sum(len(node["pods"]) for node in document["newNodes"]) == count
 
 
 def test_a_cron_job_becomes_the_pods_of_one_run(capsys: pytest.CaptureFixture[str], write: Any) -> None:
@@ -177,10 +177,10 @@ def test_a_cron_job_becomes_the_pods_of_one_run(capsys: pytest.CaptureFixture[st
 
 
 def test_a_misspelt_field_and_an_empty_one_are_named(capsys: pytest.CaptureFixture[str], write: Any) -> None:
-    made = planned(capsys, write("m.yaml", POOL + "  limit: {cpu: 20}\n  weight:\n", WORKLOAD))
-    assert any("unknown field spec.limit, did you mean limits?" in note for note in made["notes"])
-    assert any("spec.weight is empty" in note for note in made["notes"])
-    assert made["unschedulable"] == []
+    document = planned(capsys, write("m.yaml", POOL + "  limit: {cpu: 20}\n  weight:\n", WORKLOAD))
+    assert any("unknown field spec.limit, did you mean limits?" in note for note in document["notes"])
+    assert any("spec.weight is empty" in note for note in document["notes"])
+    assert document["unschedulable"] == []
 
 
 def test_a_zone_that_nobody_sells_is_named_with_those_that_are_known(
@@ -190,8 +190,8 @@ def test_a_zone_that_nobody_sells_is_named_with_those_that_are_known(
         "values: [on-demand]}",
         "values: [on-demand]}\n      - {key: topology.kubernetes.io/zone, operator: In, values: [ap-northeast-2a]}",
     )
-    made = planned(capsys, write("m.yaml", elsewhere, WORKLOAD))
-    reasons = " ".join(made["unschedulable"][0]["reasons"])
+    document = planned(capsys, write("m.yaml", elsewhere, WORKLOAD))
+    reasons = " ".join(document["unschedulable"][0]["reasons"])
     assert "ap-northeast-2a" in reasons
     assert "us-east-1a" in reasons
 
@@ -263,8 +263,8 @@ def test_manifests_are_planned_within_a_running_cluster(
     monkeypatch.setattr(live_cluster, "KubernetesCluster", lambda *_: cluster)
     monkeypatch.setattr("spotwright.cli.inputs.live_cluster.Transport.from_configuration", lambda _: None)
     monkeypatch.setattr(live_cluster, "kubeconfig_configuration", lambda *_: Configuration(host="https://api.example"))
-    made = planned(capsys, "--context", "any", write("m.yaml", WORKLOAD))
-    (node,) = made["existingNodes"]
+    document = planned(capsys, "--context", "any", write("m.yaml", WORKLOAD))
+    (node,) = document["existingNodes"]
     assert (node["name"], len(node["pods"])) == ("big", 6)
     assert main(["plan"]) == 0
     assert "big takes default/waits" in capsys.readouterr().out
@@ -298,4 +298,4 @@ def test_pods_have_the_priority_of_their_class(write: Any) -> None:
         pod % ("b", '""'), pod % ("c", "system-node-critical"),
     )  # fmt: skip
     snapshot = decode_snapshot(documents.read_documents([file]))
-    assert {one.metadata.name: one.priority for one in snapshot.pods} == {"a": 1000, "b": 5, "c": 2_000_001_000}
+    assert {pod.metadata.name: pod.priority for pod in snapshot.pods} == {"a": 1000, "b": 5, "c": 2_000_001_000}

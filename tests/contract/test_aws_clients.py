@@ -39,8 +39,8 @@ def _document(statement: dict[str, Any]) -> str:
 
 
 def _forget() -> None:
-    for one in (clients.own_session, clients.role_session, clients.client):
-        one.cache_clear()
+    for cached in (clients.own_session, clients.role_session, clients.client):
+        cached.cache_clear()
 
 
 def test_a_role_is_assumed_and_its_rights_are_all_there_is(role: str) -> None:

@@ -82,7 +82,7 @@ def test_a_claim_comes_back_as_it_was_promised(world: World) -> None:
         assert getattr(nodeclaim, field) == getattr(wanted, field), field
     assert nodeclaim.metadata.finalizers == (labels.FINALIZER,)
     assert nodeclaim.metadata.uid
-    assert wanted.name in {one.name for one in world.port.nodeclaims()}
+    assert wanted.name in {nodeclaim.name for nodeclaim in world.port.nodeclaims()}
 
 
 def test_a_claim_is_created_once(world: World) -> None:
@@ -110,9 +110,12 @@ def test_conditions_keep_their_neighbours_and_their_time(world: World) -> None:
     )
     later = Condition("Launched", "True", "Again", last_transition_time=datetime(2026, 2, 1, tzinfo=UTC))
     world.port.set_conditions("nodeclaims", nodeclaim.metadata, [later])
-    found = world.port.nodeclaim(nodeclaim.name)
-    assert found is not None
-    launched, registered = find_condition(found.conditions, "Launched"), find_condition(found.conditions, "Registered")
+    current = world.port.nodeclaim(nodeclaim.name)
+    assert current is not None
+    launched, registered = (
+        find_condition(current.conditions, "Launched"),
+        find_condition(current.conditions, "Registered"),
+    )
     assert launched is not None
     assert registered is not None
     assert (launched.reason, launched.last_transition_time) == ("Again", since)
@@ -126,9 +129,9 @@ def test_a_condition_that_is_taken_out_leaves_its_neighbours(world: World) -> No
     world.port.set_conditions("nodeclaims", nodeclaim.metadata, stated)
     for _ in range(2):
         world.port.set_conditions("nodeclaims", nodeclaim.metadata, (), removed=("Drifted",))
-        found = world.port.nodeclaim(nodeclaim.name)
-        assert found is not None
-        assert [(condition.type, condition.last_transition_time) for condition in found.conditions] == [
+        current = world.port.nodeclaim(nodeclaim.name)
+        assert current is not None
+        assert [(condition.type, condition.last_transition_time) for condition in current.conditions] == [
             ("Launched", since)
         ]
 
@@ -138,18 +141,18 @@ def test_status_is_merged(world: World) -> None:
     about = msgspec.structs.replace(nodeclaim.metadata, resource_version="")
     world.port.patch_status("nodeclaims", about, {"providerID": "aws:///z/i-1", "imageID": "ami-1"})
     world.port.patch_status("nodeclaims", about, {"nodeName": "n"})
-    found = world.port.nodeclaim(nodeclaim.name)
-    assert found is not None
-    assert (found.provider_id, found.image_id, found.node_name) == ("aws:///z/i-1", "ami-1", "n")
+    current = world.port.nodeclaim(nodeclaim.name)
+    assert current is not None
+    assert (current.provider_id, current.image_id, current.node_name) == ("aws:///z/i-1", "ami-1", "n")
 
 
 def test_a_deleted_claim_stays_until_its_finalizer_goes(world: World) -> None:
     nodeclaim = world.port.create_nodeclaim(claim())
     world.port.delete("nodeclaims", nodeclaim.metadata)
-    found = world.port.nodeclaim(nodeclaim.name)
-    assert found is not None
-    assert found.metadata.deletion_timestamp is not None
-    world.port.patch_metadata("nodeclaims", found.metadata, {"finalizers": []})
+    current = world.port.nodeclaim(nodeclaim.name)
+    assert current is not None
+    assert current.metadata.deletion_timestamp is not None
+    world.port.patch_metadata("nodeclaims", current.metadata, {"finalizers": []})
     assert _gone(world.port, nodeclaim.name)
 
 
@@ -235,8 +238,8 @@ def test_storage_and_namespaces_are_read_as_they_were_written(world: World) -> N
 def test_buffers_are_read_with_what_they_refer_to_and_told_how_they_stand(world: World) -> None:
     assert world.port.capacity_buffers() == ()
     world.add_buffers()
-    found = {buffer.metadata.name: buffer for buffer in world.port.capacity_buffers()}
-    spare, shared, lost = (found[name] for name in ("spare", "shared", "lost"))
+    buffers = {buffer.metadata.name: buffer for buffer in world.port.capacity_buffers()}
+    spare, shared, lost = (buffers[name] for name in ("spare", "shared", "lost"))
     assert spare.template_pod is not None
     assert (spare.template_pod.requests["cpu"], spare.template_pod.metadata.labels) == (3000, {"app": "web"})
     assert (spare.replicas, spare.scalable_replicas, spare.pod_template_ref) == (2, None, "web")
@@ -283,15 +286,15 @@ def test_nobody_is_nominated_who_is_bound_gone_or_another_pod_of_the_name(world:
 
 
 def test_only_our_own_nomination_is_withdrawn(world: World) -> None:
-    pod, theirs = world.pod(), world.pod()
+    pod, preempted = world.pod(), world.pod()
     world.port.nominate("planned", {pod.key: pod.metadata.uid})
-    world.port.nominate("preempted", {theirs.key: theirs.metadata.uid})
+    world.port.nominate("preempted", {preempted.key: preempted.metadata.uid})
     for _ in range(2):
         world.port.clear_nominations(
-            "planned", {pod.key: pod.metadata.uid, theirs.key: theirs.metadata.uid, "default/x": "x"}
+            "planned", {pod.key: pod.metadata.uid, preempted.key: preempted.metadata.uid, "default/x": "x"}
         )
     assert world.seen(pod.metadata.name).nominated_node_name == ""
-    assert world.seen(theirs.metadata.name).nominated_node_name == "preempted"
+    assert world.seen(preempted.metadata.name).nominated_node_name == "preempted"
 
 
 def test_the_same_event_is_told_again_only_after_a_while(real: tuple[Stack, KubernetesCluster]) -> None:

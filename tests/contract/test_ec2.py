@@ -90,17 +90,17 @@ class Real:
         assert urllib3.request("POST", self._capacity, body=body).status == 200
 
     def reserve(self, instance_type: str, zone: str, count: int) -> str:
-        made = self._client.create_capacity_reservation(
+        reservation = self._client.create_capacity_reservation(
             InstanceType=instance_type, InstancePlatform="Linux/UNIX", AvailabilityZone=zone,
             InstanceCount=count, InstanceMatchCriteria="targeted",
         )  # fmt: skip
-        return str(made["CapacityReservation"]["CapacityReservationId"])
+        return str(reservation["CapacityReservation"]["CapacityReservationId"])
 
     def group(self, partitions: int) -> PlacementGroup:
-        made = self._client.create_placement_group(
+        placement_group = self._client.create_placement_group(
             GroupName=self.cluster, Strategy="partition", PartitionCount=partitions
         )
-        return PlacementGroup(made["PlacementGroup"]["GroupId"], self.cluster, "partition", partitions)
+        return PlacementGroup(placement_group["PlacementGroup"]["GroupId"], self.cluster, "partition", partitions)
 
 
 def _class_in(client: Any) -> EC2NodeClass:
@@ -121,17 +121,17 @@ def _class_in(client: Any) -> EC2NodeClass:
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
     """EC2 with a cluster nobody used before."""
     cluster = f"cluster-{next(NUMBERS)}"
-    made: World
+    built: World
     if request.param == "fake":
-        made = InMemory(cluster)
+        built = InMemory(cluster)
     else:
         aws: LocalAws = request.getfixturevalue("local_aws")
-        made = Real(aws, cluster)
-        _with_profile(made, aws)
-    yield made
-    made.sold_out()
-    if left := [instance.id for instance in made.ec2.instances_of_cluster()]:
-        made.ec2.terminate(left)
+        built = Real(aws, cluster)
+        _with_profile(built, aws)
+    yield built
+    built.sold_out()
+    if left := [instance.id for instance in built.ec2.instances_of_cluster()]:
+        built.ec2.terminate(left)
 
 
 def _with_profile(world: Any, aws: LocalAws) -> None:
@@ -148,11 +148,11 @@ def planned(
 ) -> FleetPlan:
     wanted = samples.new_node(*names, requirements=(samples.capacity_types(capacity_type), *further))
     facts = msgspec.structs.replace(samples.FACTS, name=world.cluster)
-    found = fleet_plan.plan_fleet(
+    plan = fleet_plan.plan_fleet(
         wanted, world.nodeclass, samples.types(*names, of=world.nodeclass), facts, UnavailableOfferings()
     )
-    assert isinstance(found, FleetPlan), found
-    return found
+    assert isinstance(plan, FleetPlan), plan
+    return plan
 
 
 def request_of(world: World, fleet: FleetPlan, *, id: str, count: int = 1, attempt: int = 0) -> Mapping[str, Any]:
@@ -173,7 +173,7 @@ def bought(world: World, *names: str, id: str = "l1", count: int = 1, capacity_t
 
 def test_a_launch_gives_as_many_instances_as_were_asked_for(world: World) -> None:
     result = bought(world, "c5.large", "m5.large", count=3)
-    assert len({one.id for one in result.instances}) == 3
+    assert len({instance.id for instance in result.instances}) == 3
     for instance in result.instances:
         assert (instance.instance_type, instance.capacity_type) in {("c5.large", "spot"), ("m5.large", "spot")}
         assert instance.zone in samples.ZONES
@@ -184,16 +184,16 @@ def test_a_launch_gives_as_many_instances_as_were_asked_for(world: World) -> Non
 def test_an_instance_is_found_by_its_launch_and_its_cluster(world: World, capacity_type: str) -> None:
     (instance,) = bought(world, "c5.large", id="mine", capacity_type=capacity_type).instances
     bought(world, "c5.large", id="other")
-    (found,) = world.ec2.instances_of_launch("mine")
-    assert (found.id, found.instance_type, found.zone, found.capacity_type) == (
+    (listed,) = world.ec2.instances_of_launch("mine")
+    assert (listed.id, listed.instance_type, listed.zone, listed.capacity_type) == (
         instance.id,
         "c5.large",
         instance.zone,
         capacity_type,
     )
-    assert found.tags[labels.NODEPOOL] == "default"
-    assert found.tags[labels.EC2NODECLASS] == "default"
-    assert found.tags[labels.cluster_tag(world.cluster)] == "owned"
+    assert listed.tags[labels.NODEPOOL] == "default"
+    assert listed.tags[labels.EC2NODECLASS] == "default"
+    assert listed.tags[labels.cluster_tag(world.cluster)] == "owned"
     assert len(world.ec2.instances_of_cluster()) == 2
     assert world.ec2.instance(instance.id) is not None
     assert world.ec2.instances_of_launch("nobody's") == ()
@@ -262,9 +262,9 @@ def test_a_launch_into_a_reservation_runs_there_whatever_is_sold_out(world: Worl
     id, answer = into_reservation(world, 2, 2)
     assert (len(answer.instances), answer.errors) == (2, ())
     for instance in answer.instances:
-        found = world.ec2.instance(instance.id)
-        assert found is not None
-        assert (found.capacity_type, found.reservation_id) == ("reserved", id)
+        running = world.ec2.instance(instance.id)
+        assert running is not None
+        assert (running.capacity_type, running.reservation_id) == ("reserved", id)
 
 
 def test_beyond_a_reservation_there_is_nothing_and_its_pool_says_why(world: World) -> None:
@@ -299,7 +299,7 @@ def test_a_terminated_instance_leaves_the_cluster_and_terminating_twice_is_fine(
     first, second = (bought(world, "c5.large", id=f"l{number}").instances[0].id for number in (1, 2))
     for _ in range(2):
         world.ec2.terminate([first])
-    shown = {one.id: one.state for one in world.ec2.instances_of_cluster()}
+    shown = {running.id: running.state for running in world.ec2.instances_of_cluster()}
     assert shown[second] in ("pending", "running")
     assert shown.get(first) in (None, "shutting-down")
     instance = world.ec2.instance(first)
@@ -307,10 +307,10 @@ def test_a_terminated_instance_leaves_the_cluster_and_terminating_twice_is_fine(
 
 
 def test_one_unknown_id_keeps_all_of_a_call_from_being_terminated(world: World) -> None:
-    made = bought(world, "c5.large").instances[0].id
+    instance_id = bought(world, "c5.large").instances[0].id
     with pytest.raises(NotFound):
-        world.ec2.terminate([made, NOBODY])
-    instance = world.ec2.instance(made)
+        world.ec2.terminate([instance_id, NOBODY])
+    instance = world.ec2.instance(instance_id)
     assert instance is not None
     assert instance.state in ("pending", "running")
 
@@ -322,11 +322,11 @@ def test_an_instance_that_never_was_is_none(world: World) -> None:
 def test_tags_are_added(world: World) -> None:
     (instance,) = bought(world, "c5.large").instances
     world.ec2.tag(instance.id, {"Name": "ip-10-0-0-1", labels.NODECLAIM: "default-abcde"})
-    found = world.ec2.instance(instance.id)
-    assert found is not None
-    assert found.tags["Name"] == "ip-10-0-0-1"
-    assert found.tags[labels.NODECLAIM] == "default-abcde"
-    assert found.tags[labels.LAUNCH_TAG] == "l1"
+    tagged = world.ec2.instance(instance.id)
+    assert tagged is not None
+    assert tagged.tags["Name"] == "ip-10-0-0-1"
+    assert tagged.tags[labels.NODECLAIM] == "default-abcde"
+    assert tagged.tags[labels.LAUNCH_TAG] == "l1"
 
 
 def test_templates_are_found_by_cluster_and_class_and_go_once(local_aws: LocalAws) -> None:
@@ -345,13 +345,13 @@ def test_templates_are_found_by_cluster_and_class_and_go_once(local_aws: LocalAw
     assert ec2.launch_templates() == ()
 
 
-@pytest.mark.parametrize("asked", ["", "2"])
-def test_an_instance_says_in_which_partition_of_its_group_it_is(world: World, asked: str) -> None:
+@pytest.mark.parametrize("partition", ["", "2"])
+def test_an_instance_says_in_which_partition_of_its_group_it_is(world: World, partition: str) -> None:
     group = world.group(3)
     world.nodeclass = msgspec.structs.replace(world.nodeclass, placement_group=group)
-    pinned = (NodeSelectorRequirement(labels.PLACEMENT_GROUP_PARTITION, "In", (asked,)),) if asked else ()
+    pinned = (NodeSelectorRequirement(labels.PLACEMENT_GROUP_PARTITION, "In", (partition,)),) if partition else ()
     fleet = planned(world, "c5.large", further=pinned)
     world.ec2.create_fleet(request_of(world, fleet, id="l1", count=3))
     instances = world.ec2.instances_of_launch("l1")
-    assert sorted(instance.partition_number for instance in instances) == ([2, 2, 2] if asked else [1, 2, 3])
+    assert sorted(instance.partition_number for instance in instances) == ([2, 2, 2] if partition else [1, 2, 3])
     assert {instance.placement_group_id for instance in instances} == {group.id}

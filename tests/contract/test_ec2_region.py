@@ -63,14 +63,14 @@ def test_without_spot_prices_the_region_says_so(local_aws: LocalAws, fault: Call
 
 def test_spot_prices_are_asked_for_with_and_without_a_vpc(local_aws: LocalAws) -> None:
     client: Any = local_aws.client("ec2")
-    asked: list[list[str]] = []
+    requests: list[list[str]] = []
     client.meta.events.register(
         "provide-client-params.ec2.DescribeSpotPriceHistory",
-        lambda params, **_: asked.append(params["ProductDescriptions"]),
+        lambda params, **_: requests.append(params["ProductDescriptions"]),
     )
     Ec2Region(client, None, region=REGION).read(NOW)
-    assert asked
-    assert all(sorted(one) == ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"] for one in asked)
+    assert requests
+    assert all(sorted(products) == ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"] for products in requests)
 
 
 def test_types_that_cannot_be_read_are_no_types(local_aws: LocalAws, fault: Callable[..., None]) -> None:

@@ -53,20 +53,20 @@ def test_groups_are_found_by_tags_id_and_name(selection: Selection) -> None:
 
 
 def resolved(selection: Selection, *terms: SelectorTerm) -> tuple[AMI, ...]:
-    asked = amis.image_query(terms, "1.35")
-    assert isinstance(asked, amis.ImageQuery)
-    values = selection.parameters([parameter.path for parameter in asked.parameters])
-    ids = sorted({*asked.ids, *values.values()})
-    return amis.resolve_amis(asked, values, selection.images(ids, asked.terms), now=NOW)
+    query = amis.image_query(terms, "1.35")
+    assert isinstance(query, amis.ImageQuery)
+    values = selection.parameters([parameter.path for parameter in query.parameters])
+    ids = sorted({*query.ids, *values.values()})
+    return amis.resolve_amis(query, values, selection.images(ids, query.terms), now=NOW)
 
 
 def test_an_alias_finds_the_images_that_aws_publishes(selection: Selection) -> None:
-    found = resolved(selection, SelectorTerm(alias="al2023@latest"))
-    assert len(found) == 5
-    assert all(one.name.startswith("amazon-eks-node-al2023-") for one in found)
+    images = resolved(selection, SelectorTerm(alias="al2023@latest"))
+    assert len(images) == 5
+    assert all(image.name.startswith("amazon-eks-node-al2023-") for image in images)
     pinned = resolved(selection, SelectorTerm(alias="al2023@v20250821"))
-    assert {one.name.rpartition("-")[2] for one in pinned} == {"v20250821"}
-    assert not {one.id for one in pinned} & {one.id for one in found}
+    assert {image.name.rpartition("-")[2] for image in pinned} == {"v20250821"}
+    assert not {image.id for image in pinned} & {image.id for image in images}
     assert resolved(selection, SelectorTerm(alias="al2023@v19990101")) == ()
 
 
@@ -80,11 +80,11 @@ def test_images_are_found_by_name_and_id(selection: Selection) -> None:
 
 def test_aliases_of_every_family_find_what_aws_publishes(selection: Selection) -> None:
     def names(alias: str, version: str) -> list[str]:
-        asked = amis.image_query((SelectorTerm(alias=alias),), version)
-        assert isinstance(asked, amis.ImageQuery)
-        values = selection.parameters([parameter.path for parameter in asked.parameters])
+        query = amis.image_query((SelectorTerm(alias=alias),), version)
+        assert isinstance(query, amis.ImageQuery)
+        values = selection.parameters([parameter.path for parameter in query.parameters])
         images = selection.images(sorted(set(values.values())), ())
-        return [one.name for one in amis.resolve_amis(asked, values, images, now=NOW)]
+        return [ami.name for ami in amis.resolve_amis(query, values, images, now=NOW)]
 
     assert len(names("bottlerocket@latest", "1.35")) == 5
     assert len(names("al2@latest", "1.32")) == 4
@@ -95,8 +95,8 @@ def test_aliases_of_every_family_find_what_aws_publishes(selection: Selection) -
 
 def test_an_image_may_be_named_by_a_parameter(selection: Selection) -> None:
     path = "/aws/service/eks/optimized-ami/1.35/amazon-linux-2023/arm64/standard/recommended/image_id"
-    (found,) = resolved(selection, SelectorTerm(ssm_parameter=path))
-    assert "arm64-standard" in found.name
+    (image,) = resolved(selection, SelectorTerm(ssm_parameter=path))
+    assert "arm64-standard" in image.name
     assert resolved(selection, SelectorTerm(ssm_parameter="/aws/service/eks/no-such")) == ()
 
 
@@ -104,38 +104,46 @@ def test_reservations_are_found_by_id_tags_owner_and_criteria(local_aws: LocalAw
     client: Any = local_aws.client("ec2")
 
     def make(criteria: str, team: str) -> str:
-        made = client.create_capacity_reservation(
+        reservation = client.create_capacity_reservation(
             InstanceType="m5.large", InstancePlatform="Linux/UNIX", AvailabilityZone=ZONES[0], InstanceCount=4,
             InstanceMatchCriteria=criteria,
             TagSpecifications=[{"ResourceType": "capacity-reservation", "Tags": [{"Key": "team", "Value": team}]}],
         )  # fmt: skip
-        return str(made["CapacityReservation"]["CapacityReservationId"])
+        return str(reservation["CapacityReservation"]["CapacityReservationId"])
 
-    one, other = sorted((make("targeted", "a"), make("open", "b")))
+    targeted, open_reservation = sorted((make("targeted", "a"), make("open", "b")))
     assert selection.capacity_reservations(()) == ()
 
-    def found(*terms: CapacityReservationSelectorTerm) -> list[str]:
+    def selected_ids(*terms: CapacityReservationSelectorTerm) -> list[str]:
         return [reservation.id for reservation in selection.capacity_reservations(terms)]
 
-    assert found(CapacityReservationSelectorTerm(id=one), CapacityReservationSelectorTerm(id=other)) == [one, other]
-    assert found(
-        CapacityReservationSelectorTerm(id=one), CapacityReservationSelectorTerm(id="cr-0123456789abcdef0")
-    ) == [one]
-    assert found(CapacityReservationSelectorTerm(tags={"team": "*"}), CapacityReservationSelectorTerm(id=one)) == [
-        one,
-        other,
+    assert selected_ids(
+        CapacityReservationSelectorTerm(id=targeted), CapacityReservationSelectorTerm(id=open_reservation)
+    ) == [targeted, open_reservation]
+    assert selected_ids(
+        CapacityReservationSelectorTerm(id=targeted), CapacityReservationSelectorTerm(id="cr-0123456789abcdef0")
+    ) == [targeted]
+    assert selected_ids(
+        CapacityReservationSelectorTerm(tags={"team": "*"}), CapacityReservationSelectorTerm(id=targeted)
+    ) == [
+        targeted,
+        open_reservation,
     ]
-    assert len(found(CapacityReservationSelectorTerm(tags={"team": "a"}, instance_match_criteria="targeted"))) == 1
-    assert found(CapacityReservationSelectorTerm(tags={"team": "a"}, owner_id="999999999999")) == []
-    (read,) = selection.capacity_reservations((CapacityReservationSelectorTerm(id=one),))
+    assert (
+        len(selected_ids(CapacityReservationSelectorTerm(tags={"team": "a"}, instance_match_criteria="targeted"))) == 1
+    )
+    assert selected_ids(CapacityReservationSelectorTerm(tags={"team": "a"}, owner_id="999999999999")) == []
+    (read,) = selection.capacity_reservations((CapacityReservationSelectorTerm(id=targeted),))
     assert (read.instance_type, read.zone, read.available_instance_count, read.end_time) == (
         "m5.large",
         ZONES[0],
         4,
         None,
     )
-    client.cancel_capacity_reservation(CapacityReservationId=one)
-    assert found(CapacityReservationSelectorTerm(id=one), CapacityReservationSelectorTerm(id=other)) == [other]
+    client.cancel_capacity_reservation(CapacityReservationId=targeted)
+    assert selected_ids(
+        CapacityReservationSelectorTerm(id=targeted), CapacityReservationSelectorTerm(id=open_reservation)
+    ) == [open_reservation]
 
 
 def test_a_placement_group_is_found_by_name_and_id(local_aws: LocalAws, selection: Selection) -> None:

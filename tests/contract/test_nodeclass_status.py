@@ -120,10 +120,10 @@ def published(file: str, name: str, **fields: Any) -> dict[str, Any]:
         "KARPENTER_NODE_ROLE": "KarpenterNodeRole-dev-eks-cluster",
     }.items():  # fmt: skip
         text = text.replace("${" + variable + "}", value)
-    yaml_object = next(one for one in yaml.safe_load_all(text) if one["kind"] == "EC2NodeClass")
+    yaml_object = next(document for document in yaml.safe_load_all(text) if document["kind"] == "EC2NodeClass")
     spec: dict[str, Any] = yaml_object["spec"] | fields
-    made: dict[str, Any] = yaml_object | {"metadata": {"name": name}, "spec": spec}
-    return made
+    manifest: dict[str, Any] = yaml_object | {"metadata": {"name": name}, "spec": spec}
+    return manifest
 
 
 @pytest.mark.parametrize("file", ["spot-t3a.yaml", "scale-up-cmr.yaml", "t4g-seoul.yaml"])
@@ -184,12 +184,12 @@ def test_a_class_of_another_family_is_ready_and_has_types(world: World, family: 
 
 def test_a_class_shows_its_reservations_and_its_placement_group(world: World) -> None:
     client: Any = world._client("ec2")
-    made = client.create_capacity_reservation(
+    reservation = client.create_capacity_reservation(
         InstanceType="m5.large", InstancePlatform="Linux/UNIX", AvailabilityZone=f"{world.stack.region}a",
         InstanceCount=2, InstanceMatchCriteria="targeted",
     )["CapacityReservation"]  # fmt: skip
     client.create_placement_group(GroupName="spread-out", Strategy="spread")
-    reserved = [{"id": made["CapacityReservationId"]}]
+    reserved = [{"id": reservation["CapacityReservationId"]}]
     world.apply(
         published(
             "spot-t3a.yaml", "reserving", capacityReservationSelectorTerms=reserved,
@@ -202,12 +202,12 @@ def test_a_class_shows_its_reservations_and_its_placement_group(world: World) ->
     assert world.said("reserving", "Ready") == ("True", "Ready", "")
     nodeclass = world.nodeclass("reserving")
     assert [(reservation.id, reservation.state) for reservation in nodeclass.capacity_reservations] == [
-        (made["CapacityReservationId"], "active")
+        (reservation["CapacityReservationId"], "active")
     ]
     assert nodeclass.placement_group is not None
     assert (nodeclass.placement_group.name, nodeclass.placement_group.strategy) == ("spread-out", "spread")
     world.apply(published("spot-t3a.yaml", "reserving"))
-    client.cancel_capacity_reservation(CapacityReservationId=made["CapacityReservationId"])
+    client.cancel_capacity_reservation(CapacityReservationId=reservation["CapacityReservationId"])
     world.run("reserving")
     assert (world.nodeclass("reserving").capacity_reservations, world.nodeclass("reserving").placement_group) == (
         (), None,
@@ -224,18 +224,20 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("name", "fields", "kind", "reason"), REFUSED, ids=[one[0] for one in REFUSED])
+@pytest.mark.parametrize(("name", "fields", "kind", "reason"), REFUSED, ids=[event[0] for event in REFUSED])
 def test_a_class_that_cannot_be_used_says_why(
     world: World, name: str, fields: dict[str, Any], kind: str, reason: str
 ) -> None:
     world.apply(published("spot-t3a.yaml", name, **fields))
     world.run(name)
-    status, found, message = world.said(name, kind)
-    assert (status, found) == ("False", reason)
+    status, actual, message = world.said(name, kind)
+    assert (status, actual) == ("False", reason)
     assert message
     assert world.said(name, "Ready")[0] == "False"
     events = world.stack.kubectl("get", "events", "-A", "-o", "json").stdout
-    assert any(one["reason"] == reason and one["involvedObject"]["name"] == name for one in json.loads(events)["items"])
+    assert any(
+        event["reason"] == reason and event["involvedObject"]["name"] == name for event in json.loads(events)["items"]
+    )
 
 
 def test_subnets_of_another_vpc_are_refused(world: World) -> None:

@@ -26,7 +26,9 @@ class World(fakes.CatalogWorld):
         self.region_source = Ec2Region(aws.client("ec2"), aws.prices(), region=REGION)  # type: ignore[assignment,arg-type]
 
     def price(self, nodeclass: str) -> int:
-        (instance_type,) = (each for each in self.catalog().instance_types(nodeclass) if each.name == "m5.large")
+        (instance_type,) = (
+            candidate for candidate in self.catalog().instance_types(nodeclass) if candidate.name == "m5.large"
+        )
         return next(
             offering.price_picousd_per_hour
             for offering in instance_type.offerings
@@ -39,11 +41,11 @@ def world(local_aws: LocalAws, fault: Callable[..., None], monkeypatch: pytest.M
     """Two classes, and no answer from the Price List; what we bring along is dearer by a tenth than the list."""
     dearer = {name: price * 11 // 10 for name, price in published_data.on_demand_picousd(REGION).items()}
     monkeypatch.setattr(published_data, "on_demand_picousd", lambda _: dearer)
-    made = World(local_aws)
-    made.apply()
-    made.apply("other", ami_selector_terms=(SelectorTerm(id="ami-standard-x86_64"),), ami_family="AL2023")
+    built = World(local_aws)
+    built.apply()
+    built.apply("other", ami_selector_terms=(SelectorTerm(id="ami-standard-x86_64"),), ami_family="AL2023")
     fault("pricing", "GetProducts", "InternalErrorException")
-    return made
+    return built
 
 
 def test_classes_are_ready_and_pods_run(world: World) -> None:
@@ -58,8 +60,8 @@ def test_classes_are_ready_and_pods_run(world: World) -> None:
     cluster.deploy(builders.pod("web", cpu_millicores=1800), 3)
     assert cluster.run(60, until=lambda: len(cluster.running_pods()) == 3)
     overrides = cluster.ec2.requests[0]["LaunchTemplateConfigs"][0]["Overrides"]
-    known = {override["InstanceType"]: override["Priority"] for override in overrides}
-    assert known == dict(sorted(known.items(), key=lambda one: one[1]))
+    priorities = {override["InstanceType"]: override["Priority"] for override in overrides}
+    assert priorities == dict(sorted(priorities.items(), key=lambda item: item[1]))
 
 
 def test_the_list_is_used_again_when_it_answers(world: World) -> None:

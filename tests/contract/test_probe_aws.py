@@ -32,10 +32,13 @@ def test_nothing_is_left(probe: Probe, local_aws: LocalAws) -> None:
     fleet = next(check for check in CHECKS if check.fact == "fleet-token")
     probe_aws.ask(probe, [fleet])
     ec2: Any = local_aws.client("ec2")
-    ours = [{"Name": "tag-key", "Values": [TAG]}]
-    groups = ec2.describe_instances(Filters=ours)["Reservations"]
-    assert {one["State"]["Name"] for group in groups for one in group["Instances"]} <= {"shutting-down", "terminated"}
-    assert ec2.describe_launch_templates(Filters=ours)["LaunchTemplates"] == []
+    filters = [{"Name": "tag-key", "Values": [TAG]}]
+    groups = ec2.describe_instances(Filters=filters)["Reservations"]
+    assert {instance["State"]["Name"] for group in groups for instance in group["Instances"]} <= {
+        "shutting-down",
+        "terminated",
+    }
+    assert ec2.describe_launch_templates(Filters=filters)["LaunchTemplates"] == []
 
 
 def test_without_confirmation_nothing_is_called(

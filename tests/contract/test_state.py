@@ -152,13 +152,13 @@ def test_what_an_offering_did_is_remembered_beyond_its_time(state: StatePort) ->
     state.save_offering_health(mark)
     state.save_offering_health(msgspec.structs.replace(mark, scope="pg-1"))
 
-    def known(now: int) -> list[OfferingHealth]:
+    def health_rows(now: int) -> list[OfferingHealth]:
         return [health for health in state.offering_health(now) if health.instance_type == name]
 
-    assert known(4_999) == known(5_000) == [
+    assert health_rows(4_999) == health_rows(5_000) == [
         msgspec.structs.replace(mark, version=1), msgspec.structs.replace(mark, scope="pg-1", version=1),
     ]  # fmt: skip
-    assert known(5_000 + offering_health.HEALTH_TTL_SECONDS * 1_000) == []
+    assert health_rows(5_000 + offering_health.HEALTH_TTL_SECONDS * 1_000) == []
 
 
 def test_of_two_who_learn_at_once_one_learns_again(state: StatePort) -> None:
@@ -167,7 +167,7 @@ def test_of_two_who_learn_at_once_one_learns_again(state: StatePort) -> None:
     with pytest.raises(Conflict):
         state.save_offering_health(msgspec.structs.replace(mark, code="Other"))
     state.save_offering_health(msgspec.structs.replace(mark, code="Third", version=1))
-    (health,) = [one for one in state.offering_health(0) if one.key == mark.key]
+    (health,) = [row for row in state.offering_health(0) if row.key == mark.key]
     assert (health.code, health.version) == ("Third", 2)
 
 
@@ -197,7 +197,7 @@ def test_a_catalog_says_when_it_was_described(state: StatePort) -> None:
 def test_what_was_taken_of_a_reservation_is_remembered(state: StatePort) -> None:
     row = offering_health.record_reservation_launches(None, f"cr-{state.cluster().cluster}", 2, now_ms=10**12)
     state.save_offering_health(row)
-    (health,) = [one for one in state.offering_health(10**12) if one.key == row.key]
+    (health,) = [stored for stored in state.offering_health(10**12) if stored.key == row.key]
     assert health.reservation_launches == ((10**12, 2),)
 
 
@@ -254,12 +254,12 @@ def test_what_one_cell_learnt_the_other_knows(local_aws: LocalAws) -> None:
 
 def test_cells_ask_ec2_at_one_pace(local_aws: LocalAws) -> None:
     dynamo_state, two, _ = cells(local_aws)
-    asked = [
+    calls = [
         rate_limits.acquire(cell, rate_limits.CREATE_FLEET, caller="k", now=NOW) == 0
         for _ in range(30)
         for cell in (dynamo_state, two)
     ]
-    assert sum(asked) == 40
+    assert sum(calls) == 40
     rate_limits.slow_down(two, rate_limits.CREATE_FLEET, now=NOW)
     slowed = dynamo_state.call_rate(rate_limits.CREATE_FLEET)
     assert slowed is not None
@@ -276,19 +276,19 @@ def test_cells_share_nothing_else(local_aws: LocalAws) -> None:
     assert {row["pk"]["S"] for row in client.scan(TableName=shared)["Items"]} == {"offering"}
 
 
-@pytest.mark.parametrize("gone", ["never-made", "no-table-of-ours"])
+@pytest.mark.parametrize("code", ["never-made", "no-table-of-ours"])
 def test_a_cell_learns_alone_when_the_shared_table_is_of_no_use(
-    local_aws: LocalAws, caplog: pytest.LogCaptureFixture, gone: str
+    local_aws: LocalAws, caplog: pytest.LogCaptureFixture, code: str
 ) -> None:
     client: Any = local_aws.client("dynamodb")
-    if gone != "never-made":
+    if code != "never-made":
         key = {"AttributeName": "id", "KeyType": "HASH"}
         client.create_table(
-            TableName=gone, KeySchema=[key], BillingMode="PAY_PER_REQUEST",
+            TableName=code, KeySchema=[key], BillingMode="PAY_PER_REQUEST",
             AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
         )  # fmt: skip
     own = tables.made(client, f"{next(NAMES)}-cell")
-    state = DynamoState(client, table=own, cluster="one", memory_table=gone)
+    state = DynamoState(client, table=own, cluster="one", memory_table=code)
     offering_health_store.record_fleet_response(state, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
     assert not offering_health_store.current_health(state, now_ms=NOW_MS).is_available("spot", "m7i.large", "z1")
     assert rate_limits.acquire(state, rate_limits.CREATE_FLEET, caller="k", now=NOW) == 0
@@ -311,13 +311,13 @@ def test_a_function_that_is_told_of_another_cells_table_learns_there(
 ) -> None:
     client: Any = local_aws.client("dynamodb")
     first, own = (tables.made(client, f"{next(NAMES)}-cell") for _ in range(2))
-    told = {
+    environment = {
         "SPOTWRIGHT_CELL": "second", "SPOTWRIGHT_TABLE": own, "SPOTWRIGHT_BUCKET": "b",
         "SPOTWRIGHT_MEMORY_TABLE": first,
         "SPOTWRIGHT_CLUSTERS": '{"two": {"readRoleArn": "arn:read", "actRoleArn": "arn:act"}}',
     }  # fmt: skip
     monkeypatch.setattr(clients, "client", lambda service: client)
-    ports = cluster_clients.ClusterClients("two", cluster_clients.environment(told), "arn:act")
+    ports = cluster_clients.ClusterClients("two", cluster_clients.environment(environment), "arn:act")
     offering_health_store.record_fleet_response(ports.state, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
     ports.state.commit(expected_version=0, key="k")
     assert {row["pk"]["S"] for row in client.scan(TableName=first)["Items"]} == {"offering"}

@@ -169,9 +169,9 @@ def test_a_claim_that_nobody_ends_is_named_when_the_time_is_up(
 def test_an_emptied_cluster_keeps_its_pools(
     session: boto3.Session, cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for one in cluster.objects.list("karpenter.sh/v1", "NodeClaim"):
-        cluster.objects.merge(one | CLAIM, {"metadata": {"finalizers": None}})
-        cluster.objects.delete(one | CLAIM)
+    for nodeclaim in cluster.objects.list("karpenter.sh/v1", "NodeClaim"):
+        cluster.objects.merge(nodeclaim | CLAIM, {"metadata": {"finalizers": None}})
+        cluster.objects.delete(nodeclaim | CLAIM)
     pool = changed(SAMPLES["NodePool"](), "metadata.name", "kept")
     cluster.objects.apply(pool)
     assert uninstall(cluster, "--drain") == 0

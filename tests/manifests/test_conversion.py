@@ -53,8 +53,8 @@ def test_every_field_there_was_is_taken_where_it_went(
         (yaml_object["kind"], yaml_object["metadata"]["name"]): yaml_object["spec"]
         for yaml_object in yaml.safe_load(applied.stdout)["items"]
     }
-    for one in wanted:
-        assert _within(one["spec"], stored[one["kind"], one["metadata"]["name"]])
+    for field in wanted:
+        assert _within(field["spec"], stored[field["kind"], field["metadata"]["name"]])
 
 
 def _within(wanted: Any, stored: Any) -> bool:

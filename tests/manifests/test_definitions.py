@@ -234,13 +234,13 @@ def test_only_kubelet_keeps_what_is_unknown() -> None:
 def _open(schema: Any, path: str) -> list[str]:
     """Paths of fields (without list and version steps) that keep unknown fields."""
     if isinstance(schema, list):
-        return [found for one in schema for found in _open(one, path)]
+        return [place for inner in schema for place in _open(inner, path)]
     if not isinstance(schema, dict):
         return []
     own = [path] if schema.get("x-kubernetes-preserve-unknown-fields") else []
     inside = schema.get("properties", {})
-    own += [found for name, one in inside.items() for found in _open(one, f"{path}.{name}")]
-    return own + [found for name, one in schema.items() if name != "properties" for found in _open(one, path)]
+    own += [place for name, inner in inside.items() for place in _open(inner, f"{path}.{name}")]
+    return own + [place for name, inner in schema.items() if name != "properties" for place in _open(inner, path)]
 
 
 def test_digest_is_stable() -> None:

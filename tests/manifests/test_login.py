@@ -120,19 +120,19 @@ def test_an_entry_left_by_a_run_that_was_killed_is_used_and_removed(account: Acc
 
 def test_a_cluster_that_is_gone_is_not_found_and_needs_no_removal(account: Account) -> None:
     eks, sts = (account.session.client(name, endpoint_url=account.aws.endpoint) for name in ("eks", "sts"))
-    gone: Any = TemporaryAccessEntry(eks, sts, cluster="gone", role_arn=account.role)  # type: ignore[arg-type]
+    missing: Any = TemporaryAccessEntry(eks, sts, cluster="gone", role_arn=account.role)  # type: ignore[arg-type]
     with pytest.raises(NotFound):
-        gone.open()
-    assert remove(gone, wanted(), patience()).gave_up == "the cluster does not exist"
+        missing.open()
+    assert remove(missing, wanted(), patience()).gave_up == "the cluster does not exist"
 
 
 def test_a_token_is_good_for_its_own_cluster_only(account: Account) -> None:
     sts = account.session.client("sts", endpoint_url=account.aws.endpoint)
     admin = account.admin()
     admin.open()
-    told = identity(account, kubernetes_token(sts, CLUSTER))
-    assert told["authenticated"]
-    assert told["arn"].startswith(f"arn:aws:sts::{ACCOUNT}:assumed-role/installer/") or told["arn"] == account.role
+    answer = identity(account, kubernetes_token(sts, CLUSTER))
+    assert answer["authenticated"]
+    assert answer["arn"].startswith(f"arn:aws:sts::{ACCOUNT}:assumed-role/installer/") or answer["arn"] == account.role
     assert not identity(account, kubernetes_token(sts, "other"))["authenticated"]
     # The same client made both: the name of one cluster never sticks.
     assert identity(account, kubernetes_token(sts, CLUSTER))["authenticated"]

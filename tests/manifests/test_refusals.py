@@ -315,5 +315,5 @@ def _messages(schema: Any) -> set[str]:
         return set().union(*map(_messages, schema)) if schema else set()
     if not isinstance(schema, dict):
         return set()
-    own = {one["message"] for one in schema.get("x-kubernetes-validations", ())}
+    own = {validation["message"] for validation in schema.get("x-kubernetes-validations", ())}
     return own.union(*map(_messages, schema.values()))

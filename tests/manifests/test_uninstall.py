@@ -45,8 +45,8 @@ class World:
             self.pods.append({"metadata": metadata, "spec": {"nodeName": f"node-{name}"}})
 
     def list(self, api_version: str, kind: str, /) -> list[Object]:
-        found = {"NodeClaim": self.claims.values(), "Node": self.nodes.values(), "Pod": self.pods}[kind]
-        return copy.deepcopy(list(found))
+        objects = {"NodeClaim": self.claims.values(), "Node": self.nodes.values(), "Pod": self.pods}[kind]
+        return copy.deepcopy(list(objects))
 
     def merge(self, document: Any, change: Any, /) -> Object:
         name = document["metadata"]["name"]

@@ -41,11 +41,11 @@ def beta_pool(name: str = "a", *, claim: Object | None = None, **spec: Any) -> O
 
 def beta_class(name: str = "c", **spec: Any) -> Object:
     """``spec`` replaces fields; None takes one away."""
-    known = {
+    defaults = {
         "amiFamily": "AL2023", "role": "r", "subnetSelectorTerms": [{"id": "subnet-1"}],
         "securityGroupSelectorTerms": [{"id": "sg-1"}],
     }  # fmt: skip
-    fields = {key: value for key, value in {**known, **spec}.items() if value is not None}
+    fields = {key: value for key, value in {**defaults, **spec}.items() if value is not None}
     return {
         "apiVersion": "karpenter.k8s.aws/v1beta1",
         "kind": "EC2NodeClass",

@@ -21,23 +21,23 @@ ENABLED = {"httpEndpoint": "enabled", "httpProtocolIPv6": "disabled"}
     ],
 )
 def test_selectors_become_terms(selector: Object, terms: list[Object]) -> None:
-    made = spec_of(template(subnetSelector=selector, securityGroupSelector=selector))
-    assert made["subnetSelectorTerms"] == terms
-    assert made["securityGroupSelectorTerms"] == terms
+    converted = spec_of(template(subnetSelector=selector, securityGroupSelector=selector))
+    assert converted["subnetSelectorTerms"] == terms
+    assert converted["securityGroupSelectorTerms"] == terms
 
 
 @pytest.mark.parametrize("key", ["aws-ids", "aws::ids"])
 def test_ids_become_a_term_each(key: str) -> None:
-    made = spec_of(
+    converted = spec_of(
         template(
             subnetSelector={key: "subnet-1"},
             securityGroupSelector={key: "sg-1, sg-2"},
             amiSelector={key: "ami-1,ami-2"},
         )
     )
-    assert made["subnetSelectorTerms"] == [{"id": "subnet-1"}]
-    assert made["securityGroupSelectorTerms"] == [{"id": "sg-1"}, {"id": "sg-2"}]
-    assert made["amiSelectorTerms"] == [{"id": "ami-1"}, {"id": "ami-2"}]
+    assert converted["subnetSelectorTerms"] == [{"id": "subnet-1"}]
+    assert converted["securityGroupSelectorTerms"] == [{"id": "sg-1"}, {"id": "sg-2"}]
+    assert converted["amiSelectorTerms"] == [{"id": "ami-1"}, {"id": "ami-2"}]
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_ids_become_a_term_each(key: str) -> None:
     ],
 )
 def test_images_are_selected_by_name_owner_and_tags(selector: Object, terms: list[Object]) -> None:
-    made = spec_of(template(amiSelector=selector))
-    assert (made["amiFamily"], made["amiSelectorTerms"]) == ("AL2", terms)
+    converted = spec_of(template(amiSelector=selector))
+    assert (converted["amiFamily"], converted["amiSelectorTerms"]) == ("AL2", terms)
 
 
 @pytest.mark.parametrize(
@@ -63,9 +63,9 @@ def test_images_are_selected_by_name_owner_and_tags(selector: Object, terms: lis
      ("Windows2019", "windows2019@latest"), ("Windows2022", "windows2022@latest")],
 )  # fmt: skip
 def test_a_family_alone_is_an_alias(family: str | None, alias: str) -> None:
-    made = spec_of(template(amiFamily=family))
-    assert made["amiSelectorTerms"] == [{"alias": alias}]
-    assert "amiFamily" not in made
+    converted = spec_of(template(amiFamily=family))
+    assert converted["amiSelectorTerms"] == [{"alias": alias}]
+    assert "amiFamily" not in converted
 
 
 def test_that_al2_ends_is_said() -> None:
@@ -74,8 +74,8 @@ def test_that_al2_ends_is_said() -> None:
 
 @pytest.mark.parametrize("family", ["AL2", "Bottlerocket", "Windows2022", "Custom"])
 def test_a_family_with_images_of_ones_own_stays(family: str) -> None:
-    made = spec_of(template(amiFamily=family, amiSelector={"a": "b"}))
-    assert (made["amiFamily"], made["amiSelectorTerms"]) == (family, [{"tags": {"a": "b"}}])
+    converted = spec_of(template(amiFamily=family, amiSelector={"a": "b"}))
+    assert (converted["amiFamily"], converted["amiSelectorTerms"]) == (family, [{"tags": {"a": "b"}}])
 
 
 def test_custom_images_must_register_with_a_taint() -> None:
@@ -95,7 +95,7 @@ def test_ubuntu_boots_as_al2_from_its_own_disk() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "made"),
+    ("given", "converted"),
     [
         (None, {**ENABLED, "httpPutResponseHopLimit": 2, "httpTokens": "required"}),
         ({}, {**ENABLED, "httpPutResponseHopLimit": 1, "httpTokens": "optional"}),
@@ -103,8 +103,8 @@ def test_ubuntu_boots_as_al2_from_its_own_disk() -> None:
         ({"httpPutResponseHopLimit": 2}, {**ENABLED, "httpPutResponseHopLimit": 2, "httpTokens": "optional"}),
     ],
 )
-def test_the_metadata_service_is_written_out_as_it_was(given: Object | None, made: Object) -> None:
-    assert spec_of(template(metadataOptions=given))["metadataOptions"] == made
+def test_the_metadata_service_is_written_out_as_it_was(given: Object | None, converted: Object) -> None:
+    assert spec_of(template(metadataOptions=given))["metadataOptions"] == converted
 
 
 @pytest.mark.parametrize(
@@ -116,21 +116,26 @@ def test_fields_that_stay(field: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "made"),
+    ("given", "converted"),
     [("20Gi", "20Gi"), ("100G", "100G"), ("2Ti", "2Ti"), ("20480Mi", "20Gi"), ("1.5Gi", "2Gi"), ("1000000000", "1Gi"),
      (1073741825, "2Gi"), ("64T", "64T"), ("020Gi", "20Gi"), ("1e10", "10Gi")],
 )  # fmt: skip
-def test_volume_sizes_are_spelled_as_v1_asks(given: str | int, made: str) -> None:
+def test_volume_sizes_are_spelled_as_v1_asks(given: str | int, converted: str) -> None:
     disks = [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": given, "encrypted": True}}]
     (disk,) = spec_of(template(blockDeviceMappings=disks))["blockDeviceMappings"]
-    assert disk == {"deviceName": "/dev/xvda", "ebs": {"volumeSize": made, "encrypted": True}}
+    assert disk == {"deviceName": "/dev/xvda", "ebs": {"volumeSize": converted, "encrypted": True}}
 
 
 def test_tags_that_are_not_the_users_to_set_are_lost_in_words() -> None:
-    gone = ["kubernetes.io/cluster/a", "karpenter.sh/provisioner-name", "karpenter.sh/nodepool", "eks:eks-cluster-name"]
-    old = template(tags={"env": "dev"} | dict.fromkeys(gone, "x"))
+    reserved = [
+        "kubernetes.io/cluster/a",
+        "karpenter.sh/provisioner-name",
+        "karpenter.sh/nodepool",
+        "eks:eks-cluster-name",
+    ]
+    old = template(tags={"env": "dev"} | dict.fromkeys(reserved, "x"))
     assert spec_of(old)["tags"] == {"env": "dev"}
-    assert set(said(old, Level.LOST)) == {f"spec.tags[{key}]" for key in gone}
+    assert set(said(old, Level.LOST)) == {f"spec.tags[{key}]" for key in reserved}
 
 
 def test_without_a_profile_the_role_is_left_to_write() -> None:
@@ -146,9 +151,9 @@ def test_a_misspelt_profile_is_named_with_what_was_meant() -> None:
 
 def test_a_launch_template_is_lost_and_what_it_knew_is_left_to_write() -> None:
     old = provisioner(provider={"launchTemplate": "old", "subnetSelector": {"a": "b"}})
-    told = said(old, Level.LOST)["spec.provider.launchTemplate"]
-    assert "no equal in v1" in told
-    assert "--launch-template-name old" in told
+    remark = said(old, Level.LOST)["spec.provider.launchTemplate"]
+    assert "no equal in v1" in remark
+    assert "--launch-template-name old" in remark
     assert "SECURITY_GROUP_NAME" in said(old, Level.TO_DO)["spec.provider.launchTemplate"]
 
 

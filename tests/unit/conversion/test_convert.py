@@ -13,11 +13,11 @@ def test_what_the_server_and_karpenter_wrote_is_left_out() -> None:
         "managedFields": [], "finalizers": ["karpenter.k8s.aws/termination", "mine"], "labels": {"a": "b"},
         "annotations": {"karpenter.k8s.aws/nodetemplate-hash": "1", "own": "c"},
     }  # fmt: skip
-    ((made,),) = convert([old]).objects
-    assert made["metadata"] == {
+    ((converted,),) = convert([old]).objects
+    assert converted["metadata"] == {
         "name": "c", "finalizers": ["mine"], "labels": {"a": "b"}, "annotations": {"own": "c"},
     }  # fmt: skip
-    assert "status" not in made
+    assert "status" not in converted
     assert {"status", "metadata.uid", "metadata.finalizers"} <= set(said(old, Level.LOST))
 
 
@@ -33,15 +33,15 @@ def test_the_same_name_twice_is_left_to_decide() -> None:
 def test_what_stands_for_an_instance_is_left_out() -> None:
     machine = {"apiVersion": "karpenter.sh/v1alpha5", "kind": "Machine", "metadata": {"name": "m"}}
     claim = {"apiVersion": "karpenter.sh/v1beta1", "kind": "NodeClaim", "metadata": {"name": "m"}}
-    for one in (machine, claim):
-        result = convert([one])
+    for instance_object in (machine, claim):
+        result = convert([instance_object])
         assert result.objects == ((),)
         assert "would buy another" in said(result, Level.LOST)[""]
 
 
 def test_pods_that_ask_for_old_names_stay_and_it_is_said() -> None:
-    asked = {"key": "karpenter.sh/provisioner-name", "operator": "In", "values": ["a"]}
-    term = {"matchExpressions": [asked]}
+    expression = {"key": "karpenter.sh/provisioner-name", "operator": "In", "values": ["a"]}
+    term = {"matchExpressions": [expression]}
     pod = {
         "nodeSelector": {"karpenter.sh/provisioner-name": "a"},
         "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}},

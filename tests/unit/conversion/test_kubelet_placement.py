@@ -19,16 +19,20 @@ from tests.unit.conversion.objects import (
 )
 
 
-def found(*objects: Object) -> tuple[dict[str, str], dict[str, Any]]:
+def placement(*objects: Object) -> tuple[dict[str, str], dict[str, Any]]:
     """Pool → class, and class → kubelet settings."""
-    made = [one for each in convert(objects).objects for one in each]
+    converted = [content for contents in convert(objects).objects for content in contents]
     return (
         {
-            one["metadata"]["name"]: one["spec"]["template"]["spec"]["nodeClassRef"]["name"]
-            for one in made
-            if one["kind"] == "NodePool"
+            content["metadata"]["name"]: content["spec"]["template"]["spec"]["nodeClassRef"]["name"]
+            for content in converted
+            if content["kind"] == "NodePool"
         },
-        {one["metadata"]["name"]: one["spec"].get("kubelet") for one in made if one["kind"] == "EC2NodeClass"},
+        {
+            content["metadata"]["name"]: content["spec"].get("kubelet")
+            for content in converted
+            if content["kind"] == "EC2NodeClass"
+        },
     )
 
 
@@ -52,25 +56,25 @@ def v1_class(**spec: Any) -> Object:
 @pytest.mark.parametrize("before", [True, False])
 def test_a_class_gets_its_pools_settings_wherever_it_stands(before: bool) -> None:
     objects = [pool("a", 10), beta_class()]
-    assert found(*(reversed(objects) if before else objects)) == ({"a": "c"}, {"c": {"maxPods": 10}})
+    assert placement(*(reversed(objects) if before else objects)) == ({"a": "c"}, {"c": {"maxPods": 10}})
 
 
 def test_pools_that_agree_share_a_class() -> None:
-    assert found(pool("a", 10), pool("b", 10), beta_class()) == ({"a": "c", "b": "c"}, {"c": {"maxPods": 10}})
+    assert placement(pool("a", 10), pool("b", 10), beta_class()) == ({"a": "c", "b": "c"}, {"c": {"maxPods": 10}})
 
 
 def test_pools_that_differ_get_a_class_each() -> None:
     objects = [pool("a", 10), pool("b", 20), pool("d", 20), beta_class()]
-    assert found(*objects) == (
+    assert placement(*objects) == (
         {"a": "c", "b": "c-b", "d": "c-b"},
         {"c": {"maxPods": 10}, "c-b": {"maxPods": 20}},
     )
-    told = [remark.text for remark in convert(objects).remarks[1]]
-    assert any("refers to EC2NodeClass c-b, a copy of c" in one for one in told)
+    remarks = [remark.text for remark in convert(objects).remarks[1]]
+    assert any("refers to EC2NodeClass c-b, a copy of c" in remark for remark in remarks)
 
 
 def test_who_has_no_settings_keeps_the_class_as_it_is() -> None:
-    assert found(pool("a", 10), pool("b"), beta_class()) == (
+    assert placement(pool("a", 10), pool("b"), beta_class()) == (
         {"a": "c-a", "b": "c"},
         {"c": None, "c-a": {"maxPods": 10}},
     )
@@ -81,32 +85,32 @@ def test_a_copy_takes_nobodys_name_and_nothing_that_the_server_set() -> None:
     old = beta_class()
     old["metadata"] |= {"labels": {"x": "y"}, "ownerReferences": [{"uid": "u"}]}
     objects = [pool("a", 10), pool("b", 20), old, own]
-    _, classes = found(*objects)
+    _, classes = placement(*objects)
     assert set(classes) == {"c", "c-b", "c-b-2"}
     assert convert(objects).objects[2][1]["metadata"] == {"name": "c-b-2", "labels": {"x": "y"}}
 
 
 def test_provisioners_and_templates_alike() -> None:
-    made = found(
+    placed = placement(
         provisioner("a", kubeletConfiguration={"clusterDNS": ["10.0.0.1"], "kubeReserved": {"cpu": 1}}), template()
     )
-    assert made == ({"a": "c"}, {"c": {"clusterDNS": ["10.0.0.1"], "kubeReserved": {"cpu": "1"}}})
+    assert placed == ({"a": "c"}, {"c": {"clusterDNS": ["10.0.0.1"], "kubeReserved": {"cpu": "1"}}})
 
 
 def test_settings_whose_class_is_elsewhere_are_handed_over_in_words() -> None:
-    told = said(pool("a", 10))
-    assert told[""] == 'its kubelet configuration belongs into EC2NodeClass c, as spec.kubelet: {"maxPods":10}'
+    remarks = said(pool("a", 10))
+    assert remarks[""] == 'its kubelet configuration belongs into EC2NodeClass c, as spec.kubelet: {"maxPods":10}'
 
 
 def test_a_v1_pool_with_the_annotation_of_v1_0_gives_its_settings_to_its_class() -> None:
     old = v1_pool("a", json.dumps({"maxPods": 10}))
-    (made,), (nodeclass,) = convert([old, v1_class(role="r", kubelet={"maxPods": 5})]).objects
-    assert made == old | {"metadata": {"name": "a"}}
+    (pool,), (nodeclass,) = convert([old, v1_class(role="r", kubelet={"maxPods": 5})]).objects
+    assert pool == old | {"metadata": {"name": "a"}}
     assert nodeclass["spec"] == {"role": "r", "kubelet": {"maxPods": 10}}
 
 
 def test_a_v1_pool_without_it_keeps_the_classs_own() -> None:
-    pools, classes = found(v1_pool("a"), pool("b", 20), v1_class(kubelet={"maxPods": 5}))
+    pools, classes = placement(v1_pool("a"), pool("b", 20), v1_class(kubelet={"maxPods": 5}))
     assert pools == {"a": "c", "b": "c-b"}
     assert classes == {"c": {"maxPods": 5}, "c-b": {"maxPods": 20}}
 

@@ -68,9 +68,9 @@ def test_what_a_requirement_says_is_not_implied(stated: Object, implied: list[Ob
     ],
 )
 def test_when_nodes_go(spec: Object, disruption: tuple[str, str], expire_after: str) -> None:
-    made = spec_of(provisioner(**spec))
-    assert tuple(made["disruption"].values()) == disruption
-    assert made["template"]["spec"]["expireAfter"] == expire_after
+    converted = spec_of(provisioner(**spec))
+    assert tuple(converted["disruption"].values()) == disruption
+    assert converted["template"]["spec"]["expireAfter"] == expire_after
 
 
 @pytest.mark.parametrize(
@@ -84,10 +84,10 @@ def test_when_nodes_go(spec: Object, disruption: tuple[str, str], expire_after: 
     ],
 )
 def test_fields_that_moved(field: str, value: Any, path: tuple[str, ...]) -> None:
-    made: Any = spec_of(provisioner(**{field: value}))
+    converted: Any = spec_of(provisioner(**{field: value}))
     for step in path:
-        made = made[step]
-    assert made == value
+        converted = converted[step]
+    assert converted == value
 
 
 def test_limits_are_the_resources() -> None:
@@ -108,7 +108,12 @@ def test_its_own_provider_becomes_a_class_of_its_name() -> None:
 def test_its_class_takes_nobodys_name() -> None:
     provider = template()["spec"]
     result = convert([provisioner("c", provider=provider), template("c"), provisioner("c-2", provider=provider)])
-    classes = [one["metadata"]["name"] for made in result.objects for one in made if one["kind"] == "EC2NodeClass"]
+    classes = [
+        content["metadata"]["name"]
+        for contents in result.objects
+        for content in contents
+        if content["kind"] == "EC2NodeClass"
+    ]
     assert classes == ["c-2", "c", "c-2-2"]
 
 
@@ -120,9 +125,9 @@ def test_a_missing_template_is_named_and_the_pool_is_converted_all_the_same() ->
 def test_labels_that_v1_has_no_more_are_lost_in_words() -> None:
     keys = ["karpenter.sh/provisioner-name", "karpenter.k8s.aws/instance-pods", "karpenter.k8s.aws/instance-ami-id"]
     old = provisioner(labels=dict.fromkeys(keys, "x"), requirements=[need(key) for key in keys])
-    made, lost = spec_of(old), said(old, Level.LOST)
-    assert "metadata" not in made["template"]
-    assert made["template"]["spec"]["requirements"] == [OS, ARCH, ON_DEMAND, *TYPES]
+    converted, lost = spec_of(old), said(old, Level.LOST)
+    assert "metadata" not in converted["template"]
+    assert converted["template"]["spec"]["requirements"] == [OS, ARCH, ON_DEMAND, *TYPES]
     assert {f"spec.labels[{key}]" for key in keys} | {f"spec.requirements[{at}]" for at in range(3)} == set(lost)
     assert "karpenter.k8s.aws/instance-pods Exists excluded" in lost["spec.requirements[1]"]
 

@@ -19,7 +19,7 @@ def test_the_least_pool_says_what_its_defaults_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("disruption", "made", "expire_after"),
+    ("disruption", "expected", "expire_after"),
     [
         ({}, ("WhenEmptyOrUnderutilized", "0s"), "720h"),
         ({"consolidationPolicy": "WhenUnderutilized"}, ("WhenEmptyOrUnderutilized", "0s"), "720h"),
@@ -28,10 +28,10 @@ def test_the_least_pool_says_what_its_defaults_said() -> None:
         ({"expireAfter": "Never"}, ("WhenEmptyOrUnderutilized", "0s"), "Never"),
     ],
 )
-def test_when_nodes_go(disruption: Object, made: tuple[str, str], expire_after: str) -> None:
-    found = spec_of(beta_pool(disruption=disruption))
-    assert tuple(found["disruption"].values()) == made
-    assert found["template"]["spec"]["expireAfter"] == expire_after
+def test_when_nodes_go(disruption: Object, expected: tuple[str, str], expire_after: str) -> None:
+    converted = spec_of(beta_pool(disruption=disruption))
+    assert tuple(converted["disruption"].values()) == expected
+    assert converted["template"]["spec"]["expireAfter"] == expire_after
 
 
 @pytest.mark.parametrize("budgets", [BUDGETS, []])
@@ -40,7 +40,7 @@ def test_budgets_stay(budgets: list[Object]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "made"),
+    ("given", "expected"),
     [
         ({"name": "c"}, REFERENCE),
         ({"name": "c", "apiVersion": "karpenter.k8s.aws/v1beta1", "kind": "EC2NodeClass"}, REFERENCE),
@@ -48,8 +48,8 @@ def test_budgets_stay(budgets: list[Object]) -> None:
          {"group": "karpenter.kwok.sh", "kind": "KWOKNodeClass", "name": "c"}),
     ],
 )  # fmt: skip
-def test_a_reference_names_the_group(given: Object, made: Object) -> None:
-    assert spec_of(beta_pool(claim={"nodeClassRef": given}))["template"]["spec"]["nodeClassRef"] == made
+def test_a_reference_names_the_group(given: Object, expected: Object) -> None:
+    assert spec_of(beta_pool(claim={"nodeClassRef": given}))["template"]["spec"]["nodeClassRef"] == expected
 
 
 def test_what_a_pool_keeps() -> None:
@@ -59,15 +59,15 @@ def test_what_a_pool_keeps() -> None:
     old = beta_pool(claim={"requirements": [need], "taints": [taint], "startupTaints": [taint]}, weight=3)
     old["spec"]["template"]["metadata"] = about
     old["spec"]["limits"] = {"cpu": "1"}
-    made = spec_of(old)
-    assert made["template"]["metadata"] == about
-    inner = made["template"]["spec"]
+    converted = spec_of(old)
+    assert converted["template"]["metadata"] == about
+    inner = converted["template"]["spec"]
     assert (inner["requirements"], inner["taints"], inner["startupTaints"]) == ([need], [taint], [taint])
-    assert (made["limits"], made["weight"]) == ({"cpu": "1"}, 3)
+    assert (converted["limits"], converted["weight"]) == ({"cpu": "1"}, 3)
 
 
 @pytest.mark.parametrize(
-    ("spec", "made"),
+    ("spec", "expected"),
     [
         ({"amiFamily": "AL2023"}, {"amiSelectorTerms": [{"alias": "al2023@latest"}]}),
         ({"amiFamily": "Bottlerocket"}, {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}),
@@ -80,21 +80,21 @@ def test_what_a_pool_keeps() -> None:
          {"amiFamily": "AL2", "amiSelectorTerms": [{"id": "ami-1"}]}),
     ],
 )  # fmt: skip
-def test_images(spec: Object, made: Object) -> None:
-    found = spec_of(beta_class(**spec))
-    assert {key: found[key] for key in ("amiFamily", "amiSelectorTerms") if key in found} == made
+def test_images(spec: Object, expected: Object) -> None:
+    converted = spec_of(beta_class(**spec))
+    assert {key: converted[key] for key in ("amiFamily", "amiSelectorTerms") if key in converted} == expected
 
 
 @pytest.mark.parametrize(
-    ("given", "made"),
+    ("given", "expected"),
     [
         (None, {**ENABLED, "httpPutResponseHopLimit": 2, "httpTokens": "required"}),
         ({"httpTokens": "optional"}, {**ENABLED, "httpPutResponseHopLimit": 2, "httpTokens": "optional"}),
         ({"httpPutResponseHopLimit": 1}, {**ENABLED, "httpPutResponseHopLimit": 1, "httpTokens": "required"}),
     ],
 )
-def test_two_hops_stay_two_hops(given: Object | None, made: Object) -> None:
-    assert spec_of(beta_class(metadataOptions=given))["metadataOptions"] == made
+def test_two_hops_stay_two_hops(given: Object | None, expected: Object) -> None:
+    assert spec_of(beta_class(metadataOptions=given))["metadataOptions"] == expected
 
 
 @pytest.mark.parametrize(
@@ -115,10 +115,10 @@ def test_what_stood_beside_an_id_was_never_asked_for() -> None:
         subnetSelectorTerms=[{"id": "subnet-1", "tags": {"a": "b"}}],
         securityGroupSelectorTerms=[{"name": "x", "tags": {"a": "b"}}],
     )
-    made = spec_of(old)
-    assert made["amiSelectorTerms"] == [{"id": "ami-1"}]
-    assert made["subnetSelectorTerms"] == [{"id": "subnet-1"}]
-    assert made["securityGroupSelectorTerms"] == [{"name": "x"}]
+    converted = spec_of(old)
+    assert converted["amiSelectorTerms"] == [{"id": "ami-1"}]
+    assert converted["subnetSelectorTerms"] == [{"id": "subnet-1"}]
+    assert converted["securityGroupSelectorTerms"] == [{"name": "x"}]
     assert "stands beside id" in said(old, Level.LOST)["spec.subnetSelectorTerms[0].tags"]
 
 

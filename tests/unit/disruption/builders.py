@@ -33,23 +33,23 @@ def claim(name: str, **fields: object) -> NodeClaim:
 
 
 def node(name: str, **fields: object) -> Node:
-    made = Node(
+    built = Node(
         ObjectMeta(f"node-{name}", labels={labels.INITIALIZED: "true"}),
         provider_id=f"aws:///z/i-{name}",
         conditions=(Condition("Ready", "True"),),
     )
-    return msgspec.structs.replace(made, **fields)
+    return msgspec.structs.replace(built, **fields)
 
 
 def snapshot(*names: str, **fields: object) -> Snapshot:
-    made = Snapshot(
+    built = Snapshot(
         cluster="c",
         now=NOW,
         nodepools=(builders.nodepool(budgets=(Budget("100%"),)),),
         nodeclaims=tuple(map(claim, names)),
         nodes=tuple(map(node, names)),
     )
-    return msgspec.structs.replace(made, **fields)
+    return msgspec.structs.replace(built, **fields)
 
 
 def on(name: str, pod: Pod) -> Pod:

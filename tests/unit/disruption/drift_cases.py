@@ -64,8 +64,8 @@ def nodeclass(hashed: Mapping[str, str] = CLASS_HASH, **fields: Any) -> EC2NodeC
 
 
 def instance(**fields: Any) -> Instance:
-    made = Instance("i-1", "m5.large", ZONE, "spot", "running", subnet_id="subnet-a", security_groups=("sg-1",))
-    return msgspec.structs.replace(made, **fields)
+    built = Instance("i-1", "m5.large", ZONE, "spot", "running", subnet_id="subnet-a", security_groups=("sg-1",))
+    return msgspec.structs.replace(built, **fields)
 
 
 def judged(
@@ -77,14 +77,14 @@ def judged(
     on: Instance | None = None,
     gates: tuple[str, ...] = GATES,
 ) -> Drift | DriftUnknown | None:
-    found = on or instance()
+    running = on or instance()
     return nodeclaim_drift(
-        nodeclaim or claim(), of or pool(), like or nodeclass(), types, found, feature_gates=gates, now=NOW
+        nodeclaim or claim(), of or pool(), like or nodeclass(), types, running, feature_gates=gates, now=NOW
     )
 
 
-def reason(found: Drift | DriftUnknown | None) -> str:
-    return found.reason if isinstance(found, Drift) else type(found).__name__
+def reason(drift: Drift | DriftUnknown | None) -> str:
+    return drift.reason if isinstance(drift, Drift) else type(drift).__name__
 
 
 def requiring(key: str, operator: str, *values: str) -> NodePool:

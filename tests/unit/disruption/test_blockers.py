@@ -10,23 +10,25 @@ from spotwright.simulation import builders
 from tests.unit.disruption.builders import NOBODY, claim, node, on, snapshot
 
 
-def told(*args: object, plan: Plan | None = None, locked: frozenset[str] = NOBODY) -> set[tuple[str, str, str, str]]:
-    (seen,) = args
-    found = blocked_events(seen, plan or Plan(), locked=locked, reason="Empty")  # type: ignore[arg-type]
+def blocked_objects(
+    *args: object, plan: Plan | None = None, locked: frozenset[str] = NOBODY
+) -> set[tuple[str, str, str, str]]:
+    (observed,) = args
+    blocked = blocked_events(observed, plan or Plan(), locked=locked, reason="Empty")  # type: ignore[arg-type]
     return {
         (blocked_event.kind, blocked_event.about.name, blocked_event.event.reason, blocked_event.event.message)
-        for blocked_event in found
+        for blocked_event in blocked
     }
 
 
 def test_nothing_is_told_of_nodes_that_may_go() -> None:
-    assert told(snapshot("a", pods=(on("a", builders.pod("p")),))) == set()
+    assert blocked_objects(snapshot("a", pods=(on("a", builders.pod("p")),))) == set()
 
 
 def test_claim_and_node_are_told_of_the_annotation() -> None:
     kept = msgspec.structs.replace(node("a").metadata, annotations={labels.DO_NOT_DISRUPT: "true"})
     message = "Disruption is blocked through the karpenter.sh/do-not-disrupt annotation"
-    assert told(snapshot("a", nodes=(node("a", metadata=kept),))) == {
+    assert blocked_objects(snapshot("a", nodes=(node("a", metadata=kept),))) == {
         ("nodeclaims", "a", "DisruptionBlocked", message),
         ("nodes", "node-a", "DisruptionBlocked", message),
     }
@@ -34,19 +36,19 @@ def test_claim_and_node_are_told_of_the_annotation() -> None:
 
 def test_pods_that_forbid_it_are_named_on_busy_nodes_too() -> None:
     stays = on("a", builders.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"}))
-    assert {one[3] for one in told(snapshot("a", pods=(stays,)))} == {
+    assert {event[3] for event in blocked_objects(snapshot("a", pods=(stays,)))} == {
         "Pod has the karpenter.sh/do-not-disrupt annotation (Pod=default/p)"
     }
 
 
 def test_a_node_that_waits_for_pods_is_nominated() -> None:
     plan = Plan(existing_nodes=(NodeAssignment("node-a", ("default/p",)),))
-    assert {one[3] for one in told(snapshot("a"), plan=plan)} == {"Node is nominated for a pending pod"}
+    assert {event[3] for event in blocked_objects(snapshot("a"), plan=plan)} == {"Node is nominated for a pending pod"}
 
 
 def test_disabled_consolidation_is_unconsolidatable_and_nothing_worse() -> None:
     pools = (builders.nodepool(consolidate_after_seconds=None, budgets=(Budget("100%"),)),)
-    assert {(one[2], one[3]) for one in told(snapshot("a", nodepools=pools))} == {
+    assert {(event[2], event[3]) for event in blocked_objects(snapshot("a", nodepools=pools))} == {
         ("Unconsolidatable", "NodePool 'default' has consolidation disabled")
     }
 
@@ -54,9 +56,9 @@ def test_disabled_consolidation_is_unconsolidatable_and_nothing_worse() -> None:
 def test_a_pool_whose_budgets_allow_nothing_says_so() -> None:
     pools = (builders.nodepool(budgets=(Budget("0"),)),)
     message = "No allowed disruptions for disruption reason Empty due to blocking budget"
-    assert told(snapshot("a", nodepools=pools)) == {("nodepools", "default", "DisruptionBlocked", message)}
+    assert blocked_objects(snapshot("a", nodepools=pools)) == {("nodepools", "default", "DisruptionBlocked", message)}
 
 
 def test_whoever_goes_already_or_is_held_by_a_command_is_not_spoken_of() -> None:
     fresh = claim("b", conditions=())
-    assert told(snapshot("a", nodeclaims=(fresh,)), locked=frozenset({"b"})) == set()
+    assert blocked_objects(snapshot("a", nodeclaims=(fresh,)), locked=frozenset({"b"})) == set()

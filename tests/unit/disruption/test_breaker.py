@@ -17,13 +17,13 @@ def test_the_limit_is_a_share_rounded_up_and_never_below_twenty(total: int, perc
 
 @given(BATCHES, st.integers(0, 200))
 def test_no_window_lets_more_go_than_the_limit(batches: list[tuple[int, int]], total: int) -> None:
-    breaker, now, gone = Breaker(), NOW, []
+    breaker, now, admitted = Breaker(), NOW, []
     for number, (wanted, later) in enumerate(batches):
         now += later
         admission = admit(breaker, str(number), wanted, total=total, percent=50, now=now)
         breaker = admission.breaker
-        gone.append((now, admission.nodes))
-        assert sum(nodes for at, nodes in gone if now - at < WINDOW_MS) <= max_nodes(total, 50)
+        admitted.append((now, admission.nodes))
+        assert sum(nodes for at, nodes in admitted if now - at < WINDOW_MS) <= max_nodes(total, 50)
         assert admission.nodes <= wanted
 
 

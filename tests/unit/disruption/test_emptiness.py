@@ -17,8 +17,8 @@ from spotwright.simulation import builders
 from tests.unit.disruption.builders import LONG_AGO, NOBODY, NOW, claim, node, on, snapshot
 
 
-def why(found: Snapshot, plan: Plan | None = None, locked: frozenset[str] = NOBODY) -> str:
-    (blocked,) = find_empty_nodes(found, plan or Plan(), locked=locked).blocked
+def why(observed: Snapshot, plan: Plan | None = None, locked: frozenset[str] = NOBODY) -> str:
+    (blocked,) = find_empty_nodes(observed, plan or Plan(), locked=locked).blocked
     return blocked.reason
 
 
@@ -41,7 +41,7 @@ def test_daemons_finished_and_costless_pods_keep_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "reason"),
+    ("observed", "reason"),
     [
         (snapshot("a", nodes=()), "does not have an associated node"),
         (snapshot("a", nodes=(node("a", metadata=ObjectMeta("node-a")),)), "isn't initialized"),
@@ -84,8 +84,8 @@ def test_daemons_finished_and_costless_pods_keep_nothing() -> None:
         ),
     ],
 )
-def test_what_holds_an_empty_node_back(found: Snapshot, reason: str) -> None:
-    assert reason in why(found)
+def test_what_holds_an_empty_node_back(observed: Snapshot, reason: str) -> None:
+    assert reason in why(observed)
 
 
 def test_a_node_that_pending_pods_would_go_to_is_kept() -> None:
@@ -112,9 +112,9 @@ def test_nodes_under_way_use_the_budget_up() -> None:
 def test_a_pod_event_that_was_not_recorded_counts_as_now() -> None:
     metadata = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: "somebody"})
     pool = builders.nodepool(consolidate_after_seconds=30)
-    found = snapshot("a", nodepools=(pool,), nodeclaims=(claim("a", metadata=metadata),))
-    assert "not consolidatable" in why(found)
-    assert stale_consolidation_timers(found) == ("a",)
+    observed = snapshot("a", nodepools=(pool,), nodeclaims=(claim("a", metadata=metadata),))
+    assert "not consolidatable" in why(observed)
+    assert stale_consolidation_timers(observed) == ("a",)
 
 
 @pytest.mark.parametrize(("after", "event", "at"), [(60, None, 60), (0, None, 0), (60, 30, 90), (None, None, None)])
@@ -122,8 +122,8 @@ def test_consolidatable_after_the_last_pod_event_or_initialization(
     after: int | None, event: int | None, at: int | None
 ) -> None:
     last = None if event is None else LONG_AGO + timedelta(seconds=event)
-    found = consolidatable_at(claim("a", last_pod_event_time=last), builders.nodepool(consolidate_after_seconds=after))
-    assert found == (None if at is None else LONG_AGO + timedelta(seconds=at))
+    due = consolidatable_at(claim("a", last_pod_event_time=last), builders.nodepool(consolidate_after_seconds=after))
+    assert due == (None if at is None else LONG_AGO + timedelta(seconds=at))
 
 
 def test_a_static_pool_consolidates_nothing() -> None:
@@ -143,9 +143,9 @@ def test_followers_alone_keep_nothing_but_with_others_they_do() -> None:
 
 
 def test_an_interrupted_node_counts_as_leaving() -> None:
-    found = mark_deleting(snapshot("a", "b"), claim("a"))
-    assert [nodeclaim.metadata.deletion_timestamp for nodeclaim in found.nodeclaims] == [NOW, None]
-    assert [one.metadata.deletion_timestamp for one in found.nodes] == [NOW, None]
+    marked = mark_deleting(snapshot("a", "b"), claim("a"))
+    assert [nodeclaim.metadata.deletion_timestamp for nodeclaim in marked.nodeclaims] == [NOW, None]
+    assert [node.metadata.deletion_timestamp for node in marked.nodes] == [NOW, None]
 
 
 def test_evictions_begin_when_the_longest_grace_still_fits() -> None:

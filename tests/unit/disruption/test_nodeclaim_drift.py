@@ -37,7 +37,7 @@ def test_a_claim_that_is_as_it_should_be_does_not_drift() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mine", "own", "expected"),
+    ("claim_hash", "owner_hash", "expected"),
     [
         ({}, {}, "NoneType"),
         ({"hash": "9"}, {}, "Drifted"),
@@ -51,15 +51,15 @@ def test_a_claim_that_is_as_it_should_be_does_not_drift() -> None:
 )
 @pytest.mark.parametrize("kind", ["NodePool", "NodeClass"])
 def test_another_hash_of_the_same_version_drifts(
-    kind: str, mine: dict[str, str | None], own: dict[str, str | None], expected: str
+    kind: str, claim_hash: dict[str, str | None], owner_hash: dict[str, str | None], expected: str
 ) -> None:
     hashed = POOL_HASH if kind == "NodePool" else CLASS_HASH
     keys = dict(zip(("hash", "version"), hashed, strict=True))
-    nodeclaim = claim(annotations={keys[key]: value for key, value in mine.items()})
-    stated = merged(hashed, {keys[key]: value for key, value in own.items()})
-    found = judged(nodeclaim, of=pool(stated)) if kind == "NodePool" else judged(nodeclaim, like=nodeclass(stated))
+    nodeclaim = claim(annotations={keys[key]: value for key, value in claim_hash.items()})
+    stated = merged(hashed, {keys[key]: value for key, value in owner_hash.items()})
+    drift = judged(nodeclaim, of=pool(stated)) if kind == "NodePool" else judged(nodeclaim, like=nodeclass(stated))
     wanted = {"NodePool": "NodePoolDrifted", "NodeClass": "NodeClassDrift"}[kind]
-    assert reason(found) == (wanted if expected == "Drifted" else expected)
+    assert reason(drift) == (wanted if expected == "Drifted" else expected)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_of_several_reasons_the_first_counts(first: int) -> None:
             labels.EC2NODECLASS_HASH: "9" if wrong("NodeClassDrift") else "2",
         },
     )
-    found = judged(
+    drift = judged(
         nodeclaim,
         of=requiring(labels.ARCH, "In", "arm64") if wrong("RequirementsDrifted") else pool(),
         types=ELSEWHERE if wrong("InstanceTypeNotFound") else TYPES,
@@ -168,7 +168,7 @@ def test_of_several_reasons_the_first_counts(first: int) -> None:
             reservation_id="cr-9" if wrong("CapacityReservationDrift") else "",
         ),
     )
-    assert reason(found) == ORDER[first]
+    assert reason(drift) == ORDER[first]
 
 
 def test_a_message_says_what_was_found_and_what_is_wanted() -> None:
@@ -188,7 +188,7 @@ def test_a_message_says_what_was_found_and_what_is_wanted() -> None:
         ),
         "placement group: found pg-1, wanted none": judged(claim(labels={labels.PLACEMENT_GROUP_ID: "pg-1"})),
     }
-    assert {found.message for found in said.values() if isinstance(found, Drift)} == set(said)
+    assert {drift.message for drift in said.values() if isinstance(drift, Drift)} == set(said)
 
 
 def test_only_a_launched_claim_drifts() -> None:

@@ -46,9 +46,9 @@ def test_tiers_follow_one_another() -> None:
 
 
 def test_the_next_tier_waits_for_pods_that_are_still_terminating() -> None:
-    found = drain([deleting(builders.pod("plain"), 20), daemon("agent")], deadline=None, now=NOW)
-    assert found.evict == ()
-    assert len(found.waiting) == 2
+    result = drain([deleting(builders.pod("plain"), 20), daemon("agent")], deadline=None, now=NOW)
+    assert result.evict == ()
+    assert len(result.waiting) == 2
 
 
 def test_a_stuck_pod_is_not_waited_for() -> None:
@@ -73,8 +73,8 @@ def test_tolerating_another_taint_does_not_help() -> None:
 
 
 def test_do_not_disrupt_is_waited_for_but_not_evicted() -> None:
-    found = drain([builders.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"})], deadline=None, now=NOW)
-    assert (found.evict, len(found.waiting)) == ((), 1)
+    result = drain([builders.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"})], deadline=None, now=NOW)
+    assert (result.evict, len(result.waiting)) == ((), 1)
 
 
 @pytest.mark.parametrize(
@@ -85,15 +85,15 @@ def test_a_pod_is_deleted_when_its_grace_would_outlast_the_deadline(
     left: float, grace: int, forced: int | None
 ) -> None:
     pod = builders.pod("p", annotations={labels.DO_NOT_DISRUPT: "true"}, termination_grace_period_seconds=grace)
-    found = drain([pod], deadline=NOW + timedelta(seconds=left), now=NOW)
-    assert [forced_delete.grace_seconds for forced_delete in found.delete] == ([] if forced is None else [forced])
+    result = drain([pod], deadline=NOW + timedelta(seconds=left), now=NOW)
+    assert [forced_delete.grace_seconds for forced_delete in result.delete] == ([] if forced is None else [forced])
 
 
 def test_force_reaches_across_tiers() -> None:
     slow = builders.pod("slow", priority_class_name=CRITICAL, termination_grace_period_seconds=600)
-    found = drain([builders.pod("plain"), slow], deadline=NOW + timedelta(seconds=300), now=NOW)
-    assert [forced_delete.pod.metadata.name for forced_delete in found.delete] == ["slow"]
-    assert [pod.metadata.name for pod in found.evict] == ["plain"]
+    result = drain([builders.pod("plain"), slow], deadline=NOW + timedelta(seconds=300), now=NOW)
+    assert [forced_delete.pod.metadata.name for forced_delete in result.delete] == ["slow"]
+    assert [pod.metadata.name for pod in result.evict] == ["plain"]
 
 
 def test_a_terminating_pod_is_only_cut_short() -> None:
@@ -107,15 +107,15 @@ def test_the_next_forced_deletion_is_announced() -> None:
         builders.pod("a", termination_grace_period_seconds=60),
         builders.pod("b", termination_grace_period_seconds=10),
     ]
-    found = drain(pods, deadline=NOW + timedelta(seconds=100), now=NOW)
-    assert found.next_forced_deletion == NOW + timedelta(seconds=40)
+    result = drain(pods, deadline=NOW + timedelta(seconds=100), now=NOW)
+    assert result.next_forced_deletion == NOW + timedelta(seconds=40)
 
 
 PODS = st.builds(
-    lambda number, grace, critical, of_daemonset, gone, annotated: Pod(
+    lambda number, grace, critical, of_daemonset, deletion, annotated: Pod(
         metadata=ObjectMeta(
             f"p{number}", "ns", uid=f"u{number}",
-            deletion_timestamp=None if gone is None else NOW + timedelta(seconds=gone),
+            deletion_timestamp=None if deletion is None else NOW + timedelta(seconds=deletion),
             annotations={labels.DO_NOT_DISRUPT: "true"} if annotated else {},
             owner_references=(OwnerReference("DaemonSet", "d"),) if of_daemonset else (),
         ),
@@ -131,10 +131,10 @@ PODS = st.builds(
 @generated(st.lists(PODS, max_size=6, unique_by=lambda pod: pod.key), st.one_of(st.none(), st.integers(-50, 500)))
 def test_laws_of_a_drain(pods: list[Pod], left: int | None) -> None:
     deadline = None if left is None else NOW + timedelta(seconds=left)
-    found = drain(pods, deadline=deadline, now=NOW)
-    assert found == drain(list(reversed(pods)), deadline=deadline, now=NOW)
-    assert {tier(pod) for pod in found.evict} <= {min((tier(pod) for pod in found.waiting), default=0)}
-    assert all(eviction.is_evictable(pod, NOW) for pod in found.evict)
-    assert all(forced_delete.grace_seconds >= 1 for forced_delete in found.delete)
-    assert not ({pod.key for pod in found.evict} & {forced_delete.pod.key for forced_delete in found.delete})
-    assert not found.delete or deadline is not None
+    result = drain(pods, deadline=deadline, now=NOW)
+    assert result == drain(list(reversed(pods)), deadline=deadline, now=NOW)
+    assert {tier(pod) for pod in result.evict} <= {min((tier(pod) for pod in result.waiting), default=0)}
+    assert all(eviction.is_evictable(pod, NOW) for pod in result.evict)
+    assert all(forced_delete.grace_seconds >= 1 for forced_delete in result.delete)
+    assert not ({pod.key for pod in result.evict} & {forced_delete.pod.key for forced_delete in result.delete})
+    assert not result.delete or deadline is not None

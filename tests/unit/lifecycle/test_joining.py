@@ -81,7 +81,7 @@ def test_a_node_without_the_unregistered_taint_registers_and_is_pointed_out() ->
 
 
 @pytest.mark.parametrize(
-    ("seen", "reason"),
+    ("node", "reason"),
     [
         (None, "NodeNotFound"),
         (node(conditions=(Condition("Ready", "False"),)), "NodeNotReady"),
@@ -93,8 +93,8 @@ def test_a_node_without_the_unregistered_taint_registers_and_is_pointed_out() ->
         (node(taints=(Taint("dedicated", "NoSchedule"),)), "Initialized"),
     ],
 )
-def test_what_initialization_waits_for(seen: Node | None, reason: str) -> None:
-    (change,) = initialize(CLAIM, seen).condition_changes
+def test_what_initialization_waits_for(node: Node | None, reason: str) -> None:
+    (change,) = initialize(CLAIM, node).condition_changes
     assert change.reason == reason
 
 
@@ -128,8 +128,8 @@ def test_expiration_counts_from_creation(after: int | None, seconds: int, goes: 
 
 def test_a_node_in_a_partition_waits_until_it_is_known_in_which() -> None:
     def labelled(partition: str) -> NodeClaim:
-        told = CLAIM.metadata.labels | {labels.PLACEMENT_GROUP_PARTITION: partition}
-        return msgspec.structs.replace(CLAIM, metadata=msgspec.structs.replace(CLAIM.metadata, labels=told))
+        claim_labels = CLAIM.metadata.labels | {labels.PLACEMENT_GROUP_PARTITION: partition}
+        return msgspec.structs.replace(CLAIM, metadata=msgspec.structs.replace(CLAIM.metadata, labels=claim_labels))
 
     waiting = register(labelled(""), (NODE,))
     assert waiting.node_update is None

@@ -92,8 +92,8 @@ def test_a_class_is_launched_from_when_it_is_ready_as_it_is_now(
     conditions: tuple[Condition, ...], reason: str, final: bool
 ) -> None:
     nodeclass = builders.nodeclass(metadata=ObjectMeta("default", generation=1), conditions=conditions)
-    found = nodeclass_readiness(nodeclass, "default")
-    assert (found.reason, found.final) == (reason, final)
+    readiness = nodeclass_readiness(nodeclass, "default")
+    assert (readiness.reason, readiness.final) == (reason, final)
 
 
 def test_a_class_that_is_missing_counts_as_no_capacity() -> None:

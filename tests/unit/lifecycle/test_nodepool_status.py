@@ -24,7 +24,9 @@ def claim(name: str, pool: str = "default", **fields: object) -> NodeClaim:
 
 
 def verdict(pool: NodePool, kind: str = "ValidationSucceeded", gates: tuple[str, ...] = ()) -> tuple[str, str, str]:
-    (condition_change,) = [one for one in nodepool_conditions(pool, CLASS, feature_gates=gates) if one.type == kind]
+    (condition_change,) = [
+        change for change in nodepool_conditions(pool, CLASS, feature_gates=gates) if change.type == kind
+    ]
     return condition_change.status, condition_change.reason, condition_change.message
 
 

@@ -33,5 +33,8 @@ def test_numbers_are_compared(operator: str, bound: str, tolerates: bool) -> Non
 
 
 def test_the_taints_that_remain_keep_their_order() -> None:
-    others = (Taint("b", "NoSchedule"), Taint("a", "PreferNoSchedule"))
-    assert untolerated_taints((others[0], GPU, others[1]), [Toleration("nvidia.com/gpu", "Exists")]) == others
+    untolerated = (Taint("b", "NoSchedule"), Taint("a", "PreferNoSchedule"))
+    assert (
+        untolerated_taints((untolerated[0], GPU, untolerated[1]), [Toleration("nvidia.com/gpu", "Exists")])
+        == untolerated
+    )

@@ -37,8 +37,8 @@ def container(name: str = "app", **requests: str) -> dict[str, Any]:
     ids=["sum", "limit", "init-peak", "sidecar-beside-init", "overhead", "pod-level"],
 )
 def test_requests_are_what_kube_scheduler_counts(spec: dict[str, Any], cpu: int, memory: int) -> None:
-    found = decode_pod(pod(spec)).requests
-    assert (found.get("cpu", 0), found.get("memory", 0), found["pods"]) == (cpu, memory, 1)
+    requests = decode_pod(pod(spec)).requests
+    assert (requests.get("cpu", 0), requests.get("memory", 0), requests["pods"]) == (cpu, memory, 1)
 
 
 def test_a_pod_being_resized_counts_the_larger_of_asked_and_allocated() -> None:
@@ -48,14 +48,14 @@ def test_a_pod_being_resized_counts_the_larger_of_asked_and_allocated() -> None:
 
 def test_a_pod_being_shrunk_counts_what_it_still_has() -> None:
     still = {"name": "app", "allocatedResources": {"cpu": "1"}, "resources": {"requests": {"cpu": "4"}}}
-    found = decode_pod(pod({"containers": [container(cpu="1")]}, {"containerStatuses": [still]}))
-    assert found.requests["cpu"] == 4000
+    decoded = decode_pod(pod({"containers": [container(cpu="1")]}, {"containerStatuses": [still]}))
+    assert decoded.requests["cpu"] == 4000
 
 
 def test_a_malformed_quantity_is_a_problem_of_that_pod_that_names_field_and_value() -> None:
-    found = decode_pod(pod({"containers": [container(cpu="a lot")]}))
-    assert "cpu" in found.read_error
-    assert "'a lot'" in found.read_error
+    decoded = decode_pod(pod({"containers": [container(cpu="a lot")]}))
+    assert "cpu" in decoded.read_error
+    assert "'a lot'" in decoded.read_error
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,6 @@ def test_a_malformed_quantity_is_a_problem_of_that_pod_that_names_field_and_valu
 )
 def test_a_hard_constraint_is_never_lost(spec: dict[str, Any], field: str) -> None:
     """Either the planner sees it, or the pod says that it does not."""
-    found = decode_pod(pod(spec))
+    decoded = decode_pod(pod(spec))
     plain = decode_pod(pod({}))
-    assert found != plain, field
+    assert decoded != plain, field

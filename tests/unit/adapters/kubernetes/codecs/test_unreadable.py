@@ -46,9 +46,9 @@ def test_a_budget_that_cannot_be_read_allows_nothing_in_its_namespace() -> None:
     ],
 )
 def test_storage_that_cannot_be_read_says_what(read: Any, broken: Any, field: str) -> None:
-    found = read(named("s", **broken))
-    assert found.metadata.name == "s"
-    assert field in found.read_error
+    decoded = read(named("s", **broken))
+    assert decoded.metadata.name == "s"
+    assert field in decoded.read_error
 
 
 def test_a_daemonset_that_cannot_be_read_says_so_in_its_template() -> None:
