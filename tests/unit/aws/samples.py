@@ -50,8 +50,8 @@ _RESOURCES = Path(moto.__file__).parent / "ec2" / "resources"
 @cache
 def ec2_says() -> Mapping[str, Any]:
     """InstanceTypeInfo by type name."""
-    found: Mapping[str, Any] = json.loads(gzip.decompress((_RESOURCES / "instance_types.json.gz").read_bytes()))
-    return found
+    answers: Mapping[str, Any] = json.loads(gzip.decompress((_RESOURCES / "instance_types.json.gz").read_bytes()))
+    return answers
 
 
 @cache
@@ -66,10 +66,10 @@ def type_of(name: str) -> InstanceTypeInfo:
 @cache
 def zones_of() -> Mapping[str, tuple[str, ...]]:
     file = _RESOURCES / "instance_type_offerings" / "availability-zone" / f"{REGION}.json.gz"
-    found: dict[str, list[str]] = {}
+    zones_by_type: dict[str, list[str]] = {}
     for load in json.loads(gzip.decompress(file.read_bytes())):
-        found.setdefault(load["InstanceType"], []).append(load["Location"])
-    return {name: tuple(sorted(zones)) for name, zones in found.items()}
+        zones_by_type.setdefault(load["InstanceType"], []).append(load["Location"])
+    return {name: tuple(sorted(zones)) for name, zones in zones_by_type.items()}
 
 
 def region(*names: str, spot_share: int = 40) -> region_facts.RegionFacts:
@@ -118,7 +118,7 @@ def types(
 
 def new_node(*names: str, **changes: Any) -> NewNode:
     """A decided node of the pool ``default`` that any of these types may be."""
-    made = NewNode(
+    built = NewNode(
         nodepool="default",
         nodeclass="default",
         pods=("default/p",),
@@ -132,7 +132,7 @@ def new_node(*names: str, **changes: Any) -> NewNode:
         capacity_type="",
         zones=(),
     )
-    return msgspec.structs.replace(made, **changes)
+    return msgspec.structs.replace(built, **changes)
 
 
 def capacity_types(*values: str) -> NodeSelectorRequirement:

@@ -9,12 +9,12 @@ from spotwright.aws.token_bucket import TOKENS_PER_CALL, TokenBucket
 SECOND = 1_000
 
 
-def calls_let_through(known: TokenBucket, seconds: int, *, per_second: int) -> tuple[int, TokenBucket]:
+def calls_let_through(bucket: TokenBucket, seconds: int, *, per_second: int) -> tuple[int, TokenBucket]:
     done = 0
-    for now in range(known.updated_at_ms, known.updated_at_ms + seconds * SECOND, SECOND // per_second):
-        known, wait = token_bucket.take(known, 1, now_ms=now)
+    for now in range(bucket.updated_at_ms, bucket.updated_at_ms + seconds * SECOND, SECOND // per_second):
+        bucket, wait = token_bucket.take(bucket, 1, now_ms=now)
         done += wait == 0
-    return done, known
+    return done, bucket
 
 
 def test_a_burst_takes_the_bucket_and_then_its_rate() -> None:
@@ -23,10 +23,10 @@ def test_a_burst_takes_the_bucket_and_then_its_rate() -> None:
 
 
 def test_being_refused_halves_the_rate_once_for_all_calls_under_way() -> None:
-    known = token_bucket.full_bucket("CreateFleet", now_ms=0)
-    slower = token_bucket.throttle(known, now_ms=10 * SECOND)
+    bucket = token_bucket.full_bucket("CreateFleet", now_ms=0)
+    slower = token_bucket.throttle(bucket, now_ms=10 * SECOND)
     assert slower is not None
-    assert slower.refill_per_second == known.refill_per_second // 2
+    assert slower.refill_per_second == bucket.refill_per_second // 2
     assert token_bucket.throttle(slower, now_ms=10 * SECOND + token_bucket.SAME_THROTTLING_MS - 1) is None
     again = token_bucket.throttle(slower, now_ms=10 * SECOND + token_bucket.SAME_THROTTLING_MS)
     assert again is not None
@@ -44,30 +44,30 @@ def test_a_rate_creeps_up_to_what_it_was() -> None:
 
 
 def test_however_often_it_is_refused_there_is_a_call_every_few_seconds() -> None:
-    known = token_bucket.full_bucket("CreateFleet", now_ms=0)
+    bucket = token_bucket.full_bucket("CreateFleet", now_ms=0)
     for number in range(1, 30):
-        known = token_bucket.throttle(known, now_ms=number * token_bucket.SAME_THROTTLING_MS) or known
-    _, wait = token_bucket.take(known, 1, now_ms=30 * token_bucket.SAME_THROTTLING_MS + 5 * SECOND)
+        bucket = token_bucket.throttle(bucket, now_ms=number * token_bucket.SAME_THROTTLING_MS) or bucket
+    _, wait = token_bucket.take(bucket, 1, now_ms=30 * token_bucket.SAME_THROTTLING_MS + 5 * SECOND)
     assert wait == 0
 
 
 def test_more_calls_than_a_bucket_holds_are_owed() -> None:
-    known, wait = token_bucket.take(token_bucket.full_bucket("CreateLaunchTemplate", now_ms=0), 60, now_ms=0)
-    assert (wait, known.tokens) == (0, -20 * TOKENS_PER_CALL)
-    assert token_bucket.take(known, 1, now_ms=0)[
+    bucket, wait = token_bucket.take(token_bucket.full_bucket("CreateLaunchTemplate", now_ms=0), 60, now_ms=0)
+    assert (wait, bucket.tokens) == (0, -20 * TOKENS_PER_CALL)
+    assert token_bucket.take(bucket, 1, now_ms=0)[
         1
     ] == 21 * TOKENS_PER_CALL * 1000 // token_bucket.max_refill_per_second("CreateLaunchTemplate")
 
 
 @given(st.lists(st.tuples(st.integers(0, 5_000), st.sampled_from(["call", "refused"])), max_size=60))
 def test_never_more_than_the_bucket_and_its_rate(steps: list[tuple[int, str]]) -> None:
-    known, now, done = token_bucket.full_bucket("CreateFleet", now_ms=0), 0, 0
+    bucket, now, done = token_bucket.full_bucket("CreateFleet", now_ms=0), 0, 0
     for gap, step in steps:
         now += gap
         if step == "refused":
-            known = token_bucket.throttle(known, now_ms=now) or known
+            bucket = token_bucket.throttle(bucket, now_ms=now) or bucket
         else:
-            known, wait = token_bucket.take(known, 1, now_ms=now)
+            bucket, wait = token_bucket.take(bucket, 1, now_ms=now)
             done += wait == 0
     assert (
         done * TOKENS_PER_CALL
@@ -75,15 +75,15 @@ def test_never_more_than_the_bucket_and_its_rate(steps: list[tuple[int, str]]) -
     )
     assert (
         token_bucket.MIN_REFILL_PER_SECOND
-        <= known.refill_per_second
+        <= bucket.refill_per_second
         <= token_bucket.max_refill_per_second("CreateFleet")
     )
 
 
 @given(st.integers(0, 10**7), st.integers(0, 10**5))
 def test_a_wait_is_long_enough(tokens: int, elapsed: int) -> None:
-    known = TokenBucket(
+    bucket = TokenBucket(
         "CreateFleet", token_bucket.max_refill_per_second("CreateFleet") // 3, tokens % TOKENS_PER_CALL, 0
     )
-    after, wait = token_bucket.take(known, 1, now_ms=elapsed)
+    after, wait = token_bucket.take(bucket, 1, now_ms=elapsed)
     assert wait == 0 or token_bucket.take(after, 1, now_ms=elapsed + wait)[1] == 0

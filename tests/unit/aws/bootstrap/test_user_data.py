@@ -18,9 +18,9 @@ BOOT = BootstrapOptions({"team": "a", "karpenter.sh/nodepool": "default"}, (SPOT
 
 
 def text(boot: BootstrapOptions = BOOT, family: str = "AL2023", **changes: Any) -> str:
-    found = user_data.render(family, nodeclass(**changes), FACTS, boot)
-    assert isinstance(found, str), found
-    return found
+    rendered = user_data.render(family, nodeclass(**changes), FACTS, boot)
+    assert isinstance(rendered, str), rendered
+    return rendered
 
 
 def parts(archive: str) -> list[tuple[str, str]]:
@@ -35,14 +35,14 @@ def config(archive: str) -> dict[str, Any]:
     """The last NodeConfig, which is the one that wins."""
     kind, body = parts(archive)[-1]
     assert kind == "application/node.eks.aws"
-    found: dict[str, Any] = yaml.safe_load(body)
-    return found
+    document: dict[str, Any] = yaml.safe_load(body)
+    return document
 
 
 def test_the_cluster_is_named_with_its_endpoint_and_authority() -> None:
-    found = config(text())
-    assert (found["apiVersion"], found["kind"]) == ("node.eks.aws/v1alpha1", "NodeConfig")
-    assert found["spec"]["cluster"] == {
+    document = config(text())
+    assert (document["apiVersion"], document["kind"]) == ("node.eks.aws/v1alpha1", "NodeConfig")
+    assert document["spec"]["cluster"] == {
         "name": FACTS.name,
         "apiServerEndpoint": FACTS.endpoint,
         "certificateAuthority": FACTS.certificate_authority,
@@ -65,9 +65,9 @@ def test_the_kubelet_gets_pods_dns_taints_and_labels() -> None:
 
 def test_the_class_kubelet_map_passes_through_and_ours_wins() -> None:
     own = {"topologyManagerPolicy": "best-effort", "serializeImagePulls": False, "containerLogMaxSize": "50Mi"}
-    found = config(text(kubelet=own | {"maxPods": 5, "clusterDNS": ["1.2.3.4"]}))["spec"]["kubelet"]["config"]
-    assert own.items() <= found.items()
-    assert (found["maxPods"], found["clusterDNS"]) == (29, ["1.2.3.4"])
+    kubelet = config(text(kubelet=own | {"maxPods": 5, "clusterDNS": ["1.2.3.4"]}))["spec"]["kubelet"]["config"]
+    assert own.items() <= kubelet.items()
+    assert (kubelet["maxPods"], kubelet["clusterDNS"]) == (29, ["1.2.3.4"])
 
 
 @pytest.mark.parametrize(
@@ -85,15 +85,15 @@ def test_unregistered_is_not_said_twice() -> None:
 
 def test_local_disks_are_joined_on_request() -> None:
     assert config(text())["spec"]["instance"] == {}
-    asked = config(text(instance_store_policy="RAID0"))["spec"]["instance"]
-    assert asked == {"localStorage": {"strategy": "RAID0"}}
+    instance = config(text(instance_store_policy="RAID0"))["spec"]["instance"]
+    assert instance == {"localStorage": {"strategy": "RAID0"}}
 
 
 def test_a_script_of_the_user_runs_first() -> None:
     script = "#!/bin/bash\necho '--//' not a boundary\n"
-    found = parts(text(user_data=script))
-    assert [kind for kind, _ in found] == ["text/x-shellscript", "application/node.eks.aws"]
-    assert found[0][1] == script.rstrip("\n")
+    entries = parts(text(user_data=script))
+    assert [kind for kind, _ in entries] == ["text/x-shellscript", "application/node.eks.aws"]
+    assert entries[0][1] == script.rstrip("\n")
 
 
 def test_a_script_may_hold_our_boundary() -> None:
@@ -103,9 +103,9 @@ def test_a_script_may_hold_our_boundary() -> None:
 
 def test_a_node_config_of_the_user_is_one_before_ours() -> None:
     own = "apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig\nspec:\n  kubelet:\n    config: {podPidsLimit: 42}"
-    found = parts(text(user_data=own))
-    assert [kind for kind, _ in found] == ["application/node.eks.aws"] * 2
-    assert yaml.safe_load(found[0][1])["spec"]["kubelet"]["config"] == {"podPidsLimit": 42}
+    entries = parts(text(user_data=own))
+    assert [kind for kind, _ in entries] == ["application/node.eks.aws"] * 2
+    assert yaml.safe_load(entries[0][1])["spec"]["kubelet"]["config"] == {"podPidsLimit": 42}
 
 
 def test_an_archive_of_the_user_keeps_its_parts_and_their_encoding() -> None:
@@ -122,32 +122,32 @@ def test_an_archive_of_the_user_keeps_its_parts_and_their_encoding() -> None:
 
 
 def refusal(**changes: Any) -> Refusal:
-    found = user_data.render("AL2023", nodeclass(**changes), FACTS, BOOT)
-    assert isinstance(found, Refusal)
-    return found
+    rendered = user_data.render("AL2023", nodeclass(**changes), FACTS, BOOT)
+    assert isinstance(rendered, Refusal)
+    return rendered
 
 
 def test_an_archive_without_a_boundary_is_refused_by_field() -> None:
-    found = refusal(user_data="MIME-Version: 1.0\n\nhello")
-    assert found.reason == "InvalidUserData"
-    assert "spec.userData" in found.message
-    assert "boundary" in found.message
+    refused = refusal(user_data="MIME-Version: 1.0\n\nhello")
+    assert refused.reason == "InvalidUserData"
+    assert "spec.userData" in refused.message
+    assert "boundary" in refused.message
 
 
 def test_what_is_too_long_is_refused_with_its_size() -> None:
-    found = refusal(user_data="#!/bin/sh\n" + "x" * 16384)
-    assert found.reason == "UserDataSizeLimitExceeded"
-    assert "16384" in found.message
-    ours = len(text().encode())
-    padding = user_data.MAX_USER_DATA_BYTES - ours - 200
+    refused = refusal(user_data="#!/bin/sh\n" + "x" * 16384)
+    assert refused.reason == "UserDataSizeLimitExceeded"
+    assert "16384" in refused.message
+    generated_size = len(text().encode())
+    padding = user_data.MAX_USER_DATA_BYTES - generated_size - 200
     assert len(text(user_data="#" * padding).encode()) <= user_data.MAX_USER_DATA_BYTES
 
 
 def test_without_the_service_range_no_node_could_join() -> None:
     unknown = FACTS.__class__(FACTS.name, FACTS.endpoint, FACTS.certificate_authority, "1.35", "", "vpc-1")
-    found = user_data.render("AL2023", nodeclass(), unknown, BOOT)
-    assert isinstance(found, Refusal)
-    assert found.reason == "ClusterCIDRResolutionFailed"
+    rendered = user_data.render("AL2023", nodeclass(), unknown, BOOT)
+    assert isinstance(rendered, Refusal)
+    assert rendered.reason == "ClusterCIDRResolutionFailed"
 
 
 def test_custom_images_get_the_users_bytes() -> None:

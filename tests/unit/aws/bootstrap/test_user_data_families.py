@@ -36,9 +36,9 @@ FAMILIES = ("AL2", "AL2023", "Bottlerocket", "Windows2019", "Windows2022", "Wind
 
 
 def text(family: str, boot: BootstrapOptions = BOOT, **changes: Any) -> str:
-    found = user_data.render(family, nodeclass(**changes), FACTS, boot)
-    assert isinstance(found, str), found
-    return found
+    rendered = user_data.render(family, nodeclass(**changes), FACTS, boot)
+    assert isinstance(rendered, str), rendered
+    return rendered
 
 
 def joined(family: str, user_data: str) -> JoiningNode:
@@ -48,9 +48,9 @@ def joined(family: str, user_data: str) -> JoiningNode:
         role_name="nodes", image_architecture="x86_64", vpc_id=FACTS.vpc_id, volume_gib=50, ami_family=family,
     )  # fmt: skip
     entry = "EC2_WINDOWS" if family.startswith("Windows") else "EC2_LINUX"
-    found = check_join(instance, CLUSTER, {"nodes": entry}, MACHINE)
-    assert isinstance(found, JoiningNode), found
-    return found
+    check = check_join(instance, CLUSTER, {"nodes": entry}, MACHINE)
+    assert isinstance(check, JoiningNode), check
+    return check
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -80,11 +80,11 @@ OWN = {
 
 @pytest.mark.parametrize("family", OWN)
 def test_the_users_part_comes_along_and_the_node_still_joins(family: str) -> None:
-    found = text(family, user_data=OWN[family])
-    assert "hello" in found
-    assert joined(family, found).settings.max_pods == 42
+    rendered = text(family, user_data=OWN[family])
+    assert "hello" in rendered
+    assert joined(family, rendered).settings.max_pods == 42
     if family != "Bottlerocket":
-        assert found.index("hello") < found.index(FACTS.endpoint)
+        assert rendered.index("hello") < rendered.index(FACTS.endpoint)
 
 
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Bottlerocket"])
@@ -96,17 +96,17 @@ def test_local_disks_hold_the_pods_when_the_class_says_so(family: str) -> None:
 
 def test_al2_keeps_the_parts_of_an_archive_without_carriage_returns() -> None:
     own = 'MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary="X"\r\n\r\n--X\r\nContent-Type: text/x-shellscript\r\n\r\n#!/bin/sh\r\necho 1\r\n--X--\r\n'  # noqa: E501
-    found = text("AL2", user_data=own)
-    assert "\r" not in found
-    assert 'boundary="//"' in found
-    assert joined("AL2", found).settings.max_pods == 42
+    rendered = text("AL2", user_data=own)
+    assert "\r" not in rendered
+    assert 'boundary="//"' in rendered
+    assert joined("AL2", rendered).settings.max_pods == 42
 
 
 def test_al2_passes_its_arguments_without_an_equal_sign() -> None:
-    found = text("AL2")
+    rendered = text("AL2")
     for argument in (f"--dns-cluster-ip '{FACTS.dns_ip}'", "--use-max-pods false", "--max-pods=42"):
-        assert argument in found
-    assert "karpenter.sh/unregistered=:NoExecute" in found
+        assert argument in rendered
+    assert "karpenter.sh/unregistered=:NoExecute" in rendered
 
 
 @pytest.mark.parametrize("family", ["AL2", "Windows2022", "Bottlerocket"])
@@ -118,8 +118,8 @@ def test_settings_a_family_has_no_word_for_are_left_out(family: str) -> None:
 
 
 def bottlerocket(**changes: Any) -> dict[str, Any]:
-    found: dict[str, Any] = tomllib.loads(text("Bottlerocket", **changes))["settings"]
-    return found
+    settings: dict[str, Any] = tomllib.loads(text("Bottlerocket", **changes))["settings"]
+    return settings
 
 
 def test_bottlerocket_settings_of_the_user_merge_under_ours() -> None:
@@ -134,15 +134,15 @@ def test_bottlerocket_settings_of_the_user_merge_under_ours() -> None:
     [settings.host-containers.admin]
     enabled = true
     """
-    found = bottlerocket(user_data=own)
-    kubernetes = found["kubernetes"]
+    settings = bottlerocket(user_data=own)
+    kubernetes = settings["kubernetes"]
     assert (kubernetes["cluster-name"], kubernetes["max-pods"], kubernetes["event-qps"]) == (FACTS.name, 42, 7)
     assert "no-such-setting" not in kubernetes
     assert (kubernetes["node-labels"]["team"], kubernetes["node-labels"]["mine"]) == ("a", "1")
     assert kubernetes["node-taints"] == {
         "gpu": ["yes:NoSchedule"], "starting": [":NoExecute"], "karpenter.sh/unregistered": [":NoExecute"],
     }  # fmt: skip
-    assert found["host-containers"] == {"admin": {"enabled": True}}
+    assert settings["host-containers"] == {"admin": {"enabled": True}}
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_bottlerocket_settings_of_the_user_merge_under_ours() -> None:
 def test_bottlerocket_mounts_local_disks_beside_the_users_commands(alias: str, folders: list[str]) -> None:
     own = '[settings.bootstrap-commands.111-say-hello]\ncommands = [["echo"]]\nmode = "always"\nessential = false'
     term = SelectorTerm(alias=alias) if alias else SelectorTerm(id="ami-1")
-    found = bottlerocket(user_data=own, instance_store_policy="RAID0", ami_selector_terms=(term,))
-    commands = found["bootstrap-commands"]
+    settings = bottlerocket(user_data=own, instance_store_policy="RAID0", ami_selector_terms=(term,))
+    commands = settings["bootstrap-commands"]
     assert sorted(commands) == ["000-mount-instance-storage", "111-say-hello"]
     mount = commands["000-mount-instance-storage"]
     assert mount["commands"][0] == ["apiclient", "ephemeral-storage", "init"]
@@ -169,9 +169,9 @@ def test_bottlerocket_mounts_local_disks_beside_the_users_commands(alias: str, f
 
 @pytest.mark.parametrize("own", ["not toml", "settings = 3", "[settings]\nkubernetes = []"])
 def test_bottlerocket_settings_that_cannot_be_read_are_refused(own: str) -> None:
-    found = user_data.render("Bottlerocket", nodeclass(user_data=own), FACTS, BOOT)
-    assert isinstance(found, Refusal)
-    assert (found.reason, "spec.userData" in found.message) == ("InvalidUserData", True)
+    rendered = user_data.render("Bottlerocket", nodeclass(user_data=own), FACTS, BOOT)
+    assert isinstance(rendered, Refusal)
+    assert (rendered.reason, "spec.userData" in rendered.message) == ("InvalidUserData", True)
 
 
 def test_quotes_in_settings_do_not_end_a_script() -> None:

@@ -15,9 +15,9 @@ STANDARD = aliases.variant_requirements("x86_64", "standard")
 
 
 def paths(alias: str, version: str = "1.35") -> list[str]:
-    found = aliases.alias_parameters(alias, version)
-    assert not isinstance(found, Refusal), found
-    return [image_parameter.path for image_parameter in found]
+    parameters = aliases.alias_parameters(alias, version)
+    assert not isinstance(parameters, Refusal), parameters
+    return [image_parameter.path for image_parameter in parameters]
 
 
 def test_the_latest_al2023_has_five_images() -> None:
@@ -51,26 +51,29 @@ def test_al2_has_one_gpu_image_for_nvidia_and_neuron() -> None:
 
 
 def test_an_image_for_two_variants_counts_for_both() -> None:
-    asked = amis.image_query((SelectorTerm(alias="bottlerocket@latest"),), "1.35")
-    assert isinstance(asked, amis.ImageQuery)
+    query = amis.image_query((SelectorTerm(alias="bottlerocket@latest"),), "1.35")
+    assert isinstance(query, amis.ImageQuery)
     values = {
         parameter.path: "ami-" + parameter.path.split("/")[4] + parameter.path.split("/")[5]
-        for parameter in asked.parameters
+        for parameter in query.parameters
     }
     images = [Image(id, id, NEW, "arm64" if id.endswith("arm64") else "x86_64") for id in sorted(set(values.values()))]
-    found = amis.resolve_amis(asked, values, images, now=NOW)
+    resolved = amis.resolve_amis(query, values, images, now=NOW)
     assert len(images) == 4
-    assert len({one.requirements for one in found}) == len(found) == 5
+    assert len({ami.requirements for ami in resolved}) == len(resolved) == 5
 
 
 @pytest.mark.parametrize("year", ["2019", "2022", "2025"])
 def test_windows_images_are_for_windows_nodes(year: str) -> None:
-    (one,) = aliases.alias_parameters(f"windows{year}@latest", "1.35")  # type: ignore[misc]
-    assert one.path == f"/aws/service/ami-windows-latest/Windows_Server-{year}-English-Core-EKS_Optimized-1.35/image_id"
-    assert {str(wanted.key) for wanted in one.requirements} == {
+    (parameter,) = aliases.alias_parameters(f"windows{year}@latest", "1.35")  # type: ignore[misc]
+    assert (
+        parameter.path
+        == f"/aws/service/ami-windows-latest/Windows_Server-{year}-English-Core-EKS_Optimized-1.35/image_id"
+    )
+    assert {str(wanted.key) for wanted in parameter.requirements} == {
         "kubernetes.io/os", "kubernetes.io/arch", "node.kubernetes.io/windows-build",
     }  # fmt: skip
-    sold = nodeclass(ami_family=f"Windows{year}", amis=(AMI("ami-w", requirements=one.requirements),))
+    sold = nodeclass(ami_family=f"Windows{year}", amis=(AMI("ami-w", requirements=parameter.requirements),))
     by_name = {instance_type.name: instance_type for instance_type in types("m5.large", "m6g.large", of=sold)}
     assert any(offering.available for offering in by_name["m5.large"].offerings)
     assert not any(offering.available for offering in by_name["m6g.large"].offerings)
@@ -89,10 +92,10 @@ def test_windows_images_are_for_windows_nodes(year: str) -> None:
     ],
 )
 def test_an_alias_that_means_nothing_here_is_refused(alias: str, version: str) -> None:
-    found = aliases.alias_parameters(alias, version)
-    assert isinstance(found, Refusal)
-    assert found.reason == "UnsupportedAlias"
-    assert repr(alias) in found.message
+    refusal = aliases.alias_parameters(alias, version)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == "UnsupportedAlias"
+    assert repr(alias) in refusal.message
 
 
 def image(
@@ -115,15 +118,15 @@ GONE, COMING = "2025-12-31T00:00:00.000Z", "2027-01-01T00:00:00.000Z"
     ],
 )
 def test_one_image_of_a_kind_is_taken(images: list[Image], taken: str) -> None:
-    (found,) = amis.select_newest([(one, STANDARD) for one in images], now=NOW)
-    assert found.id == taken
-    assert found.deprecated == (taken == "b" and images[-1].deprecation_time == GONE)
+    (selected,) = amis.select_newest([(candidate, STANDARD) for candidate in images], now=NOW)
+    assert selected.id == taken
+    assert selected.deprecated == (taken == "b" and images[-1].deprecation_time == GONE)
 
 
 def test_images_of_different_kinds_stand_newest_first() -> None:
     arm = aliases.variant_requirements("arm64", "standard")
-    found = amis.select_newest([(image("a", OLD), STANDARD), (image("b", NEW, architecture="arm64"), arm)], now=NOW)
-    assert [one.id for one in found] == ["b", "a"]
+    selected = amis.select_newest([(image("a", OLD), STANDARD), (image("b", NEW, architecture="arm64"), arm)], now=NOW)
+    assert [ami.id for ami in selected] == ["b", "a"]
 
 
 def test_terms_become_questions() -> None:
@@ -133,28 +136,28 @@ def test_terms_become_questions() -> None:
         SelectorTerm(name="golden-*"),
         SelectorTerm(tags={"a": "b"}),
     )
-    asked = amis.image_query(terms, "1.35")
-    assert not isinstance(asked, Refusal)
-    assert [parameter.path for parameter in asked.parameters] == ["/mine"]
-    assert asked.ids == ("ami-1",)
-    assert asked.terms == terms[2:]
+    query = amis.image_query(terms, "1.35")
+    assert not isinstance(query, Refusal)
+    assert [parameter.path for parameter in query.parameters] == ["/mine"]
+    assert query.ids == ("ami-1",)
+    assert query.terms == terms[2:]
 
 
 def test_answers_become_images_with_requirements() -> None:
-    asked = amis.image_query((SelectorTerm(alias="al2023@latest"),), "1.35")
-    assert not isinstance(asked, Refusal)
-    values = {image_parameter.path: f"ami-{number}" for number, image_parameter in enumerate(asked.parameters)}
-    values[asked.parameters[4].path] = "not an image"
+    query = amis.image_query((SelectorTerm(alias="al2023@latest"),), "1.35")
+    assert not isinstance(query, Refusal)
+    values = {image_parameter.path: f"ami-{number}" for number, image_parameter in enumerate(query.parameters)}
+    values[query.parameters[4].path] = "not an image"
     images = [image(f"ami-{number}") for number in range(4)]
-    found = {one.id: one.requirements for one in amis.resolve_amis(asked, values, images, now=NOW)}
-    assert found == {f"ami-{number}": asked.parameters[number].requirements for number in range(4)}
+    requirements_by_id = {ami.id: ami.requirements for ami in amis.resolve_amis(query, values, images, now=NOW)}
+    assert requirements_by_id == {f"ami-{number}": query.parameters[number].requirements for number in range(4)}
 
 
 def test_an_image_of_the_user_fits_its_architecture() -> None:
-    asked = amis.image_query((SelectorTerm(id="ami-1"),), "1.35")
-    assert not isinstance(asked, Refusal)
-    (found,) = amis.resolve_amis(asked, {}, [image("ami-1", architecture="arm64")], now=NOW)
-    assert [str(expression.requirement()) for expression in found.requirements] == ["kubernetes.io/arch In [arm64]"]
+    query = amis.image_query((SelectorTerm(id="ami-1"),), "1.35")
+    assert not isinstance(query, Refusal)
+    (ami,) = amis.resolve_amis(query, {}, [image("ami-1", architecture="arm64")], now=NOW)
+    assert [str(expression.requirement()) for expression in ami.requirements] == ["kubernetes.io/arch In [arm64]"]
 
 
 @pytest.mark.parametrize(
@@ -169,9 +172,9 @@ def test_an_image_of_the_user_fits_its_architecture() -> None:
 )
 def test_a_type_gets_the_image_of_its_kind(name: str, taken: str) -> None:
     (instance_type,) = types(name)
-    found = amis.ami_for_type(amis.amis_with_requirements(nodeclass().amis), instance_type)
-    assert found is not None
-    assert found.id == taken
+    ami = amis.ami_for_type(amis.amis_with_requirements(nodeclass().amis), instance_type)
+    assert ami is not None
+    assert ami.id == taken
 
 
 def test_a_date_without_a_time_zone_is_read_as_ec2_gives_it() -> None:

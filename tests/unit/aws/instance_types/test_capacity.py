@@ -51,10 +51,10 @@ def sized(
 @pytest.mark.parametrize("name", sorted(REFERENCE))
 def test_a_type_has_the_labels_of_the_reference(name: str) -> None:
     expected = {key.replace("~", labels.INSTANCE_PREFIX): value for key, value in REFERENCE[name]["labels"].items()}
-    found = type_labels.type_requirements(
+    requirements = type_labels.type_requirements(
         published()[name], region="r", zones=("z",), capacity_types=("spot",)
     ).labels()
-    assert {key: value for key, value in found.items() if key not in NOT_IN_REFERENCE} == {
+    assert {key: value for key, value in requirements.items() if key not in NOT_IN_REFERENCE} == {
         key: value for key, value in expected.items() if value
     }
 
@@ -85,10 +85,10 @@ def test_every_type_states_every_label() -> None:
 
 
 def test_figures_of_a_gpu_type() -> None:
-    found = type_labels.type_requirements(
+    requirements = type_labels.type_requirements(
         type_of("g4dn.8xlarge"), region="r", zones=("z",), capacity_types=("spot",)
     ).labels()
-    shown = {key.removeprefix(labels.INSTANCE_PREFIX): value for key, value in found.items()}
+    shown = {key.removeprefix(labels.INSTANCE_PREFIX): value for key, value in requirements.items()}
     assert {"gpu-name": "t4", "gpu-count": "1", "gpu-memory": "16384", "local-nvme": "900", "cpu": "32"}.items() <= (
         shown.items()
     )
@@ -97,17 +97,19 @@ def test_figures_of_a_gpu_type() -> None:
 
 @pytest.mark.parametrize(("name", "flex"), [("m7i-flex.large", "true"), ("m7i.large", "false")])
 def test_flex_is_told_from_the_family(name: str, flex: str) -> None:
-    found = type_labels.type_requirements(type_of(name), region="r", zones=("z",), capacity_types=("spot",)).labels()
-    assert found[labels.INSTANCE_PREFIX + "capability-flex"] == flex
+    type_requirements = type_labels.type_requirements(
+        type_of(name), region="r", zones=("z",), capacity_types=("spot",)
+    ).labels()
+    assert type_requirements[labels.INSTANCE_PREFIX + "capability-flex"] == flex
 
 
 def test_observed_nodes_never_have_less_than_we_say() -> None:
     """Ceilings of real nodes: KiB of memory and millicores of cpu that a node of the type reported."""
     observed = {"t4g.small": (1408312, 1930), "t4g.medium": (3377496, None), "t4g.xlarge": (15136012, 3920)}
     for name, (kibibytes, millicores) in (observed | {"m5.large": (7220184, None)}).items():
-        found = sized(name).allocatable
-        assert found["memory"] <= kibibytes * 1024
-        assert millicores is None or found["cpu"] <= millicores
+        allocatable = sized(name).allocatable
+        assert allocatable["memory"] <= kibibytes * 1024
+        assert millicores is None or allocatable["cpu"] <= millicores
 
 
 def test_kube_reserved_of_m5_xlarge() -> None:
@@ -211,8 +213,8 @@ def test_a_reserved_amount_may_be_an_expression(kubelet: dict[str, object], reso
 @pytest.mark.parametrize("expression", ["vcpus - 100", "vcpus * 10000000000", "vcpus +", "pods"])
 def test_a_max_pods_without_a_usable_value_says_so(expression: str) -> None:
     of = nodeclass(kubelet={"maxPods": expression})
-    (told,) = capacity.expression_errors(type_of("m5.large"), of, families.FAMILIES["AL2023"], CEL)
-    assert told.startswith("spec.kubelet.maxPods for m5.large: ")
+    (sentence,) = capacity.expression_errors(type_of("m5.large"), of, families.FAMILIES["AL2023"], CEL)
+    assert sentence.startswith("spec.kubelet.maxPods for m5.large: ")
     assert capacity.expression_errors(type_of("m5.large"), nodeclass(), families.FAMILIES["AL2023"], CEL) == ()
 
 
@@ -242,10 +244,13 @@ def test_windows_has_addresses_of_its_own_and_no_eni_density(family: str) -> Non
     assert size.capacity["vpc.amazonaws.com/PrivateIPv4Address"] == 9
     assert size.capacity["ephemeral-storage"] == 50 * GIB
     offering_context = offerings.offering_context(nodeclass(ami_family=family), families.FAMILIES[family])
-    told = offerings.instance_type(
+    instance_type = offerings.instance_type(
         type_of("m5.large"), region("m5.large"), offering_context, capacity.Overheads()
     ).requirements.labels()
-    assert (told[labels.OS], told[labels.WINDOWS_BUILD]) == ("windows", families.WINDOWS_BUILDS[family])
+    assert (instance_type[labels.OS], instance_type[labels.WINDOWS_BUILD]) == (
+        "windows",
+        families.WINDOWS_BUILDS[family],
+    )
 
 
 @pytest.mark.parametrize(("card", "pods"), [(0, 345), (1, 394)])
@@ -278,8 +283,8 @@ GIB = 2**30
     ],
 )
 def test_what_a_type_cannot_do_for_a_class(name: str, changes: dict[str, Any], words: str) -> None:
-    told = compatibility.incompatibilities(describe(name), nodeclass(**changes), families.FAMILIES["AL2023"])
-    assert (words in told[0]) if words else not told
+    reasons = compatibility.incompatibilities(describe(name), nodeclass(**changes), families.FAMILIES["AL2023"])
+    assert (words in reasons[0]) if words else not reasons
 
 
 def describe(name: str) -> InstanceTypeInfo:

@@ -24,8 +24,8 @@ def claim(name: str, image: str = IMAGE, **changes: Any) -> NodeClaim:
 
 
 def node(name: str, size: int, *, registered: bool = True) -> Node:
-    told = {labels.INSTANCE_TYPE: "m5.large"} | ({labels.REGISTERED: "true"} if registered else {})
-    return Node(ObjectMeta(name, labels=told), f"aws:///a/i-{name}", capacity={"memory": size})
+    node_labels = {labels.INSTANCE_TYPE: "m5.large"} | ({labels.REGISTERED: "true"} if registered else {})
+    return Node(ObjectMeta(name, labels=node_labels), f"aws:///a/i-{name}", capacity={"memory": size})
 
 
 def learned(
@@ -45,16 +45,16 @@ def test_the_smallest_node_of_a_type_and_image_counts() -> None:
 
 
 def test_a_second_look_changes_nothing_for_a_week() -> None:
-    known = learned({}, 8 * GIB)
-    assert learned(known, 8 * GIB, days=6) == known
-    assert learned(known, 8 * GIB, days=8) == {KEY: (8 * GIB, SECONDS + 8 * DAY)}
+    discovered = learned({}, 8 * GIB)
+    assert learned(discovered, 8 * GIB, days=6) == discovered
+    assert learned(discovered, 8 * GIB, days=8) == {KEY: (8 * GIB, SECONDS + 8 * DAY)}
 
 
 def test_what_nobody_saw_for_sixty_days_or_is_of_an_image_that_is_gone_is_forgotten() -> None:
-    known = learned({}, 8 * GIB)
-    assert learned(known, days=59) == known
-    assert learned(known, days=60) == {}
-    assert learned(known, days=1, amis=()) == {}
+    discovered = learned({}, 8 * GIB)
+    assert learned(discovered, days=59) == discovered
+    assert learned(discovered, days=60) == {}
+    assert learned(discovered, days=1, amis=()) == {}
 
 
 def test_only_registered_nodes_of_claims_and_current_images_teach() -> None:

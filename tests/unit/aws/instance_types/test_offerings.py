@@ -19,12 +19,12 @@ from tests.unit.aws.samples import ZONES, nodeclass, region, types
 
 def test_an_offering_is_a_zone_and_a_capacity_type_at_a_price() -> None:
     (instance_type,) = types("m5.large")
-    found = {
+    prices = {
         (offering.capacity_type, offering.zone): offering.price_picousd_per_hour for offering in instance_type.offerings
     }
-    assert set(found) == {(kind, zone) for kind in ("on-demand", "spot") for zone in ZONES}
-    assert found["on-demand", ZONES[0]] == 96_000_000_000
-    assert found["spot", ZONES[0]] == 38_400_000_000
+    assert set(prices) == {(kind, zone) for kind in ("on-demand", "spot") for zone in ZONES}
+    assert prices["on-demand", ZONES[0]] == 96_000_000_000
+    assert prices["spot", ZONES[0]] == 38_400_000_000
     assert all(offering.available for offering in instance_type.offerings)
     assert instance_type.requirements.get(labels.ZONE).values == frozenset(ZONES)
     assert instance_type.requirements.get(labels.CAPACITY_TYPE).values == {"spot", "on-demand"}
@@ -73,19 +73,19 @@ def test_a_type_that_the_class_cannot_run_has_nothing_available(name: str) -> No
         sells = msgspec.structs.replace(
             facts, types=(described,), zones={name: ZONES}, on_demand={name: 1}, spot={name: {ZONES[0]: 1}}
         )
-    (instance_type,) = (it for it in types(of=of, sells=sells) if it.name == name)
+    (instance_type,) = (candidate for candidate in types(of=of, sells=sells) if candidate.name == name)
     assert instance_type.offerings
     assert not any(offering.available for offering in instance_type.offerings)
 
 
 def reservation(**changes: Any) -> CapacityReservation:
-    made = CapacityReservation("cr-1", "m5.large", ZONES[1], available_instance_count=3)
-    return msgspec.structs.replace(made, **changes)
+    built = CapacityReservation("cr-1", "m5.large", ZONES[1], available_instance_count=3)
+    return msgspec.structs.replace(built, **changes)
 
 
-def reserved(one: CapacityReservation) -> Offering:
-    (instance_type,) = types("m5.large", of=nodeclass(capacity_reservations=(one,)))
-    (offering,) = (it for it in instance_type.offerings if it.capacity_type == "reserved")
+def reserved(capacity_reservation: CapacityReservation) -> Offering:
+    (instance_type,) = types("m5.large", of=nodeclass(capacity_reservations=(capacity_reservation,)))
+    (offering,) = (candidate for candidate in instance_type.offerings if candidate.capacity_type == "reserved")
     return offering
 
 
@@ -93,9 +93,12 @@ def test_a_reservation_is_an_offering_at_a_ten_millionth_of_on_demand() -> None:
     offering = reserved(reservation())
     assert (offering.zone, offering.available, offering.reservation_capacity) == (ZONES[1], True, 3)
     assert offering.price_picousd_per_hour == 9_600
-    told = offering.requirements.labels()
-    assert told[labels.RESERVATION_ID] == "cr-1"
-    assert (told[labels.RESERVATION_TYPE], told[labels.RESERVATION_INTERRUPTIBLE]) == ("default", "false")
+    offering_labels = offering.requirements.labels()
+    assert offering_labels[labels.RESERVATION_ID] == "cr-1"
+    assert (offering_labels[labels.RESERVATION_TYPE], offering_labels[labels.RESERVATION_INTERRUPTIBLE]) == (
+        "default",
+        "false",
+    )
 
 
 @pytest.mark.parametrize("changes", [{"available_instance_count": 0}, {"state": "expiring"}])
@@ -172,11 +175,11 @@ def test_whether_a_label_must_be_there_survives_being_written(present: bool) -> 
     offering = msgspec.structs.replace(
         instance_type.offerings[0], requirements=Requirements({other_requirement.key: other_requirement})
     )
-    made = Catalog(
+    written = Catalog(
         {"": (msgspec.structs.replace(instance_type, requirements=labelled, offerings=(offering,)),)},
         shifted_zone_ids=("az-1",),
     )
-    assert catalog_codec.decode(catalog_codec.encode(made)) == made
+    assert catalog_codec.decode(catalog_codec.encode(written)) == written
 
 
 def test_a_catalog_written_before_volumes_were_counted_limits_none() -> None:
@@ -193,24 +196,24 @@ def test_equal_catalogs_are_equal_bytes() -> None:
 
 
 def test_classes_that_agree_cost_their_names_only() -> None:
-    one = Catalog({"default": catalog().instance_types("default")})
+    single = Catalog({"default": catalog().instance_types("default")})
     both = Catalog({"default": catalog().instance_types("default"), "same": catalog().instance_types("same")})
-    assert len(catalog_codec.encode(both)) - len(catalog_codec.encode(one)) < 60
+    assert len(catalog_codec.encode(both)) - len(catalog_codec.encode(single)) < 60
 
 
 def test_equal_parts_are_one_object_when_read() -> None:
-    found = catalog_codec.decode(catalog_codec.encode(catalog()))
-    assert found.instance_types("default")[0] is found.instance_types("same")[0]
-    first, second = found.instance_types("default")[:2]
+    decoded = catalog_codec.decode(catalog_codec.encode(catalog()))
+    assert decoded.instance_types("default")[0] is decoded.instance_types("same")[0]
+    first, second = decoded.instance_types("default")[:2]
     assert first.requirements.get(labels.OS) is second.requirements.get(labels.OS)
 
 
 def test_what_is_sold_out_everywhere_is_taken_out_of_a_catalog() -> None:
-    gone = (UnavailableOffering("spot", "*", "*"), UnavailableOffering("on-demand", "m5.large", ZONES[0]))
-    found = unavailable_offerings.apply_to_catalog(catalog(), (), unavailable_offerings.from_snapshot(gone))
+    sold_out = (UnavailableOffering("spot", "*", "*"), UnavailableOffering("on-demand", "m5.large", ZONES[0]))
+    applied = unavailable_offerings.apply_to_catalog(catalog(), (), unavailable_offerings.from_snapshot(sold_out))
     available = {
         (instance_type.name, o.capacity_type, o.zone)
-        for instance_type in found.instance_types("default")
+        for instance_type in applied.instance_types("default")
         for o in instance_type.offerings
         if o.available
     }
@@ -230,12 +233,12 @@ IN_PARTITIONS = PlacementGroup("pg-1", "kafka", "partition", 3)
 def test_in_a_partition_group_each_offering_is_had_in_every_partition() -> None:
     (instance_type,) = types("m5.large", of=nodeclass(placement_group=IN_PARTITIONS))
     key = labels.PLACEMENT_GROUP_PARTITION
-    found = [
+    partitions = [
         (offering.capacity_type, offering.zone, offering.requirements.get(key).sole_value)
         for offering in instance_type.offerings
     ]
-    assert len(found) == 2 * len(ZONES) * 3
-    assert set(found) == {
+    assert len(partitions) == 2 * len(ZONES) * 3
+    assert set(partitions) == {
         (kind, zone, name) for kind in ("on-demand", "spot") for zone in ZONES for name in ("1", "2", "3")
     }
     assert instance_type.requirements.get(labels.PLACEMENT_GROUP_ID).sole_value == "pg-1"

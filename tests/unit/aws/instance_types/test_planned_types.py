@@ -83,8 +83,8 @@ def test_branch_interfaces_are_there_on_trunking_types_only() -> None:
     catalog = types("t3.large", "m5.large")
     wanted = asking("vpc.amazonaws.com/pod-eni", 1)
     assert names(planned(catalog, *wanted)) == ["m5.large"]
-    (asked,) = wanted
-    t3 = msgspec.structs.replace(asked, node_selector={labels.INSTANCE_PREFIX + "family": "t3"})
+    (requested,) = wanted
+    t3 = msgspec.structs.replace(requested, node_selector={labels.INSTANCE_PREFIX + "family": "t3"})
     assert planned(catalog, t3).new_nodes == ()
 
 

@@ -94,9 +94,9 @@ def test_the_file_is_the_clusters_own_and_a_bad_one_is_not_used() -> None:
         return AccountPrices(Bucket(**bodies), cluster="c").read()
 
     assert read() == (price_file.PriceFile(), "")
-    found, complaint = read(**{"prices/c.json": '{"rules": [{"discountPercent": 5}]}'})
-    assert len(found.rules) == 1
+    prices, complaint = read(**{"prices/c.json": '{"rules": [{"discountPercent": 5}]}'})
+    assert len(prices.rules) == 1
     assert complaint == ""
-    found, complaint = read(**{"prices/c.yaml": "rules: 1"})
-    assert found == price_file.PriceFile()
+    prices, complaint = read(**{"prices/c.yaml": "rules: 1"})
+    assert prices == price_file.PriceFile()
     assert complaint.startswith("prices/c.yaml is not used, prices are the list's: ")

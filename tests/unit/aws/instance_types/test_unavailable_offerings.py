@@ -83,9 +83,9 @@ def test_interruptions_are_remembered_for_hours_and_make_an_offering_count_deare
         assert row is not None
     assert row.interruptions == 3
     after = START + 3 * 60 * MINUTE
-    known = offering_health.from_health_rows([row], now_ms=after)
-    assert known.is_available("spot", "m5.large", "z1")
-    assert known.risk_percent("spot", "m5.large", "z1") == 30
+    unavailable = offering_health.from_health_rows([row], now_ms=after)
+    assert unavailable.is_available("spot", "m5.large", "z1")
+    assert unavailable.risk_percent("spot", "m5.large", "z1") == 30
     assert (
         offering_health.from_health_rows([row], now_ms=after + 3 * offering_health.INTERRUPTION_DECAY_MS).risk_percents
         == {}
@@ -116,8 +116,10 @@ def bought(catalog: Catalog, nodeclass: str = "default") -> set[tuple[str, str, 
 
 
 def sold_out(*rows: OfferingHealth, catalog: Catalog | None = None) -> Catalog:
-    known = unavailable_offerings.from_snapshot(offering_health.to_snapshot(rows, now_ms=START))
-    return unavailable_offerings.apply_to_catalog(catalog or builders.small_catalog(), [builders.nodeclass()], known)
+    unavailable = unavailable_offerings.from_snapshot(offering_health.to_snapshot(rows, now_ms=START))
+    return unavailable_offerings.apply_to_catalog(
+        catalog or builders.small_catalog(), [builders.nodeclass()], unavailable
+    )
 
 
 def test_a_zone_is_out_only_when_every_subnet_of_the_class_is() -> None:
@@ -126,8 +128,8 @@ def test_a_zone_is_out_only_when_every_subnet_of_the_class_is() -> None:
 
     two = builders.nodeclass(subnets=(Subnet("s-1", builders.ZONES[0]), Subnet("s-2", builders.ZONES[0])))
     for marks, left in ((["s-1"], True), (["s-1", "s-2"], False)):
-        known = offering_health.from_health_rows(map(full, marks), now_ms=START)
-        catalog = unavailable_offerings.apply_to_catalog(builders.small_catalog(), [two], known)
+        unavailable = offering_health.from_health_rows(map(full, marks), now_ms=START)
+        catalog = unavailable_offerings.apply_to_catalog(builders.small_catalog(), [two], unavailable)
         assert any(zone == builders.ZONES[0] for _, _, zone in bought(catalog)) == left
         assert any(zone == builders.ZONES[0] for _, _, zone in bought(catalog, "another class"))
 
@@ -204,6 +206,8 @@ def test_what_is_full_in_a_placement_group_is_full_for_its_classes_only() -> Non
     [("", {"", "pg-1", "pg-1/1", "pg-1/2"}), ("pg-1", {"pg-1", "pg-1/1", "pg-1/2"}), ("pg-1/2", {"pg-1/2"})],
 )
 def test_a_partition_is_closed_with_its_group_and_not_the_other_way_round(scope: str, closed: set[str]) -> None:
-    known = offering_health.from_health_rows([msgspec.structs.replace(EMPTY, scope=scope)], now_ms=START)
+    unavailable = offering_health.from_health_rows([msgspec.structs.replace(EMPTY, scope=scope)], now_ms=START)
     every = ("", "pg-1", "pg-1/1", "pg-1/2")
-    assert {one for one in every if not known.is_available("spot", "m5.large", "z1", scope=one)} == closed
+    assert {
+        candidate for candidate in every if not unavailable.is_available("spot", "m5.large", "z1", scope=candidate)
+    } == closed

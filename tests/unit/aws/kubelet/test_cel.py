@@ -75,6 +75,6 @@ def test_any_text_has_a_result_or_a_reason(text: str) -> None:
 
 
 @given(st.integers(-1000, 1000), st.integers(-1000, 1000).filter(bool))
-def test_division_and_remainder_belong_together(one: int, other: int) -> None:
-    whole = evaluate("a / b * b + a % b", {"a": one, "b": other})
-    assert whole == one
+def test_division_and_remainder_belong_together(dividend: int, divisor: int) -> None:
+    whole = evaluate("a / b * b + a % b", {"a": dividend, "b": divisor})
+    assert whole == dividend

@@ -69,8 +69,8 @@ def test_everything_wrong_is_said_at_once() -> None:
 
 def test_formulas_are_told_from_mistakes() -> None:
     assert validation.expression_fields({"maxPods": "min(110, vcpus * 8)"})
-    (found,) = validation.expression_fields({"kubeReserved": {"cpu": "100m", "memory": "vcpus*10"}})
-    assert found.startswith("spec.kubelet.kubeReserved.memory")
+    (expression,) = validation.expression_fields({"kubeReserved": {"cpu": "100m", "memory": "vcpus*10"}})
+    assert expression.startswith("spec.kubelet.kubeReserved.memory")
     assert validation.expression_fields({"maxPods": 20, "systemReserved": {"memory": "-1Gi"}}) == ()
 
 
@@ -84,5 +84,5 @@ def test_formulas_are_told_from_mistakes() -> None:
     ],
 )
 def test_what_bottlerocket_has_no_setting_for(given: dict[str, object], names: list[str]) -> None:
-    found = fields.unsupported_fields(given, "Bottlerocket", pods_per_core=False)
-    assert [one.split(":")[0].removeprefix("spec.kubelet.") for one in found] == names
+    errors = fields.unsupported_fields(given, "Bottlerocket", pods_per_core=False)
+    assert [error.split(":")[0].removeprefix("spec.kubelet.") for error in errors] == names

@@ -24,17 +24,17 @@ def closed(*offerings: tuple[str, str, str]) -> UnavailableOfferings:
 def planned(
     wanted: NewNode, catalog: tuple[InstanceType, ...], health: UnavailableOfferings = PLENTY, **changes: Any
 ) -> FleetPlan:
-    found = fleet_plan.plan_fleet(wanted, nodeclass(**changes), catalog, FACTS, health)
-    assert isinstance(found, FleetPlan), found
-    return found
+    plan = fleet_plan.plan_fleet(wanted, nodeclass(**changes), catalog, FACTS, health)
+    assert isinstance(plan, FleetPlan), plan
+    return plan
 
 
 def refused(
     wanted: NewNode, catalog: tuple[InstanceType, ...], health: UnavailableOfferings = PLENTY, **changes: Any
 ) -> Refusal:
-    found = fleet_plan.plan_fleet(wanted, nodeclass(**changes), catalog, FACTS, health)
-    assert isinstance(found, Refusal), found
-    return found
+    refusal = fleet_plan.plan_fleet(wanted, nodeclass(**changes), catalog, FACTS, health)
+    assert isinstance(refusal, Refusal), refusal
+    return refusal
 
 
 def asked_types(fleet: FleetPlan) -> set[str]:

@@ -39,9 +39,9 @@ def asked(
 
 
 def planned(*reservations: CapacityReservation, **more: Any) -> FleetPlan:
-    found, _ = asked(*reservations, **more)
-    assert isinstance(found, FleetPlan), found
-    return found
+    plan, _ = asked(*reservations, **more)
+    assert isinstance(plan, FleetPlan), plan
+    return plan
 
 
 def request(fleet: FleetPlan) -> dict[str, Any]:
@@ -77,8 +77,8 @@ def test_without_the_gate_nothing_is_said_of_reservations() -> None:
     fleet = planned(reservation(), feature_gates=())
     assert fleet.capacity_type == "spot"
     assert all("CapacityReservationSpecification" not in template_request.data for template_request in fleet.templates)
-    found, _ = asked(reservation(), requirement=capacity_types("reserved"), feature_gates=())
-    assert isinstance(found, Refusal)
+    plan, _ = asked(reservation(), requirement=capacity_types("reserved"), feature_gates=())
+    assert isinstance(plan, Refusal)
 
 
 def test_each_reservation_has_a_template_of_its_own() -> None:
@@ -159,7 +159,7 @@ def test_one_kind_only_the_cheapest_and_the_usual_one_in_a_tie(prices: dict[str,
 
 def test_only_a_node_in_a_reservation_has_its_labels() -> None:
     _, catalog = asked(reservation())
-    instance_type = next(it for it in catalog if it.name == "c5a.large")
+    instance_type = next(candidate for candidate in catalog if candidate.name == "c5a.large")
 
     def learnt(kind: str, into: str) -> dict[str, str]:
         status = launched_status.launched_status(

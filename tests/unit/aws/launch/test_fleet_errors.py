@@ -26,10 +26,10 @@ def test_an_empty_offering_is_left_alone_for_three_minutes(code: str) -> None:
 
 def test_a_subnet_without_addresses_is_left_alone_and_the_type_is_not_at_fault() -> None:
     marks = fleet_errors.offering_failures([error("InsufficientFreeAddressesInSubnet")], now_ms=NOW)
-    known = offering_health.from_health_rows(marks, now_ms=NOW)
-    assert not known.has_free_addresses("subnet-1", "z1")
-    assert known.has_free_addresses("subnet-2", "z1")
-    assert known.is_available("spot", "t3.large", "z1")
+    unavailable = offering_health.from_health_rows(marks, now_ms=NOW)
+    assert not unavailable.has_free_addresses("subnet-1", "z1")
+    assert unavailable.has_free_addresses("subnet-2", "z1")
+    assert unavailable.is_available("spot", "t3.large", "z1")
 
 
 @pytest.mark.parametrize("code", sorted(fleet_errors.QUOTA_CODES))
@@ -38,19 +38,19 @@ def test_a_quota_of_vcpus_closes_its_family_from_the_size_that_was_refused(code:
     marks = fleet_errors.offering_failures(
         [error(code, kind="m5.xlarge"), error(code)], now_ms=NOW, cpu_millicores=sizes
     )
-    known = offering_health.from_health_rows(marks, now_ms=NOW)
-    assert not known.is_available("spot", "c5.large", "z9", cpu_millicores=2000)
-    assert known.is_available("spot", "t3.small", "z9", cpu_millicores=1999)
-    assert known.is_available("spot", "g5.xlarge", "z9", cpu_millicores=4000)
-    assert known.is_available("on-demand", "c5.large", "z9", cpu_millicores=2000)
+    unavailable = offering_health.from_health_rows(marks, now_ms=NOW)
+    assert not unavailable.is_available("spot", "c5.large", "z9", cpu_millicores=2000)
+    assert unavailable.is_available("spot", "t3.small", "z9", cpu_millicores=1999)
+    assert unavailable.is_available("spot", "g5.xlarge", "z9", cpu_millicores=4000)
+    assert unavailable.is_available("on-demand", "c5.large", "z9", cpu_millicores=2000)
 
 
 def test_what_failed_in_a_placement_group_failed_there_only() -> None:
     marks = fleet_errors.offering_failures([error("InsufficientInstanceCapacity")], now_ms=NOW, scope="pg-1")
-    known = offering_health.from_health_rows(marks, now_ms=NOW)
-    assert known.is_available("spot", "t3.large", "z1")
-    assert not known.is_available("spot", "t3.large", "z1", scope="pg-1")
-    assert known.is_available("spot", "t3.large", "z1", scope="pg-2")
+    unavailable = offering_health.from_health_rows(marks, now_ms=NOW)
+    assert unavailable.is_available("spot", "t3.large", "z1")
+    assert not unavailable.is_available("spot", "t3.large", "z1", scope="pg-1")
+    assert unavailable.is_available("spot", "t3.large", "z1", scope="pg-2")
 
 
 def test_a_full_reservation_is_marked_itself() -> None:
@@ -62,9 +62,9 @@ def test_a_full_reservation_is_marked_itself() -> None:
 
 def test_without_the_spot_role_all_spot_is_left_alone() -> None:
     marks = fleet_errors.offering_failures([error("AuthFailure.ServiceLinkedRoleCreationNotPermitted")], now_ms=NOW)
-    known = offering_health.from_health_rows(marks, now_ms=NOW)
-    assert not known.is_available("spot", "m5.large", "z9")
-    assert known.is_available("on-demand", "m5.large", "z9")
+    unavailable = offering_health.from_health_rows(marks, now_ms=NOW)
+    assert not unavailable.is_available("spot", "m5.large", "z9")
+    assert unavailable.is_available("on-demand", "m5.large", "z9")
     assert fleet_errors.launch_failure(
         [error("AuthFailure.ServiceLinkedRoleCreationNotPermitted")]
     ).insufficient_capacity
@@ -145,12 +145,12 @@ SPREAD_FULL = (
 )  # fmt: skip
 def test_a_zone_that_is_no_place_for_a_group_is_left_alone_for_the_group(code: str, message: str) -> None:
     refused = [error(code, message)]
-    known = offering_health.from_health_rows(
+    unavailable = offering_health.from_health_rows(
         fleet_errors.offering_failures(refused, now_ms=NOW, scope="pg-1"), now_ms=NOW
     )
     for kind in ("spot", "on-demand"):
-        assert not known.is_available(kind, "m5.large", "z1", scope="pg-1")
-        assert known.is_available(kind, "m5.large", "z2", scope="pg-1")
-        assert known.is_available(kind, "t3.large", "z1", scope="pg-2")
-        assert known.is_available(kind, "t3.large", "z1")
+        assert not unavailable.is_available(kind, "m5.large", "z1", scope="pg-1")
+        assert unavailable.is_available(kind, "m5.large", "z2", scope="pg-1")
+        assert unavailable.is_available(kind, "t3.large", "z1", scope="pg-2")
+        assert unavailable.is_available(kind, "t3.large", "z1")
     assert fleet_errors.launch_failure(refused).insufficient_capacity

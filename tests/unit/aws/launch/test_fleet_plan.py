@@ -50,7 +50,9 @@ def test_an_override_is_a_type_in_the_subnet_of_a_zone_at_its_price() -> None:
 
 def test_everything_a_launch_makes_is_tagged() -> None:
     fleet = planned(new_node("c5a.large"), types("c5a.large"), tags={"Name": "spot-node", "intent": "apps"})
-    specifications = {one["ResourceType"]: one["Tags"] for one in asked(fleet)["TagSpecifications"]}
+    specifications = {
+        specification["ResourceType"]: specification["Tags"] for specification in asked(fleet)["TagSpecifications"]
+    }
     assert set(specifications) == {"fleet", "instance", "volume"}
     for tags in specifications.values():
         assert {tag["Key"]: tag["Value"] for tag in tags} == {
@@ -71,10 +73,10 @@ def test_a_context_is_passed_on_and_its_absence_too() -> None:
 
 def test_equal_launches_are_equal_text_and_attempts_have_their_own_token() -> None:
     names = ("c5a.large", "m5a.large", "r5a.large")
-    one = create_fleet.encode_request(asked(planned(new_node(*names), types(*names))))
-    other = create_fleet.encode_request(asked(planned(new_node(*reversed(names)), tuple(reversed(types(*names))))))
-    assert one == other
-    assert json.loads(one)["ClientToken"] == "l1-0"
+    request = create_fleet.encode_request(asked(planned(new_node(*names), types(*names))))
+    reordered = create_fleet.encode_request(asked(planned(new_node(*reversed(names)), tuple(reversed(types(*names))))))
+    assert request == reordered
+    assert json.loads(request)["ClientToken"] == "l1-0"
     assert create_fleet.client_token("l1", 0) != create_fleet.client_token("l1", 1)
     assert len(create_fleet.client_token("x" * 100, 1)) <= 64
 
@@ -89,8 +91,8 @@ def test_attempts_of_a_long_launch_id_keep_different_tokens() -> None:
 )
 def test_prices_of_an_overlay_are_followed_in_their_order(kind: str, options: tuple[str, str]) -> None:
     fleet = planned(new_node("c5.large", requirements=(capacity_types(kind),)), types("c5.large"))
-    found = asked(msgspec.structs.replace(fleet, prioritized=True))
-    assert found[options[0]] == {"AllocationStrategy": options[1]}
+    request = asked(msgspec.structs.replace(fleet, prioritized=True))
+    assert request[options[0]] == {"AllocationStrategy": options[1]}
 
 
 def test_one_template_for_each_image_and_pod_count() -> None:

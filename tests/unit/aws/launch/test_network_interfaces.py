@@ -58,17 +58,20 @@ def test_interfaces_of_the_class_stand_each_at_its_place_and_efa_only_has_no_add
 
 
 def test_pods_that_ask_for_efa_get_all_of_the_types_adapters() -> None:
-    found = data(TemplateOptions(efa=3))["NetworkInterfaces"]
-    places = [(one["NetworkCardIndex"], one["DeviceIndex"], one["InterfaceType"]) for one in found]
+    interfaces = data(TemplateOptions(efa=3))["NetworkInterfaces"]
+    places = [
+        (interface["NetworkCardIndex"], interface["DeviceIndex"], interface["InterfaceType"])
+        for interface in interfaces
+    ]
     assert places == [(0, 0, "efa"), (1, 1, "efa"), (2, 1, "efa")]
 
 
 @pytest.mark.parametrize(
-    ("asked", "tenancy"),
+    ("allowed", "tenancy"),
     [(("default", "dedicated"), "default"), (("dedicated",), "dedicated"), (("default",), "default")],
 )
-def test_dedicated_hardware_only_where_the_default_is_not_allowed(asked: tuple[str, ...], tenancy: str) -> None:
-    assert data(asking(TENANCY, *asked))["Placement"] == {"Tenancy": tenancy}
+def test_dedicated_hardware_only_where_the_default_is_not_allowed(allowed: tuple[str, ...], tenancy: str) -> None:
+    assert data(asking(TENANCY, *allowed))["Placement"] == {"Tenancy": tenancy}
     assert data()["Placement"] == {"Tenancy": "default"}
 
 
@@ -83,5 +86,5 @@ def test_nested_virtualization_and_enclaves_only_when_asked_for() -> None:
     assert "CpuOptions" not in data(cpu_options=CPUOptions())
     assert data(cpu_options=CPUOptions("disabled"))["CpuOptions"] == {"NestedVirtualization": "disabled"}
     assert "EnclaveOptions" not in data()
-    asked = TemplateOptions(requests={"eks.amazonaws.com/nitro-sandbox": 1})
-    assert data(asked)["EnclaveOptions"] == {"Enabled": True}
+    options = TemplateOptions(requests={"eks.amazonaws.com/nitro-sandbox": 1})
+    assert data(options)["EnclaveOptions"] == {"Enabled": True}

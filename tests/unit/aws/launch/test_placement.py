@@ -54,13 +54,13 @@ def test_what_is_full_in_a_placement_group_is_had_elsewhere() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "number", "group"), [((), None, "pg-1"), (("2",), 2, "pg-1/2"), (("3", "2"), 2, "pg-1/2")]
+    ("partitions", "number", "group"), [((), None, "pg-1"), (("2",), 2, "pg-1/2"), (("3", "2"), 2, "pg-1/2")]
 )
 def test_a_launch_asks_for_the_partition_that_pods_ask_for(
-    asked: tuple[str, ...], number: int | None, group: str
+    partitions: tuple[str, ...], number: int | None, group: str
 ) -> None:
     of_class = nodeclass(placement_group=IN_PARTITIONS)
-    wanted = new_node("c5.large", requirements=(capacity_types("spot"), *in_partition(*asked)))
+    wanted = new_node("c5.large", requirements=(capacity_types("spot"), *in_partition(*partitions)))
     fleet = planned(wanted, types("c5.large", of=of_class), placement_group=IN_PARTITIONS)
     (template,) = fleet.templates
     assert template.data["Placement"].get("PartitionNumber") == number
@@ -85,10 +85,12 @@ def test_a_full_partition_leaves_the_others_of_its_group() -> None:
     assert planned(asking(), catalog, full, placement_group=IN_PARTITIONS).placement_scope == "pg-1"
 
 
-@pytest.mark.parametrize(("asked", "said", "label"), [((), 0, ""), (("2",), 0, "2"), (("1", "2"), 0, ""), ((), 3, "3")])
-def test_a_node_says_in_which_group_and_partition_it_is(asked: tuple[str, ...], said: int, label: str) -> None:
+@pytest.mark.parametrize(
+    ("partitions", "said", "label"), [((), 0, ""), (("2",), 0, "2"), (("1", "2"), 0, ""), ((), 3, "3")]
+)
+def test_a_node_says_in_which_group_and_partition_it_is(partitions: tuple[str, ...], said: int, label: str) -> None:
     (bought,) = types("c5.large", of=nodeclass(placement_group=IN_PARTITIONS))
-    wanted = new_node("c5.large", requirements=in_partition(*asked))
+    wanted = new_node("c5.large", requirements=in_partition(*partitions))
     status = launched_status.launched_status(
         instance_id="i-1", zone=ZONES[0], capacity_type="spot", instance_type=bought, node=wanted, partition_number=said
     )

@@ -64,7 +64,7 @@ def test_volumes_are_rounded_up_to_gibibytes(size: str, gibibytes: int) -> None:
 def test_a_spot_request_is_tagged_only_for_spot() -> None:
     def kinds(capacity_type: str) -> list[str]:
         data = template_data(new_node("c5.large", requirements=(capacity_types(capacity_type),)))
-        return [one["ResourceType"] for one in data["TagSpecifications"]]
+        return [specification["ResourceType"] for specification in data["TagSpecifications"]]
 
     assert kinds("spot") == ["network-interface", "spot-instances-request"]
     assert kinds("on-demand") == ["network-interface"]
@@ -93,6 +93,6 @@ def test_a_templates_name_is_its_content() -> None:
 
 def test_the_longest_cluster_name_still_makes_a_name_that_ec2_takes() -> None:
     long = msgspec.structs.replace(FACTS, name="c" * 100)
-    found = fleet_plan.plan_fleet(new_node("c5.large"), nodeclass(), types("c5.large"), long, PLENTY)
-    assert isinstance(found, FleetPlan)
-    assert len(found.templates[0].name) <= 128
+    plan = fleet_plan.plan_fleet(new_node("c5.large"), nodeclass(), types("c5.large"), long, PLENTY)
+    assert isinstance(plan, FleetPlan)
+    assert len(plan.templates[0].name) <= 128

@@ -20,30 +20,30 @@ type Change = Callable[[dict[str, Any]], None]
 
 
 def spec(**fields: Any) -> Change:
-    return lambda one: one.update(fields)
+    return lambda spec: spec.update(fields)
 
 
 def options(**fields: Any) -> Change:
-    return lambda one: one["metadataOptions"].update(fields)
+    return lambda spec: spec["metadataOptions"].update(fields)
 
 
 def device(**fields: Any) -> Change:
-    return lambda one: one["blockDeviceMappings"][0].update(fields)
+    return lambda spec: spec["blockDeviceMappings"][0].update(fields)
 
 
 def ebs(**fields: Any) -> Change:
-    return lambda one: one["blockDeviceMappings"][0]["ebs"].update(fields)
+    return lambda spec: spec["blockDeviceMappings"][0]["ebs"].update(fields)
 
 
-def with_profile(one: dict[str, Any]) -> None:
-    del one["role"]
-    one["instanceProfile"] = "test-instance-profile"
+def with_profile(fields: dict[str, Any]) -> None:
+    del fields["role"]
+    fields["instanceProfile"] = "test-instance-profile"
 
 
 CASES: dict[str, tuple[Change, str]] = {
     "base": (spec(), CLASS_HASH),
     "user data": (spec(userData="userdata-test-2"), "11774429238106843388"),
-    "tags": (lambda one: one["tags"].update({"keyTag-test-3": "valueTag-test-3"}), "9327338697296909506"),
+    "tags": (lambda spec: spec["tags"].update({"keyTag-test-3": "valueTag-test-3"}), "9327338697296909506"),
     "context": (spec(context="context-2"), "2279761750428738028"),
     "monitoring": (spec(detailedMonitoring=True), "1936848126751988570"),
     "instance store": (spec(instanceStorePolicy="RAID0"), "16697988646989909967"),
@@ -67,25 +67,25 @@ CASES: dict[str, tuple[Change, str]] = {
     "UDP timeout": (spec(connectionTracking={"udpTimeout": 45}), "17941926745862994490"),
     "UDP stream timeout": (spec(connectionTracking={"udpStreamTimeout": 120}), "13743705849402595405"),
     "nested virtualization": (spec(cpuOptions={"nestedVirtualization": "enabled"}), "6157846767212910604"),
-    "order of devices": (lambda one: one["blockDeviceMappings"].reverse(), CLASS_HASH),
+    "order of devices": (lambda spec: spec["blockDeviceMappings"].reverse(), CLASS_HASH),
     "order of tags": (spec(tags={"keyTag-2": "valueTag-2", "keyTag-1": "valueTag-1"}), CLASS_HASH),
     "selectors": (spec(subnetSelectorTerms=[{"id": "subnet-1"}], ipPrefixCount=3), CLASS_HASH),
 }
 
 
 def changed(change: Change) -> dict[str, Any]:
-    one = copy.deepcopy(CLASS_SPEC)
-    change(one)
-    return one
+    copied = copy.deepcopy(CLASS_SPEC)
+    change(copied)
+    return copied
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_class_hashes_as_karpenter_does(name: str) -> None:
     change, expected = CASES[name]
-    found = hashes.nodeclass_spec_hash(
+    digest = hashes.nodeclass_spec_hash(
         changed(change), ami_family="Custom", certificate_authority=CERTIFICATE_AUTHORITY, kubelet={}
     )
-    assert found == expected
+    assert digest == expected
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -124,10 +124,10 @@ def test_what_is_stated_empty_hashes_as_in_go(name: str) -> None:
     fields, expected = BARE[name]
     obj = {"kind": "EC2NodeClass", "metadata": {"name": "x"}, "spec": {"role": "r"} | fields}
     stated = hashes.hashed_fields(decode_nodeclass_strict(obj)) | {"metadataOptions": None}
-    found = hashes.nodeclass_spec_hash(
+    digest = hashes.nodeclass_spec_hash(
         stated, ami_family="Custom", certificate_authority=CERTIFICATE_AUTHORITY, kubelet={}
     )
-    assert found == expected
+    assert digest == expected
 
 
 def test_the_kubelet_counts_and_the_order_of_its_keys_does_not() -> None:

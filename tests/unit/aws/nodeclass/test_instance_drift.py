@@ -84,7 +84,7 @@ SELECTING = PlacementGroupSelector(name="near")
 
 
 @pytest.mark.parametrize(
-    ("found", "like", "expected"),
+    ("group_id", "like", "expected"),
     [
         ("pg-1", nodeclass(placement_group_selector=SELECTING, placement_group=GROUP), "NoneType"),
         ("pg-2", nodeclass(placement_group_selector=SELECTING, placement_group=GROUP), "PlacementGroupDrift"),
@@ -93,5 +93,5 @@ SELECTING = PlacementGroupSelector(name="near")
         ("pg-1", nodeclass(placement_group_selector=SELECTING), "DriftUnknown"),
     ],
 )
-def test_another_placement_group_drifts(found: str | None, like: EC2NodeClass, expected: str) -> None:
-    assert reason(judged(claim(labels={labels.PLACEMENT_GROUP_ID: found}), like=like)) == expected
+def test_another_placement_group_drifts(group_id: str | None, like: EC2NodeClass, expected: str) -> None:
+    assert reason(judged(claim(labels={labels.PLACEMENT_GROUP_ID: group_id}), like=like)) == expected

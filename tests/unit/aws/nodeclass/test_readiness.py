@@ -24,8 +24,8 @@ def fresh(**changes: Any) -> EC2NodeClass:
     return nodeclass(subnets=(), security_groups=(), amis=(), resolved_instance_profile="", **changes)
 
 
-def resolved(nodeclass: EC2NodeClass | None = None, **found: Any) -> readiness.Resolution:
-    return readiness.resolve(nodeclass or fresh(), msgspec.structs.replace(FOUND, **found), FACTS, now=NOW)
+def resolved(nodeclass: EC2NodeClass | None = None, **answers: Any) -> readiness.Resolution:
+    return readiness.resolve(nodeclass or fresh(), msgspec.structs.replace(FOUND, **answers), FACTS, now=NOW)
 
 
 def said(resolution: readiness.Resolution, kind: str) -> tuple[str, str, str]:
@@ -70,7 +70,7 @@ NO_AMIS: tuple[()] = ()
 
 
 @pytest.mark.parametrize(
-    ("found", "kind", "reason"),
+    ("answers", "kind", "reason"),
     [
         ({"subnets": ()}, "SubnetsReady", "SubnetsNotFound"),
         ({"security_groups": ()}, "SecurityGroupsReady", "SecurityGroupsNotFound"),
@@ -83,8 +83,8 @@ NO_AMIS: tuple[()] = ()
          "SecurityGroupsNotInClusterVPC"),
     ],
 )  # fmt: skip
-def test_what_is_missing_or_foreign_stops_the_class(found: dict[str, Any], kind: str, reason: str) -> None:
-    resolution = resolved(**found)
+def test_what_is_missing_or_foreign_stops_the_class(answers: dict[str, Any], kind: str, reason: str) -> None:
+    resolution = resolved(**answers)
     assert not resolution.ready
     assert said(resolution, kind)[:2] == ("False", reason)
     assert said(resolution, "ValidationSucceeded") == ("False", "DependenciesNotReady", f"{kind}=False")
@@ -122,8 +122,8 @@ def test_a_foreign_subnet_is_named_and_none_is_used() -> None:
     ],
 )
 def test_a_class_that_cannot_be_launched_says_which_field(changes: dict[str, Any], reason: str, text: str) -> None:
-    status, found, message = said(resolved(fresh(**changes)), "ValidationSucceeded")
-    assert (status, found) == ("False", reason)
+    status, actual, message = said(resolved(fresh(**changes)), "ValidationSucceeded")
+    assert (status, actual) == ("False", reason)
     assert text in message
 
 
@@ -148,8 +148,8 @@ def test_status_as_the_api_server_takes_it() -> None:
     assert status["subnets"][0] == {"id": "subnet-a", "zone": ZONES[0], "zoneID": "az"}
     assert status["securityGroups"] == [{"id": "sg-1", "name": "nodes"}]
     assert status["instanceProfile"] == "profile-1"
-    standard = next(one for one in status["amis"] if one["id"] == "ami-x86_64-standard")
-    assert [one["key"].rpartition("/")[2] for one in standard["requirements"]] == [
+    standard = next(ami for ami in status["amis"] if ami["id"] == "ami-x86_64-standard")
+    assert [ami["key"].rpartition("/")[2] for ami in standard["requirements"]] == [
         "arch",
         "instance-gpu-count",
         "instance-accelerator-count",
@@ -164,19 +164,19 @@ def profile(**changes: Any) -> instance_profiles.DesiredProfile | Refusal:
 
 
 def test_a_profile_belongs_to_class_and_role() -> None:
-    one, other = profile(), profile(role="other")
-    assert isinstance(one, instance_profiles.DesiredProfile)
-    assert isinstance(other, instance_profiles.DesiredProfile)
-    assert one.name.startswith(f"{CLUSTER}_")
-    assert one.name != other.name
-    assert one.path == other.path == f"/karpenter/ap-northeast-2/{CLUSTER}/uid-class/"
-    assert one.tags == {
+    first, second = profile(), profile(role="other")
+    assert isinstance(first, instance_profiles.DesiredProfile)
+    assert isinstance(second, instance_profiles.DesiredProfile)
+    assert first.name.startswith(f"{CLUSTER}_")
+    assert first.name != second.name
+    assert first.path == second.path == f"/karpenter/ap-northeast-2/{CLUSTER}/uid-class/"
+    assert first.tags == {
         f"kubernetes.io/cluster/{CLUSTER}": "owned",
         "eks:eks-cluster-name": CLUSTER,
         "karpenter.k8s.aws/ec2nodeclass": "default",
         "topology.kubernetes.io/region": "ap-northeast-2",
     }
-    assert profile() == one
+    assert profile() == first
 
 
 def test_a_role_with_a_path_is_the_same_role() -> None:
@@ -184,11 +184,11 @@ def test_a_role_with_a_path_is_the_same_role() -> None:
 
 
 def test_a_role_that_was_not_deployed_for_is_refused() -> None:
-    found = profile(role="Administrator")
-    assert isinstance(found, Refusal)
-    assert found.reason == "RoleNotAllowed"
-    assert "Administrator" in found.message
-    assert f"KarpenterNodeRole-{CLUSTER}" in found.message
+    refusal = profile(role="Administrator")
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason == "RoleNotAllowed"
+    assert "Administrator" in refusal.message
+    assert f"KarpenterNodeRole-{CLUSTER}" in refusal.message
 
 
 def reservation(id: str, **changes: Any) -> CapacityReservation:
@@ -205,7 +205,7 @@ def test_reservations_stand_by_id_and_those_that_ended_are_gone() -> None:
             reservation("cr-1", end_time=NOW + timedelta(minutes=5), available_instance_count=3),
         )
     )
-    shown = [(one.id, one.state) for one in resolution.nodeclass.capacity_reservations]
+    shown = [(reservation.id, reservation.state) for reservation in resolution.nodeclass.capacity_reservations]
     assert shown == [("cr-1", "active"), ("cr-3", "active"), ("cr-4", "expiring")]
     assert resolution.nodeclass.capacity_reservations[0].available_instance_count == 3
     assert said(resolution, "CapacityReservationsReady")[0] == "True"
