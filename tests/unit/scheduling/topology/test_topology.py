@@ -21,7 +21,18 @@ from spotwright.model.kubernetes.volumes import CSINode, PersistentVolume, Persi
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Settings
 from spotwright.scheduling.plan import Plan
-from tests.unit.scheduling.builders import SMALL, daemonset, instance, node, planned, pod, pods, pool, why, zone_is
+from tests.unit.scheduling.builders import (
+    SMALL,
+    daemonset,
+    instance,
+    node,
+    planned,
+    pod,
+    pods,
+    pool,
+    why,
+    zone_is,
+)
 
 WEB = (NodeSelectorRequirement("app", "In", ("web",)),)
 IN_ZONE = PodAffinityTerm(labels.ZONE, WEB, ("default",))
@@ -181,6 +192,14 @@ class TestPorts:
     def test_pods_without_rules_fill_the_rest_of_the_node(self) -> None:
         plan = planned(pod("port", host_ports=(HostPort(80),)), *pods(3, "plain"), types=[SMALL])
         assert [len(new_node.pods) for new_node in plan.new_nodes] == [4]
+
+    def test_a_pod_that_gave_up_a_preference_keeps_off_a_port_that_is_bound(self) -> None:
+        web, port = pod("web", cpu="1", labels={"app": "web"}), (HostPort(80),)
+        apart = (WeightedPodAffinityTerm(1, ON_HOST),)
+        late = pod("late", "50m", host_ports=port, pod_affinity=(ON_HOST,), preferred_pod_anti_affinity=apart)
+        plan = planned(web, pod("early", host_ports=port), late)
+        assert not any({"default/early", "default/late"} <= set(new_node.pods) for new_node in plan.new_nodes)
+        assert plan.unschedulable_pods == ()
 
 
 class TestVolumes:
