@@ -36,7 +36,7 @@ def plan_pods(snapshot: Snapshot, catalog: Catalog) -> Plan:
     cluster_state = build_cluster_state(snapshot, overlaid.catalog, daemonset_pods)
     volume_topology = VolumeTopology(snapshot.storage)
     deleting_nodes = frozenset(state_node.name for state_node in cluster_state.deleting_nodes)
-    selection = provisionable.select_pods(snapshot, deleting_nodes, volume_topology)
+    selection = provisionable.select_pods(snapshot, deleting_nodes, volume_topology.storage)
     templates, closed_nodepools = build_templates(snapshot, overlaid.catalog)
     pods = selection.provisionable_pods
     context = PlanningContext(

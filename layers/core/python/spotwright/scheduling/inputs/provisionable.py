@@ -15,7 +15,8 @@ from spotwright.model.kubernetes.pod import Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.pod_constraints import selects
 from spotwright.model.requirements import NodeSelectorRequirement, Operator, RequirementError
 from spotwright.model.snapshot import Settings, Snapshot
-from spotwright.scheduling.inputs.volume_topology import VolumeTopology
+from spotwright.scheduling.inputs.storage_index import StorageIndex
+from spotwright.scheduling.inputs.volume_errors import volume_error
 from spotwright.scheduling.plan import UnplacedPod
 
 _LABEL_KEY: Final = re.compile(
@@ -37,7 +38,7 @@ class PodSelection(msgspec.Struct, frozen=True):
     ignored_pods: tuple[UnplacedPod, ...]
 
 
-def select_pods(snapshot: Snapshot, deleting_nodes: frozenset[str], volume_topology: VolumeTopology) -> PodSelection:
+def select_pods(snapshot: Snapshot, deleting_nodes: frozenset[str], storage: StorageIndex) -> PodSelection:
     """Split the pods that have no lasting place. ``deleting_nodes``: names of nodes on their way out."""
     provisionable, ignored = [], []
     for pod in snapshot.pods:
@@ -47,7 +48,7 @@ def select_pods(snapshot: Snapshot, deleting_nodes: frozenset[str], volume_topol
             continue
         if pod.phase in ("Succeeded", "Failed") or pod.is_mirror:
             continue
-        if why := ignore_reason(pod) or (volume_topology.volume_error(pod) if pod.volume_claim_names else ""):
+        if why := ignore_reason(pod) or (volume_error(pod, storage) if pod.volume_claim_names else ""):
             ignored.append(UnplacedPod(pod.key, (why,)))
         else:
             provisionable.append(pod)

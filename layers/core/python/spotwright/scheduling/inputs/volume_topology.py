@@ -12,15 +12,10 @@ from typing import Final
 import msgspec
 
 from spotwright.model.kubernetes.pod import Pod
-from spotwright.model.kubernetes.volumes import (
-    NodeSelectorTerms,
-    PersistentVolumeClaim,
-    Storage,
-    StorageClass,
-    volume_resource,
-)
-from spotwright.model.requirements import RequirementError, Requirements, conjunction
+from spotwright.model.kubernetes.volumes import PersistentVolumeClaim, Storage, volume_resource
+from spotwright.model.requirements import Requirements, conjunction
 from spotwright.scheduling.inputs.state_nodes import StateNode
+from spotwright.scheduling.inputs.storage_index import StorageIndex, readable_terms
 
 # Begins the name of a claim's stand-in; no object's name may.
 _STAND_IN: Final = "~"
@@ -30,14 +25,10 @@ type VolumesByDriver = dict[str, frozenset[str]]
 
 
 class VolumeTopology:
-    """The storage of a snapshot, by name."""
+    """Claims of pods, and what they mean for nodes."""
 
     def __init__(self, storage: Storage) -> None:
-        self._claims = {claim.metadata.key: claim for claim in storage.persistent_volume_claims}
-        self._volumes = {volume.metadata.name: volume for volume in storage.persistent_volumes}
-        self._storage_classes = {
-            storage_class.metadata.name: storage_class for storage_class in storage.storage_classes
-        }
+        self.storage = StorageIndex(storage)
         self._limits = {
             csi_node.metadata.name: csi_node.attachable_volumes
             for csi_node in storage.csi_nodes
@@ -57,77 +48,22 @@ class VolumeTopology:
         stand_ins: list[str] = []
         claims: dict[str, PersistentVolumeClaim] = {}
         for name in dict.fromkeys(pod.volume_claim_names):
-            key = f"{pod.metadata.namespace}/{name}"
-            claim = self._claims.get(key)
-            if claim is None or key in shared:
+            claim = self.storage.claim(pod, name)
+            if claim is None or f"{pod.metadata.namespace}/{name}" in shared:
                 return pod
             stand_in = f"{_STAND_IN}{self._describe(claim)}"
             stand_ins.append(f"{stand_in}/{sum(taken.startswith(f'{stand_in}/') for taken in stand_ins)}")
             claims[f"{pod.metadata.namespace}/{stand_ins[-1]}"] = claim
-        self._claims |= claims
+        self.storage.claims |= claims
         return msgspec.structs.replace(pod, volume_claim_names=tuple(stand_ins))
 
     def _describe(self, claim: PersistentVolumeClaim) -> str:
         """What decides where a claim's volume may be attached, and what it takes up there."""
         if not claim.volume_name:
             return f"class {claim.storage_class_name}"
-        volume = self._volumes.get(claim.volume_name)
+        volume = self.storage.volume(claim)
         decisive = (volume.driver, volume.node_affinity) if volume else claim.volume_name
         return "volume " + msgspec.json.encode(decisive).decode()
-
-    def volume_error(self, pod: Pod) -> str:
-        """Why no node could give the pod its volumes; "" if nothing is wrong with them."""
-        return next(filter(None, (self._claim_error(pod, name) for name in pod.volume_claim_names)), "")
-
-    def _claim_error(self, pod: Pod, name: str) -> str:
-        claim = self._claims.get(f"{pod.metadata.namespace}/{name}")
-        if claim is None:
-            not_read = "" if self._claims else ", or claims were not read"
-            return f"PersistentVolumeClaim {name} does not exist{not_read}"
-        if claim.read_error:
-            return f"PersistentVolumeClaim {name} cannot be read: {claim.read_error}"
-        if claim.metadata.deletion_timestamp is not None:
-            return f"PersistentVolumeClaim {name} is being deleted"
-        if claim.phase == "Lost":
-            return f"PersistentVolumeClaim {name} is Lost"
-        return self._bound_claim_error(claim) if claim.volume_name else self._unbound_claim_error(claim)
-
-    def _bound_claim_error(self, claim: PersistentVolumeClaim) -> str:
-        volume = self._volumes.get(claim.volume_name)
-        if volume is None or volume.metadata.deletion_timestamp is not None:
-            return f"PersistentVolume {claim.volume_name} is missing or being deleted"
-        if volume.read_error:
-            return f"PersistentVolume {claim.volume_name} cannot be read: {volume.read_error}"
-        if volume.node_affinity and not _readable_terms(volume.node_affinity):
-            name = claim.volume_name
-            return f"PersistentVolume {name} can be reached from no node: its node affinity contradicts itself"
-        return (
-            ""
-            if claim.bind_completed
-            else f"PersistentVolumeClaim {claim.metadata.name} is not bound to its volume yet"
-        )
-
-    def _unbound_claim_error(self, claim: PersistentVolumeClaim) -> str:
-        name = claim.metadata.name
-        storage_class = self._storage_classes.get(claim.storage_class_name or "")
-        if storage_class is None:
-            has = (
-                f"StorageClass {claim.storage_class_name} does not exist"
-                if claim.storage_class_name
-                else "no StorageClass"
-            )
-            return f"PersistentVolumeClaim {name} is not bound and has {has}"
-        if storage_class.read_error:
-            return f"StorageClass {claim.storage_class_name} cannot be read: {storage_class.read_error}"
-        if storage_class.allowed_topologies and not _readable_terms(storage_class.allowed_topologies):
-            return (
-                f"StorageClass {claim.storage_class_name} allows no node: its allowedTopologies contradict themselves"
-            )
-        return (
-            ""
-            if storage_class.waits_for_first_consumer
-            else f"PersistentVolumeClaim {name} waits for StorageClass {claim.storage_class_name}"
-        )
 
     def node_requirements(self, pod: Pod) -> tuple[Requirements, ...]:
         """Where all volumes can be attached: alternatives, of which one must hold; () = anywhere.
@@ -147,17 +83,14 @@ class VolumeTopology:
 
     def _node_terms(self, pod: Pod, name: str) -> list[Requirements]:
         """Where the volume of a claim is, or may be created."""
-        claim = self._claims.get(f"{pod.metadata.namespace}/{name}")
+        claim = self.storage.claim(pod, name)
         if claim is None:
             return []
         if claim.volume_name:
-            volume = self._volumes.get(claim.volume_name)
-            return _readable_terms(volume.node_affinity) if volume else []
-        storage_class = self._storage_class_of(claim)
-        return _readable_terms(storage_class.allowed_topologies) if storage_class else []
-
-    def _storage_class_of(self, claim: PersistentVolumeClaim) -> StorageClass | None:
-        return self._storage_classes.get(claim.storage_class_name or "")
+            volume = self.storage.volume(claim)
+            return readable_terms(volume.node_affinity) if volume else []
+        storage_class = self.storage.storage_class(claim)
+        return readable_terms(storage_class.allowed_topologies) if storage_class else []
 
     def volumes(self, pod: Pod, key: str = "") -> VolumesByDriver:
         """What the pod attaches, by driver; volumes that need no attachment are left out.
@@ -167,7 +100,7 @@ class VolumeTopology:
         by_driver: dict[str, set[str]] = {}
         for name in pod.volume_claim_names:
             claim = f"{pod.metadata.namespace}/{name}"
-            driver = self._driver(self._claims.get(claim))
+            driver = self._driver(self.storage.claim(pod, name))
             if driver:
                 by_driver.setdefault(driver, set()).add(claim + key if name.startswith(_STAND_IN) else claim)
         return {driver: frozenset(claims) for driver, claims in by_driver.items()}
@@ -176,9 +109,9 @@ class VolumeTopology:
         if claim is None:
             return ""
         if claim.volume_name:
-            volume = self._volumes.get(claim.volume_name)
+            volume = self.storage.volume(claim)
             return volume.driver if volume else ""
-        storage_class = self._storage_class_of(claim)
+        storage_class = self.storage.storage_class(claim)
         return storage_class.provisioner if storage_class else ""
 
     def volume_requests(self, pod: Pod, shared: Container[str]) -> dict[str, int]:
@@ -216,19 +149,6 @@ def shared_claims(pods: Iterable[Pod]) -> frozenset[str]:
 def merge_volumes(volumes: VolumesByDriver, more: VolumesByDriver) -> VolumesByDriver:
     drivers = {**volumes, **more}
     return {driver: volumes.get(driver, frozenset()) | more.get(driver, frozenset()) for driver in drivers}
-
-
-def _readable_terms(terms: NodeSelectorTerms) -> list[Requirements]:
-    """The terms that can be read and do not contradict themselves."""
-    readable = []
-    for term in terms:
-        try:
-            requirements = conjunction(expression.requirement() for expression in term)
-        except RequirementError:
-            continue
-        if requirements is not None:
-            readable.append(requirements)
-    return readable
 
 
 def attached_volumes(pods: Iterable[Pod], volume_topology: VolumeTopology) -> VolumesByDriver:
