@@ -14,6 +14,8 @@ import msgspec
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.volumes import PersistentVolumeClaim, Storage, volume_resource
 from spotwright.model.requirements import Requirements, conjunction
+from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
+from spotwright.scheduling.inputs.pod_classes import PodClass
 from spotwright.scheduling.inputs.state_nodes import StateNode
 from spotwright.scheduling.inputs.storage_index import StorageIndex, readable_terms
 
@@ -158,3 +160,25 @@ def attached_volumes(pods: Iterable[Pod], volume_topology: VolumeTopology) -> Vo
         if pod.volume_claim_names:
             total = merge_volumes(total, volume_topology.volumes(pod))
     return total
+
+
+def request_volumes(
+    classes: Iterable[PodClass],
+    pods: Iterable[Pod],
+    templates: Iterable[NodeClaimTemplate],
+    volume_topology: VolumeTopology,
+) -> None:
+    """Volumes become requests of the classes where a type limits how many can be attached. ``pods``: of all classes."""
+    with_volumes = [pod_class for pod_class in classes if pod_class.pod.volume_claim_names]
+    if not with_volumes:
+        return
+    limited = {
+        volume_resource(driver)
+        for template in templates
+        for instance_type in template.instance_types
+        for driver in instance_type.attachable_volumes
+    }
+    shared = shared_claims(pods)
+    for pod_class in with_volumes:
+        requests = volume_topology.volume_requests(pod_class.pod, shared).items()
+        pod_class.requests |= {name: count for name, count in requests if name in limited}

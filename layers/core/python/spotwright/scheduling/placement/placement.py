@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
 from spotwright.model.kubernetes.pod import Pod
-from spotwright.model.kubernetes.volumes import volume_resource
 from spotwright.model.labels import HOSTNAME
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.inputs.pod_classes import PodClass, group_pods
-from spotwright.scheduling.inputs.volume_topology import VolumeTopology, shared_claims
+from spotwright.scheduling.inputs.volume_topology import VolumeTopology, request_volumes
 from spotwright.scheduling.offerings import reservations
 from spotwright.scheduling.placement.existing_node_filling import fill_existing_nodes
 from spotwright.scheduling.placement.existing_nodes import ExistingNode
@@ -48,7 +47,7 @@ class Placement:
         for number, pod_class in enumerate(classes):
             pod_class.index = number
         pods = [pod for batch in batches for pod in batch]
-        _request_volumes(classes, pods, templates, context.volume_topology)
+        request_volumes(classes, pods, templates, context.volume_topology)
         dimensions, cluster_state = resource_dimensions(classes), context.cluster_state
         self.topology = Topology(cluster_state.nodes, templates, context.namespaces, context.bound_pods)
         self.topology.register_classes(classes)
@@ -207,28 +206,6 @@ class Placement:
     @property
     def places_any_pod(self) -> bool:
         return bool(self.planned_nodes) or self.uses_existing_nodes
-
-
-def _request_volumes(
-    classes: Iterable[PodClass],
-    pods: Sequence[Pod],
-    templates: Iterable[NodeClaimTemplate],
-    volume_topology: VolumeTopology,
-) -> None:
-    """Volumes become requests where a type limits how many can be attached."""
-    with_volumes = [pod_class for pod_class in classes if pod_class.pod.volume_claim_names]
-    if not with_volumes:
-        return
-    limited = {
-        volume_resource(driver)
-        for template in templates
-        for instance_type in template.instance_types
-        for driver in instance_type.attachable_volumes
-    }
-    shared = shared_claims(pods)
-    for pod_class in with_volumes:
-        requests = volume_topology.volume_requests(pod_class.pod, shared).items()
-        pod_class.requests |= {name: count for name, count in requests if name in limited}
 
 
 def _all_requirements(
