@@ -1,7 +1,7 @@
-"""CapacityBuffers: room for pods that may come, found or bought after every pod that is there has its place.
+"""CapacityBuffers: room for pods that may come, planned after every pod that exists has its place.
 
 Source: Karpenter v1.14 ``pkg/controllers/capacitybuffer`` and its virtual pods in provisioning. Difference: virtual
-pods are placed last, on what the real ones leave, and never before one of them.
+pods are placed last, on what real pods leave, and never before a real pod.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ BUFFER_EMPTY: Final = "BufferEmpty"
 
 
 def active_buffers(snapshot: Snapshot) -> list[CapacityBuffer]:
-    """The buffers that are ours to provision, by namespace and name."""
+    """The buffers to provision, by namespace and name."""
     buffers = (
         buffer
         for buffer in snapshot.capacity_buffers

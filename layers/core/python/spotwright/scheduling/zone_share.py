@@ -77,7 +77,7 @@ def _choose_zones(
         return cpu_by_zone.get(node.zones[0], 0), node.price_picousd_per_hour, node.zones
 
     chosen: dict[int, NewNode] = {}
-    # Nodes without a choice first, then the largest: small ones fill what is left.
+    # Nodes without a choice first, then the largest nodes: small nodes fill what is left.
     for number in sorted(nodes, key=lambda number: (len(nodes[number].zones) > 1, -cpu[number], number)):
         options = _options(nodes[number], types)
         within_cap = [node for node in options if cpu_by_zone.get(node.zones[0], 0) + cpu[number] <= cap]

@@ -40,8 +40,8 @@ def alternatives(index: OfferingIndex, offerings: int, cheapest: int) -> tuple[A
 
 
 def _alternative(index: OfferingIndex, offering: int) -> AlternativeOffering:
-    sold = index.offerings[offering]
-    return AlternativeOffering(_type_name(index, offering), sold.capacity_type, sold.zone, index.prices[offering])
+    entry = index.offerings[offering]
+    return AlternativeOffering(_type_name(index, offering), entry.capacity_type, entry.zone, index.prices[offering])
 
 
 def _type_name(index: OfferingIndex, offering: int) -> str:

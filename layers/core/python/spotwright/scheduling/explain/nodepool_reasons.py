@@ -60,8 +60,9 @@ def explain_nodepool(needs: PodNeeds, pool: PoolOfGroup) -> str:
 
 
 def _narrow(needs: PodNeeds, pool: PoolOfGroup) -> tuple[int, Requirement | None]:
-    """The NodePool's offerings that meet the pod's requirements; or those left before the requirement none of them
-    meets."""
+    """The NodePool's offerings that meet the pod's requirements. Where none does: the offerings that meet the
+    requirements before the first that rules out all of them, and that requirement.
+    """
     index, left = pool.index, pool.index.offerings_of_template[pool.number]
     of_pool = left
     for requirement in sorted(

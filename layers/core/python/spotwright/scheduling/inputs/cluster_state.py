@@ -22,7 +22,7 @@ _CORDONED: Final = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 
 
 class ClusterState:
-    """All nodes of a snapshot. ``nodes``: nodes that take pods, initialized ones first, then by name.
+    """All nodes of a snapshot. ``nodes``: nodes that take pods, initialized nodes first, then by name.
 
     ``deleting_nodes``: nodes on their way out; what stays on them still counts for rules between pods.
     ``usage_by_nodepool``: capacity that counts against each NodePool's limits.

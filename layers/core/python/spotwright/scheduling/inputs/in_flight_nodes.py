@@ -35,7 +35,7 @@ def build_in_flight_node(nodeclaim: NodeClaim, type_names: Sequence[str], catalo
 
 
 def without_startup_taints(taints: Iterable[Taint], startup_taints: Iterable[Taint]) -> list[Taint]:
-    """Taints without those that go away by themselves while a node starts; key and effect decide."""
+    """Taints that stay once a node has started. Key and effect decide whether a taint is a startup taint."""
     startup = {(taint.key, taint.effect) for taint in startup_taints}
     return [taint for taint in taints if (taint.key, taint.effect) not in startup and not is_ephemeral(taint)]
 
@@ -59,7 +59,7 @@ def _requirements(nodeclaim: NodeClaim) -> Requirements:
 def _possible_types(
     nodeclaim: NodeClaim, requirements: Requirements, type_names: Sequence[str], types: Sequence[InstanceType]
 ) -> list[InstanceType]:
-    """What a launch may take. Of a type that has other resources in some offerings, those with room for the claim."""
+    """What a launch may take. A type with other resources in some offerings counts where it has room for the claim."""
     names = set(type_names)
     stated = requirements.by_key.get(labels.INSTANCE_TYPE)
     if not names and stated is not None and not stated.complement:

@@ -1,4 +1,4 @@
-"""Nodes that exist or are in flight, and the room they have for pods.
+"""A node that exists or is in flight, and the room it has for pods.
 
 Source: Karpenter v1.14 ``pkg/controllers/state/statenode.go`` and ``scheduling/existingnode.go``.
 """
@@ -71,7 +71,7 @@ class StateNode:
         """Take a pod that runs here off the room."""
         self.pods.append(pod)
         self.host_ports += pod.host_ports
-        # In place: a large cluster has ten times as many running pods as pending ones.
+        # In place: a large cluster has ten times as many running pods as pending pods.
         for name, size in pod.requests.items():
             self.free_capacity[name] = self.free_capacity.get(name, 0) - size
 

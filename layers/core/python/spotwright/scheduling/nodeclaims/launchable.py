@@ -70,7 +70,8 @@ def _no_larger(planned_node: PlannedNode, limited: Iterable[str]) -> int:
 def without_unintended_offerings(planned_node: PlannedNode, offerings: int) -> int:
     """Of these offerings so few that a launch can take no offering but these; minValues come first.
 
-    The cheapest stays: where its own type is the trouble, no type is bought in those zones, or as that capacity type.
+    The cheapest offering stays. Where its own type has unintended offerings, no type is launched in their zones, or
+    under their capacity types.
     """
     index = planned_node.weight_group.offering_index
     if not index.split_types[planned_node.template_index]:

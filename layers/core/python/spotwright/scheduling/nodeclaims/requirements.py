@@ -15,7 +15,7 @@ from spotwright.scheduling.placement.planned_nodes import PlannedNode
 def nodeclaim_requirements(
     planned_node: PlannedNode, pool_types: Sequence[PoolInstanceType], offerings: int
 ) -> Requirements:
-    """What a NodeClaim asks for that is to be one of these offerings, all of these types."""
+    """The requirements of a NodeClaim that is to become any of these offerings. ``pool_types``: of the offerings."""
     index, template = planned_node.weight_group.offering_index, planned_node.template_index
     requirements = index.templates[template].requirements.intersection(planned_node.options.topology_requirements)
     of_pods = dict.fromkeys(

@@ -138,7 +138,7 @@ class UndeterminedLabels:
         return [by_bits[bits] for bits in sorted(by_bits)]
 
     def narrow(self, offerings: int, left: int) -> int:
-        """Of these offerings those that can still have the values that are left."""
+        """The part of these offerings that can still have the values that are left."""
         if left == UNCONSTRAINED:
             return offerings
         kept = 0

@@ -1,6 +1,6 @@
 """Domains for pods with rules, before their nodes are packed: the zone, capacity type or rack that a pod will be in.
 
-Once every pod knows its domains, only rules within one host are left, and packing by price can keep those.
+Once every pod knows its domains, only rules within one host are left, and packing by price can keep these.
 """
 
 from collections.abc import Iterator, Sequence
@@ -147,7 +147,7 @@ def _option(
     offerings: int,
     domains: dict[str, str | None],
 ) -> DomainOption | None:
-    """``offerings``: those that can take the pod, as far as labels are determined."""
+    """``offerings``: that can take the pod, as far as labels are determined."""
     fixed = [Requirement(key, False, frozenset((value,))) for key, value in domains.items() if value is not None]
     if fixed:
         requirements = pod_requirements.requirements.intersection(fixed)

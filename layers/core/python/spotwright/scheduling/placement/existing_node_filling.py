@@ -48,7 +48,7 @@ def _fill(
 def fill_existing_nodes_largest_first(
     existing_nodes: Sequence[ExistingNode], pending_classes: Sequence[PendingClass]
 ) -> int:
-    """Put the largest pods on the first nodes that can take them, then smaller ones; the units of work it took.
+    """Put the largest pods on the first nodes that can take them, then smaller pods; the units of work it took.
 
     A node's resources run out less evenly than with ``fill_existing_nodes``, but small pods do not keep a large one
     out.

@@ -24,7 +24,7 @@ type FillExistingNodes = Callable[[Sequence[ExistingNode], Sequence[PendingClass
 class Placement:
     """Where pods are placed so far.
 
-    ``batches``: pods in the order in which they are placed; a batch gets what those before it left.
+    ``batches``: pods in the order in which they are placed; a batch gets what the batches before it left.
     ``fill``: how pods without rules fill existing nodes. ``sequential_keys``: pods whose classes are placed one by one
     even where all other pods are packed at once.
 
@@ -126,7 +126,7 @@ class Placement:
             pending_class.pod_keys = sorted(key_for.get(key, key) for key in pending_class.pod_keys)
 
     def unplaced_or_relaxed(self, keys: Set[str]) -> set[str]:
-        """Of these pods those that have no place or gave up a preference for it."""
+        """The part of these pods that has no place, or gave up a preference for it."""
         return {
             key
             for pending_class in self.pending

@@ -1,7 +1,7 @@
-"""The steps of one attempt: existing nodes, then new ones, then again with one preference less.
+"""The steps of one attempt: existing nodes, then new nodes, then again with one preference less.
 
 Pods with rules either get their domains first and are then packed by price with all other pods, or are placed one by
-one. Packing costs less money, placing one by one always keeps the rules.
+one. Packed nodes usually cost less; placing pods one by one never fails for a domain that was given too early.
 """
 
 from collections.abc import Sequence, Set
@@ -134,7 +134,7 @@ def _assign_class(placement: Placement, pending_class: PendingClass) -> list[Ass
         return []
     assigner = DomainAssigner(pending_class, topology, placement.weight_groups, placer.volume_topology)
     moved = -1
-    # A node that was full for a spread constraint takes pods again once other domains have theirs.
+    # A spread constraint that kept pods off a node allows it again once other domains have as many pods.
     while pending_class.pod_keys and moved:
         moved = placer.place_on_existing_nodes(pending_class)
         if not moved:

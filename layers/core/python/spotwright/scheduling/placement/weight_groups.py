@@ -86,7 +86,7 @@ class WeightGroup:
         return offerings & self.offerings_without_port_conflicts(pending_class.pod_class.host_ports)
 
     def possible_offerings(self, offerings: int, label_bits: int) -> int:
-        """Of these offerings those that can have what is left of undetermined labels and keep minValues."""
+        """The part of these offerings that can have what is left of undetermined labels and keeps minValues."""
         return self.offering_index.keep_min_values(self.undetermined_labels.narrow(offerings, label_bits))
 
     def possible_values(self, key: str, offerings: int, label_bits: int) -> Iterator[str | None]:
@@ -113,7 +113,7 @@ class WeightGroup:
         return stated[0] if len(stated) == 1 and isinstance(stated[0], str) else None
 
     def suitable_offerings(self, offerings: int, usage: Sequence[int], millicores: int | None) -> int:
-        """Of these offerings those with room for the usage, general purpose ones if possible.
+        """The part of these offerings with room for the usage, general purpose types if possible.
 
         ``millicores``: size of the largest node allowed; None = within the usual size of nodes if possible.
         """

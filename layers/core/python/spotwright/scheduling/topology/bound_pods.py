@@ -11,7 +11,7 @@ type PodsOnNodes = tuple[Pod, list[tuple[StateNode, int]]]
 
 
 class BoundPods:
-    """Running pods, those that are equal to rules together. ``moving``: keys of pods that get another node."""
+    """Running pods, grouped where rules cannot tell them apart. ``moving``: keys of pods that get another node."""
 
     def __init__(self, state_nodes: Iterable[StateNode], moving: frozenset[str]) -> None:
         groups: dict[object, tuple[Pod, dict[str, tuple[StateNode, int]]]] = {}

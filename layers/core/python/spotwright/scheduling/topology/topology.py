@@ -132,7 +132,7 @@ class Topology:
         rules = []
         for constraint in pod_requirements.topology_spread_constraints:
             group, key = self._groups.spread_group(constraint, pod_class), constraint.topology_key
-            # There is no end of hosts: a new host can always be made, so only those with pods matter.
+            # A new host can always be made, so only hosts with pods matter.
             domains = group.counts if key == labels.HOSTNAME else self._groups.domains(group)
             allowed = pod_requirements.strict_requirements.get(key)
             reachable = (domain for domain in domains if allowed.has(domain))
