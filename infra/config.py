@@ -17,7 +17,7 @@ RETENTION_DAYS = (
 ARCHITECTURES = ("arm64", "x86_64")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
-#: Karpenter's settings, under its names, that change what a function does; and our own.
+#: Settings of the functions: Karpenter's under its names, and our own.
 SETTINGS = (
     *("PREFERENCE_POLICY", "MIN_VALUES_POLICY", "FEATURE_GATES"),
     *("FOLLOWER_SELECTORS", "WORK_UNITS", "FOLLOW_PLAN", "LARGEST_NODE_SHARE", "LARGEST_ZONE_SHARE", "BREAKER_PERCENT"),
@@ -25,7 +25,7 @@ SETTINGS = (
     "DISABLE_DRY_RUN",
 )
 
-#: Those that the forwarder obeys: how long it gathers unschedulable pods.
+#: Settings of the forwarder: how long it waits for further unschedulable pods.
 FORWARDER_SETTINGS = ("BATCH_IDLE_DURATION", "BATCH_MAX_DURATION")
 
 #: Lambda gives a function's environment 4,096 bytes, of which this much is left
@@ -63,13 +63,13 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, object]:
-        """What the functions are told of it; what is empty is left out, for there is little room."""
+        """The cluster as the functions' environment names it; empty fields are left out to save room."""
         own = {name: value for name, value in self.settings.items() if name in SETTINGS}
         return {"nodeRoles": list(self.node_roles), **({"settings": own} if own else {})}
 
     @property
     def forwarder_settings(self) -> dict[str, str]:
-        """What the forwarder is told besides where everything is."""
+        """Settings that go into the forwarder's environment."""
         return {name: value for name, value in self.settings.items() if name in FORWARDER_SETTINGS}
 
 
@@ -79,9 +79,9 @@ class Config:
 
     The policy of `kms_key_arn` must let EventBridge (events.amazonaws.com) and CloudWatch Logs
     (logs.<region>.amazonaws.com) use the key; roles of the stack are granted its use here.
-    `memory_table`: another cell's table, in which this cell learns with all of the account what EC2 can give and how
-    fast it may be asked; without one it learns in its own.
-    `remove_data_on_destroy`: the bucket with the record of decisions goes with the stack instead of staying.
+    `memory_table`: the table of another cell, in which the cells of an account share offering health and call rates;
+    None = the cell's own.
+    `remove_data_on_destroy`: the bucket with the stored decisions is deleted with the stack.
     """
 
     clusters: tuple[Cluster, ...]
@@ -153,12 +153,12 @@ def _decoded(context: object) -> object:
 
 
 def _clusters(fields: Fields) -> tuple[Cluster, ...]:
-    clusters = tuple(_cluster(each) for each in fields.nested_list("clusters", MAX_CLUSTERS))
+    clusters = tuple(_cluster(cluster) for cluster in fields.nested_list("clusters", MAX_CLUSTERS))
     names = [cluster.name for cluster in clusters]
     if len(set(names)) < len(names):
         raise fields.refusal("clusters", names, "each name once")
-    told = {cluster.name: {"r": 2 * _LONGEST_ROLE_ARN + 30 * "k", **cluster.environment} for cluster in clusters}
-    if len(json.dumps(told, separators=(",", ":"))) > _CLUSTERS_BYTES:
+    environment = {cluster.name: {"r": 2 * _LONGEST_ROLE_ARN + 30 * "k", **cluster.environment} for cluster in clusters}
+    if len(json.dumps(environment, separators=(",", ":"))) > _CLUSTERS_BYTES:
         allowed = "names, node roles and settings that fit into a function's environment (4 KB); else two cells"
         raise fields.refusal("clusters", names, allowed)
     if len({cluster.network for cluster in clusters}) > 1:
@@ -168,22 +168,22 @@ def _clusters(fields: Fields) -> tuple[Cluster, ...]:
 
 
 def _cluster(fields: Fields) -> Cluster:
-    known = fields.texts("nodeRolesWithAccessEntry", _ROLE, "names out of nodeRoles")
-    windows = fields.texts("windowsNodeRoles", _ROLE, "names out of nodeRoles")
+    with_entry = fields.texts("nodeRolesWithAccessEntry", _ROLE, "names from nodeRoles")
+    windows = fields.texts("windowsNodeRoles", _ROLE, "names from nodeRoles")
     cluster = Cluster(
         name=fields.required_text("name", r"[0-9A-Za-z][A-Za-z0-9_-]{0,99}", "an EKS cluster's name"),
         node_roles=fields.texts("nodeRoles", _ROLE, "IAM role names, at least one", at_least=1),
         forwarder_image=fields.required_text("forwarderImage", r"\S+", "an image reference"),
         network=_network(fields.nested("vpc")),
         settings=_settings(fields),
-        node_roles_with_access_entry=known,
+        node_roles_with_access_entry=with_entry,
         windows_node_roles=windows,
     )
     fields.refuse_unknown_keys()
     if not set(windows) <= set(cluster.node_roles):
-        raise fields.refusal("windowsNodeRoles", list(windows), "names out of nodeRoles")
-    if not set(known) <= set(cluster.node_roles):
-        raise fields.refusal("nodeRolesWithAccessEntry", list(known), "names out of nodeRoles")
+        raise fields.refusal("windowsNodeRoles", list(windows), "names from nodeRoles")
+    if not set(with_entry) <= set(cluster.node_roles):
+        raise fields.refusal("nodeRolesWithAccessEntry", list(with_entry), "names from nodeRoles")
     return cluster
 
 

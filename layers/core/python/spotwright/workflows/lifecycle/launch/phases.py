@@ -88,9 +88,8 @@ def _create_claims(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Laun
     pool = next((nodepool for nodepool in ports.cluster.nodepools() if nodepool.name == node.nodepool), None)
     stale = epoch_ms(now) - row.created > STALE_AFTER.total_seconds() * 1000
     if pool is None or pool.metadata.deletion_timestamp is not None or (stale and not row.uids):
-        _give_up(
-            ports, row, "the decision is older than 10 minutes" if stale else f"NodePool {node.nodepool} was deleted"
-        )
+        reason = "the decision is older than 10 minutes" if stale else f"NodePool {node.nodepool} was deleted"
+        _abandon(ports, row, reason)
         return None
     uids = dict(row.uids)
     missing = [name for name in row.claims if name not in uids]
@@ -104,9 +103,9 @@ def _create_claims(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Laun
     )
 
 
-def _give_up(ports: LifecyclePorts, row: LaunchRow, why: str) -> None:
-    log_line(log, log_lines.ABANDONED_LAUNCH, launch=row.id, reason=why)
-    ports.state.save(msgspec.structs.replace(row, phase="failed", failure=why, due=0))
+def _abandon(ports: LifecyclePorts, row: LaunchRow, reason: str) -> None:
+    log_line(log, log_lines.ABANDONED_LAUNCH, launch=row.id, reason=reason)
+    ports.state.save(msgspec.structs.replace(row, phase="failed", failure=reason, due=0))
     request_planning(ports)
 
 
