@@ -52,7 +52,7 @@ def lower_min_values(index: OfferingIndex, offerings: int, requirements: Require
     lowered = {
         requirement.key: msgspec.structs.replace(
             requirement,
-            min_values=index.by_label.by_label.count_values(requirement.key, offerings, at_most=requirement.min_values),
+            min_values=index.by_label.count_values(requirement.key, offerings, at_most=requirement.min_values),
         )
         for requirement in requirements
         if requirement.min_values
