@@ -51,9 +51,9 @@ class World(ABC):
         """A pod that no scheduler cares about, on ``node`` or waiting."""
         name = f"pod-{next(NUMBERS)}"
         self.add_pod(name, node)
-        return self.seen(name)
+        return self.current_pod(name)
 
-    def seen(self, name: str) -> Pod:
+    def current_pod(self, name: str) -> Pod:
         return next(pod for pod in self.port.pods() if pod.metadata.name == name)
 
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 
-def made(client: Any, name: str) -> str:
+def create_table(client: Any, name: str) -> str:
     """An empty one; its name."""
     kinds = {"pk": "S", "sk": "S", "timer": "S", "due": "N"}
     client.create_table(

@@ -153,10 +153,10 @@ def test_a_deleted_claim_stays_until_its_finalizer_goes(world: World) -> None:
     assert current is not None
     assert current.metadata.deletion_timestamp is not None
     world.port.patch_metadata("nodeclaims", current.metadata, {"finalizers": []})
-    assert _gone(world.port, nodeclaim.name)
+    assert _is_deleted(world.port, nodeclaim.name)
 
 
-def _gone(port: ClusterPort, name: str) -> bool:
+def _is_deleted(port: ClusterPort, name: str) -> bool:
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
         if port.nodeclaim(name) is None:
@@ -173,7 +173,7 @@ def test_deleting_by_another_uid_or_twice_is_no_error_and_hurts_nobody(world: Wo
     assert world.port.nodeclaim(nodeclaim.name) is not None
     world.port.delete("nodeclaims", nodeclaim.metadata)
     world.port.delete("nodeclaims", nodeclaim.metadata)
-    assert _gone(world.port, nodeclaim.name)
+    assert _is_deleted(world.port, nodeclaim.name)
 
 
 def test_finalizers_change_only_on_what_was_read(world: World) -> None:
@@ -266,7 +266,7 @@ def test_a_waiting_pod_is_nominated_once_and_stays_so(world: World) -> None:
     assert world.port.nominate("planned", wanted) == {pod.key}
     assert world.port.nominate("planned", wanted) == {pod.key}
     assert world.port.nominate("other", wanted) == frozenset()
-    assert world.seen(pod.metadata.name).nominated_node_name == "planned"
+    assert world.current_pod(pod.metadata.name).nominated_node_name == "planned"
 
 
 def test_nobody_is_nominated_who_is_bound_gone_or_another_pod_of_the_name(world: World) -> None:
@@ -279,8 +279,8 @@ def test_nobody_is_nominated_who_is_bound_gone_or_another_pod_of_the_name(world:
     assert world.port.nominate("planned", wanted) == frozenset()
     assert world.port.nominate("planned", {}) == frozenset()
     assert (
-        world.seen(bound.metadata.name).nominated_node_name
-        == world.seen(other_pod.metadata.name).nominated_node_name
+        world.current_pod(bound.metadata.name).nominated_node_name
+        == world.current_pod(other_pod.metadata.name).nominated_node_name
         == ""
     )
 
@@ -293,8 +293,8 @@ def test_only_our_own_nomination_is_withdrawn(world: World) -> None:
         world.port.clear_nominations(
             "planned", {pod.key: pod.metadata.uid, preempted.key: preempted.metadata.uid, "default/x": "x"}
         )
-    assert world.seen(pod.metadata.name).nominated_node_name == ""
-    assert world.seen(preempted.metadata.name).nominated_node_name == "preempted"
+    assert world.current_pod(pod.metadata.name).nominated_node_name == ""
+    assert world.current_pod(preempted.metadata.name).nominated_node_name == "preempted"
 
 
 def test_the_same_event_is_told_again_only_after_a_while(real: tuple[Stack, KubernetesCluster]) -> None:

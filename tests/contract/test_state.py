@@ -44,7 +44,7 @@ def state(request: pytest.FixtureRequest) -> Iterator[StatePort]:
 
 @pytest.fixture(scope="session")
 def table(local_aws: LocalAws) -> str:
-    return tables.made(local_aws.client("dynamodb"), "contract")
+    return tables.create_table(local_aws.client("dynamodb"), "contract")
 
 
 def launch(state: StatePort, id: str = "one", **changes: Any) -> LaunchRow:
@@ -232,7 +232,7 @@ FULL = FleetError("InsufficientInstanceCapacity", "none left", "m7i.large", "z1"
 def cells(aws: LocalAws) -> tuple[DynamoState, DynamoState, str]:
     """Two cells of one account: the second learns in the table of the first, whose name is the third."""
     client: Any = aws.client("dynamodb")
-    first, second = (tables.made(client, f"{next(NAMES)}-cell") for _ in range(2))
+    first, second = (tables.create_table(client, f"{next(NAMES)}-cell") for _ in range(2))
     return (
         DynamoState(client, table=first, cluster="one"),
         DynamoState(client, table=second, cluster="two", memory_table=first),
@@ -287,7 +287,7 @@ def test_a_cell_learns_alone_when_the_shared_table_is_of_no_use(
             TableName=code, KeySchema=[key], BillingMode="PAY_PER_REQUEST",
             AttributeDefinitions=[{"AttributeName": "id", "AttributeType": "S"}],
         )  # fmt: skip
-    own = tables.made(client, f"{next(NAMES)}-cell")
+    own = tables.create_table(client, f"{next(NAMES)}-cell")
     state = DynamoState(client, table=own, cluster="one", memory_table=code)
     offering_health_store.record_fleet_response(state, (), [FULL], now_ms=NOW_MS, cpu_millicores={})
     assert not offering_health_store.current_health(state, now_ms=NOW_MS).is_available("spot", "m7i.large", "z1")
@@ -310,7 +310,7 @@ def test_a_function_that_is_told_of_another_cells_table_learns_there(
     local_aws: LocalAws, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client: Any = local_aws.client("dynamodb")
-    first, own = (tables.made(client, f"{next(NAMES)}-cell") for _ in range(2))
+    first, own = (tables.create_table(client, f"{next(NAMES)}-cell") for _ in range(2))
     environment = {
         "SPOTWRIGHT_CELL": "second", "SPOTWRIGHT_TABLE": own, "SPOTWRIGHT_BUCKET": "b",
         "SPOTWRIGHT_MEMORY_TABLE": first,

@@ -69,9 +69,9 @@ class World:
             raise Conflict(name)
         self.log.append(f"delete {name}")
         self.claims[name]["metadata"]["deletionTimestamp"] = "now"
-        self.later.append((self.now + self.slow[name], lambda: self._gone(name)))
+        self.later.append((self.now + self.slow[name], lambda: self._remove_node(name)))
 
-    def _gone(self, name: str) -> None:
+    def _remove_node(self, name: str) -> None:
         del self.claims[name]
         self.nodes.pop(f"node-{name}", None)
         self.pods = [pod for pod in self.pods if pod["spec"]["nodeName"] != f"node-{name}"]
@@ -156,13 +156,13 @@ def test_budgets_are_obeyed_unless_a_time_is_given() -> None:
     world.add("b")
     world.claims["b"]["metadata"]["annotations"] = {FORCE: "2030-01-01T00:00:00Z"}
     kept: dict[str, str] = {}
-    end = world._gone
+    end = world._remove_node
 
-    def gone(name: str) -> None:
+    def remove(name: str) -> None:
         kept[name] = world.claims[name]["metadata"].get("annotations", {}).get(FORCE, "")
         end(name)
 
-    world._gone = gone  # type: ignore[method-assign]
+    world._remove_node = remove  # type: ignore[method-assign]
     world.drain(force_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC))
     assert kept == {"a": "2026-01-02T03:04:05Z", "b": "2030-01-01T00:00:00Z"}
     other_world = World()
