@@ -83,15 +83,15 @@ class Scene:
         return (
             Event("provision", f"decides for {self._waiting} waiting pods", self._pods_wait),
             Event("lifecycle", "launches what was decided", self._decided),
-            Event("lifecycle", "looks after a node", lambda: self._bell("claim", claim)),
-            Event("lifecycle", "looks for drift", lambda: self._bell("drift"), month=8_640),
-            Event("interrupt", "notes a spot interruption", self._warning),
+            Event("lifecycle", "reconciles a NodeClaim", lambda: self._bell("claim", claim)),
+            Event("lifecycle", "checks for drift", lambda: self._bell("drift"), month=8_640),
+            Event("interrupt", "records a spot interruption", self._warning),
             Event("disrupt", "looks for empty nodes", lambda: self._bell("evaluate"), month=43_200),
             Event("catalog", "resolves the EC2NodeClass", lambda: self._bell("nodeclasses"), month=8_640),
             Event("catalog", "reads the region's types and prices", lambda: self._bell("region"), month=60),
-            Event("sweep", "looks once a minute", lambda: self._bell("poll"), month=43_200),
-            Event("sweep", "sees that the forwarder lives", lambda: self._bell("poll", epoch=1), month=475_200),
-            Event("sweep", "compares everything", lambda: self._bell("full"), month=4_320),
+            Event("sweep", "checks pods and due rows once a minute", lambda: self._bell("poll"), month=43_200),
+            Event("sweep", "reads the forwarder's heartbeat", lambda: self._bell("poll", epoch=1), month=475_200),
+            Event("sweep", "compares the whole cluster", lambda: self._bell("full"), month=4_320),
         )
 
     def invoke(self, event: Event) -> dict[str, str]:
