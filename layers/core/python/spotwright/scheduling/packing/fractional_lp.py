@@ -29,20 +29,24 @@ class FractionalPacking:
 
     def __init__(self, demand: Sequence[int], rooms: Sequence[Sequence[int]], prices: Sequence[float]) -> None:
         self._asked = asked = [d for d, amount in enumerate(demand) if amount > 0]
-        self._scales = [1.0 / max(max(room[d] for room in rooms), 1) for d in asked]
+        self._scales = [1.0 / max([1, *(room[d] for room in rooms)]) for d in asked]
         # A column for each resource and one for the prices, with a row for each shape.
         self._columns = [[room[d] * scale for room in rooms] for d, scale in zip(asked, self._scales, strict=True)]
         self._columns.append(list(prices))
         # A resource's price is its place among those asked for; what row k leaves to its shape's price is ~k.
         self._in_rows = dict[int, int]()
         self._in_columns = list(range(len(asked)))
-        goal = [-demand[d] * scale for d, scale in zip(asked, self._scales, strict=True)] + [0.0]
+        self.solve(demand)
+
+    def solve(self, demand: Sequence[int]) -> None:
+        """The cheapest mixture for a demand that asks for nothing new; quick where it is close to the last one."""
+        goal = self._goal(demand)
         _solve(self._columns, goal, self._in_rows, self._in_columns)
         self.node_counts = {~held: goal[column] for column, held in enumerate(self._in_columns) if held < 0}
         self.shadow_prices = [0.0] * len(demand)
         for row, held in self._in_rows.items():
             if held >= 0:
-                self.shadow_prices[asked[held]] = self._columns[-1][row] * self._scales[held]
+                self.shadow_prices[self._asked[held]] = self._columns[-1][row] * self._scales[held]
 
     def cost(self, demand: Sequence[float]) -> float:
         """What the cheapest mixture costs for another demand: more or less of what this mixture holds."""

@@ -19,8 +19,6 @@ from spotwright.scheduling.packing.problem import (
 
 # A shape that packs this share of what the best could is taken at once.
 _GOOD_ENOUGH: Final = 0.99
-_REPRICE_EVERY: Final = 4
-_SHORT_LIST: Final = 6
 # What setting up a shape costs in units, beside one for each class.
 _NEW_LANES: Final = 8
 # What it takes to work out what the pods left would cost without a node's.
@@ -58,74 +56,48 @@ class GreedyPacker:
             for j, bond in enumerate(problem.host_constraints)
             if bond is not None and bond.max_per_host
         ]
+        self.awaited: dict[int, float] = {}
         self._look_again()
-        self.offerings = list(offerings)
+        self._offer(offerings)
 
     def pack(self) -> Packing:
-        batches: list[PackedNodes] = []
+        nodes: list[PackedNodes] = []
         while any(self.unpacked) and self.offerings:
-            packed_nodeses = self._round()
-            if not packed_nodeses:
+            packed_nodes = self._best_node()
+            if packed_nodes is None:
                 break
-            batches += packed_nodeses
-        return Packing(batches, self.unpacked, self.limits, self.work_units)
+            if self._commit(packed_nodes):
+                nodes.append(packed_nodes)
+            else:
+                self._offer([i for i in self.offerings if self.limits.max_nodes(self.offering_index, i, 1)])
+        return Packing(nodes, self.unpacked, self.limits, self.work_units)
 
     def fractional_cost(self) -> float:
         """What the pods cost on these offerings if pods and nodes could be divided; no packing costs less."""
-        self.widest, self.most = self._widest()
-        self._appraise()
         return self.fractional_packing.cost([*self.demand, self._hosts()])
 
-    def _round(self) -> list[PackedNodes]:
-        """A few nodes at the same resource prices; none when nothing fits any more."""
-        self._forget_empty()
-        self.widest, self.most = self._widest()
-        self._appraise()
-        ranked = self._ranked()
-        enough = ranked[0][0] * _GOOD_ENOUGH
-        short: list[tuple[float, int]] = []
-        packed_nodeses: list[PackedNodes] = []
-        while len(packed_nodeses) < _REPRICE_EVERY and any(self.unpacked):
-            found = self._best(short or ranked, enough)
-            if found is None:
-                if not short:
-                    break
-                short = []
-                continue
-            tried, batch = found
-            # What no shape packed just now, none will pack next.
-            enough = min(enough, max(value for value, _, _ in tried))
-            # A few good shapes serve for the next nodes too; if the very first was good, all stay in play.
-            if not short and len(tried) > _SHORT_LIST:
-                short = sorted(
-                    ((bound, kind) for _, bound, kind in sorted(tried, reverse=True)[:_SHORT_LIST]), reverse=True
-                )
-            if self._commit(batch):
-                packed_nodeses.append(batch)
-            else:
-                self.offerings = [i for i in self.offerings if self.limits.max_nodes(self.offering_index, i, 1)]
-                return packed_nodeses if packed_nodeses or not self.offerings else self._round()
-        return packed_nodeses
-
-    def _ranked(self) -> list[tuple[float, int]]:
-        """Kinds of nodes by what they could pack for their price, with the place of each."""
-        self._sort_out()
-        ranked = sorted(((self._bound(one[0]), -place) for place, one in enumerate(self.kinds)), reverse=True)
-        return [(bound, -place) for bound, place in ranked]
-
-    def _sort_out(self) -> None:
-        """Shapes that differ in their zone alone are one kind: of these, the one is tried that most waits for.
-
-        ``awaited``: what the pods are worth that may go to some shapes only, by the choices open to them.
-        """
+    def _offer(self, offerings: Sequence[int]) -> None:
+        """Use these offerings. Those that differ in their zone alone are one kind: one of each kind is tried."""
         kinds: dict[tuple[int, int], list[int]] = {}
-        every = 0
-        for i in self.offerings:
+        self.offerings = offerings
+        for i in offerings:
             kinds.setdefault((id(self.offering_index.pool_type_of[i]), self.offering_index.prices[i]), []).append(i)
-            every |= 1 << i
         self.kinds = list(kinds.values())
-        alike = len(kinds) < len(self.offerings)
-        partly = (mask for mask in self.asked if alike and mask & every and every & ~mask)
+        self.mask = sum(1 << i for i in offerings)
+        # Zones seldom differ in either.
+        self.offered = list(
+            dict.fromkeys((self.offering_index.pool_type_of[i].free_capacity, self._price(i)) for i in offerings)
+        )
+        self.widest, self.most = self._widest()
+        self.fractional_packing = fractional_lp.FractionalPacking(
+            [*self.demand, self._hosts()],
+            [(*room, 1) for room, _ in self.offered],
+            [price for _, price in self.offered],
+        )
+
+    def _await_zones(self) -> None:
+        """``awaited``: what the pods are worth that may go to some offerings only, by the offerings open to them."""
+        partly = (mask for mask in self.asked if mask & self.mask and self.mask & ~mask)
         self.awaited = {mask: self._worth_of(mask) for mask in partly}
 
     def _worth_of(self, mask: int) -> float:
@@ -167,14 +139,8 @@ class GreedyPacker:
 
         ``fractional_packing``: of their resources, and at last the hosts; ``needed``: nodes by room and price.
         """
-        # Zones seldom differ in either.
-        offered = list(
-            dict.fromkeys((self.offering_index.pool_type_of[i].free_capacity, self._price(i)) for i in self.offerings)
-        )
-        self.fractional_packing = fractional_lp.FractionalPacking(
-            [*self.demand, self._hosts()], [(*room, 1) for room, _ in offered], [price for _, price in offered]
-        )
-        self.needed = {offered[k]: nodes for k, nodes in self.fractional_packing.node_counts.items()}
+        self.fractional_packing.solve([*self.demand, self._hosts()])
+        self.needed = {self.offered[k]: nodes for k, nodes in self.fractional_packing.node_counts.items()}
 
     def _needed(self, choice: int) -> float:
         """How many nodes like this one the cheapest mixture for the pods left has."""
@@ -200,24 +166,26 @@ class GreedyPacker:
         packs: float = sum(map(mul, self.fractional_packing.shadow_prices, (*room, 1)))
         return packs / self._price(choice)
 
-    def _best(
-        self, ranked: Sequence[tuple[float, int]], enough: float
-    ) -> tuple[list[tuple[float, float, int]], PackedNodes] | None:
-        """The shape that packs most for its price; with value, bound and kind of those tried."""
-        best, found = 0.0, None
-        tried = []
-        for bound, kind in ranked:
+    def _best_node(self) -> PackedNodes | None:
+        """The node that packs most for its price; None when nothing fits any more."""
+        self._forget_empty()
+        self.widest, self.most = self._widest()
+        self._appraise()
+        if len(self.kinds) < len(self.offerings):
+            self._await_zones()
+        ranked = sorted(((self._bound(kind[0]), -place) for place, kind in enumerate(self.kinds)), reverse=True)
+        enough = ranked[0][0] * _GOOD_ENOUGH
+        best, best_node = 0.0, None
+        for bound, place in ranked:
             if bound <= best or best >= enough:
                 break
-            shape = self._most_awaited(self.kinds[kind])
-            node = self._filled(shape)
-            if not node.counts or not self._keeps_enough(node, shape):
-                continue
-            value = self._packed(node, shape)
-            tried.append((value, bound, kind))
-            if value > best:
-                best, found = value, PackedNodes(shape, 1, node.counts)
-        return (tried, found) if found is not None else None
+            offering = self._most_awaited(self.kinds[-place])
+            node = self._filled(offering)
+            if node.counts and self._keeps_enough(node, offering):
+                value = self._packed(node, offering)
+                if value > best:
+                    best, best_node = value, PackedNodes(offering, 1, node.counts)
+        return best_node
 
     def _keeps_enough(self, node: Bin, choice: int) -> bool:
         """False when the pods leave fewer kinds of instances than the NodePool's minValues ask."""
@@ -250,12 +218,12 @@ class GreedyPacker:
             lanes.drop_empty_classes(self.unpacked)
             self.cleared[choice] = self.empty
         if lanes is None:
+            self.cleared[choice] = self.empty
             takes = {j for mask, ours in self.alike if mask >> choice & 1 for j in ours if self.unpacked[j]}
             lanes = self.fill_orders[choice] = FillOrder(
                 self.items, goods.free_capacity, takes, self._first(goods.free_capacity)
             )
             self.work_units += _NEW_LANES + self.alive
-            self.cleared[choice] = self.empty
         node = Bin(goods.free_capacity, self.problem.bin_constraints(choice))
         self.work_units += fill_bin(node, lanes, self.items, self.unpacked)
         return node
@@ -283,8 +251,6 @@ class GreedyPacker:
                 for d, amount in self.problem.items.needs[j]:
                     self.demand[d] -= amount * count * times
                     asked[d] -= amount * count * times
-            for mask in {self.problem.offerings[j] for j in batch.pod_counts}.intersection(self.awaited):
-                self.awaited[mask] = self._worth_of(mask)
         return times > 0
 
     def _smallest(self, batch: PackedNodes) -> int:
