@@ -1,31 +1,23 @@
-"""CreateFleet: the request of a launch is stored before it is sent, and its response says what comes next."""
+"""CreateFleet: the request of a launch is stored before it is sent."""
 
 import json
-from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from spotwright.aws import token_bucket
-from spotwright.aws.launch import fleet_errors
 from spotwright.aws.launch.create_fleet import client_token, reservations_by_pool
 from spotwright.aws.refusal import Refusal
 from spotwright.errors import ApiError, Throttled, Unavailable
 from spotwright.lifecycle import instance_assignment
-from spotwright.lifecycle.retry import retry_seconds
-from spotwright.lifecycle.steps import unknown_condition
-from spotwright.model import resources
 from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
-from spotwright.scheduling.plan import NewNode
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.account import offering_health_store, rate_limits
-from spotwright.workflows.lifecycle.actions import log, ring_lifecycle, update_conditions
-from spotwright.workflows.lifecycle.launch.assignment import write_assignments
+from spotwright.workflows.account import rate_limits
+from spotwright.workflows.lifecycle.actions import log
 from spotwright.workflows.lifecycle.launch.fleet_request import (
     LaunchOptions,
     build_request,
@@ -33,11 +25,20 @@ from spotwright.workflows.lifecycle.launch.fleet_request import (
     is_refused_regardless,
     nodeclass_hash,
 )
+from spotwright.workflows.lifecycle.launch.fleet_response import (
+    SETTLING_PERIOD,
+    finish_launch,
+    handle_response,
+    pause_launch,
+    record_health,
+    retry_later,
+    retry_refused,
+    slow_down,
+    with_assignments,
+)
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 
-# After a response instances are looked for once more: a concurrent invocation may have launched some too.
-SETTLING_PERIOD: Final = timedelta(seconds=60)
 INSUFFICIENT: Final = "InsufficientCapacity"
 
 
@@ -63,14 +64,14 @@ def create_fleet(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Launch
     instances = tuple(instance for instance in tagged if instance.id not in assigned)
     if not waiting:
         if _is_answered(row, now):
-            return _finish(ports, row, now)
-        _wait(ports, row, row.attempt, now)
+            return finish_launch(ports, row, now)
+        retry_later(ports, row, row.attempt, now)
         return None
     if options is not None:
-        row = _assign(row, waiting, instances)
+        row = with_assignments(row, waiting, instances)
         waiting = tuple(claim for claim in waiting if claim.name not in row.instances)
         if not waiting:
-            return _finish(ports, row, now)
+            return finish_launch(ports, row, now)
         prepared = _prepare(ports, row, waiting, options.result(), now)
         if prepared is None or prepared.phase != "claimed":
             return prepared
@@ -86,12 +87,14 @@ def _prepare(
     if isinstance(prepared, Refusal):
         return _handle_refusal(ports, row, waiting, prepared, offered, now)
     if isinstance(prepared, int):
-        _pause(ports, row, prepared, now)
+        pause_launch(ports, row, prepared, now)
         return None
-    wait = rate_limits.acquire(ports.state, rate_limits.STARTED_INSTANCES, caller=row.id, now=now, calls=len(waiting))
-    if wait:
+    wait_seconds = rate_limits.acquire(
+        ports.state, rate_limits.STARTED_INSTANCES, caller=row.id, now=now, calls=len(waiting)
+    )
+    if wait_seconds:
         # Acquired once for a request, however often it is sent: EC2 launches its instances once.
-        _pause(ports, row, wait, now)
+        pause_launch(ports, row, wait_seconds, now)
         return None
     request, fleet = prepared
     return ports.state.save(
@@ -139,7 +142,7 @@ def _handle_refusal(
                 insufficient_capacity=refusal.reason == INSUFFICIENT,
             )
         )  # fmt: skip
-    _retry(ports, row, waiting, refusal.reason, refusal.message, now)
+    retry_refused(ports, row, waiting, refusal.reason, refusal.message, now)
     return None
 
 
@@ -150,118 +153,23 @@ def _send(
     instances: tuple[Instance, ...],
     now: datetime,
 ) -> LaunchRow | None:
-    wait = rate_limits.acquire(ports.state, rate_limits.CREATE_FLEET, caller=row.id, now=now)
-    if wait:
-        _pause(ports, row, wait, now)
+    wait_seconds = rate_limits.acquire(ports.state, rate_limits.CREATE_FLEET, caller=row.id, now=now)
+    if wait_seconds:
+        pause_launch(ports, row, wait_seconds, now)
         return None
     try:
         result = ports.ec2.create_fleet(json.loads(row.request))
     except (Throttled, Unavailable) as error:
         # No definite response: the same request under the same token, later.
         if isinstance(error, Throttled):
-            _slow_down(ports, str(error), now)
+            slow_down(ports, str(error), now)
         else:
             log_line(log, log_lines.CALL_UNANSWERED, call="CreateFleet", code=error.code, error=str(error))
-        _wait(ports, msgspec.structs.replace(row, requested_at=epoch_ms(now)), row.attempt, now)
+        retry_later(ports, msgspec.structs.replace(row, requested_at=epoch_ms(now)), row.attempt, now)
         return None
     except ApiError as error:
         result = FleetResult(errors=(FleetError(error.code, str(error)),))
     result = instance_assignment.attribute_reservations(result, row.reservations)
-    return _handle_response(
-        ports, _record_health(ports, row, result, now), waiting, (*instances, *result.instances), result, now
+    return handle_response(
+        ports, record_health(ports, row, result, now), waiting, (*instances, *result.instances), result, now
     )
-
-
-def _record_health(ports: LifecyclePorts, row: LaunchRow, result: FleetResult, now: datetime) -> LaunchRow:
-    """Record for all clusters of the account which offerings failed and whether EC2 throttled; log each error."""
-    node = msgspec.json.decode(row.node, type=NewNode)
-    types = ports.catalogs.read(ports.state.catalog_key()).instance_types(node.nodeclass)
-    sizes = {instance_type.name: instance_type.capacity.get(resources.CPU, 0) for instance_type in types}
-    offerings_closed = offering_health_store.record_fleet_response(
-        ports.state, result.instances, result.errors,
-        now_ms=epoch_ms(now), cpu_millicores=sizes, scope=row.placement_group,
-    )  # fmt: skip
-    for error in (fleet_error for fleet_error in result.errors if fleet_error.code in fleet_errors.THROTTLING_CODES):
-        _slow_down(ports, error.message, now)
-    for failed in fleet_errors.count_failures(result.errors):
-        is_known = failed.reason != fleet_errors.UNKNOWN_FAILURE
-        line = log_lines.REFUSED_OFFERINGS if is_known else log_lines.UNKNOWN_FLEET_ERROR
-        log_line(log, line, launch=row.id, **msgspec.structs.asdict(failed))
-    return msgspec.structs.replace(row, offerings_closed=offerings_closed)
-
-
-def _slow_down(ports: LifecyclePorts, error: str, now: datetime) -> None:
-    """The message says whether calls or the instances in them were too many."""
-    log_line(log, log_lines.CALL_THROTTLED, call="CreateFleet", error=error)
-    counts_instances = token_bucket.INSTANCE_LIMIT_MESSAGE in error
-    action = rate_limits.STARTED_INSTANCES if counts_instances else rate_limits.CREATE_FLEET
-    rate_limits.slow_down(ports.state, action, now=now)
-
-
-def _handle_response(
-    ports: LifecyclePorts,
-    row: LaunchRow,
-    waiting: tuple[NodeClaim, ...],
-    instances: tuple[Instance, ...],
-    result: FleetResult,
-    now: datetime,
-) -> LaunchRow | None:
-    """A definite response: instances are assigned; the errors say whether to try again for missing ones."""
-    row = _assign(row, waiting, instances)
-    missing = tuple(claim for claim in waiting if claim.name not in row.instances)
-    verdict = fleet_errors.launch_failure(result.errors)
-    if missing and verdict.reason == fleet_errors.LAUNCH_TEMPLATE_NOT_FOUND and not row.templates_recreated:
-        return ports.state.save(
-            msgspec.structs.replace(row, request="", attempt=row.attempt + 1, templates_recreated=True)
-        )
-    if missing and not verdict.insufficient_capacity:
-        _retry(ports, msgspec.structs.replace(row, request=""), missing, verdict.reason, verdict.message, now)
-        return None
-    failure = f"{verdict.reason}: {verdict.message}" if missing else ""
-    return ports.state.save(
-        msgspec.structs.replace(
-            row,
-            phase="launched",
-            failure=failure,
-            insufficient_capacity=bool(missing),
-            due=epoch_ms(now + SETTLING_PERIOD),
-        )
-    )
-
-
-def _finish(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow:
-    """No claim waits any more: instances are written to their claims, surplus ones terminated after a minute."""
-    return ports.state.save(msgspec.structs.replace(row, phase="launched", due=epoch_ms(now + SETTLING_PERIOD)))
-
-
-def _assign(row: LaunchRow, waiting: Iterable[NodeClaim], instances: Iterable[Instance]) -> LaunchRow:
-    running = (instance.id for instance in instances if instance.state not in ("shutting-down", "terminated"))
-    return msgspec.structs.replace(
-        row, instances=instance_assignment.assign_instances([claim.name for claim in waiting], row.instances, running)
-    )
-
-
-def _retry(
-    ports: LifecyclePorts, row: LaunchRow, waiting: tuple[NodeClaim, ...], reason: str, message: str, now: datetime
-) -> None:
-    """A refusal that may pass: written to the claims' conditions, and tried again until liveness deletes them."""
-    names = [claim.name for claim in waiting]
-    log_line(log, log_lines.FAILED_LAUNCHING_NODECLAIM, nodeclaims=names, reason=reason, error=message)
-    shown = message if len(message) <= 300 else message[:300] + "..."
-    for claim in waiting:
-        update_conditions(ports, claim, [unknown_condition("Launched", reason, shown)], now=now)
-    after = _wait(ports, row, row.attempt + 1, now)
-    if after.instances:
-        write_assignments(ports, after, now)
-
-
-def _wait(ports: LifecyclePorts, row: LaunchRow, attempt: int, now: datetime) -> LaunchRow:
-    return _pause(ports, msgspec.structs.replace(row, attempt=attempt), retry_seconds(attempt), now)
-
-
-def _pause(ports: LifecyclePorts, row: LaunchRow, seconds: int, now: datetime) -> LaunchRow:
-    """Pause the launch for ``seconds``, whatever rings; if the doorbell is lost, the row's timer rings."""
-    at = epoch_ms(now + timedelta(seconds=seconds))
-    after = ports.state.save(msgspec.structs.replace(row, not_before=at, due=at))
-    ring_lifecycle(ports, "launch", [row.id], delay_seconds=seconds)
-    return after
