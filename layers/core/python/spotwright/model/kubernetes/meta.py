@@ -25,6 +25,10 @@ class ObjectMeta(msgspec.Struct, frozen=True):
         """``namespace/name``, or the name of a cluster-scoped object."""
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
+    def without_resource_version(self) -> "ObjectMeta":
+        """For a patch that applies whatever else was changed meanwhile."""
+        return msgspec.structs.replace(self, resource_version="")
+
 
 class OwnerReference(msgspec.Struct, frozen=True):
     kind: str

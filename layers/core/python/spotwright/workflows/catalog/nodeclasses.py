@@ -16,7 +16,7 @@ from spotwright.errors import ApiError, Denied, NotFound
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import AMI, CapacityReservation, EC2NodeClass, PlacementGroup
-from spotwright.model.kubernetes.meta import Condition, ObjectMeta, is_condition_true
+from spotwright.model.kubernetes.meta import Condition, is_condition_true
 from spotwright.telemetry import events
 from spotwright.workflows.catalog import dry_runs, instance_types
 from spotwright.workflows.ports.bundles import CatalogPorts
@@ -62,7 +62,9 @@ def reconcile_nodeclass(
     _write(ports, node_class, resolution.nodeclass, now)
     if tried.annotation:
         ports.cluster.patch_metadata(
-            KIND, _without_resource_version(node_class), {"annotations": {labels.LAUNCH_TRIED: tried.annotation}}
+            KIND,
+            node_class.metadata.without_resource_version(),
+            {"annotations": {labels.LAUNCH_TRIED: tried.annotation}},
         )
     was_ready = is_condition_true(node_class.conditions, readiness.READY)
     unanswered = _unanswered(discovered_resources, checks)
@@ -122,11 +124,6 @@ def _unanswered(
         checks.dry_run,
     )
     return tuple(answer.message for answer in answers if isinstance(answer, Unanswered))
-
-
-def _without_resource_version(node_class: EC2NodeClass) -> ObjectMeta:
-    """For a patch that applies whatever else was changed meanwhile."""
-    return msgspec.structs.replace(node_class.metadata, resource_version="")
 
 
 def _write_hash(ports: CatalogPorts, node_class: EC2NodeClass, claims: Sequence[NodeClaim]) -> EC2NodeClass:
@@ -220,7 +217,7 @@ def _named_profile(iam: InstanceProfilePort | None, node_roles: Sequence[str], n
 
 def _write(ports: CatalogPorts, before: EC2NodeClass, after: EC2NodeClass, now: datetime) -> None:
     """Status and conditions where they differ, and an event for each condition that turned False."""
-    metadata = _without_resource_version(before)
+    metadata = before.metadata.without_resource_version()
     if before.resolved_instance_profile and after.resolved_instance_profile not in (
         "",
         before.resolved_instance_profile,

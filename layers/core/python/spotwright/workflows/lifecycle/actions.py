@@ -5,8 +5,6 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-import msgspec
-
 from spotwright.lifecycle import conditions
 from spotwright.lifecycle.retry import MAXIMUM_TICKS, tick_seconds
 from spotwright.lifecycle.steps import ConditionChange, Deletion, transition_events
@@ -70,11 +68,6 @@ def record_events(
 ) -> None:
     for event in events:
         ports.cluster.record_event(kind, about, event, now=now)
-
-
-def without_resource_version(about: ObjectMeta) -> ObjectMeta:
-    """The object's identity without its resourceVersion: for a patch that may follow another of ours."""
-    return msgspec.structs.replace(about, resource_version="")
 
 
 def delete_claim(ports: LifecyclePorts, claim: NodeClaim, cause: Deletion) -> None:

@@ -35,7 +35,6 @@ from spotwright.workflows.lifecycle.actions import (
     ring_next_tick,
     uncordon,
     update_conditions,
-    without_resource_version,
 )
 from spotwright.workflows.lifecycle.launch.adoption import adopt_claim
 from spotwright.workflows.lifecycle.launch.phases import advance
@@ -224,7 +223,7 @@ def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None
         if consolidation_timer.has_pod_event(claim, pods, now):
             stamp = now.strftime("%Y-%m-%dT%H:%M:%SZ")
             ports.cluster.patch_status(
-                "nodeclaims", without_resource_version(claim.metadata), {"lastPodEventTime": stamp}
+                "nodeclaims", claim.metadata.without_resource_version(), {"lastPodEventTime": stamp}
             )
             annotations = {labels.PODS_SEEN: consolidation_timer.pods_digest(pods)}
             ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": annotations})
@@ -266,7 +265,7 @@ def _consolidatable(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> f
 def _write(ports: LifecyclePorts, claim: NodeClaim, step_result: StepResult, now: datetime) -> None:
     """Status fields before conditions, so that a True condition never comes before what it stands for."""
     if step_result.status:
-        ports.cluster.patch_status("nodeclaims", without_resource_version(claim.metadata), step_result.status)
+        ports.cluster.patch_status("nodeclaims", claim.metadata.without_resource_version(), step_result.status)
     changes: list[ConditionChange] = [
         condition_change for condition_change in step_result.condition_changes if not _same(claim, condition_change)
     ]

@@ -4,8 +4,6 @@ from collections.abc import Iterator
 from operator import attrgetter
 from typing import Any, Final
 
-import msgspec
-
 from spotwright.errors import ApiError
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer, CapacityBufferStatus
 from spotwright.model.kubernetes.meta import Condition, find_condition
@@ -39,7 +37,7 @@ def _write(cluster: ClusterPort, buffer: CapacityBuffer, verdict: BufferProvisio
         status["podTemplateRef"] = {"name": template} if template else None
         status["podTemplateGeneration"] = buffer.pod_template_generation or None
         # Without resourceVersion, since the conditions are written next.
-        cluster.patch_status(KIND, msgspec.structs.replace(metadata, resource_version=""), status)
+        cluster.patch_status(KIND, metadata.without_resource_version(), status)
     changed = [condition for condition in _conditions(buffer, verdict) if _differs(buffer, condition)]
     if changed:
         cluster.set_conditions(KIND, metadata, changed)

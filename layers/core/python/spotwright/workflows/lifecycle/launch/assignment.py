@@ -26,7 +26,6 @@ from spotwright.workflows.lifecycle.actions import (
     ring_lifecycle,
     ring_next_tick,
     update_conditions,
-    without_resource_version,
 )
 from spotwright.workflows.lifecycle.launch.instance_types import instance_types_for
 from spotwright.workflows.lifecycle.termination.instances import terminate_instances
@@ -134,7 +133,7 @@ def _write_claim(
         "capacity": resources.text(launched.capacity),
         "allocatable": resources.text(launched.allocatable),
     }
-    ports.cluster.patch_status("nodeclaims", without_resource_version(claim.metadata), claim_status)
+    ports.cluster.patch_status("nodeclaims", claim.metadata.without_resource_version(), claim_status)
     update_conditions(ports, claim, [true_condition("Launched")], now=now)
 
 

@@ -14,7 +14,7 @@ from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle.actions import log, record_events, ring_lifecycle, without_resource_version
+from spotwright.workflows.lifecycle.actions import log, record_events, ring_lifecycle
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
 
@@ -38,7 +38,7 @@ def _write_resources(ports: LifecyclePorts, pool: NodePool, usage: dict[str, int
     nodes = usage[resources.NODES]
     if (dict(pool.resources), pool.node_count) != (usage, nodes):
         status = {"resources": resources.text(usage), "nodes": nodes}
-        ports.cluster.patch_status("nodepools", without_resource_version(pool.metadata), status)
+        ports.cluster.patch_status("nodepools", pool.metadata.without_resource_version(), status)
 
 
 def _write_conditions(ports: LifecyclePorts, pool: NodePool, node_class: EC2NodeClass | None, now: datetime) -> bool:
