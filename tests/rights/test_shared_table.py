@@ -28,7 +28,7 @@ def client(recording: Recording) -> Any:
     """DynamoDB under the rights that ``lifecycle`` of another cell has in the table ``first``."""
     account = recording.account
     for name in ("first", "second"):
-        tables.made(account.client("dynamodb"), name)
+        tables.create_table(account.client("dynamodb"), name)
     stack = cdk.Stack(cdk.App(), "memory", env=cdk.Environment(account=ACCOUNT, region=REGION))
     config = Config((Cluster(CLUSTER, (NODE_ROLE,), "forwarder:1"),), memory_table="first")
     grant = plain_grant(State(stack, config, None).account_rows("GetItem", "Query", "PutItem"))

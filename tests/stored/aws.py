@@ -66,7 +66,7 @@ def hold(items: Sequence[Item]) -> Iterator[DynamoState]:
 def _table() -> Iterator[DynamoState]:
     """The adapter over an empty table, for the cluster of the simulation."""
     with mock_aws():
-        tables.made(_client("dynamodb"), NAME)
+        tables.create_table(_client("dynamodb"), NAME)
         yield DynamoState(_client("dynamodb"), table=NAME, cluster=builders.CLUSTER)
 
 
