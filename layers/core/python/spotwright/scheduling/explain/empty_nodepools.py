@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
-from spotwright.scheduling.placement.weight_groups import WeightGroup
 
 
 def explain_empty_nodepools(weight_groups: Iterable[WeightGroup]) -> dict[str, str]:

@@ -6,11 +6,11 @@ from typing import Final
 from spotwright.model import labels, quantity, resources
 from spotwright.model.ec2.instance_type import PICOUSD
 from spotwright.model.kubernetes.volumes import csi_driver
+from spotwright.scheduling.capacity.planned_nodes import PlannedNode
 from spotwright.scheduling.inputs.pod_classes import PodCount
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.offerings.bit_sets import iterate_bits
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
-from spotwright.scheduling.placement.planned_nodes import PlannedNode
 from spotwright.scheduling.plan import AlternativeOffering
 
 _MAX_ALTERNATIVES: Final = 4

@@ -7,12 +7,12 @@ import msgspec
 from spotwright.model import labels, quantity, resources
 from spotwright.model.kubernetes.taints import untolerated_taints
 from spotwright.model.requirements import Requirement, Requirements
+from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.explain.empty_nodepools import explain_empty_nodepool, list_some, list_unavailable
 from spotwright.scheduling.explain.too_large_pods import explain_too_large
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.placement.node_options import PodNeeds
-from spotwright.scheduling.placement.weight_groups import WeightGroup
 from spotwright.scheduling.topology.domain_rules import DomainRule
 
 

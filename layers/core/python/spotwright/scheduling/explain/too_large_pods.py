@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from spotwright.model import quantity, resources
 from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.kubernetes.volumes import UNLIMITED_VOLUMES, csi_driver, volume_resource
+from spotwright.scheduling.capacity.pending_pods import PendingClass
 from spotwright.scheduling.explain.node_choice import format_amount
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.pool_types import PoolInstanceType
-from spotwright.scheduling.placement.pending_pods import PendingClass
 
 
 def explain_too_large(

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.capacity.pending_pods import PendingClass
 from spotwright.scheduling.explain.nodepool_reasons import PoolOfGroup, explain_nodepool
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology
 from spotwright.scheduling.placement.node_options import PodNeeds
-from spotwright.scheduling.placement.pending_pods import PendingClass
 from spotwright.scheduling.placement.placement import Placement
 from spotwright.scheduling.plan import UnplacedPod
 from spotwright.scheduling.topology.domain_rules import KnownDomainRule

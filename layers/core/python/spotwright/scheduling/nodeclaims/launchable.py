@@ -6,11 +6,11 @@ from typing import Final
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import Offering
 from spotwright.model.requirements import Requirement
+from spotwright.scheduling.capacity.planned_nodes import PlannedNode
 from spotwright.scheduling.nodeclaims.requirements import nodeclaim_requests, nodeclaim_requirements
 from spotwright.scheduling.offerings.pool_types import PoolInstanceType
 from spotwright.scheduling.offerings.unintended_offerings import find_unintended_offerings, offering_label
 from spotwright.scheduling.packing.problem import RemainingLimits
-from spotwright.scheduling.placement.planned_nodes import PlannedNode
 
 # A launch sends at most 60 types to EC2 after its own filters; more only make claims and decisions long.
 MAX_INSTANCE_TYPES: Final = 100

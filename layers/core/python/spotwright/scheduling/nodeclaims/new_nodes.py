@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from spotwright.model import labels
+from spotwright.scheduling.capacity.planned_nodes import PlannedNode
+from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.explain.node_choice import (
     alternatives,
     binding_resource,
@@ -23,8 +25,6 @@ from spotwright.scheduling.nodeclaims.requirements import (
     nodeclaim_requirements,
     user_labels,
 )
-from spotwright.scheduling.placement.planned_nodes import PlannedNode
-from spotwright.scheduling.placement.weight_groups import WeightGroup
 from spotwright.scheduling.plan import NewNode
 
 

@@ -7,9 +7,9 @@ import msgspec
 from spotwright.model import labels, resources
 from spotwright.model.kubernetes.volumes import csi_driver
 from spotwright.model.requirements import Requirement, Requirements
+from spotwright.scheduling.capacity.planned_nodes import PlannedNode
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.pool_types import PoolInstanceType
-from spotwright.scheduling.placement.planned_nodes import PlannedNode
 
 
 def nodeclaim_requirements(

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from spotwright.scheduling.capacity.pending_pods import AssignedPods, PendingClass
+from spotwright.scheduling.capacity.planned_nodes import OfferingOptions, PlannedNode
 from spotwright.scheduling.offerings.undetermined_labels import UNCONSTRAINED
 from spotwright.scheduling.packing.host_constraints import HostState, build_host_constraints
-from spotwright.scheduling.placement.pending_pods import AssignedPods, PendingClass
-from spotwright.scheduling.placement.planned_nodes import OfferingOptions, PlannedNode
 from spotwright.scheduling.topology.topology import Topology
 
 

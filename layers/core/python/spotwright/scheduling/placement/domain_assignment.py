@@ -11,11 +11,11 @@ import msgspec
 from spotwright.model import labels
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import Requirement, Requirements, conjunction
+from spotwright.scheduling.capacity.pending_pods import AssignedPods, PendingClass
+from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.inputs.pod_classes import PodClass, PodCount
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology
-from spotwright.scheduling.placement.pending_pods import AssignedPods, PendingClass
-from spotwright.scheduling.placement.weight_groups import WeightGroup
 from spotwright.scheduling.topology.domain_rules import DomainRule
 from spotwright.scheduling.topology.topology import Topology
 

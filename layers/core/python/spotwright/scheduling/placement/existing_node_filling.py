@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from spotwright.scheduling.capacity.capacity_indexes import RequestIndex
+from spotwright.scheduling.capacity.existing_nodes import ExistingNode, NodeAdmission
+from spotwright.scheduling.capacity.pending_pods import PendingClass
 from spotwright.scheduling.offerings.bit_sets import iterate_bits
 from spotwright.scheduling.packing.bins import Bin, FillOrder, Items, fill_bin
-from spotwright.scheduling.placement.capacity_indexes import RequestIndex
-from spotwright.scheduling.placement.existing_nodes import ExistingNode, NodeAdmission
-from spotwright.scheduling.placement.pending_pods import PendingClass
 
 
 def fill_existing_nodes(existing_nodes: Sequence[ExistingNode], pending_classes: Sequence[PendingClass]) -> int:

@@ -7,11 +7,11 @@ import msgspec
 
 from spotwright.model import labels
 from spotwright.model.requirements import Requirement, Requirements, conjunction
+from spotwright.scheduling.capacity.pending_pods import PendingClass
+from spotwright.scheduling.capacity.planned_nodes import OfferingOptions, PlannedNode
+from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.packing.problem import PER_NODE_COST_PICOUSD_PER_HOUR
-from spotwright.scheduling.placement.pending_pods import PendingClass
-from spotwright.scheduling.placement.planned_nodes import OfferingOptions, PlannedNode
-from spotwright.scheduling.placement.weight_groups import WeightGroup
 from spotwright.scheduling.topology.domain_rules import DomainRule
 
 # A pod joins a node only while the node stays within this size; a pod that needs more gets a node of its own.

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable, Sequence
 
+from spotwright.scheduling.capacity.pending_pods import PendingClass
+from spotwright.scheduling.capacity.planned_nodes import OfferingOptions, PlannedNode
+from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.inputs.pod_classes import PodCount
 from spotwright.scheduling.offerings.undetermined_labels import UNCONSTRAINED
 from spotwright.scheduling.packing.bins import Items
 from spotwright.scheduling.packing.host_constraints import build_host_constraints
 from spotwright.scheduling.packing.problem import PackedNodes, PackingProblem
 from spotwright.scheduling.packing.search import find_cheapest_packing
-from spotwright.scheduling.placement.pending_pods import PendingClass
-from spotwright.scheduling.placement.planned_nodes import OfferingOptions, PlannedNode
-from spotwright.scheduling.placement.weight_groups import WeightGroup
 from spotwright.scheduling.topology.topology import Topology
 
 

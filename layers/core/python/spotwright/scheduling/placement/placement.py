@@ -5,17 +5,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.labels import HOSTNAME
 from spotwright.model.requirements import Requirement, Requirements
+from spotwright.scheduling.capacity.existing_nodes import ExistingNode
+from spotwright.scheduling.capacity.pending_pods import PendingClass, build_pending_classes, resource_dimensions
+from spotwright.scheduling.capacity.planned_nodes import PlannedNode
+from spotwright.scheduling.capacity.weight_groups import WeightGroup, build_weight_groups
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.inputs.pod_classes import PodClass, group_pods
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology, request_volumes
 from spotwright.scheduling.offerings import reservations
 from spotwright.scheduling.placement.existing_node_filling import fill_existing_nodes
-from spotwright.scheduling.placement.existing_nodes import ExistingNode
-from spotwright.scheduling.placement.pending_pods import PendingClass, build_pending_classes, resource_dimensions
-from spotwright.scheduling.placement.planned_nodes import PlannedNode
 from spotwright.scheduling.placement.planning_context import PlanningContext
 from spotwright.scheduling.placement.sequential import SequentialPlacer
-from spotwright.scheduling.placement.weight_groups import WeightGroup, build_weight_groups
 from spotwright.scheduling.topology.topology import Topology
 
 type FillExistingNodes = Callable[[Sequence[ExistingNode], Sequence[PendingClass]], int]

@@ -6,11 +6,11 @@ one. Packed nodes usually cost less; placing pods one by one never fails for a d
 
 from collections.abc import Sequence, Set
 
+from spotwright.scheduling.capacity.existing_nodes import NodeAdmission
+from spotwright.scheduling.capacity.pending_pods import AssignedPods, PendingClass
 from spotwright.scheduling.placement.backfill import backfill
 from spotwright.scheduling.placement.domain_assignment import DomainAssigner
-from spotwright.scheduling.placement.existing_nodes import NodeAdmission
 from spotwright.scheduling.placement.node_packing import plan_new_nodes
-from spotwright.scheduling.placement.pending_pods import AssignedPods, PendingClass
 from spotwright.scheduling.placement.placement import Placement
 
 

@@ -10,12 +10,12 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.pod_constraints import LabelSelector
 from spotwright.model.kubernetes.taints import TaintEffect
 from spotwright.model.snapshot import Settings, Snapshot
+from spotwright.scheduling.capacity.weight_groups import OfferingIndexCache
 from spotwright.scheduling.inputs.cluster_state import ClusterState
 from spotwright.scheduling.inputs.daemonset_pods import DaemonSetPod
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.inputs.pod_requirements import PreferencePolicy
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology
-from spotwright.scheduling.placement.weight_groups import OfferingIndexCache
 from spotwright.scheduling.topology.bound_pods import BoundPods
 
 # Every namespace has this label (Kubernetes "Automatic labelling").

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Final
 
+from spotwright.scheduling.capacity.planned_nodes import PlannedNode
+from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.inputs.pod_classes import PodClass
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.packing.host_constraints import build_host_constraints, shared_host_caps
 from spotwright.scheduling.packing.lower_bound import HOST_UNITS, PodGroup, compute_lower_bound
-from spotwright.scheduling.placement.planned_nodes import PlannedNode
-from spotwright.scheduling.placement.weight_groups import WeightGroup
 from spotwright.scheduling.topology.topology import Topology
 
 # How many rules within one host the bound takes into account.

@@ -7,14 +7,14 @@ waited for that pod.
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from spotwright.scheduling.capacity.capacity_indexes import FreeCapacityIndex
+from spotwright.scheduling.capacity.existing_nodes import ExistingNode, NodeAdmission
+from spotwright.scheduling.capacity.pending_pods import PendingClass
+from spotwright.scheduling.capacity.planned_nodes import PlannedNode, node_name
+from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.inputs.pod_classes import PodClass
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology
-from spotwright.scheduling.placement.capacity_indexes import FreeCapacityIndex
-from spotwright.scheduling.placement.existing_nodes import ExistingNode, NodeAdmission
 from spotwright.scheduling.placement.node_options import NodeOption, PodNeeds, find_join_option, find_new_node_option
-from spotwright.scheduling.placement.pending_pods import PendingClass
-from spotwright.scheduling.placement.planned_nodes import PlannedNode, node_name
-from spotwright.scheduling.placement.weight_groups import WeightGroup
 from spotwright.scheduling.topology.topology import Topology
 
 

@@ -14,11 +14,11 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm
 from spotwright.model.labels import HOSTNAME
 from spotwright.model.requirements import NodeSelectorRequirement, Requirements, conjunction
+from spotwright.scheduling.capacity.existing_nodes import NodeAdmission
+from spotwright.scheduling.capacity.pending_pods import PendingClass
+from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements, node_selector_terms
-from spotwright.scheduling.placement.existing_nodes import NodeAdmission
-from spotwright.scheduling.placement.pending_pods import PendingClass
 from spotwright.scheduling.placement.placement import Placement
-from spotwright.scheduling.placement.weight_groups import WeightGroup
 
 # Weights end at a hundred.
 _ABOVE_ALL: Final = 101

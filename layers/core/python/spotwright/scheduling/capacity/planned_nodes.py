@@ -8,12 +8,12 @@ from spotwright.model import labels
 from spotwright.model.kubernetes.pod_constraints import HostPort
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.model.requirements import Requirement, Requirements
+from spotwright.scheduling.capacity.pending_pods import PendingClass
+from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.inputs.pod_classes import PodCount
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.offerings.undetermined_labels import UNCONSTRAINED
-from spotwright.scheduling.placement.pending_pods import PendingClass
-from spotwright.scheduling.placement.weight_groups import WeightGroup
 
 
 class OfferingOptions(msgspec.Struct, frozen=True):

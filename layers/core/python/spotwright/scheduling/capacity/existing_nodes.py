@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from spotwright.model.kubernetes.taints import Taint, untolerated_taints
 from spotwright.model.kubernetes.volumes import UNLIMITED_VOLUMES, csi_driver
 from spotwright.model.requirements import Requirements
+from spotwright.scheduling.capacity.pending_pods import PendingClass
 from spotwright.scheduling.inputs.pod_classes import PodCount
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.inputs.state_nodes import StateNode
@@ -15,7 +16,6 @@ from spotwright.scheduling.inputs.volume_topology import (
     merge_volumes,
 )
 from spotwright.scheduling.offerings.pool_types import Vector
-from spotwright.scheduling.placement.pending_pods import PendingClass
 
 
 class ExistingNode:

@@ -3,9 +3,9 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
+from spotwright.scheduling.capacity.existing_nodes import ExistingNode
 from spotwright.scheduling.offerings.bit_sets import iterate_bits
 from spotwright.scheduling.offerings.pool_types import Vector
-from spotwright.scheduling.placement.existing_nodes import ExistingNode
 
 
 class FreeCapacityIndex:

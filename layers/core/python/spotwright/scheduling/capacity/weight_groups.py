@@ -8,6 +8,7 @@ from spotwright.model import resources
 from spotwright.model.kubernetes.pod_constraints import HostPort
 from spotwright.model.kubernetes.taints import untolerated_taints
 from spotwright.model.requirements import Requirement, Requirements
+from spotwright.scheduling.capacity.pending_pods import PendingClass
 from spotwright.scheduling.inputs.daemonset_pods import DaemonSetPod
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
@@ -15,7 +16,6 @@ from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.undetermined_labels import UndeterminedLabels
 from spotwright.scheduling.packing.problem import RemainingLimits, offerings_up_to_size
 from spotwright.scheduling.packing.search import NODE_SIZE_BOUNDS_MILLICORES
-from spotwright.scheduling.placement.pending_pods import PendingClass
 
 # For so many states of the limits a weight group remembers which offerings they allow.
 _REMEMBERED_LIMIT_STATES: Final = 1000
