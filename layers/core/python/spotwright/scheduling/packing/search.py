@@ -8,6 +8,7 @@ from spotwright.model import resources
 from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.packing.exact import pack_exactly
 from spotwright.scheduling.packing.greedy import GreedyPacker
+from spotwright.scheduling.packing.merging import merge_nodes
 from spotwright.scheduling.packing.problem import Packing, PackingProblem, RemainingLimits, candidate_offerings
 
 # Bounds on node size in millicores. One node of 48 cpu is a loss most clusters bear; larger ones must be cheaper.
@@ -34,6 +35,7 @@ def find_cheapest_packing(
     if any(best.unpacked) and any(resources.NODES in left for left in allowance.by_template):
         packer = GreedyPacker(problem, counts, allowance, _roomiest(problem, counts, allowance))
         best = _better(best, packer.pack(), problem)
+    merge_nodes(problem, best, first)
     return best
 
 

@@ -1,0 +1,56 @@
+"""Two nearly empty nodes become one, where that is cheaper and nothing forbids it."""
+
+from spotwright.model import resources
+from spotwright.model.ec2.instance_type import Catalog
+from spotwright.scheduling.inputs.nodepools import build_templates
+from spotwright.scheduling.offerings.offering_index import OfferingIndex
+from spotwright.scheduling.offerings.undetermined_labels import UndeterminedLabels
+from spotwright.scheduling.packing.bins import Items
+from spotwright.scheduling.packing.host_constraints import HostConstraint
+from spotwright.scheduling.packing.merging import merge_nodes
+from spotwright.scheduling.packing.problem import PackedNodes, Packing, PackingProblem, RemainingLimits
+from tests.unit.scheduling.builders import GIB, TYPES, pool, snapshot
+
+SIZE_BOUND = 48_000
+ONE_PER_HOST = HostConstraint(counted=[0], caps=[(0, 1)], avoids=[], ports=[])
+
+
+def problem(host_constraint: HostConstraint | None = None) -> PackingProblem:
+    """Pods of 100m and 256Mi, of one class."""
+    templates, _ = build_templates(snapshot(pools=(pool(),)), Catalog({"": TYPES}))
+    index = OfferingIndex(templates, (), (resources.CPU, resources.MEMORY, resources.PODS))
+    keys = UndeterminedLabels(index, ())
+    return PackingProblem(index, Items([(100, GIB // 4, 1)]), [index.all_offerings], [-1], keys, [host_constraint])
+
+
+def two_nodes(limits: RemainingLimits | None = None) -> Packing:
+    """One pod on each of two nodes of the cheapest offering."""
+    nodes = [PackedNodes(0, 1, {0: 1}), PackedNodes(0, 1, {0: 1})]
+    return Packing(nodes, [0], limits or RemainingLimits([{}], {}), 0)
+
+
+def merged(packing: Packing, host_constraint: HostConstraint | None = None) -> list[tuple[int, dict[int, int]]]:
+    merge_nodes(problem(host_constraint), packing, SIZE_BOUND)
+    return [(packed_nodes.node_count, packed_nodes.pod_counts) for packed_nodes in packing.nodes]
+
+
+def test_two_pods_that_fit_on_one_node_get_one() -> None:
+    packing = two_nodes()
+    assert merged(packing) == [(1, {0: 2})]
+    assert packing.work_units > 0
+
+
+def test_pods_that_may_not_share_a_host_keep_their_nodes() -> None:
+    assert len(merged(two_nodes(), ONE_PER_HOST)) == 2
+
+
+def test_of_equal_nodes_one_is_taken() -> None:
+    packing = Packing([PackedNodes(0, 3, {0: 1}), PackedNodes(0, 1, {0: 2})], [0], RemainingLimits([{}], {}), 0)
+    assert sum(count * pods[0] for count, pods in merged(packing)) == 5
+
+
+def test_the_limits_count_the_node_that_stays() -> None:
+    cpu = problem().offering_index.pool_type_of[0].instance_type.capacity[resources.CPU]
+    packing = two_nodes(RemainingLimits([{resources.CPU: 0, resources.NODES: 0}], {}))
+    merged(packing)
+    assert packing.limits.by_template == [{resources.CPU: cpu, resources.NODES: 1}]
