@@ -233,6 +233,8 @@ def test_storage_and_namespaces_are_read_as_they_were_written(world: World) -> N
         "ebs.csi.aws.com": 25
     }
     assert world.port.namespaces()["shop"]["team"] == "a"
+    assert world.port.persistent_volume_claim("shop", "data") == waiting
+    assert world.port.persistent_volume_claim("shop", "missing") is None
 
 
 def test_buffers_are_read_with_what_they_refer_to_and_told_how_they_stand(world: World) -> None:

@@ -8,9 +8,10 @@ import pytest
 from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import Toleration
+from spotwright.model.kubernetes.volumes import PersistentVolumeClaim
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -187,16 +188,54 @@ def test_volumes_are_waited_for(world: World) -> None:
     assert world.run(60, until=lambda: gone(world, claim))
 
 
-def test_volumes_of_pods_that_stay_to_the_end_are_not_waited_for(world: World) -> None:
-    claim = running_node(world)
+def put_staying_pod(world: World, name: str, claim: NodeClaim, *volume_claims: str) -> None:
     stays = builders.pod(
-        "stays", node_name=claim.node_name, phase="Running", volume_claim_names=("data",),
+        name, node_name=claim.node_name, phase="Running", volume_claim_names=volume_claims,
         tolerations=(Toleration(labels.DISRUPTED, "Exists"),),
     )  # fmt: skip
     world.cluster.put("pods", stays)
+
+
+def put_volume_claim(world: World, name: str, volume: str) -> None:
+    metadata = ObjectMeta(name, namespace="default")
+    world.cluster.put("persistentvolumeclaims", PersistentVolumeClaim(metadata, volume, bind_completed=True))
+
+
+def test_volumes_of_pods_that_stay_to_the_end_are_not_waited_for(world: World) -> None:
+    claim = running_node(world)
+    put_staying_pod(world, "stays", claim, "data")
+    put_volume_claim(world, "data", "pv-1")
     world.cluster.attachments[claim.node_name] = ("pv-1",)
     delete(world, claim)
     assert world.run(90, until=lambda: gone(world, claim))
+
+
+def test_a_staying_pod_without_an_attachment_does_not_stand_for_the_volume_of_another_pod(world: World) -> None:
+    """The volume of an EFS claim has no VolumeAttachment; a claim that does not exist has no volume."""
+    claim = running_node(world)
+    put_staying_pod(world, "stays", claim, "shared", "missing")
+    put_volume_claim(world, "shared", "pv-efs")
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    delete(world, claim)
+    world.run(60)
+    assert world.ec2.live_instances()
+    world.cluster.attachments.clear()
+    assert world.run(60, until=lambda: gone(world, claim))
+
+
+def test_a_volume_that_two_staying_pods_share_counts_once(world: World) -> None:
+    claim = running_node(world)
+    for name in ("stays-1", "stays-2"):
+        put_staying_pod(world, name, claim, "data")
+    put_volume_claim(world, "data", "pv-1")
+    world.cluster.attachments[claim.node_name] = ("pv-1", "pv-2")
+    delete(world, claim)
+    world.run(60)
+    assert world.ec2.live_instances()
+    waiting = find_condition(world.claims()[0].conditions, "VolumesDetached")
+    assert waiting is not None
+    assert "pv-2" in waiting.message
+    assert "pv-1" not in waiting.message
 
 
 def test_a_machine_that_vanished_is_not_drained(world: World) -> None:

@@ -151,6 +151,10 @@ class FakeCluster:
     def volume_attachments(self, node: str) -> tuple[str, ...]:
         return self.attachments.get(node, ())
 
+    def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        self._effects.before_read("cluster", "persistent_volume_claim")
+        return self._objects["persistentvolumeclaims"].get(f"{namespace}/{name}")
+
     def storage(self) -> Storage:
         self._effects.before_read("cluster", "storage")
         claims, volumes = self.all("persistentvolumeclaims"), self.all("persistentvolumes")

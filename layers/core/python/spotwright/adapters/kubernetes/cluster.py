@@ -36,7 +36,7 @@ from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Taint
-from spotwright.model.kubernetes.volumes import Storage
+from spotwright.model.kubernetes.volumes import PersistentVolumeClaim, Storage
 from spotwright.telemetry.rows import Event
 
 _PATHS: Final = {
@@ -45,6 +45,7 @@ _PATHS: Final = {
     "nodepools": "/apis/karpenter.sh/v1/nodepools",
     "nodeoverlays": "/apis/karpenter.sh/v1alpha1/nodeoverlays",
     "ec2nodeclasses": "/apis/karpenter.k8s.aws/v1/ec2nodeclasses",
+    "persistentvolumeclaims": "/api/v1/persistentvolumeclaims",
     "capacitybuffers": "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers",
 }
 # Kinds that a CapacityBuffer may refer to.
@@ -127,9 +128,13 @@ class KubernetesCluster:
             if attachment["spec"].get("nodeName") == node
         )
 
+    def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        document = self._get(_object_path(_PATHS["persistentvolumeclaims"], ObjectMeta(name, namespace)))
+        return None if document is None else decode_persistent_volume_claim(document)
+
     def storage(self) -> Storage:
         """Claims are listed before volumes, so that a claim that is bound meanwhile names a volume in the list."""
-        claims = tuple(map(decode_persistent_volume_claim, self._api.items("/api/v1/persistentvolumeclaims")))
+        claims = tuple(map(decode_persistent_volume_claim, self._api.items(_PATHS["persistentvolumeclaims"])))
         return Storage(
             persistent_volume_claims=claims,
             persistent_volumes=tuple(map(decode_persistent_volume, self._api.items("/api/v1/persistentvolumes"))),

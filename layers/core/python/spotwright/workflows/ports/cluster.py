@@ -13,7 +13,7 @@ from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.pod import DaemonSet, Pod, PodDisruptionBudget
 from spotwright.model.kubernetes.taints import Taint
-from spotwright.model.kubernetes.volumes import Storage
+from spotwright.model.kubernetes.volumes import PersistentVolumeClaim, Storage
 from spotwright.telemetry.rows import Event
 
 
@@ -41,7 +41,11 @@ class ClusterPort(Protocol):
         """With what they refer to. Empty, too, where the definition, which is not ours, is not installed."""
         ...
 
-    def volume_attachments(self, node: str) -> tuple[str, ...]: ...
+    def volume_attachments(self, node: str) -> tuple[str, ...]:
+        """The names of the PersistentVolumes attached to a node; of an inline volume, the name of its attachment."""
+        ...
+
+    def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None: ...
 
     def storage(self) -> Storage:
         """Every PersistentVolumeClaim, PersistentVolume, StorageClass and CSINode, claims first."""

@@ -20,6 +20,7 @@ from spotwright.workflows.lifecycle.actions import (
     update_conditions,
 )
 from spotwright.workflows.ports.bundles import LifecyclePorts
+from spotwright.workflows.ports.cluster import ClusterPort
 
 FORCEFUL: Final = "Forceful Termination"
 
@@ -95,8 +96,8 @@ def await_volumes(
 ) -> float | None:
     if find_condition(claim.conditions, "InstanceTerminating") is not None:
         return None
-    attached = ports.cluster.volume_attachments(node.name)
-    if len(attached) <= _undetachable_volumes(ports.cluster.pods(node=node.name), now):
+    attached = _awaited_volumes(ports, node, now)
+    if not attached:
         update_conditions(ports, claim, [true_condition("VolumesDetached")], now=now)
         return None
     if deadline is not None and now >= deadline:
@@ -109,7 +110,21 @@ def await_volumes(
     return (deadline - now).total_seconds() if deadline else math.inf
 
 
-def _undetachable_volumes(pods: Iterable[Pod], now: datetime) -> int:
-    """The number of volumes of pods that are not evicted: they cannot detach before the instance is terminated."""
+def _awaited_volumes(ports: LifecyclePorts, node: Node, now: datetime) -> frozenset[str]:
+    """PersistentVolumes attached to the node, except those of pods that are not evicted.
+
+    The volume of a pod that is not evicted cannot detach before the instance is terminated.
+    """
+    attached = frozenset(ports.cluster.volume_attachments(node.name))
+    if not attached:
+        return attached
+    pods = ports.cluster.pods(node=node.name)
     remaining = (pod for pod in pods if not pod.is_terminal and not eviction.is_waiting_eviction(pod, now))
-    return sum(len(pod.volume_claim_names) for pod in remaining)
+    return attached - _volume_names(ports.cluster, remaining)
+
+
+def _volume_names(cluster: ClusterPort, pods: Iterable[Pod]) -> frozenset[str]:
+    """The PersistentVolumes to which the claims of pods are bound; a claim that does not exist has none."""
+    keys = {(pod.metadata.namespace, name) for pod in pods for name in pod.volume_claim_names}
+    claims = (cluster.persistent_volume_claim(namespace, name) for namespace, name in sorted(keys))
+    return frozenset(claim.volume_name for claim in claims if claim is not None)
