@@ -304,7 +304,7 @@ def test_the_same_event_is_told_again_only_after_a_while(real: tuple[Stack, Kube
     stack, port = real
     nodeclaim, began = port.create_nodeclaim(claim()), datetime.now(UTC)
     for seconds in (0, 30, 90, 150, 200):
-        port._events._recorded_at.clear()
+        port._events._silent_until.clear()
         moment = began + timedelta(seconds=seconds)
         port.record_event("nodeclaims", nodeclaim.metadata, events.DISRUPTION_BLOCKED(reason="m"), now=moment)
     query = f"involvedObject.name={nodeclaim.name},reason=DisruptionBlocked"

@@ -25,34 +25,35 @@ class EventRecorder:
 
     def __init__(self, api: Transport) -> None:
         self._api = api
-        # When this process recorded an event, by its digest: most repetitions need no request.
-        self._recorded_at: dict[str, datetime] = {}
+        # Digest of an event that this process recorded → when an equal event may be recorded: most need no request.
+        self._silent_until: dict[str, datetime] = {}
 
     def record(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
         """``kind``: plural of the object's kind. Does nothing for an equal event within ``repeat_after``."""
         digest = hashlib.sha256(f"{metadata.uid}/{event.reason}/{event.message}".encode()).hexdigest()[:16]
-        if digest in self._recorded_at and now - self._recorded_at[digest] < event.row.repeat_after:
+        if now < self._silent_until.get(digest, now):
             return
-        self._recorded_at[digest] = now
-        name = f"{metadata.name}.{digest}"
-        path = f"/api/v1/namespaces/{metadata.namespace or 'default'}/events"
         try:
-            self._api.call("POST", path, body=_encode_event(name, kind, metadata, event, now))
-        except Conflict:
-            self._count(f"{path}/{name}", event, now)
+            self._create_or_count(_encode_event(f"{metadata.name}.{digest}", kind, metadata, event, now), event, now)
         except ApiError:
             return
+        silent = {recorded: until for recorded, until in self._silent_until.items() if now < until}
+        self._silent_until = silent | {digest: now + event.row.repeat_after}
+
+    def _create_or_count(self, body: JsonObject, event: Event, now: datetime) -> None:
+        path = f"/api/v1/namespaces/{body['metadata']['namespace']}/events"
+        try:
+            self._api.call("POST", path, body=body)
+        except Conflict:
+            self._count(f"{path}/{body['metadata']['name']}", event, now)
 
     def _count(self, path: str, event: Event, now: datetime) -> None:
         """Increase the count of an existing event, unless another process did so within ``repeat_after``."""
-        try:
-            before = self._api.call("GET", path)
-            last = decode_time(before.get("lastTimestamp"))
-            if last is None or now - last >= event.row.repeat_after:
-                change = {"count": (before.get("count") or 1) + 1, "lastTimestamp": encode_time(now)}
-                self._api.call("PATCH", path, body=change, content_type=MERGE_PATCH)
-        except ApiError:
-            return
+        before = self._api.call("GET", path)
+        last = decode_time(before.get("lastTimestamp"))
+        if last is None or now - last >= event.row.repeat_after:
+            change = {"count": (before.get("count") or 1) + 1, "lastTimestamp": encode_time(now)}
+            self._api.call("PATCH", path, body=change, content_type=MERGE_PATCH)
 
 
 def _encode_event(name: str, kind: str, metadata: ObjectMeta, event: Event, now: datetime) -> JsonObject:

@@ -1,0 +1,53 @@
+"""Recording Events: what a process remembers of the Events that it recorded."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+from spotwright.adapters.kubernetes.events import EventRecorder
+from spotwright.adapters.kubernetes.transport import Transport
+from spotwright.errors import Unavailable
+from spotwright.model.kubernetes.meta import ObjectMeta
+from spotwright.telemetry import events
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NODE = ObjectMeta("node-1", uid="uid-1")
+
+
+class FakeTransport:
+    """Counts the requests, of which the first ``failures`` fail."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.requests, self._failures = 0, failures
+
+    def call(self, method: str, path: str, **_: Any) -> dict[str, Any]:
+        self.requests += 1
+        if self.requests <= self._failures:
+            raise Unavailable("no answer")
+        return {}
+
+
+def record(recorder: EventRecorder, message: str, after: timedelta = timedelta()) -> None:
+    recorder.record("nodes", NODE, events.FAILED_DRAINING(reason=message), now=NOW + after)
+
+
+def test_an_event_that_failed_to_be_recorded_is_recorded_at_its_repeat() -> None:
+    transport = FakeTransport(failures=1)
+    recorder = EventRecorder(cast("Transport", transport))
+    for _ in range(3):
+        record(recorder, "a")
+    assert transport.requests == 2
+
+
+def test_an_event_is_recorded_again_after_the_time_of_its_row() -> None:
+    transport = FakeTransport()
+    recorder = EventRecorder(cast("Transport", transport))
+    for after in (timedelta(), events.FAILED_DRAINING.repeat_after):
+        record(recorder, "a", after)
+    assert transport.requests == 2
+
+
+def test_events_that_may_be_repeated_are_not_remembered() -> None:
+    recorder = EventRecorder(cast("Transport", FakeTransport()))
+    for minute in range(100):
+        record(recorder, f"message {minute}", timedelta(minutes=minute))
+    assert len(recorder._silent_until) <= 15
