@@ -84,6 +84,11 @@ def test_only_capacity_errors_are_no_capacity() -> None:
     assert launch_failure.message == "UnauthorizedOperation: no"
 
 
+def test_a_missing_spot_role_is_never_the_reason_beside_another_error() -> None:
+    refused, no_role = error("UnauthorizedOperation", "no"), error(fleet_errors.NO_SPOT_ROLE)
+    assert fleet_errors.launch_failure([no_role, refused]) == fleet_errors.launch_failure([refused, no_role])
+
+
 def test_silence_is_no_capacity() -> None:
     assert fleet_errors.launch_failure([]).insufficient_capacity
 

@@ -122,9 +122,9 @@ def _offering_failures(error: FleetError, until: int, sizes: Mapping[str, int], 
 
 def launch_failure(errors: Sequence[FleetError]) -> LaunchFailure:
     """Why there is no instance; an answer without instances and errors counts as insufficient capacity."""
-    if all(error.code in CAPACITY_CODES or error.code == NO_SPOT_ROLE for error in errors):
+    fleet_error = next((error for error in errors if error.code not in CAPACITY_CODES | {NO_SPOT_ROLE}), None)
+    if fleet_error is None:
         return LaunchFailure(True, "InsufficientCapacity", _summary(errors))
-    fleet_error = next(error for error in errors if error.code not in CAPACITY_CODES)
     return LaunchFailure(False, failure_reason(fleet_error), f"{fleet_error.code}: {fleet_error.message}")
 
 
