@@ -18,6 +18,7 @@ from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Metric
 from spotwright.telemetry.tables import metric_rows
 from spotwright.workflows.planning.replay import replay
+from spotwright.workflows.ports.rows import LaunchRow
 from spotwright.workflows.provision.workflow import provision
 from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
 
@@ -104,6 +105,25 @@ def test_one_thing_in_trouble_does_not_keep_its_neighbours(world: World) -> None
     answer = handler(sqs_event([doorbell(world, "nodepools"), doorbell(world, "decision", key)]), Context())
     assert len(world.ec2.live_instances()) == 1
     assert "m0" in failed_messages(answer)
+
+
+@pytest.mark.parametrize(
+    ("deleted_nodepools", "minutes", "reason"),
+    [
+        (["default"], 0, "NodePool default was deleted"),
+        (["default"], 11, "NodePool default was deleted"),
+        ([], 11, "the decision is older than 10 minutes"),
+    ],
+)
+def test_an_abandoned_launch_says_why(world: World, deleted_nodepools: list[str], minutes: int, reason: str) -> None:
+    key = commit(world)
+    for name in deleted_nodepools:
+        world.cluster.remove("nodepools", name)
+    world.clock.advance(minutes * 60)
+    handler = load_handler("lifecycle", world).handler
+    assert failed_messages(handler(sqs_event([doorbell(world, "decision", key)]), Context())) == []
+    assert [row.failure for row in world.state.rows.values() if isinstance(row, LaunchRow)] == [reason]
+    assert world.claims() == ()
 
 
 @pytest.mark.parametrize("damage", ["gone", "unreadable"])

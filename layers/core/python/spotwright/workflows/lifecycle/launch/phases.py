@@ -86,10 +86,11 @@ def _create_claims(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Laun
     """Create each NodeClaim once and record its uid; phase claimed when all have one."""
     node = msgspec.json.decode(row.node, type=NewNode)
     pool = next((nodepool for nodepool in ports.cluster.nodepools() if nodepool.name == node.nodepool), None)
-    stale = epoch_ms(now) - row.created > STALE_AFTER.total_seconds() * 1000
-    if pool is None or pool.metadata.deletion_timestamp is not None or (stale and not row.uids):
-        reason = "the decision is older than 10 minutes" if stale else f"NodePool {node.nodepool} was deleted"
-        _abandon(ports, row, reason)
+    if pool is None or pool.metadata.deletion_timestamp is not None:
+        _abandon(ports, row, f"NodePool {node.nodepool} was deleted")
+        return None
+    if not row.uids and epoch_ms(now) - row.created > STALE_AFTER.total_seconds() * 1000:
+        _abandon(ports, row, "the decision is older than 10 minutes")
         return None
     uids = dict(row.uids)
     missing = [name for name in row.claims if name not in uids]
