@@ -11,7 +11,7 @@ import yaml
 from moto.server import ThreadedMotoServer
 
 from spotwright.adapters.aws import clients
-from spotwright.cli import InputError
+from spotwright.cli import InputError, main
 from spotwright.cli.commands import manifests, pause
 from spotwright.cli.commands import uninstall as uninstall_command
 from tests.manifests.cluster import Cluster
@@ -129,6 +129,37 @@ def test_a_pause_holds_until_it_is_resumed(aws: boto3.Session, capsys: pytest.Ca
         assert run("resume", "--cluster", "dev") == 0
     assert paused(aws) is None
     assert "dev is resumed" in capsys.readouterr().out
+
+
+def test_a_region_is_read_from_either_variable(
+    aws: boto3.Session, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_REGION", REGION)
+    assert main(["pause", "--cluster", "dev"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [
+        (["pause", "--cluster", "dev"], "give --region or set AWS_REGION"),
+        (["resume", "--cluster", "dev"], "give --region or set AWS_REGION"),
+        (["replay", "last", "--cluster", "dev"], "give --region or set AWS_REGION"),
+        (["catalog", "--cluster", "dev"], "set AWS_REGION"),
+    ],
+)
+def test_a_missing_region_is_a_missing_input(
+    aws: boto3.Session,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: list[str],
+    advice: str,
+) -> None:
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/nonexistent")
+    assert main(command) == 2
+    assert capsys.readouterr().err == f"spotwright {command[0]}: no AWS region: {advice}\n"
 
 
 @pytest.fixture

@@ -31,3 +31,7 @@ class InvalidRequest(ApiError):
 
 class Unavailable(ApiError):
     """No answer, or a 5xx, after our bounded retries: nothing may be concluded from it."""
+
+
+class MissingRegion(Exception):
+    """Nothing names the AWS region: no request can be sent."""

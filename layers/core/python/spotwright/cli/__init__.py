@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
+from spotwright.errors import MissingRegion
+
 # Command → the function of a module of ``commands`` that registers it.
 _COMMANDS: Final = {
     "plan": "plan.add",
@@ -20,6 +22,8 @@ _COMMANDS: Final = {
     "manifests": "manifests.add",
     "uninstall": "uninstall.add",
 }
+# Commands with an option --region for all that they ask of AWS.
+_WITH_REGION: Final = frozenset({"replay", "pause", "resume", "manifests", "uninstall"})
 _BAD_INPUT: Final = 2
 
 
@@ -41,6 +45,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.run(options))
     except InputError as error:
         print(f"spotwright {options.command}: {error}", file=sys.stderr)
+        return _BAD_INPUT
+    except MissingRegion as error:
+        advice = "give --region or set AWS_REGION" if options.command in _WITH_REGION else "set AWS_REGION"
+        print(f"spotwright {options.command}: {error}: {advice}", file=sys.stderr)
         return _BAD_INPUT
     except BrokenPipeError:
         # The reader of a pipe (head, less) has ended.

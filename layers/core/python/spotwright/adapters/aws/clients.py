@@ -15,6 +15,9 @@ from botocore.credentials import (
     CredentialResolver,
     DeferredRefreshableCredentials,
 )
+from botocore.exceptions import NoRegionError
+
+from spotwright.errors import MissingRegion
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.client import EC2Client
@@ -30,6 +33,8 @@ READ_SECONDS: Final = 10
 ATTEMPTS: Final = 3
 ROLE_SECONDS: Final = 3600
 _SESSION_NAME: Final = "spotwright"
+# The name in a profile, the environment variables, a default, a conversion. botocore itself reads the second only.
+_REGION: Final = ("region", ["AWS_REGION", "AWS_DEFAULT_REGION"], None, None)
 # A botocore session is for a single thread, a client for all threads. A fresh process makes clients in threads that
 # read in parallel.
 _MAKING: Final = RLock()
@@ -58,7 +63,7 @@ class _AssumedRole(CredentialProvider):
 @cache
 def own_session() -> botocore.session.Session:
     """The session of the process's own credentials and region."""
-    return botocore.session.get_session()
+    return botocore.session.Session(session_vars={"region": _REGION})
 
 
 @cache
@@ -91,11 +96,17 @@ def _sts_creator(session: botocore.session.Session) -> Any:
 
 @cache
 def client(service: str, role_arn: str = "", region: str | None = None, attempts: int = ATTEMPTS) -> Any:
-    """A client of ``service`` as ``role_arn`` ("" = the function's own role); one per process and arguments."""
+    """A client of ``service`` as ``role_arn`` ("" = the function's own role); one per process and arguments.
+
+    Raises MissingRegion when neither ``region`` nor the environment nor a profile names a region.
+    """
     config = CONFIG.merge(Config(retries={"mode": "standard", "total_max_attempts": attempts}))
     with _MAKING:
         session = role_session(role_arn) if role_arn else own_session()
-        return session.create_client(service, region_name=region, config=config)
+        try:
+            return session.create_client(service, region_name=region, config=config)
+        except NoRegionError as error:
+            raise MissingRegion("no AWS region") from error
 
 
 def ec2(role_arn: str = "") -> "EC2Client":

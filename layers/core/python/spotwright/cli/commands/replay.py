@@ -17,6 +17,7 @@ def add(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> No
     parser.add_argument("--cluster", required=True, metavar="NAME")
     stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
     parser.add_argument("--stack", default=stack, help="the cell's stack (default: SPOTWRIGHT_STACK, %(default)s)")
+    parser.add_argument("--region", help="where the stack is (default: as the AWS SDK finds it)")
     parser.set_defaults(run=run)
 
 
@@ -41,14 +42,16 @@ def _replay(arguments: argparse.Namespace) -> "ReplayResult":
     from spotwright.adapters.aws.s3.catalogs import Catalogs
     from spotwright.workflows.planning.replay import replay
 
-    outputs = stack_outputs(clients.client("cloudformation"), arguments.stack)
+    outputs = stack_outputs(clients.client("cloudformation", region=arguments.region), arguments.stack)
     key = arguments.decision
     if key == "last":
-        state = DynamoState(clients.client("dynamodb"), table=outputs["TableName"], cluster=arguments.cluster)
+        dynamodb = clients.client("dynamodb", region=arguments.region)
+        state = DynamoState(dynamodb, table=outputs["TableName"], cluster=arguments.cluster)
         key = state.cluster().head
         if not key:
             raise InputError(f"cluster {arguments.cluster} has no decision yet")
-    blobs = S3Blobs(clients.client("s3"), bucket=outputs["BucketName"], cluster=arguments.cluster)
+    s3 = clients.client("s3", region=arguments.region)
+    blobs = S3Blobs(s3, bucket=outputs["BucketName"], cluster=arguments.cluster)
     return replay(key, blobs=blobs, catalogs=Catalogs(blobs))
 
 
