@@ -103,6 +103,16 @@ def test_in_an_outage_nothing_is_deleted_and_it_is_counted(
         assert counted(capsys.readouterr().out), "nobody would notice"
 
 
+def test_work_on_a_cluster_that_fails_is_counted_once(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    """However many doorbells of it fail."""
+    busy(world)
+    handler, event = load_handler("lifecycle", world).handler, events(world, "lifecycle")
+    world.outages["state"] = NO_TABLE[1]
+    capsys.readouterr()
+    handler(event, Context())
+    assert counted(capsys.readouterr().out)["WorkFailed"] == 1
+
+
 def concerned(function: str, port: str) -> bool:
     """Whether a function reaches a port at all in this situation."""
     reached = {

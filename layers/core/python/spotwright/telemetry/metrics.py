@@ -151,7 +151,6 @@ DISRUPTION_BREAKER_OPEN: Final = Metric(
 
 WORK_FAILED: Final = Metric(
     "WorkFailed", _COUNT, (*_QUEUE_FUNCTIONS, "interrupt"), "Failures that return messages to the queue.",
-    counted=(lines.DOORBELL_FAILED,),
     alarm=Alarm(
         5, "Work on a cluster fails and is repeated: an API server, EC2 or DynamoDB does not answer. Nothing is"
         " deleted.",
