@@ -56,11 +56,11 @@ NODECLAIMS: Final = Metric("NodeClaims", _COUNT, ("sweep",), "NodeClaims, at eac
 # Latency
 
 EVENT_TO_DECISION_SECONDS: Final = Metric(
-    "EventToDecisionSeconds", _SECONDS, ("provision",), "From the newest pod of a decision to its commit.",
+    "EventToDecisionSeconds", _SECONDS, ("provision",), "From a decision's newest pod to the decision's snapshot.",
     line=Line(Graph.LATENCY, "p90"),
 )
 DECISION_TO_FLEET_SECONDS: Final = Metric(
-    "DecisionToFleetSeconds", _SECONDS, ("lifecycle",), "From the commit of a decision to the NodeClaim's instance.",
+    "DecisionToFleetSeconds", _SECONDS, ("lifecycle",), "From the snapshot of a decision to the NodeClaim's instance.",
     counted=(lines.LAUNCHED_NODECLAIM,), counted_field="seconds", line=Line(Graph.LATENCY, "p90"),
 )
 FLEET_TO_READY_SECONDS: Final = Metric(

@@ -28,7 +28,7 @@ RETRY_SECONDS: Final = 10
 class ProvisionResult(msgspec.Struct, frozen=True):
     """What one invocation decided. ``plans`` and the ``decisions`` committed for them, in order.
 
-    ``pod_wait_seconds``: for each decision, from the newest of its pods to the decision. ``postponed_pods``: pods for
+    ``pod_wait_seconds``: for each decision, from the newest of its pods to its snapshot. ``postponed_pods``: pods for
     which there was no time; they follow in the next round.
     """
 
