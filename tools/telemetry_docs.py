@@ -15,6 +15,8 @@ KINDS = {
     "nodeoverlays": "NodeOverlay",
     "ec2nodeclasses": "EC2NodeClass",
 }
+# What the page says instead of a reason that is the condition's own.
+CONDITION_REASONS = {"{type}": "any condition's type", "{reason}": "the condition's reason"}
 GENERATED = "<!-- Written by `make docs` from layers/core/python/spotwright/telemetry; edit there. -->"
 
 
@@ -40,7 +42,8 @@ def _event_cells(event: EventRow) -> tuple[str, ...]:
     if event.repeat_after != REPEAT_AFTER:
         when += f" At most every {int(event.repeat_after.total_seconds() // 60)} min."
     kinds = ", ".join(KINDS[kind] for kind in event.objects)
-    return (_code(event.reason), event.type.value, kinds, _code(event.message), when, event.remedy)
+    reason = CONDITION_REASONS.get(event.reason) or _code(event.reason)
+    return (reason, event.type.value, kinds, _code(event.message), when, event.remedy)
 
 
 def logs_page() -> str:
@@ -72,7 +75,7 @@ def metrics_page() -> str:
         "Metrics",
         "In CloudWatch, namespace `Spotwright`, with the dimensions `cluster` and `service` (the function). The"
         " dashboard `Spotwright-<cell>-<region>` shows those that name a graph.",
-        _table(("Metric", "Unit", "Function", "What it counts", "Graph"), map(_metric_cells, metrics)),
+        _table(("Metric", "Unit", "Function", "What it counts", "Graph", "Statistic"), map(_metric_cells, metrics)),
         "## Alarms\nBeside these, each queue has an alarm for dead letters and one for waiting messages, and each"
         " function one for errors. All go to the topic `alarmTopicArn`, if it is set.",
         _table(("Metric", "Minutes in a row", "What it means"), alarms),
@@ -83,8 +86,8 @@ def metrics_page() -> str:
 
 
 def _metric_cells(metric: Metric) -> tuple[str, ...]:
-    graph = f"{metric.line.graph.value} ({metric.line.statistic})" if metric.line else ""
-    return (_code(metric.name), metric.unit.value, ", ".join(metric.functions), metric.when, graph)
+    graph, statistic = (metric.line.graph.value, metric.line.statistic) if metric.line else ("", "")
+    return (_code(metric.name), metric.unit.value, ", ".join(metric.functions), metric.when, graph, statistic)
 
 
 def _page(title: str, *parts: str) -> str:

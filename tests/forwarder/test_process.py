@@ -63,7 +63,7 @@ class Forwarder:
         wait_until(all_there, lambda: f"{missing} never came to {queue}:\n{self.log.read_text()[-2000:]}", seconds)
 
     def page(self, path: str) -> str:
-        line = next(line for line in self.log.read_text().splitlines() if '"started"' in line)
+        line = next(line for line in self.log.read_text().splitlines() if '"started forwarder"' in line)
         with urllib.request.urlopen(f"http://{json.loads(line)['metrics']}{path}", timeout=5) as answer:
             return str(answer.read().decode())
 
@@ -202,7 +202,7 @@ def test_what_happens_in_the_cluster_reaches_the_queues(forwarder: Forwarder) ->
 def test_it_ends_cleanly_when_told_to(forwarder: Forwarder) -> None:
     forwarder.process.send_signal(signal.SIGTERM)
     assert forwarder.process.wait(timeout=10) == 0
-    assert json.loads(forwarder.log.read_text().splitlines()[-1])["message"] == "stopped"
+    assert json.loads(forwarder.log.read_text().splitlines()[-1])["message"] == "stopped forwarder"
 
 
 def test_it_may_only_read(forwarder: Forwarder) -> None:

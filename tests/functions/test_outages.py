@@ -20,7 +20,7 @@ NO_QUEUE = ("doorbells", Unavailable("no such queue", code="QueueDoesNotExist"))
 OUTAGES = (NO_API_SERVER, NO_RIGHTS, THROTTLED_EC2, NO_TABLE, NO_BUCKET, NO_QUEUE)
 NAMES = ("no API server", "no rights", "throttled EC2", "no table", "no bucket", "no queue")
 # What an alarm can be set on.
-METRICS = ("WorkFailed", "StepsInterrupted")
+METRICS = ("WorkFailed", "StepsFailed")
 
 
 def busy(world: World) -> None:

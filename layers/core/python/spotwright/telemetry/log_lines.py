@@ -220,7 +220,8 @@ EVALUATED_DISRUPTION: Final = LogLine(
 )
 SWEPT: Final = LogLine(
     _INFO, "swept cluster for missed work", ("cluster", "doorbell", "result"),
-    when="A sweep (`poll` or `full`) compared what there is with what there should be, and rang for the rest.",
+    when="A sweep (`poll` or `full`) compared what there is with what there should be, and sent a"
+    " doorbell for each difference.",
 )
 CATALOG_UPDATED: Final = LogLine(
     _INFO, "updated instance catalog", ("cluster", "doorbell", "catalog", "ready", "not_ready", "notes"),
@@ -257,11 +258,11 @@ MEMORY_TABLE_UNUSABLE: Final = LogLine(
 # install
 
 INSTALLED: Final = LogLine(
-    _INFO, "installed", ("cluster", "applied"),
+    _INFO, "installed manifests", ("cluster", "applied"),
     when="CRDs, RBAC and the forwarder were applied to the cluster.",
 )
 REMOVED: Final = LogLine(
-    _INFO, "removed", ("cluster", "deleted", "kept", "abandoned"),
+    _INFO, "removed manifests", ("cluster", "deleted", "kept", "abandoned"),
     when="RBAC and the forwarder were removed from the cluster; `abandoned` says why the rest stays, if it does.",
 )
 REQUEST_FAILED: Final = LogLine(
@@ -273,15 +274,15 @@ REQUEST_FAILED: Final = LogLine(
 # forwarder
 
 FORWARDER_STARTED: Final = LogLine(
-    _INFO, "started", ("cluster", "metrics"),
+    _INFO, "started forwarder", ("cluster", "metrics"),
     when="The forwarder watches the cluster; `metrics` is the address of its page /metrics.",
 )
 FORWARDER_STOPPED: Final = LogLine(
-    _INFO, "stopped", (),
+    _INFO, "stopped forwarder", (),
     when="The forwarder was told to stop and has sent what was left.",
 )
 FORWARDER_MISCONFIGURED: Final = LogLine(
-    _ERROR, "cannot start", ("error",),
+    _ERROR, "cannot start forwarder", ("error",),
     when="An environment variable or the service account of the forwarder is missing or wrong.",
     remedy="Deploy again; the forwarder's Deployment is written by the function install.",
 )
@@ -297,7 +298,7 @@ WATCH_FAILED: Final = LogLine(
 )
 SENT_DOORBELLS: Final = LogLine(
     _INFO, "sent doorbells", ("doorbells",),
-    when="The forwarder told the functions through SQS what changed in the cluster.",
+    when="The forwarder told the functions through SQS where to look.",
 )
 DOORBELLS_NOT_SENT: Final = LogLine(
     _WARNING, "failed to send doorbells, will retry", ("queue", "error"),

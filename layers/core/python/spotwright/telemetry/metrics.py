@@ -156,8 +156,8 @@ WORK_FAILED: Final = Metric(
         " deleted.",
     ),
 )
-STEPS_INTERRUPTED: Final = Metric(
-    "StepsInterrupted", _COUNT, ("lifecycle",), "Failed steps of launches, NodeClaims, notices and commands.",
+STEPS_FAILED: Final = Metric(
+    "StepsFailed", _COUNT, ("lifecycle",), "Failed steps of launches, NodeClaims, notices and commands.",
     counted=(lines.STEP_FAILED, lines.TERMINATION_REFUSED),
     alarm=Alarm(
         10, "Steps of launches or NodeClaims fail and are repeated: EC2 or an API server refuses or does not answer.",
