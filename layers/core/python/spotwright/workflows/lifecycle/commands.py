@@ -36,7 +36,7 @@ LOOK_SECONDS: Final = 2
 STALE_MS: Final = 5 * 60 * 1000
 
 
-def step(ports: LifecyclePorts, id: str, *, now: datetime) -> None:
+def step_command(ports: LifecyclePorts, id: str, *, now: datetime) -> None:
     """One step of a command. A concurrent change or an API that fails means that it is tried again soon."""
     row = ports.state.command(id)
     if row is None or row.phase in ("proposed", "done", "aborted"):
@@ -47,7 +47,7 @@ def step(ports: LifecyclePorts, id: str, *, now: datetime) -> None:
             if row.phase == "waiting":
                 _await_replacements(ports, row, now)
         elif epoch_ms(now) >= row.due - EARLY_MS:
-            # A doorbell before the row's time belongs to a chain of doorbells that another one replaced.
+            # A doorbell that rings earlier is ignored: a newer chain of doorbells handles this row.
             _await_replacements(ports, row, now)
     except (Conflict, NotFound) as lost:
         log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="command", object=id, conflict=str(lost))
@@ -109,14 +109,14 @@ def _check_replacements(ports: LifecyclePorts, row: CommandRow) -> tuple[Command
     """
     initialized, lost = set(row.initialized_replacements), ""
     expected = {name for launch in ports.state.launches() for name in launch.claims if name not in launch.uids}
-    unacted = bool(ports.state.cluster().pending_decisions)
+    pending = bool(ports.state.cluster().pending_decisions)
     for name in row.replacements:
         if name in initialized:
             continue
         claim = ports.cluster.nodeclaim(name)
         if claim is not None and claim.is_condition_true("Initialized"):
             initialized.add(name)
-        elif (claim is None and name not in expected and not unacted) or (claim and claim.metadata.deletion_timestamp):
+        elif (claim is None and name not in expected and not pending) or (claim and claim.metadata.deletion_timestamp):
             lost = name
     return msgspec.structs.replace(row, initialized_replacements=tuple(sorted(initialized))), lost
 

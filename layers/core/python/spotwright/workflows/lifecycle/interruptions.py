@@ -51,7 +51,7 @@ _EVENTS: Final = {
 _REPLACED: Final = (NoticeKind.SPOT_INTERRUPTED, NoticeKind.CAPACITY_RESERVATION_INTERRUPTED)
 
 
-def step(ports: LifecyclePorts, instance: str, *, now: datetime, seconds_left: SecondsLeft = None) -> None:
+def step_notice(ports: LifecyclePorts, instance: str, *, now: datetime, seconds_left: SecondsLeft = None) -> None:
     """One step of a notice. A concurrent change or an API that fails means that it is tried again soon."""
     row = ports.state.notice(instance)
     if row is None or row.phase == "done":
@@ -194,7 +194,7 @@ def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: dateti
     elif epoch_ms(now) >= row.deadline:
         _delete_claim(ports, row, claim, now)
     elif epoch_ms(now) >= row.due - EARLY_MS:
-        # A doorbell before the row's time belongs to a chain of doorbells that another one replaced.
+        # A doorbell that rings earlier is ignored: a newer chain of doorbells handles this row.
         act_on_decisions(ports, now=now)
         _save(ports, row, due=_next_look(now))
         ring_lifecycle(ports, "notice", [row.instance_id], delay_seconds=LOOK_SECONDS)

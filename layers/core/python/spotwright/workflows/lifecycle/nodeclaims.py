@@ -50,7 +50,7 @@ _TERMINATION_CONDITIONS: Final = ("Drained", "InstanceTerminating")
 SOON: Final = timedelta(seconds=120)
 
 
-def step(
+def step_nodeclaim(
     ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermination], *, now: datetime, ticks: int = 0
 ) -> None:
     """Take the claim ``name`` one step further. ``ticks``: number of the tick that rang, 0 = no tick did.
@@ -106,7 +106,7 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
             ports.cluster.delete("nodeclaims", claim.metadata)
             log_line(log, log_lines.DELETING_NODECLAIM_OF_NODE, nodeclaim=claim.name, node=name)
             ring_next_tick(ports, claim.name, 1, within_seconds=0)
-        step(ports, claim.name, to_terminate, now=now)
+        step_nodeclaim(ports, claim.name, to_terminate, now=now)
     if not claims and node.metadata.deletion_timestamp is not None and labels.FINALIZER in node.metadata.finalizers:
         finalizers = [finalizer for finalizer in node.metadata.finalizers if finalizer != labels.FINALIZER]
         ports.cluster.patch_metadata("nodes", node.metadata, {"finalizers": finalizers})
@@ -208,7 +208,7 @@ def _step_initialization(ports: LifecyclePorts, claim: NodeClaim, node: Node | N
 
 def _step_initialized(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, now: datetime) -> float | None:
     """An initialized claim: nominations, tags, pod events, Consolidatable; a taint without a command is removed."""
-    deletion = reservations.step(ports, claim, node)
+    deletion = reservations.step_reservations(ports, claim, node)
     if deletion is not None:
         delete_claim(ports, claim, deletion)
         return None

@@ -11,7 +11,7 @@ from spotwright.workflows.lifecycle.actions import log
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
 
-def step(ports: LifecyclePorts, claim: NodeClaim, node: Node | None) -> Deletion | None:
+def step_reservations(ports: LifecyclePorts, claim: NodeClaim, node: Node | None) -> Deletion | None:
     """Why the claim must be deleted; else the labels of claim and node are corrected. Only for reserved claims."""
     if not reservation_expiration.is_reserved(claim) or RESERVED_CAPACITY not in ports.settings.feature_gates:
         return None

@@ -66,16 +66,16 @@ def handle_doorbell(
         case "launch":
             advance(ports, bell.key, now=now)
         case "claim":
-            nodeclaims.step(ports, bell.key, to_terminate, now=now, ticks=bell.epoch)
+            nodeclaims.step_nodeclaim(ports, bell.key, to_terminate, now=now, ticks=bell.epoch)
         case "node":
             nodeclaims.step_node(ports, bell.key, to_terminate, now=now)
         case "notice":
             # Only a notice needs the planner, whose modules are a fifth of what a cold start imports.
             from spotwright.workflows.lifecycle import interruptions
 
-            interruptions.step(ports, bell.key, now=now, seconds_left=seconds_left)
+            interruptions.step_notice(ports, bell.key, now=now, seconds_left=seconds_left)
         case "command":
-            commands.step(ports, bell.key, now=now)
+            commands.step_command(ports, bell.key, now=now)
         case "nomination":
             nominations.expire_nomination(ports, bell.key, now)
         case "nodepools":
