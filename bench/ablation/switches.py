@@ -30,11 +30,28 @@ SWITCHES: Final = (
     Switch(search, "merge_nodes", lambda *_: None, "Two nodes become one where one is cheaper."),
     Switch(GreedyPacker, "fractional_cost", lambda _: 0.0, "A bound that cannot be cheaper is not tried."),
     Switch(greedy, "_GOOD_ENOUGH", 1.0, "An offering within 1 % of the best possible is taken at once."),
-    Switch(GreedyPacker, "_needed", lambda *_: 1.0, "Lookahead: a node is worth what it saves on the other pods."),
-    Switch(GreedyPacker, "_first", lambda *_: [], "Pods of which hosts hold few go first where they need many hosts."),
-    Switch(GreedyPacker, "_widest", lambda _: (-1, 1), "Hosts have a price like other resources."),
-    Switch(GreedyPacker, "_most_awaited", lambda _, kind: kind[0], "A node gets the zone that most pods need."),
-    Switch(GreedyPacker, "_smallest", lambda _, node: node.offering, "A filled node gets the cheapest type for it."),
+    Switch(
+        GreedyPacker, "_needed_nodes", lambda *_: 1.0, "Lookahead: a node is worth what it saves on the other pods."
+    ),
+    Switch(
+        GreedyPacker,
+        "_urgent_classes",
+        lambda *_: [],
+        "Pods of which hosts hold few go first where they need many hosts.",
+    ),
+    Switch(GreedyPacker, "_class_needing_most_hosts", lambda _: (-1, 1), "Hosts have a price like other resources."),
+    Switch(
+        GreedyPacker,
+        "_offering_for_most_pods",
+        lambda _, offerings: offerings[0],
+        "A node gets the zone that most pods need.",
+    ),
+    Switch(
+        GreedyPacker,
+        "_cheapest_equivalent",
+        lambda _, node: node.offering,
+        "A filled node gets the cheapest type for it.",
+    ),
     Switch(greedy, "_STALE", 0, "Classes without pods are dropped from the order in which nodes are filled."),
     Switch(best_placement, "_FEW_PODS", 0, "Up to 64 pods are placed in other orders too."),
     Switch(best_placement, "_SINGLY", 0, "Classes that found no node are placed pod by pod."),

@@ -13,7 +13,7 @@ from spotwright.scheduling.packing.problem import PackingProblem, RemainingLimit
 from spotwright.scheduling.packing.search import find_cheapest_packing
 from tests.unit.scheduling.builders import GIB, TYPES, ZONES, pool, snapshot
 
-ONE_PER_HOST = HostConstraint(counted=[0], caps=[(0, 1)], avoids=[], ports=[])
+ONE_PER_HOST = HostConstraint(selecting_terms=[0], term_caps=[(0, 1)], avoided_terms=[], host_ports=[])
 DIMENSIONS = (resources.CPU, resources.MEMORY, resources.PODS)
 
 

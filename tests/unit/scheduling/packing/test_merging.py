@@ -12,7 +12,7 @@ from spotwright.scheduling.packing.problem import PackedNodes, Packing, PackingP
 from tests.unit.scheduling.builders import GIB, TYPES, pool, snapshot
 
 SIZE_BOUND = 48_000
-ONE_PER_HOST = HostConstraint(counted=[0], caps=[(0, 1)], avoids=[], ports=[])
+ONE_PER_HOST = HostConstraint(selecting_terms=[0], term_caps=[(0, 1)], avoided_terms=[], host_ports=[])
 
 
 def problem(host_constraint: HostConstraint | None = None) -> PackingProblem:

@@ -1,5 +1,6 @@
 """Vector bin packing with a price per bin type.
 
-Classes of pods, the offerings open to each class, and limits go in. The cheapest set of nodes that the search finds
-comes out, and a lower bound on its price. Knows no existing node, and of rules between pods only those within one host.
+Input: classes of pods, the offerings that each class may use, and limits. Output: the cheapest new nodes that the
+search finds, and a lower bound on their price. Existing nodes are not considered, nor are constraints between pods on
+different hosts.
 """

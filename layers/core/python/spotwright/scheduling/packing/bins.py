@@ -1,8 +1,9 @@
 """Filling one node so that its resources run out together.
 
-Classes stand in two lanes, those that ask for more of the node's cpu and those that ask for more of its memory,
-largest first. The next pods always come from the lane of the resource with more left. (A vector bin packing rule of
-the "permutation pack" kind: Leinberger, Karypis and Kumar, "Multi-capacity bin packing", 1999.)
+Classes stand in two queues, largest first: those that request more of the node's cpu than of its memory, and those
+that request more of its memory. The next pods always come from the queue of the resource of which the larger share is
+free. (A vector bin packing rule of the "permutation pack" kind: Leinberger, Karypis and Kumar, "Multi-capacity bin
+packing", 1999.)
 """
 
 from bisect import bisect_left
@@ -13,14 +14,14 @@ from typing import Protocol
 from spotwright.scheduling.offerings.pool_types import Vector
 
 CPU_DIMENSION, MEMORY_DIMENSION, PODS_DIMENSION = 0, 1, 2
-"""Places of the dimensions that every problem has; scarce ones such as devices follow."""
+"""Indices of the dimensions that every problem has; scarce resources such as devices follow."""
 
 
 class Items:
     """The classes of one packing problem, by number. ``needs[j]``: (dimension, amount) pairs of one pod.
 
-    ``cpu``, ``memory``: what one pod of each class asks for; ``cpu_rank``, ``memory_rank``: the places of the classes
-    when they stand largest first; ``scarce``: those that ask for devices, largest first.
+    ``cpu``, ``memory``: the request of one pod of each class; ``cpu_rank``, ``memory_rank``: the ranks of the classes
+    in descending order of it; ``scarce``: classes that request devices, largest first.
     """
 
     __slots__ = ("cpu", "cpu_rank", "memory", "memory_rank", "needs", "scarce", "sizes")
@@ -39,8 +40,8 @@ class Items:
 
 
 def _ranks(sizes: Iterable[tuple[int, int]]) -> list[int]:
-    """The place of each in descending order; of equal ones the first comes first."""
-    ordered = sorted((-one, -other, j) for j, (one, other) in enumerate(sizes))
+    """The rank of each size in descending order; of equal sizes the first ranks first."""
+    ordered = sorted((-first, -second, j) for j, (first, second) in enumerate(sizes))
     ranks = [0] * len(ordered)
     for rank, (_, _, j) in enumerate(ordered):
         ranks[j] = rank
@@ -48,66 +49,70 @@ def _ranks(sizes: Iterable[tuple[int, int]]) -> list[int]:
 
 
 class FillQueue:
-    """Classes largest first. ``sizes``: of the resource they lean on, negated; ``leans``: how much further one pod
-    tips the node towards it; ``other``: what each asks of the other resource; ``others``: the least that this class or
-    a later one asks of it."""
+    """Classes whose pods shift the node's balance towards one resource, largest first.
 
-    __slots__ = ("classes", "leans", "other", "others", "sizes")
+    ``sizes``: the pod's request for that resource, negated; ``balance_shifts``: by how much one pod shifts the balance;
+    ``other_requests``: the pod's request for the other resource; ``least_other_requests``: the least of them from this
+    class on.
+    """
 
-    def __init__(self, classes: list[int], leans: list[float], sizes: list[int], other: list[int]) -> None:
+    __slots__ = ("balance_shifts", "classes", "least_other_requests", "other_requests", "sizes")
+
+    def __init__(
+        self, classes: list[int], balance_shifts: list[float], sizes: list[int], other_requests: list[int]
+    ) -> None:
         self.classes = classes
-        self.leans = leans
+        self.balance_shifts = balance_shifts
         self.sizes = sizes
-        self.other = other
-        self.others = list(accumulate(reversed(other), min))[::-1]
+        self.other_requests = other_requests
+        self.least_other_requests = list(accumulate(reversed(other_requests), min))[::-1]
 
-    def among(self, counts: Sequence[int]) -> "FillQueue":
-        """The same lane without the classes that have no pod left."""
-        kept = [counts[j] for j in self.classes]
-        if all(kept):
+    def without_empty_classes(self, counts: Sequence[int]) -> "FillQueue":
+        """The queue without the classes that have no pod left."""
+        remaining = [counts[j] for j in self.classes]
+        if all(remaining):
             return self
         return FillQueue(
-            list(compress(self.classes, kept)),
-            list(compress(self.leans, kept)),
-            list(compress(self.sizes, kept)),
-            list(compress(self.other, kept)),
+            list(compress(self.classes, remaining)),
+            list(compress(self.balance_shifts, remaining)),
+            list(compress(self.sizes, remaining)),
+            list(compress(self.other_requests, remaining)),
         )
 
 
 class FillOrder:
-    """The classes one kind of node may take, in the order in which it takes them.
+    """The classes that a node of one offering may take, in the order in which it takes them.
 
-    ``scarce``: those that come before all others, because they ask for devices or a host holds few of them.
+    ``first``: classes before both queues, because they request devices or a host may hold few of their pods.
     """
 
-    __slots__ = ("cpu", "memory", "per_cpu", "per_memory", "scarce")
+    __slots__ = ("cpu", "first", "memory", "per_cpu", "per_memory")
 
-    def __init__(self, items: Items, room: Vector, takes: set[int], first: Sequence[int] = ()) -> None:
-        """``takes``: the classes of which at least one pod fits and may come; changed."""
-        self.per_cpu = per_cpu = 1.0 / max(room[CPU_DIMENSION], 1)
-        self.per_memory = per_memory = 1.0 / max(room[MEMORY_DIMENSION], 1)
-        self.scarce = [j for j in dict.fromkeys((*items.scarce, *first)) if j in takes]
-        takes.difference_update(self.scarce)
+    def __init__(self, items: Items, capacity: Vector, classes: set[int], urgent: Sequence[int] = ()) -> None:
+        """``classes``: those of which the node may take at least one pod; ``urgent``: classes to take first."""
+        self.per_cpu = per_cpu = 1.0 / max(capacity[CPU_DIMENSION], 1)
+        self.per_memory = per_memory = 1.0 / max(capacity[MEMORY_DIMENSION], 1)
+        self.first = [j for j in dict.fromkeys((*items.scarce, *urgent)) if j in classes]
         cores, memories = items.cpu, items.memory
-        tips = {j: cores[j] * per_cpu - memories[j] * per_memory for j in takes}
-        cpu = sorted((j for j, lean in tips.items() if lean >= 0), key=items.cpu_rank.__getitem__)
-        memory = sorted((j for j, lean in tips.items() if lean < 0), key=items.memory_rank.__getitem__)
-        self.cpu = FillQueue(cpu, [tips[j] for j in cpu], [-cores[j] for j in cpu], [memories[j] for j in cpu])
+        shifts = {j: cores[j] * per_cpu - memories[j] * per_memory for j in classes.difference(self.first)}
+        cpu = sorted((j for j, shift in shifts.items() if shift >= 0), key=items.cpu_rank.__getitem__)
+        memory = sorted((j for j, shift in shifts.items() if shift < 0), key=items.memory_rank.__getitem__)
+        self.cpu = FillQueue(cpu, [shifts[j] for j in cpu], [-cores[j] for j in cpu], [memories[j] for j in cpu])
         self.memory = FillQueue(
-            memory, [-tips[j] for j in memory], [-memories[j] for j in memory], [cores[j] for j in memory]
+            memory, [-shifts[j] for j in memory], [-memories[j] for j in memory], [cores[j] for j in memory]
         )
 
     def drop_empty_classes(self, counts: Sequence[int]) -> None:
         """Leave out the classes that have no pod left."""
-        self.cpu = self.cpu.among(counts)
-        self.memory = self.memory.among(counts)
+        self.cpu = self.cpu.without_empty_classes(counts)
+        self.memory = self.memory.without_empty_classes(counts)
 
     def __bool__(self) -> bool:
-        return bool(self.scarce or self.cpu.classes or self.memory.classes)
+        return bool(self.first or self.cpu.classes or self.memory.classes)
 
 
 class BinConstraints(Protocol):
-    """What pods of one node owe each other. Made anew for every node."""
+    """Which pods may share one node. Every node has its own."""
 
     def max_count(self, j: int, wanted: int) -> int:
         """How many more pods of a class the node may take, up to ``wanted``."""
@@ -119,17 +124,17 @@ class BinConstraints(Protocol):
 
 
 class Bin:
-    """A node while it is filled: what is left of it, and how many pods of each class it took."""
+    """A node while it is filled: its free capacity, and how many pods of each class it took."""
 
     __slots__ = ("constraints", "counts", "free_capacity")
 
-    def __init__(self, room: Iterable[int], rules: BinConstraints | None = None) -> None:
-        self.free_capacity = list(room)
+    def __init__(self, free_capacity: Iterable[int], constraints: BinConstraints | None = None) -> None:
+        self.free_capacity = list(free_capacity)
         self.counts: dict[int, int] = {}
-        self.constraints = rules
+        self.constraints = constraints
 
     def add(self, j: int, needs: Iterable[tuple[int, int]], wanted: int) -> int:
-        """Put up to that many pods of a class on the node; how many went."""
+        """Put up to ``wanted`` pods of a class on the node; returns how many fit."""
         free = self.free_capacity
         for dimension, amount in needs:
             possible = free[dimension] // amount
@@ -147,49 +152,52 @@ class Bin:
         return wanted
 
 
-def fill_bin(node: Bin, lanes: FillOrder, items: Items, counts: Sequence[int]) -> int:
-    """Fill a node from the pods that are left; how many classes were looked at."""
-    for j in lanes.scarce:
+def fill_bin(node: Bin, order: FillOrder, items: Items, counts: Sequence[int]) -> int:
+    """Fill a node from the pods that are left; returns how many classes it tried."""
+    for j in order.first:
         if counts[j]:
             node.add(j, items.needs[j], counts[j])
-    return len(lanes.scarce) + _balance(node, lanes, items.needs, counts)
+    return len(order.first) + _fill_from_queues(node, order, items.needs, counts)
 
 
-def _balance(node: Bin, lanes: FillOrder, needs: Sequence[Sequence[tuple[int, int]]], counts: Sequence[int]) -> int:
-    """The inner loop of every plan: one long function, because calls cost more than what it does."""
-    free, taken, take = node.free_capacity, node.counts, node.add
-    per_cpu, per_memory = lanes.per_cpu, lanes.per_memory
-    cpu, memory = lanes.cpu, lanes.memory
+def _fill_from_queues(
+    node: Bin, order: FillOrder, needs: Sequence[Sequence[tuple[int, int]]], counts: Sequence[int]
+) -> int:
+    """The inner loop of every plan: one long function, because function calls would cost more than its work."""
+    free, on_node, add = node.free_capacity, node.counts, node.add
+    per_cpu, per_memory = order.per_cpu, order.per_memory
+    cpu, memory = order.cpu, order.memory
     cpu_end, memory_end = len(cpu.classes), len(memory.classes)
-    at_cpu = at_memory = looked = 0
+    at_cpu = at_memory = tried = 0
     while free[PODS_DIMENSION] > 0:
         balance = free[CPU_DIMENSION] * per_cpu - free[MEMORY_DIMENSION] * per_memory
         if at_cpu < cpu_end and (balance >= 0 or at_memory >= memory_end):
-            lane, place, leaning, contested = cpu, at_cpu, CPU_DIMENSION, at_memory < memory_end and balance >= 0
+            queue, at, dimension, may_alternate = cpu, at_cpu, CPU_DIMENSION, at_memory < memory_end and balance >= 0
         elif at_memory < memory_end:
-            lane, place, leaning, contested = memory, at_memory, MEMORY_DIMENSION, at_cpu < cpu_end
+            queue, at, dimension, may_alternate = memory, at_memory, MEMORY_DIMENSION, at_cpu < cpu_end
         else:
             break
-        looked += 1
-        j = lane.classes[place]
-        left = counts[j] - taken[j] if j in taken else counts[j]
+        tried += 1
+        j = queue.classes[at]
+        left = counts[j] - on_node[j] if j in on_node else counts[j]
         if left > 0:
-            if contested and (lean := lane.leans[place]) > 0:
-                # No more of them than tip the balance: then it is the other lane's turn.
-                turn = int(abs(balance) / lean) + 1
+            if may_alternate and (shift := queue.balance_shifts[at]) > 0:
+                # As many pods as turn the balance: then the other queue is next.
+                turn = int(abs(balance) / shift) + 1
                 if turn < left:
-                    if take(j, needs[j], turn) == turn:
+                    if add(j, needs[j], turn) == turn:
                         continue
                     left = 0
             if left:
-                take(j, needs[j], left)
-        place += 1
-        sizes = lane.sizes
-        if place < len(sizes) and sizes[place] + free[leaning] < 0:
-            place = bisect_left(sizes, -free[leaning], place)
-        # Where no later class fits by the other resource, the lane is at its end.
-        if leaning == CPU_DIMENSION:
-            at_cpu = place if place < cpu_end and cpu.others[place] <= free[MEMORY_DIMENSION] else cpu_end
+                add(j, needs[j], left)
+        at += 1
+        sizes = queue.sizes
+        if at < len(sizes) and sizes[at] + free[dimension] < 0:
+            at = bisect_left(sizes, -free[dimension], at)
+        # Where no later class fits by the other resource, the queue ends.
+        if dimension == CPU_DIMENSION:
+            at_cpu = at if at < cpu_end and cpu.least_other_requests[at] <= free[MEMORY_DIMENSION] else cpu_end
         else:
-            at_memory = place if place < memory_end and memory.others[place] <= free[CPU_DIMENSION] else memory_end
-    return looked
+            fits = at < memory_end and memory.least_other_requests[at] <= free[CPU_DIMENSION]
+            at_memory = at if fits else memory_end
+    return tried

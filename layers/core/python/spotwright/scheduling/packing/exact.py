@@ -1,6 +1,7 @@
-"""The cheapest nodes there are, for pods so few or so alike that every way to share them can be looked at.
+"""A packing of least cost, for pods so few or so equal that every way to divide them among nodes can be compared.
 
-Cheaper prices then never make a plan dearer, nor do more types on offer: a greedy search cannot promise that.
+A price that falls, or an instance type that is added, then never makes a plan dearer; a greedy search cannot promise
+that.
 """
 
 from collections import Counter
@@ -18,27 +19,27 @@ from spotwright.scheduling.packing.problem import (
     RemainingLimits,
     offerings_that_fit,
     offerings_up_to_size,
+    smallest_size,
 )
 
-# So many different sets of pods; and so many ways to take one node's pods out of a set.
+# The most pod sets there may be, and the most ways to take one node's pods out of a set.
 _MOST_SETS: Final = 1024
 _MOST_WAYS: Final = 170_000
-# Work in units: a set is priced; a few ways are compared.
-_PRICED: Final = 4
-_WAYS_A_UNIT: Final = 16
+# Units of work for pricing a set, and how many compared ways are one unit.
+_UNITS_PER_SET: Final = 4
+_WAYS_PER_UNIT: Final = 16
 
-type Pods = tuple[int, ...]
-"""Pods per class that has any, in the order of the classes."""
+type PodSet = tuple[int, ...]
+"""How many pods of each class that has any, in the order of the classes."""
 
 
 def pack_exactly(
-    problem: PackingProblem, counts: Sequence[int], allowance: RemainingLimits, size: int, budget: int
+    problem: PackingProblem, counts: Sequence[int], limits: RemainingLimits, size_bound: int, budget: int
 ) -> Packing | None:
-    """The best answer with nodes of up to ``size`` millicores where possible; None where that takes too long.
+    """The cheapest packing on nodes of up to ``size_bound`` millicores, larger only for a pod that fits on none.
 
-    ``budget``: units of work that it may take at most.
-
-    Where limits bind, and where instances are reserved, the search counts nodes one by one instead.
+    None where that would take more than ``budget`` units of work, where limits bind, and where a class may use reserved
+    instances: only a search that adds node after node can count them.
     """
     classes = [j for j, count in enumerate(counts) if count]
     most = [counts[j] for j in classes]
@@ -46,20 +47,24 @@ def pack_exactly(
         problem.offerings[j] & problem.offering_index.reserved_offerings for j in classes
     ):
         return None
-    every = list(product(*(range(count + 1) for count in most)))
-    choices = _choices(problem, classes, every, _allowed(problem, classes, size))
+    all_sets = list(product(*(range(count + 1) for count in most)))
+    offerings = _cheapest_offerings(problem, classes, all_sets, _offerings_by_size(problem, classes, size_bound))
     costs = [
-        problem.offering_index.prices[choice] + PER_NODE_COST_PICOUSD_PER_HOUR if choice >= 0 else 0
-        for choice in choices
+        problem.offering_index.prices[offering] + PER_NODE_COST_PICOUSD_PER_HOUR if offering >= 0 else 0
+        for offering in offerings
     ]
-    made, ways = _alone(costs) if len(most) == 1 else _together(every, costs)
-    batches = [
-        PackedNodes(choices[place], copies, {j: count for j, count in zip(classes, every[place], strict=True) if count})
-        for place, copies in sorted(Counter(made).items())
+    chosen_sets, ways = _solve_single_class(costs) if len(most) == 1 else _solve_classes(all_sets, costs)
+    nodes = [
+        PackedNodes(offerings[at], node_count, _pod_counts(classes, all_sets[at]))
+        for at, node_count in sorted(Counter(chosen_sets).items())
     ]
-    units = _PRICED * len(every) + ways // _WAYS_A_UNIT
-    limits = _limits_after(problem, allowance, batches)
-    return Packing(batches, [0] * len(counts), limits, units) if batches and limits else None
+    work_units = _UNITS_PER_SET * len(all_sets) + ways // _WAYS_PER_UNIT
+    left = _limits_after(problem, limits, nodes)
+    return Packing(nodes, [0] * len(counts), left, work_units) if nodes and left else None
+
+
+def _pod_counts(classes: Sequence[int], pod_set: PodSet) -> dict[int, int]:
+    return {j: count for j, count in zip(classes, pod_set, strict=True) if count}
 
 
 def _limits_after(
@@ -76,44 +81,49 @@ def _limits_after(
 
 
 def _is_small(most: Sequence[int], budget: int) -> bool:
-    """Of one class few of all ways are looked at: a node that could take one pod more for its cost is passed over."""
+    """True when so many pods per class can be packed exactly. The ways of a single class are few and do not count:
+    a node that could take one pod more for the same cost is left out."""
     sets = prod(count + 1 for count in most)
     ways = prod((count + 1) * (count + 2) // 2 for count in most) if len(most) > 1 else 0
-    return bool(most) and sets <= _MOST_SETS and ways <= _MOST_WAYS and _PRICED * sets + ways // _WAYS_A_UNIT <= budget
+    work_units = _UNITS_PER_SET * sets + ways // _WAYS_PER_UNIT
+    return bool(most) and sets <= _MOST_SETS and ways <= _MOST_WAYS and work_units <= budget
 
 
-def _allowed(problem: PackingProblem, classes: Sequence[int], size: int) -> int:
-    """Choices of the usual sizes, and of the smallest that a class fits on."""
-    market, found = problem.offering_index, 0
+def _offerings_by_size(problem: PackingProblem, classes: Sequence[int], size_bound: int) -> int:
+    """Offerings within the size bound; for a class that fits on none of them, those of the smallest size it fits on."""
+    offering_index, allowed = problem.offering_index, 0
+    by_millicores = offering_index.by_capacity.by_millicores
     for j in classes:
-        fitting = problem.offerings[j] & market.by_capacity.with_room(problem.items.sizes[j])
-        fitting = fitting & market.general_purpose or fitting
-        cores = next((cores for cores, choices in market.by_capacity.by_millicores if choices & fitting), 0)
-        found |= fitting & offerings_up_to_size(market.by_capacity.by_millicores, max(size, cores))
-    return found
+        fitting = problem.offerings[j] & offering_index.by_capacity.with_room(problem.items.sizes[j])
+        fitting = fitting & offering_index.general_purpose or fitting
+        smallest = smallest_size(by_millicores, fitting)
+        allowed |= fitting & offerings_up_to_size(by_millicores, max(size_bound, smallest))
+    return allowed
 
 
-def _choices(problem: PackingProblem, classes: Sequence[int], every: Sequence[Pods], allowed: int) -> list[int]:
-    """The cheapest choice that holds each set of pods; -1 for none. What does not hold fewer does not hold more."""
-    steps = _steps(every[-1])
-    found = [-1] * len(every)
-    for place, pods in enumerate(every):
-        fewer = [place - step for step, count in zip(steps, pods, strict=True) if count]
-        if place and all(not one or found[one] >= 0 for one in fewer):
-            taken = {j: count for j, count in zip(classes, pods, strict=True) if count}
-            found[place] = next(iterate_bits(offerings_that_fit(problem, taken, allowed)), -1)
-    return found
+def _cheapest_offerings(
+    problem: PackingProblem, classes: Sequence[int], all_sets: Sequence[PodSet], allowed: int
+) -> list[int]:
+    """The cheapest offering that holds each set; -1 for none. A set is tried only if all smaller ones have one."""
+    strides = _strides(all_sets[-1])
+    cheapest = [-1] * len(all_sets)
+    for at, pod_set in enumerate(all_sets):
+        subsets = [at - stride for stride, count in zip(strides, pod_set, strict=True) if count]
+        if at and all(not subset or cheapest[subset] >= 0 for subset in subsets):
+            fitting = offerings_that_fit(problem, _pod_counts(classes, pod_set), allowed)
+            cheapest[at] = next(iterate_bits(fitting), -1)
+    return cheapest
 
 
-def _steps(most: Pods) -> list[int]:
-    """How far apart, in the list of all sets, two sets are that differ in one pod of a class."""
+def _strides(most: PodSet) -> list[int]:
+    """By class, the distance in the list of all sets between two sets that differ by one pod of the class."""
     return [prod(count + 1 for count in most[place + 1 :]) for place in range(len(most))]
 
 
-def _alone(costs: Sequence[int]) -> tuple[list[int], int]:
-    """How many pods of the one class each node gets; and how many ways were looked at.
+def _solve_single_class(costs: Sequence[int]) -> tuple[list[int], int]:
+    """How many pods of the only class go on each node; and how many ways were compared.
 
-    A node that takes one pod more for the same cost is made in place of one that does not; at the end some are empty.
+    A node that takes one pod more for the same cost replaces one that does not; the last node may get fewer pods.
     """
     last = len(costs) - 1
     full = [n for n in range(1, last + 1) if costs[n] and (n == last or costs[n + 1] != costs[n])]
@@ -121,39 +131,41 @@ def _alone(costs: Sequence[int]) -> tuple[list[int], int]:
     for count in range(1, last + 1):
         ways = [(costs[n] + best[max(count - n, 0)][0], n) for n in full]
         best.append(min(ways, default=(0, 0)))
-    made, left = list[int](), last
+    chosen_sets, left = list[int](), last
     while left and full:
-        made.append(min(best[left][1], left))
-        left -= made[-1]
-    return made, len(full) * last
+        chosen_sets.append(min(best[left][1], left))
+        left -= chosen_sets[-1]
+    return chosen_sets, len(full) * last
 
 
-def _together(every: Sequence[Pods], costs: Sequence[int]) -> tuple[list[int], int]:
-    """The places of the sets that are one node each; and how many ways were looked at.
+def _solve_classes(all_sets: Sequence[PodSet], costs: Sequence[int]) -> tuple[list[int], int]:
+    """The indices of the sets that are one node each; and how many ways were compared.
 
-    A set is one node, with some pods of the first class it has, and a smaller set.
+    Every set is divided into one node, which has a pod of the set's first class, and the best nodes for the rest.
     """
-    steps, looked = _steps(every[-1]), 0
+    strides, compared = _strides(all_sets[-1]), 0
     best = [(0, 0)]
-    for place, pods in enumerate(every[1:], 1):
-        ways = [(costs[node] + best[place - node][0], node) for node in _nodes(pods, steps) if costs[node]]
-        looked += len(ways)
-        # A pod that fits nowhere is found out by its set alone, before any larger one.
+    for at, pod_set in enumerate(all_sets[1:], 1):
+        ways = [
+            (costs[subset] + best[at - subset][0], subset) for subset in _subsets(pod_set, strides) if costs[subset]
+        ]
+        compared += len(ways)
+        # The set of one pod that fits nowhere comes before all sets that include the pod.
         if not ways:
-            return [], looked
+            return [], compared
         best.append(min(ways))
-    made, left = list[int](), len(every) - 1
+    chosen_sets, left = list[int](), len(all_sets) - 1
     while left:
-        made.append(best[left][1])
-        left -= made[-1]
-    return made, looked
+        chosen_sets.append(best[left][1])
+        left -= chosen_sets[-1]
+    return chosen_sets, compared
 
 
-def _nodes(pods: Pods, steps: Sequence[int]) -> list[int]:
-    """Places of the sets within a set that have a pod of its first class."""
-    first = next(at for at, count in enumerate(pods) if count)
-    found = [steps[first] * n for n in range(1, pods[first] + 1)]
-    for count, step in zip(pods[first + 1 :], steps[first + 1 :], strict=True):
+def _subsets(pod_set: PodSet, strides: Sequence[int]) -> list[int]:
+    """The indices of the subsets of a set that have a pod of its first class."""
+    first = next(at for at, count in enumerate(pod_set) if count)
+    subsets = [strides[first] * n for n in range(1, pod_set[first] + 1)]
+    for count, stride in zip(pod_set[first + 1 :], strides[first + 1 :], strict=True):
         if count:
-            found = [one + more for one in found for more in range(0, step * count + 1, step)]
-    return found
+            subsets = [subset + more for subset in subsets for more in range(0, stride * count + 1, stride)]
+    return subsets

@@ -1,7 +1,7 @@
-"""What a unit of each resource is worth while the remaining pods are packed, and in which shapes they would be.
+"""The packing problem as if pods and nodes could be divided: what it costs, and the shadow price of each resource.
 
-``min p·y, Ay ≥ demand, y ≥ 0`` over the shapes on offer, as if pods could be divided: a node earns its price by the
-resources it packs. Source: our own dense primal simplex on the dual; it has one column per resource, so it is tiny.
+``min p·y, Ay ≥ demand, y ≥ 0``, with ``y`` nodes of each offering, prices ``p`` and free capacities ``A``. Solved by a
+dense primal simplex on the dual, which has one column per resource and so stays small.
 """
 
 from collections.abc import Sequence
@@ -11,45 +11,48 @@ _PIVOTS = 60
 
 
 def compute_shadow_prices(
-    demand: Sequence[int], rooms: Sequence[Sequence[int]], prices: Sequence[float]
+    demand: Sequence[int], capacities: Sequence[Sequence[int]], prices: Sequence[float]
 ) -> list[float]:
-    """Price of one unit of each resource; 0 for what is not asked for, or not scarce at all.
+    """Price of one unit of each resource; 0 for a resource that is not requested, or not scarce.
 
-    ``rooms[k]`` and ``prices[k]`` describe shape k. No shape packs more than its price: worth·room ≤ price.
+    ``capacities[k]`` and ``prices[k]`` belong to offering k. No offering holds more than its price is worth:
+    shadow_prices · capacities[k] ≤ prices[k].
     """
-    return FractionalPacking(demand, rooms, prices).shadow_prices
+    return FractionalPacking(demand, capacities, prices).shadow_prices
 
 
 class FractionalPacking:
-    """The cheapest mixture of shapes for a demand. ``shadow_prices``: what ``compute_shadow_prices`` answers;
-    ``node_counts``: how many nodes of which shapes, whole and parts.
+    """The cheapest nodes for a demand, in fractions. ``shadow_prices``: see ``compute_shadow_prices``;
+    ``node_counts``: how many nodes of which offering.
     """
 
-    __slots__ = ("_asked", "_columns", "_in_columns", "_in_rows", "_scales", "node_counts", "shadow_prices")
+    __slots__ = ("_columns", "_in_columns", "_in_rows", "_requested", "_scales", "node_counts", "shadow_prices")
 
-    def __init__(self, demand: Sequence[int], rooms: Sequence[Sequence[int]], prices: Sequence[float]) -> None:
-        self._asked = asked = [d for d, amount in enumerate(demand) if amount > 0]
-        self._scales = [1.0 / max([1, *(room[d] for room in rooms)]) for d in asked]
-        # A column for each resource and one for the prices, with a row for each shape.
-        self._columns = [[room[d] * scale for room in rooms] for d, scale in zip(asked, self._scales, strict=True)]
+    def __init__(self, demand: Sequence[int], capacities: Sequence[Sequence[int]], prices: Sequence[float]) -> None:
+        self._requested = requested = [d for d, amount in enumerate(demand) if amount > 0]
+        self._scales = [1.0 / max([1, *(capacity[d] for capacity in capacities)]) for d in requested]
+        # A column for each resource and one for the prices; a row for each offering.
+        self._columns = [
+            [capacity[d] * scale for capacity in capacities] for d, scale in zip(requested, self._scales, strict=True)
+        ]
         self._columns.append(list(prices))
-        # A resource's price is its place among those asked for; what row k leaves to its shape's price is ~k.
+        # Variables: k is the shadow price of the k-th requested resource, ~k the slack of row k.
         self._in_rows = dict[int, int]()
-        self._in_columns = list(range(len(asked)))
+        self._in_columns = list(range(len(requested)))
         self.solve(demand)
 
     def solve(self, demand: Sequence[int]) -> None:
-        """The cheapest mixture for a demand that asks for nothing new; quick where it is close to the last one."""
+        """Solve for a demand for the same resources, or fewer; quick where it is close to the last demand."""
         goal = self._goal(demand)
         _solve(self._columns, goal, self._in_rows, self._in_columns)
         self.node_counts = {~held: goal[column] for column, held in enumerate(self._in_columns) if held < 0}
         self.shadow_prices = [0.0] * len(demand)
         for row, held in self._in_rows.items():
             if held >= 0:
-                self.shadow_prices[self._asked[held]] = self._columns[-1][row] * self._scales[held]
+                self.shadow_prices[self._requested[held]] = self._columns[-1][row] * self._scales[held]
 
     def cost(self, demand: Sequence[float]) -> float:
-        """What the cheapest mixture costs for another demand: more or less of what this mixture holds."""
+        """The cost for another demand for the same resources, or fewer; changes nothing."""
         goal = self._goal(demand)
         if min(goal[:-1], default=0.0) < -_EPSILON:
             # Columns are replaced, never changed.
@@ -57,8 +60,8 @@ class FractionalPacking:
         return goal[-1]
 
     def _goal(self, demand: Sequence[float]) -> list[float]:
-        """What is gained by each column, and what the demand costs at these prices."""
-        gain = [-max(demand[d], 0) * scale for d, scale in zip(self._asked, self._scales, strict=True)]
+        """The reduced cost of each column, and at last what the demand costs at the current prices."""
+        gain = [-max(demand[d], 0) * scale for d, scale in zip(self._requested, self._scales, strict=True)]
         goal = [gain[held] if held >= 0 else 0.0 for held in self._in_columns] + [0.0]
         for row, held in self._in_rows.items():
             if held >= 0 and gain[held]:
@@ -67,8 +70,8 @@ class FractionalPacking:
 
 
 def _solve(columns: list[list[float]], goal: list[float], in_rows: dict[int, int], in_columns: list[int]) -> None:
-    """Pivot until no column improves the goal. ``in_rows`` and ``in_columns``: the variable of each; rows that are
-    left out hold their own."""
+    """Pivot until no column improves the goal. ``in_rows``, ``in_columns``: the variable of each row and column; a row
+    that is left out has its own slack."""
     for _ in range(_PIVOTS):
         column = min(range(len(goal) - 1), key=goal.__getitem__, default=-1)
         if column < 0 or goal[column] >= -_EPSILON:
@@ -81,7 +84,7 @@ def _solve(columns: list[list[float]], goal: list[float], in_rows: dict[int, int
 
 
 def _leaving_row(column: Sequence[float], prices: Sequence[float]) -> int:
-    """The row that limits the column first; -1 if no row does."""
+    """The row that limits the column most; -1 if no row does (ratio test)."""
     best, leaving = 0.0, -1
     for row, (value, price) in enumerate(zip(column, prices, strict=True)):
         if value > _EPSILON:

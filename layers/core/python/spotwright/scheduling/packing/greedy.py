@@ -1,4 +1,4 @@
-"""One greedy construction: node after node, each the shape that packs most for its price."""
+"""One greedy packing: node after node, each of the offering that packs most for its price."""
 
 from collections.abc import Iterable, Sequence
 from operator import mul
@@ -17,48 +17,46 @@ from spotwright.scheduling.packing.problem import (
     offerings_that_fit,
 )
 
-# A shape that packs this share of what the best could is taken at once.
+# An offering that packs this share of what the best could is taken at once.
 _GOOD_ENOUGH: Final = 0.99
-# What setting up a shape costs in units, beside one for each class.
-_NEW_LANES: Final = 8
-# What it takes to work out what the pods left would cost without a node's.
-_PRICING: Final = 10
-# Lanes are cleared when one in so many of their classes has run out.
+# Units of work for building a fill order, besides one for each class.
+_UNITS_PER_FILL_ORDER: Final = 8
+# Units of work for what the remaining pods would cost without a node's pods.
+_UNITS_PER_LOOKAHEAD: Final = 10
+# A fill order is rebuilt when one in so many of its classes has run out of pods.
 _STALE: Final = 8
-# Pods with a bound per host go first when they need this share of the nodes that resources alone would need.
+# Pods of which a host may hold few go first when they need this share of the nodes that resources alone would need.
 _URGENT: Final = 0.5
 
 
 class GreedyPacker:
-    """Packs with lookahead: what a node is worth depends on what it leaves to the next ones."""
+    """Packs with lookahead: a node is worth what it saves on the nodes for the remaining pods.
+
+    ``demand``: what the remaining pods request; ``demand_by_offerings``: the same by the offerings that pods may use;
+    ``host_caps``: (class, pods of it that a host may hold); ``awaited_worth``: what pods are worth that may use only
+    some of the offerings; ``empty_class_count``: how many classes have run out of pods.
+    """
 
     def __init__(
-        self,
-        problem: PackingProblem,
-        counts: Sequence[int],
-        allowance: RemainingLimits,
-        offerings: Sequence[int],
+        self, problem: PackingProblem, counts: Sequence[int], limits: RemainingLimits, offerings: Sequence[int]
     ) -> None:
         self.problem = problem
         self.offering_index = problem.offering_index
-        self.items = problem.items
         self.unpacked = list(counts)
-        self.limits = allowance.copy()
-        self.fill_orders: dict[int, FillOrder] = {}
-        # How many classes have run out, and how many had when a shape's lanes were last cleared of them.
-        self.empty = 0
-        self.cleared: dict[int, int] = {}
-        self.open = allowance.allowed_offerings(problem.offering_index)
+        self.limits = limits.copy()
+        self.initially_allowed = limits.allowed_offerings(problem.offering_index)
         self.work_units = 0
-        self.demand = self._demanded(range(len(self.unpacked)))
-        self.caps = [
-            (j, bond.max_per_host)
-            for j, bond in enumerate(problem.host_constraints)
-            if bond is not None and bond.max_per_host
+        self.empty_class_count = 0
+        self.host_caps = [
+            (j, host_constraint.max_per_host)
+            for j, host_constraint in enumerate(problem.host_constraints)
+            if host_constraint is not None and host_constraint.max_per_host
         ]
-        self.awaited: dict[int, float] = {}
-        self._look_again()
-        self._offer(offerings)
+        self.demand = self._demand_of(range(len(self.unpacked)))
+        self.awaited_worth: dict[int, float] = {}
+        self.fractional_nodes: dict[tuple[Vector, float], float] = {}
+        self._group_classes()
+        self._set_offerings(offerings)
 
     def pack(self) -> Packing:
         nodes: list[PackedNodes] = []
@@ -69,206 +67,237 @@ class GreedyPacker:
             if self._commit(packed_nodes):
                 nodes.append(packed_nodes)
             else:
-                self._offer([i for i in self.offerings if self.limits.max_nodes(self.offering_index, i, 1)])
+                self._set_offerings([i for i in self.offerings if self.limits.max_nodes(self.offering_index, i, 1)])
         return Packing(nodes, self.unpacked, self.limits, self.work_units)
 
     def fractional_cost(self) -> float:
         """What the pods cost on these offerings if pods and nodes could be divided; no packing costs less."""
-        return self.fractional_packing.cost([*self.demand, self._hosts()])
+        return self.fractional_packing.cost([*self.demand, self._hosts_needed()])
 
-    def _offer(self, offerings: Sequence[int]) -> None:
-        """Use these offerings. Those that differ in their zone alone are one kind: one of each kind is tried."""
-        kinds: dict[tuple[int, int], list[int]] = {}
+    def _set_offerings(self, offerings: Sequence[int]) -> None:
+        """Use these offerings. Of offerings that differ only in their zone, a node is tried in one zone."""
+        zonal_offerings: dict[tuple[int, int], list[int]] = {}
         self.offerings = offerings
         for i in offerings:
-            kinds.setdefault((id(self.offering_index.pool_type_of[i]), self.offering_index.prices[i]), []).append(i)
-        self.kinds = list(kinds.values())
-        self.mask = sum(1 << i for i in offerings)
+            key = id(self.offering_index.pool_type_of[i]), self.offering_index.prices[i]
+            zonal_offerings.setdefault(key, []).append(i)
+        self.zonal_offerings = list(zonal_offerings.values())
+        self.offering_bits = sum(1 << i for i in offerings)
         # Zones seldom differ in either.
-        self.offered = list(
-            dict.fromkeys((self.offering_index.pool_type_of[i].free_capacity, self._price(i)) for i in offerings)
-        )
-        self.widest, self.most = self._widest()
+        self.capacities_and_prices = list(dict.fromkeys(map(self._capacity_and_price, offerings)))
+        self.most_limited_class, self.host_cap = self._class_needing_most_hosts()
         self.fractional_packing = fractional_lp.FractionalPacking(
-            [*self.demand, self._hosts()],
-            [(*room, 1) for room, _ in self.offered],
-            [price for _, price in self.offered],
+            [*self.demand, self._hosts_needed()],
+            [(*capacity, 1) for capacity, _ in self.capacities_and_prices],
+            [price for _, price in self.capacities_and_prices],
         )
 
-    def _await_zones(self) -> None:
-        """``awaited``: what the pods are worth that may go to some offerings only, by the offerings open to them."""
-        partly = (mask for mask in self.asked if mask & self.mask and self.mask & ~mask)
-        self.awaited = {mask: self._worth_of(mask) for mask in partly}
-
-    def _worth_of(self, mask: int) -> float:
-        """What the pods are worth that may go to these choices; where only hosts are scarce, how many pods wait."""
-        worth: float = sum(map(mul, self.fractional_packing.shadow_prices, self.asked[mask]))
-        return worth + self.asked[mask][PODS_DIMENSION]
-
-    def _most_awaited(self, shapes: Sequence[int]) -> int:
-        """Of the shapes of one kind, the one that most waits for; the first of several."""
-        if len(shapes) == 1 or not self.awaited:
-            return shapes[0]
-        return max(shapes, key=lambda i: sum([worth for mask, worth in self.awaited.items() if mask >> i & 1]))
-
-    def _forget_empty(self) -> None:
-        """Once half of the classes are placed, lanes without them are quicker."""
-        if sum(map(bool, self.unpacked)) * 2 < self.alive:
-            self._look_again()
-
-    def _look_again(self) -> None:
-        """Which classes are in play, and which of them may go where; those that go to the same places together."""
-        self.fill_orders.clear()
-        alike: dict[int, list[int]] = {}
-        for j, mask in enumerate(self.problem.offerings):
+    def _group_classes(self) -> None:
+        """Group the classes that have pods left by the offerings they may use."""
+        self.fill_orders: dict[int, FillOrder] = {}
+        self.empty_classes_at_build: dict[int, int] = {}
+        classes_by_offerings: dict[int, list[int]] = {}
+        for j, offerings in enumerate(self.problem.offerings):
             if self.unpacked[j]:
-                alike.setdefault(mask, []).append(j)
-        self.alike = sorted(alike.items())
-        self.asked = {mask: self._demanded(ours) for mask, ours in self.alike}
-        self.alive = sum(map(bool, self.unpacked))
+                classes_by_offerings.setdefault(offerings, []).append(j)
+        self.classes_by_offerings = sorted(classes_by_offerings.items())
+        self.demand_by_offerings = {
+            offerings: self._demand_of(classes) for offerings, classes in self.classes_by_offerings
+        }
+        self.active_class_count = sum(map(bool, self.unpacked))
 
-    def _widest(self) -> tuple[int, int]:
-        """The class that needs most hosts, and how many of it one may hold; (-1, 1) if hosts hold any number."""
-        _, j, most = max(
-            ((self.unpacked[j] / most, -j, most) for j, most in self.caps if self.unpacked[j]), default=(0, 1, 1)
+    def _drop_empty_classes(self) -> None:
+        """Group the classes again once half of them are packed: fill orders without these are quicker."""
+        if sum(map(bool, self.unpacked)) * 2 < self.active_class_count:
+            self._group_classes()
+
+    def _class_needing_most_hosts(self) -> tuple[int, int]:
+        """The class that needs most hosts, and how many of its pods a host may hold; (-1, 1) if no class has a cap."""
+        _, j, cap = max(
+            ((self.unpacked[j] / cap, -j, cap) for j, cap in self.host_caps if self.unpacked[j]), default=(0, 1, 1)
         )
-        return -j, most
+        return -j, cap
 
-    def _appraise(self) -> None:
-        """What the pods left are worth, and which nodes they need.
-
-        ``fractional_packing``: of their resources, and at last the hosts; ``needed``: nodes by room and price.
-        """
-        self.fractional_packing.solve([*self.demand, self._hosts()])
-        self.needed = {self.offered[k]: nodes for k, nodes in self.fractional_packing.node_counts.items()}
-
-    def _needed(self, choice: int) -> float:
-        """How many nodes like this one the cheapest mixture for the pods left has."""
-        return self.needed.get((self.offering_index.pool_type_of[choice].free_capacity, self._price(choice)), 0.0)
-
-    def _hosts(self) -> int:
+    def _hosts_needed(self) -> int:
         """How many hosts the class needs that needs most."""
-        return -(-self.unpacked[self.widest] // self.most) if self.widest >= 0 else 0
+        return -(-self.unpacked[self.most_limited_class] // self.host_cap) if self.most_limited_class >= 0 else 0
 
-    def _demanded(self, classes: Iterable[int]) -> list[int]:
-        """What the pods of these classes that are left ask for together."""
+    def _demand_of(self, classes: Iterable[int]) -> list[int]:
+        """What the remaining pods of these classes request together."""
         demand = [0] * len(self.offering_index.dimensions)
         for j in classes:
             for d, amount in self.problem.items.needs[j]:
                 demand[d] += amount * self.unpacked[j]
         return demand
 
-    def _price(self, choice: int) -> float:
-        return float(self.offering_index.prices[choice] + PER_NODE_COST_PICOUSD_PER_HOUR)
+    def _price(self, offering: int) -> float:
+        return float(self.offering_index.prices[offering] + PER_NODE_COST_PICOUSD_PER_HOUR)
 
-    def _bound(self, choice: int) -> float:
-        room = self.offering_index.pool_type_of[choice].free_capacity
-        packs: float = sum(map(mul, self.fractional_packing.shadow_prices, (*room, 1)))
-        return packs / self._price(choice)
+    def _capacity_and_price(self, offering: int) -> tuple[Vector, float]:
+        return self.offering_index.pool_type_of[offering].free_capacity, self._price(offering)
+
+    def _solve_fractional(self) -> None:
+        """Shadow prices for the remaining pods; last the price of a host. ``fractional_nodes``: nodes they need."""
+        self.most_limited_class, self.host_cap = self._class_needing_most_hosts()
+        self.fractional_packing.solve([*self.demand, self._hosts_needed()])
+        self.fractional_nodes = {
+            self.capacities_and_prices[k]: node_count for k, node_count in self.fractional_packing.node_counts.items()
+        }
+        if len(self.zonal_offerings) < len(self.offerings):
+            self._compute_awaited_worth()
+
+    def _needed_nodes(self, offering: int) -> float:
+        """How many nodes like this the fractional packing of the remaining pods has."""
+        return self.fractional_nodes.get(self._capacity_and_price(offering), 0.0)
+
+    def _compute_awaited_worth(self) -> None:
+        """The worth of the pods that may use only some of the offerings, by the offerings they may use."""
+        only_some = (
+            offerings
+            for offerings in self.demand_by_offerings
+            if offerings & self.offering_bits and self.offering_bits & ~offerings
+        )
+        self.awaited_worth = {offerings: self._worth(self.demand_by_offerings[offerings]) for offerings in only_some}
+
+    def _worth(self, demand: Sequence[int]) -> float:
+        """The demand at shadow prices, plus the number of its pods, which decides where only hosts are scarce."""
+        worth: float = sum(map(mul, self.fractional_packing.shadow_prices, demand))
+        return worth + demand[PODS_DIMENSION]
+
+    def _offering_for_most_pods(self, zonal_offerings: Sequence[int]) -> int:
+        """Of offerings that differ only in their zone, the first for which the pods that may use it are worth most."""
+        if len(zonal_offerings) == 1 or not self.awaited_worth:
+            return zonal_offerings[0]
+        return max(
+            zonal_offerings,
+            key=lambda i: sum([worth for offerings, worth in self.awaited_worth.items() if offerings >> i & 1]),
+        )
+
+    def _value_bound(self, offering: int) -> float:
+        """What no node of this offering can exceed in worth of its pods per price."""
+        capacity, price = self._capacity_and_price(offering)
+        worth: float = sum(map(mul, self.fractional_packing.shadow_prices, (*capacity, 1)))
+        return worth / price
 
     def _best_node(self) -> PackedNodes | None:
-        """The node that packs most for its price; None when nothing fits any more."""
-        self._forget_empty()
-        self.widest, self.most = self._widest()
-        self._appraise()
-        if len(self.kinds) < len(self.offerings):
-            self._await_zones()
-        ranked = sorted(((self._bound(kind[0]), -place) for place, kind in enumerate(self.kinds)), reverse=True)
+        """The node that packs most for its price; None when no node can take a pod."""
+        self._drop_empty_classes()
+        self._solve_fractional()
+        ranked = sorted(
+            ((self._value_bound(offerings[0]), -k) for k, offerings in enumerate(self.zonal_offerings)), reverse=True
+        )
         enough = ranked[0][0] * _GOOD_ENOUGH
         best, best_node = 0.0, None
-        for bound, place in ranked:
+        for bound, k in ranked:
             if bound <= best or best >= enough:
                 break
-            offering = self._most_awaited(self.kinds[-place])
-            node = self._filled(offering)
-            if node.counts and self._keeps_enough(node, offering):
-                value = self._packed(node, offering)
+            offering = self._offering_for_most_pods(self.zonal_offerings[-k])
+            node = self._fill_node(offering)
+            if node.counts and self._meets_min_values(node, offering):
+                value = self._value_per_price(node, offering)
                 if value > best:
                     best, best_node = value, PackedNodes(offering, 1, node.counts)
         return best_node
 
-    def _keeps_enough(self, node: Bin, choice: int) -> bool:
-        """False when the pods leave fewer kinds of instances than the NodePool's minValues ask."""
-        template = self.offering_index.pool_type_of[choice].template_index
+    def _meets_min_values(self, node: Bin, offering: int) -> bool:
+        """True when as many instance types hold the node's pods as the NodePool's minValues require."""
+        template = self.offering_index.pool_type_of[offering].template_index
         if not self.offering_index.min_values[template]:
             return True
         return bool(offerings_that_fit(self.problem, node.counts, self.offering_index.offerings_of_template[template]))
 
-    def _packed(self, node: Bin, choice: int) -> float:
-        """What a node's pods are worth for its price: by how much it lowers the least cost of the pods left."""
-        room = self.offering_index.pool_type_of[choice].free_capacity
-        used = [r - f for r, f in zip(room, node.free_capacity, strict=True)]
-        hosts = min(node.counts.get(self.widest, 0) / self.most, 1)
-        # While the pods left need more such nodes, they are worth the same after it as before.
-        if self._needed(choice) < 1:
-            before = [*self.demand, self._hosts()]
+    def _value_per_price(self, node: Bin, offering: int) -> float:
+        """By how much the node lowers the fractional cost of the remaining pods, per unit of its price."""
+        capacity, price = self._capacity_and_price(offering)
+        used = [total - free for total, free in zip(capacity, node.free_capacity, strict=True)]
+        hosts = min(node.counts.get(self.most_limited_class, 0) / self.host_cap, 1)
+        # While the remaining pods need more such nodes, the node does not change the shadow prices.
+        if self._needed_nodes(offering) < 1:
+            before = [*self.demand, self._hosts_needed()]
             after = [amount - packed for amount, packed in zip(before, (*used, hosts), strict=True)]
-            self.work_units += _PRICING
+            self.work_units += _UNITS_PER_LOOKAHEAD
             saved = self.fractional_packing.cost(before) - self.fractional_packing.cost(after)
             if saved > 0:
-                return saved / self._price(choice)
-        worth = self.fractional_packing.shadow_prices
-        value = sum(map(mul, worth, used)) + worth[-1] * hosts
-        return (value or float(sum(node.counts.values()))) / self._price(choice)
+                return saved / price
+        shadow_prices = self.fractional_packing.shadow_prices
+        worth = sum(map(mul, shadow_prices, used)) + shadow_prices[-1] * hosts
+        return (worth or float(sum(node.counts.values()))) / price
 
-    def _filled(self, choice: int) -> Bin:
-        lanes = self.fill_orders.get(choice)
-        goods = self.offering_index.pool_type_of[choice]
-        if lanes is not None and (self.empty - self.cleared[choice]) * _STALE > self.alive:
-            lanes.drop_empty_classes(self.unpacked)
-            self.cleared[choice] = self.empty
-        if lanes is None:
-            self.cleared[choice] = self.empty
-            takes = {j for mask, ours in self.alike if mask >> choice & 1 for j in ours if self.unpacked[j]}
-            lanes = self.fill_orders[choice] = FillOrder(
-                self.items, goods.free_capacity, takes, self._first(goods.free_capacity)
-            )
-            self.work_units += _NEW_LANES + self.alive
-        node = Bin(goods.free_capacity, self.problem.bin_constraints(choice))
-        self.work_units += fill_bin(node, lanes, self.items, self.unpacked)
+    def _fill_node(self, offering: int) -> Bin:
+        free_capacity = self.offering_index.pool_type_of[offering].free_capacity
+        node = Bin(free_capacity, self.problem.bin_constraints(offering))
+        order = self._fill_order(offering, free_capacity)
+        self.work_units += fill_bin(node, order, self.problem.items, self.unpacked)
         return node
 
-    def _first(self, room: Vector) -> list[int]:
+    def _fill_order(self, offering: int, capacity: Vector) -> FillOrder:
+        """The offering's fill order, without classes that have run out of pods when these are many."""
+        order = self.fill_orders.get(offering)
+        if order is None:
+            classes = {
+                j
+                for offerings, group in self.classes_by_offerings
+                if offerings >> offering & 1
+                for j in group
+                if self.unpacked[j]
+            }
+            order = FillOrder(self.problem.items, capacity, classes, self._urgent_classes(capacity))
+            self.fill_orders[offering] = order
+            self.work_units += _UNITS_PER_FILL_ORDER + self.active_class_count
+        elif (self.empty_class_count - self.empty_classes_at_build[offering]) * _STALE <= self.active_class_count:
+            return order
+        else:
+            order.drop_empty_classes(self.unpacked)
+        self.empty_classes_at_build[offering] = self.empty_class_count
+        return order
+
+    def _urgent_classes(self, capacity: Vector) -> list[int]:
         """Classes of which a host may hold so few that they decide how many nodes there will be."""
-        if not self.caps:
+        if not self.host_caps:
             return []
-        nodes = max(self.demand[d] / room[d] for d in (CPU_DIMENSION, MEMORY_DIMENSION) if room[d])
-        urgent = [(-self.unpacked[j] / most, j) for j, most in self.caps if self.unpacked[j] >= _URGENT * most * nodes]
+        nodes = max(self.demand[d] / capacity[d] for d in (CPU_DIMENSION, MEMORY_DIMENSION) if capacity[d])
+        urgent = [
+            (-self.unpacked[j] / cap, j) for j, cap in self.host_caps if self.unpacked[j] >= _URGENT * cap * nodes
+        ]
         return [j for _, j in sorted(urgent)]
 
-    def _commit(self, batch: PackedNodes) -> bool:
-        """Make the node as often as its pods last and limits allow, as the cheapest choice that does."""
-        batch.offering = self._smallest(batch)
-        times = min(self.unpacked[j] // count for j, count in batch.pod_counts.items())
-        times = self.limits.max_nodes(self.offering_index, batch.offering, times)
-        if times:
-            batch.node_count = times
-            self.limits.spend(self.offering_index, batch.offering, times)
-            for j, count in batch.pod_counts.items():
-                self.unpacked[j] -= count * times
-                self.empty += not self.unpacked[j]
-                asked = self.asked[self.problem.offerings[j]]
-                for d, amount in self.problem.items.needs[j]:
-                    self.demand[d] -= amount * count * times
-                    asked[d] -= amount * count * times
-        return times > 0
+    def _commit(self, packed_nodes: PackedNodes) -> bool:
+        """Add as many such nodes as the remaining pods fill and limits allow; False if limits allow none."""
+        packed_nodes.offering = self._cheapest_equivalent(packed_nodes)
+        node_count = min(self.unpacked[j] // count for j, count in packed_nodes.pod_counts.items())
+        node_count = self.limits.max_nodes(self.offering_index, packed_nodes.offering, node_count)
+        if node_count:
+            packed_nodes.node_count = node_count
+            self.limits.spend(self.offering_index, packed_nodes.offering, node_count)
+            for j, count in packed_nodes.pod_counts.items():
+                self._take_pods(j, count * node_count)
+        return node_count > 0
 
-    def _smallest(self, batch: PackedNodes) -> int:
-        """The cheapest choice that holds the pods and counts no more against the limits."""
-        cheaper = self.open & ((1 << batch.offering) - 1)
-        for choice in iterate_bits(offerings_that_fit(self.problem, batch.pod_counts, cheaper)):
-            if self._counts_no_more(choice, batch.offering):
-                return choice
-        return batch.offering
+    def _take_pods(self, j: int, count: int) -> None:
+        self.unpacked[j] -= count
+        self.empty_class_count += not self.unpacked[j]
+        demand = self.demand_by_offerings[self.problem.offerings[j]]
+        for d, amount in self.problem.items.needs[j]:
+            self.demand[d] -= amount * count
+            demand[d] -= amount * count
 
-    def _counts_no_more(self, choice: int, other: int) -> bool:
-        pool_type, theirs = self.offering_index.pool_type_of[choice], self.offering_index.pool_type_of[other]
+    def _cheapest_equivalent(self, packed_nodes: PackedNodes) -> int:
+        """The cheapest offering that holds the node's pods and takes no more from the limits."""
+        cheaper = self.initially_allowed & ((1 << packed_nodes.offering) - 1)
+        for offering in iterate_bits(offerings_that_fit(self.problem, packed_nodes.pod_counts, cheaper)):
+            if self._takes_no_more_from_limits(offering, packed_nodes.offering):
+                return offering
+        return packed_nodes.offering
+
+    def _takes_no_more_from_limits(self, offering: int, replaced: int) -> bool:
+        pool_type = self.offering_index.pool_type_of[offering]
+        replaced_type = self.offering_index.pool_type_of[replaced]
         limited = self.limits.by_template[pool_type.template_index]
-        if self.offering_index.reservation_ids[choice] or (
-            limited and pool_type.template_index != theirs.template_index
+        if self.offering_index.reservation_ids[offering] or (
+            limited and pool_type.template_index != replaced_type.template_index
         ):
-            return self.limits.max_nodes(self.offering_index, choice, 1) > 0
+            return self.limits.max_nodes(self.offering_index, offering, 1) > 0
         return all(
-            pool_type.instance_type.capacity.get(name, 0) <= theirs.instance_type.capacity.get(name, 0)
+            pool_type.instance_type.capacity.get(name, 0) <= replaced_type.instance_type.capacity.get(name, 0)
             for name in limited
         )

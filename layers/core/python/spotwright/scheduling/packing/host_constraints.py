@@ -1,6 +1,6 @@
-"""Rules between the pods of one node, while it is packed: spread over hosts, anti-affinity on hosts, host ports.
+"""Constraints between the pods of one new node: topology spread over hosts, anti-affinity on hosts, host ports.
 
-Only nodes that are made take part: each is a host of its own, so its counts start at nothing.
+A new node is a host without pods, so every count starts at zero. Existing nodes take no part.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,123 +17,140 @@ from spotwright.scheduling.topology.topology import Topology
 
 
 class HostConstraint:
-    """What one class asks of a host. Circles are numbered.
+    """What one class of pods requires of its host. Topology terms are numbered.
 
-    ``selecting_terms``: circles that hold the class; ``term_caps``: (circle, how many of it the host may hold);
-    ``avoided_terms``: circles it avoids; ``host_ports``: what it binds; ``max_per_host``: how many of the class one
-    host may hold, 0 = no bound.
+    ``selecting_terms``: terms whose selector matches the class; ``term_caps``: (term, how many pods that it selects the
+    host may hold); ``avoided_terms``: terms of its anti-affinity; ``host_ports``: ports it binds; ``max_per_host``: how
+    many pods of the class one host may hold, 0 = any number.
     """
 
     __slots__ = ("avoided_terms", "host_ports", "max_per_host", "selecting_terms", "term_caps")
 
     def __init__(
-        self, counted: Sequence[int], caps: Sequence[tuple[int, int]], avoids: Sequence[int], ports: Sequence[HostPort]
+        self,
+        selecting_terms: Sequence[int],
+        term_caps: Sequence[tuple[int, int]],
+        avoided_terms: Sequence[int],
+        host_ports: Sequence[HostPort],
     ) -> None:
-        self.selecting_terms = frozenset(counted)
-        self.term_caps = tuple(caps)
-        self.avoided_terms = tuple(avoids)
-        self.host_ports = tuple(ports)
-        own = [cap for circle, cap in self.term_caps if circle in self.selecting_terms]
-        alone = bool(self.host_ports) or any(circle in self.selecting_terms for circle in self.avoided_terms)
-        self.max_per_host = min([*own, 1] if alone else own, default=0)
+        self.selecting_terms = frozenset(selecting_terms)
+        self.term_caps = tuple(term_caps)
+        self.avoided_terms = tuple(avoided_terms)
+        self.host_ports = tuple(host_ports)
+        own_caps = [cap for term, cap in self.term_caps if term in self.selecting_terms]
+        one_per_host = bool(self.host_ports) or not self.selecting_terms.isdisjoint(self.avoided_terms)
+        self.max_per_host = min([*own_caps, 1] if one_per_host else own_caps, default=0)
 
 
 def build_host_constraints(
     classes: Sequence[tuple[PodClass, PodRequirements]], topology: Topology
 ) -> list[HostConstraint | None]:
-    """The bond of every class; None for those that no rule on hosts concerns."""
-    spreads = [(cls, demand, topology.spread_terms(cls, demand, labels.HOSTNAME)) for cls, demand in classes]
-    avoided = [topology.anti_affinity_terms(demand, labels.HOSTNAME) for _, demand in classes]
+    """The host constraint of every class; None for classes that may share a host with any pod."""
+    caps_by_class = [
+        topology.spread_terms(pod_class, pod_requirements, labels.HOSTNAME) for pod_class, pod_requirements in classes
+    ]
+    avoided = [topology.anti_affinity_terms(pod_requirements, labels.HOSTNAME) for _, pod_requirements in classes]
     numbers: dict[TopologyTerm, int] = {}
-    for circle in (*(circle for _, _, circles in spreads for circle, _ in circles), *chain.from_iterable(avoided)):
-        numbers.setdefault(circle, len(numbers))
-    holders = TopologyTermIndex[int]()
-    for circle, number in numbers.items():
-        holders.add(circle, number)
+    for term in (*(term for caps in caps_by_class for term, _ in caps), *chain.from_iterable(avoided)):
+        numbers.setdefault(term, len(numbers))
+    index = TopologyTermIndex[int]()
+    for term, number in numbers.items():
+        index.add(term, number)
     host_constraints: list[HostConstraint | None] = []
-    for (cls, _, circles), topology_terms in zip(spreads, avoided, strict=True):
-        counted = holders.items_selecting(cls)
-        caps, avoids = (
-            [(numbers[circle], cap) for circle, cap in circles],
-            [numbers[circle] for circle in topology_terms],
+    for (pod_class, _), caps, avoided_terms in zip(classes, caps_by_class, avoided, strict=True):
+        selecting = index.items_selecting(pod_class)
+        constrained = selecting or caps or avoided_terms or pod_class.host_ports
+        host_constraint = HostConstraint(
+            selecting,
+            [(numbers[term], cap) for term, cap in caps],
+            [numbers[term] for term in avoided_terms],
+            pod_class.host_ports,
         )
-        bonded = counted or caps or avoids or cls.host_ports
-        host_constraints.append(HostConstraint(counted, caps, avoids, cls.host_ports) if bonded else None)
+        host_constraints.append(host_constraint if constrained else None)
     return host_constraints
 
 
-def shared_host_caps(bonds: Sequence[HostConstraint | None]) -> list[tuple[int, list[int]]]:
-    """Classes of which one host holds at most so many pods, all together; a class may be in several of them.
+def shared_host_caps(host_constraints: Sequence[HostConstraint | None]) -> list[tuple[int, list[int]]]:
+    """(cap, classes): a host holds at most so many pods of these classes together; a class may be in several pairs.
 
-    Those that avoid a circle and are in it come one to a host, and so do those that bind one port; of those that spread
-    over a circle and are in it a host holds what the most patient of them allows.
+    Classes that avoid a term and are selected by it come one to a host, and so do classes that bind the same port. Of
+    classes that spread over a term and are selected by it, a host holds at most the largest cap among them.
     """
-    alone: dict[object, list[int]] = {}
+    one_per_host: dict[object, list[int]] = {}
     capped: dict[int, dict[int, int]] = {}
-    for j, bond in enumerate(bonds):
-        if bond is not None:
-            for reason in (
-                *(circle for circle in bond.avoided_terms if circle in bond.selecting_terms),
-                *bond.host_ports,
-            ):
-                alone.setdefault(reason, []).append(j)
-            for circle, cap in bond.term_caps:
-                if circle in bond.selecting_terms:
-                    capped.setdefault(circle, {})[j] = cap
-    return [*((1, several) for several in alone.values()), *((max(caps.values()), [*caps]) for caps in capped.values())]
+    for j, host_constraint in enumerate(host_constraints):
+        if host_constraint is not None:
+            selecting = host_constraint.selecting_terms
+            avoided = (term for term in host_constraint.avoided_terms if term in selecting)
+            for reason in (*avoided, *host_constraint.host_ports):
+                one_per_host.setdefault(reason, []).append(j)
+            for term, cap in host_constraint.term_caps:
+                if term in selecting:
+                    capped.setdefault(term, {})[j] = cap
+    return [
+        *((1, classes) for classes in one_per_host.values()),
+        *((max(caps.values()), [*caps]) for caps in capped.values()),
+    ]
 
 
 class HostState:
-    """The pods of one node as their bonds see them (``packing.Rules``)."""
+    """The pods of one node as host constraints count them (a ``BinConstraints``, which may include another)."""
 
-    __slots__ = ("_also", "_avoiding", "_bonds", "_held", "_ports")
+    __slots__ = ("_avoided_terms", "_host_constraints", "_host_ports", "_other_constraints", "_term_counts")
 
-    def __init__(self, bonds: Sequence[HostConstraint | None], also: BinConstraints | None = None) -> None:
-        self._bonds = bonds
-        self._also = also
-        self._held: dict[int, int] = {}
-        self._avoiding: set[int] = set()
-        self._ports: list[HostPort] = []
+    def __init__(
+        self, host_constraints: Sequence[HostConstraint | None], other_constraints: BinConstraints | None = None
+    ) -> None:
+        self._host_constraints = host_constraints
+        self._other_constraints = other_constraints
+        self._term_counts: dict[int, int] = {}
+        self._avoided_terms: set[int] = set()
+        self._host_ports: list[HostPort] = []
 
     def max_count(self, j: int, wanted: int) -> int:
-        if self._also is not None:
-            wanted = self._also.max_count(j, wanted)
-        bond = self._bonds[j]
-        if bond is None or wanted <= 0:
+        if self._other_constraints is not None:
+            wanted = self._other_constraints.max_count(j, wanted)
+        host_constraint = self._host_constraints[j]
+        if host_constraint is None or wanted <= 0:
             return wanted
-        held = self._held
-        if not self._avoiding.isdisjoint(bond.selecting_terms) or any(
-            held.get(circle) for circle in bond.avoided_terms
-        ):
+        if self._excludes(host_constraint):
             return 0
-        if bond.host_ports and any(
-            host_port.conflicts_with(other_port) for host_port in bond.host_ports for other_port in self._ports
-        ):
-            return 0
-        for circle, cap in bond.term_caps:
-            left = cap - held.get(circle, 0)
-            if left < 0 or (circle in bond.selecting_terms and left < wanted):
+        for term, cap in host_constraint.term_caps:
+            left = cap - self._term_counts.get(term, 0)
+            if left < 0 or (term in host_constraint.selecting_terms and left < wanted):
                 wanted = max(left, 0)
-        return min(wanted, 1) if bond.max_per_host == 1 else wanted
+        return min(wanted, 1) if host_constraint.max_per_host == 1 else wanted
+
+    def _excludes(self, host_constraint: HostConstraint) -> bool:
+        """True when anti-affinity or a host port keeps the class from the pods on the node."""
+        if not self._avoided_terms.isdisjoint(host_constraint.selecting_terms):
+            return True
+        if any(self._term_counts.get(term) for term in host_constraint.avoided_terms):
+            return True
+        return bool(host_constraint.host_ports) and any(
+            host_port.conflicts_with(used_port)
+            for host_port in host_constraint.host_ports
+            for used_port in self._host_ports
+        )
 
     def add(self, j: int, count: int) -> None:
-        if self._also is not None:
-            self._also.add(j, count)
-        bond = self._bonds[j]
-        if bond is not None:
-            for circle in bond.selecting_terms:
-                self._held[circle] = self._held.get(circle, 0) + count
-            self._avoiding.update(bond.avoided_terms)
-            self._ports += bond.host_ports
+        if self._other_constraints is not None:
+            self._other_constraints.add(j, count)
+        host_constraint = self._host_constraints[j]
+        if host_constraint is not None:
+            for term in host_constraint.selecting_terms:
+                self._term_counts[term] = self._term_counts.get(term, 0) + count
+            self._avoided_terms.update(host_constraint.avoided_terms)
+            self._host_ports += host_constraint.host_ports
 
 
-def fit_on_one_host(bonds: Sequence[HostConstraint | None], pods: Mapping[int, int]) -> bool:
+def fit_on_one_host(host_constraints: Sequence[HostConstraint | None], pods: Mapping[int, int]) -> bool:
     """True when so many pods of each class can share one node."""
-    if not any(bonds[j] for j in pods):
+    if not any(host_constraints[j] for j in pods):
         return True
-    household = HostState(bonds)
+    host_state = HostState(host_constraints)
     for j, count in sorted(pods.items()):
-        if household.max_count(j, count) < count:
+        if host_state.max_count(j, count) < count:
             return False
-        household.add(j, count)
+        host_state.add(j, count)
     return True

@@ -1,10 +1,10 @@
-"""What the pods of a plan cost at least, whoever packs them: how far a plan can be from the best.
+"""A lower bound on what the nodes for some pods cost: how far a plan can be from the best.
 
-Every shape divides its price among its resources and so asks a price of every pod; a pod is worth the least that a
-shape open to it asks. No node's pods are then worth more than its price, whatever the division, so all pods together
-cost at least what they are worth: a feasible dual of the fluid assignment problem. The division is what the
-resources are worth while all pods are packed (see ``prices``), scaled up to each shape's whole price. Further
-resources are the host itself, once for each rule by which it may hold few pods of some classes.
+Every offering divides its price among its resources, and so sets a price for every pod. A pod is worth the lowest price
+that any offering open to it sets. Then no node's pods are worth more than the node costs, so all pods together cost at
+least what they are worth (a feasible dual of the fractional packing problem). Prices are divided by the shadow prices
+of ``fractional_lp``, scaled so that each offering spends its whole price. The host itself is a further resource, once
+for each rule by which a host may hold only few pods of some classes.
 """
 
 from collections.abc import Sequence
@@ -16,65 +16,76 @@ from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.packing import fractional_lp
 from spotwright.scheduling.packing.problem import undominated_offerings
 
-# A host in parts, so that shares of it are whole numbers; a share is rounded down, which keeps the bound one.
+# A host is divided into so many parts, so that shares of it are whole numbers. A share is rounded down, which keeps the
+# bound a lower bound.
 HOST_UNITS: Final = 2520
 
 
 class PodGroup:
-    """Equal pods. ``offerings``: the choices their labels allow; ``host_shares``: the part of a host that one of them
-    takes up, by rule on hosts; the same rules in all lots.
+    """Equal pods. ``offerings``: those their labels allow; ``host_shares``: the part of a host that one of the pods
+    takes up, by rule on hosts; all groups have the same rules.
     """
 
     __slots__ = ("count", "host_shares", "offerings", "size")
 
-    def __init__(self, count: int, size: Vector, mask: int, hosts: Vector = ()) -> None:
+    def __init__(self, count: int, size: Vector, offerings: int, host_shares: Vector = ()) -> None:
         self.count = count
         self.size = size
-        self.offerings = mask
-        self.host_shares = hosts
+        self.offerings = offerings
+        self.host_shares = host_shares
 
 
-def compute_lower_bound(market: OfferingIndex, lots: Sequence[PodGroup]) -> int:
-    """No nodes of the market hold all lots for less, in picodollars per hour; limits are left aside."""
-    wide = {mask: _anywhere(market, mask) for mask in {one.offerings for one in lots}}
-    sold, open_to_any = 0, 0
-    for mask, widened in wide.items():
-        open_to_any |= widened
-        sold |= mask
-    first = 0
-    for goods in market.pool_types:
-        offered = goods.offerings & sold
-        first |= offered & -offered
-    choices = undominated_offerings(market, open_to_any & first, list(wide.values()))
-    if not choices:
+def compute_lower_bound(offering_index: OfferingIndex, pod_groups: Sequence[PodGroup]) -> int:
+    """No nodes of the index hold all pods for less, in picodollars per hour; limits are ignored."""
+    in_any_zone = {
+        offerings: _in_any_zone(offering_index, offerings)
+        for offerings in {pod_group.offerings for pod_group in pod_groups}
+    }
+    candidates = _candidates(offering_index, in_any_zone)
+    if not candidates:
         return 0
-    host = (HOST_UNITS,) * len(lots[0].host_shares)
-    rooms = [market.pool_type_of[choice].free_capacity + host for choice in choices]
-    costs = [float(market.prices[choice]) for choice in choices]
-    sizes = [one.size + one.host_shares for one in lots]
-    demand = [sum(one.count * size[d] for one, size in zip(lots, sizes, strict=True)) for d in range(len(rooms[0]))]
-    rates = fractional_lp.compute_shadow_prices(demand, rooms, costs)
-    # Shapes by what they ask for what they hold, the most modest first.
-    asking = sorted(
-        (_share(rates, room, cost), choice) for choice, room, cost in zip(choices, rooms, costs, strict=True)
+    host = (HOST_UNITS,) * len(pod_groups[0].host_shares)
+    capacities = [offering_index.pool_type_of[offering].free_capacity + host for offering in candidates]
+    prices = [float(offering_index.prices[offering]) for offering in candidates]
+    sizes = [pod_group.size + pod_group.host_shares for pod_group in pod_groups]
+    demand = [
+        sum(pod_group.count * size[d] for pod_group, size in zip(pod_groups, sizes, strict=True))
+        for d in range(len(capacities[0]))
+    ]
+    shadow_prices = fractional_lp.compute_shadow_prices(demand, capacities, prices)
+    price_factors = sorted(
+        (_price_factor(shadow_prices, capacity, price), offering)
+        for offering, capacity, price in zip(candidates, capacities, prices, strict=True)
     )
     total = 0.0
-    for pod_group, size in zip(lots, sizes, strict=True):
-        suitable = wide[pod_group.offerings] & market.by_capacity.with_room(pod_group.size)
-        least = next((share for share, choice in asking if suitable >> choice & 1), None)
+    for pod_group, size in zip(pod_groups, sizes, strict=True):
+        suitable = in_any_zone[pod_group.offerings] & offering_index.by_capacity.with_room(pod_group.size)
+        least = next((factor for factor, offering in price_factors if suitable >> offering & 1), None)
         if least is None:
             return 0
-        total += pod_group.count * least * sum(map(mul, rates, size))
-    # What floats round up must not count.
+        total += pod_group.count * least * sum(map(mul, shadow_prices, size))
+    # A bound that floating-point errors raised would be no bound.
     return int(total * (1 - 1e-9))
 
 
-def _anywhere(market: OfferingIndex, mask: int) -> int:
-    """A mask with every zone and capacity type of the types in it: a node there costs no less than the cheapest."""
-    return sum(goods.offerings for goods in market.pool_types if goods.offerings & mask)
+def _in_any_zone(offering_index: OfferingIndex, offerings: int) -> int:
+    """All zones and capacity types of the instance types that are in ``offerings``."""
+    return sum(pool_type.offerings for pool_type in offering_index.pool_types if pool_type.offerings & offerings)
 
 
-def _share(rates: Sequence[float], room: Sequence[int], cost: float) -> float:
-    """The factor by which a shape scales the rates to earn its whole price."""
-    earned = sum(map(mul, rates, room))
-    return cost / earned if earned > 0 else 0.0
+def _candidates(offering_index: OfferingIndex, in_any_zone: dict[int, int]) -> list[int]:
+    """The cheapest offering of every instance type that a pod may use, dominated instance types left out."""
+    allowed, allowed_in_any_zone, cheapest = 0, 0, 0
+    for offerings, widened in in_any_zone.items():
+        allowed |= offerings
+        allowed_in_any_zone |= widened
+    for pool_type in offering_index.pool_types:
+        of_type = pool_type.offerings & allowed
+        cheapest |= of_type & -of_type
+    return undominated_offerings(offering_index, allowed_in_any_zone & cheapest, list(in_any_zone.values()))
+
+
+def _price_factor(shadow_prices: Sequence[float], capacity: Sequence[int], price: float) -> float:
+    """The factor that scales the shadow prices so that they divide the offering's whole price."""
+    worth = sum(map(mul, shadow_prices, capacity))
+    return price / worth if worth > 0 else 0.0

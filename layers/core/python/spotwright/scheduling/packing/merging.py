@@ -1,6 +1,6 @@
-"""Two nodes become one where one is cheaper: the last nodes of a greedy packing are often nearly empty.
+"""Replaces two nodes by one where that is cheaper: the last nodes of a greedy packing are often nearly empty.
 
-Sizes are bounded as in the search: a merged node is at most as large as the larger of both, or as the first bound.
+A merged node is at most as large as the larger of the two nodes, or as the first size bound of the search.
 """
 
 from collections import Counter
@@ -18,9 +18,9 @@ from spotwright.scheduling.packing.problem import (
     offerings_that_fit,
 )
 
-# Of the nodes, so many that are used least are tried in pairs.
+# So many of the least used nodes are tried in pairs.
 _CANDIDATES: Final = 12
-# What a pair costs in units of work.
+# Units of work for trying a pair.
 _UNITS_PER_PAIR: Final = 20
 
 
@@ -39,15 +39,17 @@ def _mergers(
     problem: PackingProblem, packing: Packing, size_bound: int
 ) -> Iterator[tuple[int, tuple[PackedNodes, PackedNodes], PackedNodes]]:
     """(picodollars per hour saved, the pair, the node that replaces it)."""
-    index = problem.offering_index
+    offering_index = problem.offering_index
     least_used = sorted(packing.nodes, key=lambda packed_nodes: _used_share(problem, packed_nodes))[:_CANDIDATES]
     for pair in combinations(least_used, 2):
         packing.work_units += _UNITS_PER_PAIR
         pods = dict(Counter(pair[0].pod_counts) + Counter(pair[1].pod_counts))
-        price = sum(index.prices[packed_nodes.offering] + PER_NODE_COST_PICOUSD_PER_HOUR for packed_nodes in pair)
+        price = sum(
+            offering_index.prices[packed_nodes.offering] + PER_NODE_COST_PICOUSD_PER_HOUR for packed_nodes in pair
+        )
         offering = _cheapest_offering(problem, packing, pair, pods, price, size_bound)
         if offering >= 0:
-            saved = price - index.prices[offering] - PER_NODE_COST_PICOUSD_PER_HOUR
+            saved = price - offering_index.prices[offering] - PER_NODE_COST_PICOUSD_PER_HOUR
             yield saved, pair, PackedNodes(offering, 1, pods)
 
 
@@ -69,16 +71,16 @@ def _cheapest_offering(
     price: int,
     size_bound: int,
 ) -> int:
-    """The cheapest offering below this price that holds the pods within bound and limits; -1 if there is none."""
-    index = problem.offering_index
-    size = max(size_bound, *(_millicores(problem, packed_nodes.offering) for packed_nodes in pair))
+    """The cheapest offering below ``price`` that holds the pods, within size bound and limits; -1 if there is none."""
+    offering_index = problem.offering_index
+    size_bound = max(size_bound, *(_millicores(problem, packed_nodes.offering) for packed_nodes in pair))
     limits = packing.limits.copy()
     for packed_nodes in pair:
-        limits.spend(index, packed_nodes.offering, -1)
-    for offering in iterate_bits(offerings_that_fit(problem, pods, index.all_offerings)):
-        if index.prices[offering] + PER_NODE_COST_PICOUSD_PER_HOUR >= price:
+        limits.spend(offering_index, packed_nodes.offering, -1)
+    for offering in iterate_bits(offerings_that_fit(problem, pods, offering_index.all_offerings)):
+        if offering_index.prices[offering] + PER_NODE_COST_PICOUSD_PER_HOUR >= price:
             return -1
-        if _millicores(problem, offering) <= size and limits.max_nodes(index, offering, 1):
+        if _millicores(problem, offering) <= size_bound and limits.max_nodes(offering_index, offering, 1):
             return offering
     return -1
 

@@ -1,4 +1,4 @@
-"""A packing problem over one market, and what an answer to it looks like."""
+"""A packing problem over one offering index, and the packing that solves it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -11,82 +11,83 @@ from spotwright.scheduling.offerings.undetermined_labels import UNCONSTRAINED, L
 from spotwright.scheduling.packing.bins import BinConstraints, Items
 from spotwright.scheduling.packing.host_constraints import HostConstraint, HostState, fit_on_one_host
 
-# What a node costs beside its instance: a root volume and what is licensed or watched per host. USD per hour.
+# What a node costs besides its instance: a root volume, and whatever is licensed or monitored per host. USD per hour.
 PER_NODE_COST_PICOUSD_PER_HOUR: Final = 3 * PICOUSD // 1000
 
 
 class PackedNodes:
-    """``node_count`` equal nodes: a choice of the market, and pods per class on each of them."""
+    """``node_count`` equal nodes of one offering, with ``pod_counts`` pods per class on each of them."""
 
     __slots__ = ("node_count", "offering", "pod_counts")
 
-    def __init__(self, choice: int, copies: int, pods: dict[int, int]) -> None:
-        self.offering = choice
-        self.node_count = copies
-        self.pod_counts = pods
+    def __init__(self, offering: int, node_count: int, pod_counts: dict[int, int]) -> None:
+        self.offering = offering
+        self.node_count = node_count
+        self.pod_counts = pod_counts
 
 
 class RemainingLimits:
-    """What limits and reservations leave. ``by_template``: per template, only its limited resources;
+    """What NodePool limits and capacity reservations leave. ``by_template``: per template, only its limited resources;
     ``by_reservation``: instances by reservation.
     """
 
     __slots__ = ("by_reservation", "by_template")
 
-    def __init__(self, left: Sequence[dict[str, int]], reserved: Mapping[str, int]) -> None:
-        self.by_template = [dict(one) for one in left]
-        self.by_reservation = dict(reserved)
+    def __init__(self, by_template: Sequence[dict[str, int]], by_reservation: Mapping[str, int]) -> None:
+        self.by_template = [dict(left) for left in by_template]
+        self.by_reservation = dict(by_reservation)
 
     def copy(self) -> "RemainingLimits":
         return RemainingLimits(self.by_template, self.by_reservation)
 
-    def max_nodes(self, market: OfferingIndex, choice: int, wanted: int) -> int:
-        """How many nodes of a choice are still allowed, up to ``wanted``."""
-        goods = market.pool_type_of[choice]
-        for name, amount in self.by_template[goods.template_index].items():
-            size = 1 if name == resources.NODES else goods.instance_type.capacity.get(name, 0)
+    def max_nodes(self, offering_index: OfferingIndex, offering: int, wanted: int) -> int:
+        """How many more nodes of an offering are allowed, up to ``wanted``."""
+        pool_type = offering_index.pool_type_of[offering]
+        for name, amount in self.by_template[pool_type.template_index].items():
+            size = 1 if name == resources.NODES else pool_type.instance_type.capacity.get(name, 0)
             if size > 0:
                 wanted = min(wanted, amount // size)
             elif amount < 0:
                 wanted = 0
-        if market.reservation_ids[choice]:
-            wanted = min(wanted, self.by_reservation.get(market.reservation_ids[choice], 0))
+        if offering_index.reservation_ids[offering]:
+            wanted = min(wanted, self.by_reservation.get(offering_index.reservation_ids[offering], 0))
         return max(wanted, 0)
 
-    def allowed_offerings(self, market: OfferingIndex) -> int:
-        """Choices of which at least one node is allowed."""
-        mask = 0
-        for left, ours in zip(self.by_template, market.offerings_of_template, strict=True):
-            mask |= ours if not left else self._open_of(market, ours, left)
-        for choice in iterate_bits(mask & market.reserved_offerings):
-            if not self.max_nodes(market, choice, 1):
-                mask &= ~(1 << choice)
-        return mask
+    def allowed_offerings(self, offering_index: OfferingIndex) -> int:
+        """Offerings of which at least one node is allowed."""
+        allowed = 0
+        for left, offerings in zip(self.by_template, offering_index.offerings_of_template, strict=True):
+            allowed |= self._within_limits(offering_index, offerings, left) if left else offerings
+        for offering in iterate_bits(allowed & offering_index.reserved_offerings):
+            if not self.max_nodes(offering_index, offering, 1):
+                allowed &= ~(1 << offering)
+        return allowed
 
     @staticmethod
-    def _open_of(market: OfferingIndex, ours: int, left: Mapping[str, int]) -> int:
-        """Choices of one pool within its limits, reservations aside."""
-        mask = ours
+    def _within_limits(offering_index: OfferingIndex, offerings: int, left: Mapping[str, int]) -> int:
+        """Those of a template's offerings that its limits allow, and all whose instance types are only reserved."""
+        allowed = offerings
         for name, amount in left.items():
             if name != resources.NODES:
-                mask &= market.by_capacity.up_to(name, amount)
+                allowed &= offering_index.by_capacity.up_to(name, amount)
             elif amount < 1:
-                mask = 0
-        return mask | ours & market.reserved_only_types
+                allowed = 0
+        return allowed | offerings & offering_index.reserved_only_types
 
-    def spend(self, market: OfferingIndex, choice: int, copies: int) -> None:
-        goods = market.pool_type_of[choice]
-        left = self.by_template[goods.template_index]
+    def spend(self, offering_index: OfferingIndex, offering: int, node_count: int) -> None:
+        pool_type = offering_index.pool_type_of[offering]
+        left = self.by_template[pool_type.template_index]
         for name in left:
-            left[name] -= copies * (1 if name == resources.NODES else goods.instance_type.capacity.get(name, 0))
-        if market.reservation_ids[choice]:
-            self.by_reservation[market.reservation_ids[choice]] -= copies
+            size = 1 if name == resources.NODES else pool_type.instance_type.capacity.get(name, 0)
+            left[name] -= node_count * size
+        if offering_index.reservation_ids[offering]:
+            self.by_reservation[offering_index.reservation_ids[offering]] -= node_count
 
 
 class PackingProblem:
-    """Classes that may share nodes, and the choices open to each.
+    """Classes of pods that may share nodes, and the offerings each class may use.
 
-    ``label_bits``: see ``openkeys``; ``host_constraints``: rules between pods of one node.
+    ``label_bits``: by class, what its requirements leave of ``undetermined_labels``; ``host_constraints``: by class.
     """
 
     __slots__ = (
@@ -101,121 +102,129 @@ class PackingProblem:
 
     def __init__(
         self,
-        market: OfferingIndex,
+        offering_index: OfferingIndex,
         items: Items,
-        masks: Sequence[int],
-        fields: Sequence[int],
-        keys: UndeterminedLabels,
-        bonds: Sequence[HostConstraint | None],
+        offerings: Sequence[int],
+        label_bits: Sequence[int],
+        undetermined_labels: UndeterminedLabels,
+        host_constraints: Sequence[HostConstraint | None],
     ) -> None:
-        self.offering_index = market
+        self.offering_index = offering_index
         self.items = items
-        self.offerings = masks
-        self.label_bits = fields
-        self.undetermined_labels = keys
-        self.host_constraints = bonds
-        self.has_host_constraints = any(bonds)
+        self.offerings = offerings
+        self.label_bits = label_bits
+        self.undetermined_labels = undetermined_labels
+        self.host_constraints = host_constraints
+        self.has_host_constraints = any(host_constraints)
 
-    def subproblem(self, numbers: Sequence[int]) -> "PackingProblem":
+    def subproblem(self, classes: Sequence[int]) -> "PackingProblem":
         """The problem of these classes alone, renumbered in this order."""
         return PackingProblem(
             self.offering_index,
-            Items([self.items.sizes[j] for j in numbers]),
-            [self.offerings[j] for j in numbers],
-            [self.label_bits[j] for j in numbers],
+            Items([self.items.sizes[j] for j in classes]),
+            [self.offerings[j] for j in classes],
+            [self.label_bits[j] for j in classes],
             self.undetermined_labels,
-            [self.host_constraints[j] for j in numbers],
+            [self.host_constraints[j] for j in classes],
         )
 
-    def bin_constraints(self, choice: int) -> BinConstraints | None:
-        """What a new node of a choice must heed while it is filled."""
-        company = (
-            LabelState(self.undetermined_labels, self.label_bits, self.undetermined_labels.initial_bits(choice))
+    def bin_constraints(self, offering: int) -> BinConstraints | None:
+        """What limits the pods of a new node of this offering besides its capacity."""
+        label_state = (
+            LabelState(self.undetermined_labels, self.label_bits, self.undetermined_labels.initial_bits(offering))
             if self.undetermined_labels
             else None
         )
-        return HostState(self.host_constraints, company) if self.has_host_constraints else company
+        return HostState(self.host_constraints, label_state) if self.has_host_constraints else label_state
 
 
 class Packing:
-    """Nodes to make, the pods per class that are left over, and the work it took."""
+    """The new nodes, the pods per class that none of them holds, the limits left, and the units of work it took."""
 
     __slots__ = ("limits", "nodes", "unpacked", "work_units")
 
-    def __init__(self, batches: list[PackedNodes], left: list[int], allowance: RemainingLimits, units: int) -> None:
-        self.nodes = batches
-        self.unpacked = left
-        self.limits = allowance
-        self.work_units = units
+    def __init__(self, nodes: list[PackedNodes], unpacked: list[int], limits: RemainingLimits, work_units: int) -> None:
+        self.nodes = nodes
+        self.unpacked = unpacked
+        self.limits = limits
+        self.work_units = work_units
 
-    def cost(self, market: OfferingIndex) -> int:
+    def cost(self, offering_index: OfferingIndex) -> int:
         return sum(
-            (market.prices[packed_nodes.offering] + PER_NODE_COST_PICOUSD_PER_HOUR) * packed_nodes.node_count
+            (offering_index.prices[packed_nodes.offering] + PER_NODE_COST_PICOUSD_PER_HOUR) * packed_nodes.node_count
             for packed_nodes in self.nodes
         )
 
 
 def candidate_offerings(
-    problem: PackingProblem, counts: Sequence[int], allowance: RemainingLimits, size: int
+    problem: PackingProblem, counts: Sequence[int], limits: RemainingLimits, size_bound: int
 ) -> list[int]:
-    """Choices worth trying: open, within ``size`` millicores where that is possible, and not dominated."""
-    market, allowed, left = problem.offering_index, 0, allowance.allowed_offerings(problem.offering_index)
-    for j, mask in enumerate(problem.offerings):
+    """Offerings worth trying: within the limits, not dominated, and of at most ``size_bound`` millicores; a class that
+    fits on none of these gets the smallest that hold it."""
+    offering_index = problem.offering_index
+    within_limits, candidates = limits.allowed_offerings(offering_index), 0
+    by_millicores = offering_index.by_capacity.by_millicores
+    for j, offerings in enumerate(problem.offerings):
         if counts[j]:
-            fitting = mask & left & market.by_capacity.with_room(problem.items.sizes[j])
-            fitting = fitting & market.general_purpose or fitting
-            bounded = fitting & offerings_up_to_size(market.by_capacity.by_millicores, size)
-            allowed |= bounded or fitting & offerings_up_to_size(
-                market.by_capacity.by_millicores, _smallest(market.by_capacity.by_millicores, fitting)
+            fitting = offerings & within_limits & offering_index.by_capacity.with_room(problem.items.sizes[j])
+            fitting = fitting & offering_index.general_purpose or fitting
+            candidates |= fitting & offerings_up_to_size(by_millicores, size_bound) or fitting & offerings_up_to_size(
+                by_millicores, smallest_size(by_millicores, fitting)
             )
-    # When a pool with limits is full, another pool's choices must still be there.
+    # When a NodePool reaches its limits, the other pools' offerings must still be there.
     limited = (
-        mask for left_of, mask in zip(allowance.by_template, market.offerings_of_template, strict=True) if left_of
+        offerings
+        for left, offerings in zip(limits.by_template, offering_index.offerings_of_template, strict=True)
+        if left
     )
     return undominated_offerings(
-        market, allowed, (*problem.offerings, *problem.undetermined_labels.equivalent_offerings(), *limited)
+        offering_index,
+        candidates,
+        (*problem.offerings, *problem.undetermined_labels.equivalent_offerings(), *limited),
     )
 
 
 def offerings_that_fit(problem: PackingProblem, pods: Mapping[int, int], allowed: int) -> int:
-    """Choices among ``allowed`` that hold so many pods of each class, plain ones unless none is."""
-    used, asked = [0] * len(problem.offering_index.dimensions), UNCONSTRAINED
+    """Offerings among ``allowed`` that hold so many pods of each class; general-purpose ones unless none is."""
+    offering_index = problem.offering_index
+    used, label_bits = [0] * len(offering_index.dimensions), UNCONSTRAINED
     if problem.has_host_constraints and not fit_on_one_host(problem.host_constraints, pods):
         return 0
     for j, count in pods.items():
         allowed &= problem.offerings[j]
-        asked &= problem.label_bits[j]
+        label_bits &= problem.label_bits[j]
         for d, amount in problem.items.needs[j]:
             used[d] += amount * count
-    mask = problem.undetermined_labels.narrow(allowed & problem.offering_index.by_capacity.with_room(used), asked)
-    mask = problem.offering_index.keep_min_values(mask)
-    return mask & problem.offering_index.general_purpose or mask
+    fitting = problem.undetermined_labels.narrow(allowed & offering_index.by_capacity.with_room(used), label_bits)
+    fitting = offering_index.keep_min_values(fitting)
+    return fitting & offering_index.general_purpose or fitting
 
 
-def undominated_offerings(market: OfferingIndex, allowed: int, masks: Sequence[int]) -> list[int]:
-    """Choices that no cheaper one replaces for every class: with as much room, and open to all it is open to."""
+def undominated_offerings(offering_index: OfferingIndex, allowed: int, offering_sets: Sequence[int]) -> list[int]:
+    """Offerings without a cheaper one that has at least their free capacity and is in each set that they are in."""
     kept = []
-    distinct = sorted(set(masks))
+    distinct_sets = sorted(set(offering_sets))
     while allowed:
-        choice = (allowed & -allowed).bit_length() - 1
-        kept.append(choice)
-        replaced = market.by_capacity.dominated(market.pool_type_of[choice].free_capacity)
-        for mask in distinct:
-            if not mask >> choice & 1:
-                replaced &= ~mask
-        allowed &= ~(replaced | 1 << choice)
+        offering = (allowed & -allowed).bit_length() - 1
+        kept.append(offering)
+        dominated = offering_index.by_capacity.dominated(offering_index.pool_type_of[offering].free_capacity)
+        for offerings in distinct_sets:
+            if not offerings >> offering & 1:
+                dominated &= ~offerings
+        allowed &= ~(dominated | 1 << offering)
     return kept
 
 
-def offerings_up_to_size(ranks: Sequence[tuple[int, int]], size: int) -> int:
-    """Choices of at most so many millicores."""
-    mask = 0
-    for cores, choices in ranks:
-        if cores > size:
+def offerings_up_to_size(by_millicores: Sequence[tuple[int, int]], size_bound: int) -> int:
+    """Offerings of at most so many millicores."""
+    offerings = 0
+    for millicores, of_this_size in by_millicores:
+        if millicores > size_bound:
             break
-        mask |= choices
-    return mask
+        offerings |= of_this_size
+    return offerings
 
 
-def _smallest(ranks: Sequence[tuple[int, int]], mask: int) -> int:
-    return next((cores for cores, choices in ranks if choices & mask), 0)
+def smallest_size(by_millicores: Sequence[tuple[int, int]], offerings: int) -> int:
+    """Millicores of the smallest of these offerings; 0 without any."""
+    return next((millicores for millicores, of_this_size in by_millicores if of_this_size & offerings), 0)

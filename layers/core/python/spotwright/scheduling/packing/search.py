@@ -1,4 +1,4 @@
-"""Which nodes to make for some classes of pods: the cheapest complete set that a bounded search finds."""
+"""Which new nodes hold some classes of pods: the cheapest packing that a bounded search finds."""
 
 import sys
 from collections.abc import Sequence
@@ -11,48 +11,53 @@ from spotwright.scheduling.packing.greedy import GreedyPacker
 from spotwright.scheduling.packing.merging import merge_nodes
 from spotwright.scheduling.packing.problem import Packing, PackingProblem, RemainingLimits, candidate_offerings
 
-# Bounds on node size in millicores. One node of 48 cpu is a loss most clusters bear; larger ones must be cheaper.
+# Bounds on node size in millicores. Most clusters can bear the loss of a node of 48 cpu; larger nodes must be cheaper.
 NODE_SIZE_BOUNDS_MILLICORES: Final = (48_000, 96_000, 24_000, 12_000)
 
 
 def find_cheapest_packing(
-    problem: PackingProblem, counts: Sequence[int], allowance: RemainingLimits, budget: int
+    problem: PackingProblem, counts: Sequence[int], limits: RemainingLimits, budget: int
 ) -> Packing:
-    """The least-cost packing where the pods are few enough for it; else the cheapest over the bounds on node size.
+    """The exact packing where the pods are few enough for it; else the cheapest greedy packing over all size bounds.
 
-    All bounds but the first are tried only while the budget lasts, and only if their fractional cost is lower.
+    After the first, a size bound is tried only while the budget lasts, and only if its fractional cost is lower.
     """
-    exact = pack_exactly(problem, counts, allowance, max(NODE_SIZE_BOUNDS_MILLICORES), budget)
+    exact = pack_exactly(problem, counts, limits, max(NODE_SIZE_BOUNDS_MILLICORES), budget)
     if exact is not None:
         return exact
-    first, *others = NODE_SIZE_BOUNDS_MILLICORES
-    best = GreedyPacker(problem, counts, allowance, candidate_offerings(problem, counts, allowance, first)).pack()
-    for size in others:
+    first_bound, *further_bounds = NODE_SIZE_BOUNDS_MILLICORES
+    best = GreedyPacker(problem, counts, limits, candidate_offerings(problem, counts, limits, first_bound)).pack()
+    for size_bound in further_bounds:
         if best.work_units < budget:
-            packer = GreedyPacker(problem, counts, allowance, candidate_offerings(problem, counts, allowance, size))
+            packer = GreedyPacker(problem, counts, limits, candidate_offerings(problem, counts, limits, size_bound))
             if any(best.unpacked) or packer.fractional_cost() < best.cost(problem.offering_index):
                 best = _better(best, packer.pack(), problem)
-    if any(best.unpacked) and any(resources.NODES in left for left in allowance.by_template):
-        packer = GreedyPacker(problem, counts, allowance, _roomiest(problem, counts, allowance))
+    if any(best.unpacked) and any(resources.NODES in left for left in limits.by_template):
+        packer = GreedyPacker(problem, counts, limits, _largest_offerings(problem, counts, limits))
         best = _better(best, packer.pack(), problem)
-    merge_nodes(problem, best, first)
+    merge_nodes(problem, best, first_bound)
     return best
 
 
 def _better(packing: Packing, other_packing: Packing, problem: PackingProblem) -> Packing:
-    """The packing that leaves fewer pods, or else the cheaper; with the work of both."""
+    """The packing that leaves fewer pods, or else the cheaper, with the units of work of both."""
     best = min(packing, other_packing, key=lambda either: (sum(either.unpacked), either.cost(problem.offering_index)))
     best.work_units = packing.work_units + other_packing.work_units
     return best
 
 
-def _roomiest(problem: PackingProblem, counts: Sequence[int], allowance: RemainingLimits) -> list[int]:
-    """Shapes than which none has more room: where nodes are counted, a few large ones hold more pods."""
-    every = candidate_offerings(problem, counts, allowance, sys.maxsize)
-    rooms = {problem.offering_index.pool_type_of[choice].free_capacity for choice in every}
-    most = {room for room in rooms if not any(vector != room and _covers(vector, room) for vector in rooms)}
-    return [choice for choice in every if problem.offering_index.pool_type_of[choice].free_capacity in most]
+def _largest_offerings(problem: PackingProblem, counts: Sequence[int], limits: RemainingLimits) -> list[int]:
+    """Offerings with the most free capacity: where the number of nodes is limited, a few large nodes hold more pods."""
+    candidates = candidate_offerings(problem, counts, limits, sys.maxsize)
+    capacity_of = {offering: problem.offering_index.pool_type_of[offering].free_capacity for offering in candidates}
+    capacities = set(capacity_of.values())
+    largest = {
+        capacity
+        for capacity in capacities
+        if not any(larger != capacity and _covers(larger, capacity) for larger in capacities)
+    }
+    return [offering for offering in candidates if capacity_of[offering] in largest]
 
 
-def _covers(vector: Vector, other_vector: Vector) -> bool:
-    return all(more >= less for more, less in zip(vector, other_vector, strict=True))
+def _covers(capacity: Vector, other_capacity: Vector) -> bool:
+    return all(amount >= other_amount for amount, other_amount in zip(capacity, other_capacity, strict=True))
