@@ -54,8 +54,8 @@ SWITCHES: Final = (
     ),
     Switch(greedy, "_STALE", 0, "Classes without pods are dropped from the order in which nodes are filled."),
     Switch(best_placement, "_FEW_PODS", 0, "Up to 64 pods are placed in other orders too."),
-    Switch(best_placement, "_SINGLY", 0, "Classes that found no node are placed pod by pod."),
-    Switch(best_placement, "_TURNS", 0, "Unplaced pods go first in another attempt."),
+    Switch(best_placement, "_MAX_SEQUENTIAL_CLASSES", 0, "Classes that found no node are placed pod by pod."),
+    Switch(best_placement, "_MAX_RETRIES", 0, "Unplaced pods go first in another attempt."),
 )
 
 

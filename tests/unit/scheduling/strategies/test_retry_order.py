@@ -1,4 +1,4 @@
-"""Nobody is left only because others came first: those who were left, or those they follow, then do."""
+"""No pod is unschedulable only because other pods came first: it, or a pod its affinity names, then comes first."""
 
 from spotwright.model import labels
 from spotwright.model.kubernetes.pod_constraints import PodAffinityTerm, TopologySpreadConstraint
@@ -23,7 +23,7 @@ IN_ZONE = PodAffinityTerm(labels.ZONE, WEB, ("default",))
 ON_HOST = PodAffinityTerm(labels.HOSTNAME, WEB, ("default",))
 
 
-def test_a_pod_goes_where_its_followers_can_go_too() -> None:
+def test_a_pod_goes_where_pods_with_affinity_to_it_can_follow() -> None:
     web = pods(3, "web", 1, labels={"app": "web"})
     follower = pod("follower", node_selector={labels.ZONE: "z2"}, pod_affinity=(IN_ZONE,))
     plan = planned(*web, follower)
@@ -31,7 +31,7 @@ def test_a_pod_goes_where_its_followers_can_go_too() -> None:
     assert any("default/follower" in new_node.pods and new_node.zones == ("z2",) for new_node in plan.new_nodes)
 
 
-def test_a_pod_goes_onto_the_kind_of_node_its_followers_need() -> None:
+def test_a_pod_goes_onto_the_instance_type_that_a_pod_with_affinity_to_it_needs() -> None:
     web = pod("web", 1, labels={"app": "web"})
     follower = pod("follower", node_selector={labels.ARCH: "arm64"}, pod_affinity=(ON_HOST,))
     plan = planned(web, follower, types=(SMALL, instance("arm", 4, 8, 0.3, labels={labels.ARCH: "arm64"})))
@@ -39,7 +39,7 @@ def test_a_pod_goes_onto_the_kind_of_node_its_followers_need() -> None:
     assert [new_node.instance_types for new_node in plan.new_nodes] == [("arm",)]
 
 
-def test_nobody_is_told_of_a_wish_that_was_never_theirs() -> None:
+def test_a_preference_the_planner_added_is_not_reported() -> None:
     web = pod("web", 1, labels={"app": "web"}, node_affinity=((zone_is("z1"),),))
     follower = pod("follower", node_selector={labels.ZONE: "z2"}, pod_affinity=(IN_ZONE,))
     plan = planned(web, follower)
@@ -47,7 +47,7 @@ def test_nobody_is_told_of_a_wish_that_was_never_theirs() -> None:
     assert not any(new_node.relaxed_preferences for new_node in plan.new_nodes)
 
 
-def test_a_zone_is_left_to_a_pod_that_has_no_other_and_stays_away() -> None:
+def test_a_zone_is_left_to_a_pod_with_anti_affinity_that_can_use_no_other() -> None:
     web = pod("web", 2, labels={"app": "web"}, node_affinity=((zone_is("z1", "z2"),),))
     loner = pod("loner", node_selector={labels.ZONE: "z1"}, pod_anti_affinity=(IN_ZONE,))
     plan = planned(web, loner)
@@ -62,43 +62,43 @@ def test_a_limit_is_left_to_pods_that_have_no_other_pool() -> None:
     assert not why(plan)
 
 
-def test_nodes_without_room_for_all_take_as_many_as_possible() -> None:
+def test_existing_nodes_take_as_many_pods_as_possible() -> None:
     plan = planned(pod("big", 2), *pods(4, "small", 0.5), nodes=(node("n1", 2),), pools=())
     assert list(why(plan)) == ["default/big"]
 
 
-def test_more_pods_never_count_for_more_than_priority() -> None:
+def test_priority_counts_for_more_than_the_number_of_pods() -> None:
     plan = planned(pod("big", 2, priority=5), *pods(4, "small", 0.5), nodes=(node("n1", 2),), pools=())
     assert "default/big" not in why(plan)
 
 
-def test_a_wish_that_no_node_meets_is_given_up_before_anything_is_packed() -> None:
+def test_a_preference_that_no_node_meets_is_relaxed_before_any_pod_is_packed() -> None:
     nowhere = ((1, (NodeSelectorRequirement("example.com/none", "In", ("x",)),)),)
     plan = planned(pod("dreamer", 3, preferred_node_affinity=nowhere), pod("other", 1), types=(SMALL, MEDIUM))
     assert shown(plan) == ["medium x 2"]
     assert plan.new_nodes[0].relaxed_preferences == ("node preference example.com/none In [x] (1 pod)",)
 
 
-def test_small_pods_do_not_keep_a_large_one_from_the_room_there_is() -> None:
-    """With one large and one small the node is full; the other two fit on one small node."""
+def test_small_pods_do_not_keep_a_large_pod_off_an_existing_node() -> None:
+    """A large and a small pod fill the node; the other large and the other small pod fit on a small node."""
     plan = planned(*pods(2, "large", 1, "3Gi"), *pods(2, "small", 0.5, "1Gi"), nodes=(node("n1", 2, "4Gi"),))
     assert shown(plan) == ["small x 2"]
 
 
-def test_of_equal_pods_the_last_by_name_are_left() -> None:
+def test_of_equal_pods_the_last_by_name_is_unschedulable() -> None:
     few = pool("few", limits={"nodes": "2"})
     waiting = (*pods(1, "a", 0.05), *pods(2, "b", 0.05), *pods(5, "c", 3, "64Mi"))
     assert list(why(planned(*waiting, pools=(few,)))) == ["default/c-4"]
 
 
-def test_where_nodes_are_counted_few_large_ones_hold_everybody() -> None:
-    """A medium and a small one are cheaper, and full before the last pod."""
+def test_under_a_limit_on_nodes_few_large_nodes_hold_all_pods() -> None:
+    """A medium and a small node are cheaper, and full before the last pod."""
     few = pool("few", limits={"nodes": "2"})
     plan = planned(*pods(6, "p", 1, "64Mi"), pod("last", 0.05, "64Mi"), pools=(few,), types=(SMALL, MEDIUM, LARGE))
     assert not why(plan)
 
 
-def test_followers_that_spread_are_given_company_in_several_zones() -> None:
+def test_pods_that_spread_get_a_pod_their_affinity_names_in_each_zone() -> None:
     web = pods(6, "web", 1, labels={"app": "web"})
     own = (NodeSelectorRequirement("app", "In", ("follower",)),)
     spread = TopologySpreadConstraint(labels.ZONE, 1, own)

@@ -1,4 +1,4 @@
-"""Which attempts at placing the same pods are made, and which of them is best.
+"""Places the same pods in several ways and keeps the best placement.
 
-Pods go in, the best placement comes out. Knows what is common to all attempts, not how one places its pods.
+Knows which pods each attempt places first and how placements compare, not how an attempt places its pods.
 """

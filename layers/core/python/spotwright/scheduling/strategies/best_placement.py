@@ -1,9 +1,10 @@
 """Several attempts at placing the same pods, of which the best counts.
 
-All pods at once is quick and usually cheapest. Few pods are also placed in other orders: those with rules one by one,
-on the nodes to which they add least; the largest first onto the nodes there are; those of lighter NodePools first, so
-that others join the nodes these need anyway; and, where pods lack hosts of others they must be with, these spread over
-more. Where pods are left that could have had a place if they had come first, they do.
+An attempt that packs all pods at once is quick and usually cheapest. Few pods are also placed in other ways: pods with
+topology rules one by one, on the node to which they add least; the largest pods first on existing nodes; pods of
+NodePools of lower weight first, so that other pods join nodes that these need anyway; and, where pods lack a host of a
+pod that their affinity names, with the named pods spread over more hosts. Unplaced pods that could have had a node if
+they had come first come first in another attempt.
 """
 
 from collections.abc import Sequence
@@ -17,117 +18,112 @@ from spotwright.scheduling.placement.placement_passes import place_pods
 from spotwright.scheduling.placement.planning_context import PlanningContext
 from spotwright.scheduling.strategies import priority, retry_order
 
-# Up to so many pods are placed in other orders too.
+# Up to so many pods are placed in other ways too.
 _FEW_PODS = 64
-# Of many pods, so many classes may be seated one by one, because they found no node when all were packed at once,
-# before all are.
-_SINGLY = 100
-# So often others are served first for the sake of those who were left.
-_TURNS = 3
+# Of many pods, the most classes that are placed pod by pod, because they found no node when all were packed at once.
+_MAX_SEQUENTIAL_CLASSES = 100
+# The most attempts in which unplaced pods, or pods their affinity names, come first.
+_MAX_RETRIES = 3
 
 
 def find_best_placement(
-    world: PlanningContext, pods: Sequence[Pod], templates: Sequence[NodeClaimTemplate]
+    context: PlanningContext, pods: Sequence[Pod], templates: Sequence[NodeClaimTemplate]
 ) -> Placement:
-    """A complete attempt with the NodePools given. Where limits bind, those who come first are served first."""
-    placement = _attempt(world, [pods], templates)
-    held = set(placement.pods_blocked_by_limits())
-    if held:
-        left = placement.unplaced_pods()
-        ahead = [pod for pod in pods if pod.key in held]
-        if priority.violates_priority(ahead, (pod for pod in pods if pod.key not in left)):
-            return _attempt(world, priority.priority_batches(pods), templates)
-    return _with_others_first(world, pods, templates, placement)
+    """The best placement on the nodes of these templates. Where limits bind, pods are placed in order of priority."""
+    placement = _place_in_batches(context, [pods], templates)
+    blocked = set(placement.pods_blocked_by_limits())
+    if blocked:
+        unplaced = placement.unplaced_pods()
+        blocked_pods = [pod for pod in pods if pod.key in blocked]
+        if priority.violates_priority(blocked_pods, (pod for pod in pods if pod.key not in unplaced)):
+            return _place_in_batches(context, priority.priority_batches(pods), templates)
+    return _retry_unplaced_first(context, pods, templates, placement)
 
 
-def _with_others_first(
-    world: PlanningContext, pods: Sequence[Pod], templates: Sequence[NodeClaimTemplate], placement: Placement
+def _retry_unplaced_first(
+    context: PlanningContext, pods: Sequence[Pod], templates: Sequence[NodeClaimTemplate], placement: Placement
 ) -> Placement:
-    """As long as fewer pods are left when some of them, or those they follow, are served first: that."""
-    turned, alone = pods, frozenset[str]()
-    for _ in range(_TURNS):
-        ahead = retry_order.compute_retry_order(placement, turned, alone)
-        if not ahead.first_pods:
+    """Retry with unplaced pods (and the pods their affinity names) first, while that places more pods."""
+    ordered_pods, without_targets = pods, frozenset[str]()
+    for _ in range(_MAX_RETRIES):
+        order = retry_order.compute_retry_order(placement, ordered_pods, without_targets)
+        if not order.first_pods:
             break
-        keys = {pod.key for pod in ahead.first_pods}
-        other_pods = [pod for pod in turned if pod.key not in keys]
-        other_placement = _attempt(world, [ahead.first_pods, other_pods], templates)
-        units = placement.work_units + other_placement.work_units
-        unwilling = other_placement.unplaced_or_relaxed(ahead.affinity_targets.keys())
-        fewer = not unwilling and _leaves_fewer(other_placement, placement, turned)
-        if fewer:
-            placement, turned = other_placement, [*ahead.first_pods, *other_pods]
-        placement.work_units = units
-        # Nobody is told of a wish that was never theirs: without those who could not have it, once more.
-        alone = alone.union(ahead.affinity_targets[key] for key in unwilling)
-        if not fewer and not unwilling:
+        first_keys = {pod.key for pod in order.first_pods}
+        later_pods = [pod for pod in ordered_pods if pod.key not in first_keys]
+        retry = _place_in_batches(context, [order.first_pods, later_pods], templates)
+        work_units = placement.work_units + retry.work_units
+        relaxed_targets = retry.unplaced_or_relaxed(order.affinity_targets.keys())
+        better = not relaxed_targets and _places_more(retry, placement, ordered_pods)
+        if better:
+            placement, ordered_pods = retry, [*order.first_pods, *later_pods]
+        placement.work_units = work_units
+        # A preference we added must not be reported as one the user stated: retry without it.
+        without_targets = without_targets.union(order.affinity_targets[key] for key in relaxed_targets)
+        if not better and not relaxed_targets:
             break
-    if turned is not pods:
-        _exchange_equals(world, pods, placement)
+    if ordered_pods is not pods:
+        _leave_last_of_equal_pods(context, pods, placement)
     return placement
 
 
-def _exchange_equals(world: PlanningContext, pods: Sequence[Pod], placement: Placement) -> None:
-    """Of equal pods those are left that come last, whoever was served first: so the same ones are left in any case."""
+def _leave_last_of_equal_pods(context: PlanningContext, pods: Sequence[Pod], placement: Placement) -> None:
+    """Swap equal pods so that the last in order of priority are unplaced, whatever order the retries placed them in."""
     ranks = {pod.key: priority.priority_key(pod) for pod in pods}
-    left, names = placement.unplaced_pods(), dict[str, str]()
-    for cls in group_pods(pods, world.preference_policy):
-        ordered = sorted(cls.pod_keys, key=lambda key: (ranks[key], key))
-        last = set(ordered[len(ordered) - sum(1 for key in ordered if key in left) :])
-        waits = [key for key in ordered if key in left and key not in last]
-        takes = [key for key in ordered if key in last and key not in left]
-        names |= dict(zip((*waits, *takes), (*takes, *waits), strict=True))
-    placement.swap_pods(names)
+    unplaced, swaps = placement.unplaced_pods(), dict[str, str]()
+    for pod_class in group_pods(pods, context.preference_policy):
+        ordered = sorted(pod_class.pod_keys, key=lambda key: (ranks[key], key))
+        last = set(ordered[len(ordered) - sum(1 for key in ordered if key in unplaced) :])
+        to_place = [key for key in ordered if key in unplaced and key not in last]
+        to_leave = [key for key in ordered if key in last and key not in unplaced]
+        swaps |= dict(zip((*to_place, *to_leave), (*to_leave, *to_place), strict=True))
+    placement.swap_pods(swaps)
 
 
-def _leaves_fewer(other_placement: Placement, placement: Placement, pods: Sequence[Pod]) -> bool:
-    """True when another attempt leaves fewer pods, and nobody instead of one who comes later."""
-    now, before = other_placement.unplaced_pods(), placement.unplaced_pods()
-    return len(now) < len(before) and not priority.violates_priority(
-        [pod for pod in pods if pod.key in now - before], (pod for pod in pods if pod.key in before - now)
+def _places_more(retry: Placement, placement: Placement, pods: Sequence[Pod]) -> bool:
+    """True when the retry leaves fewer pods, and none in favor of a pod of lower priority."""
+    unplaced_now, unplaced_before = retry.unplaced_pods(), placement.unplaced_pods()
+    return len(unplaced_now) < len(unplaced_before) and not priority.violates_priority(
+        [pod for pod in pods if pod.key in unplaced_now - unplaced_before],
+        (pod for pod in pods if pod.key in unplaced_before - unplaced_now),
     )
 
 
-def _attempt(
-    world: PlanningContext, bands: Sequence[Sequence[Pod]], templates: Sequence[NodeClaimTemplate]
+def _place_in_batches(
+    context: PlanningContext, batches: Sequence[Sequence[Pod]], templates: Sequence[NodeClaimTemplate]
 ) -> Placement:
-    pods = sum(map(len, bands))
-    budget = world.settings.work_units
-    best, singly = Placement(world, bands, templates), frozenset[str]()
+    """The best of several attempts that all place these batches of pods one after the other."""
+    pod_count = sum(map(len, batches))
+    budget = context.settings.work_units
+    best, sequential_keys = Placement(context, batches, templates), frozenset[str]()
     complete = place_pods(best, budget, pack_together=True)
-    while not complete and pods > _FEW_PODS and len(singly) < _SINGLY:
-        singly = singly.union(best.unpacked_pods)
-        best = Placement(world, bands, templates, sequential_keys=singly)
+    while not complete and pod_count > _FEW_PODS and len(sequential_keys) < _MAX_SEQUENTIAL_CLASSES:
+        sequential_keys = sequential_keys.union(best.unpacked_pods)
+        best = Placement(context, batches, templates, sequential_keys=sequential_keys)
         complete = place_pods(best, budget, pack_together=True)
-    if wide := complete and best.lacks_affinity_hosts:
-        best = _better(
-            best,
-            Placement(world, bands, templates, spread_targets=True, sequential_keys=singly),
-            budget,
-            pack_together=True,
-        )
-    if complete and (pods > _FEW_PODS or not best.price()):
+    if spread_targets := complete and best.lacks_affinity_hosts:
+        spread = Placement(context, batches, templates, spread_targets=True, sequential_keys=sequential_keys)
+        best = _better(best, spread, budget, pack_together=True)
+    if complete and (pod_count > _FEW_PODS or not best.price()):
         return best
     if not complete or best.has_topology_rules:
-        best = _better(
-            best if complete else None,
-            Placement(world, bands, templates, spread_targets=wide),
-            budget,
-            pack_together=False,
+        pod_by_pod = Placement(context, batches, templates, spread_targets=spread_targets)
+        best = _better(best if complete else None, pod_by_pod, budget, pack_together=False)
+    if pod_count <= _FEW_PODS and best.uses_existing_nodes and best.price():
+        largest_first = Placement(
+            context, batches, templates, spread_targets=spread_targets, fill=fill_existing_nodes_largest_first
         )
-    if pods <= _FEW_PODS and best.uses_existing_nodes and best.price():
-        largest_first = Placement(world, bands, templates, spread_targets=wide, fill=fill_existing_nodes_largest_first)
         best = _better(best, largest_first, budget, pack_together=True)
-    if pods <= _FEW_PODS and len(bands) == 1 and len(by_pool := best.pods_by_weight_group(bands[0])) > 1:
-        best = _better(best, Placement(world, by_pool, templates), budget, pack_together=True)
+    if pod_count <= _FEW_PODS and len(batches) == 1 and len(by_pool := best.pods_by_weight_group(batches[0])) > 1:
+        best = _better(best, Placement(context, by_pool, templates), budget, pack_together=True)
     return best
 
 
-def _better(placement: Placement | None, other_placement: Placement, budget: int, *, pack_together: bool) -> Placement:
-    """The better of an attempt and of another that is yet to run; if there is none yet, the other."""
-    complete = place_pods(other_placement, budget, pack_together=pack_together)
+def _better(placement: Placement | None, attempt: Placement, budget: int, *, pack_together: bool) -> Placement:
+    """Run the attempt; the better of the placement and the attempt, with the units of work of both."""
+    complete = place_pods(attempt, budget, pack_together=pack_together)
     if placement is None:
-        return other_placement
-    best = other_placement if complete and other_placement.is_better_than(placement) else placement
-    best.work_units = placement.work_units + other_placement.work_units
+        return attempt
+    best = attempt if complete and attempt.is_better_than(placement) else placement
+    best.work_units = placement.work_units + attempt.work_units
     return best

@@ -1,4 +1,4 @@
-"""Who comes first when limits leave no room for all: higher priority, then age."""
+"""Which pods are placed first where limits allow nodes for only some: those of higher priority, then the older."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -6,38 +6,38 @@ from typing import Final
 
 from spotwright.model.kubernetes.pod import Pod
 
-# Pods of one priority are told apart by age as finely as this many steps allow: each step is a round of packing.
-_STEPS: Final = 32
+# About so many batches at most, because every batch is packed by itself: pods of similar age share a batch.
+_MAX_BATCHES: Final = 32
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 type PriorityKey = tuple[int, datetime]
 
 
 def priority_key(pod: Pod) -> PriorityKey:
-    """Smaller comes first."""
+    """A pod with a smaller key comes first."""
     return -pod.priority, pod.metadata.creation_timestamp or _LONG_AGO
 
 
 def priority_batches(pods: Iterable[Pod]) -> list[list[Pod]]:
-    """The pods in steps, first come first; a step never mixes priorities."""
-    by_rank: dict[PriorityKey, list[Pod]] = {}
+    """The pods in batches, in order of priority and age; all pods of a batch have the same priority."""
+    by_key: dict[PriorityKey, list[Pod]] = {}
     for pod in pods:
-        by_rank.setdefault(priority_key(pod), []).append(pod)
-    together = -(-len(by_rank) // _STEPS)
-    found: list[list[Pod]] = []
-    last, held = 0, 0
-    for key in sorted(by_rank):
-        if not found or key[0] != last or held == together:
-            found.append([])
-            held = 0
-        found[-1] += by_rank[key]
-        last, held = key[0], held + 1
-    return found
+        by_key.setdefault(priority_key(pod), []).append(pod)
+    keys_per_batch = -(-len(by_key) // _MAX_BATCHES)
+    batches: list[list[Pod]] = []
+    last_priority, key_count = 0, 0
+    for key in sorted(by_key):
+        if not batches or key[0] != last_priority or key_count == keys_per_batch:
+            batches.append([])
+            key_count = 0
+        batches[-1] += by_key[key]
+        last_priority, key_count = key[0], key_count + 1
+    return batches
 
 
-def violates_priority(left: Sequence[Pod], placed: Iterable[Pod]) -> bool:
-    """True when somebody was placed though somebody who comes first was left."""
-    if not left:
+def violates_priority(unplaced: Sequence[Pod], placed: Iterable[Pod]) -> bool:
+    """True when a pod was placed that comes after an unplaced pod."""
+    if not unplaced:
         return False
-    first = min(map(priority_key, left))
+    first = min(map(priority_key, unplaced))
     return any(priority_key(pod) > first for pod in placed)
