@@ -23,7 +23,7 @@ _GOOD_ENOUGH: Final = 0.99
 _UNITS_PER_FILL_ORDER: Final = 8
 # Units of work for what the remaining pods would cost without a node's pods.
 _UNITS_PER_LOOKAHEAD: Final = 10
-# A fill order is rebuilt when one in so many of its classes has run out of pods.
+# Empty classes are dropped from a fill order when they are one in so many of all classes.
 _STALE: Final = 8
 # Pods of which a host may hold few go first when they need this share of the nodes that resources alone would need.
 _URGENT: Final = 0.5
