@@ -78,7 +78,7 @@ class Scene:
             self._feed(enabled=True)
 
     def events(self) -> tuple[Event, ...]:
-        """Of each function the first is the typical one. Numbers by month follow the schedules of `infra/events.py`."""
+        """Of each function the typical event comes first; numbers by month follow infra/triggers.py."""
         claim = min(self._claims)
         return (
             Event("provision", f"decides for {self._waiting} waiting pods", self._pods_wait),

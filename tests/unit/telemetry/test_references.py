@@ -32,9 +32,9 @@ def own_reports(source: str) -> list[str]:
     found = []
     for call in calls(source):
         match call.func:
-            case ast.Attribute(value=ast.Name(id=receiver), attr=method) if method in LOG_METHODS:
+            case ast.Attribute(value=receiver, attr=method) if method in LOG_METHODS:
                 # math.log computes, parser.error answers on a command line.
-                own = receiver not in ("math", "parser")
+                own = ast.unparse(receiver) not in ("math", "parser")
             case ast.Attribute(attr="add_metric"):
                 own = any(keyword.arg == "name" for keyword in call.keywords)
             case ast.Name(id=name) if name in ROW_TYPES:
@@ -86,6 +86,8 @@ def test_nothing_is_reported_without_its_row() -> None:
         'log.info("launched nodeclaim", extra={"nodeclaim": name})',
         'logger.exception("failed")',
         'logging.warning("what")',
+        'logging.getLogger("a").info("what")',
+        'self._log.warning("what")',
         'metrics.add_metric(name="Launches", unit="Count", value=1)',
         'Event(row, "Reason", "message")',
         'ports.cluster.record_event("pods", about, type="Normal", reason="New", message="m", now=now)',

@@ -285,3 +285,40 @@ def test_a_node_that_the_taint_was_left_on_is_given_back(world: World) -> None:
 
     world.cluster.set_taints(node, (DISRUPTED_TAINT,))
     assert world.run(5, until=lambda: world.cluster.all("nodes")[0].taints == ())
+
+
+def test_the_volume_of_a_pod_that_ended_is_waited_for(world: World) -> None:
+    claim = running_node(world)
+    ended = builders.pod("ended", node_name=claim.node_name, phase="Succeeded", volume_claim_names=("data",))
+    world.cluster.put("pods", ended)
+    put_volume_claim(world, "data", "pv-1")
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    delete(world, claim)
+    world.run(60)
+    assert world.ec2.live_instances()
+
+
+def test_a_claim_of_the_same_name_in_another_namespace_is_another_volume(world: World) -> None:
+    claim = running_node(world)
+    put_staying_pod(world, "stays", claim, "data")
+    stays = next(pod for pod in world.cluster.pods(node=claim.node_name) if pod.metadata.name == "stays")
+    world.cluster.delete("pods", stays.metadata)
+    other = msgspec.structs.replace(stays, metadata=msgspec.structs.replace(stays.metadata, namespace="other"))
+    world.cluster.put("pods", other)
+    put_volume_claim(world, "data", "pv-1")
+    metadata = ObjectMeta("data", namespace="other")
+    world.cluster.put("persistentvolumeclaims", PersistentVolumeClaim(metadata, "pv-2", bind_completed=True))
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    delete(world, claim)
+    world.run(60)
+    assert world.ec2.live_instances()
+
+
+def test_volumes_are_waited_for_until_the_termination_grace_period_ends(world: World) -> None:
+    world.cluster.update("nodepools", "default", termination_grace_period_seconds=300)
+    claim = running_node(world)
+    world.cluster.attachments[claim.node_name] = ("pv-1",)
+    delete(world, claim)
+    world.run(290)
+    assert world.ec2.live_instances()
+    assert world.run(120, until=lambda: gone(world, claim))

@@ -54,3 +54,34 @@ def test_the_limits_count_the_node_that_stays() -> None:
     packing = two_nodes(RemainingLimits([{resources.CPU: 0, resources.NODES: 0}], {}))
     merged(packing)
     assert packing.limits.by_template == [{resources.CPU: cpu, resources.NODES: 1}]
+
+
+def cheapest_offering(cpu: int) -> int:
+    pool_types = problem().offering_index.pool_type_of
+    return next(n for n, pool_type in enumerate(pool_types) if pool_type.instance_type.capacity[resources.CPU] == cpu)
+
+
+def nodes_after(*nodes: tuple[int, int], bound: int = SIZE_BOUND, limits: dict[str, int] | None = None) -> list[int]:
+    """``nodes``: (cpu, pods). Pods per node afterwards."""
+    packed = [PackedNodes(cheapest_offering(cpu), 1, {0: count}) for cpu, count in nodes]
+    packing = Packing(packed, [0], RemainingLimits([limits or {}], {}), 0)
+    merge_nodes(problem(), packing, bound)
+    return sorted(packed_nodes.pod_counts[0] for packed_nodes in packing.nodes)
+
+
+def test_a_merged_node_may_be_larger_up_to_the_bound() -> None:
+    assert nodes_after((2000, 15), (2000, 15), bound=4000) == [30]
+    assert nodes_after((2000, 15), (2000, 15), bound=3999) == [15, 15]
+
+
+def test_a_merged_node_may_be_as_large_as_the_larger_of_the_two() -> None:
+    assert nodes_after((4000, 20), (2000, 10), bound=0) == [30]
+
+
+def test_nodes_stay_where_one_would_be_dearer() -> None:
+    assert nodes_after((4000, 32), (2000, 16)) == [16, 32]
+
+
+def test_a_merged_node_keeps_the_limits() -> None:
+    assert nodes_after((2000, 15), (2000, 15), limits={resources.CPU: 0}) == [30]
+    assert nodes_after((2000, 15), (2000, 15), limits={resources.CPU: -1}) == [15, 15]

@@ -10,6 +10,7 @@ from spotwright.workflows.planning.code_digest import digest_of_reached_code
 
 PACKAGE = Path(spotwright.__file__).parent
 DECIDE = "spotwright.decisions.decide"
+EMPTINESS = "spotwright.disruption.emptiness"
 
 
 @pytest.fixture
@@ -61,6 +62,13 @@ def test_modules_that_are_not_reached_do_not_count(module: str, sources: Path) -
     before = digest_of_reached_code(DECIDE, sources=sources)
     _append(sources, module, "# changed\n")
     assert digest_of_reached_code(DECIDE, sources=sources) == before
+
+
+def test_the_search_for_empty_nodes_counts_as_code_that_decides(sources: Path) -> None:
+    assert code_digest.code_digest() == digest_of_reached_code(DECIDE, EMPTINESS)
+    before = digest_of_reached_code(DECIDE, EMPTINESS, sources=sources)
+    _append(sources, "disruption/emptiness.py", "# changed\n")
+    assert digest_of_reached_code(DECIDE, EMPTINESS, sources=sources) != before
 
 
 def test_modules_that_import_each_other_come_to_an_end(sources: Path) -> None:

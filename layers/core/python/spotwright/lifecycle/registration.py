@@ -16,11 +16,9 @@ from spotwright.lifecycle.steps import (
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node
-from spotwright.model.kubernetes.taints import Taint, TaintEffect
+from spotwright.model.kubernetes.taints import Taint
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.rows import Event
-
-UNREGISTERED_TAINT = Taint(labels.UNREGISTERED, TaintEffect.NO_EXECUTE)
 
 
 class NodeUpdate(msgspec.Struct, frozen=True):

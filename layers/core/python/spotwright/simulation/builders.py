@@ -1,6 +1,5 @@
 """Objects with defaults for scenarios: a ready EC2NodeClass, a NodePool, pods, a small catalog."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -147,7 +146,3 @@ def small_catalog() -> Catalog:
 
 def capacity_types(*kinds: str) -> tuple[NodeSelectorRequirement, ...]:
     return (NodeSelectorRequirement(labels.CAPACITY_TYPE, Operator.IN, kinds),)
-
-
-def nodes_by_name(nodes: tuple[Node, ...]) -> Mapping[str, Node]:
-    return {node.name: node for node in nodes}

@@ -261,9 +261,6 @@ class FakeDoorbells:
         """The messages of a kind that wait in a queue."""
         return tuple(message for message in self.messages if (message.queue, message.doorbell.kind) == (queue, kind))
 
-    def next_at(self) -> int | None:
-        return min((message.at for message in self.messages), default=None)
-
 
 class FakeCatalogs:
     """See InstanceCatalogPort: one catalog, whatever the key."""

@@ -117,17 +117,6 @@ class PackingProblem:
         self.host_constraints = host_constraints
         self.has_host_constraints = any(host_constraints)
 
-    def subproblem(self, classes: Sequence[int]) -> "PackingProblem":
-        """The problem of these classes alone, renumbered in this order."""
-        return PackingProblem(
-            self.offering_index,
-            Items([self.items.sizes[j] for j in classes]),
-            [self.offerings[j] for j in classes],
-            [self.label_bits[j] for j in classes],
-            self.undetermined_labels,
-            [self.host_constraints[j] for j in classes],
-        )
-
     def bin_constraints(self, offering: int) -> BinConstraints | None:
         """What limits the pods of a new node of this offering besides its capacity."""
         label_state = (
