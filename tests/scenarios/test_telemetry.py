@@ -78,6 +78,7 @@ SCENARIOS = {
         "a_node_that_joins_without_the_unregistered_taint_is_registered_with_an_event",
         "a_refusal_that_stays_ends_the_claim_after_five_minutes",
     ),
+    "scenarios/lifecycle/launch/test_taken_names.py": ("a_taken_name_costs_one_place_which_is_planned_again",),
     "scenarios/lifecycle/provisioning/test_nodeoverlays.py": ("an_overlay_says_whether_it_counts",),
     "scenarios/lifecycle/provisioning/test_reservations.py": (
         "a_node_whose_reservation_ended_runs_on_as_on_demand",

@@ -33,6 +33,11 @@ DIRECTORY: Final = Path(__file__).with_name("recorded")
 BODIES: Final = {"decisions": "decisions.jsonl", "snapshots": "snapshots.jsonl.gz", "catalogs": "catalogs.jsonl"}
 # The store of ``full_cluster``; all the rest are of moments.
 FULL: Final = "full-cluster"
+# Fields that rows have had since the recording, by kind of row, and how a row without them is written again.
+YOUNGER_FIELDS: Final[Mapping[str, Json]] = {
+    "command": {"own_replacements": 0},
+    "nomination": {"launch": ""},
+}
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,14 @@ def read_stores() -> Mapping[str, Store]:
         )
         for store in json.loads(_read("stores.json"))
     }
+
+
+def parse_row(row: Item) -> Json:
+    """A row with its body as an object, with the fields that its kind has had since the recording."""
+    if "body" not in row:
+        return dict(row)
+    younger = YOUNGER_FIELDS.get(row["sk"]["S"].partition("#")[0], {})
+    return dict(row) | {"body": younger | json.loads(row["body"]["S"])}
 
 
 def list_moments() -> list[str]:

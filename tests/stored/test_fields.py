@@ -43,6 +43,7 @@ ROOTS = (
 ONE_SCHEMA = "it has been the same since the first version"
 NOT_IN_STATUS = "it is not in the status of a class, which snapshots are made of"
 UNUSED = "no code sets it"
+YOUNGER = "rows have had it since the recording"
 # Fields that are nowhere set to anything but their default, by the name under which they are stored, and why.
 NOT_STATED: dict[Field, str] = {
     (Snapshot, "schema"): ONE_SCHEMA,
@@ -62,6 +63,8 @@ NOT_STATED: dict[Field, str] = {
     (LaunchRow, "replaces"): UNUSED,
     (LaunchRow, "reason"): UNUSED,
     (Disruption, "savings_picousd_per_hour"): UNUSED,
+    (CommandRow, "own_replacements"): YOUNGER,
+    (NominationRow, "launch"): YOUNGER,
 }
 
 

@@ -8,7 +8,7 @@ from spotwright.adapters.aws.dynamodb.state import DynamoState
 from spotwright.simulation import builders
 from spotwright.workflows.ports.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 from tests.stored import aws
-from tests.stored.recorded import FULL, read_rows, read_state, read_stores
+from tests.stored.recorded import FULL, parse_row, read_rows, read_state, read_stores
 
 # Every phase in which a row waits, and those after which it is history.
 PHASES = {
@@ -21,7 +21,9 @@ PHASES = {
 
 @pytest.mark.parametrize("name", read_stores())
 def test_every_row_is_read_and_written_as_it_was(name: str) -> None:
-    assert aws.write(read_state(name)) == list(read_stores()[name].rows)
+    assert [parse_row(row) for row in aws.write(read_state(name))] == [
+        parse_row(row) for row in read_stores()[name].rows
+    ]
 
 
 @pytest.mark.parametrize("name", [FULL, "nomination-nominated", "drain-begun", "command-proposed"])

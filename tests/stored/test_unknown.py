@@ -22,6 +22,7 @@ from tests.stored.recorded import (
     copy_bucket,
     is_region,
     list_keys,
+    parse_row,
     read_json,
     read_messages,
     read_rows,
@@ -61,7 +62,7 @@ def test_a_row_keeps_its_schema_and_loses_what_is_unknown() -> None:
     for row in (row for row in read_rows() if "phase" in row):
         again = encode_row(decode_timer_row(make_later(row)), builders.CLUSTER)
         assert again["schema"] == {"N": "99"}
-        assert json.loads(again["body"]["S"]) == json.loads(row["body"]["S"]) | {"schema": 99}
+        assert parse_row(again)["body"] == parse_row(row)["body"] | {"schema": 99}
         assert again.keys() == row.keys()
 
 

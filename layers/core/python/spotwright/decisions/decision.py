@@ -4,6 +4,7 @@ A decision's body lies in S3 under its content's hash; it is true once ``cluster
 """
 
 import hashlib
+import itertools
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
@@ -14,7 +15,11 @@ from spotwright.scheduling.plan import NewNode, Plan
 
 # Lower-case letters and digits without vowels and look-alikes, as Kubernetes' own generated names use.
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-_SUFFIX_LENGTH: Final = 5
+# Of a million names, no two meet with a probability of 99.8 %; that a new one meets one of 5,000 that are in use at the
+# time, ever: 1 in 40,000. Kubernetes' own five would meet every few thousand names.
+_SUFFIX_LENGTH: Final = 10
+# Kubernetes' limit for names that it generates: they are used as values of labels as well.
+_LONGEST_NAME: Final = 63
 # The reason for deleting nodes of a static NodePool beyond its replicas.
 SCALED_DOWN: Final = "ScaledDown"
 
@@ -86,14 +91,24 @@ def derived_id(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-def claim_name(pool: str, launch: str, index: int) -> str:
-    """``<pool>-<suffix>``, derived, so that a repeated creation finds itself. At most 63 characters."""
+def claim_names(pool: str, launch: str, count: int) -> tuple[str, ...]:
+    """``count`` distinct names of NodeClaims, derived, so that a repeated creation finds itself."""
+    names: dict[str, None] = {}
+    for index in itertools.count():
+        if len(names) == count:
+            break
+        names[_claim_name(pool, launch, index)] = None
+    return tuple(names)
+
+
+def _claim_name(pool: str, launch: str, index: int) -> str:
+    """``<pool>-<suffix>``, a DNS subdomain of at most 63 characters: no part of it ends before the dash."""
     number = int.from_bytes(hashlib.sha256(f"{launch}/{index}".encode()).digest()[:8])
     suffix = ""
     for _ in range(_SUFFIX_LENGTH):
         number, letter = divmod(number, len(_SUFFIX_ALPHABET))
         suffix += _SUFFIX_ALPHABET[letter]
-    return f"{pool[: 62 - _SUFFIX_LENGTH]}-{suffix}"
+    return f"{pool[: _LONGEST_NAME - 1 - _SUFFIX_LENGTH].rstrip('-.')}-{suffix}"
 
 
 def group_into_launches(decision: str, plan: Plan, pending_pods: Mapping[str, str]) -> tuple[Launch, ...]:
@@ -109,7 +124,7 @@ def group_into_launches(decision: str, plan: Plan, pending_pods: Mapping[str, st
     launches = []
     for number, nodes in enumerate(groups.values()):
         launch = derived_id(decision, str(number))
-        names = tuple(claim_name(nodes[0].nodepool, launch, index) for index in range(len(nodes)))
+        names = claim_names(nodes[0].nodepool, launch, len(nodes))
         pods = tuple(sorted(pod for node in nodes for pod in node.pods))
         pods_by_claim = tuple({pod: pending_pods[pod] for pod in node.pods if pod in pending_pods} for node in nodes)
         launches.append(Launch(launch, names, msgspec.structs.replace(nodes[0], pods=pods), pods=pods_by_claim))

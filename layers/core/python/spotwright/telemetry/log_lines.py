@@ -81,6 +81,12 @@ ABANDONED_LAUNCH: Final = LogLine(
     when="A committed launch is not carried out: its NodePool was deleted or the decision is too old. Its pods are"
     " planned again.",
 )
+DROPPED_NODECLAIMS: Final = LogLine(
+    _WARNING, "dropped nodeclaims from launch", ("launch", "nodeclaims", "reason"),
+    when="Some NodeClaims of a committed launch were not created: NodeClaims of somebody else have their names, or the"
+    " decision is too old. The launch goes on without them; their pods are planned again.",
+    remedy="Nothing; if it is frequent, look for who else creates NodeClaims in the cluster.",
+)
 DROPPED_DECISION: Final = LogLine(
     _ERROR, "dropped unreadable decision", ("decision", "error"),
     when="The stored body of a committed decision is missing or cannot be decoded. Its pods are planned again.",

@@ -12,6 +12,7 @@ import msgspec
 from spotwright.disruption import emptiness
 from spotwright.errors import ApiError, Conflict, NotFound
 from spotwright.lifecycle.steps import ConditionChange, Deletion, false_condition
+from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
@@ -92,7 +93,7 @@ def _await_replacements(ports: LifecyclePorts, row: CommandRow, now: datetime) -
     ready = set(row.replacements) <= set(row.initialized_replacements)
     late = epoch_ms(now) >= row.deadline
     if not ready and lost and not (row.forced and late):
-        _abort(ports, row, f"replacement {lost} was deleted", now)
+        _abort(ports, row, f"replacement {lost} was lost", now)
     elif not ready and late and not row.forced:
         _abort(ports, row, "replacements were not initialized in time", now)
     elif ready or late:
@@ -103,18 +104,22 @@ def _await_replacements(ports: LifecyclePorts, row: CommandRow, now: datetime) -
 
 
 def _check_replacements(ports: LifecyclePorts, row: CommandRow) -> tuple[CommandRow, str]:
-    """The row with the replacements that are or were Initialized, and one that was deleted, "" = none.
+    """The row with the replacements that are or were Initialized, and one that was lost, "" = none.
 
-    A replacement without a claim is expected as long as its launch is open.
+    A replacement is lost when its claim is deleted, or when somebody else's claim has its name. Without a claim it is
+    expected as long as its launch is open.
     """
     initialized, lost = set(row.initialized_replacements), ""
     expected = {name for launch in ports.state.launches() for name in launch.claims if name not in launch.uids}
     pending = bool(ports.state.cluster().pending_decisions)
+    own = row.replacements[: row.own_replacements]
     for name in row.replacements:
         if name in initialized:
             continue
         claim = ports.cluster.nodeclaim(name)
-        if claim is not None and claim.is_condition_true("Initialized"):
+        if claim is not None and name in own and claim.metadata.annotations.get(labels.DECISION) != row.decision:
+            lost = name
+        elif claim is not None and claim.is_condition_true("Initialized"):
             initialized.add(name)
         elif (claim is None and name not in expected and not pending) or (claim and claim.metadata.deletion_timestamp):
             lost = name

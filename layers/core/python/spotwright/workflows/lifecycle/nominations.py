@@ -48,7 +48,7 @@ def with_held_taint(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdat
     Not where the claim has startupTaints: a pod that removes them may tolerate no other taint.
     """
     closed = any(taint.key == labels.UNREGISTERED for taint in adoption.node.taints)
-    if not closed or claim.startup_taints or HELD_TAINT in adoption.taints or _open(ports, claim.name, now) is None:
+    if not closed or claim.startup_taints or HELD_TAINT in adoption.taints or _open(ports, claim, now) is None:
         return adoption
     return msgspec.structs.replace(adoption, taints=(*adoption.taints, HELD_TAINT))
 
@@ -78,7 +78,7 @@ def await_binding(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, no
     node = release_node(ports, claim, node, now)
     if node is None or (since is not None and now - since > WATCH_PERIOD):
         return None
-    row = _read(ports, claim.name)
+    row = _read(ports, claim)
     if row is None:
         return None
     if row.due <= epoch_ms(now):
@@ -109,7 +109,7 @@ def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> None:
 
 def _nominate(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime) -> None:
     """The row is written first, so that a nomination of a pod is known to be Spotwright's."""
-    row = _open(ports, claim.name, now)
+    row = _open(ports, claim, now)
     if row is None:
         return
     try:
@@ -122,20 +122,22 @@ def _nominate(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime
         log_line(log, log_lines.FAILED_NOMINATING_PODS, nodeclaim=claim.name, code=failure.code, error=str(failure))
 
 
-def _open(ports: LifecyclePorts, claim: str, now: datetime) -> NominationRow | None:
+def _open(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> NominationRow | None:
     """The claim's nomination until it is overdue."""
     row = _read(ports, claim)
     return row if row is not None and epoch_ms(now) < row.due else None
 
 
-def _read(ports: LifecyclePorts, claim: str) -> NominationRow | None:
+def _read(ports: LifecyclePorts, claim: NodeClaim) -> NominationRow | None:
     """The claim's nomination until it ended; None also when the state table does not answer."""
     try:
-        row = ports.state.nomination(claim)
+        row = ports.state.nomination(claim.name)
     except ApiError as failure:
-        log_line(log, log_lines.FAILED_NOMINATING_PODS, nodeclaim=claim, code=failure.code, error=str(failure))
+        log_line(log, log_lines.FAILED_NOMINATING_PODS, nodeclaim=claim.name, code=failure.code, error=str(failure))
         return None
-    return row if row is not None and row.phase not in ("done", "failed") else None
+    if row is None or row.phase in ("done", "failed"):
+        return None
+    return row if nominated_pods.is_for_claim(row, claim) else None
 
 
 def _missing(ports: LifecyclePorts, row: NominationRow) -> dict[str, str]:

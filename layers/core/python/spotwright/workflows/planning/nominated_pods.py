@@ -10,6 +10,8 @@ from typing import Final
 import msgspec
 
 from spotwright.decisions.decision import Decision
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings
 from spotwright.workflows.ports.rows import NominationRow
@@ -30,7 +32,7 @@ def nominations_of(decision: Decision) -> Iterator[NominationRow]:
     for launch in decision.launches:
         for claim, pods in zip(launch.claims, launch.pods, strict=False):
             if pods:
-                yield NominationRow(claim, decision.cluster, pods, created=created, due=due)
+                yield NominationRow(claim, decision.cluster, pods, created=created, due=due, launch=launch.id)
 
 
 def open_nominations(
@@ -42,6 +44,11 @@ def open_nominations(
     rows = {row.claim: row for decision in pending_decisions for row in nominations_of(decision)}
     rows |= {row.claim: row for row in state.nominations()}
     return tuple(rows[claim] for claim in sorted(rows))
+
+
+def is_for_claim(nomination: NominationRow, claim: NodeClaim) -> bool:
+    """Whether the claim is the nomination's, and not one of the same name that somebody else made."""
+    return nomination.launch in ("", claim.metadata.annotations.get(labels.LAUNCH))
 
 
 def place_nominated_pods(

@@ -58,8 +58,11 @@ def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
         leaving, disrupting = disrupted_claims(decisions, state.commands()) if has_static_pools else ((), ())
         nominations = nominations_read.result()
         snapshot = read_cluster(ports.cluster, settings, now)
-    names = {claim.name for claim in snapshot.nodeclaims}
-    in_flight = tuple(node for node in committed if node.nodeclaim.name not in names)
+    claims = {claim.name: claim for claim in snapshot.nodeclaims}
+    in_flight = tuple(node for node in committed if node.nodeclaim.name not in claims)
+    nominations = tuple(
+        row for row in nominations if row.claim not in claims or nominated_pods.is_for_claim(row, claims[row.claim])
+    )
     health = health_read.result()
     described_ms = offering_health_store.reservations_described_ms(state, health)
     hosts = _node_names(snapshot.nodeclaims, snapshot.nodes, in_flight)

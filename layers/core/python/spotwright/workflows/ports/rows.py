@@ -57,7 +57,9 @@ class CommandRow(msgspec.Struct, frozen=True):
     """A disruption under way. ``candidates``: NodeClaim names; ``replacements``: claim names that must be
     Initialized before candidates go. ``phase``: proposed → planned → waiting → done | aborted (an interruption
     starts at planned). ``deadline``: epoch milliseconds; then a ``forced`` command goes on without its replacements,
-    any other is aborted. ``initialized_replacements``: replacements that were Initialized once."""
+    any other is aborted. ``initialized_replacements``: replacements that were Initialized once. ``own_replacements``:
+    how many replacements, the first ones, the command's own decision makes; a claim of the name that another made is
+    none."""
 
     id: str
     cluster: str
@@ -67,6 +69,7 @@ class CommandRow(msgspec.Struct, frozen=True):
     candidate_uids: dict[str, str] = {}
     replacements: tuple[str, ...] = ()
     initialized_replacements: tuple[str, ...] = msgspec.field(default=(), name="initialized")
+    own_replacements: int = 0
     forced: bool = False
     phase: str = "planned"
     deadline: int = 0
@@ -100,6 +103,7 @@ class NoticeRow(msgspec.Struct, frozen=True):
 class NominationRow(msgspec.Struct, frozen=True):
     """Pods that were planned for a claim, until they run there. ``pods``: key → uid; ``node``: "" until it is Ready.
 
+    ``launch``: of the claim; a claim of the name that another launch made is not meant; "" = not recorded.
     ``phase``: promised → nominated (status.nominatedNodeName is written) → done | failed. ``due``: the deadline, epoch
     milliseconds; from then on, and in the last two phases, its pods count as not nominated.
     """
@@ -111,6 +115,7 @@ class NominationRow(msgspec.Struct, frozen=True):
     phase: str = "promised"
     created: int = 0
     due: int = 0
+    launch: str = ""
     version: int = 0
     schema: int = 1
 

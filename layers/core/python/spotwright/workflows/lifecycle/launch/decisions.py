@@ -82,6 +82,7 @@ def _create_command(ports: LifecyclePorts, decision: Decision, now: datetime) ->
         candidates=disruption.candidates,
         candidate_uids=disruption.candidate_uids,
         replacements=disruption.replacements + (_claims_in_flight(ports, decision) if disruption.deadline else ()),
+        own_replacements=len(disruption.replacements),
         forced=disruption.deadline > 0,
         deadline=deadline,
         created=epoch_ms(now),

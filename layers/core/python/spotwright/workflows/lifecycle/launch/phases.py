@@ -4,6 +4,7 @@ Each phase is saved under the row's version before the next begins, and depends 
 a second invocation, a step is repeated and changes nothing.
 """
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -89,19 +90,38 @@ def _create_claims(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Laun
     if pool is None or pool.metadata.deletion_timestamp is not None:
         _abandon(ports, row, f"NodePool {node.nodepool} was deleted")
         return None
-    if not row.uids and epoch_ms(now) - row.created > STALE_AFTER.total_seconds() * 1000:
-        _abandon(ports, row, "the decision is older than 10 minutes")
-        return None
-    uids = dict(row.uids)
-    missing = [name for name in row.claims if name not in uids]
+    uids, taken = dict(row.uids), set[str]()
+    missing = [name for name in dict.fromkeys(row.claims) if name not in uids]
+    if epoch_ms(now) - row.created > STALE_AFTER.total_seconds() * 1000:
+        return _without_claims(ports, row, missing, "the decision is older than 10 minutes")
     for name in missing[:CLAIMS_AT_ONCE]:
-        uids[name] = _create_claim(ports, row, node, pool, name).metadata.uid
-    complete = len(uids) == len(row.claims)
+        claim = _create_claim(ports, row, node, pool, name)
+        if claim is None:
+            taken.add(name)
+        else:
+            uids[name] = claim.metadata.uid
+    due = epoch_ms(now + PHASE_TIMEOUT)
+    if taken:
+        row = msgspec.structs.replace(row, uids=uids, due=due)
+        return _without_claims(ports, row, taken, "others have the names of its NodeClaims")
+    complete = len(missing) <= CLAIMS_AT_ONCE
     return ports.state.save(
-        msgspec.structs.replace(
-            row, uids=uids, phase="claimed" if complete else "planned", due=epoch_ms(now + PHASE_TIMEOUT)
-        )
+        msgspec.structs.replace(row, uids=uids, phase="claimed" if complete else "planned", due=due)
     )
+
+
+def _without_claims(ports: LifecyclePorts, row: LaunchRow, dropped: Collection[str], reason: str) -> LaunchRow | None:
+    """Launch without the ``dropped`` NodeClaims, which were never created: their pods are planned again."""
+    claims = tuple(name for name in row.claims if name not in dropped)
+    if not claims:
+        _abandon(ports, row, reason)
+        return None
+    after = ports.state.save(
+        msgspec.structs.replace(row, claims=claims, phase="claimed" if set(claims) <= row.uids.keys() else "planned")
+    )
+    log_line(log, log_lines.DROPPED_NODECLAIMS, launch=row.id, nodeclaims=sorted(dropped), reason=reason)
+    request_planning(ports)
+    return after
 
 
 def _abandon(ports: LifecyclePorts, row: LaunchRow, reason: str) -> None:
@@ -110,8 +130,8 @@ def _abandon(ports: LifecyclePorts, row: LaunchRow, reason: str) -> None:
     request_planning(ports)
 
 
-def _create_claim(ports: LifecyclePorts, row: LaunchRow, node: NewNode, pool: NodePool, name: str) -> NodeClaim:
-    """The claim of that name, created now or before; Conflict when another launch has the name."""
+def _create_claim(ports: LifecyclePorts, row: LaunchRow, node: NewNode, pool: NodePool, name: str) -> NodeClaim | None:
+    """The claim of that name, created now or before; None when the name belongs to a claim of somebody else."""
     claim = nodeclaim_creation.to_nodeclaim(
         name,
         node,
@@ -127,8 +147,8 @@ def _create_claim(ports: LifecyclePorts, row: LaunchRow, node: NewNode, pool: No
         nodeclaim = ports.cluster.create_nodeclaim(claim)
     except Conflict:
         existing = ports.cluster.nodeclaim(name)
-        if existing is None or existing.metadata.annotations.get(labels.LAUNCH) != row.id:
+        if existing is None:
             raise
-        return existing
+        return existing if existing.metadata.annotations.get(labels.LAUNCH) == row.id else None
     log_line(log, log_lines.CREATED_NODECLAIM, nodepool=pool.name, nodeclaim=name, requests=dict(node.requests))
     return nodeclaim
