@@ -23,7 +23,8 @@ from typing import Any
 from spotwright.cli.inputs.catalog_file import read_catalog_file
 from spotwright.cli.inputs.documents import read_documents
 from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
-from spotwright.cli.text.plan import plan_to_json
+from spotwright.cli.text.plan_json import plan_to_json
+from spotwright.cli.text.plan_report import PlanReport
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.scheduling.pod_planner import plan_pods
 from tests.cases.generator.draft import HERE, PROFILES
@@ -46,7 +47,7 @@ def _planned(file: Path) -> tuple[PlanJson, float]:
     catalog = _catalog(find_catalog(read(file)["catalog"], file))
     before = time.process_time()
     plan = plan_pods(decode_snapshot(read_documents([str(file)])), catalog)
-    return json.loads(plan_to_json(plan)), time.process_time() - before
+    return json.loads(plan_to_json(PlanReport(plan))), time.process_time() - before
 
 
 def _cases(arguments: argparse.Namespace, folder: Path) -> Iterator[Path]:

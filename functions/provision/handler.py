@@ -9,6 +9,7 @@ from aws_lambda_powertools import Logger, Metrics
 
 from spotwright import sqs_batch
 from spotwright.composition import cluster_clients
+from spotwright.scheduling.explain.node_choice import explain_node
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
@@ -45,7 +46,7 @@ def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell,
             decision=decision.id,
             summary=decision.message,
             nodeclaims=[name for launch in decision.launches for name in launch.claims],
-            nodes=[node.reason for node in decision.plan.new_nodes],
+            nodes=[explain_node(node) for node in decision.plan.new_nodes],
         )
     for plan in result.plans[-1:]:
         metrics.add_dimension(name="cluster", value=cluster)

@@ -15,7 +15,8 @@ import pytest
 from spotwright.cli.inputs.catalog_file import read_catalog_file
 from spotwright.cli.inputs.documents import read_documents
 from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
-from spotwright.cli.text.plan import plan_to_json
+from spotwright.cli.text.plan_json import plan_to_json
+from spotwright.cli.text.plan_report import PlanReport
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.scheduling.pod_planner import plan_pods
 from tests.cases.judge.catalog import find_catalog
@@ -42,7 +43,7 @@ def planned(case: Path) -> tuple[dict[str, Any], dict[str, Any], Path]:
     content = read(case)
     path = find_catalog(content["catalog"], case)
     plan = plan_pods(decode_snapshot(read_documents([str(case)])), catalog(path))
-    return content, json.loads(plan_to_json(plan)), path
+    return content, json.loads(plan_to_json(PlanReport(plan))), path
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.stem)

@@ -11,7 +11,8 @@ import pytest
 from spotwright.cli.inputs.catalog_file import read_catalog_file
 from spotwright.cli.inputs.documents import read_documents
 from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
-from spotwright.cli.text.plan import plan_to_json
+from spotwright.cli.text.plan_json import plan_to_json
+from spotwright.cli.text.plan_report import PlanReport
 from spotwright.scheduling.pod_planner import plan_pods
 from tests.cases.generator.draft import PROFILES
 from tests.cases.generator.writing import case, small, text
@@ -33,7 +34,7 @@ def test_plans_of_random_cases_break_no_rule(tmp_path: Path, profile: str, seed:
     content = read(file)
     catalog = read_catalog_file(str(find_catalog(content["catalog"], file)))
     plan = plan_pods(decode_snapshot(read_documents([str(file)])), catalog)
-    assert not judge(json.loads(plan_to_json(plan)), load(file)).violations
+    assert not judge(json.loads(plan_to_json(PlanReport(plan))), load(file)).violations
 
 
 def test_equal_seeds_make_equal_cases() -> None:

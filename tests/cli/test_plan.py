@@ -68,8 +68,8 @@ def planned(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, An
 def test_a_case_file_gives_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
     case = CASES / "scheduling" / "a01-selector-picks-the-zone.yaml"
     document = planned(capsys, "--catalog", str(FAKE), str(case))
-    lists = {"buffers", "existingNodes", "ignored", "newNodes", "notes", "unschedulable"}
-    assert set(document) == lists | {"pricePerHour", "boundPerHour", "workUnits"}
+    lists = {"assumptions", "buffers", "existingNodes", "ignored", "newNodes", "notes", "unschedulable", "workloads"}
+    assert set(document) == lists | {"schema", "catalog", "summary", "pricePerHour", "boundPerHour", "workUnits"}
     assert 0 < document["boundPerHour"] <= document["pricePerHour"]
     (node,) = document["newNodes"]
     assert (node["nodePool"], node["pods"], node["instanceTypes"][0]) == (
@@ -83,10 +83,11 @@ def test_a_case_file_gives_one_json_document(capsys: pytest.CaptureFixture[str])
 def test_five_inflate_pods_get_one_node_of_the_built_in_catalog(capsys: pytest.CaptureFixture[str], write: Any) -> None:
     assert main(["plan", write("m.yaml", POOL, WORKLOAD)]) == 0
     text = capsys.readouterr().out
-    assert text.startswith("Instance types and prices: us-east-1, built in")
-    assert "1 new node for 5 pods, $0.3060/h" in text
-    assert "why: c6a.2xlarge on-demand at $0.3060/h is the cheapest of" in text
-    assert "otherwise: c5a.2xlarge on-demand $0.3080/h" in text
+    assert text.startswith("5 pods: 5 placed on 1 new node, 0 pending; $0.3060/h, $223 a month\n")
+    assert "  c6a.2xlarge on-demand of NodePool default, $0.3060/h, any of" in text
+    assert "why: the cheapest of" in text
+    assert "alternatives, next c5a.2xlarge $0.3080/h" in text
+    assert "\nAssumptions:\n  instance types and prices: us-east-1, built in" in text
 
 
 STATIC = POOL.replace("name: default}\nspec:", "name: fixed}\nspec:\n  replicas: 2")
@@ -102,7 +103,7 @@ def test_nodes_of_static_pools_are_shown_with_their_price_behind_their_gate(
     assert document["pricePerHour"] == document["boundPerHour"] > 0
     assert main(["plan", *gate, file]) == 0
     text = capsys.readouterr().out
-    assert "2 new nodes, $" in text
+    assert text.startswith("No pod is waiting: 2 new nodes; $")
     assert "why: NodePool fixed keeps 2 nodes and has 0; " in text
     without = planned(capsys, file)
     assert without["newNodes"] == []
@@ -199,7 +200,8 @@ def test_a_zone_that_nobody_sells_is_named_with_those_that_are_known(
 def test_text_says_who_has_no_place_and_why(capsys: pytest.CaptureFixture[str], write: Any) -> None:
     assert main(["plan", "--catalog", str(FAKE), write("m.yaml", POOL, WORKLOAD.replace("cpu: 1,", "cpu: 500,"))]) == 0
     text = capsys.readouterr().out
-    assert "Without a place: 5 pods" in text
+    assert text.startswith("5 pods: 5 pending\n")
+    assert "Pending: 5 pods\n  5 of Deployment inflate\n" in text
     assert "NodePool default:" in text
 
 
@@ -267,7 +269,7 @@ def test_manifests_are_planned_within_a_running_cluster(
     (node,) = document["existingNodes"]
     assert (node["name"], len(node["pods"])) == ("big", 6)
     assert main(["plan"]) == 0
-    assert "big takes default/waits" in capsys.readouterr().out
+    assert "big takes 1 of ReplicaSet inflate" in capsys.readouterr().out
 
 
 def test_a_cluster_that_does_not_answer_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -24,23 +24,24 @@ spec:
 def planned(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, more: str = "", **replaced: str
 ) -> list[str]:
-    """The text of a plan without its heading, spaces and empty lines aside."""
+    """The text of a plan without its assumptions, spaces and empty lines aside."""
     text = (EXAMPLES / name).read_text(encoding="utf-8")
     for old, new in replaced.items():
         text = text.replace(old.replace("_", "-"), new)
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{text}\n---\n{more}" if more else text))
     assert main(["plan", "-"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("Instance types and prices: us-east-1")
-    return [line.strip() for line in lines[1:] if line.strip()]
+    said, _, assumed = capsys.readouterr().out.partition("\nAssumptions:\n")
+    assert assumed.startswith("  instance types and prices: us-east-1")
+    return [line.strip() for line in said.splitlines() if line.strip()]
 
 
 def test_both_pods_share_one_spot_node(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    assert planned(capsys, monkeypatch, "spot-t3a.yaml")[:5] == [
-        "1 new node for 2 pods, $0.0291/h ($21.24 a month)",
+    assert planned(capsys, monkeypatch, "spot-t3a.yaml")[:6] == [
+        "2 pods: 2 placed on 1 new node, 0 pending; $0.0291/h, $21.24 a month",
+        "New nodes:",
         "t3a.large spot of NodePool spot, $0.0291/h, any of us-east-1a, us-east-1b, us-east-1c",
-        "pods: default/on-spot-0, default/on-spot-1",
-        "requests: cpu 1400m, memory 1Gi, pods 2",
+        "pods: 2 of Deployment on-spot",
+        "uses: 73 % of cpu (1400m of 1930m after DaemonSets), 15 % of memory",
         "taints: spot=only:NoSchedule",
     ]
 
@@ -48,18 +49,19 @@ def test_both_pods_share_one_spot_node(capsys: pytest.CaptureFixture[str], monke
 def test_five_pods_share_one_on_demand_node(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert planned(capsys, monkeypatch, "scale-up-cmr.yaml")[:2] == [
-        "1 new node for 5 pods, $0.3060/h ($223.38 a month)",
+    assert planned(capsys, monkeypatch, "scale-up-cmr.yaml")[:3] == [
+        "5 pods: 5 placed on 1 new node, 0 pending; $0.3060/h, $223 a month",
+        "New nodes:",
         "c6a.2xlarge on-demand of NodePool default, $0.3060/h, any of us-east-1a, us-east-1b, us-east-1c",
     ]
 
 
 def test_a_limit_of_ten_cpu_holds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     made = planned(capsys, monkeypatch, "basic-gen6.yaml", INFLATE)
-    assert made[1].startswith("c6a.2xlarge on-demand of NodePool default")
+    assert made[2].startswith("c6a.2xlarge on-demand of NodePool default")
     twice = planned(capsys, monkeypatch, "basic-gen6.yaml", INFLATE.replace("replicas: 5", "replicas: 10"))
-    assert twice[0].startswith("2 new nodes for 8 pods")
-    assert "Without a place: 2 pods" in twice
+    assert twice[0].startswith("10 pods: 8 placed on 2 new nodes, 2 pending; ")
+    assert "Pending: 2 pods" in twice
     assert any("its limit of cpu 10 leaves 0" in line for line in twice)
 
 
@@ -68,16 +70,14 @@ def test_a_zone_of_another_region_is_named_and_so_is_the_misspelt_field(
 ) -> None:
     made = planned(capsys, monkeypatch, "t4g-seoul.yaml", INFLATE)
     assert made == [
-        "No new nodes.",
-        "Without a place: 5 pods",
-        "default/inflate-0, default/inflate-1, default/inflate-2, default/inflate-3, default/inflate-4",
+        "5 pods: 5 pending",
+        "Pending: 5 pods",
+        "5 of Deployment inflate",
         "NodePool default: the pool's requirements filtered out all available instance types: none has"
         " topology.kubernetes.io/zone In [ap-northeast-2a]; they have us-east-1a, us-east-1b, us-east-1c",
         "Notes:",
         "NodePool default: field spec.weight is empty: give it a value or leave it out",
         "NodePool default: unknown field spec.limit, did you mean limits?",
-        "NodePool default makes no nodes: the pool's requirements filtered out all available instance types: none has"
-        " topology.kubernetes.io/zone In [ap-northeast-2a]; they have us-east-1a, us-east-1b, us-east-1c",
     ]
 
 
@@ -85,8 +85,8 @@ def test_in_a_known_zone_graviton_nodes_are_bought_as_spot(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = planned(capsys, monkeypatch, "t4g-seoul.yaml", INFLATE, ap_northeast_2a="us-east-1a")
-    assert made[0].startswith("5 new nodes for 5 pods, $0.06")
-    assert made[1] == "5 x t4g.medium spot of NodePool default, $0.0120/h each, zone us-east-1a"
+    assert made[0].startswith("5 pods: 5 placed on 5 new nodes, 0 pending; $0.06")
+    assert made[2] == "5 x t4g.medium spot of NodePool default, $0.0120/h each, $0.0600/h together, us-east-1a"
 
 
 def test_a_provisioner_of_2022_is_read_as_what_it_becomes(
@@ -96,9 +96,9 @@ def test_a_provisioner_of_2022_is_read_as_what_it_becomes(
     tolerant = INFLATE.replace("spec: {containers", "spec: {tolerations: [{key: dedicated, value: batch}], containers")
     zones = {"ap_northeast_2a": "us-east-1a", "ap_northeast_2b": "us-east-1b"}
     made = planned(capsys, monkeypatch, "provisioner-v1alpha5.yaml", tolerant, **zones)
-    assert made[0].startswith("1 new node for 5 pods, $0.1")
-    assert made[1].startswith("m5.2xlarge spot of NodePool default, $0.1")
-    assert made[1].endswith("any of us-east-1a, us-east-1b")
+    assert made[0].startswith("5 pods: 5 placed on 1 new node, 0 pending; $0.1")
+    assert made[2].startswith("m5.2xlarge spot of NodePool default, $0.1")
+    assert made[2].endswith("any of us-east-1a, us-east-1b")
     assert "taints: dedicated=batch:NoSchedule" in made
     assert made[made.index("Notes:") + 1 :] == [
         "stdin: Provisioner default is read as NodePool default, EC2NodeClass default: `spotwright convert` writes that"

@@ -38,6 +38,8 @@ YOUNGER_FIELDS: Final[Mapping[str, Json]] = {
     "command": {"own_replacements": 0},
     "nomination": {"launch": ""},
 }
+# The same of nodes in decisions.
+YOUNGER_FIELDS_OF_NODES: Final[Json] = {"usage": []}
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,16 @@ def parse_row(row: Item) -> Json:
         return dict(row)
     younger = YOUNGER_FIELDS.get(row["sk"]["S"].partition("#")[0], {})
     return dict(row) | {"body": younger | json.loads(row["body"]["S"])}
+
+
+def parse_decision(body: bytes) -> Json:
+    """A decision as an object, with the fields that its nodes have had since the recording."""
+    decision: Json = json.loads(body)
+    plan, launches = decision["plan"], decision["launches"]
+    return decision | {
+        "plan": plan | {"new_nodes": [YOUNGER_FIELDS_OF_NODES | node for node in plan["new_nodes"]]},
+        "launches": [launch | {"node": YOUNGER_FIELDS_OF_NODES | launch["node"]} for launch in launches],
+    }
 
 
 def list_moments() -> list[str]:

@@ -12,6 +12,7 @@ from spotwright.disruption.breaker import Breaker
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.karpenter.nodeclass import CapacityReservation, Subnet
 from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Cause, NewNode, ResourceUsage, UnplacedPod
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow
 from tests.stored.fields import Field, find_stated, list_fields
@@ -43,7 +44,7 @@ ROOTS = (
 ONE_SCHEMA = "it has been the same since the first version"
 NOT_IN_STATUS = "it is not in the status of a class, which snapshots are made of"
 UNUSED = "no code sets it"
-YOUNGER = "rows have had it since the recording"
+YOUNGER = "rows and decisions have had it since the recording"
 # Fields that are nowhere set to anything but their default, by the name under which they are stored, and why.
 NOT_STATED: dict[Field, str] = {
     (Snapshot, "schema"): ONE_SCHEMA,
@@ -65,6 +66,14 @@ NOT_STATED: dict[Field, str] = {
     (Disruption, "savings_picousd_per_hour"): UNUSED,
     (CommandRow, "own_replacements"): YOUNGER,
     (NominationRow, "launch"): YOUNGER,
+    (NewNode, "usage"): YOUNGER,
+    (ResourceUsage, "resource"): YOUNGER,
+    (ResourceUsage, "requested"): YOUNGER,
+    (ResourceUsage, "available"): YOUNGER,
+    (UnplacedPod, "causes"): YOUNGER,
+    (Cause, "code"): YOUNGER,
+    (Cause, "nodepools"): YOUNGER,
+    (Cause, "details"): YOUNGER,
 }
 
 

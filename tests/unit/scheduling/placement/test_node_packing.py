@@ -67,4 +67,4 @@ class TestPrice:
     def test_a_reason_and_the_binding_resource_are_given(self) -> None:
         (new_node,) = planned(*pods(3, cpu=1, memory="128Mi"), pools=[pool("default", ON_DEMAND)]).new_nodes
         assert new_node.binding_resource == "cpu"
-        assert "medium on-demand at $0.2000/h is the cheapest of 3 types with room for 3 pods" in new_node.reason
+        assert "medium on-demand at $0.2000/h is the cheapest of 3 types with room for its pods" in new_node.reason

@@ -19,6 +19,21 @@ class AlternativeOffering(msgspec.Struct, frozen=True):
     price_picousd_per_hour: int
 
 
+class ResourceUsage(msgspec.Struct, frozen=True):
+    """What the pods of a node ask for of a resource, of what DaemonSets leave on the type that was chosen.
+
+    In the units of ``model.resources``.
+    """
+
+    resource: str
+    requested: int
+    available: int
+
+    @property
+    def share(self) -> float:
+        return self.requested / self.available if self.available else 1.0
+
+
 class NewNode(msgspec.Struct, frozen=True):
     """A node to make.
 
@@ -28,6 +43,7 @@ class NewNode(msgspec.Struct, frozen=True):
     ``price_picousd_per_hour``: of the cheapest available offering. ``reason``: why this offering, in sentences.
     ``relaxed_preferences``: preferences of its pods that it does not meet, a sentence for each.
     ``price_overlay_applied``, ``capacity_overlay_applied``: a NodeOverlay changes what some type costs, or has.
+    ``usage``: of the cheapest type, the resource that is used most first; empty where no pod is planned for the node.
     """
 
     nodepool: str = msgspec.field(name="node_pool")
@@ -48,6 +64,7 @@ class NewNode(msgspec.Struct, frozen=True):
     relaxed_preferences: tuple[str, ...] = msgspec.field(default=(), name="given_up")
     price_overlay_applied: bool = msgspec.field(default=False, name="price_overlaid")
     capacity_overlay_applied: bool = msgspec.field(default=False, name="capacity_overlaid")
+    usage: tuple[ResourceUsage, ...] = ()
 
 
 class NodeAssignment(msgspec.Struct, frozen=True):
@@ -57,11 +74,24 @@ class NodeAssignment(msgspec.Struct, frozen=True):
     pods: tuple[str, ...]
 
 
-class UnplacedPod(msgspec.Struct, frozen=True):
-    """A pod without a place, and why, in at least a sentence."""
+class Cause(msgspec.Struct, frozen=True):
+    """What a reason is about, for programs.
+
+    ``code``: see docs/plan-json.md. ``nodepools``: those that the reason speaks of; empty = it is about no NodePool.
+    ``details``: what the code is about, such as the label's ``key`` and the values on both sides, as text.
+    """
+
+    code: str
+    nodepools: tuple[str, ...] = ()
+    details: dict[str, str] = {}
+
+
+class UnplacedPod(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A pod without a place, and why, in at least a sentence. ``causes``: of each reason, in their order."""
 
     pod: str
     reasons: tuple[str, ...]
+    causes: tuple[Cause, ...] = ()
 
 
 class BufferProvisioning(msgspec.Struct, frozen=True):

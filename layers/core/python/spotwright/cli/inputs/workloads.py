@@ -12,13 +12,12 @@ MAX_PODS: Final = 150_000
 
 
 def workload_pods(workload: Json) -> Iterator[Json]:
-    """The pods of a workload, with its name and a number as name."""
+    """The pods of a workload, with its name and a number as name, owned by the workload itself."""
     kind, spec = workload["kind"], workload.get("spec") or {}
     if kind == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
     template = spec.get("template") or {}
     about = template.get("metadata") or {}
-    owner = {"kind": "ReplicaSet" if kind == "Deployment" else "Job" if kind == "CronJob" else kind}
     count = _count(kind, spec)
     if count > MAX_PODS:
         name = workload["metadata"].get("name") or "(no name)"
@@ -29,7 +28,7 @@ def workload_pods(workload: Json) -> Iterator[Json]:
             "namespace": workload["metadata"].get("namespace") or "default",
             "labels": about.get("labels") or {},
             "annotations": about.get("annotations") or {},
-            "ownerReferences": [owner | {"name": workload["metadata"]["name"]}],
+            "ownerReferences": [{"kind": kind, "name": workload["metadata"]["name"]}],
         }
         yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec") or {}}
 

@@ -1,221 +1,270 @@
-"""A plan as text, and as JSON for programs."""
+"""A plan as text for people: what it comes to, the nodes, the pods by workload, reasons, notes and assumptions."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
-import msgspec
-
-from spotwright.model import resources
+from spotwright.cli.text.plan_report import PlanReport, count, price_text
+from spotwright.cli.text.terminal import Terminal
+from spotwright.cli.text.workloads import Workload, Workloads
+from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import PICOUSD
-from spotwright.model.kubernetes.taints import Taint
-from spotwright.model.requirements import NodeSelectorRequirement
-from spotwright.scheduling.explain.node_choice import format_price
-from spotwright.scheduling.plan import AlternativeOffering, BufferProvisioning, NewNode, Plan, UnplacedPod
-
-type Json = dict[str, Any]
+from spotwright.scheduling.explain.node_choice import format_amount, format_price, resource_name
+from spotwright.scheduling.plan import NewNode, NodeAssignment, Plan, ResourceUsage, UnplacedPod
 
 _HOURS_A_MONTH: Final = 730
 _MAX_NAMES: Final = 5
+# So many workloads of which every pod has a place are listed.
+_MAX_PLACED_WORKLOADS: Final = 20
+# A bound that does not know that nodes are whole says little of a plan with fewer pods, unless the plan is close to it.
+_FEW_PODS: Final = 100
+_CLOSE_PERCENT: Final = 5
+# Labels that every node has, or that the line of the node states.
+_USUAL_LABELS: Final = frozenset((*labels.WELL_KNOWN, labels.NODEPOOL, labels.EC2NODECLASS, labels.HOSTNAME))
 
 
-def plan_to_json(plan: Plan) -> str:
-    """The plan as a JSON document; prices in USD per hour."""
-    document = {
-        "newNodes": [_new_node(new_node) for new_node in plan.new_nodes],
-        "existingNodes": [
-            {"name": assignment.name, "pods": list(assignment.pods)} for assignment in plan.existing_nodes
-        ],
-        "unschedulable": [_unplaced_pod(unplaced_pod) for unplaced_pod in plan.unschedulable_pods],
-        "ignored": [_unplaced_pod(unplaced_pod) for unplaced_pod in plan.ignored_pods],
-        "buffers": [_buffer(provisioning) for provisioning in plan.buffers],
-        "notes": list(plan.notes),
-        "pricePerHour": plan.price_picousd_per_hour / PICOUSD,
-        "boundPerHour": plan.lower_bound_picousd_per_hour / PICOUSD,
-        "workUnits": plan.work_units,
-    }
-    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+def plan_to_text(report: PlanReport, terminal: Terminal, *, is_wide: bool = False) -> Iterator[str]:
+    """The plan as text, line by line. ``is_wide``: every node with its pods, requests and types by name."""
+    plan = report.plan
+    yield terminal.heading(summarize(plan))
+    sections = (
+        ("New nodes", list(_new_nodes(plan.new_nodes, report.workloads, is_wide=is_wide))),
+        ("Existing nodes", list(_assignments(plan.existing_nodes, report.workloads, is_wide=is_wide))),
+        ("Pods", list(_placed_pods(plan, report.workloads))),
+        ("Capacity buffers", list(_buffers(plan))),
+        (f"Pending: {count(len(plan.unschedulable_pods), 'pod')}", list(_reasons(plan.unschedulable_pods, report))),
+        (f"Ignored: {count(len(plan.ignored_pods), 'pod')}", list(_reasons(plan.ignored_pods, report))),
+        ("Notes", [f"  {note}" for note in _notes(report)]),
+        ("Assumptions", [f"  {assumption}" for assumption in report.assumptions]),
+    )
+    for title, lines in sections:
+        if lines:
+            yield ""
+            yield terminal.heading(title if ":" in title else f"{title}:")
+            yield from lines
 
 
-def _new_node(node: NewNode) -> Json:
-    return {
-        "nodePool": node.nodepool,
-        "pods": list(node.pods),
-        "instanceTypes": list(node.instance_types),
-        "requirements": [_selector(expression) for expression in node.requirements],
-        "labels": node.labels,
-        "taints": [_taint(taint) for taint in node.taints],
-        "startupTaints": [_taint(taint) for taint in node.startup_taints],
-        "requests": resources.text(node.requests),
-        "pricePerHour": node.price_picousd_per_hour / PICOUSD,
-        "capacityType": node.capacity_type,
-        "zones": list(node.zones),
-        "reason": node.reason,
-        "bindingResource": node.binding_resource,
-        "alternatives": [_alternative_offering(alternative) for alternative in node.alternatives],
-        "preferencesGivenUp": list(node.relaxed_preferences),
-    }
+def summarize(plan: Plan) -> str:
+    """What the plan comes to: pods by what becomes of them; the price; how much a better plan could save at most."""
+    on_new, on_existing = _count_pods(plan.new_nodes), _count_pods(plan.existing_nodes)
+    pending, ignored, nodes = len(plan.unschedulable_pods), len(plan.ignored_pods), len(plan.new_nodes)
+    total = on_new + on_existing + pending + ignored
+    fates = [
+        f"{on_new:,} placed on {count(nodes, 'new node')}" if on_new else count(nodes, "new node") if nodes else "",
+        f"{on_existing:,} {'' if on_new else 'placed '}on {count(len(plan.existing_nodes), 'existing node')}"
+        if on_existing
+        else "",
+        f"{pending:,} pending" if total else "",
+        f"{ignored:,} ignored" if ignored else "",
+    ]
+    subject = count(total, "pod") if total else "No pod is waiting"
+    return "; ".join((f"{subject}: {', '.join(filter(None, fates)) or 'no new nodes'}", *_price(plan, on_new)))
 
 
-def _alternative_offering(alternative: AlternativeOffering) -> Json:
-    return {
-        "instanceType": alternative.instance_type,
-        "capacityType": alternative.capacity_type,
-        "zone": alternative.zone,
-        "pricePerHour": alternative.price_picousd_per_hour / PICOUSD,
-    }
+def _count_pods(nodes: Iterable[NewNode | NodeAssignment]) -> int:
+    return sum(len(node.pods) for node in nodes)
 
 
-def _selector(selector: NodeSelectorRequirement) -> Json:
-    expression: Json = {"key": selector.key, "operator": selector.operator}
-    if selector.values:
-        expression["values"] = list(selector.values)
-    if selector.min_values:
-        expression["minValues"] = selector.min_values
-    return expression
-
-
-def _taint(taint: Taint) -> Json:
-    return {"key": taint.key} | ({"value": taint.value} if taint.value else {}) | {"effect": taint.effect}
-
-
-def _buffer(provisioning: BufferProvisioning) -> Json:
-    return {
-        "name": f"{provisioning.namespace}/{provisioning.name}",
-        "pods": provisioning.pod_count,
-        "reason": provisioning.reason,
-        "message": provisioning.message,
-    }
-
-
-def _unplaced_pod(unplaced: UnplacedPod) -> Json:
-    return {"pod": unplaced.pod, "reasons": list(unplaced.reasons)}
-
-
-def plan_to_text(plan: Plan, heading: str) -> Iterator[str]:
-    """The plan as text, line by line."""
-    yield heading
-    yield ""
-    yield _total(plan)
-    for equal_nodes in _group_equal_nodes(plan.new_nodes):
-        yield ""
-        yield from _nodes(equal_nodes)
-    yield from _bound(plan)
-    if plan.existing_nodes:
-        yield ""
-        yield "Nodes there are:"
-        for node in plan.existing_nodes:
-            yield f"  {node.name} takes {_few(node.pods)}"
-    yield from _buffers(plan)
-    yield from _refusals("Without a place", plan.unschedulable_pods)
-    yield from _refusals("Ignored", plan.ignored_pods)
-    if plan.notes:
-        yield ""
-        yield "Notes:"
-        yield from (f"  {note}" for note in plan.notes)
-
-
-def _total(plan: Plan) -> str:
-    placed = sum(len(node.pods) for node in plan.new_nodes)
+def _price(plan: Plan, pods: int) -> Iterator[str]:
+    hourly, bound = plan.price_picousd_per_hour, plan.lower_bound_picousd_per_hour
     if not plan.new_nodes:
-        waiting = plan.unschedulable_pods or plan.ignored_pods or plan.existing_nodes
-        return "No new nodes." if waiting else "No new nodes: no pod is waiting."
-    hourly = plan.price_picousd_per_hour
-    monthly = hourly * _HOURS_A_MONTH / PICOUSD
-    served = f" for {_count(placed, 'pod')}" if placed else ""
-    return f"{_count(len(plan.new_nodes), 'new node')}{served}, {format_price(hourly)} (${monthly:,.2f} a month)"
+        return
+    monthly = hourly * _HOURS_A_MONTH
+    yield f"{price_text(hourly)}/h, ${monthly / PICOUSD:,.{0 if monthly >= 100 * PICOUSD else 2}f} a month"
+    above = round(100 * (hourly - bound) / bound) if bound else 100
+    if bound and (above <= _CLOSE_PERCENT or pods >= _FEW_PODS):
+        yield f"{above} % above what any plan must cost" if above else "no plan costs less"
 
 
-def _bound(plan: Plan) -> Iterator[str]:
-    """How much a better plan could save at most."""
-    if plan.lower_bound_picousd_per_hour:
-        share = 1 - plan.lower_bound_picousd_per_hour / plan.price_picousd_per_hour
-        yield ""
-        least = format_price(plan.lower_bound_picousd_per_hour)
-        yield f"No plan for these pods costs less than {least}, {share:.1%} below this one."
+def _new_nodes(nodes: Sequence[NewNode], workloads: Workloads, *, is_wide: bool) -> Iterator[str]:
+    for alike in [[node] for node in nodes] if is_wide else group_nodes(nodes):
+        yield from _describe_nodes(alike, workloads)
+        yield from _details(alike[0]) if is_wide else ()
 
 
-def _group_equal_nodes(nodes: Iterable[NewNode]) -> list[list[NewNode]]:
-    """Groups of nodes that differ only in the names of their pods, in the order of their first nodes."""
+def group_nodes(nodes: Iterable[NewNode]) -> list[list[NewNode]]:
+    """Nodes of which all that is printed is equal or printed as a range, in the order of their first nodes."""
     groups: dict[object, list[NewNode]] = {}
     for node in nodes:
         key = (
             node.nodepool,
-            node.instance_types,
-            node.reason,
+            node.instance_types[0],
+            node.capacity_type,
             node.price_picousd_per_hour,
-            len(node.pods),
+            node.taints,
+            node.startup_taints,
+            tuple(_user_labels(node)),
             node.relaxed_preferences,
+            node.reason,
         )
         groups.setdefault(key, []).append(node)
     return list(groups.values())
 
 
-def _nodes(equal_nodes: list[NewNode]) -> Iterator[str]:
-    node = equal_nodes[0]
-    pods = [pod for new_node in equal_nodes for pod in new_node.pods]
-    count_prefix = f"{len(equal_nodes)} x " if len(equal_nodes) > 1 else ""
+def _describe_nodes(alike: Sequence[NewNode], workloads: Workloads) -> Iterator[str]:
+    node, number = alike[0], len(alike)
+    price = f"{price_text(node.price_picousd_per_hour)}/h"
+    each = f"{price} each, {price_text(number * node.price_picousd_per_hour)}/h together" if number > 1 else price
+    prefix = f"{number} x " if number > 1 else ""
     yield (
-        f"  {count_prefix}{node.instance_types[0]} {node.capacity_type} of NodePool {node.nodepool},"
-        f" {format_price(node.price_picousd_per_hour)}{' each' if count_prefix else ''}, {_zones(node.zones)}"
+        f"  {prefix}{node.instance_types[0]} {node.capacity_type} of NodePool {node.nodepool}, {each}, {_zones(alike)}"
     )
-    if pods:
-        yield f"    pods: {_few(pods)}"
-    if node.requests:
-        yield f"    requests: {_amounts(node.requests)}"
+    if pods := [pod for new_node in alike for pod in new_node.pods]:
+        yield f"    pods: {_pods_of(alike, workloads.count(pods))}"
+    if usage := _usage([new_node.usage for new_node in alike]):
+        yield f"    uses: {usage}"
     if node.taints:
         yield f"    taints: {', '.join(map(str, node.taints))}"
-    yield f"    why: {node.reason}"
+    if user_labels := list(_user_labels(node)):
+        yield f"    labels: {', '.join(f'{key}={value}' for key, value in user_labels)}"
+    yield f"    why: {_why(node)}"
     if node.relaxed_preferences:
         yield f"    given up: {'; '.join(node.relaxed_preferences)}"
-    if len(node.instance_types) > 1:
-        yield f"    EC2 may also launch: {_few(node.instance_types[1:])}"
-    if node.alternatives:
-        yield f"    otherwise: {', '.join(_alternative(alternative) for alternative in node.alternatives)}"
 
 
-def _zones(zones: tuple[str, ...]) -> str:
-    return f"zone {zones[0]}" if len(zones) == 1 else f"any of {', '.join(zones)}"
+def _why(node: NewNode) -> str:
+    """The reason, without the words that the line of the node has said."""
+    price = format_price(node.price_picousd_per_hour)
+    return node.reason.removeprefix(f"{node.instance_types[0]} {node.capacity_type} at {price} is ")
 
 
-def _alternative(alternative: AlternativeOffering) -> str:
-    return f"{alternative.instance_type} {alternative.capacity_type} {format_price(alternative.price_picousd_per_hour)}"
+def _details(node: NewNode) -> Iterator[str]:
+    """What only the wide output has."""
+    if node.pods:
+        yield f"    pod names: {', '.join(sorted(node.pods, key=_natural_order))}"
+    if node.requests:
+        amounts = ", ".join(f"{name} {amount}" for name, amount in resources.text(node.requests).items())
+        yield f"    requests with DaemonSets: {amounts}"
+    yield f"    instance types: {', '.join(node.instance_types)}"
+    yield f"    requirements: {', '.join(map(str, node.requirements))}"
 
 
-def _amounts(amounts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in resources.text(amounts).items())
+def _user_labels(node: NewNode) -> Iterator[tuple[str, str]]:
+    return ((key, value) for key, value in sorted(node.labels.items()) if key not in _USUAL_LABELS)
+
+
+def _zones(alike: Sequence[NewNode]) -> str:
+    numbers: dict[tuple[str, ...], int] = {}
+    for node in alike:
+        numbers[node.zones] = numbers.get(node.zones, 0) + 1
+    if len(numbers) == 1:
+        return _zone(alike[0].zones)
+    return ", ".join(f"{number} in {_zone(zones)}" for zones, number in sorted(numbers.items()))
+
+
+def _zone(zones: tuple[str, ...]) -> str:
+    return zones[0] if len(zones) == 1 else f"any of {', '.join(zones)}"
+
+
+def _pods_of(alike: Sequence[NewNode], counts: Mapping[Workload, int]) -> str:
+    per_node = _range([len(node.pods) for node in alike], str)
+    return name_workloads(counts) + (f" ({per_node} a node)" if len(alike) > 1 else "")
+
+
+def name_workloads(counts: Mapping[Workload, int]) -> str:
+    """``10 of Deployment web, 6 of StatefulSet cache and Pods a, b``."""
+    owned = [f"{number:,} of {workload}" for workload, number in counts.items() if workload.kind != "Pod"]
+    bare = sorted(
+        (str(workload).removeprefix("Pod ") for workload in counts if workload.kind == "Pod"), key=_natural_order
+    )
+    named = ([f"{'Pod' if len(bare) == 1 else 'Pods'} {_few(bare)}"]) if bare else []
+    hidden = len(owned) - 2 * _MAX_NAMES
+    more = [f"{count(hidden, 'more workload')}"] if hidden > 0 else []
+    return ", ".join([*owned[: 2 * _MAX_NAMES], *more, *named])
+
+
+def _usage(usages: Sequence[tuple[ResourceUsage, ...]]) -> str:
+    """Shares of the resources, the one that is used most first, from the least to the most of the nodes."""
+    by_resource: dict[str, list[ResourceUsage]] = {}
+    for entry in (entry for usage in usages for entry in usage):
+        by_resource.setdefault(entry.resource, []).append(entry)
+    for name, entries in by_resource.items():
+        if len(entries) < len(usages) and name != resources.PODS:
+            entries.append(ResourceUsage(name, 0, entries[0].available))
+    ordered = sorted(by_resource.values(), key=lambda entries: -max(entry.share for entry in entries))
+    if len(usages) > 1 and len(ordered) > 1:
+        ordered = [entries for entries in ordered if entries[0].resource != resources.PODS or entries is ordered[0]]
+    return ", ".join(_share(entries, with_amounts=number == 0) for number, entries in enumerate(ordered))
+
+
+def _share(entries: Sequence[ResourceUsage], *, with_amounts: bool) -> str:
+    name = entries[0].resource
+    percent = _range([round(100 * entry.share) for entry in entries], str)
+    if not with_amounts:
+        return f"{percent} % of {resource_name(name)}"
+
+    def amount(size: int) -> str:
+        return format_amount(name, size)
+
+    requested = _range([entry.requested for entry in entries], amount)
+    available = _range([entry.available for entry in entries], amount)
+    return f"{percent} % of {resource_name(name)} ({requested} of {available} after DaemonSets)"
+
+
+def _range(values: Sequence[int], text: Callable[[int], str]) -> str:
+    least, most = text(min(values)), text(max(values))
+    return least if least == most else f"{least} to {most}"
 
 
 def _few(names: Sequence[str]) -> str:
     """The first names and how many more there are."""
     shown = ", ".join(names[:_MAX_NAMES])
-    return shown + (f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else "")
+    return shown + (f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else "")
+
+
+def _natural_order(name: str) -> tuple[str, int, str]:
+    """``web-2`` before ``web-10``."""
+    stem = name.rstrip("0123456789")
+    number = name[len(stem) :]
+    return (stem, int(number), number) if number.isascii() and number else (name, -1, "")
+
+
+def _assignments(nodes: Iterable[NodeAssignment], workloads: Workloads, *, is_wide: bool) -> Iterator[str]:
+    for node in nodes:
+        yield f"  {node.name} takes {name_workloads(workloads.count(node.pods))}"
+        if is_wide:
+            yield f"    pod names: {', '.join(sorted(node.pods, key=_natural_order))}"
+
+
+def _placed_pods(plan: Plan, workloads: Workloads) -> Iterator[str]:
+    """How many pods of each workload have a place; workloads without any are among the pending or ignored pods."""
+    nodes: tuple[NewNode | NodeAssignment, ...] = (*plan.new_nodes, *plan.existing_nodes)
+    placed = workloads.count(pod for node in nodes for pod in node.pods)
+    left = workloads.count(unplaced.pod for unplaced in (*plan.unschedulable_pods, *plan.ignored_pods))
+    owned = {workload: number for workload, number in placed.items() if workload.kind != "Pod"}
+    for workload in (workload for workload in owned if workload in left):
+        yield f"  {workload}: {owned[workload]:,} of {owned[workload] + left[workload]:,} placed"
+    whole = [workload for workload in owned if workload not in left]
+    for workload in whole[:_MAX_PLACED_WORKLOADS]:
+        yield f"  {workload}: {owned[workload]:,} of {owned[workload]:,}"
+    if len(whole) > _MAX_PLACED_WORKLOADS:
+        rest = whole[_MAX_PLACED_WORKLOADS:]
+        pods = sum(owned[workload] for workload in rest)
+        yield f"  {count(len(rest), 'more workload')}: {pods:,} of {pods:,}"
 
 
 def _buffers(plan: Plan) -> Iterator[str]:
-    if not plan.buffers:
-        return
-    yield ""
-    yield "Capacity buffers:"
     for provisioning in plan.buffers:
         name = f"{provisioning.namespace}/{provisioning.name}"
         message = f": {provisioning.message}" if provisioning.message else ""
-        yield f"  {name} keeps room for {_count(provisioning.pod_count, 'pod')}, {provisioning.reason}{message}"
+        yield f"  {name} keeps room for {count(provisioning.pod_count, 'pod')}, {provisioning.reason}{message}"
     for node in plan.buffer_assignments:
         yield f"  {node.name} has room for {_few(node.pods)}"
 
 
-def _refusals(heading: str, pods: Sequence[UnplacedPod]) -> Iterator[str]:
-    if not pods:
-        return
-    yield ""
-    yield f"{heading}: {_count(len(pods), 'pod')}"
+def _reasons(pods: Sequence[UnplacedPod], report: PlanReport) -> Iterator[str]:
+    """Each reason once, with the workloads that it holds for."""
     keys_by_reasons: dict[tuple[str, ...], list[str]] = {}
     for pod in pods:
         keys_by_reasons.setdefault(pod.reasons, []).append(pod.pod)
     for reasons, keys in keys_by_reasons.items():
-        yield f"  {_few(keys)}"
+        yield f"  {name_workloads(report.workloads.count(keys))}"
         yield from (f"    {reason}" for reason in reasons)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def _notes(report: PlanReport) -> Iterator[str]:
+    """The notes, without those that a reason has said already, word for word."""
+    unplaced = (*report.plan.unschedulable_pods, *report.plan.ignored_pods)
+    said = {reason for pod in unplaced for reason in pod.reasons}
+    for note in dict.fromkeys((*report.plan.notes, *report.notes)):
+        if note.replace(" makes no nodes: ", ": ", 1) not in said:
+            yield note

@@ -11,17 +11,22 @@ from spotwright.scheduling.inputs.pod_classes import PodCount
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.offerings.bit_sets import iterate_bits
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
-from spotwright.scheduling.plan import AlternativeOffering
+from spotwright.scheduling.plan import AlternativeOffering, NewNode, ResourceUsage
 
 _MAX_ALTERNATIVES: Final = 4
 
 
-def binding_resource(planned_node: PlannedNode, offerings: int) -> str:
-    """The resource of which least is left on the cheapest type, by share."""
+def usage(planned_node: PlannedNode, offering: int) -> tuple[ResourceUsage, ...]:
+    """What its pods use of an offering's type, by share, largest first; pods count where they are what fills it."""
     index = planned_node.weight_group.offering_index
-    capacity = index.pool_type_of[(offerings & -offerings).bit_length() - 1].free_capacity
-    shares = [used / size if size else 0.0 for used, size in zip(planned_node.usage, capacity, strict=True)]
-    return index.dimensions[shares.index(max(shares))]
+    capacity = index.pool_type_of[offering].free_capacity
+    used = [
+        ResourceUsage(name, requested, available)
+        for name, requested, available in zip(index.dimensions, planned_node.usage, capacity, strict=True)
+        if requested
+    ]
+    ordered = sorted(used, key=lambda entry: -entry.share)
+    return tuple(entry for entry in ordered if entry is ordered[0] or entry.resource != resources.PODS)
 
 
 def alternatives(index: OfferingIndex, offerings: int, cheapest: int) -> tuple[AlternativeOffering, ...]:
@@ -49,26 +54,62 @@ def _type_name(index: OfferingIndex, offering: int) -> str:
 
 
 def explain_choice(
-    planned_node: PlannedNode,
-    cheapest: int,
-    type_count: int,
-    binding: str,
-    next_best: Sequence[AlternativeOffering],
+    planned_node: PlannedNode, cheapest: int, type_count: int, next_best: Sequence[AlternativeOffering]
 ) -> str:
-    """Why the cheapest offering is what the node is planned for. ``binding``: the resource that decided."""
+    """Why the cheapest offering is what the node is planned for."""
     index = planned_node.weight_group.offering_index
-    pods, place = sum(pods.count for pods in planned_node.pod_counts), index.dimensions.index(binding)
-    used, capacity = planned_node.usage[place], index.pool_type_of[cheapest].free_capacity[place]
+    chosen = index.offerings[cheapest]
+    types = f"the cheapest of {type_count} types" if type_count > 1 else "the only type"
     text = (
-        f"{_type_name(index, cheapest)} {index.offerings[cheapest].capacity_type}"
-        f" at {format_price(index.prices[cheapest])}"
-        f" is the cheapest of {_count(type_count, 'type')} with room for {_count(pods, 'pod')};"
-        f" {_filled(binding, used, capacity)}"
+        f"{_type_name(index, cheapest)} {chosen.capacity_type} at {format_price(index.prices[cheapest])}"
+        f" is {types} with room for its pods"
     )
-    for alternative in next_best[:1]:
-        price = format_price(alternative.price_picousd_per_hour)
-        text += f"; next is {alternative.instance_type} {alternative.capacity_type} at {price}"
-    return text
+    others = describe_alternatives(type_count - 1, chosen.capacity_type, next_best)
+    return f"{text}; {others}" if others else text
+
+
+def explain_node(node: NewNode) -> str:
+    """All that is said of a node in one sentence: why its type, and what its pods use of it."""
+    used = describe_usage(node.usage)
+    return f"{node.reason}; it {used}" if used else node.reason
+
+
+def describe_alternatives(type_count: int, capacity_type: str, offerings: Sequence[AlternativeOffering]) -> str:
+    """How many other types would do, the next of them, and the best under other capacity types; "" without any.
+
+    ``capacity_type``: of the offering that was chosen; ``offerings``: the alternatives to it, cheapest first.
+    """
+    same = [offering for offering in offerings if offering.capacity_type == capacity_type]
+    parts = [f"{_count(type_count, 'alternative')}"] if type_count > 0 else []
+    if parts and same:
+        parts.append(f"next {same[0].instance_type} {format_price(same[0].price_picousd_per_hour)}")
+    cheapest_by_kind: dict[str, AlternativeOffering] = {}
+    for offering in offerings:
+        if offering.capacity_type != capacity_type:
+            cheapest_by_kind.setdefault(offering.capacity_type, offering)
+    for kind, offering in sorted(cheapest_by_kind.items()):
+        parts.append(f"{kind} from {format_price(offering.price_picousd_per_hour)} ({offering.instance_type})")
+    return ", ".join(parts)
+
+
+def describe_usage(usages: Sequence[ResourceUsage]) -> str:
+    """``uses 13 % of cpu (512m of 3920m after DaemonSets), 5 % of memory``; "" without any."""
+    return "uses " + ", ".join((*map(_share, usages[:1]), *map(_percent, usages[1:]))) if usages else ""
+
+
+def _share(entry: ResourceUsage) -> str:
+    requested = format_amount(entry.resource, entry.requested)
+    return f"{_percent(entry)} ({requested} of {format_amount(entry.resource, entry.available)} after DaemonSets)"
+
+
+def _percent(entry: ResourceUsage) -> str:
+    return f"{round(100 * entry.share)} % of {resource_name(entry.resource)}"
+
+
+def resource_name(resource: str) -> str:
+    """A resource as people call it."""
+    driver = csi_driver(resource)
+    return f"volumes attached through {driver}" if driver else resource
 
 
 def relaxed_preferences(pod_counts: Iterable[PodCount]) -> tuple[str, ...]:
@@ -103,15 +144,6 @@ def _given_up(first: PodRequirements, last: PodRequirements) -> Iterator[str]:
 def _domains(topology_key: str) -> str:
     names = {labels.HOSTNAME: "hosts", labels.ZONE: "zones", labels.CAPACITY_TYPE: "capacity types"}
     return names.get(topology_key, topology_key)
-
-
-def _filled(binding: str, used: int, capacity: int) -> str:
-    driver = csi_driver(binding)
-    if driver:
-        return f"its volumes fill it: {used} of {capacity} that it can attach through {driver}"
-    return (
-        f"{binding} fills it: {quantity.text(binding, used)} of {format_amount(binding, capacity)} that daemons leave"
-    )
 
 
 def _count(number: int, noun: str) -> str:

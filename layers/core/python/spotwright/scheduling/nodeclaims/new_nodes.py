@@ -9,9 +9,9 @@ from spotwright.scheduling.capacity.planned_nodes import PlannedNode
 from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.explain.node_choice import (
     alternatives,
-    binding_resource,
     explain_choice,
     relaxed_preferences,
+    usage,
 )
 from spotwright.scheduling.nodeclaims.launchable import (
     cheapest_types,
@@ -42,8 +42,8 @@ def _equal_nodes(planned_node: PlannedNode, offerings: int) -> Iterator[NewNode]
     pool_types, kept = cheapest_types(planned_node, intended)
     names = tuple(dict.fromkeys(pool_type.instance_type.name for pool_type in pool_types))
     requirements = lower_min_values(index, kept, nodeclaim_requirements(planned_node, pool_types, kept))
-    cheapest, binding = (kept & -kept).bit_length() - 1, binding_resource(planned_node, intended)
-    next_best = alternatives(index, kept, cheapest)
+    cheapest = (kept & -kept).bit_length() - 1
+    next_best, used = alternatives(index, kept, cheapest), usage(planned_node, cheapest)
     node = NewNode(
         nodepool=template.nodepool.name,
         nodeclass=template.nodepool.node_class_ref.name,
@@ -57,12 +57,13 @@ def _equal_nodes(planned_node: PlannedNode, offerings: int) -> Iterator[NewNode]
         price_picousd_per_hour=index.prices[cheapest],
         capacity_type=index.offerings[cheapest].capacity_type,
         zones=label_values(index, labels.ZONE, kept),
-        reason=explain_choice(planned_node, cheapest, len(names), binding, next_best),
-        binding_resource=binding,
+        reason=explain_choice(planned_node, cheapest, len(names), next_best),
+        binding_resource=used[0].resource if used else "",
         alternatives=next_best,
         relaxed_preferences=relaxed_preferences(planned_node.pod_counts),
         price_overlay_applied=any(pool_type.instance_type.price_overlay_applied for pool_type in pool_types),
         capacity_overlay_applied=any(pool_type.instance_type.capacity_overlay_applied for pool_type in pool_types),
+        usage=used,
     )
     for keys in planned_node.pods_by_node:
         yield msgspec.structs.replace(node, pods=tuple(sorted(keys)))
