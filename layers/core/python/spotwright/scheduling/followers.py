@@ -10,7 +10,7 @@ from spotwright.scheduling.inputs import provisionable
 from spotwright.scheduling.inputs.cluster_state import ClusterState
 from spotwright.scheduling.placement.placement import Placement
 from spotwright.scheduling.placement.planning_context import PlanningContext
-from spotwright.scheduling.strategies.best_placement import find_best_placement
+from spotwright.scheduling.strategies.within_limits import find_best_placement
 
 
 def place_with_followers(context: PlanningContext, pods: Sequence[Pod]) -> Placement:

@@ -1,6 +1,6 @@
 """Nodes to make. Each pod on a planned node narrows what the node can become."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -12,6 +12,7 @@ from spotwright.scheduling.capacity.pending_pods import PendingClass
 from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.inputs.pod_classes import PodCount
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
+from spotwright.scheduling.offerings.bit_sets import iterate_bits, to_bits
 from spotwright.scheduling.offerings.pool_types import Vector
 from spotwright.scheduling.offerings.undetermined_labels import UNCONSTRAINED
 
@@ -111,6 +112,26 @@ class PlannedNode:
         )
         offerings = index.keep_min_values(offerings & index.general_purpose) or offerings
         self.options = OfferingOptions(offerings, options.label_bits, options.topology_requirements)
+
+    def moved_to(self, group: WeightGroup, numbers: Sequence[int]) -> "PlannedNode":
+        """The node in the group of the same NodePools under other limits or prices, on the cheapest offering there that
+        counts no more. ``numbers``: by offering here, its number there. What the nodes count is spent there.
+        """
+        index, options = group.offering_index, self.options
+        offerings = to_bits(sorted(numbers[offering] for offering in iterate_bits(options.offerings)))
+        moved = msgspec.structs.replace(options, offerings=offerings)
+        node = PlannedNode(group, self.template_index, moved, self.name)
+        node.usage, node.pod_counts, node.pods_by_node = self.usage, self.pod_counts, self.pods_by_node
+        node.offering = numbers[self.offering]
+        planned = index.pool_type_of[node.offering]
+        limited = group.initial_limits.by_template[self.template_index]
+        for offering in iterate_bits(offerings & ((1 << node.offering) - 1)):
+            pool_type = index.pool_type_of[offering]
+            if all(pool_type.counted(name) <= planned.counted(name) for name in limited):
+                node.offering = offering
+                break
+        group.limits.spend(index, node.offering, len(node.pods_by_node))
+        return node
 
     def split(self, first_number: int) -> Iterator["PlannedNode"]:
         """Its nodes one by one, each with a name, so that pods with rules can join them."""

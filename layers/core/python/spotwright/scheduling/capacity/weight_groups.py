@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final
 
+import msgspec
+
 from spotwright.model import resources
 from spotwright.model.kubernetes.pod_constraints import HostPort
 from spotwright.model.kubernetes.taints import untolerated_taints
@@ -12,6 +14,8 @@ from spotwright.scheduling.capacity.pending_pods import PendingClass
 from spotwright.scheduling.inputs.daemonset_pods import DaemonSetPod
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
+from spotwright.scheduling.offerings.counted_capacity import count_min_values
+from spotwright.scheduling.offerings.limit_prices import LimitPrices, add_limit_prices
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.undetermined_labels import UndeterminedLabels
 from spotwright.scheduling.packing.problem import RemainingLimits, offerings_up_to_size
@@ -19,6 +23,30 @@ from spotwright.scheduling.packing.search import NODE_SIZE_BOUNDS_MILLICORES
 
 # For so many states of the limits a weight group remembers which offerings they allow.
 _REMEMBERED_LIMIT_STATES: Final = 1000
+
+
+class LimitPolicy(msgspec.Struct, frozen=True):
+    """How an attempt treats the limits of NodePools.
+
+    ``enforced``: False plans as if there were none; ``prices``: what is added to prices for what counts against a
+    limit; ``withheld``: by NodePool, what its limits leave less than they do.
+    """
+
+    enforced: bool = True
+    prices: LimitPrices = msgspec.field(default_factory=dict)
+    withheld: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=dict)
+
+    def remaining(self, template: NodeClaimTemplate, usage: Mapping[str, int]) -> dict[str, int]:
+        """What a NodePool's limits leave to this attempt: only its limited resources."""
+        if not self.enforced:
+            return {}
+        pool = template.nodepool
+        withheld = self.withheld.get(pool.name, {})
+        return {name: limit - usage.get(name, 0) - withheld.get(name, 0) for name, limit in pool.limits.items()}
+
+
+ENFORCED: Final = LimitPolicy()
+IGNORED: Final = LimitPolicy(enforced=False)
 
 
 class WeightGroup:
@@ -36,13 +64,14 @@ class WeightGroup:
         usage_by_nodepool: Mapping[str, Mapping[str, int]],
         requirements: Iterable[Requirements],
         reserved: dict[str, int],
+        limit_policy: LimitPolicy,
     ) -> None:
         self.offering_index = offering_index
         self._daemonset_pods = daemonset_pods
         self.undetermined_labels = UndeterminedLabels(offering_index, requirements)
         self.initial_limits = RemainingLimits(
             [
-                _limits_left(template, usage_by_nodepool.get(template.nodepool.name, {}))
+                limit_policy.remaining(template, usage_by_nodepool.get(template.nodepool.name, {}))
                 for template in offering_index.templates
             ],
             reserved,
@@ -166,13 +195,24 @@ class OfferingIndexCache:
     def __init__(self, daemonset_pods: Sequence[DaemonSetPod]) -> None:
         self.daemonset_pods = daemonset_pods
         self._indexes: dict[object, OfferingIndex] = {}
+        self._policies: list[LimitPolicy] = []
 
-    def get(self, templates: Sequence[NodeClaimTemplate], dimensions: Sequence[str]) -> OfferingIndex:
+    def get(
+        self, templates: Sequence[NodeClaimTemplate], dimensions: Sequence[str], limit_policy: LimitPolicy
+    ) -> OfferingIndex:
         key = (tuple(map(id, templates)), tuple(dimensions))
         if key not in self._indexes:
             # The index keeps its templates, so that their ids stay their own.
-            self._indexes[key] = OfferingIndex(templates, self.daemonset_pods, dimensions)
-        return self._indexes[key]
+            self._indexes[key] = index = OfferingIndex(templates, self.daemonset_pods, dimensions)
+            count_min_values(index)
+        if not limit_policy.prices:
+            return self._indexes[key]
+        priced_key = (key, id(limit_policy))
+        if priced_key not in self._indexes:
+            # So with the policy.
+            self._policies.append(limit_policy)
+            self._indexes[priced_key] = add_limit_prices(self._indexes[key], self.daemonset_pods, limit_policy.prices)
+        return self._indexes[priced_key]
 
 
 def build_weight_groups(
@@ -182,16 +222,12 @@ def build_weight_groups(
     usage_by_nodepool: Mapping[str, Mapping[str, int]],
     requirements: Sequence[Requirements],
     reserved: dict[str, int],
+    limit_policy: LimitPolicy,
 ) -> list[WeightGroup]:
     """A group for each weight, heaviest first. ``reserved``: instances left by capacity reservation."""
     by_weight = groupby(templates, key=lambda template: template.nodepool.weight)
-    indexes = (offering_indexes.get(list(same_weight), dimensions) for _, same_weight in by_weight)
+    indexes = (offering_indexes.get(list(same_weight), dimensions, limit_policy) for _, same_weight in by_weight)
     return [
-        WeightGroup(index, offering_indexes.daemonset_pods, usage_by_nodepool, requirements, reserved)
+        WeightGroup(index, offering_indexes.daemonset_pods, usage_by_nodepool, requirements, reserved, limit_policy)
         for index in indexes
     ]
-
-
-def _limits_left(template: NodeClaimTemplate, usage: Mapping[str, int]) -> dict[str, int]:
-    limits = template.nodepool.limits
-    return {name: limit - usage.get(name, 0) for name, limit in resources.subtract(limits, {}).items()}

@@ -1,70 +1,13 @@
-"""Which offerings of a planned node a launch may take: limits hold and the pods have room whichever it takes."""
+"""Which offerings within limits the NodeClaim of a planned node lists: the pods have room whichever is taken."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final
-
-from spotwright.model import labels, resources
+from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Offering
 from spotwright.model.requirements import Requirement
+from spotwright.scheduling.capacity.limit_shares import max_instance_types
 from spotwright.scheduling.capacity.planned_nodes import PlannedNode
 from spotwright.scheduling.nodeclaims.requirements import nodeclaim_requests, nodeclaim_requirements
 from spotwright.scheduling.offerings.pool_types import PoolInstanceType
 from spotwright.scheduling.offerings.unintended_offerings import find_unintended_offerings, offering_label
-from spotwright.scheduling.packing.problem import RemainingLimits
-
-# A launch sends at most 60 types to EC2 after its own filters; more only make claims and decisions long.
-MAX_INSTANCE_TYPES: Final = 100
-# Where a NodePool has minValues, as many as Karpenter keeps.
-MAX_INSTANCE_TYPES_WITH_MIN_VALUES: Final = 600
-
-
-def offerings_within_limits(planned_nodes: Sequence[PlannedNode], limits: RemainingLimits) -> dict[int, int]:
-    """The offerings of each planned node, by its id, with which the limits hold whatever is launched.
-
-    ``limits``: what they left before any of these nodes, per template of their weight group. Far from its limits a
-    NodePool keeps all offerings; near them, a node keeps types that count no more than the type it was planned for.
-    """
-    offerings = {id(planned_node): planned_node.options.offerings for planned_node in planned_nodes}
-    for number, left in enumerate(limits.by_template):
-        of_pool = [planned_node for planned_node in planned_nodes if planned_node.template_index == number]
-        if of_pool and left and _may_exceed(of_pool, left):
-            for planned_node in of_pool:
-                offerings[id(planned_node)] &= _no_larger(planned_node, left)
-    return offerings
-
-
-def _may_exceed(planned_nodes: Sequence[PlannedNode], left: dict[str, int]) -> bool:
-    """Whether the largest types that these nodes could become count more than a limit leaves."""
-    nodes = {resources.NODES: sum(len(planned_node.pods_by_node) for planned_node in planned_nodes)}
-    largest = resources.add(
-        *(
-            resources.scale(_largest(planned_node, left), len(planned_node.pods_by_node))
-            for planned_node in planned_nodes
-        ),
-        nodes,
-    )
-    return any(largest.get(name, 0) > amount for name, amount in left.items())
-
-
-def _largest(planned_node: PlannedNode, limited: Iterable[str]) -> dict[str, int]:
-    capacities = [
-        pool_type.instance_type.capacity
-        for pool_type in planned_node.weight_group.offering_index.pool_types
-        if pool_type.offerings & planned_node.options.offerings
-    ]
-    return {name: max(capacity.get(name, 0) for capacity in capacities) for name in limited if name != resources.NODES}
-
-
-def _no_larger(planned_node: PlannedNode, limited: Iterable[str]) -> int:
-    """Offerings of types with no more of any limited resource than the type the node was planned for."""
-    index = planned_node.weight_group.offering_index
-    planned = index.pool_type_of[planned_node.offering].instance_type.capacity
-    offerings = 0
-    for pool_type in index.pool_types:
-        capacity = pool_type.instance_type.capacity
-        if all(capacity.get(name, 0) <= planned.get(name, 0) for name in limited):
-            offerings |= pool_type.offerings
-    return offerings
 
 
 def without_unintended_offerings(planned_node: PlannedNode, offerings: int) -> int:
@@ -110,7 +53,7 @@ def _unintended(planned_node: PlannedNode, offerings: int) -> dict[str, list[Off
 def cheapest_types(planned_node: PlannedNode, offerings: int) -> tuple[list[PoolInstanceType], int]:
     """The cheapest types, with all that is left of each, and their offerings."""
     index, template = planned_node.weight_group.offering_index, planned_node.template_index
-    most = MAX_INSTANCE_TYPES_WITH_MIN_VALUES if index.min_values[template] else MAX_INSTANCE_TYPES
+    most = max_instance_types(index, template)
     pool_types, names, left = list[PoolInstanceType](), set[str](), offerings
     while left and len(names) < most:
         pool_type = index.pool_type_of[(left & -left).bit_length() - 1]

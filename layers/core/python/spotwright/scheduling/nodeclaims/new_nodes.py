@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from spotwright.model import labels
+from spotwright.scheduling.capacity.limit_shares import share_limits
 from spotwright.scheduling.capacity.planned_nodes import PlannedNode
 from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.explain.node_choice import (
@@ -15,7 +16,6 @@ from spotwright.scheduling.explain.node_choice import (
 )
 from spotwright.scheduling.nodeclaims.launchable import (
     cheapest_types,
-    offerings_within_limits,
     without_unintended_offerings,
 )
 from spotwright.scheduling.nodeclaims.requirements import (
@@ -30,9 +30,9 @@ from spotwright.scheduling.plan import NewNode
 
 def build_new_nodes(group: WeightGroup, planned_nodes: Sequence[PlannedNode]) -> Iterator[NewNode]:
     """The nodes of the NodePools of one weight, with their limits kept whatever is launched."""
-    offerings = offerings_within_limits(planned_nodes, group.initial_limits)
+    shares = share_limits(group, planned_nodes) or {}
     for planned_node in planned_nodes:
-        yield from _equal_nodes(planned_node, offerings[id(planned_node)])
+        yield from _equal_nodes(planned_node, shares[id(planned_node)])
 
 
 def _equal_nodes(planned_node: PlannedNode, offerings: int) -> Iterator[NewNode]:

@@ -40,7 +40,7 @@ class CapacityIndex:
         return offerings
 
     def up_to(self, resource: str, amount: int) -> int:
-        """Offerings of types whose capacity of a resource is no more than this."""
+        """Offerings of types that count no more than this of a resource."""
         if resource not in self._at_most:
             self._at_most[resource] = self._index_capacity(resource)
         sizes, smaller = self._at_most[resource]
@@ -61,8 +61,8 @@ class CapacityIndex:
         return sizes, larger[::-1]
 
     def _index_capacity(self, resource: str) -> _Steps:
-        """Capacities of a resource, ascending, and for each the offerings with at most that much."""
-        steps = self._by_size(pool_type.instance_type.capacity.get(resource, 0) for pool_type in self._pool_types)
+        """What types count of a resource, ascending, and for each the offerings that count at most that much."""
+        steps = self._by_size(pool_type.counted(resource) for pool_type in self._pool_types)
         sizes = sorted(steps)
         return sizes, list(accumulate((steps[size] for size in sizes), or_))
 

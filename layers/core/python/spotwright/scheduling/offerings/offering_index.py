@@ -7,8 +7,9 @@ Labels that an offering leaves open (a pool says only ``Exists``, a type runs se
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Final
 
 from spotwright.model import labels
@@ -18,7 +19,7 @@ from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.offerings.bit_sets import to_bits
 from spotwright.scheduling.offerings.capacity_index import CapacityIndex
 from spotwright.scheduling.offerings.label_index import LabelIndex
-from spotwright.scheduling.offerings.pool_types import PoolOfferings
+from spotwright.scheduling.offerings.pool_types import PoolOfferings, PoolTypeKey
 
 _ACCELERATORS: Final = (labels.INSTANCE_PREFIX + "gpu-count", labels.INSTANCE_PREFIX + "accelerator-count")
 
@@ -27,18 +28,24 @@ class OfferingIndex:
     """The offerings of some templates. ``pool_type_of[i]``, ``offerings[i]`` and ``prices[i]`` describe offering i."""
 
     def __init__(
-        self, templates: Sequence[NodeClaimTemplate], daemons: Sequence[DaemonSetPod], dimensions: Sequence[str]
+        self,
+        templates: Sequence[NodeClaimTemplate],
+        daemons: Sequence[DaemonSetPod],
+        dimensions: Sequence[str],
+        surcharges: Mapping[PoolTypeKey, int] = MappingProxyType({}),
     ) -> None:
-        """``dimensions``: names of the resources that matter, cpu, memory and pods first."""
+        """``dimensions``: names of the resources that matter, cpu, memory and pods first; ``surcharges``: added to the
+        prices of a type's offerings, in picodollars per hour.
+        """
         self.templates = templates
         self.dimensions = dimensions
-        pool_offerings = PoolOfferings(templates, daemons, dimensions)
+        pool_offerings = PoolOfferings(templates, daemons, dimensions, surcharges)
         self.pool_types = pool_offerings.pool_types
         self.pool_type_of = pool_offerings.pool_type_of
         self.offerings = pool_offerings.offerings
         self.offerings_of_template = pool_offerings.offerings_of_template
         self.too_small_for_daemons = pool_offerings.too_small_for_daemons
-        self.prices = [offering.price_picousd_per_hour for offering in self.offerings]
+        self.prices = pool_offerings.prices
         self.all_offerings = (1 << len(self.offerings)) - 1
         self.reservation_ids = [_reservation_id(offering) for offering in self.offerings]
         self.min_values = [dict(template.min_values) for template in templates]

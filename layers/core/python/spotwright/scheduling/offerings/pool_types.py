@@ -1,7 +1,8 @@
 """Instance types as the NodePools of one weight would run them, and their offerings, cheapest first."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from spotwright.model import resources
 from spotwright.model.ec2.instance_type import InstanceType, Offering
 from spotwright.model.kubernetes.volumes import UNLIMITED_VOLUMES, csi_driver
 from spotwright.scheduling.inputs.daemonset_pods import DaemonSetPod
@@ -10,15 +11,26 @@ from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 type Vector = tuple[int, ...]
 """An amount of each resource, in the order of the dimensions of a plan: cpu, memory, pods, others."""
 
+type PoolTypeKey = tuple[int, int]
+"""A type of a NodePool, whatever index it is in: the place of its template, and the identity of the type."""
+
 
 class PoolInstanceType:
     """An instance type as one NodePool would run it. A type whose resources differ by offering is several of these.
 
     ``free_capacity``: allocatable without DaemonSets, per dimension; ``daemon_overhead``: what those request;
+    ``counted_capacity``: what a node planned for it counts against limits (``offerings/counted_capacity.py``);
     ``offerings``: the numbers of its offerings, as bits.
     """
 
-    __slots__ = ("daemon_overhead", "free_capacity", "instance_type", "offerings", "template_index")
+    __slots__ = (
+        "counted_capacity",
+        "daemon_overhead",
+        "free_capacity",
+        "instance_type",
+        "offerings",
+        "template_index",
+    )
 
     def __init__(
         self, template_index: int, instance_type: InstanceType, daemon_overhead: dict[str, int], free_capacity: Vector
@@ -27,23 +39,38 @@ class PoolInstanceType:
         self.instance_type = instance_type
         self.daemon_overhead = daemon_overhead
         self.free_capacity = free_capacity
+        self.counted_capacity: Mapping[str, int] = instance_type.capacity
         self.offerings = 0
+
+    @property
+    def key(self) -> PoolTypeKey:
+        return self.template_index, id(self.instance_type)
+
+    def counted(self, resource: str) -> int:
+        """What a node planned for this type counts against a limit of its NodePool."""
+        return 1 if resource == resources.NODES else self.counted_capacity.get(resource, 0)
 
 
 class PoolOfferings:
     """What some templates can buy. ``pool_type_of[i]`` and ``offerings[i]`` describe offering i.
 
     ``offerings_of_template``: by template, the numbers of its offerings as bits; ``too_small_for_daemons``: by
-    template, types without room for their DaemonSets whose resources a NodeOverlay states.
+    template, types without room for their DaemonSets whose resources a NodeOverlay states. ``prices``: with
+    ``surcharges``, which are by type.
     """
 
     def __init__(
-        self, templates: Sequence[NodeClaimTemplate], daemons: Sequence[DaemonSetPod], dimensions: Sequence[str]
+        self,
+        templates: Sequence[NodeClaimTemplate],
+        daemons: Sequence[DaemonSetPod],
+        dimensions: Sequence[str],
+        surcharges: Mapping[PoolTypeKey, int],
     ) -> None:
         self._dimensions = dimensions
         self._csi_drivers = [(name, driver) for name in dimensions if (driver := csi_driver(name))]
         self.pool_type_of: list[PoolInstanceType] = []
         self.offerings: list[Offering] = []
+        self.prices: list[int] = []
         self.offerings_of_template = [0] * len(templates)
         self.too_small_for_daemons: list[list[InstanceType]] = [[] for _ in templates]
         pool_types = [
@@ -51,7 +78,7 @@ class PoolOfferings:
             for number, template in enumerate(templates)
             for pool_type in self._pool_types(number, template, daemons)
         ]
-        self._number_offerings(templates, pool_types)
+        self._number_offerings(templates, pool_types, surcharges)
         self.pool_types = [pool_type for pool_type in pool_types if pool_type.offerings]
 
     def _pool_types(
@@ -79,17 +106,28 @@ class PoolOfferings:
             }
         return tuple([allocatable.get(name, 0) - overhead.get(name, 0) for name in self._dimensions])
 
-    def _number_offerings(self, templates: Sequence[NodeClaimTemplate], pool_types: Sequence[PoolInstanceType]) -> None:
+    def _number_offerings(
+        self,
+        templates: Sequence[NodeClaimTemplate],
+        pool_types: Sequence[PoolInstanceType],
+        surcharges: Mapping[PoolTypeKey, int],
+    ) -> None:
         found: list[tuple[int, str, int, str, str, int, PoolInstanceType, Offering]] = []
         for pool_type in pool_types:
             name, number = pool_type.instance_type.name, pool_type.template_index
+            surcharge = surcharges.get(pool_type.key, 0)
             for offering in pool_type.instance_type.offerings:
                 if offering.available and templates[number].allows(offering):
-                    price, zone, kind = offering.price_picousd_per_hour, offering.zone, offering.capacity_type
+                    price, zone, kind = (
+                        offering.price_picousd_per_hour + surcharge,
+                        offering.zone,
+                        offering.capacity_type,
+                    )
                     found.append((price, name, number, zone, kind, len(found), pool_type, offering))
         # No two entries agree in all of their first six fields.
         found.sort()
-        for index, (*_, pool_type, offering) in enumerate(found):
+        for index, (price, *_, pool_type, offering) in enumerate(found):
+            self.prices.append(price)
             pool_type.offerings |= 1 << index
             self.offerings_of_template[pool_type.template_index] |= 1 << index
             self.pool_type_of.append(pool_type)

@@ -297,7 +297,4 @@ class GreedyPacker:
             limited and pool_type.template_index != replaced_type.template_index
         ):
             return self.limits.max_nodes(self.offering_index, offering, 1) > 0
-        return all(
-            pool_type.instance_type.capacity.get(name, 0) <= replaced_type.instance_type.capacity.get(name, 0)
-            for name in limited
-        )
+        return all(pool_type.counted(name) <= replaced_type.counted(name) for name in limited)

@@ -44,7 +44,7 @@ class RemainingLimits:
         """How many more nodes of an offering are allowed, up to ``wanted``."""
         pool_type = offering_index.pool_type_of[offering]
         for name, amount in self.by_template[pool_type.template_index].items():
-            size = 1 if name == resources.NODES else pool_type.instance_type.capacity.get(name, 0)
+            size = pool_type.counted(name)
             if size > 0:
                 wanted = min(wanted, amount // size)
             elif amount < 0:
@@ -78,8 +78,7 @@ class RemainingLimits:
         pool_type = offering_index.pool_type_of[offering]
         left = self.by_template[pool_type.template_index]
         for name in left:
-            size = 1 if name == resources.NODES else pool_type.instance_type.capacity.get(name, 0)
-            left[name] -= node_count * size
+            left[name] -= node_count * pool_type.counted(name)
         if offering_index.reservation_ids[offering]:
             self.by_reservation[offering_index.reservation_ids[offering]] -= node_count
 

@@ -8,11 +8,12 @@ from spotwright.model.requirements import Requirement, Requirements
 from spotwright.scheduling.capacity.existing_nodes import ExistingNode
 from spotwright.scheduling.capacity.pending_pods import PendingClass, build_pending_classes, resource_dimensions
 from spotwright.scheduling.capacity.planned_nodes import PlannedNode
-from spotwright.scheduling.capacity.weight_groups import WeightGroup, build_weight_groups
+from spotwright.scheduling.capacity.weight_groups import ENFORCED, LimitPolicy, WeightGroup, build_weight_groups
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.inputs.pod_classes import PodClass, group_pods
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology, request_volumes
 from spotwright.scheduling.offerings import reservations
+from spotwright.scheduling.offerings.limit_prices import numbers_in
 from spotwright.scheduling.placement.existing_node_filling import fill_existing_nodes
 from spotwright.scheduling.placement.planning_context import PlanningContext
 from spotwright.scheduling.placement.sequential import SequentialPlacer
@@ -26,7 +27,7 @@ class Placement:
 
     ``batches``: pods in the order in which they are placed; a batch gets what the batches before it left.
     ``fill``: how pods without rules fill existing nodes. ``sequential_keys``: pods whose classes are placed one by one
-    even where all other pods are packed at once.
+    even where all other pods are packed at once. ``limit_policy``: how the limits of NodePools count.
 
     ``unpacked_pods``: a pod of each class that found no node in its domains when all were packed at once.
     ``held_back_followers``: followers that may not cause a node.
@@ -41,6 +42,7 @@ class Placement:
         spread_targets: bool = False,
         fill: FillExistingNodes = fill_existing_nodes,
         sequential_keys: Set[str] = frozenset(),
+        limit_policy: LimitPolicy = ENFORCED,
     ) -> None:
         classes_of_batches = [group_pods(pods, context.preference_policy) for pods in batches]
         classes = [pod_class for classes in classes_of_batches for pod_class in classes]
@@ -54,14 +56,22 @@ class Placement:
         self.existing_nodes = [
             ExistingNode(state_node, dimensions, context.volume_topology) for state_node in cluster_state.nodes
         ]
-        self.weight_groups = build_weight_groups(
-            templates,
-            context.offering_index_cache,
-            dimensions,
-            cluster_state.usage_by_nodepool,
-            list(_all_requirements(classes, self.topology, context.volume_topology)),
-            reservations.remaining_instances(templates, context.snapshot),
-        )
+        requirements = list(_all_requirements(classes, self.topology, context.volume_topology))
+
+        def weight_groups(limit_policy: LimitPolicy) -> list[WeightGroup]:
+            return build_weight_groups(
+                templates,
+                context.offering_index_cache,
+                dimensions,
+                cluster_state.usage_by_nodepool,
+                requirements,
+                reservations.remaining_instances(templates, context.snapshot),
+                limit_policy,
+            )
+
+        self._build_weight_groups = weight_groups
+        self.limit_policy = limit_policy
+        self.weight_groups = weight_groups(limit_policy)
         self.sequential_placer = SequentialPlacer(
             self.existing_nodes,
             self.weight_groups,
@@ -93,6 +103,19 @@ class Placement:
             open_node.settle()
             self.planned_nodes.append(open_node)
         self.work_units += self.sequential_placer.work_units
+
+    def count_limits(self) -> None:
+        """Count the planned nodes at their own prices against the limits that NodePools state."""
+        if self.limit_policy == ENFORCED:
+            return
+        groups = self._build_weight_groups(ENFORCED)
+        for group_then, group in zip(self.weight_groups, groups, strict=True):
+            numbers = numbers_in(group.offering_index, group_then.offering_index)
+            self.planned_nodes = [
+                node.moved_to(group, numbers) if node.weight_group is group_then else node
+                for node in self.planned_nodes
+            ]
+        self.limit_policy, self.weight_groups = ENFORCED, groups
 
     def planned_nodes_of(self, group: WeightGroup) -> list[PlannedNode]:
         return [planned_node for planned_node in self.planned_nodes if planned_node.weight_group is group]

@@ -7,9 +7,9 @@ import msgspec
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import InstanceType, Offering
 from spotwright.model.requirements import Requirement, Requirements
+from spotwright.scheduling.capacity.limit_shares import MAX_INSTANCE_TYPES, MAX_INSTANCE_TYPES_WITH_MIN_VALUES
 from spotwright.scheduling.explain.node_choice import format_price
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
-from spotwright.scheduling.nodeclaims.launchable import MAX_INSTANCE_TYPES, MAX_INSTANCE_TYPES_WITH_MIN_VALUES
 from spotwright.scheduling.nodeclaims.requirements import allowed_value
 from spotwright.scheduling.plan import NewNode
 

@@ -8,8 +8,10 @@ they had come first come first in another attempt.
 """
 
 from collections.abc import Sequence
+from functools import partial
 
 from spotwright.model.kubernetes.pod import Pod
+from spotwright.scheduling.capacity.weight_groups import LimitPolicy
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.inputs.pod_classes import group_pods
 from spotwright.scheduling.placement.existing_node_filling import fill_existing_nodes_largest_first
@@ -27,21 +29,19 @@ _MAX_RETRIES = 3
 
 
 def find_best_placement(
-    context: PlanningContext, pods: Sequence[Pod], templates: Sequence[NodeClaimTemplate]
+    context: PlanningContext, pods: Sequence[Pod], templates: Sequence[NodeClaimTemplate], limit_policy: LimitPolicy
 ) -> Placement:
-    """The best placement on the nodes of these templates. Where limits bind, pods are placed in order of priority."""
-    placement = _place_in_batches(context, [pods], templates)
-    blocked = set(placement.pods_blocked_by_limits())
-    if blocked:
-        unplaced = placement.unplaced_pods()
-        blocked_pods = [pod for pod in pods if pod.key in blocked]
-        if priority.violates_priority(blocked_pods, (pod for pod in pods if pod.key not in unplaced)):
-            return _place_in_batches(context, priority.priority_batches(pods), templates)
-    return _retry_unplaced_first(context, pods, templates, placement)
+    """The best placement on the nodes of these templates, all pods at once."""
+    placement = place_in_batches(context, [pods], templates, limit_policy)
+    return retry_unplaced_first(context, pods, templates, placement, limit_policy)
 
 
-def _retry_unplaced_first(
-    context: PlanningContext, pods: Sequence[Pod], templates: Sequence[NodeClaimTemplate], placement: Placement
+def retry_unplaced_first(
+    context: PlanningContext,
+    pods: Sequence[Pod],
+    templates: Sequence[NodeClaimTemplate],
+    placement: Placement,
+    limit_policy: LimitPolicy,
 ) -> Placement:
     """Retry with unplaced pods (and the pods their affinity names) first, while that places more pods."""
     ordered_pods, without_targets = pods, frozenset[str]()
@@ -51,7 +51,7 @@ def _retry_unplaced_first(
             break
         first_keys = {pod.key for pod in order.first_pods}
         later_pods = [pod for pod in ordered_pods if pod.key not in first_keys]
-        retry = _place_in_batches(context, [order.first_pods, later_pods], templates)
+        retry = place_in_batches(context, [order.first_pods, later_pods], templates, limit_policy)
         work_units = placement.work_units + retry.work_units
         relaxed_targets = retry.unplaced_or_relaxed(order.affinity_targets.keys())
         better = not relaxed_targets and _places_more(retry, placement, ordered_pods)
@@ -63,11 +63,11 @@ def _retry_unplaced_first(
         if not better and not relaxed_targets:
             break
     if ordered_pods is not pods:
-        _leave_last_of_equal_pods(context, pods, placement)
+        leave_last_of_equal_pods(context, pods, placement)
     return placement
 
 
-def _leave_last_of_equal_pods(context: PlanningContext, pods: Sequence[Pod], placement: Placement) -> None:
+def leave_last_of_equal_pods(context: PlanningContext, pods: Sequence[Pod], placement: Placement) -> None:
     """Swap equal pods so that the last in order of priority are unplaced, whatever order the retries placed them in."""
     ranks = {pod.key: priority.priority_key(pod) for pod in pods}
     unplaced, swaps = placement.unplaced_pods(), dict[str, str]()
@@ -89,33 +89,36 @@ def _places_more(retry: Placement, placement: Placement, pods: Sequence[Pod]) ->
     )
 
 
-def _place_in_batches(
-    context: PlanningContext, batches: Sequence[Sequence[Pod]], templates: Sequence[NodeClaimTemplate]
+def place_in_batches(
+    context: PlanningContext,
+    batches: Sequence[Sequence[Pod]],
+    templates: Sequence[NodeClaimTemplate],
+    limit_policy: LimitPolicy,
 ) -> Placement:
     """The best of several attempts that all place these batches of pods one after the other."""
     pod_count = sum(map(len, batches))
     budget = context.settings.work_units
-    best, sequential_keys = Placement(context, batches, templates), frozenset[str]()
+    attempt = partial(Placement, context, batches, templates, limit_policy=limit_policy)
+    best, sequential_keys = attempt(), frozenset[str]()
     complete = place_pods(best, budget, pack_together=True)
     while not complete and pod_count > _FEW_PODS and len(sequential_keys) < _MAX_SEQUENTIAL_CLASSES:
         sequential_keys = sequential_keys.union(best.unpacked_pods)
-        best = Placement(context, batches, templates, sequential_keys=sequential_keys)
+        best = attempt(sequential_keys=sequential_keys)
         complete = place_pods(best, budget, pack_together=True)
     if spread_targets := complete and best.lacks_affinity_hosts:
-        spread = Placement(context, batches, templates, spread_targets=True, sequential_keys=sequential_keys)
+        spread = attempt(spread_targets=True, sequential_keys=sequential_keys)
         best = _better(best, spread, budget, pack_together=True)
     if complete and (pod_count > _FEW_PODS or not best.price()):
         return best
     if not complete or best.has_topology_rules:
-        pod_by_pod = Placement(context, batches, templates, spread_targets=spread_targets)
+        pod_by_pod = attempt(spread_targets=spread_targets)
         best = _better(best if complete else None, pod_by_pod, budget, pack_together=False)
     if pod_count <= _FEW_PODS and best.uses_existing_nodes and best.price():
-        largest_first = Placement(
-            context, batches, templates, spread_targets=spread_targets, fill=fill_existing_nodes_largest_first
-        )
+        largest_first = attempt(spread_targets=spread_targets, fill=fill_existing_nodes_largest_first)
         best = _better(best, largest_first, budget, pack_together=True)
     if pod_count <= _FEW_PODS and len(batches) == 1 and len(by_pool := best.pods_by_weight_group(batches[0])) > 1:
-        best = _better(best, Placement(context, by_pool, templates), budget, pack_together=True)
+        lighter_first = Placement(context, by_pool, templates, limit_policy=limit_policy)
+        best = _better(best, lighter_first, budget, pack_together=True)
     return best
 
 

@@ -1,0 +1,78 @@
+"""Laws of limits: they hold whatever is launched, with minValues, and cost nothing where they bind nobody."""
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spotwright.model import labels, resources
+from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+from tests.property.plans import LAWS, clusters, deployments, planned, unlimited
+from tests.unit.scheduling.builders import TYPES, pool, snapshot
+
+CAPACITY = {instance_type.name: instance_type.capacity for instance_type in TYPES}
+
+limited_clusters: st.SearchStrategy[Snapshot] = st.builds(
+    lambda groups, cpu, memory, nodes, least: snapshot(
+        *(pod for group in groups for pod in group),
+        pools=(
+            pool(
+                "default",
+                NodeSelectorRequirement(labels.INSTANCE_TYPE, "Exists", min_values=least),
+                limits={"cpu": str(cpu), "memory": f"{memory}Gi", "nodes": str(nodes)},
+            ),
+        ),
+    ),
+    st.lists(deployments(), min_size=1, max_size=5, unique_by=lambda group: group[0].metadata.labels["app"]),
+    st.integers(0, 40),
+    st.integers(0, 80),
+    st.integers(0, 8),
+    st.sampled_from((None, None, 2, 3)),
+)
+
+
+def counted(plan: Plan, nodepool: str) -> dict[str, int]:
+    """What the new nodes of a pool count, each as the largest of the types it lists."""
+    largest = [
+        resources.maximum(CAPACITY[name] for name in node.instance_types) | {resources.NODES: 1}
+        for node in plan.new_nodes
+        if node.nodepool == nodepool
+    ]
+    return resources.add(*largest)
+
+
+@LAWS
+@given(st.one_of(clusters, limited_clusters))
+def test_limits_hold_whatever_is_launched(cluster: Snapshot) -> None:
+    plan = planned(cluster)
+    for nodepool in cluster.nodepools:
+        total = counted(plan, nodepool.name)
+        assert all(total.get(name, 0) <= limit for name, limit in nodepool.limits.items())
+
+
+@LAWS
+@given(limited_clusters)
+def test_minvalues_hold_within_limits(cluster: Snapshot) -> None:
+    least = max(requirement.min_values or 1 for requirement in cluster.nodepools[0].requirements)
+    assert all(len(node.instance_types) >= least for node in planned(cluster).new_nodes)
+
+
+@LAWS
+@given(clusters, st.sampled_from(("cpu", "memory", "nodes")))
+def test_limits_that_bind_nobody_change_nothing(cluster: Snapshot, name: str) -> None:
+    """The limits are exactly what the nodes of the plan without limits count, each as the type it was planned for."""
+    free = unlimited(cluster)
+    without = planned(free)
+    used = {
+        nodepool.name: sum(
+            1 if name == resources.NODES else CAPACITY[node.instance_types[0]][name]
+            for node in without.new_nodes
+            if node.nodepool == nodepool.name
+        )
+        for nodepool in free.nodepools
+    }
+    pools = tuple(msgspec.structs.replace(nodepool, limits={name: used[nodepool.name]}) for nodepool in free.nodepools)
+    within = planned(msgspec.structs.replace(free, nodepools=pools))
+    assert [node.pods for node in within.new_nodes] == [node.pods for node in without.new_nodes]
+    assert within.price_picousd_per_hour == without.price_picousd_per_hour

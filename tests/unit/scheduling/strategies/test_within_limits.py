@@ -1,0 +1,107 @@
+"""Limits of NodePools are part of the problem: fewest pods left, then the least price; minValues hold within them."""
+
+import msgspec
+
+from spotwright.model import labels
+from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.model.snapshot import Settings
+from tests.unit.scheduling.builders import GIB, amounts, instance, planned, pods, pool, shown, why, zone_is
+
+FAMILY = labels.INSTANCE_PREFIX + "instance-family"
+
+
+def of_family(family: str, cpu: int, price: float) -> InstanceType:
+    return instance(f"{family}.{cpu}", cpu, 2 * cpu, price, labels={FAMILY: family})
+
+
+def families(least: int) -> NodeSelectorRequirement:
+    return NodeSelectorRequirement(FAMILY, "Exists", min_values=least)
+
+
+# A core of the cheap type is not allocatable: the large type wastes less of a limit, and costs more per core.
+CHEAP = msgspec.structs.replace(instance("cheap", 2, 8, 0.05), capacity=amounts(3, "8Gi"))
+DENSE = instance("dense", 8, 32, 0.80)
+
+
+def test_a_limit_is_not_used_up_by_cheap_nodes_that_waste_it() -> None:
+    """Two cheap nodes are all that the limit allows, and hold four pods."""
+    limited = pool(limits={"cpu": "8"})
+    plan = planned(*pods(8, cpu=1), pools=(limited,), types=(CHEAP, DENSE))
+    assert not why(plan)
+    assert shown(plan) == ["dense x 8"]
+    assert shown(planned(*pods(8, cpu=1), types=(CHEAP, DENSE))) == ["cheap x 2"] * 4
+
+
+def test_a_limit_that_the_cheapest_plan_keeps_changes_nothing() -> None:
+    waiting = pods(8, cpu=1)
+    plan = planned(*waiting, pools=(pool(limits={"cpu": "12"}),), types=(CHEAP, DENSE))
+    assert shown(plan) == shown(planned(*waiting, types=(CHEAP, DENSE)))
+
+
+def test_pods_of_different_zones_share_a_limit() -> None:
+    limited = pool(limits={"cpu": "16"})
+    waiting = [one for zone in ("z1", "z2") for one in pods(8, f"in-{zone}", 1, node_affinity=((zone_is(zone),),))]
+    assert not why(planned(*waiting, pools=(limited,), types=(CHEAP, DENSE)))
+
+
+def test_small_pods_are_not_left_for_large_ones() -> None:
+    plan = planned(*pods(2, "large", 4), *pods(8, "small", 0.5), pools=(pool(limits={"cpu": "4"}),))
+    assert set(why(plan)) == {"default/large-0", "default/large-1"}
+
+
+def test_a_large_pod_of_higher_priority_comes_before_many_small_ones() -> None:
+    large = pods(1, "large", 4, priority=1)
+    plan = planned(*large, *pods(8, "small", 0.5), pools=(pool(limits={"cpu": "4"}),))
+    assert set(why(plan)) == {f"default/small-{number}" for number in range(8)}
+
+
+TYPES = (of_family("a", 2, 0.1), of_family("b", 2, 0.2), of_family("c", 8, 0.9), of_family("d", 16, 1.7))
+
+
+def test_minvalues_and_limits_hold_together() -> None:
+    """Three families are to be listed, so a node counts the third smallest type, and the limit allows two nodes."""
+    plan = planned(*pods(3, cpu=1.5), pools=(pool("default", families(3), limits={"cpu": "16"}),), types=TYPES)
+    assert [new_node.instance_types for new_node in plan.new_nodes] == [("a.2", "b.2", "c.8")] * 2
+    assert len(why(plan)) == 1
+
+
+def test_a_node_whose_minvalues_exceed_the_limit_is_not_made() -> None:
+    plan = planned(*pods(1, cpu=1.5), pools=(pool("default", families(3), limits={"cpu": "7"}),), types=TYPES)
+    assert not plan.new_nodes
+    assert len(why(plan)) == 1
+
+
+def test_minvalues_that_need_not_be_kept_get_as_many_values_as_the_limit_allows() -> None:
+    best_effort = Settings(min_values_policy="BestEffort")
+    limited = pool("default", families(4), limits={"cpu": "8"})
+    (new_node,) = planned(*pods(1, cpu=1.5), pools=(limited,), types=TYPES, settings=best_effort).new_nodes
+    assert new_node.instance_types == ("a.2", "b.2", "c.8")
+    assert [one.min_values for one in new_node.requirements if one.key == FAMILY] == [3]
+
+
+def test_pods_that_may_use_few_families_get_no_node_that_breaks_minvalues() -> None:
+    own = pods(1, "own", 1.5, node_affinity=((NodeSelectorRequirement(FAMILY, "In", ("a", "c")),),))
+    limited = pool("default", families(2), limits={"cpu": "7"})
+    plan = planned(*own, *pods(2, "any", 1.5), pools=(limited,), types=TYPES)
+    assert set(why(plan)) == {"default/own-0"}
+    assert {new_node.instance_types for new_node in plan.new_nodes} == {("a.2", "b.2")}
+
+
+def test_the_lighter_pool_takes_what_the_limit_of_the_heavier_cannot_hold() -> None:
+    heavy = pool("heavy", weight=10, limits={"cpu": "8", "memory": "100Gi"})
+    plan = planned(*pods(20, cpu=1), pools=(heavy, pool("light")), types=(DENSE,))
+    assert not why(plan)
+    assert sorted((new_node.nodepool, len(new_node.pods)) for new_node in plan.new_nodes) == [
+        ("heavy", 8),
+        ("light", 4),
+        ("light", 8),
+    ]
+
+
+def test_a_limit_on_memory_is_a_price_of_memory() -> None:
+    lean = instance("lean", 4, 4, 0.5)
+    wide = instance("wide", 4, 32, 0.3)
+    plan = planned(*pods(8, cpu=1, memory="1Gi"), pools=(pool(limits={"memory": "8Gi"}),), types=(lean, wide))
+    assert not why(plan)
+    assert sum(GIB * 4 for _ in plan.new_nodes) == 8 * GIB
