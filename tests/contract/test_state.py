@@ -14,7 +14,7 @@ from spotwright.aws.instance_types import offering_health
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.composition import cluster_clients
 from spotwright.disruption.breaker import Breaker
-from spotwright.errors import Conflict, Unavailable
+from spotwright.errors import Conflict, InvalidRequest, Unavailable
 from spotwright.model.ec2.fleet import FleetError, Instance, OfferingHealth
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
@@ -50,6 +50,20 @@ def table(local_aws: LocalAws) -> str:
 def launch(state: StatePort, id: str = "one", **changes: Any) -> LaunchRow:
     row = LaunchRow(id=id, cluster=state.cluster().cluster, decision="d", claims=("a", "b"), node="{}", created=1)
     return msgspec.structs.replace(row, **changes)
+
+
+def test_a_row_beyond_400_kb_is_refused_and_the_row_before_it_stays(state: StatePort) -> None:
+    too_large = "x" * 400 * 1024
+    with pytest.raises(InvalidRequest, match=r"[Ii]tem size"):
+        state.create(launch(state, node=too_large))
+    assert state.launch("one") is None
+    state.create(launch(state))
+    with pytest.raises(InvalidRequest, match=r"[Ii]tem size"):
+        state.save(launch(state, request=too_large))
+    row = state.launch("one")
+    assert row is not None
+    assert (row.request, row.version) == ("", 0)
+    assert state.save(launch(state, request="x" * 380 * 1024)).version == 1
 
 
 def test_a_cluster_nobody_wrote_to_stands_at_version_zero(state: StatePort) -> None:

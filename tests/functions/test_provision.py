@@ -18,7 +18,7 @@ from spotwright.telemetry import log_lines
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.planning.snapshot import gather, read_cluster
-from spotwright.workflows.provision.workflow import provision
+from spotwright.workflows.provision.workflow import MAXIMUM_PENDING_DECISIONS, provision
 from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
 
 
@@ -54,6 +54,17 @@ def test_a_paused_cluster_is_not_planned_for(world: World) -> None:
     world.kubelets.reconcile()
     world.state.cluster_row = type(world.state.cluster_row)(world.cluster.name, paused=True)
     assert planned(world) == 0
+
+
+def test_while_lifecycle_acts_on_nothing_decisions_do_not_pile_up(world: World) -> None:
+    """The row of a cluster names them all, and it has a largest size."""
+    pending = tuple(f"decisions/{number}" for number in range(MAXIMUM_PENDING_DECISIONS))
+    world.state.cluster_row = msgspec.structs.replace(world.state.cluster_row, pending_decisions=pending)
+    world.deploy(builders.pod("web"), 1)
+    world.kubelets.reconcile()
+    with pytest.raises(Unavailable, match=f"{MAXIMUM_PENDING_DECISIONS} committed decisions .* wait for lifecycle"):
+        planned(world)
+    assert world.state.cluster().pending_decisions == pending
 
 
 def test_a_pod_without_a_place_is_told_why(world: World) -> None:

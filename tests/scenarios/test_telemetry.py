@@ -73,6 +73,9 @@ SCENARIOS = {
     "scenarios/lifecycle/faults/test_concurrent_workers.py": (
         "a_decision_that_nobody_acted_on_in_time_is_planned_again",
     ),
+    "scenarios/lifecycle/launch/test_large_decisions.py": (
+        "a_launch_that_cannot_be_stored_is_set_aside_and_later_ones_go_on",
+    ),
     "scenarios/lifecycle/launch/test_nominations.py": ("where_nominating_fails_the_node_is_let_go",),
     "scenarios/lifecycle/launch/test_pod_to_node.py": (
         "a_node_that_joins_without_the_unregistered_taint_is_registered_with_an_event",

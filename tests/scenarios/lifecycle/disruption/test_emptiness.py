@@ -34,6 +34,19 @@ def test_an_empty_node_goes_and_says_why(world: World) -> None:
     assert [row.phase for key, row in world.state.rows.items() if key.startswith("command#")] == ["done"]
 
 
+def test_of_more_empty_nodes_than_a_row_has_room_for_the_rest_follow(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spotwright.workflows.disrupt.evaluate.MAXIMUM_CANDIDATES", 2)
+    world.cluster.update("nodepools", "default", budgets=(Budget(nodes="100%"),))
+    grown(world, 5)
+    world.deploy(ONE_EACH, 0)
+    assert world.run(600, until=lambda: not world.claims())
+    commands = [row for key in world.state.rows if (row := world.state.command(key.removeprefix("command#")))]
+    assert max(len(row.candidates) for row in commands) == 2
+    assert len(world.ec2.live_instances()) == 0
+
+
 def test_a_node_with_pods_stays(world: World) -> None:
     grown(world, 2)
     world.run(300)

@@ -63,6 +63,16 @@ def test_a_static_pool_gets_its_nodes_without_a_pod(three: World) -> None:
     assert condition.status == "True"
 
 
+def test_of_more_nodes_too_many_than_a_row_has_room_for_the_rest_follow(
+    three: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spotwright.workflows.provision.workflow.MAXIMUM_EXCESS", 2)
+    static(three, 0)
+    assert three.run(300, until=lambda: not three.claims())
+    commands = [row for key in three.state.rows if (row := three.state.command(key.removeprefix("command#")))]
+    assert sorted(len(row.candidates) for row in commands) == [1, 2]
+
+
 def test_without_the_gate_nothing_is_made_and_the_pool_says_why(world: World) -> None:
     static(world, 2)
     world.settings = Settings()

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import batched
 from typing import Final
 
 import msgspec
@@ -20,12 +21,15 @@ _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH: Final = 10
 # Kubernetes' limit for names that it generates: they are used as values of labels as well.
 _LONGEST_NAME: Final = 63
+# So many nodes are launched by a single call: its row stays far below DynamoDB's 400 KB, however long names are, and
+# many launches run at the same time.
+MAXIMUM_NODES_PER_LAUNCH: Final = 100
 # The reason for deleting nodes of a static NodePool beyond its replicas.
 SCALED_DOWN: Final = "ScaledDown"
 
 
 class Launch(msgspec.Struct, frozen=True):
-    """Equal nodes that a single CreateFleet call launches. ``claims``: the names of their NodeClaims.
+    """Equal nodes that a single CreateFleet call launches. ``claims``: names of their NodeClaims, at most a hundred.
 
     ``pods``: for each claim the pods planned for it, key → uid, that were pending at the time of the decision.
     """
@@ -112,17 +116,18 @@ def _claim_name(pool: str, launch: str, index: int) -> str:
 
 
 def group_into_launches(decision: str, plan: Plan, pending_pods: Mapping[str, str]) -> tuple[Launch, ...]:
-    """The plan's new nodes as launches: nodes that are equal but for their pods are bought together.
+    """The plan's new nodes as launches: nodes that are equal but for their pods are bought together, a hundred at once.
 
     ``pending_pods``: key → uid of the pods that wait for a node.
     """
     groups: dict[bytes, list[NewNode]] = {}
     for node in plan.new_nodes:
-        shape = msgspec.structs.replace(node, pods=(), reason="", requests={})
+        shape = msgspec.structs.replace(node, pods=(), reason="", relaxed_preferences=(), requests={})
         key = msgspec.json.encode((shape, sorted(node.requests.items())), order="deterministic")
         groups.setdefault(key, []).append(node)
     launches = []
-    for number, nodes in enumerate(groups.values()):
+    batches = (batch for group in groups.values() for batch in batched(group, MAXIMUM_NODES_PER_LAUNCH, strict=False))
+    for number, nodes in enumerate(batches):
         launch = derived_id(decision, str(number))
         names = claim_names(nodes[0].nodepool, launch, len(nodes))
         pods = tuple(sorted(pod for node in nodes for pod in node.pods))

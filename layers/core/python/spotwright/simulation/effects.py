@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from threading import RLock
 
 import msgspec
 
@@ -43,6 +44,8 @@ class Effects:
         self._crash_at: tuple[str, str] | None = None
         self._interjected: tuple[int, Callable[[], None]] | None = None
         self._faults: list[Fault] = []
+        # Changes that are made side by side happen one after the other, as in any store.
+        self._changing = RLock()
         self.log: list[Effect] = []
 
     def crash_after(self, changes: int | None) -> None:
@@ -68,8 +71,9 @@ class Effects:
     def record(self, port: str, action: str, subject: str = "") -> Iterator[None]:
         """Around a change: faults before it, the record of it, faults and the crash after it."""
         self._raise(port, action, acted=False)
-        yield
-        self.log.append(Effect(len(self.log) + 1, self._clock.now(), port, action, subject))
+        with self._changing:
+            yield
+            self.log.append(Effect(len(self.log) + 1, self._clock.now(), port, action, subject))
         reached = self._crash_after is not None and len(self.log) >= self._crash_after
         if reached or self._crash_at == (port, action):
             self._crash_after = self._crash_at = None

@@ -2,13 +2,14 @@
 
 import hashlib
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
 from spotwright.aws.instance_types.offering_health import HEALTH_TTL_SECONDS
 from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
-from spotwright.errors import Conflict, NotFound
+from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.simulation.clock import Clock
@@ -24,6 +25,15 @@ from spotwright.workflows.ports.rows import (
     Row,
     sort_key,
 )
+
+# DynamoDB's limit for an item, names of attributes included.
+# https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Constraints.html
+MAXIMUM_ITEM_BYTES: Final = 400 * 1024
+# Keys, version and timer beside a row's body, at most.
+_ATTRIBUTE_BYTES: Final = 1024
+# A queue takes messages of 256 KiB unless it is told to take larger ones, up to 1 MiB.
+# https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
+MAXIMUM_MESSAGE_BYTES: Final = 256 * 1024
 
 
 class FakeState:
@@ -88,6 +98,7 @@ class FakeState:
         if key in self.rows:
             return False
         with self._effects.record("state", "create", key):
+            _check_size(key, row)
             self.rows[key] = row
         return True
 
@@ -98,6 +109,7 @@ class FakeState:
             if stored is None or stored.version != row.version:
                 raise Conflict(f"{key} was changed by another", code="ConditionalCheckFailed")
             after = msgspec.structs.replace(row, version=row.version + 1)
+            _check_size(key, after)
             self.rows[key] = after
         return after
 
@@ -198,6 +210,15 @@ class FakeState:
         return tuple(self.rows[key] for key in sorted(self.rows) if self.rows[key].phase not in FINAL_PHASES)
 
 
+def _check_size(key: str, row: Row) -> None:
+    """Refuse a row that DynamoDB would refuse."""
+    size = len(msgspec.json.encode(row)) + _ATTRIBUTE_BYTES
+    if size > MAXIMUM_ITEM_BYTES:
+        raise InvalidRequest(
+            f"{key}: item size of {size} bytes exceeds the maximum of {MAXIMUM_ITEM_BYTES}", code="ValidationException"
+        )
+
+
 class FakeBlobs:
     """See BlobPort."""
 
@@ -239,6 +260,9 @@ class FakeDoorbells:
     def ring(self, queue: str, bells: Sequence[Doorbell], *, delay_seconds: int = 0) -> None:
         if not 0 <= delay_seconds <= 900:
             raise ValueError(f"delay_seconds: {delay_seconds} is not within 0 and 900")
+        for doorbell in bells:
+            if len(msgspec.json.encode(doorbell)) > MAXIMUM_MESSAGE_BYTES:
+                raise ApiError(f"{queue}: the message is too long", code="BatchRequestTooLong")
         with self._effects.record(
             "doorbells", "ring", " ".join(f"{queue}/{doorbell.kind}:{doorbell.key}" for doorbell in bells)
         ):

@@ -92,6 +92,12 @@ DROPPED_DECISION: Final = LogLine(
     when="The stored body of a committed decision is missing or cannot be decoded. Its pods are planned again.",
     remedy="Look for who deletes from or writes to the bucket.",
 )
+SET_ASIDE_ROW: Final = LogLine(
+    _ERROR, "state table refused row, set aside", ("row", "code", "error"),
+    when="A launch, a nomination or a disruption of a committed decision cannot be stored, for example because it is"
+    " larger than DynamoDB's 400 KB. Later decisions go on; its pods are planned again a minute later.",
+    remedy="Report the error as an issue of Spotwright. Smaller NodePool requirements make rows smaller.",
+)
 TERMINATED_SURPLUS_INSTANCE: Final = LogLine(
     _INFO, "terminated surplus instance", ("instance", "reason"),
     when="A launch left an instance that no NodeClaim uses, and EC2 was told to terminate it.",

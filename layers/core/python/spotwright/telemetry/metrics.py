@@ -163,6 +163,14 @@ STEPS_FAILED: Final = Metric(
         10, "Steps of launches or NodeClaims fail and are repeated: EC2 or an API server refuses or does not answer.",
     ),
 )
+DECISIONS_SET_ASIDE: Final = Metric(
+    "DecisionsSetAside", _COUNT, ("lifecycle",), "Committed decisions, or rows of them, that cannot be acted on.",
+    counted=(lines.DROPPED_DECISION, lines.SET_ASIDE_ROW),
+    alarm=Alarm(
+        1, "A committed decision cannot be acted on: its body is missing, or the state table refuses a row of it. It is"
+        " planned again, and later decisions go on.",
+    ),
+)
 CALLS_THROTTLED: Final = Metric(
     "CallsThrottled", _COUNT, ("lifecycle",), "Calls that EC2 throttled.",
     counted=(lines.CALL_THROTTLED,),

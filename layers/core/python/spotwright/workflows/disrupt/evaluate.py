@@ -27,6 +27,8 @@ from spotwright.workflows.ports.rows import CommandRow, epoch_ms
 
 # A proposal that was not validated within this time is dropped, milliseconds.
 PROPOSAL_MS: Final = 120_000
+# A command's row stays below DynamoDB's 400 KB, however long names are. Further nodes are proposed a minute later.
+MAXIMUM_CANDIDATES: Final = 500
 # Events recorded in one evaluation; the others follow in the next minutes.
 EVENTS_AT_ONCE: Final = 100
 
@@ -45,15 +47,16 @@ def evaluate(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft 
     locked = locked_claims(ports)
     _record_obstacles(ports, snapshot, blockers.blocked_events(snapshot, plan, locked=locked, reason=emptiness.REASON))
     empty_nodes = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
-    if not empty_nodes.claims:
+    candidates = empty_nodes.claims[:MAXIMUM_CANDIDATES]
+    if not candidates:
         return DisruptResult(emptiness=empty_nodes)
-    uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims if claim.name in empty_nodes.claims}
+    uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims if claim.name in candidates}
     row = CommandRow(
         id=derived_id(snapshot.cluster, emptiness.REASON, now.isoformat(), *sorted(uids.values())),
         cluster=snapshot.cluster,
         decision="",
         reason=emptiness.REASON,
-        candidates=empty_nodes.claims,
+        candidates=candidates,
         candidate_uids=uids,
         phase="proposed",
         created=epoch_ms(now),
@@ -61,7 +64,7 @@ def evaluate(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft 
     ports.state.create(row)
     bell = Doorbell(snapshot.cluster, "validate", row.id)
     ports.doorbells.ring("disrupt", [bell], delay_seconds=VALIDATION_SECONDS)
-    return DisruptResult(proposed=empty_nodes.claims, emptiness=empty_nodes)
+    return DisruptResult(proposed=candidates, emptiness=empty_nodes)
 
 
 def _ring_stale_claims(ports: ProvisionPorts, snapshot: Snapshot) -> None:

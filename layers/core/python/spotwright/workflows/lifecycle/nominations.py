@@ -35,11 +35,9 @@ WATCH_PERIOD: Final = timedelta(minutes=2)
 _CONTROL_PLANE_TAINTS: Final = (labels.NOT_READY, labels.UNREACHABLE, labels.UNINITIALIZED)
 
 
-def create_nominations(ports: LifecyclePorts, decision: Decision) -> None:
-    """Write the nomination rows of a decision, before it counts as acted on."""
-    if nominated_pods.is_enabled(ports.settings):
-        for row in nominated_pods.nominations_of(decision):
-            ports.state.create(row)
+def nominations_of(ports: LifecyclePorts, decision: Decision) -> tuple[NominationRow, ...]:
+    """The nomination rows of a decision, which are stored before it counts as acted on."""
+    return tuple(nominated_pods.nominations_of(decision)) if nominated_pods.is_enabled(ports.settings) else ()
 
 
 def with_held_taint(ports: LifecyclePorts, claim: NodeClaim, adoption: NodeUpdate, now: datetime) -> NodeUpdate:

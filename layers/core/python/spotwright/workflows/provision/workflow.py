@@ -8,6 +8,7 @@ import msgspec
 
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import SCALED_DOWN, Decision, Disruption, derived_id
+from spotwright.errors import Unavailable
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning import time_budget
@@ -21,6 +22,10 @@ from spotwright.workflows.provision.events import record_events
 
 # How often an invocation plans again after it lost the commit to another one.
 COMMIT_ATTEMPTS: Final = 5
+# The row of a cluster names them all, and each plan reads them.
+MAXIMUM_PENDING_DECISIONS: Final = 100
+# A command's row stays below DynamoDB's 400 KB, however long names are.
+MAXIMUM_EXCESS: Final = 500
 # Until postponed pods are tried, where the others got no node either.
 RETRY_SECONDS: Final = 10
 
@@ -55,6 +60,12 @@ def provision(
     for _ in range(COMMIT_ATTEMPTS):
         if row.served_requests >= requested or row.paused:
             break
+        if len(row.pending_decisions) >= MAXIMUM_PENDING_DECISIONS:
+            raise Unavailable(
+                f"{len(row.pending_decisions)} committed decisions of {ports.cluster.name} wait for lifecycle; no other"
+                " is made until it has acted on them",
+                code="TooManyPendingDecisions",
+            )
         snapshot, postponed = time_budget.fit(gather(ports, row, now=clock()), seconds_left)
         plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
         if plan.excess_nodeclaims:
@@ -91,12 +102,12 @@ def provision(
 
 
 def _scale_down(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan: Plan) -> None:
-    """Commit that static pools lose what they have beyond their replicas, and ring lifecycle for it."""
-    uids = {
-        nodeclaim.name: nodeclaim.metadata.uid
-        for nodeclaim in snapshot.nodeclaims
-        if nodeclaim.name in plan.excess_nodeclaims
-    }
+    """Commit that static pools lose what they have beyond their replicas, and ring lifecycle for it.
+
+    What is beyond the bound of a command's row is committed next.
+    """
+    excess = plan.excess_nodeclaims[:MAXIMUM_EXCESS]
+    uids = {nodeclaim.name: nodeclaim.metadata.uid for nodeclaim in snapshot.nodeclaims if nodeclaim.name in excess}
     id = derived_id(snapshot.cluster, SCALED_DOWN, str(row.version), *sorted(uids.values()))
     decision = commit_plan(
         state=ports.state,
@@ -106,7 +117,7 @@ def _scale_down(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan
         plan=Plan(excess_nodeclaims=plan.excess_nodeclaims),
         kind="scale-down",
         message=f"static NodePools have {len(uids)} nodes more than their replicas",
-        disruption=Disruption(id, SCALED_DOWN, plan.excess_nodeclaims, uids),
+        disruption=Disruption(id, SCALED_DOWN, excess, uids),
     )
     if decision is not None:
         ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])

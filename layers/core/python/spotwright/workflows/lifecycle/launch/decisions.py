@@ -1,4 +1,8 @@
-"""Committed decisions become launch rows, nominations and commands."""
+"""Committed decisions become launch rows, nominations and commands.
+
+Rows are created side by side, and each once, so that an invocation goes on where another one ended. A row that the
+state table refuses would be refused again: it is set aside, its pods are planned again, and later decisions go on.
+"""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -6,18 +10,22 @@ from typing import Final
 import msgspec
 
 from spotwright.decisions.decision import Decision, Launch, decode_decision
-from spotwright.errors import NotFound
+from spotwright.errors import InvalidRequest, NotFound
+from spotwright.scheduling.plan import NewNode
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import nominations
 from spotwright.workflows.lifecycle.actions import log, request_planning, ring_lifecycle
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.rows import CommandRow, LaunchRow, epoch_ms
+from spotwright.workflows.ports.rows import CommandRow, LaunchRow, Row, epoch_ms, sort_key
 
 # The row's timer while an invocation works on a phase.
 PHASE_TIMEOUT: Final = timedelta(seconds=60)
 # A replacement must be Initialized within this time, or the disruption is aborted (Karpenter's ten minutes).
 REPLACEMENT_TIMEOUT: Final = timedelta(minutes=10)
+# The next plan may well be the same, and be set aside again.
+SET_ASIDE_SECONDS: Final = 60
 
 
 def act_on_decisions(ports: LifecyclePorts, *, now: datetime) -> tuple[LaunchRow, ...]:
@@ -32,17 +40,33 @@ def act_on_decisions(ports: LifecyclePorts, *, now: datetime) -> tuple[LaunchRow
 
 
 def _create_rows(ports: LifecyclePorts, decision: Decision, now: datetime) -> list[LaunchRow]:
-    launch_rows = [_create_launch_row(ports, _launch_row(decision, launch, now)) for launch in decision.launches]
-    nominations.create_nominations(ports, decision)
+    def create_launch(launch: Launch) -> LaunchRow | None:
+        return _create_launch_row(ports, _launch_row(decision, launch, now))
+
+    launch_rows = [row for row in in_parallel(create_launch, decision.launches) if row is not None]
+    stored = {row.id for row in launch_rows}
+    promised = [row for row in nominations.nominations_of(ports, decision) if row.launch in stored]
+    in_parallel(lambda row: _create_row(ports, row), promised)
     if decision.disruption is not None:
         _create_command(ports, decision, now)
         ring_lifecycle(ports, "command", [decision.disruption.id])
-    return [row for row in launch_rows if row is not None]
+    return launch_rows
 
 
 def _create_launch_row(ports: LifecyclePorts, row: LaunchRow) -> LaunchRow | None:
-    """The row, or the one that another invocation created for the launch."""
-    return row if ports.state.create(row) else ports.state.launch(row.id)
+    """The row, or the one that another invocation created for the launch; None when it was set aside."""
+    created = _create_row(ports, row)
+    return row if created else ports.state.launch(row.id) if created is False else None
+
+
+def _create_row(ports: LifecyclePorts, row: Row) -> bool | None:
+    """Whether the row was created now, and not before; None when the state table refuses it."""
+    try:
+        return ports.state.create(row)
+    except InvalidRequest as refusal:
+        log_line(log, log_lines.SET_ASIDE_ROW, row=sort_key(row), code=refusal.code, error=str(refusal))
+        request_planning(ports, delay_seconds=SET_ASIDE_SECONDS)
+        return None
 
 
 def _read(ports: LifecyclePorts, key: str) -> Decision | None:
@@ -61,12 +85,17 @@ def _launch_row(decision: Decision, launch: Launch, now: datetime) -> LaunchRow:
         cluster=decision.cluster,
         decision=decision.id,
         claims=launch.claims,
-        node=msgspec.json.encode(launch.node, order="deterministic").decode(),
+        node=msgspec.json.encode(_to_launch(launch.node), order="deterministic").decode(),
         replaces=launch.replaces,
         reason=launch.reason,
         created=epoch_ms(decision.now),
         due=epoch_ms(now + PHASE_TIMEOUT),
     )
+
+
+def _to_launch(node: NewNode) -> NewNode:
+    """The node without what grows with its pods and only explains it, which the decision has."""
+    return msgspec.structs.replace(node, pods=(), reason="", alternatives=(), relaxed_preferences=())
 
 
 def _create_command(ports: LifecyclePorts, decision: Decision, now: datetime) -> None:
@@ -88,7 +117,7 @@ def _create_command(ports: LifecyclePorts, decision: Decision, now: datetime) ->
         created=epoch_ms(now),
         due=epoch_ms(now + PHASE_TIMEOUT),
     )
-    if not ports.state.create(row):
+    if _create_row(ports, row) is False:
         existing = ports.state.command(disruption.id)
         if existing is not None and existing.phase == "proposed":
             ports.state.save(msgspec.structs.replace(row, version=existing.version, created=existing.created))

@@ -24,6 +24,7 @@ from spotwright.workflows.lifecycle.actions import log, request_planning, ring_l
 from spotwright.workflows.lifecycle.launch import assignment
 from spotwright.workflows.lifecycle.launch.decisions import PHASE_TIMEOUT
 from spotwright.workflows.lifecycle.launch.fleet import create_fleet
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 
@@ -90,16 +91,13 @@ def _create_claims(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Laun
     if pool is None or pool.metadata.deletion_timestamp is not None:
         _abandon(ports, row, f"NodePool {node.nodepool} was deleted")
         return None
-    uids, taken = dict(row.uids), set[str]()
-    missing = [name for name in dict.fromkeys(row.claims) if name not in uids]
+    missing = [name for name in dict.fromkeys(row.claims) if name not in row.uids]
     if epoch_ms(now) - row.created > STALE_AFTER.total_seconds() * 1000:
         return _without_claims(ports, row, missing, "the decision is older than 10 minutes")
-    for name in missing[:CLAIMS_AT_ONCE]:
-        claim = _create_claim(ports, row, node, pool, name)
-        if claim is None:
-            taken.add(name)
-        else:
-            uids[name] = claim.metadata.uid
+    names = missing[:CLAIMS_AT_ONCE]
+    claims = in_parallel(lambda name: _create_claim(ports, row, node, pool, name), names)
+    taken = {name for name, claim in zip(names, claims, strict=True) if claim is None}
+    uids = row.uids | {claim.name: claim.metadata.uid for claim in claims if claim is not None}
     due = epoch_ms(now + PHASE_TIMEOUT)
     if taken:
         row = msgspec.structs.replace(row, uids=uids, due=due)

@@ -1,0 +1,92 @@
+"""Decisions with thousands of pods and nodes: rows stay small, and what cannot be stored keeps nothing else."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from spotwright.decisions.decision import Decision, Launch, encode_decision, group_into_launches
+from spotwright.model.requirements import NodeSelectorRequirement, Operator
+from spotwright.scheduling.plan import NewNode, Plan
+from spotwright.simulation import builders
+from spotwright.simulation.state import MAXIMUM_ITEM_BYTES
+from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
+from spotwright.workflows.ports.rows import LaunchRow, NominationRow
+
+# The longest names that Kubernetes takes: of a namespace, a pod, a NodePool.
+NAMESPACE, POD, POOL = "n" * 63, "p" * 247, "q" * 253
+UID = "00000000-0000-0000-0000-000000000000"
+
+
+def pods(count: int, start: int = 0) -> tuple[str, ...]:
+    return tuple(f"{NAMESPACE}/{POD}{number:06}" for number in range(start, start + count))
+
+
+def node(*of: str, **fields: Any) -> NewNode:
+    types = tuple(f"m7gd-flex.{number}xlarge" for number in range(600))
+    made = NewNode(
+        nodepool=POOL, nodeclass=POOL, pods=of, instance_types=types,
+        requirements=(NodeSelectorRequirement("node.kubernetes.io/instance-type", Operator.IN, types),),
+        labels={}, taints=(), startup_taints=(), requests={"cpu": 1}, price_picousd_per_hour=1, capacity_type="spot",
+        zones=("a",), relaxed_preferences=of,
+    )  # fmt: skip
+    return msgspec.structs.replace(made, **fields)
+
+
+def commit(world: World, id: str, *launches: Launch) -> None:
+    row = world.state.cluster()
+    decision = Decision(
+        id, "provision", world.cluster.name, row.version, world.clock.now(), "", "", "", launches=launches
+    )
+    world.state.commit(expected_version=row.version, key=world.blobs.put("decisions", encode_decision(decision)))
+
+
+def size(row: LaunchRow | NominationRow) -> int:
+    return len(msgspec.json.encode(row))
+
+
+def test_rows_of_a_hundred_thousand_pods_stay_below_the_limit_until_every_node_is_there(world: World) -> None:
+    """Names are as long as Kubernetes allows, and nodes hold as many pods as their limit allows."""
+    nodes = tuple(node(*pods(250, start=250 * number)) for number in range(400))
+    waiting = dict.fromkeys((pod for made in nodes for pod in made.pods), UID)
+    commit(world, "d", *group_into_launches("d", Plan(new_nodes=nodes), waiting))
+    rows = act_on_decisions(world.ports, now=world.clock.now())
+    assert [len(row.claims) for row in rows] == [100, 100, 100, 100]
+    assert len({name for row in rows for name in row.claims}) == 400
+    nominations = world.state.nominations()
+    assert {key for row in nominations for key in row.pods} == waiting.keys()
+    for row in rows:
+        instances = dict.fromkeys(row.claims, "i-0123456789abcdef0")
+        grown = msgspec.structs.replace(
+            row, uids=dict.fromkeys(row.claims, UID), instances=instances, request="x" * 100_000
+        )
+        assert size(grown) < MAXIMUM_ITEM_BYTES / 2
+    assert max(map(size, nominations)) < MAXIMUM_ITEM_BYTES / 2
+
+
+def test_a_launch_that_cannot_be_stored_is_set_aside_and_later_ones_go_on(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A NodePool may be larger than a row."""
+    huge = NodeSelectorRequirement("example.com/rack", Operator.IN, tuple(f"rack-{n:060}" for n in range(8000)))
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 2)
+    commit(world, "large", Launch("large", ("default-large",), node("default/a", requirements=(huge,))))
+    commit(world, "small", Launch("small", ("default-small",), node("default/b", nodepool="default")))
+    rows = act_on_decisions(world.ports, now=world.clock.now())
+    assert [row.id for row in rows] == ["small"]
+    assert not world.state.cluster().pending_decisions
+    assert [message.at for message in world.doorbells.messages_of("provision", "pods")]
+    assert "state table refused row, set aside" in caplog.text
+    assert world.run(200, until=lambda: len(world.running_pods()) == 2)
+
+
+def test_a_nomination_that_cannot_be_stored_keeps_neither_its_launch_nor_others(world: World) -> None:
+    waiting = dict.fromkeys(pods(2000), UID)
+    launches = group_into_launches(
+        "d", Plan(new_nodes=(node(*waiting), node("default/a"))), waiting | {"default/a": UID}
+    )
+    commit(world, "d", *launches)
+    (row,) = act_on_decisions(world.ports, now=world.clock.now())
+    assert len(row.claims) == 2
+    assert [nomination.pods for nomination in world.state.nominations()] == [{"default/a": UID}]
