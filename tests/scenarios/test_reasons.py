@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spotwright.cli import main
-from spotwright.cli.inputs.builtin_catalog import BUILTIN_DESCRIPTION
+from spotwright.cli.inputs import builtin_regions
 
 SITUATIONS = sorted((Path(__file__).parent / "reasons").glob("*.yaml"))
 
@@ -18,7 +18,7 @@ def test_the_answer_is(given: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", str(given)]) == 0
     said, _, assumed = capsys.readouterr().out.partition("\nAssumptions:\n")
     assert said == given.with_suffix(".txt").read_text()
-    assert BUILTIN_DESCRIPTION in assumed
+    assert builtin_regions.describe(builtin_regions.DEFAULT_REGION) in assumed
 
 
 def test_there_are_answers_to_all_that_is_asked_most() -> None:

@@ -11,7 +11,7 @@ import pytest
 from spotwright.aws.images import families
 from spotwright.aws.instance_types import capacity, compatibility, offerings, type_labels
 from spotwright.aws.instance_types.info import InstanceTypeInfo
-from spotwright.cli.inputs.builtin_region import load_builtin_region
+from spotwright.cli.inputs.builtin_regions import DEFAULT_REGION, load_region
 from spotwright.model import labels, resources
 from spotwright.model.karpenter.nodeclass import (
     BlockDeviceMapping,
@@ -38,7 +38,7 @@ NOT_IN_REFERENCE = {
 @cache
 def published() -> dict[str, InstanceTypeInfo]:
     """Every type as the published reference has it, which is what comes with the command line."""
-    return {info.name: info for info in load_builtin_region().types}
+    return {info.name: info for info in load_region(DEFAULT_REGION).types}
 
 
 def sized(

@@ -13,7 +13,7 @@ from spotwright.aws.instance_types import (
     unavailable_offerings,
 )
 from spotwright.aws.launch import fleet_plan
-from spotwright.cli.inputs.builtin_region import load_builtin_region
+from spotwright.cli.inputs.builtin_regions import DEFAULT_REGION, load_region
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog, InstanceType, find_instance_type
@@ -45,7 +45,7 @@ def names(plan: Plan) -> list[str]:
 
 def recorded(*chosen: str, of: EC2NodeClass | None = None) -> tuple[InstanceType, ...]:
     """Types that need not be sold in the region of the other tests; a dollar an hour each."""
-    described = tuple(info for info in load_builtin_region().types if info.name in chosen)
+    described = tuple(info for info in load_region(DEFAULT_REGION).types if info.name in chosen)
     sold = dict.fromkeys(chosen, 10**12)
     facts = region_facts.RegionFacts("r", described, dict.fromkeys(chosen, ZONES), sold, {name: {} for name in chosen})
     wanted = of or nodeclass()

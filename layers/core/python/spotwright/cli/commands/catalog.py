@@ -21,11 +21,14 @@ def add(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "catalog",
         help="list instance types: labels, allocatable, prices",
-        description="List instance types as a class would run them. Without --region or --cluster: the facts of"
-        " us-east-1 that come with Spotwright, without asking AWS.",
+        description="List instance types as a class would run them: those of a region as they come with Spotwright, or"
+        " as EC2 sells them now (--live), or those of a cluster's catalog (--cluster).",
     )
+    parser.add_argument("--region", metavar="REGION", help="default: us-east-1")
     where = parser.add_mutually_exclusive_group()
-    where.add_argument("--region", metavar="REGION", help="ask EC2 and the Price List, with the AWS SDK's credentials")
+    where.add_argument(
+        "--live", action="store_true", help="ask EC2 and the Price List now, with the AWS SDK's credentials"
+    )
     where.add_argument("--cluster", metavar="NAME", help="the catalog that this cluster plans with")
     parser.add_argument(
         "--nodeclass",
@@ -67,15 +70,17 @@ def _region_rows(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
     from spotwright.aws.instance_types import capacity, offerings
     from spotwright.aws.kubelet.configuration import KubeletError
     from spotwright.aws.refusal import Refusal
-    from spotwright.cli.inputs.builtin_catalog import BUILTIN_DESCRIPTION
-    from spotwright.cli.inputs.builtin_region import load_builtin_region, resolved_nodeclass
+    from spotwright.cli.inputs.assumed_nodeclasses import SubnetZones, default_nodeclass, resolve_nodeclass
     from spotwright.cli.text.catalog import CatalogRow
     from spotwright.errors import InvalidRequest
     from spotwright.model.quantity import QuantityError
     from spotwright.settings import catalog_settings
 
-    region = _read_region(options.region) if options.region else load_builtin_region()
-    nodeclass = resolved_nodeclass(region, _read_nodeclass(options.nodeclass) if options.nodeclass else None)
+    region, zone_ids, source = _read_region(options)
+    zones = SubnetZones(zone_ids, tuple(zone_ids))
+    nodeclass = default_nodeclass(zones)
+    if options.nodeclass:
+        nodeclass = resolve_nodeclass(_read_nodeclass(options.nodeclass), zones).nodeclass
     family = families.ami_family(nodeclass)
     if isinstance(family, Refusal):
         raise InputError(f"{options.nodeclass}: EC2NodeClass {nodeclass.name}: {family.message}")
@@ -94,7 +99,6 @@ def _region_rows(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
         raise InputError(str(error)) from None
     except (QuantityError, KubeletError) as error:
         raise InputError(f"{options.nodeclass}: EC2NodeClass {nodeclass.name}: {error}") from None
-    source = "; ".join((f"{region.name} as EC2 sells it now", *region.notes)) if options.region else BUILTIN_DESCRIPTION
     return f"Class {nodeclass.name} ({family.name}). {source}", rows
 
 
@@ -125,7 +129,20 @@ def _read_nodeclass(path: str) -> "EC2NodeClass":
         raise InputError(f"{path}: {error}") from None
 
 
-def _read_region(region: str) -> "RegionFacts":
+def _read_region(options: argparse.Namespace) -> "tuple[RegionFacts, dict[str, str], str]":
+    """The facts of a region, its zones with their ids ("" = not known), and where the facts come from."""
+    from spotwright.cli.inputs import builtin_regions
+
+    name = options.region or builtin_regions.DEFAULT_REGION
+    if not options.live:
+        region, zones = builtin_regions.load_region(name), builtin_regions.zone_ids(name)
+        return region, zones, "; ".join((builtin_regions.describe(name), *builtin_regions.assumptions(name)))
+    region = _ask_aws(name)
+    zones = dict.fromkeys(sorted({zone for zones_of_type in region.zones.values() for zone in zones_of_type}), "")
+    return region, zones, "; ".join((f"{name} as EC2 sells it now", *region.notes))
+
+
+def _ask_aws(region: str) -> "RegionFacts":
     """The facts of a region from EC2 and the Price List."""
     from spotwright.adapters.aws import clients, pricing
     from spotwright.adapters.aws.ec2.region import Ec2Region
@@ -146,6 +163,8 @@ def _cluster_rows(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]"
 
     if options.setting:
         raise InputError("--setting does not go with --cluster: its catalog is already made")
+    if options.region:
+        raise InputError("--region does not go with --cluster: its catalog is of the cluster's region")
     outputs = stack_outputs(clients.client("cloudformation"), options.stack)
     state = DynamoState(clients.client("dynamodb"), table=outputs["TableName"], cluster=options.cluster)
     key = state.catalog_key()

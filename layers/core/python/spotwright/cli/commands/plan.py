@@ -5,8 +5,12 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from spotwright.cli import InputError
+
 if TYPE_CHECKING:
-    from spotwright.cli.text.plan_report import CatalogIdentity, PlanReport
+    from spotwright.cli.inputs.named_zones import NamedZones
+    from spotwright.cli.inputs.region_catalog import PlanCatalog
+    from spotwright.cli.text.plan_report import PlanReport
     from spotwright.model.ec2.instance_type import Catalog
     from spotwright.model.snapshot import Snapshot
 
@@ -43,7 +47,12 @@ def add(subparsers: Any) -> None:
         help="the same, as kubectl takes it; repeatable",
     )
     parser.add_argument(
-        "--catalog", metavar="FILE", help="instance types as JSON (default: the cluster's, else us-east-1, built in)"
+        "--catalog", metavar="FILE", help="instance types as JSON (default: the cluster's, else those of the region)"
+    )
+    parser.add_argument(
+        "--region",
+        metavar="REGION",
+        help="built-in types and prices of this region (default: the region whose zones are named, else us-east-1)",
     )
     parser.add_argument(
         "-o", "--output", choices=("text", "wide", "json", "yaml"), default="text",
@@ -66,15 +75,17 @@ def run(options: argparse.Namespace) -> int:
 
     # A short process makes many objects, none of which becomes garbage: this saves 20 ms of a quarter of a second.
     gc.disable()
-    from spotwright.cli.text.plan_report import PlanReport
+    from spotwright.cli.text.plan_report import CatalogIdentity, PlanReport
     from spotwright.cli.text.workloads import Workloads
     from spotwright.decisions.decide import decide
 
     options.files = [*options.files, *options.filename]
-    snapshot, cluster_catalog, notes = _read_inputs(options)
-    catalog, identity, assumptions = _read_catalog(options, cluster_catalog)
-    plan = decide(snapshot, catalog)
-    _print_plan(PlanReport(plan, Workloads(snapshot.pods), identity, notes, assumptions), options.output)
+    snapshot, cluster_catalog, named, notes = _read_inputs(options)
+    chosen = _choose_catalog(options, snapshot, cluster_catalog, named)
+    plan = decide(chosen.snapshot, chosen.catalog)
+    identity = CatalogIdentity(chosen.name, chosen.digest)
+    report = PlanReport(plan, Workloads(snapshot.pods), identity, (*notes, *chosen.notes), chosen.assumptions)
+    _print_plan(report, options.output)
     return _POD_WITHOUT_PLACE if options.exit_code and plan.unschedulable_pods else 0
 
 
@@ -96,39 +107,35 @@ def _print_plan(report: "PlanReport", output: str) -> None:
         write_yaml([plan_document(report)], sys.stdout)
 
 
-def _read_catalog(
-    options: argparse.Namespace, cluster_catalog: "Catalog | None"
-) -> "tuple[Catalog, CatalogIdentity, tuple[str, ...]]":
-    """The instance types to plan with, where they are from, and what is assumed of them."""
-    import hashlib
-    from pathlib import Path
+def _choose_catalog(
+    options: argparse.Namespace, snapshot: "Snapshot", cluster_catalog: "Catalog | None", named: "NamedZones"
+) -> "PlanCatalog":
+    """The catalog file, or the cluster's catalog, or what is built in of a region. Raises InputError."""
+    from spotwright.cli.inputs import region_catalog
 
-    from spotwright.cli.inputs.builtin_catalog import BUILTIN_DESCRIPTION, CATALOG_FILE, load_builtin_catalog
-    from spotwright.cli.inputs.catalog_file import read_catalog_file
-    from spotwright.cli.text.plan_report import CatalogIdentity
-
-    def digest(path: Path) -> str:
-        return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-
+    own = "--catalog" if options.catalog else "--cluster" if cluster_catalog is not None else ""
+    if options.region and own:
+        raise InputError(f"--region {options.region}: {own} states types and prices already; leave one of the two out")
     if options.catalog:
-        catalog = read_catalog_file(options.catalog)
-        return catalog, CatalogIdentity(options.catalog, digest(Path(options.catalog))), ()
+        return region_catalog.catalog_of_file(snapshot, options.catalog)
     if cluster_catalog is not None:
-        return cluster_catalog, CatalogIdentity(f"cluster {options.cluster}", cluster_catalog.source), ()
-    assumption = f"instance types and prices: {BUILTIN_DESCRIPTION}"
-    return load_builtin_catalog(), CatalogIdentity("us-east-1, built in", digest(CATALOG_FILE)), (assumption,)
+        return region_catalog.catalog_of_cluster(snapshot, cluster_catalog, options.cluster)
+    return region_catalog.make_region_catalog(snapshot, named, options.region)
 
 
-def _read_inputs(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, tuple[str, ...]]":
-    """The snapshot to plan, the cluster's catalog if it has one, and notes about converted or duplicate manifests."""
+def _read_inputs(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, NamedZones, tuple[str, ...]]":
+    """The snapshot to plan, the cluster's catalog if it has one, zones that are named, and notes about manifests."""
     is_live = options.kubeconfig or options.context or options.cluster or not options.files
     live_snapshot, catalog = None, None
     if is_live:
         from spotwright.cli.inputs.live_cluster import observe_cluster
 
         live_snapshot, catalog = observe_cluster(options)
+    from spotwright.cli.inputs.named_zones import find_named_zones, objects_of_cluster
+
+    of_cluster = objects_of_cluster(live_snapshot) if live_snapshot is not None else []
     if not options.files and live_snapshot is not None:
-        return live_snapshot, catalog, ()
+        return live_snapshot, catalog, find_named_zones(of_cluster), ()
     from spotwright.cli.inputs.conversion import upgrade_documents
     from spotwright.cli.inputs.documents import deduplicate, read_documents
     from spotwright.cli.inputs.manifest_snapshot import apply_manifests, decode_snapshot
@@ -138,4 +145,5 @@ def _read_inputs(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None
     snapshot = decode_snapshot(documents, options.feature_gates)
     if live_snapshot is not None:
         snapshot = apply_manifests(live_snapshot, snapshot)
-    return snapshot, catalog, (*notes, *replaced)
+    named = find_named_zones((*(document.content for document in documents.objects), *of_cluster))
+    return snapshot, catalog, named, (*notes, *replaced)
