@@ -122,14 +122,14 @@ spec:
 
 def test_buffers_among_the_manifests_are_planned_for(capsys: pytest.CaptureFixture[str], write: Any) -> None:
     file = write("m.yaml", POOL, WORKLOAD, BUFFER)
-    document = planned(capsys, file)
+    document = planned(capsys, file, "--feature-gates", "CapacityBuffer=true")
     buffer = {"name": "default/spare", "pods": 2, "reason": "RequiresNewCapacity", "message": ""}
     assert document["buffers"] == [buffer]
     virtual = [pod for node in document["newNodes"] for pod in node["pods"] if "capacity-buffer" in pod]
     assert len(virtual) <= 2
-    assert main(["plan", file]) == 0
+    assert main(["plan", file, "--feature-gates", "CapacityBuffer=true"]) == 0
     assert "default/spare keeps room for 2 pods, RequiresNewCapacity" in capsys.readouterr().out
-    lost = planned(capsys, write("lost.yaml", POOL, BUFFER))
+    lost = planned(capsys, write("lost.yaml", POOL, BUFFER), "--feature-gates", "CapacityBuffer=true")
     assert lost["newNodes"] == []
     assert "Deployment default/inflate does not exist" in lost["buffers"][0]["message"]
 

@@ -1,14 +1,14 @@
 """What the environment tells a function, read once and frozen."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from spotwright.aws.instance_types.capacity import Overheads
 from spotwright.errors import InvalidRequest
-from spotwright.model.snapshot import CAPACITY_BUFFER, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
+from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_OVERLAY, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
 
 type RawSettings = Mapping[str, str | int | float | bool]
 
@@ -58,23 +58,56 @@ def environment(variables: Mapping[str, str]) -> Environment:
         raise InvalidRequest(f"environment variable SPOTWRIGHT_CLUSTERS: {error}") from None
 
 
-# Karpenter's feature gates and their defaults; those that are not here are not handled.
-_GATES: Final = {RESERVED_CAPACITY: True, "NodeOverlay": False, STATIC_CAPACITY: False, CAPACITY_BUFFER: False}
+# Karpenter's feature gates that are handled, with its defaults; and those that are not, which are off by default.
+HANDLED_GATES: Final = {RESERVED_CAPACITY: True, NODE_OVERLAY: False, STATIC_CAPACITY: False, CAPACITY_BUFFER: False}
+UNHANDLED_GATES: Final = ("NodeRepair", "SpotToSpotConsolidation")
+# The gate of Karpenter's AWS provider, in a setting of its own (AWS_FEATURE_GATES).
+NODE_CLASS_CEL: Final = "NodeClassCEL"
 
 # What one core searches in a second: plans of `make bench-cases` took 48,000 to 100,000 units a processor second.
 UNITS_PER_SECOND: Final = 50_000
 
 
+def parse_feature_gates(given: str, further: Sequence[str] = ()) -> dict[str, bool]:
+    """``NodeOverlay=true,ReservedCapacity=false`` as all of Karpenter's gates; raises InvalidRequest.
+
+    ``further``: gates that are allowed besides and off by default.
+    """
+    gates = HANDLED_GATES | dict.fromkeys((*UNHANDLED_GATES, *further), False)
+    for entry in filter(None, (entry.strip() for entry in given.split(","))):
+        name, _, value = (part.strip() for part in entry.partition("="))
+        if name not in gates:
+            raise InvalidRequest(
+                f"{name} is no feature gate{_similar(name, gates)}; there are {', '.join(sorted(gates))}"
+            )
+        if value.lower() not in ("true", "false"):
+            raise InvalidRequest(f"feature gate {name} is true or false, found {value or 'nothing'}: write {name}=true")
+        gates[name] = value.lower() == "true"
+    return gates
+
+
+def _similar(name: str, known: Iterable[str]) -> str:
+    # Imported where it is needed: a function that starts has no misspelt gates.
+    from difflib import get_close_matches
+
+    by_lower = {gate.lower(): gate for gate in known}
+    near = get_close_matches(name.lower(), by_lower, n=1)
+    return f", did you mean {by_lower[near[0]]}?" if near else ""
+
+
 def _gates(given: str) -> tuple[str, ...]:
-    """``NodeOverlay=true,ReservedCapacity=false`` as the names of the gates that are on, sorted."""
-    on = dict(_GATES)
-    for entry in filter(None, (one.strip() for one in given.split(","))):
-        name, _, value = entry.partition("=")
-        if name not in _GATES or value.lower() not in ("true", "false"):
-            known = ", ".join(f"{gate}=true|false" for gate in sorted(_GATES))
-            raise InvalidRequest(f"setting FEATURE_GATES: {entry!r} is not one of {known}")
-        on[name] = value.lower() == "true"
-    return tuple(sorted(name for name, wanted in on.items() if wanted))
+    """The names of the gates that are on, sorted; raises InvalidRequest also for gates that nothing here handles."""
+    try:
+        gates = parse_feature_gates(given)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"setting FEATURE_GATES: {error}") from None
+    on = sorted(name for name, wanted in gates.items() if wanted)
+    for name in on:
+        if name in UNHANDLED_GATES:
+            raise InvalidRequest(
+                f"setting FEATURE_GATES: {name} is not handled yet: leave it out, or write {name}=false"
+            )
+    return tuple(on)
 
 
 def _whole(given: Mapping[str, str | int | float | bool], name: str, default: int, least: int, most: int) -> int:
@@ -143,7 +176,7 @@ def catalog_settings(given: RawSettings) -> CatalogSettings:
     if not enis.isdecimal():
         raise InvalidRequest(f"setting RESERVED_ENIS: {enis!r} is not a number from 0 up")
     return CatalogSettings(
-        overheads=Overheads(share, int(enis), is_gate_on(given, "AWS_FEATURE_GATES", "NodeClassCEL")),
+        overheads=Overheads(share, int(enis), is_gate_on(given, "AWS_FEATURE_GATES", NODE_CLASS_CEL)),
         isolated_vpc=_is_on(given, "ISOLATED_VPC"),
         reserved_capacity=RESERVED_CAPACITY in _gates(str(given.get("FEATURE_GATES", ""))),
         zonal_shift=_is_on(given, "ENABLE_ZONAL_SHIFT"),

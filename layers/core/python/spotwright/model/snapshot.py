@@ -18,6 +18,8 @@ from spotwright.model.kubernetes.volumes import Storage
 RESERVED_CAPACITY: Final = "ReservedCapacity"
 # Feature gate: static NodePools, which have ``replicas``.
 STATIC_CAPACITY: Final = "StaticCapacity"
+# Feature gate: NodeOverlays.
+NODE_OVERLAY: Final = "NodeOverlay"
 # Feature gate: CapacityBuffers.
 CAPACITY_BUFFER: Final = "CapacityBuffer"
 

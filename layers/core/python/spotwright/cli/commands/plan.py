@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spotwright.cli import InputError
 
 if TYPE_CHECKING:
+    from spotwright.aws.instance_types.capacity import Overheads
     from spotwright.cli.inputs.named_zones import NamedZones
     from spotwright.cli.inputs.region_catalog import PlanCatalog
     from spotwright.cli.text.plan_report import PlanReport
@@ -59,7 +60,12 @@ def add(subparsers: Any) -> None:
         help="wide: every node with the names of its pods and types; json and yaml: docs/plan-json.md (default: text)",
     )  # fmt: skip
     parser.add_argument("--exit-code", action="store_true", help="exit with 3 when a pod has no place")
-    parser.add_argument("--feature-gates", default="", metavar="GATES", help="such as StaticCapacity=true")
+    parser.add_argument(
+        "--feature-gates",
+        default="",
+        metavar="GATES",
+        help="Karpenter's gates, such as NodeOverlay=true,StaticCapacity=true (default: Karpenter's)",
+    )
     live = parser.add_argument_group("a running cluster")
     live.add_argument("--kubeconfig", help="default: KUBECONFIG, or ~/.kube/config")
     live.add_argument("--context", help="a context of the kubeconfig (default: its current one)")
@@ -75,16 +81,20 @@ def run(options: argparse.Namespace) -> int:
 
     # A short process makes many objects, none of which becomes garbage: this saves 20 ms of a quarter of a second.
     gc.disable()
+    from spotwright.cli.inputs.feature_gates import read_feature_gates
     from spotwright.cli.text.plan_report import CatalogIdentity, PlanReport
     from spotwright.cli.text.workloads import Workloads
     from spotwright.decisions.decide import decide
 
     options.files = [*options.files, *options.filename]
-    snapshot, cluster_catalog, named, notes = _read_inputs(options)
-    chosen = _choose_catalog(options, snapshot, cluster_catalog, named)
+    gates = read_feature_gates(options.feature_gates)
+    snapshot, cluster_catalog, named, notes = _read_inputs(options, gates.for_decision)
+    chosen = _choose_catalog(options, snapshot, cluster_catalog, named, gates.overheads)
     plan = decide(chosen.snapshot, chosen.catalog)
     identity = CatalogIdentity(chosen.name, chosen.digest)
-    report = PlanReport(plan, Workloads(snapshot.pods), identity, (*notes, *chosen.notes), chosen.assumptions)
+    report = PlanReport(
+        plan, Workloads(snapshot.pods), identity, (*notes, *gates.notes, *chosen.notes), chosen.assumptions
+    )
     _print_plan(report, options.output)
     return _POD_WITHOUT_PLACE if options.exit_code and plan.unschedulable_pods else 0
 
@@ -108,7 +118,11 @@ def _print_plan(report: "PlanReport", output: str) -> None:
 
 
 def _choose_catalog(
-    options: argparse.Namespace, snapshot: "Snapshot", cluster_catalog: "Catalog | None", named: "NamedZones"
+    options: argparse.Namespace,
+    snapshot: "Snapshot",
+    cluster_catalog: "Catalog | None",
+    named: "NamedZones",
+    overheads: "Overheads",
 ) -> "PlanCatalog":
     """The catalog file, or the cluster's catalog, or what is built in of a region. Raises InputError."""
     from spotwright.cli.inputs import region_catalog
@@ -120,17 +134,19 @@ def _choose_catalog(
         return region_catalog.catalog_of_file(snapshot, options.catalog)
     if cluster_catalog is not None:
         return region_catalog.catalog_of_cluster(snapshot, cluster_catalog, options.cluster)
-    return region_catalog.make_region_catalog(snapshot, named, options.region)
+    return region_catalog.make_region_catalog(snapshot, named, options.region, overheads)
 
 
-def _read_inputs(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None, NamedZones, tuple[str, ...]]":
+def _read_inputs(
+    options: argparse.Namespace, feature_gates: str
+) -> "tuple[Snapshot, Catalog | None, NamedZones, tuple[str, ...]]":
     """The snapshot to plan, the cluster's catalog if it has one, zones that are named, and notes about manifests."""
     is_live = options.kubeconfig or options.context or options.cluster or not options.files
     live_snapshot, catalog = None, None
     if is_live:
         from spotwright.cli.inputs.live_cluster import observe_cluster
 
-        live_snapshot, catalog = observe_cluster(options)
+        live_snapshot, catalog = observe_cluster(options, feature_gates)
     from spotwright.cli.inputs.named_zones import find_named_zones, objects_of_cluster
 
     of_cluster = objects_of_cluster(live_snapshot) if live_snapshot is not None else []
@@ -138,12 +154,15 @@ def _read_inputs(options: argparse.Namespace) -> "tuple[Snapshot, Catalog | None
         return live_snapshot, catalog, find_named_zones(of_cluster), ()
     from spotwright.cli.inputs.conversion import upgrade_documents
     from spotwright.cli.inputs.documents import deduplicate, read_documents
+    from spotwright.cli.inputs.feature_gates import drop_gated_objects
     from spotwright.cli.inputs.manifest_snapshot import apply_manifests, decode_snapshot
 
     documents, notes = upgrade_documents(read_documents(options.files))
     documents, replaced = deduplicate(documents)
-    snapshot = decode_snapshot(documents, options.feature_gates)
+    snapshot = decode_snapshot(documents, feature_gates)
     if live_snapshot is not None:
         snapshot = apply_manifests(live_snapshot, snapshot)
+    # A case file's objects count whatever the gates are.
+    snapshot, gated = (snapshot, ()) if documents.has_case else drop_gated_objects(snapshot)
     named = find_named_zones((*(document.content for document in documents.objects), *of_cluster))
-    return snapshot, catalog, named, (*notes, *replaced)
+    return snapshot, catalog, named, (*notes, *replaced, *gated)

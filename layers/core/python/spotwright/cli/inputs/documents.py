@@ -22,26 +22,28 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Documents(msgspec.Struct, frozen=True):
-    """All objects, in their order. ``now`` and ``settings``: from a case file, empty without one."""
+    """All objects, in their order. ``now`` and ``settings``: from a case file, empty without one (``has_case``)."""
 
     objects: tuple[Document, ...]
     now: Any = None
     settings: Json = {}
+    has_case: bool = False
 
 
 def read_documents(paths: Sequence[str]) -> Documents:
     """All objects in files, folders (with subfolders) or stdin (``-``); raises InputError with file and line."""
-    now, settings, objects = None, dict[str, Any](), list[Document]()
+    now, settings, objects, has_case = None, dict[str, Any](), list[Document](), False
     for source, text in _texts(paths):
         for content in _parse_objects(source, text):
             if "objects" in content and "kind" not in content:
+                has_case = True
                 now, settings = content.get("now") or now, settings | (content.get("settings") or {})
                 objects += _objects(source, content["objects"] or [])
             else:
                 objects += _objects(source, [content])
     if not objects:
         raise InputError(f"{', '.join(paths)}: there is no Kubernetes object in it")
-    return Documents(tuple(objects), now, settings)
+    return Documents(tuple(objects), now, settings, has_case)
 
 
 def deduplicate(documents: Documents) -> tuple[Documents, tuple[str, ...]]:

@@ -16,7 +16,7 @@ from spotwright.workflows.ports.cluster import ClusterPort
 from spotwright.workflows.ports.state import BlobPort, StatePort
 
 
-def observe_cluster(options: argparse.Namespace) -> tuple[Snapshot, Catalog | None]:
+def observe_cluster(options: argparse.Namespace, feature_gates: str) -> tuple[Snapshot, Catalog | None]:
     """The present snapshot, and the cluster's catalog; None without ``--cluster``. Raises InputError.
 
     Without ``--cluster`` only the API server is read: only the deployment knows launches in flight and unavailable
@@ -27,8 +27,8 @@ def observe_cluster(options: argparse.Namespace) -> tuple[Snapshot, Catalog | No
         cluster = KubernetesCluster(options.cluster or configuration.host, Transport.from_configuration(configuration))
         now = datetime.now(UTC)
         if options.cluster:
-            return _snapshot_of_deployment(options, cluster, now)
-        return read_cluster(cluster, _settings(options), now), None
+            return _snapshot_of_deployment(options, cluster, now, _settings(feature_gates))
+        return read_cluster(cluster, _settings(feature_gates), now), None
     except NotFound as missing:
         if "/apis/karpenter" not in str(missing):
             raise InputError(f"the cluster cannot be read: {missing}") from missing
@@ -50,14 +50,14 @@ class _Ports:
     settings: Settings
 
 
-def _settings(options: argparse.Namespace) -> Settings:
+def _settings(feature_gates: str) -> Settings:
     from spotwright.settings import decision_settings
 
-    return decision_settings({"FEATURE_GATES": options.feature_gates})
+    return decision_settings({"FEATURE_GATES": feature_gates})
 
 
 def _snapshot_of_deployment(
-    options: argparse.Namespace, cluster: KubernetesCluster, now: datetime
+    options: argparse.Namespace, cluster: KubernetesCluster, now: datetime, settings: Settings
 ) -> tuple[Snapshot, Catalog | None]:
     from spotwright.adapters.aws import clients
     from spotwright.adapters.aws.cloudformation import stack_outputs
@@ -69,5 +69,5 @@ def _snapshot_of_deployment(
     client, account_table = clients.client("dynamodb"), outputs.get("MemoryTableName", "")
     state = DynamoState(client, table=outputs["TableName"], cluster=options.cluster, memory_table=account_table)
     blobs = S3Blobs(clients.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
-    snapshot = gather(_Ports(cluster, state, blobs, _settings(options)), state.cluster(), now=now)
+    snapshot = gather(_Ports(cluster, state, blobs, settings), state.cluster(), now=now)
     return snapshot, Catalogs(blobs).read(snapshot.catalog_key) if snapshot.catalog_key else None

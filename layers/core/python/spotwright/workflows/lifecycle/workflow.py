@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Final
 
 from spotwright.errors import ApiError
+from spotwright.model.snapshot import NODE_OVERLAY
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import commands, nodeclaims, nominations
@@ -80,7 +81,7 @@ def handle_doorbell(
             nominations.expire_nomination(ports, bell.key, now)
         case "nodepools":
             nodepools.update_nodepools(ports, now=now)
-            if "NodeOverlay" in ports.settings.feature_gates:
+            if NODE_OVERLAY in ports.settings.feature_gates:
                 update_nodeoverlays(ports, now=now)
         case "drift":
             drift.update_drift(ports, bell.key, now=now)

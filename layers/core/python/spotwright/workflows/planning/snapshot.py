@@ -11,7 +11,14 @@ from spotwright.decisions.decision import SCALED_DOWN, Decision, decode_decision
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.volumes import Storage
-from spotwright.model.snapshot import CAPACITY_BUFFER, STATIC_CAPACITY, InFlightNodeClaim, Settings, Snapshot
+from spotwright.model.snapshot import (
+    CAPACITY_BUFFER,
+    NODE_OVERLAY,
+    STATIC_CAPACITY,
+    InFlightNodeClaim,
+    Settings,
+    Snapshot,
+)
 from spotwright.scheduling.plan import NewNode, to_in_flight_nodeclaim
 from spotwright.workflows.account import offering_health_store
 from spotwright.workflows.planning import nominated_pods
@@ -86,7 +93,7 @@ def read_cluster(cluster: ClusterPort, settings: Settings, now: datetime) -> Sna
         nodepools, nodeclasses = meanwhile.submit(cluster.nodepools), meanwhile.submit(cluster.nodeclasses)
         daemonsets, budgets = meanwhile.submit(cluster.daemonsets), meanwhile.submit(cluster.pod_disruption_budgets)
         namespaces = meanwhile.submit(cluster.namespaces)
-        overlays = meanwhile.submit(cluster.nodeoverlays) if "NodeOverlay" in settings.feature_gates else None
+        overlays = meanwhile.submit(cluster.nodeoverlays) if NODE_OVERLAY in settings.feature_gates else None
         buffers = meanwhile.submit(cluster.capacity_buffers) if CAPACITY_BUFFER in settings.feature_gates else None
         claims = cluster.nodeclaims()
         nodes = cluster.nodes()
