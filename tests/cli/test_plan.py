@@ -165,20 +165,29 @@ def test_of_two_objects_of_one_name_the_last_counts_and_the_other_is_named(
 def test_workloads_become_their_pods(
     capsys: pytest.CaptureFixture[str], write: Any, kind: str, spec: dict[str, int], count: int
 ) -> None:
-    template = {"spec": {"containers": [{"name": "a", "image": "a"}]}}
-    workload = {"apiVersion": "v1", "kind": kind, "metadata": {"name": "w"}, "spec": spec | {"template": template}}
+    template: dict[str, Any] = {
+        "metadata": {"labels": {"app": "w"}},
+        "spec": {"containers": [{"name": "a", "image": "a"}]},
+    }
+    if kind == "Job":
+        template["spec"]["restartPolicy"] = "Never"
+    whole = {"template": template} | ({} if kind == "Job" else {"selector": {"matchLabels": {"app": "w"}}}) | spec
+    version = "batch/v1" if kind == "Job" else "apps/v1"
+    workload = {"apiVersion": version, "kind": kind, "metadata": {"name": "w"}, "spec": whole}
     document = planned(capsys, write("m.yaml", POOL, json.dumps(workload)))
     assert sum(len(node["pods"]) for node in document["newNodes"]) == count
 
 
 def test_a_cron_job_becomes_the_pods_of_one_run(capsys: pytest.CaptureFixture[str], write: Any) -> None:
-    job = {"spec": {"template": {"spec": {"containers": [{"name": "a", "image": "a"}]}}}}
-    workload = {"kind": "CronJob", "metadata": {"name": "w", "namespace": "batch"}, "spec": {"jobTemplate": job}}
+    pod = {"containers": [{"name": "a", "image": "a"}], "restartPolicy": "Never"}
+    spec = {"schedule": "@daily", "jobTemplate": {"spec": {"template": {"spec": pod}}}}
+    metadata = {"name": "w", "namespace": "batch"}
+    workload = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec}
     assert planned(capsys, write("m.yaml", POOL, json.dumps(workload)))["newNodes"][0]["pods"] == ["batch/w-0"]
 
 
 def test_a_misspelt_field_and_an_empty_one_are_named(capsys: pytest.CaptureFixture[str], write: Any) -> None:
-    document = planned(capsys, write("m.yaml", POOL + "  limit: {cpu: 20}\n  weight:\n", WORKLOAD))
+    document = planned(capsys, "--validate=warn", write("m.yaml", POOL + "  limit: {cpu: 20}\n  weight:\n", WORKLOAD))
     assert any("unknown field spec.limit, did you mean limits?" in note for note in document["notes"])
     assert any("spec.weight is empty" in note for note in document["notes"])
     assert document["unschedulable"] == []
@@ -214,8 +223,9 @@ def test_text_says_who_has_no_place_and_why(capsys: pytest.CaptureFixture[str], 
         ("kind: NodePool\n", "NodePool without metadata"),
         ("metadata: {name: x}\n", "an object without kind"),
         ("", "no Kubernetes object"),
-        ("kind: NodePool\nmetadata: {name: x}\nspec: {limits: {cpu: many}}\n", "spec.limits.cpu"),
-        ("kind: NodePool\nmetadata: {name: x}\nspec: [1]\n", "malformed"),
+        ("kind: NodePool\nmetadata: {name: x}\nspec: {}\n", "apiVersion: is missing: NodePool is in karpenter.sh/v1"),
+        (POOL + "  limits: {cpu: many}\n", "spec.limits.cpu: 'many' is not a quantity such as"),
+        (POOL.split("spec:")[0] + "spec: [1]", "m.yaml:5: NodePool default: spec: [1] is not an object with fields"),
         ("objects: []\nsettings: {speed: fast}\n", "no Kubernetes object"),
         ("objects: [{kind: Pod, metadata: {name: p}}]\nsettings: {speed: fast}\n", "settings: speed is unknown"),
     ],

@@ -1,5 +1,6 @@
 """What `spotwright convert` writes is what the API server takes, strictly."""
 
+import json
 import string
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ def test_the_published_provisioner_applies_once_it_is_converted(
 def listed(path: Path, folder: Path) -> Path:
     """A file of one list as one of documents."""
     documents = folder / "old.yaml"
-    documents.write_text(yaml.safe_dump_all(yaml.safe_load(path.read_text())))
+    documents.write_text("\n---\n".join(json.dumps(content) for content in yaml.safe_load(path.read_text())))
     return documents
 
 

@@ -29,7 +29,7 @@ def planned(
     for old, new in replaced.items():
         text = text.replace(old.replace("_", "-"), new)
     monkeypatch.setattr("sys.stdin", io.StringIO(f"{text}\n---\n{more}" if more else text))
-    assert main(["plan", "-"]) == 0
+    assert main(["plan", "--validate=warn", "-"]) == 0
     said, _, assumed = capsys.readouterr().out.partition("\nAssumptions:\n")
     assert assumed.startswith("  instance types and prices: us-east-1")
     return [line.strip() for line in said.splitlines() if line.strip()]
@@ -79,6 +79,16 @@ def test_a_zone_of_another_region_is_named_and_so_is_the_misspelt_field(
         "NodePool default: field spec.weight is empty: give it a value or leave it out",
         "NodePool default: unknown field spec.limit, did you mean limits?",
     ]
+
+
+def test_a_misspelt_field_is_refused_as_by_kubectl_apply(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["plan", str(EXAMPLES / "t4g-seoul.yaml")]) == 2
+    assert capsys.readouterr().err == (
+        f"spotwright plan: {EXAMPLES / 't4g-seoul.yaml'}:63 (document 2): NodePool default: spec.limit: unknown field,"
+        " did you mean limits?\n"
+    )
 
 
 def test_in_a_known_zone_graviton_nodes_are_bought_as_spot(

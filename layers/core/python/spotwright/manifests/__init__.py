@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from spotwright.manifests.crds.ec2nodeclass.definition import ec2_nodeclass
 from spotwright.manifests.crds.nodeclaim import nodeclaim
 from spotwright.manifests.crds.nodeoverlay import nodeoverlay
@@ -48,6 +46,8 @@ def digest() -> str:
 
 
 def _read(name: str) -> tuple[Document, ...]:
+    import yaml  # Slow to import; definitions need none.
+
     content = Path(__file__).with_name(name).read_text(encoding="utf-8")
     return tuple(_add_labels(document) for document in yaml.safe_load_all(content))
 

@@ -66,6 +66,11 @@ def add(subparsers: Any) -> None:
         metavar="GATES",
         help="Karpenter's gates, such as NodeOverlay=true,StaticCapacity=true (default: Karpenter's)",
     )
+    parser.add_argument(
+        "--validate", choices=("strict", "warn", "ignore"), default="strict",
+        help="what becomes of unknown fields and duplicate keys, as for kubectl apply: an error (strict, the default),"
+        " a note, or nothing",
+    )  # fmt: skip
     live = parser.add_argument_group("a running cluster")
     live.add_argument("--kubeconfig", help="default: KUBECONFIG, or ~/.kube/config")
     live.add_argument("--context", help="a context of the kubeconfig (default: its current one)")
@@ -156,8 +161,10 @@ def _read_inputs(
     from spotwright.cli.inputs.documents import deduplicate, read_documents
     from spotwright.cli.inputs.feature_gates import drop_gated_objects
     from spotwright.cli.inputs.manifest_snapshot import apply_manifests, decode_snapshot
+    from spotwright.cli.inputs.validation.check import Strictness, check_documents
 
-    documents, notes = upgrade_documents(read_documents(options.files))
+    checked = check_documents(read_documents(options.files), Strictness(options.validate))
+    documents, notes = upgrade_documents(checked)
     documents, replaced = deduplicate(documents)
     snapshot = decode_snapshot(documents, feature_gates)
     if live_snapshot is not None:
@@ -165,4 +172,4 @@ def _read_inputs(
     # A case file's objects count whatever the gates are.
     snapshot, gated = (snapshot, ()) if documents.has_case else drop_gated_objects(snapshot)
     named = find_named_zones((*(document.content for document in documents.objects), *of_cluster))
-    return snapshot, catalog, named, (*notes, *replaced, *gated)
+    return snapshot, catalog, named, (*documents.notes, *notes, *replaced, *gated)

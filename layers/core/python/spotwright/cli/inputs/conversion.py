@@ -65,4 +65,5 @@ def document_title(document: "Document") -> str:
 
 
 def object_name(content: dict[str, Any]) -> str:
-    return f"{content['kind']} {content['metadata'].get('name') or '(no name)'}"
+    metadata = content["metadata"]
+    return f"{content['kind']} {metadata.get('name') or metadata.get('generateName') or '(no name)'}"

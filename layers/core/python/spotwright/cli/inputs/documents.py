@@ -8,42 +8,80 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.cli import InputError
+from spotwright.model.quoting import quote
 
 type Json = dict[str, Any]
+type FieldPath = tuple[str | int, ...]
 
-_ENDINGS: Final = (".yaml", ".yml", ".json")
+STDIN: Final = "-"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where an object stands. ``text``: of its file; ``number``: of the document there, from 0; ``path``: of the
+    object in the document, if that holds several. ``duplicates``: the paths of keys that a map of the object has twice.
+    ``is_case``: in a case file, which says what a cluster holds.
+    """
+
+    text: str
+    number: int = 0
+    path: FieldPath = ()
+    duplicates: tuple[FieldPath, ...] = ()
+    is_case: bool = False
 
 
 class Document(msgspec.Struct, frozen=True):
-    """A Kubernetes object and the file it was read from."""
+    """A Kubernetes object and the file it was read from. ``place``: None for an object that was made from another."""
 
     source: str
     content: Json
+    place: Place | None = None
+
+    def where(self, path: FieldPath = ()) -> str:
+        """File, line and, where a file has several, the number of the document, of a field of the object."""
+        if self.place is None:
+            return self.source
+        from spotwright.cli.inputs.yaml_text import line_of, syntax_trees
+
+        trees = syntax_trees(self.place.text)
+        if self.place.number >= len(trees):
+            return self.source
+        line = line_of(trees[self.place.number], (*self.place.path, *path))
+        document = f" (document {self.place.number + 1})" if len(trees) > 1 else ""
+        return f"{self.source}:{line}{document}"
 
 
 class Documents(msgspec.Struct, frozen=True):
-    """All objects, in their order. ``now`` and ``settings``: from a case file, empty without one (``has_case``)."""
+    """All objects, in their order. ``now`` and ``settings``: from a case file, empty without one. ``notes``: about
+    files that were not read.
+    """
 
     objects: tuple[Document, ...]
     now: Any = None
     settings: Json = {}
-    has_case: bool = False
+    notes: tuple[str, ...] = ()
+
+    @property
+    def has_case(self) -> bool:
+        """Whether any object is from a case file."""
+        return any(document.place is not None and document.place.is_case for document in self.objects)
 
 
 def read_documents(paths: Sequence[str]) -> Documents:
-    """All objects in files, folders (with subfolders) or stdin (``-``); raises InputError with file and line."""
-    now, settings, objects, has_case = None, dict[str, Any](), list[Document](), False
-    for source, text in _texts(paths):
-        for content in _parse_objects(source, text):
-            if "objects" in content and "kind" not in content:
-                has_case = True
-                now, settings = content.get("now") or now, settings | (content.get("settings") or {})
-                objects += _objects(source, content["objects"] or [])
-            else:
-                objects += _objects(source, [content])
-    if not objects:
-        raise InputError(f"{', '.join(paths)}: there is no Kubernetes object in it")
-    return Documents(tuple(objects), now, settings, has_case)
+    """All objects in files, folders (with subfolders) or stdin (``-``); raises InputError with file and line of
+    everything that cannot be read."""
+    read: list[Documents] = []
+    errors: list[str] = []
+    for path in paths:
+        try:
+            read.append(_read(path))
+        except InputError as error:
+            errors.append(str(error))
+    if errors:
+        raise InputError("\n".join(errors))
+    merged = _merge(read)
+    if not merged.objects:
+        raise InputError("\n".join((f"{', '.join(paths)}: there is no Kubernetes object in it", *merged.notes)))
+    return merged
 
 
 def deduplicate(documents: Documents) -> tuple[Documents, tuple[str, ...]]:
@@ -60,72 +98,116 @@ def deduplicate(documents: Documents) -> tuple[Documents, tuple[str, ...]]:
     return msgspec.structs.replace(documents, objects=tuple(by_key.values())), tuple(notes)
 
 
-def _texts(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for path in paths:
-        if path == "-":
-            yield "stdin", sys.stdin.read()
+def parse_text(source: str, text: str) -> Documents:
+    """The objects of a file; raises InputError with line."""
+    now, settings, objects = None, dict[str, Any](), list[Document]()
+    for number, (content, duplicates) in enumerate(_contents(source, text)):
+        place = Place(text, number, duplicates=duplicates)
+        if content is None:
             continue
-        file_or_folder = Path(path)
-        if not file_or_folder.exists():
-            raise InputError(f"{path}: no such file or folder")
-        for file in _files(file_or_folder):
-            try:
-                yield str(file), file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                raise InputError(f"{file}: cannot be read: {error}") from None
+        if not isinstance(content, dict):
+            where = Document(source, {}, place).where()
+            raise InputError(f"{where}: expected Kubernetes objects, found {_type_name(content)}")
+        if "objects" in content and "kind" not in content:
+            case = msgspec.structs.replace(place, path=("objects",), is_case=True)
+            now = content.get("now") or now
+            settings |= _case_settings(source, content.get("settings"))
+            objects += _objects(source, content["objects"] or [], case)
+        else:
+            objects += _object(source, content, place)
+    return Documents(tuple(objects), now, settings)
 
 
-def _files(file_or_folder: Path) -> Iterable[Path]:
-    if not file_or_folder.is_dir():
-        return (file_or_folder,)
-    return sorted(path for path in file_or_folder.rglob("*") if path.suffix in _ENDINGS and path.is_file())
+def _read(path: str) -> Documents:
+    if path == STDIN:
+        return parse_text("stdin", sys.stdin.read())
+    if not Path(path).exists():
+        raise InputError(f"{path}: no such file or folder")
+    from spotwright.cli.inputs.folders import read_folder, rendering_command
+
+    if Path(path).is_dir():
+        return read_folder(Path(path))
+    if command := rendering_command(Path(path)):
+        raise InputError(f"{path}: not a manifest, but what manifests are rendered from: {command}")
+    return parse_text(path, read_text(Path(path)))
 
 
-def _parse_objects(source: str, text: str) -> Iterator[Json]:
-    for content in _contents(source, text):
-        if isinstance(content, dict):
-            yield content
-        elif content is not None:
-            raise InputError(f"{source}: expected Kubernetes objects, found {_kind(content)}")
+def read_text(file: Path) -> str:
+    """The text of a file; raises InputError."""
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: cannot be read: byte {error.start} is not UTF-8") from None
 
 
-def _contents(source: str, text: str) -> Iterator[object]:
-    """The documents of a text, parsed as JSON if it is a JSON file."""
+def _merge(several: Iterable[Documents]) -> Documents:
+    now, settings, objects, notes = None, dict[str, Any](), list[Document](), list[str]()
+    for documents in several:
+        now = documents.now or now
+        settings |= documents.settings
+        objects += documents.objects
+        notes += documents.notes
+    return Documents(tuple(objects), now, settings, tuple(notes))
+
+
+def _contents(source: str, text: str) -> Iterator[tuple[object, tuple[FieldPath, ...]]]:
+    """The documents of a text, parsed as JSON if it is a JSON file, and the paths of duplicate keys."""
     if source.endswith(".json"):
         try:
-            yield msgspec.json.decode(text)
+            yield msgspec.json.decode(text), ()
             return
-        except msgspec.DecodeError:
-            # YAML's error names the line.
+        except (msgspec.DecodeError, RecursionError):
+            # The YAML reader names the line.
             pass
-    import yaml
+    from spotwright.cli.inputs.yaml_text import YamlError, read_yaml
 
     try:
-        yield from yaml.load_all(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{source}:{mark.line + 1}" if mark else source
-        raise InputError(f"{where}: not YAML: {getattr(error, 'problem', None) or error}") from None
+        yield from read_yaml(text)
+    except YamlError as error:
+        where = f"{source}:{error.line}" if error.line else source
+        raise InputError(f"{where}: not YAML: {error}") from None
 
 
-def _kind(content: object) -> str:
+def _type_name(content: object) -> str:
     if isinstance(content, list):
         return "a list"
-    return "text" if isinstance(content, str) else type(content).__name__
+    return "text" if isinstance(content, str) else f"the value {quote(content)}"
 
 
-def _objects(source: str, contents: object) -> Iterator[Document]:
+def _case_settings(source: str, settings: object) -> Json:
+    if settings is None:
+        return {}
+    if not isinstance(settings, dict):
+        raise InputError(f"{source}: settings: {quote(settings)} is not a map of settings")
+    return settings
+
+
+def _objects(source: str, contents: object, place: Place) -> Iterator[Document]:
     if not isinstance(contents, list):
-        raise InputError(f"{source}: objects is a list of Kubernetes objects, found {_kind(contents)}")
-    for content in contents:
-        if not isinstance(content, dict) or not isinstance(content.get("kind"), str):
-            raise InputError(f"{source}: an object without kind: {str(content)[:80]}")
-        if content["kind"].endswith("List") and isinstance(content.get("items"), list):
-            yield from _objects(source, [_with_item_kind(content, item) for item in content["items"]])
-        elif not isinstance(content.get("metadata"), dict):
-            raise InputError(f"{source}: {content['kind']} without metadata")
-        else:
-            yield Document(source, content)
+        where = Document(source, {}, place).where()
+        raise InputError(f"{where}: {place.path[-1]} is a list of Kubernetes objects, found {_type_name(contents)}")
+    for index, content in enumerate(contents):
+        yield from _object(source, content, msgspec.structs.replace(place, path=(*place.path, index)))
+
+
+def _object(source: str, content: object, place: Place) -> Iterator[Document]:
+    where = Document(source, {}, place).where
+    if not isinstance(content, dict):
+        raise InputError(f"{where()}: expected a Kubernetes object, found {_type_name(content)}")
+    kind = content.get("kind")
+    if not isinstance(kind, str) or not kind:
+        found = f"kind is {quote(kind)}" if kind is not None else "an object without kind"
+        raise InputError(f"{where()}: not a Kubernetes object: {found}: {quote(content)}")
+    if kind.endswith("List") and isinstance(content.get("items"), list):
+        items = [_with_item_kind(content, item) for item in content["items"]]
+        yield from _objects(source, items, msgspec.structs.replace(place, path=(*place.path, "items")))
+    elif not isinstance(content.get("metadata"), dict):
+        found = f", found {quote(content['metadata'])}" if content.get("metadata") is not None else ""
+        raise InputError(f"{where()}: {kind} without metadata: metadata.name is required{found}")
+    else:
+        yield Document(source, content, place)
 
 
 def _with_item_kind(list_object: Json, item: Any) -> Any:

@@ -13,6 +13,11 @@ from spotwright.model import labels
 
 type Tree = Mapping[str, "Tree | None"]
 
+# Field of a v1beta1 NodePool → where it is in v1.
+MOVED_FIELDS: Final = {
+    "spec.template.spec.kubelet": "kubelet moved to EC2NodeClass spec.kubelet in v1; the API server drops it here"
+}
+
 _REQUIREMENT: Final[Tree] = dict.fromkeys(("key", "operator", "values", "minValues"))
 _TAINT: Final[Tree] = dict.fromkeys(("key", "value", "effect", "timeAdded"))
 _NODEPOOL: Final[Tree] = {
@@ -94,7 +99,9 @@ def _find_problems(value: Any, tree: Tree, path: str) -> Iterator[str]:
         return
     for name, inner in value.items():
         field = f"{path}.{name}"
-        if name not in tree:
+        if field in MOVED_FIELDS and name not in tree:
+            yield f"unknown field {field}: {MOVED_FIELDS[field]}"
+        elif name not in tree:
             import difflib  # Slow to import, and rarely needed.
 
             similar = difflib.get_close_matches(name, tree, n=1, cutoff=0.6)

@@ -1,0 +1,51 @@
+"""Objects of Karpenter's kinds, by the CustomResourceDefinitions that Spotwright installs."""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, Final
+
+from spotwright.adapters.kubernetes.codecs.unknown_fields import MOVED_FIELDS
+from spotwright.cli.inputs.validation import names
+from spotwright.cli.inputs.validation.kubernetes import KubernetesValidator, metadata_problems
+from spotwright.cli.inputs.validation.problems import Kind, Path, Problem, Problems, path_text
+from spotwright.cli.inputs.validation.schema import Schema, SchemaValidator
+from spotwright.manifests.crds.ec2nodeclass.definition import ec2_nodeclass
+from spotwright.manifests.crds.nodeclaim import nodeclaim
+from spotwright.manifests.crds.nodeoverlay import nodeoverlay
+from spotwright.manifests.crds.nodepool import nodepool
+
+type Json = Mapping[str, Any]
+
+_DEFINITIONS: Final = {
+    "NodePool": nodepool,
+    "NodeClaim": nodeclaim,
+    "NodeOverlay": nodeoverlay,
+    "EC2NodeClass": ec2_nodeclass,
+}
+_METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+
+
+def karpenter_problems(content: Json, kubernetes: KubernetesValidator) -> Problems:
+    """What is wrong with an object; nothing for a kind whose definition is not Spotwright's."""
+    kind = str(content["kind"])
+    if kind not in _DEFINITIONS:
+        return
+    yield from metadata_problems(content, names.dns_subdomain)
+    yield from kubernetes.part_problems(content["metadata"], _METADATA, ("metadata",))
+    yield from map(_with_advice, SchemaValidator({}, {}, _no_expressions).problems(content, _schema(kind), ()))
+
+
+def _with_advice(problem: Problem) -> Problem:
+    moved = MOVED_FIELDS.get(path_text(problem.path)) if problem.kind is Kind.UNKNOWN else None
+    return Problem(problem.kind, problem.path, f"unknown field: {moved}") if moved else problem
+
+
+@cache
+def _schema(kind: str) -> Schema:
+    definition = _DEFINITIONS[kind]()
+    schema: Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return schema
+
+
+def _no_expressions(_value: Any, _schema: Schema, _path: Path) -> Iterator[Problem]:
+    return iter(())

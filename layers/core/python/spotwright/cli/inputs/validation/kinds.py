@@ -1,0 +1,125 @@
+"""Which API a kind belongs to, and which kinds of others own pods."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, Final
+
+from spotwright.cli.inputs.validation.kubernetes import kubernetes_schema
+from spotwright.cli.inputs.validation.problems import Kind, Problem, missing, nearest
+from spotwright.conversion import CLAIM_KINDS, CONVERTED_KINDS
+from spotwright.model.quoting import quote
+
+type Json = Mapping[str, Any]
+
+KARPENTER: Final[dict[str, tuple[str, ...]]] = {
+    "karpenter.sh/v1": ("NodePool", "NodeClaim"),
+    "karpenter.sh/v1alpha1": ("NodeOverlay",),
+    "karpenter.k8s.aws/v1": ("EC2NodeClass",),
+    "autoscaling.x-k8s.io/v1beta1": ("CapacityBuffer",),
+    "autoscaling.x-k8s.io/v1alpha1": ("CapacityBuffer",),
+}
+# Groups that Kubernetes had; what they held is in other groups now.
+_REMOVED_GROUPS: Final = ("extensions",)
+# Group → kinds whose pods the planner cannot see in the manifest; () = all kinds of the group.
+_POD_OWNERS: Final[dict[str, tuple[str, ...]]] = {
+    "actions.github.com": ("AutoscalingRunnerSet",),
+    "apps.kruise.io": (),
+    "argoproj.io": ("CronWorkflow", "Rollout", "Workflow"),
+    "batch.volcano.sh": ("Job",),
+    "flink.apache.org": (),
+    "jobset.x-k8s.io": ("JobSet",),
+    "kafka.strimzi.io": ("Kafka", "KafkaConnect", "KafkaNodePool"),
+    "keda.sh": ("ScaledJob",),
+    "kubeflow.org": (),
+    "leaderworkerset.x-k8s.io": ("LeaderWorkerSet",),
+    "monitoring.coreos.com": ("Alertmanager", "Prometheus", "ThanosRuler"),
+    "postgresql.cnpg.io": ("Cluster",),
+    "ray.io": (),
+    "serving.knative.dev": ("Service",),
+    "serving.kserve.io": ("InferenceService",),
+    "sparkoperator.k8s.io": (),
+    "tekton.dev": ("PipelineRun", "TaskRun"),
+}
+
+
+class Api(StrEnum):
+    """Who says what an object may hold. BEFORE_V1: Karpenter, in a version that is converted. OTHER: nobody here."""
+
+    KUBERNETES = "kubernetes"
+    KARPENTER = "karpenter"
+    BEFORE_V1 = "before v1"
+    OTHER = "other"
+
+
+def api_of(content: Json) -> Api | Problem:
+    """The API of an object, or why no API server knows it."""
+    version, kind = content.get("apiVersion"), str(content["kind"])
+    if version is None or version == "":
+        where = _versions_of(kind)
+        return missing(("apiVersion",), f"{kind} is in {where[0]}" if where else "it is required")
+    if not isinstance(version, str):
+        return Problem(Kind.TYPE, ("apiVersion",), f"{quote(version)} is not text")
+    if kind in kubernetes_schema().kinds.get(version, ()):
+        return Api.KUBERNETES
+    if kind in KARPENTER.get(version, ()):
+        return Api.KARPENTER
+    if CONVERTED_KINDS.get(kind) == version or (kind, version) in CLAIM_KINDS:
+        return Api.BEFORE_V1
+    return _unknown(version, kind) if _is_known_group(version) else Api.OTHER
+
+
+def owns_pods(content: Json) -> bool:
+    """Whether an object of a kind that is not known makes pods: by its kind, or since it holds a pod template."""
+    group = str(content.get("apiVersion")).partition("/")[0]
+    kinds = _POD_OWNERS.get(group)
+    if kinds is not None and (not kinds or content["kind"] in kinds):
+        return True
+    return _has_containers(content.get("spec"), 0)
+
+
+def _has_containers(value: Any, depth: int) -> bool:
+    if depth > _DEEPEST_TEMPLATE:
+        return False
+    if isinstance(value, Mapping):
+        containers = value.get("containers")
+        if isinstance(containers, list) and any(isinstance(item, Mapping) and "image" in item for item in containers):
+            return True
+        return any(_has_containers(item, depth + 1) for item in value.values())
+    return isinstance(value, list) and any(_has_containers(item, depth + 1) for item in value)
+
+
+_DEEPEST_TEMPLATE: Final = 12
+
+
+def _is_known_group(version: str) -> bool:
+    group = version.rpartition("/")[0]
+    groups = {known.rpartition("/")[0] for known in (*kubernetes_schema().kinds, *KARPENTER)}
+    return group in groups or group in _REMOVED_GROUPS
+
+
+def _unknown(version: str, kind: str) -> Problem:
+    known = (*kubernetes_schema().kinds.get(version, ()), *KARPENTER.get(version, ()))
+    elsewhere = _versions_of(kind)
+    if elsewhere:
+        return Problem(Kind.VALUE, ("apiVersion",), f"{quote(version)} has no {kind}: it is in {elsewhere[0]}")
+    if known:
+        similar = _similar_kind(kind, known)
+        hint = f", did you mean {similar}?" if similar else f"; there are {', '.join(sorted(known))}"
+        return Problem(Kind.VALUE, ("kind",), f"{quote(kind)} is no kind of {version}{hint}")
+    return Problem(Kind.VALUE, ("apiVersion",), f"{quote(version)} is not served by Kubernetes {_version()}")
+
+
+def _similar_kind(kind: str, known: tuple[str, ...]) -> str:
+    if len(known) == 1 and known[0].lower().endswith(kind.lower()):
+        return known[0]
+    return nearest(kind, known)
+
+
+def _versions_of(kind: str) -> list[str]:
+    """The versions that have a kind, the newest of Kubernetes' own first."""
+    kubernetes = [version for version, kinds in kubernetes_schema().kinds.items() if kind in kinds]
+    return [*sorted(kubernetes, reverse=True), *(version for version, kinds in KARPENTER.items() if kind in kinds)]
+
+
+def _version() -> str:
+    return kubernetes_schema().version

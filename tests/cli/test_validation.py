@@ -1,0 +1,244 @@
+"""What the API server would say of manifests, ``spotwright plan`` says: file, line, object, field, value, what is
+allowed."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spotwright.cli import main
+
+POOL = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    spec:
+      requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+"""
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: web, image: web, resources: {requests: {cpu: 1}}}]
+"""
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def _plan(text: str, *options: str) -> tuple[int, str]:
+        """Exit code, and what is printed: the plan, or what is wrong, without the program's name."""
+        monkeypatch.setattr("sys.stdin", io.StringIO(text))
+        code = main(["plan", "-", *options])
+        shown = capsys.readouterr()
+        return code, shown.err.removeprefix("spotwright plan: ").rstrip() if code else shown.out
+
+    return _plan
+
+
+def test_every_error_of_every_object_is_named_with_its_line(plan: Any) -> None:
+    bad = DEPLOYMENT.replace("replicas", "replica").replace(
+        "spec:\n      containers", "spec:\n      toleration: []\n      containers"
+    )
+    pool = POOL.replace("metadata", "metadat")
+    code, said = plan(POOL.replace("template:", "weigth: 10\n  template:") + "---" + bad)
+    assert code == 2
+    assert said.splitlines() == [
+        "3 errors, each of which the API server would refuse:",
+        "stdin:6 (document 1): NodePool default: spec.weigth: unknown field, did you mean weight?",
+        "stdin:16 (document 2): Deployment web: spec.replica: unknown field, did you mean replicas?",
+        "stdin:21 (document 2): Deployment web: spec.template.spec.toleration: unknown field, did you mean"
+        " tolerations?",
+    ]
+    assert plan(pool)[1] == "stdin:2: NodePool without metadata: metadata.name is required"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("replicas: 2", "replicas: two", "6: Deployment web: spec.replicas: 'two' is not a whole number"),
+        ("replicas: 2", "replicas: -1", "6: Deployment web: spec.replicas: -1 is less than 0"),
+        ("selector: {matchLabels: {app: web}}", "", "5: Deployment web: spec.selector: is missing: it is required"),
+        (
+            "labels: {app: web}",
+            "labels: {app: api}",
+            '9: Deployment web: spec.template.metadata.labels: {"app":"api"} is not what spec.selector selects,'
+            ' {"app":"web"}',
+        ),
+        (
+            "cpu: 1",
+            "cpu: 1x",
+            "11: Deployment web: spec.template.spec.containers[0].resources.requests.cpu: '1x' is not a quantity"
+            " such as 2, 500m or 1.5Gi",
+        ),
+        (
+            "cpu: 1",
+            "cpus: 1",
+            "11: Deployment web: spec.template.spec.containers[0].resources.requests.cpus: no such resource: cpu,"
+            " memory, ephemeral-storage, hugepages-* or a name with a domain is allowed, did you mean cpu?",
+        ),
+        (
+            "containers:",
+            "tolerations: [{key: a, effect: NoShedule}]\n      containers:",
+            "11: Deployment web: spec.template.spec.tolerations[0].effect: 'NoShedule' is not one of NoSchedule,"
+            " PreferNoSchedule, NoExecute, did you mean NoSchedule?",
+        ),
+        (
+            "containers:",
+            "nodeSelector: {spot: yes}\n      containers:",
+            "11: Deployment web: spec.template.spec.nodeSelector.spot: true is not text (quote it)",
+        ),
+        ("name: web}", "name: web_1}", "4: Deployment web_1: metadata.name: 'web_1' is not a name of at most 253"),
+        (
+            "apps/v1",
+            "apps/v1beta1",
+            "2: Deployment web: apiVersion: 'apps/v1beta1' has no Deployment: it is in apps/v1",
+        ),
+        ("apiVersion: apps/v1", "", "3: Deployment web: apiVersion: is missing: Deployment is in apps/v1"),
+        ("Deployment", "deployment", "3: deployment web: kind: 'deployment' is no kind of apps/v1, did you mean"),
+        (
+            "replicas: 2",
+            "replicas: 2\n  replicas: 3",
+            "7: Deployment web: spec.replicas: this key is there twice: leave one of them out (the last counts)",
+        ),
+    ],
+)
+def test_a_field_that_is_wrong_is_named_with_what_is_allowed(plan: Any, old: str, new: str, said: str) -> None:
+    code, shown = plan(DEPLOYMENT.replace(old, new, 1))
+    assert code == 2
+    assert shown.startswith(f"stdin:{said}")
+
+
+def test_unknown_fields_and_duplicate_keys_are_notes_where_that_is_asked_for(plan: Any) -> None:
+    text = POOL + "---" + DEPLOYMENT.replace("replicas: 2", "replica: 1\n  replicas: 3\n  replicas: 2")
+    code, shown = plan(text, "--validate", "warn")
+    assert code == 0
+    assert "for 2 pods, $" in shown
+    assert "spec.replica: unknown field, did you mean replicas?" in shown
+    assert "spec.replicas: this key is there twice" in shown
+    code, shown = plan(text, "--validate", "ignore")
+    assert code == 0
+    assert "replica" not in shown
+
+
+def test_a_kubelet_in_a_v1_pool_is_told_where_it_moved(plan: Any) -> None:
+    text = POOL.replace("requirements:", "kubelet: {maxPods: 10}\n      requirements:")
+    said = "kubelet moved to EC2NodeClass spec.kubelet in v1; the API server drops it here"
+    assert plan(text) == (
+        2, f"stdin:8: NodePool default: spec.template.spec.kubelet: unknown field: {said}"
+    )  # fmt: skip
+    assert said in plan(text, "--validate", "warn")[1]
+
+
+def test_a_date_is_text_and_a_label_key(plan: Any) -> None:
+    text = POOL.replace("values: [on-demand]}", "values: [on-demand]}, {key: 2020-01-01, operator: Exists}")
+    assert plan(text)[0] == 0
+
+
+UNKNOWN = """
+apiVersion: argoproj.io/v1alpha1
+kind: Rollout
+metadata: {name: web}
+spec: {replicas: 3, template: {spec: {containers: [{name: a, image: a}]}}}
+---
+apiVersion: example.com/v1
+kind: Robot
+metadata: {name: marvin}
+spec: {arms: {template: {spec: {containers: [{name: a, image: a}]}}}}
+---
+apiVersion: monitoring.coreos.com/v1
+kind: ServiceMonitor
+metadata: {name: web}
+---
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: train}
+spec: {minAvailable: 3}
+"""
+
+
+def test_kinds_that_own_pods_and_are_not_known_are_named(plan: Any) -> None:
+    code, shown = plan(POOL + "---" + DEPLOYMENT + "---" + UNKNOWN)
+    assert code == 0
+    assert "for 2 pods, $" in shown
+    notes = [line.strip() for line in shown.partition("Notes:")[2].splitlines()]
+    assert [line for line in notes if line.startswith("not counted")] == [
+        "not counted: the pods of Job (batch.volcano.sh/v1alpha1) train, a kind that is not known here",
+        "not counted: the pods of Robot (example.com/v1) marvin, a kind that is not known here",
+        "not counted: the pods of Rollout (argoproj.io/v1alpha1) web, a kind that is not known here",
+    ]
+    assert "ServiceMonitor" not in shown
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder as people have it: manifests between charts, values and workflows."""
+    files = {
+        "pool.yaml": POOL,
+        "apps/web.yaml": DEPLOYMENT,
+        "apps/kustomization.yaml": "resources: [web.yaml]\npatches: [{path: more.yaml}]",
+        "apps/more.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 9}",
+        "chart/Chart.yaml": "apiVersion: v2\nname: chart\nversion: 1.0.0",
+        "chart/values.yaml": "replicas: 3",
+        "chart/templates/web.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}}",
+        "templates/pool.yaml": "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: {{ name }}}",
+        "settings.yml": "- a\n- b",
+        "kind.yaml": "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes: []",
+        "package.json": "{",
+        ".github/workflows/test.yaml": "on: push\njobs: {}",
+        ".git/x.yaml": "[",
+    }
+    for name, text in files.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return tmp_path
+
+
+def test_of_a_folder_the_manifests_are_read_and_the_rest_is_said(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    assert main(["plan", str(folder)]) == 0
+    shown = capsys.readouterr().out
+    assert "for 2 pods, $" in shown
+    notes = [line.strip() for line in shown.partition("Notes:\n")[2].splitlines()]
+    assert notes == [
+        f"{folder}/chart is a Helm chart, which is not read: helm template {folder}/chart | spotwright plan -",
+        f"{folder}/apps is a kustomization, whose files are read without what it changes in them:"
+        f" kubectl kustomize {folder}/apps | spotwright plan -",
+        f"{folder}: 4 files that are not manifests are not read",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("settings.yml", "settings.yml:1: expected Kubernetes objects, found a list"),
+        ("kind.yaml", "kind.yaml:1: Cluster without metadata"),
+        ("package.json", "package.json:2: not YAML"),
+        ("chart/values.yaml", "helm template"),
+        ("chart/Chart.yaml", "helm template"),
+        ("apps/kustomization.yaml", "kubectl kustomize"),
+        ("templates/pool.yaml", "templates/pool.yaml:3: not YAML: a key is a map or a list"),
+    ],
+)
+def test_a_file_that_is_named_must_be_a_manifest(
+    capsys: pytest.CaptureFixture[str], folder: Path, name: str, words: str
+) -> None:
+    assert main(["plan", str(folder / name)]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_broken_manifest_in_a_folder_is_an_error(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "broken.yaml").write_text("apiVersion: v1\nkind: Pod\nmetadata: {name: a\n")
+    assert main(["plan", str(folder)]) == 2
+    assert "broken.yaml:4: not YAML" in capsys.readouterr().err
