@@ -31,7 +31,7 @@ def check(document: Any) -> None:
 
 @pytest.mark.parametrize("file", INPUTS, ids=lambda path: path.stem)
 def test_what_is_printed_meets_the_schema(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["plan", "-o", "json", str(file)]) == 0
+    assert main(["plan", "-o", "json", "--validate=warn", str(file)]) == 0
     document = json.loads(capsys.readouterr().out)
     check(document)
     assert document["catalog"]["source"] in ("us-east-1, built in", "ap-northeast-2, built in")

@@ -67,7 +67,7 @@ def _problems(document: Document, validator: KubernetesValidator) -> Problems:
                 yield Problem(Kind.DUPLICATE, below, "this key is there twice: leave one of them out (the last counts)")
     is_case = place is not None and place.is_case
     for problem in _object_problems(document, validator):
-        if problem.kind is Kind.TYPE or not is_case and not _is_dropped(problem):
+        if problem.kind is Kind.TYPE or (not is_case and not _is_dropped(problem)):
             yield problem
 
 
