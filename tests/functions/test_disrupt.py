@@ -35,8 +35,7 @@ def test_an_empty_node_is_proposed_and_committed_after_fifteen_seconds(world: Wo
     handler(sqs_event([doorbell(world, "validate", rung.doorbell.key)]), Context())
     assert world.state.cluster_row.version == version + 1
     decision = decode_decision(world.blobs.get(world.state.cluster_row.head))
-    assert decision.disruption is not None
-    assert decision.disruption.candidates == tuple(claim.name for claim in world.claims())
+    assert decision.candidates == tuple(claim.name for claim in world.claims())
     assert [effect.port for effect in world.effects.log[before:] if effect.port in ("cluster", "ec2")] == []
 
 

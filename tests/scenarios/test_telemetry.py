@@ -70,6 +70,9 @@ SCENARIOS = {
         "an_instance_that_ends_takes_its_claim_along",
         "notices_of_every_kind_at_once_replace_every_node_once",
     ),
+    "scenarios/lifecycle/disruption/test_interruptions_together.py": (
+        "what_there_is_no_time_for_is_rung_again_and_notices_are_handled_first",
+    ),
     "scenarios/lifecycle/faults/test_concurrent_workers.py": (
         "a_decision_that_nobody_acted_on_in_time_is_planned_again",
     ),

@@ -36,10 +36,13 @@ FULL: Final = "full-cluster"
 # Fields that rows have had since the recording, by kind of row, and how a row without them is written again.
 YOUNGER_FIELDS: Final[Mapping[str, Json]] = {
     "command": {"own_replacements": 0},
-    "nomination": {"launch": ""},
+    "nomination": {"launch": "", "moving": {}},
 }
 # The same of nodes in decisions.
 YOUNGER_FIELDS_OF_NODES: Final[Json] = {"usage": []}
+YOUNGER_FIELDS_OF_DECISIONS: Final[Json] = {"disruptions": []}
+YOUNGER_FIELDS_OF_LAUNCHES: Final[Json] = {"moving": []}
+YOUNGER_FIELDS_OF_SNAPSHOTS: Final[Json] = {"moving": {}}
 
 
 @dataclass(frozen=True)
@@ -131,13 +134,26 @@ def parse_row(row: Item) -> Json:
 
 
 def parse_decision(body: bytes) -> Json:
-    """A decision as an object, with the fields that its nodes have had since the recording."""
+    """A decision as an object, with the fields that it and its nodes have had since the recording."""
     decision: Json = json.loads(body)
     plan, launches = decision["plan"], decision["launches"]
-    return decision | {
-        "plan": plan | {"new_nodes": [YOUNGER_FIELDS_OF_NODES | node for node in plan["new_nodes"]]},
-        "launches": [launch | {"node": YOUNGER_FIELDS_OF_NODES | launch["node"]} for launch in launches],
-    }
+    return (
+        YOUNGER_FIELDS_OF_DECISIONS
+        | decision
+        | {
+            "plan": plan | {"new_nodes": [YOUNGER_FIELDS_OF_NODES | node for node in plan["new_nodes"]]},
+            "launches": [
+                YOUNGER_FIELDS_OF_LAUNCHES | launch | {"node": YOUNGER_FIELDS_OF_NODES | launch["node"]}
+                for launch in launches
+            ],
+        }
+    )
+
+
+def parse_snapshot(body: bytes) -> Json:
+    """A snapshot as an object, with the fields that it has had since the recording."""
+    snapshot: Json = json.loads(body)
+    return YOUNGER_FIELDS_OF_SNAPSHOTS | snapshot
 
 
 def list_moments() -> list[str]:

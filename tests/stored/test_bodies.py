@@ -16,6 +16,7 @@ from tests.stored.recorded import (
     is_region,
     list_keys,
     parse_decision,
+    parse_snapshot,
     read_body,
     read_bucket,
     read_json,
@@ -41,7 +42,7 @@ def test_there_are_decisions_of_every_kind() -> None:
 @pytest.mark.parametrize("key", list_keys("snapshots"))
 def test_a_snapshot_is_written_as_it_was(key: str) -> None:
     snapshot = msgspec.json.decode(read_body(key), type=Snapshot)
-    assert msgspec.json.encode(snapshot, order="deterministic") == read_body(key)
+    assert parse_snapshot(msgspec.json.encode(snapshot, order="deterministic")) == parse_snapshot(read_body(key))
 
 
 @pytest.mark.parametrize("key", list_keys("catalogs"))

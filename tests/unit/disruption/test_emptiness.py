@@ -11,6 +11,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.consolidation_timer import consolidatable_at, pods_digest
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import NodeAssignment, Plan
 from spotwright.simulation import builders
@@ -143,7 +144,7 @@ def test_followers_alone_keep_nothing_but_with_others_they_do() -> None:
 
 
 def test_an_interrupted_node_counts_as_leaving() -> None:
-    marked = mark_deleting(snapshot("a", "b"), claim("a"))
+    marked = mark_deleting(snapshot("a", "b"), {instance_id(claim("a").provider_id)})
     assert [nodeclaim.metadata.deletion_timestamp for nodeclaim in marked.nodeclaims] == [NOW, None]
     assert [node.metadata.deletion_timestamp for node in marked.nodes] == [NOW, None]
 

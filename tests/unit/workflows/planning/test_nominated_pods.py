@@ -68,6 +68,33 @@ def test_other_pods_are_seen_as_they_are(pod: Pod) -> None:
     assert seen(pod, row(phase="nominated", node="node-a")) == pod
 
 
+def moving(pod: Pod, promise: NominationRow, leaving: frozenset[str] = frozenset({"old"}), minutes: int = 0) -> str:
+    """Where the planner sees a pod of the node ``old``."""
+    pods = [msgspec.structs.replace(pod, node_name="old", unschedulable=False)]
+    now = NOW + timedelta(minutes=minutes)
+    (after,) = nominated_pods.place_nominated_pods(pods, [promise], node_names=HOSTS, leaving_nodes=leaving, now=now)
+    return after.node_name
+
+
+def promise_to_move(**fields: Any) -> NominationRow:
+    return row(pods={}, moving_pods={"default/web-0": "uid-1"}, created=MOMENT, due=MOMENT + 1000, **fields)
+
+
+def test_a_pod_that_will_move_sits_where_it_will_be() -> None:
+    assert moving(waiting(), promise_to_move()) == "node-a"
+
+
+def test_a_pod_of_a_node_that_stays_after_all_is_where_it_runs() -> None:
+    assert moving(waiting(), promise_to_move(), leaving=frozenset()) == "old"
+
+
+def test_the_promise_to_a_pod_that_will_move_ends_with_pod_claim_and_time() -> None:
+    assert moving(waiting(uid="another"), promise_to_move()) == "old"
+    assert moving(waiting(), promise_to_move(claim="claim-gone")) == "old"
+    assert moving(waiting(), promise_to_move(), minutes=14) == "node-a", "longer than a nomination of pending pods"
+    assert moving(waiting(), promise_to_move(), minutes=15) == "old"
+
+
 def planned(*pods: str) -> NewNode:
     return NewNode(
         nodepool="default", nodeclass="default", pods=pods, instance_types=("m5.large",), requirements=(), labels={},

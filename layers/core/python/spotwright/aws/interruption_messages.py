@@ -27,6 +27,10 @@ class NoticeKind(StrEnum):
     SCHEDULED_CHANGE = "scheduled_change"
 
 
+# EC2 takes the instance back at a time that it names: a replacement is launched before.
+REPLACED_KINDS: Final = frozenset((NoticeKind.SPOT_INTERRUPTED, NoticeKind.CAPACITY_RESERVATION_INTERRUPTED))
+
+
 class Notice(msgspec.Struct, frozen=True):
     """What was announced. ``at``: when EventBridge took it; ``deadline``: when it happens, None = not said.
 

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Mapping
 from datetime import datetime
 from itertools import batched
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -31,7 +32,8 @@ SCALED_DOWN: Final = "ScaledDown"
 class Launch(msgspec.Struct, frozen=True):
     """Equal nodes that a single CreateFleet call launches. ``claims``: names of their NodeClaims, at most a hundred.
 
-    ``pods``: for each claim the pods planned for it, key → uid, that were pending at the time of the decision.
+    ``pods``: for each claim the pods planned for it, key → uid, that were pending at the time of the decision;
+    ``moving_pods``: those that ran on nodes on their way out.
     """
 
     id: str
@@ -40,10 +42,11 @@ class Launch(msgspec.Struct, frozen=True):
     replaces: tuple[str, ...] = ()
     reason: str = "provisioned"
     pods: tuple[dict[str, str], ...] = ()
+    moving_pods: tuple[dict[str, str], ...] = msgspec.field(default=(), name="moving")
 
 
 class Disruption(msgspec.Struct, frozen=True):
-    """Nodes to remove, and the launches whose nodes must be Initialized before they go.
+    """Nodes to remove, and the NodeClaims that must be Initialized before they go: those that take their pods.
 
     ``candidates``: NodeClaim names; ``candidate_uids``: name → uid; ``reason``: Empty, Drifted …
     ``deadline``: epoch milliseconds at which the candidates are deleted even without replacements; 0 = never.
@@ -65,6 +68,7 @@ class Decision(msgspec.Struct, frozen=True):
 
     ``cluster_version``: the cluster version it was made on.
     ``code_digest``: digest of the deciding code; a replay under another digest says so. ``message``: one sentence.
+    ``stored_disruption``: as versions stored it that knew of one at most.
     """
 
     id: str
@@ -77,9 +81,20 @@ class Decision(msgspec.Struct, frozen=True):
     code_digest: str = msgspec.field(name="code")
     plan: Plan = Plan()
     launches: tuple[Launch, ...] = ()
-    disruption: Disruption | None = None
+    stored_disruption: Disruption | None = msgspec.field(default=None, name="disruption")
+    stored_disruptions: tuple[Disruption, ...] = msgspec.field(default=(), name="disruptions")
     message: str = msgspec.field(default="", name="why")
     schema: int = 1
+
+    @property
+    def disruptions(self) -> tuple[Disruption, ...]:
+        """One for each interrupted node; one for all nodes of any other disruption."""
+        return self.stored_disruptions or ((self.stored_disruption,) if self.stored_disruption else ())
+
+    @property
+    def candidates(self) -> tuple[str, ...]:
+        """The NodeClaims that it removes."""
+        return tuple(name for disruption in self.disruptions for name in disruption.candidates)
 
 
 def encode_decision(decision: Decision) -> bytes:
@@ -115,10 +130,12 @@ def _claim_name(pool: str, launch: str, index: int) -> str:
     return f"{pool[: _LONGEST_NAME - 1 - _SUFFIX_LENGTH].rstrip('-.')}-{suffix}"
 
 
-def group_into_launches(decision: str, plan: Plan, pending_pods: Mapping[str, str]) -> tuple[Launch, ...]:
+def group_into_launches(
+    decision: str, plan: Plan, pending_pods: Mapping[str, str], moving_pods: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Launch, ...]:
     """The plan's new nodes as launches: nodes that are equal but for their pods are bought together, a hundred at once.
 
-    ``pending_pods``: key → uid of the pods that wait for a node.
+    ``pending_pods``: key → uid of the pods that wait for a node; ``moving_pods``: of those on nodes on their way out.
     """
     groups: dict[bytes, list[NewNode]] = {}
     for node in plan.new_nodes:
@@ -131,6 +148,10 @@ def group_into_launches(decision: str, plan: Plan, pending_pods: Mapping[str, st
         launch = derived_id(decision, str(number))
         names = claim_names(nodes[0].nodepool, launch, len(nodes))
         pods = tuple(sorted(pod for node in nodes for pod in node.pods))
-        pods_by_claim = tuple({pod: pending_pods[pod] for pod in node.pods if pod in pending_pods} for node in nodes)
-        launches.append(Launch(launch, names, msgspec.structs.replace(nodes[0], pods=pods), pods=pods_by_claim))
+        pending, moving = (
+            tuple({pod: uids[pod] for pod in node.pods if pod in uids} for node in nodes)
+            for uids in (pending_pods, moving_pods)
+        )
+        node = msgspec.structs.replace(nodes[0], pods=pods)
+        launches.append(Launch(launch, names, node, pods=pending, moving_pods=moving if any(moving) else ()))
     return tuple(launches)

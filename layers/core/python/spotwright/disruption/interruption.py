@@ -1,6 +1,6 @@
 """Interruption: the snapshot to plan replacements on, and when the evictions must begin."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -8,6 +8,7 @@ import msgspec
 
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes import eviction
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
 
@@ -15,19 +16,24 @@ from spotwright.model.snapshot import Snapshot
 EVICTION_MARGIN: Final = timedelta(seconds=10)
 
 
-def mark_deleting(snapshot: Snapshot, claim: NodeClaim) -> Snapshot:
-    """The snapshot as if the claim were being deleted: its pods need nodes, and its node takes no pods."""
-    deleting_claim = msgspec.structs.replace(
-        claim, metadata=msgspec.structs.replace(claim.metadata, deletion_timestamp=snapshot.now)
+def mark_deleting(snapshot: Snapshot, instances: Collection[str]) -> Snapshot:
+    """The snapshot as if the managed claims of these instances were being deleted.
+
+    Their pods need nodes, and their nodes take no pods.
+    """
+    claims = tuple(
+        _deleting(claim, snapshot.now) if claim.is_managed and instance_id(claim.provider_id) in instances else claim
+        for claim in snapshot.nodeclaims
     )
-    claims = tuple(deleting_claim if nodeclaim.name == claim.name else nodeclaim for nodeclaim in snapshot.nodeclaims)
-    nodes = tuple(
-        msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, deletion_timestamp=snapshot.now))
-        if node.provider_id == claim.provider_id
-        else node
-        for node in snapshot.nodes
-    )
+    going = {claim.provider_id for claim in claims if claim.provider_id and instance_id(claim.provider_id) in instances}
+    nodes = tuple(_deleting(node, snapshot.now) if node.provider_id in going else node for node in snapshot.nodes)
     return msgspec.structs.replace(snapshot, nodeclaims=claims, nodes=nodes)
+
+
+def _deleting[T: (NodeClaim, Node)](going: T, now: datetime) -> T:
+    if going.metadata.deletion_timestamp is not None:
+        return going
+    return msgspec.structs.replace(going, metadata=msgspec.structs.replace(going.metadata, deletion_timestamp=now))
 
 
 def eviction_start(pods: Iterable[Pod], deadline: datetime, now: datetime) -> datetime:

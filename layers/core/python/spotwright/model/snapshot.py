@@ -85,6 +85,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     and CapacityBuffer are on.
     ``nodeclaims_to_delete``: NodeClaims that a committed decision deletes in any case; ``nodeclaims_to_replace``:
     NodeClaims that it deletes once their replacements are ready. Both empty unless StaticCapacity is on.
+    ``moving_pods``: pods of nodes on their way out that an earlier decision planned for another node, key → the node
+    they still run on; their ``node_name`` is where they will be.
     """
 
     cluster: str
@@ -104,6 +106,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     capacity_buffers: tuple[CapacityBuffer, ...] = msgspec.field(default=(), name="buffers")
     nodeclaims_to_delete: tuple[str, ...] = msgspec.field(default=(), name="leaving")
     nodeclaims_to_replace: tuple[str, ...] = msgspec.field(default=(), name="disrupting")
+    moving_pods: dict[str, str] = msgspec.field(default_factory=dict, name="moving")
     settings: Settings = Settings()
     catalog_key: str = ""
     schema: int = 1

@@ -192,8 +192,9 @@ FAILED_TO_DISRUPT: Final = LogLine(
     remedy="Nothing; disruption is evaluated again. If it lasts, look at the launches of the replacements.",
 )
 DECIDED_ON_INTERRUPTION: Final = LogLine(
-    _INFO, "planned replacement of interrupted node", ("decision", "summary"),
-    when="EC2 announced that it takes an instance back, and the decision about its pods was committed.",
+    _INFO, "planned replacement of interrupted node(s)", ("decision", "summary", "nodeclaims"),
+    when="EC2 announced that it takes instances back, and the decision about their pods was committed; `nodeclaims` is"
+    " the number of their NodeClaims.",
 )
 
 # lifecycle: retries
@@ -211,6 +212,12 @@ DOORBELL_FAILED: Final = LogLine(
     _WARNING, "failed to handle doorbell, will retry", ("kind", "key", "code"),
     when="The work that a doorbell asks for failed; its message returns to the queue.",
     remedy="If it lasts, the error code says which call fails and why.",
+)
+POSTPONED_DOORBELLS: Final = LogLine(
+    _WARNING, "time ran out, remaining doorbells are handled in the next invocation", ("doorbells",),
+    when="The steps of a batch take longer than an invocation has; `doorbells` is the number of those that were sent"
+    " again.",
+    remedy="Nothing; if it is frequent, give the function more memory.",
 )
 CALL_THROTTLED: Final = LogLine(
     _WARNING, "EC2 throttled call", ("call", "error"),

@@ -120,7 +120,8 @@ FACTS_NOT_REFRESHED: Final = Metric(
 NOTICES: Final = Metric("Notices", _COUNT, ("interrupt",), "EventBridge messages about instances.")
 INTERRUPTIONS: Final = Metric(
     "Interruptions", _COUNT, ("lifecycle",), "Interruptions for which a replacement was planned.",
-    counted=(lines.DECIDED_ON_INTERRUPTION,), line=Line(Graph.CHANGES, "Sum", right_axis=True),
+    counted=(lines.DECIDED_ON_INTERRUPTION,), counted_field="nodeclaims",
+    line=Line(Graph.CHANGES, "Sum", right_axis=True),
 )
 DISRUPTIONS: Final = Metric(
     "Disruptions", _COUNT, ("lifecycle",), "Disruptions that began.",

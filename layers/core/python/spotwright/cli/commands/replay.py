@@ -66,8 +66,7 @@ def _describe(result: "ReplayResult") -> list[str]:
     if result.kept_claims:
         return [*lines, f"another answer: {', '.join(result.kept_claims)} would stay"]
     if result.agrees and decision.kind in ("disrupt", "scale-down"):
-        candidates = decision.disruption.candidates if decision.disruption else ()
-        return [*lines, f"the same answer: {', '.join(candidates)} may go"]
+        return [*lines, f"the same answer: {', '.join(decision.candidates)} may go"]
     if result.agrees:
         return [*lines, f"the same plan: {len(result.plan.new_nodes)} new nodes"]
     before, after = decision.plan, result.plan

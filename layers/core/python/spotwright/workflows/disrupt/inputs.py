@@ -58,8 +58,7 @@ def locked_claims(ports: ProvisionPorts, *, but: str = "") -> frozenset[str]:
     """Claims that a proposal, a command or a committed decision names, and those with an interruption notice."""
     names = {name for row in ports.state.commands() if row.id != but for name in row.candidates}
     for key in ports.state.cluster().pending_decisions:
-        disruption = decode_decision(ports.blobs.get(key)).disruption
-        names |= set(disruption.candidates) if disruption else set()
+        names |= set(decode_decision(ports.blobs.get(key)).candidates)
     interrupted = {row.instance_id for row in ports.state.notices()}
     if interrupted:
         names |= {

@@ -58,12 +58,14 @@ def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_lef
         plan=Plan(),
         kind="disrupt",
         message=f"{len(claims)} nodes are empty: {', '.join(claims)}",
-        disruption=Disruption(
-            proposal,
-            emptiness.REASON,
-            claims,
-            {name: uids[name] for name in claims},
-            locked_claims=tuple(sorted(locked)),
+        disruptions=(
+            Disruption(
+                proposal,
+                emptiness.REASON,
+                claims,
+                {name: uids[name] for name in claims},
+                locked_claims=tuple(sorted(locked)),
+            ),
         ),
     )
     if decision is None:

@@ -1,15 +1,18 @@
 """Acting on interruption notices. After a spot interruption, the replacement is launched before the first eviction.
 
-Source: Karpenter's AWS provider ``pkg/controllers/interruption``, which deletes the claim at once; we commit a
-decision for the pods first, and delete when its nodes are Initialized or the deadline forces it.
+All open notices of a cluster are one plan: the pods of a node are planned knowing which other nodes go. Source:
+Karpenter's AWS provider ``pkg/controllers/interruption``, which deletes the claim at once; we commit a decision for the
+pods first, and delete when the nodes that take them are Initialized or the deadline forces it.
 """
 
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
-from spotwright.aws.interruption_messages import NoticeKind
+from spotwright.aws.interruption_messages import REPLACED_KINDS, NoticeKind
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import Disruption, decode_decision, derived_id
 from spotwright.disruption import interruption
@@ -18,6 +21,7 @@ from spotwright.lifecycle.steps import Deletion
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Snapshot
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
@@ -27,18 +31,23 @@ from spotwright.workflows.lifecycle.actions import cordon, delete_claim, log, no
 from spotwright.workflows.lifecycle.commands import EARLY_MS, INTERRUPTED
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import proceed
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning import time_budget
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
-from spotwright.workflows.ports.rows import NoticeRow, epoch_ms
+from spotwright.workflows.ports.rows import ClusterRow, NoticeRow, epoch_ms
 
 # The notice of a new instance waits this long for the instance to be assigned to its claim.
 UNCLAIMED_MS: Final = 60_000
 COMMIT_ATTEMPTS: Final = 5
 REPLACEMENTS_TRIED: Final = 3
 LOOK_SECONDS: Final = 2
+# The key of a doorbell for all notices that are due.
+ALL: Final = ""
+# So many NodeClaims are named in the message of a decision.
+NAMES_SHOWN: Final = 5
 
 _EVENTS: Final = {
     NoticeKind.SPOT_INTERRUPTED: events.SPOT_INTERRUPTED,
@@ -48,40 +57,65 @@ _EVENTS: Final = {
     NoticeKind.INSTANCE_TERMINATED: events.INSTANCE_TERMINATING,
     NoticeKind.SCHEDULED_CHANGE: events.INSTANCE_UNHEALTHY,
 }
-_REPLACED: Final = (NoticeKind.SPOT_INTERRUPTED, NoticeKind.CAPACITY_RESERVATION_INTERRUPTED)
 
 
-def step_notice(ports: LifecyclePorts, instance: str, *, now: datetime, seconds_left: SecondsLeft = None) -> None:
-    """One step of a notice. A concurrent change or an API that fails means that it is tried again soon."""
-    row = ports.state.notice(instance)
-    if row is None or row.phase == "done":
+class Interrupted(msgspec.Struct, frozen=True):
+    """A notice of a NodeClaim that is to be replaced."""
+
+    notice: NoticeRow
+    claim: NodeClaim
+
+    def command(self, cluster: str) -> str:
+        return derived_id(cluster, "interrupt", self.notice.instance_id, str(self.notice.attempt))
+
+
+def step_notices(
+    ports: LifecyclePorts, instances: Collection[str], *, now: datetime, seconds_left: SecondsLeft = None
+) -> None:
+    """One step of the notices of these instances, ``ALL`` = of those that are due, and of every new notice.
+
+    What is to be replaced is replaced by one plan. A concurrent change or an API that fails means that it is tried
+    again soon.
+    """
+    rows = [
+        row for row in ports.state.notices() if row.phase == "new" or row.instance_id in instances or ALL in instances
+    ]
+    if not rows:
         return
+    with _trying_again(ports, instances, ", ".join(sorted(instances))):
+        claims = ports.cluster.nodeclaims()
+        managed = {instance_id(claim.provider_id): claim for claim in claims if claim.is_managed and claim.provider_id}
+        may_come = any(not claim.provider_id for claim in claims)
+        replaced = []
+        for row in sorted(rows, key=lambda row: (row.deadline, row.instance_id)):
+            claim = managed.get(row.instance_id)
+            with _trying_again(ports, [row.instance_id], row.instance_id):
+                if claim is None:
+                    _unclaimed(ports, row, may_come, now)
+                elif (notice := _advance(ports, row, claim, now)) is not None:
+                    replaced.append(Interrupted(notice, claim))
+        if replaced:
+            _replace(ports, replaced, now, seconds_left)
+        elif any(row.phase != "new" and epoch_ms(now) >= row.due - EARLY_MS for row in rows):
+            ring_lifecycle(ports, "notice", [ALL], delay_seconds=LOOK_SECONDS)
+
+
+@contextmanager
+def _trying_again(ports: LifecyclePorts, instances: Iterable[str], names: str) -> Iterator[None]:
+    """Ring for these notices once more when their step fails."""
     try:
-        _advance(ports, row, now, seconds_left)
+        yield
     except (Conflict, NotFound) as lost:
-        log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="notice", object=instance, conflict=str(lost))
-        ring_lifecycle(ports, "notice", [instance], delay_seconds=1)
+        log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="notice", object=names, conflict=str(lost))
+        ring_lifecycle(ports, "notice", instances, delay_seconds=1)
     except ApiError as failure:
-        log_line(log, log_lines.STEP_FAILED, kind="notice", object=instance, code=failure.code, error=str(failure))
-        ring_lifecycle(ports, "notice", [instance], delay_seconds=LOOK_SECONDS)
+        log_line(log, log_lines.STEP_FAILED, kind="notice", object=names, code=failure.code, error=str(failure))
+        ring_lifecycle(ports, "notice", instances, delay_seconds=LOOK_SECONDS)
 
 
-def _advance(ports: LifecyclePorts, row: NoticeRow, now: datetime, seconds_left: SecondsLeft) -> None:
-    claims = ports.cluster.nodeclaims()
-    claim = next(
-        (
-            nodeclaim
-            for nodeclaim in claims
-            if instance_id(nodeclaim.provider_id) == row.instance_id and nodeclaim.is_managed
-        ),
-        None,
-    )
-    if claim is None:
-        _unclaimed(ports, row, any(not nodeclaim.provider_id for nodeclaim in claims), now)
-    elif row.phase == "new":
-        _start(ports, row, claim, now, seconds_left)
-    else:
-        _follow(ports, row, claim, now, seconds_left)
+def _advance(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> NoticeRow | None:
+    """One step of a notice alone; the notice when its claim is to be replaced."""
+    return _start(ports, row, claim, now) if row.phase == "new" else _follow(ports, row, claim, now)
 
 
 def _unclaimed(ports: LifecyclePorts, row: NoticeRow, may_come: bool, now: datetime) -> None:
@@ -92,123 +126,179 @@ def _unclaimed(ports: LifecyclePorts, row: NoticeRow, may_come: bool, now: datet
     _save(ports, row, phase="done", due=0)
 
 
-def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime, seconds_left: SecondsLeft) -> None:
+def _start(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> NoticeRow | None:
     kind = NoticeKind(row.kind)
-    if claim.metadata.deletion_timestamp is not None and kind not in _REPLACED:
+    if claim.metadata.deletion_timestamp is not None and kind not in REPLACED_KINDS:
         # Most likely the finalizer terminated the instance: no event is needed.
         ring_lifecycle(ports, "claim", [claim.name])
         _save(ports, row, claim=claim.name, phase="done", due=0)
-        return
-    _record_event(ports, claim, _EVENTS[kind](), now)
+        return None
+    if kind in REPLACED_KINDS and claim.metadata.deletion_timestamp is None and claim.is_condition_true("Registered"):
+        return row
     if kind == NoticeKind.REBALANCE_RECOMMENDATION:
+        _record_event(ports, claim, _EVENTS[kind](), now)
         _save(ports, row, claim=claim.name, phase="done", due=0)
-    elif kind in _REPLACED and claim.metadata.deletion_timestamp is None and claim.is_condition_true("Registered"):
-        _replace(ports, row, claim, now, seconds_left)
     else:
         _delete_claim(ports, row, claim, now)
+        _record_event(ports, claim, _EVENTS[kind](), now)
+    return None
 
 
 def _delete_claim(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> None:
     """Delete the claim at once; its finalizer drains the node as far as possible."""
-    _record_event(ports, claim, events.TERMINATING_ON_INTERRUPTION(), now)
-    _mark_offering(ports, row, claim)
+    _mark_offerings(ports, [Interrupted(row, claim)])
     delete_claim(ports, claim, Deletion(row.kind, f"EC2 announced {row.kind}"))
     _save(ports, row, claim=claim.name, phase="done", due=0)
+    _record_event(ports, claim, events.TERMINATING_ON_INTERRUPTION(), now)
 
 
-def _replace(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime, seconds_left: SecondsLeft) -> None:
-    """Taint the node, commit a decision for its pods, and launch its instances, in this order."""
-    _mark_offering(ports, row, claim)
-    for node in nodes_of(ports, claim):
-        cordon(ports, node)
-    command = derived_id(ports.cluster.name, "interrupt", row.instance_id, str(row.attempt))
-    if not _is_committed(ports, command):
-        _commit(ports, row, claim, command, now, seconds_left)
-    launches = act_on_decisions(ports, now=now)
-    _save(ports, row, claim=claim.name, phase="replacing", command=command, due=_next_look(now))
-    for launch in launches:
+def _replace(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft) -> None:
+    """Taint the nodes, commit a decision for their pods, launch its instances, and tell of it, in this order."""
+    _mark_offerings(ports, nodes)
+    in_parallel(lambda node: _cordon(ports, node.claim), nodes)
+    _commit(ports, nodes, now, seconds_left)
+    act_on_decisions(ports, now=now)
+    # An invocation that ended here may have left launches that nobody has begun.
+    launches = [launch for launch in ports.state.launches() if launch.phase == "planned"]
+    ring_lifecycle(ports, "launch", [launch.id for launch in launches[1:]])
+    for launch in launches[:1]:
         proceed(ports, launch, now=now)
-    ring_lifecycle(ports, "command", [command])
-    ring_lifecycle(ports, "notice", [row.instance_id], delay_seconds=LOOK_SECONDS)
+    in_parallel(lambda node: _save_replacing(ports, node, now), nodes)
+    ring_lifecycle(ports, "command", [node.command(ports.cluster.name) for node in nodes])
+    ring_lifecycle(ports, "notice", [ALL], delay_seconds=LOOK_SECONDS)
+    in_parallel(
+        lambda node: _record_event(ports, node.claim, _EVENTS[NoticeKind(node.notice.kind)](), now),
+        [node for node in nodes if not node.notice.attempt],
+    )
 
 
-def _is_committed(ports: LifecyclePorts, command: str) -> bool:
-    if ports.state.command(command) is not None:
-        return True
-    bodies = (decode_decision(ports.blobs.get(key)) for key in ports.state.cluster().pending_decisions)
-    return any(decision.disruption is not None and decision.disruption.id == command for decision in bodies)
+def _cordon(ports: LifecyclePorts, claim: NodeClaim) -> None:
+    """Taint the claim's node. Where that fails, its command does it, and no other node waits for it."""
+    try:
+        for node in nodes_of(ports, claim):
+            cordon(ports, node)
+    except ApiError as failure:
+        name = claim.node_name
+        log_line(log, log_lines.STEP_FAILED, kind="node", object=name, code=failure.code, error=str(failure))
 
 
-def _commit(
-    ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, command: str, now: datetime, seconds_left: SecondsLeft
-) -> None:
-    """Plan for the node's pods as if it were deleted, and commit; plan again when another decision was first.
+def _save_replacing(ports: LifecyclePorts, node: Interrupted, now: datetime) -> None:
+    command = node.command(ports.cluster.name)
+    with _trying_again(ports, [node.notice.instance_id], node.notice.instance_id):
+        _save(ports, node.notice, claim=node.claim.name, phase="replacing", command=command, due=_next_look(now))
+
+
+def _commit(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft) -> None:
+    """Plan for the pods of these nodes as if they were deleted, and commit; plan again when another was first.
 
     Pending pods for which there is no time are left to ``provision``.
     """
     for _ in range(COMMIT_ATTEMPTS):
         before = ports.state.cluster()
-        without_node = interruption.mark_deleting(gather(ports, before, now=now), claim)
-        snapshot, _ = time_budget.fit(without_node, seconds_left)
-        plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+        undecided = _undecided(ports, nodes, before)
+        if not undecided:
+            return
+        gathered = interruption.mark_deleting(
+            gather(ports, before, now=now), {node.notice.instance_id for node in undecided}
+        )
+        snapshot, _ = time_budget.fit(gathered, seconds_left)
         decision = commit_plan(
             state=ports.state,
             blobs=ports.blobs,
             snapshot=snapshot,
             cluster_version=before.version,
-            plan=plan,
+            plan=decide(snapshot, ports.catalogs.read(snapshot.catalog_key)),
             kind="interrupt",
-            message=f"EC2 announced {row.kind} for instance {row.instance_id} of NodeClaim {claim.name}",
-            disruption=Disruption(
-                id=command,
-                reason=INTERRUPTED,
-                candidates=(claim.name,),
-                candidate_uids={claim.name: claim.metadata.uid},
-                deadline=_force_at(snapshot, row, claim, now),
-            ),
+            message=_message(undecided),
+            disruptions=_disruptions(snapshot, undecided, now),
         )
         if decision is not None:
-            log_line(log, log_lines.DECIDED_ON_INTERRUPTION, decision=decision.id, summary=decision.message)
+            log_line(
+                log, log_lines.DECIDED_ON_INTERRUPTION,
+                decision=decision.id, summary=decision.message, nodeclaims=len(undecided),
+            )  # fmt: skip
             return
     raise Conflict("other invocations committed first in every attempt", code="Conflict")
 
 
-def _force_at(snapshot: Snapshot, row: NoticeRow, claim: NodeClaim, now: datetime) -> int:
-    names = {node.name for node in snapshot.nodes if node.provider_id == claim.provider_id}
-    pods = (pod for pod in snapshot.pods if pod.node_name in names)
+def _undecided(ports: LifecyclePorts, nodes: Sequence[Interrupted], cluster: ClusterRow) -> list[Interrupted]:
+    """Those for which no decision is committed yet."""
+    bodies = (decode_decision(ports.blobs.get(key)) for key in cluster.pending_decisions)
+    committed = {disruption.id for decision in bodies for disruption in decision.disruptions}
+    commands = [node.command(ports.cluster.name) for node in nodes]
+    committed |= {row.id for row in in_parallel(ports.state.command, commands) if row is not None}
+    return [node for node, command in zip(nodes, commands, strict=True) if command not in committed]
+
+
+def _message(nodes: Sequence[Interrupted]) -> str:
+    if len(nodes) == 1:
+        (node,) = nodes
+        instance = node.notice.instance_id
+        return f"EC2 announced {node.notice.kind} for instance {instance} of NodeClaim {node.claim.name}"
+    kinds = ", ".join(sorted({node.notice.kind for node in nodes}))
+    names = ", ".join(node.claim.name for node in nodes[:NAMES_SHOWN])
+    more = f" and {len(nodes) - NAMES_SHOWN} more" if len(nodes) > NAMES_SHOWN else ""
+    return f"EC2 announced {kinds} for {len(nodes)} instances, those of NodeClaims {names}{more}"
+
+
+def _disruptions(snapshot: Snapshot, nodes: Iterable[Interrupted], now: datetime) -> tuple[Disruption, ...]:
+    """A disruption for each node, which goes when the nodes for its own pods are there, or at its own deadline."""
+    pods_by_node: dict[str, list[Pod]] = {}
+    for pod in snapshot.pods:
+        pods_by_node.setdefault(snapshot.moving_pods.get(pod.key, pod.node_name), []).append(pod)
+    names = {node.provider_id: node.name for node in snapshot.nodes if node.provider_id}
+    return tuple(
+        Disruption(
+            id=node.command(snapshot.cluster),
+            reason=INTERRUPTED,
+            candidates=(node.claim.name,),
+            candidate_uids={node.claim.name: node.claim.metadata.uid},
+            deadline=_force_at(pods_by_node.get(names.get(node.claim.provider_id, ""), ()), node.notice, now),
+        )
+        for node in nodes
+    )
+
+
+def _force_at(pods: Iterable[Pod], row: NoticeRow, now: datetime) -> int:
     deadline = datetime.fromtimestamp(row.deadline / 1000, now.tzinfo)
     return epoch_ms(interruption.eviction_start(pods, deadline, now))
 
 
-def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime, seconds_left: SecondsLeft) -> None:
-    """Wait for the command of the replacement; plan again when it was aborted and there is time."""
+def _follow(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> NoticeRow | None:
+    """Wait for the command of the replacement; it is planned again when it was aborted and there is time."""
     command = ports.state.command(row.command)
     if claim.metadata.deletion_timestamp is not None:
         _save(ports, row, phase="done", due=0)
     elif command is not None and command.phase == "aborted":
         if row.attempt + 1 < REPLACEMENTS_TRIED and epoch_ms(now) < row.deadline:
-            again = _save(ports, row, phase="new", attempt=row.attempt + 1, due=_next_look(now))
-            _start(ports, again, claim, now, seconds_left)
-        else:
-            _delete_claim(ports, row, claim, now)
+            return _save(ports, row, phase="new", attempt=row.attempt + 1, due=_next_look(now))
+        _delete_claim(ports, row, claim, now)
     elif epoch_ms(now) >= row.deadline:
         _delete_claim(ports, row, claim, now)
     elif epoch_ms(now) >= row.due - EARLY_MS:
         # A doorbell that rings earlier is ignored: a newer chain of doorbells handles this row.
-        act_on_decisions(ports, now=now)
         _save(ports, row, due=_next_look(now))
-        ring_lifecycle(ports, "notice", [row.instance_id], delay_seconds=LOOK_SECONDS)
+    return None
 
 
-def _mark_offering(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim) -> None:
-    """The interrupted offering is unavailable for all clusters of the account, from the time of the notice."""
-    claim_labels = claim.metadata.labels
-    kind, reservation = claim_labels.get(labels.CAPACITY_TYPE), claim_labels.get(labels.RESERVATION_ID, "")
-    if row.kind == NoticeKind.SPOT_INTERRUPTED and kind == labels.SPOT:
-        instance_type, zone = claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")
-        offering_health_store.record_interruption(ports.state, instance_type, zone, now_ms=row.created)
-    elif row.kind == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED and reservation:
-        offering_health_store.record_reservation_loss(ports.state, reservation, now_ms=row.created)
+def _mark_offerings(ports: LifecyclePorts, nodes: Iterable[Interrupted]) -> None:
+    """The interrupted offerings are unavailable for all clusters of the account, from the time of the notice.
+
+    Many instances that EC2 takes out of one pool at the same time are one interruption of it.
+    """
+    pools: dict[tuple[str, str], int] = {}
+    reservations: dict[str, int] = {}
+    for node in nodes:
+        claim_labels, at = node.claim.metadata.labels, node.notice.created
+        kind, reservation = claim_labels.get(labels.CAPACITY_TYPE), claim_labels.get(labels.RESERVATION_ID, "")
+        if node.notice.kind == NoticeKind.SPOT_INTERRUPTED and kind == labels.SPOT:
+            pools[claim_labels.get(labels.INSTANCE_TYPE, ""), claim_labels.get(labels.ZONE, "")] = at
+        elif node.notice.kind == NoticeKind.CAPACITY_RESERVATION_INTERRUPTED and reservation:
+            reservations[reservation] = at
+    for (instance_type, zone), at in pools.items():
+        offering_health_store.record_interruption(ports.state, instance_type, zone, now_ms=at)
+    for reservation, at in reservations.items():
+        offering_health_store.record_reservation_loss(ports.state, reservation, now_ms=at)
 
 
 def _record_event(ports: LifecyclePorts, claim: NodeClaim, event: Event, now: datetime) -> None:

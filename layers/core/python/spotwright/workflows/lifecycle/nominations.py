@@ -88,7 +88,7 @@ def await_binding(ports: LifecyclePorts, claim: NodeClaim, node: Node | None, no
     missing = _missing(ports, row)
     if missing and ports.cluster.nominate(node.name, missing):
         return LOOK_SECONDS
-    _close(ports, row, "failed" if missing else "done", len(row.pods) - len(missing))
+    _close(ports, row, "failed" if missing else "done", len(row.pods) - len(missing), now)
     return None
 
 
@@ -100,7 +100,7 @@ def expire_nomination(ports: LifecyclePorts, claim: str, now: datetime) -> None:
     missing = _missing(ports, row) if row.node else row.pods
     if row.node and missing:
         ports.cluster.clear_nominations(row.node, missing)
-    _close(ports, row, "failed" if missing else "done", len(row.pods) - len(missing))
+    _close(ports, row, "failed" if missing else "done", len(row.pods) - len(missing), now)
     if missing:
         request_planning(ports)
 
@@ -133,7 +133,7 @@ def _read(ports: LifecyclePorts, claim: NodeClaim) -> NominationRow | None:
     except ApiError as failure:
         log_line(log, log_lines.FAILED_NOMINATING_PODS, nodeclaim=claim.name, code=failure.code, error=str(failure))
         return None
-    if row is None or row.phase in ("done", "failed"):
+    if row is None or row.phase in ("done", "failed") or not row.pods:
         return None
     return row if nominated_pods.is_for_claim(row, claim) else None
 
@@ -144,6 +144,13 @@ def _missing(ports: LifecyclePorts, row: NominationRow) -> dict[str, str]:
     return {key: uid for key, uid in row.pods.items() if (key, uid) not in there}
 
 
-def _close(ports: LifecyclePorts, row: NominationRow, phase: str, bound: int) -> None:
-    ports.state.save(msgspec.structs.replace(row, phase=phase, due=0))
-    log_line(log, log_lines.NOMINATION_ENDED, nodeclaim=row.claim, planned=len(row.pods), bound=bound)
+def _close(ports: LifecyclePorts, row: NominationRow, phase: str, bound: int, now: datetime) -> None:
+    """End the nomination of pending pods; pods that still have to move keep their room."""
+    ends = nominated_pods.expiry_ms(row.created)
+    if row.moving_pods and epoch_ms(now) < ends:
+        after = msgspec.structs.replace(row, pods={}, node="", phase="promised", due=ends)
+    else:
+        after = msgspec.structs.replace(row, phase=phase, due=0)
+    ports.state.save(after)
+    if row.pods:
+        log_line(log, log_lines.NOMINATION_ENDED, nodeclaim=row.claim, planned=len(row.pods), bound=bound)

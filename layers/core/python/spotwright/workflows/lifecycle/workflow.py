@@ -23,8 +23,10 @@ from spotwright.workflows.ports.doorbells import Doorbell
 DOORBELL_KINDS: Final = (
     "decision", "launch", "claim", "node", "notice", "command", "nodepools", "drift", "instance", "nomination",
 )  # fmt: skip
+# No further step is begun with less time left: the longest one, and the terminations that all of them ask for.
+LAST_SECONDS: Final = 10
 # Lower numbers first. Orphaned instances come last: little time passes between their check and their termination.
-_URGENCY: Final = {"notice": 0, "decision": 1, "launch": 2, "command": 3, "instance": 10}
+_URGENCY: Final = {"decision": 1, "launch": 2, "command": 3, "instance": 10}
 
 
 def lifecycle(
@@ -32,13 +34,25 @@ def lifecycle(
 ) -> None:
     """Handle the doorbells of one cluster, urgent ones first, each object once; then terminate instances together.
 
-    A doorbell that fails does not keep the others; the first failure is raised at the end, so that messages return.
+    All notices are handled together, before anything else. A doorbell for which there is no time is rung again. One
+    that fails does not keep the others; the first failure is raised at the end, so that messages return.
     """
     failures: list[ApiError] = []
     to_terminate: list[InstanceTermination] = []
-    for bell in _distinct(bells):
+    distinct = _distinct(bells)
+    notices = [bell for bell in distinct if bell.kind == "notice"]
+    if notices:
+        # Only a notice needs the planner, whose modules are a fifth of what a cold start imports.
+        from spotwright.workflows.lifecycle import interruptions
+
+        interruptions.step_notices(ports, {bell.key for bell in notices}, now=now, seconds_left=seconds_left)
+    waiting = [bell for bell in distinct if bell.kind != "notice"]
+    for number, bell in enumerate(waiting):
+        if seconds_left is not None and seconds_left() < LAST_SECONDS:
+            _postpone(ports, waiting[number:])
+            break
         try:
-            handle_doorbell(ports, bell, to_terminate, now=now, seconds_left=seconds_left)
+            handle_doorbell(ports, bell, to_terminate, now=now)
         except ApiError as failure:
             log_line(log, log_lines.DOORBELL_FAILED, kind=bell.kind, key=bell.key, code=failure.code)
             failures.append(failure)
@@ -52,13 +66,15 @@ def lifecycle(
         raise failures[0]
 
 
+def _postpone(ports: LifecyclePorts, bells: Iterable[Doorbell]) -> None:
+    """Ring again for what there is no time left for; an invocation that is cut off would hold it back for minutes."""
+    postponed = tuple(bells)
+    log_line(log, log_lines.POSTPONED_DOORBELLS, doorbells=len(postponed))
+    ports.doorbells.ring("lifecycle", postponed)
+
+
 def handle_doorbell(
-    ports: LifecyclePorts,
-    bell: Doorbell,
-    to_terminate: list[InstanceTermination],
-    *,
-    now: datetime,
-    seconds_left: SecondsLeft,
+    ports: LifecyclePorts, bell: Doorbell, to_terminate: list[InstanceTermination], *, now: datetime
 ) -> None:
     """One step for the object that a doorbell names; adds instances to ``to_terminate``. ValueError: unknown kind."""
     match bell.kind:
@@ -70,11 +86,6 @@ def handle_doorbell(
             nodeclaims.step_nodeclaim(ports, bell.key, to_terminate, now=now, ticks=bell.epoch)
         case "node":
             nodeclaims.step_node(ports, bell.key, to_terminate, now=now)
-        case "notice":
-            # Only a notice needs the planner, whose modules are a fifth of what a cold start imports.
-            from spotwright.workflows.lifecycle import interruptions
-
-            interruptions.step_notice(ports, bell.key, now=now, seconds_left=seconds_left)
         case "command":
             commands.step_command(ports, bell.key, now=now)
         case "nomination":

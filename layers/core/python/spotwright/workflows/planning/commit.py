@@ -11,6 +11,7 @@ from spotwright.decisions.decision import (
     encode_decision,
     group_into_launches,
 )
+from spotwright.decisions.replacements import with_replacements
 from spotwright.errors import Conflict
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
@@ -20,18 +21,15 @@ from spotwright.workflows.ports.state import BlobPort, StatePort
 
 def commit_plan(
     *, state: StatePort, blobs: BlobPort, snapshot: Snapshot, cluster_version: int, plan: Plan, kind: str, message: str,
-    disruption: Disruption | None = None,
+    disruptions: tuple[Disruption, ...] = (),
 ) -> Decision | None:  # fmt: skip
     """Store snapshot and decision, then commit it by one conditional write; None when another decision was first."""
     body = msgspec.json.encode(snapshot, order="deterministic")
     snapshot_key = blobs.key("snapshots", body)
     decision_id = derived_id(snapshot.cluster, str(cluster_version), kind, snapshot_key)
     pending = {pod.key: pod.metadata.uid for pod in snapshot.pods if not pod.node_name}
-    launches = group_into_launches(decision_id, plan, pending)
-    if disruption is not None:
-        disruption = msgspec.structs.replace(
-            disruption, replacements=tuple(name for launch in launches for name in launch.claims)
-        )
+    running = {pod.key: pod.metadata.uid for pod in snapshot.pods if pod.node_name}
+    launches = group_into_launches(decision_id, plan, pending, running)
     decision = Decision(
         id=decision_id,
         kind=kind,
@@ -43,7 +41,7 @@ def commit_plan(
         code_digest=code_digest(),
         plan=plan,
         launches=launches,
-        disruption=disruption,
+        stored_disruptions=with_replacements(disruptions, snapshot, plan, launches),
         message=message,
     )
     with ThreadPoolExecutor(1) as beside:

@@ -3,7 +3,7 @@
 A nomination is a row per claim (NominationRow); until lifecycle writes it, the committed decision stands for it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -26,13 +26,21 @@ def is_enabled(settings: Settings) -> bool:
 
 
 def nominations_of(decision: Decision) -> Iterator[NominationRow]:
-    """A row for each claim that pending pods were planned for."""
+    """A row for each claim that pods were planned for, be they pending or on a node on its way out."""
     created = int(decision.now.timestamp() * 1000)
-    due = created + int(NOMINATION_LIFETIME.total_seconds() * 1000)
+    due = expiry_ms(created)
     for launch in decision.launches:
-        for claim, pods in zip(launch.claims, launch.pods, strict=False):
-            if pods:
-                yield NominationRow(claim, decision.cluster, pods, created=created, due=due, launch=launch.id)
+        moving = launch.moving_pods or ({},) * len(launch.claims)
+        for claim, pods, movers in zip(launch.claims, launch.pods, moving, strict=False):
+            if pods or movers:
+                yield NominationRow(
+                    claim, decision.cluster, pods, created=created, due=due, launch=launch.id, moving_pods=movers
+                )
+
+
+def expiry_ms(created: int) -> int:
+    """When a nomination of that time ends at the latest; both epoch milliseconds."""
+    return created + int(NOMINATION_LIFETIME.total_seconds() * 1000)
 
 
 def open_nominations(
@@ -52,17 +60,32 @@ def is_for_claim(nomination: NominationRow, claim: NodeClaim) -> bool:
 
 
 def place_nominated_pods(
-    pods: Iterable[Pod], nominations: Iterable[NominationRow], *, node_names: Mapping[str, str], now: datetime
+    pods: Iterable[Pod],
+    nominations: Iterable[NominationRow],
+    *,
+    node_names: Mapping[str, str],
+    leaving_nodes: Collection[str] = (),
+    now: datetime,
 ) -> tuple[Pod, ...]:
     """Pods for the planner: a nominated pod is on its node and is not planned again.
 
-    ``node_names``: claim → name of its node, without claims that are being deleted. A nomination that is overdue, or
-    whose claim is gone, is dropped, and so is the ``nominatedNodeName`` that was written for it; one that another
-    component wrote stays.
+    ``node_names``: claim → name of its node, without claims that are being deleted; ``leaving_nodes``: nodes on their
+    way out, whose pods are on the node that they were planned for. A nomination that is overdue, or whose claim is
+    gone, is dropped, and so is the ``nominatedNodeName`` that was written for it; one that another component wrote
+    stays.
     """
     moment = int(now.timestamp() * 1000)
-    by_pod = {(key, uid): row for row in nominations for key, uid in row.pods.items()}
-    return tuple(_placed(pod, by_pod.get((pod.key, pod.metadata.uid)), node_names, moment) for pod in pods)
+    rows = tuple(nominations)
+    by_pod = {(key, uid): row for row in rows for key, uid in row.pods.items()}
+    moving = {(key, uid): row for row in rows for key, uid in row.moving_pods.items()}
+
+    def place(pod: Pod) -> Pod:
+        identity = (pod.key, pod.metadata.uid)
+        if pod.node_name in leaving_nodes and pod.node_name:
+            return _moved(pod, moving.get(identity), node_names, moment)
+        return _placed(pod, by_pod.get(identity), node_names, moment)
+
+    return tuple(map(place, pods))
 
 
 def _placed(pod: Pod, row: NominationRow | None, node_names: Mapping[str, str], now: int) -> Pod:
@@ -70,3 +93,10 @@ def _placed(pod: Pod, row: NominationRow | None, node_names: Mapping[str, str], 
         return pod
     node = node_names.get(row.claim, "") if now < row.due else ""
     return msgspec.structs.replace(pod, node_name=node, nominated_node_name="")
+
+
+def _moved(pod: Pod, row: NominationRow | None, node_names: Mapping[str, str], now: int) -> Pod:
+    """The pod where it will be, as long as its promise lasts."""
+    if row is None or now >= expiry_ms(row.created):
+        return pod
+    return msgspec.structs.replace(pod, node_name=node_names.get(row.claim, pod.node_name))

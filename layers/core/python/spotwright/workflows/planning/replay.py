@@ -49,6 +49,6 @@ def replay(key: str, *, blobs: BlobPort, catalogs: InstanceCatalogPort) -> Repla
 
 def _kept_claims(decision: Decision, snapshot: Snapshot, plan: Plan) -> tuple[str, ...]:
     """Candidates that would stay now. Further empty nodes do not count: proposal or breaker left them out."""
-    assert decision.disruption is not None
-    empty_nodes = emptiness.find_empty_nodes(snapshot, plan, locked=frozenset(decision.disruption.locked_claims))
-    return tuple(name for name in decision.disruption.candidates if name not in empty_nodes.claims)
+    locked = frozenset(name for disruption in decision.disruptions for name in disruption.locked_claims)
+    empty_nodes = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
+    return tuple(name for name in decision.candidates if name not in empty_nodes.claims)

@@ -7,7 +7,9 @@ from datetime import datetime
 import msgspec
 
 from spotwright.aws.instance_types import offering_health
+from spotwright.aws.interruption_messages import REPLACED_KINDS
 from spotwright.decisions.decision import SCALED_DOWN, Decision, decode_decision
+from spotwright.disruption import interruption
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.volumes import Storage
@@ -38,7 +40,7 @@ def disrupted_claims(
     disrupted = [
         (disruption.candidates, disruption.reason, disruption.deadline > 0)
         for decision in pending_decisions
-        if (disruption := decision.disruption) is not None
+        for disruption in decision.disruptions
     ]
     disrupted += [(row.candidates, row.reason, row.forced) for row in commands if row.phase != "proposed"]
     certain = {name for names, reason, forced in disrupted if forced or reason == SCALED_DOWN for name in names}
@@ -52,11 +54,13 @@ def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
     Decisions are read before launches, launches before claims and nodes before pods, so that what happens in between
     shows up twice (as a launch and as its claim) or as capacity, never as a pod without the node that was bought for
     it. Storage is read after the pods that may ask for it, and only where one does. What has no order is read
-    meanwhile.
+    meanwhile. Nodes with an interruption notice are shown as if they were being deleted, and the pods of nodes on their
+    way out where an earlier decision has planned them.
     """
     state, settings, now_ms = ports.state, ports.settings, int(now.timestamp() * 1000)
-    with ThreadPoolExecutor(3) as meanwhile:
+    with ThreadPoolExecutor(4) as meanwhile:
         health_read = meanwhile.submit(state.offering_health, now_ms)
+        notices_read = meanwhile.submit(state.notices)
         catalog_key = meanwhile.submit(state.catalog_key)
         decisions = tuple(decode_decision(ports.blobs.get(key)) for key in row.pending_decisions)
         nominations_read = meanwhile.submit(nominated_pods.open_nominations, state, decisions, settings)
@@ -65,6 +69,8 @@ def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
         leaving, disrupting = disrupted_claims(decisions, state.commands()) if has_static_pools else ((), ())
         nominations = nominations_read.result()
         snapshot = read_cluster(ports.cluster, settings, now)
+    interrupted = {row.instance_id for row in notices_read.result() if row.kind in REPLACED_KINDS}
+    snapshot = interruption.mark_deleting(snapshot, interrupted)
     claims = {claim.name: claim for claim in snapshot.nodeclaims}
     in_flight = tuple(node for node in committed if node.nodeclaim.name not in claims)
     nominations = tuple(
@@ -73,12 +79,21 @@ def gather(ports: SnapshotPorts, row: ClusterRow, *, now: datetime) -> Snapshot:
     health = health_read.result()
     described_ms = offering_health_store.reservations_described_ms(state, health)
     hosts = _node_names(snapshot.nodeclaims, snapshot.nodes, in_flight)
+    leaving_nodes = _leaving_nodes(snapshot)
+    pods = nominated_pods.place_nominated_pods(
+        snapshot.pods, nominations, node_names=hosts, leaving_nodes=leaving_nodes, now=now
+    )
     return msgspec.structs.replace(
         snapshot,
         in_flight=in_flight,
         nodeclaims_to_delete=leaving,
         nodeclaims_to_replace=disrupting,
-        pods=nominated_pods.place_nominated_pods(snapshot.pods, nominations, node_names=hosts, now=now),
+        pods=pods,
+        moving_pods={
+            before.key: before.node_name
+            for before, after in zip(snapshot.pods, pods, strict=True)
+            if before.node_name in leaving_nodes and after.node_name != before.node_name
+        },
         unavailable_offerings=offering_health.to_snapshot(health, now_ms=now_ms, described_ms=described_ms),
         catalog_key=catalog_key.result(),
     )
@@ -114,6 +129,16 @@ def read_cluster(cluster: ClusterPort, settings: Settings, now: datetime) -> Sna
         nodeoverlays=overlays.result() if overlays else (),
         capacity_buffers=buffers.result() if buffers else (),
         settings=settings,
+    )
+
+
+def _leaving_nodes(snapshot: Snapshot) -> frozenset[str]:
+    going = [claim for claim in snapshot.nodeclaims if claim.metadata.deletion_timestamp is not None]
+    provider_ids, names = {claim.provider_id for claim in going} - {""}, {claim.node_name for claim in going}
+    return frozenset(
+        node.name
+        for node in snapshot.nodes
+        if node.metadata.deletion_timestamp is not None or node.provider_id in provider_ids or node.name in names
     )
 
 

@@ -104,6 +104,8 @@ class NominationRow(msgspec.Struct, frozen=True):
     """Pods that were planned for a claim, until they run there. ``pods``: key → uid; ``node``: "" until it is Ready.
 
     ``launch``: of the claim; a claim of the name that another launch made is not meant; "" = not recorded.
+    ``moving_pods``: pods that run on a node on its way out and were planned for the claim, key → uid: until they are
+    gone from there, and at most as long as a nomination lasts, their room is taken.
     ``phase``: promised → nominated (status.nominatedNodeName is written) → done | failed. ``due``: the deadline, epoch
     milliseconds; from then on, and in the last two phases, its pods count as not nominated.
     """
@@ -116,6 +118,7 @@ class NominationRow(msgspec.Struct, frozen=True):
     created: int = 0
     due: int = 0
     launch: str = ""
+    moving_pods: dict[str, str] = msgspec.field(default_factory=dict, name="moving")
     version: int = 0
     schema: int = 1
 

@@ -117,7 +117,7 @@ def _scale_down(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan
         plan=Plan(excess_nodeclaims=plan.excess_nodeclaims),
         kind="scale-down",
         message=f"static NodePools have {len(uids)} nodes more than their replicas",
-        disruption=Disruption(id, SCALED_DOWN, excess, uids),
+        disruptions=(Disruption(id, SCALED_DOWN, excess, uids),),
     )
     if decision is not None:
         ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from spotwright.decisions.decision import Decision, Launch, decode_decision
+from spotwright.decisions.decision import Decision, Disruption, Launch, decode_decision
 from spotwright.errors import InvalidRequest, NotFound
 from spotwright.scheduling.plan import NewNode
 from spotwright.telemetry import log_lines
@@ -47,9 +47,8 @@ def _create_rows(ports: LifecyclePorts, decision: Decision, now: datetime) -> li
     stored = {row.id for row in launch_rows}
     promised = [row for row in nominations.nominations_of(ports, decision) if row.launch in stored]
     in_parallel(lambda row: _create_row(ports, row), promised)
-    if decision.disruption is not None:
-        _create_command(ports, decision, now)
-        ring_lifecycle(ports, "command", [decision.disruption.id])
+    in_parallel(lambda disruption: _create_command(ports, decision, disruption, now), decision.disruptions)
+    ring_lifecycle(ports, "command", [disruption.id for disruption in decision.disruptions])
     return launch_rows
 
 
@@ -95,14 +94,12 @@ def _launch_row(decision: Decision, launch: Launch, now: datetime) -> LaunchRow:
 
 def _to_launch(node: NewNode) -> NewNode:
     """The node without what grows with its pods and only explains it, which the decision has."""
-    return msgspec.structs.replace(node, pods=(), reason="", alternatives=(), relaxed_preferences=())
+    return msgspec.structs.replace(node, pods=(), reason="", alternatives=(), relaxed_preferences=(), usage=())
 
 
-def _create_command(ports: LifecyclePorts, decision: Decision, now: datetime) -> None:
+def _create_command(ports: LifecyclePorts, decision: Decision, disruption: Disruption, now: datetime) -> None:
     """Write the command of a disruption; one that was proposed becomes planned."""
-    disruption = decision.disruption
-    assert disruption is not None
-    deadline = disruption.deadline or epoch_ms(now + REPLACEMENT_TIMEOUT)
+    own_claims = {name for launch in decision.launches for name in launch.claims}
     row = CommandRow(
         id=disruption.id,
         cluster=decision.cluster,
@@ -110,10 +107,10 @@ def _create_command(ports: LifecyclePorts, decision: Decision, now: datetime) ->
         reason=disruption.reason,
         candidates=disruption.candidates,
         candidate_uids=disruption.candidate_uids,
-        replacements=disruption.replacements + (_claims_in_flight(ports, decision) if disruption.deadline else ()),
-        own_replacements=len(disruption.replacements),
+        replacements=disruption.replacements,
+        own_replacements=sum(name in own_claims for name in disruption.replacements),
         forced=disruption.deadline > 0,
-        deadline=deadline,
+        deadline=disruption.deadline or epoch_ms(now + REPLACEMENT_TIMEOUT),
         created=epoch_ms(now),
         due=epoch_ms(now + PHASE_TIMEOUT),
     )
@@ -121,16 +118,3 @@ def _create_command(ports: LifecyclePorts, decision: Decision, now: datetime) ->
         existing = ports.state.command(disruption.id)
         if existing is not None and existing.phase == "proposed":
             ports.state.save(msgspec.structs.replace(row, version=existing.version, created=existing.created))
-
-
-def _claims_in_flight(ports: LifecyclePorts, decision: Decision) -> tuple[str, ...]:
-    """Claims of earlier launches that are not Initialized yet and that the plan gives pods to; by name."""
-    hosts = {node.name for node in decision.plan.existing_nodes}
-    starting = {
-        claim.name
-        for claim in ports.cluster.nodeclaims()
-        if not claim.is_condition_true("Initialized") and not hosts.isdisjoint((claim.name, claim.node_name))
-    }
-    without_claim = {name for row in ports.state.launches() for name in row.claims if name not in row.uids}
-    own_claims = {name for launch in decision.launches for name in launch.claims}
-    return tuple(sorted((starting | without_claim & hosts) - own_claims))

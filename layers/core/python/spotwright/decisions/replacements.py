@@ -1,0 +1,67 @@
+"""Which NodeClaims must be Initialized before a node goes: those that take its pods."""
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from spotwright.decisions.decision import Disruption, Launch
+from spotwright.model.snapshot import Snapshot
+from spotwright.scheduling.plan import Plan
+
+
+def with_replacements(
+    disruptions: Iterable[Disruption], snapshot: Snapshot, plan: Plan, launches: Iterable[Launch]
+) -> tuple[Disruption, ...]:
+    """Each disruption with its replacements, those of this decision's launches first.
+
+    A node that is Initialized already need not be waited for. The snapshot shows pods that earlier decisions seated
+    elsewhere (``moving_pods``), and NodeClaims in flight.
+    """
+    hosts = _hosts_by_pod(plan, launches)
+    pods_by_node = _pods_by_node(snapshot, hosts)
+    own = {name for launch in launches for name in launch.claims}
+    starting = _starting_claims(snapshot)
+    claims = {claim.name: claim for claim in snapshot.nodeclaims}
+    node_names = {node.provider_id: node.name for node in snapshot.nodes if node.provider_id}
+    completed = []
+    for disruption in disruptions:
+        going = [claims[name] for name in disruption.candidates if name in claims]
+        leaving = {node_names.get(claim.provider_id, claim.node_name) for claim in going}
+        takers = {host for node in leaving for host in pods_by_node.get(node, ())}
+        in_flight = {starting[host] for host in takers if host in starting} - own
+        replacements = (*sorted(takers & own), *sorted(in_flight))
+        completed.append(msgspec.structs.replace(disruption, replacements=replacements))
+    return tuple(completed)
+
+
+def _hosts_by_pod(plan: Plan, launches: Iterable[Launch]) -> dict[str, str]:
+    """Where the plan puts pods that run elsewhere now: key → a NodeClaim to make, or a node or NodeClaim there is."""
+    hosts = {pod: node.name for node in plan.existing_nodes for pod in node.pods}
+    for launch in launches:
+        for claim, pods in zip(launch.claims, launch.moving_pods, strict=False):
+            hosts |= dict.fromkeys(pods, claim)
+    return hosts
+
+
+def _pods_by_node(snapshot: Snapshot, hosts: Mapping[str, str]) -> dict[str, set[str]]:
+    """Node → where its pods go."""
+    takers: dict[str, set[str]] = {}
+    for pod in snapshot.pods:
+        node = snapshot.moving_pods.get(pod.key)
+        if node is not None:
+            takers.setdefault(node, set()).add(pod.node_name)
+        elif pod.node_name and pod.key in hosts:
+            takers.setdefault(pod.node_name, set()).add(hosts[pod.key])
+    return takers
+
+
+def _starting_claims(snapshot: Snapshot) -> dict[str, str]:
+    """NodeClaims that are not Initialized: their name, and that of their Node → their name."""
+    node_names = {node.provider_id: node.name for node in snapshot.nodes if node.provider_id}
+    starting = {node.nodeclaim.name: node.nodeclaim.name for node in snapshot.in_flight}
+    for claim in snapshot.nodeclaims:
+        if not claim.is_condition_true("Initialized"):
+            starting |= dict.fromkeys(
+                (claim.name, claim.node_name or claim.name, node_names.get(claim.provider_id, claim.name)), claim.name
+            )
+    return starting

@@ -1,0 +1,199 @@
+"""Many interruptions at once, and other pods beside them: one plan, and each pod finds the place planned for it."""
+
+from collections import Counter
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from spotwright.decisions.decision import Decision, decode_decision
+from spotwright.errors import Unavailable
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.simulation import builders
+from spotwright.simulation.effects import Fault
+from spotwright.simulation.world import World
+from spotwright.workflows.lifecycle.workflow import lifecycle
+from spotwright.workflows.ports.doorbells import Doorbell
+from tests.scenarios.lifecycle.conftest import fresh_world
+
+# One fills a small node.
+POD = builders.pod("inflate", cpu_millicores=1800)
+# How long a pod that was evicted is without a node: it stops, it is replaced, the scheduler looks.
+MOVING = timedelta(seconds=8)
+
+
+def running(pods: int, **fields: Any) -> World:
+    world = fresh_world()
+    world.deploy(builders.pod("inflate", cpu_millicores=1800, **fields), pods)
+    assert world.run(120, until=lambda: len(world.running_pods()) == pods)
+    world.run(60)
+    assert len(world.claims()) == pods
+    return world
+
+
+def warn(world: World, *claims: NodeClaim) -> None:
+    for claim in claims:
+        world.interrupt_spot(instance_id(claim.provider_id))
+
+
+def decisions(world: World, kind: str) -> list[Decision]:
+    bodies = [body for key, body in world.blobs.bodies.items() if key.startswith("decisions/")]
+    return [decision for decision in map(decode_decision, bodies) if decision.kind == kind]
+
+
+def longest_wait(world: World, seconds: int) -> timedelta:
+    """How long, within this time, a pod was without a node at most."""
+    since: dict[str, datetime] = {}
+    longest = timedelta()
+    for _ in range(seconds):
+        world.run(1)
+        now = world.clock.now()
+        waiting = {pod.key for pod in world.cluster.all("pods") if not pod.node_name}
+        since = {key: since.get(key, now) for key in waiting}
+        longest = max([longest, *(now - began for began in since.values())])
+    return longest
+
+
+def initialized(world: World, names: tuple[str, ...]) -> bool:
+    claims = [world.cluster.nodeclaim(name) for name in names]
+    return all(claim is not None and claim.is_condition_true("Initialized") for claim in claims)
+
+
+@pytest.mark.parametrize("nodes", [2, 10])
+def test_notices_at_the_same_time_are_one_plan(nodes: int) -> None:
+    world = running(nodes)
+    warn(world, *world.claims())
+    assert longest_wait(world, 240) <= MOVING
+    (decision,) = decisions(world, "interrupt")
+    assert sorted(pod for node in decision.plan.new_nodes for pod in node.pods) == sorted(
+        pod for launch in decision.launches for moving in launch.moving_pods for pod in moving
+    )
+    assert len(decision.disruptions) == nodes
+    assert len(world.running_pods()) == nodes
+    assert len(world.ec2.live_instances()) == len(world.claims())
+    assert not decisions(world, "provision")[1:], "nothing was bought for pods that had been planned for"
+
+
+def test_a_node_goes_when_the_places_of_its_own_pods_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the replacements come late: the other half of the nodes does not wait for them."""
+    world = running(6)
+    old = {claim.name for claim in world.claims()}
+    warn(world, *world.claims())
+    world.run(2)
+    (decision,) = decisions(world, "interrupt")
+    commands = {disruption.candidates[0]: disruption.replacements for disruption in decision.disruptions}
+    assert set(commands) == old
+    assert all(commands.values())
+    late, *_ = [instance for instance in world.ec2.live_instances() if instance.state == "pending"]
+    world.kubelets.broken_instances.add(late.id)
+    for _ in range(60):
+        world.run(1)
+        going = {claim.name for claim in world.claims() if claim.name in old and claim.metadata.deletion_timestamp}
+        assert all(initialized(world, commands[name]) for name in going)
+    assert 0 < len(old & {claim.name for claim in world.claims()}) < 6
+
+
+def test_a_pod_that_comes_later_does_not_take_the_replacement() -> None:
+    world = running(1)
+    warn(world, *world.claims())
+    world.run(4)
+    (replacement,) = [name for decision in decisions(world, "interrupt") for name in decision.launches[0].claims]
+    world.deploy(builders.pod("late", cpu_millicores=1800), 1)
+    assert longest_wait(world, 200) <= timedelta(seconds=40), "as long as a node takes"
+    assert len(world.running_pods()) == 2
+    (_, late) = decisions(world, "provision")
+    assert [list(pods) for launch in late.launches for pods in launch.pods] == [["default/late-0002"]]
+    assert replacement not in late.launches[0].claims
+
+
+def test_a_later_notice_is_planned_on_what_was_promised_to_the_first() -> None:
+    world = running(2)
+    first, second = world.claims()
+    warn(world, first)
+    world.run(4)
+    warn(world, second)
+    assert longest_wait(world, 240) <= MOVING
+    taken = [decision.disruptions[0].replacements for decision in decisions(world, "interrupt")]
+    assert [len(names) for names in taken] == [1, 1]
+    assert len(world.ec2.all_instances()) == 4
+
+
+def test_a_plan_for_pods_between_notice_and_replacement_buys_nothing_twice() -> None:
+    """Another planner sees the interrupted node first, plans its pods, and the node waits for those nodes."""
+    world = running(2)
+    (claim, _) = world.claims()
+    world.effects.inject(Fault("cluster", "set_taints", Unavailable("no answer"), times=1))
+    warn(world, claim)
+    world.deploy(builders.pod("late", cpu_millicores=1800), 1)
+    world.doorbells.ring("provision", [Doorbell(world.cluster.name, "pods")])
+    assert longest_wait(world, 240) <= timedelta(seconds=40)
+    assert len(world.running_pods()) == 3
+    assert len(world.ec2.all_instances()) == 4
+    evicted = world.effects.select("cluster", "evict")
+    assert evicted
+    (decision,) = decisions(world, "interrupt")
+    assert decision.disruptions[0].replacements
+
+
+def test_a_promise_ends_with_its_claim() -> None:
+    """The replacement is deleted by hand: the pod that was to move there is planned again."""
+    world = running(1)
+    (claim,) = world.claims()
+    world.kubelets.boot_seconds = 30
+    warn(world, claim)
+    world.run(10)
+    (replacement,) = [other for other in world.claims() if other.name != claim.name]
+    world.cluster.delete("nodeclaims", replacement.metadata)
+    assert world.run(110, until=lambda: len(decisions(world, "interrupt")) == 2)
+    assert longest_wait(world, 200) <= timedelta(seconds=40)
+    assert len(world.running_pods()) == 1
+
+
+def test_a_batch_of_notices_reads_the_cluster_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = running(10)
+    for claim in world.claims():
+        world.interrupt_spot(instance_id(claim.provider_id))
+    read = Counter[str]()
+    for name in ("pods", "nodes", "nodeclaims"):
+        usual = getattr(world.cluster, name)
+
+        def count(*args: Any, _name: str = name, _usual: Any = usual, **selection: Any) -> Any:
+            read[_name] += not selection
+            return _usual(*args, **selection)
+
+        monkeypatch.setattr(world.cluster, name, count)
+    bells = world.doorbells.receive("lifecycle")
+    lifecycle(world.ports, [bell for bell in bells if bell.kind == "notice"], now=world.clock.now())
+    assert read["pods"] == read["nodes"] == 1
+    # To find the claims of the instances, for the snapshot, and for the launch.
+    assert read["nodeclaims"] <= 3
+
+
+def test_what_there_is_no_time_for_is_rung_again_and_notices_are_handled_first() -> None:
+    world = running(1)
+    (claim,) = world.claims()
+    world.doorbells.messages.clear()
+    warn(world, claim)
+    name = world.cluster.name
+    bells = [Doorbell(name, "claim", claim.name, epoch=7), *world.doorbells.receive("lifecycle")]
+    lifecycle(world.ports, bells, now=world.clock.now(), seconds_left=lambda: 2.0)
+    assert len(decisions(world, "interrupt")) == 1
+    rung = [message.doorbell for message in world.doorbells.messages_of("lifecycle", "claim")]
+    assert Doorbell(name, "claim", claim.name, epoch=7) in rung
+
+
+def test_one_node_that_cannot_be_tainted_does_not_keep_the_others() -> None:
+    world = running(3)
+    claims = world.claims()
+    usual = world.cluster.set_taints
+
+    def refuse(node: Any, taints: Any) -> None:
+        if node.name == claims[0].node_name:
+            raise Unavailable("no answer")
+        usual(node, taints)
+
+    world.cluster.set_taints = refuse  # type: ignore[method-assign]
+    warn(world, *claims)
+    world.run(100)
+    assert {claim.name for claim in claims[1:]}.isdisjoint(claim.name for claim in world.claims())
