@@ -16,7 +16,12 @@ class TestFollowers:
     def test_a_follower_never_causes_the_first_node(self) -> None:
         plan = planned(self.DNS, pod("agent", annotations={labels.FOLLOW: "true"}))
         assert plan.new_nodes == ()
-        assert all("follows" in reason for reason in why(plan).values())
+        reasons = why(plan)
+        assert (
+            "it matches FOLLOWER_SELECTORS (k8s-app=kube-dns): no node is bought for it alone"
+            in (reasons["kube-system/dns"])
+        )
+        assert f"it has the annotation {labels.FOLLOW}=true: no node is bought for it alone" in reasons["default/agent"]
 
     def test_a_follower_is_sized_into_a_node_made_for_others(self) -> None:
         plan = planned(self.DNS, pod("web", cpu=1))

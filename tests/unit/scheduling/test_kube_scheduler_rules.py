@@ -36,7 +36,7 @@ class TestNodeAffinity:
     ) -> None:
         demand = (positive, NodeSelectorRequirement(RACK, "NotIn", ("7",)))
         plan = planned(pod(node_affinity=(demand,)), nodes=(node("n1"),))
-        assert f"label {RACK} has no known values" in why(plan)["default/p"]
+        assert f"it needs a node label: {RACK} " in why(plan)["default/p"]
 
     def test_a_number_too_large_for_kubernetes_is_named(self) -> None:
         plan = planned(pod(node_affinity=((NodeSelectorRequirement(RACK, "Gt", ("9" * 5000,)),),)))

@@ -55,7 +55,7 @@ class TestPools:
         most = {"small": 2, "medium": 4, "large": 8, "fat": 4}
         assert sum(max(most[name] for name in new_node.instance_types) for new_node in plan.new_nodes) <= 8
         assert len(plan.unschedulable_pods) == 2
-        assert "limit of cpu 8" in why(plan)[plan.unschedulable_pods[0].pod]
+        assert "limit cpu 8 is used up by " in why(plan)[plan.unschedulable_pods[0].pod]
 
     def test_a_pool_far_from_its_limits_keeps_all_types(self) -> None:
         (new_node,) = planned(pod(), pools=[pool(limits={"cpu": "100"})]).new_nodes
@@ -74,7 +74,10 @@ class TestPools:
         [
             (pool(replicas=2), "static"),
             (pool(conditions=(Condition("Ready", "False", message="no subnets"),)), "not Ready: no subnets"),
-            (pool("default", NodeSelectorRequirement("a", "In", ("1",)), labels={"a": "2"}), "contradict"),
+            (
+                pool("default", NodeSelectorRequirement("a", "In", ("1",)), labels={"a": "2"}),
+                "label a=2 (spec.template.metadata.labels)",
+            ),
             (pool("default", NodeSelectorRequirement("a", "Gt", ("x",))), "invalid"),
             (pool("default", zone_is("z9")), "z9"),
         ],

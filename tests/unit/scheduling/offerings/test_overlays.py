@@ -129,8 +129,16 @@ def test_two_of_one_weight_conflict_and_the_first_by_name_does_nothing_anywhere(
     second = overlay("b", type_is("small"), weight=10, price="2")
     overlaid_catalog = apply_overlays(CATALOG, [first, second], [pool()])
     assert verdicts(overlaid_catalog) == {"a": CONFLICT, "b": ""}
+    message = overlaid_catalog.statuses[0].message
+    assert message.startswith("NodeOverlay b has the same weight 10 and also sets the price of small: give them")
     assert prices(overlaid_catalog, "small") == {2.0}
     assert prices(overlaid_catalog, "medium") == {0.2, 0.08}
+
+
+def test_a_conflict_over_several_types_names_one_and_counts_the_others() -> None:
+    overlays = [overlay(name, type_is("small", "medium", "fat"), weight=10, price=name[1:]) for name in ("a1", "b2")]
+    message = apply_overlays(CATALOG, overlays, [pool()]).statuses[0].message
+    assert message.startswith("NodeOverlay b2 has the same weight 10 and also sets the price of fat (+2 types): ")
 
 
 def test_a_conflict_below_a_heavier_overlay_is_a_conflict() -> None:

@@ -27,7 +27,7 @@ def test_higher_priority_takes_what_the_limit_leaves() -> None:
     low, high = pods(3, "low", 1.5), pods(2, "high", 1, priority=1000)
     plan = planned(*low, *high, pools=LIMITED)
     assert {key for new_node in plan.new_nodes for key in new_node.pods} >= {"default/high-0", "default/high-1"}
-    assert "its limit of cpu 4 leaves" in why(plan)["default/low-2"]
+    assert "limit cpu 4 is used up by 2 new nodes of this plan; 2 pods need 3 more" in why(plan)["default/low-2"]
 
 
 def test_older_pods_come_first_within_a_priority() -> None:

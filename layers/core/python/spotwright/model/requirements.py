@@ -282,6 +282,7 @@ def _smaller(left: int | None, right: int | None) -> int | None:
 
 
 def _describe(key: str, selector: NodeSelectorRequirement) -> str:
-    values = ", ".join(selector.values[:5])
-    more = f" and {len(selector.values) - 5} others" if len(selector.values) > 5 else ""
-    return f"{key} {selector.operator}" + (f" [{values}{more}]" if selector.values else "")
+    """At most six values; of more the first five, so that never only one is left out."""
+    shown = selector.values if len(selector.values) <= 6 else selector.values[:5]
+    more = f" and {len(selector.values) - len(shown)} others" if len(shown) < len(selector.values) else ""
+    return f"{key} {selector.operator}" + (f" [{', '.join(shown)}{more}]" if selector.values else "")

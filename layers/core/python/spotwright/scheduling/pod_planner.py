@@ -57,7 +57,7 @@ def plan_pods(snapshot: Snapshot, catalog: Catalog) -> Plan:
     unplaced_pods = [
         *unsupported,
         *unschedulable.explain_unplaced(placement, volume_topology, closed_nodepools),
-        *map(unschedulable.explain_follower, placement.held_back_followers),
+        *(unschedulable.explain_follower(pod, snapshot.settings) for pod in placement.held_back_followers),
     ]
     return Plan(
         new_nodes=capped.nodes,

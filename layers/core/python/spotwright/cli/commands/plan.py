@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from spotwright.cli.text.plan_report import PlanReport
     from spotwright.model.ec2.instance_type import Catalog
     from spotwright.model.snapshot import Snapshot
+    from spotwright.scheduling.plan import Plan
 
 _POD_WITHOUT_PLACE: Final = 3
 _EPILOG: Final = """\
@@ -101,7 +102,15 @@ def run(options: argparse.Namespace) -> int:
         plan, Workloads(snapshot.pods), identity, (*notes, *gates.notes, *chosen.notes), chosen.assumptions
     )
     _print_plan(report, options.output)
-    return _POD_WITHOUT_PLACE if options.exit_code and plan.unschedulable_pods else 0
+    return _POD_WITHOUT_PLACE if options.exit_code and _leaves_pods(plan) else 0
+
+
+def _leaves_pods(plan: "Plan") -> bool:
+    """Whether a pod has no place: unschedulable, or ignored for something that is wrong with it or its volumes."""
+    from spotwright.scheduling.inputs.provisionable import PLACELESS_CAUSES
+
+    ignored = (cause.code for pod in plan.ignored_pods for cause in pod.causes)
+    return bool(plan.unschedulable_pods) or not PLACELESS_CAUSES.isdisjoint(ignored)
 
 
 def _print_plan(report: "PlanReport", output: str) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.scheduling.capacity.weight_groups import WeightGroup
+from spotwright.scheduling.explain.label_values import explain_unknown_values, known_values
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
+from spotwright.scheduling.inputs.nodepools import field_path
 
 
 def explain_empty_nodepools(weight_groups: Iterable[WeightGroup]) -> dict[str, str]:
@@ -26,6 +28,8 @@ def explain_empty_nodepool(template: NodeClaimTemplate) -> str:
         stated = {instance_type.requirements.get(requirement.key) for instance_type in left}
         met = {label for label in stated if can_meet(label, requirement)}
         if not met:
+            if unknown := explain_unknown_values(requirement, known_values(requirement.key, template.instance_types)):
+                return f"{field_path(template.nodepool, requirement.key)}: {unknown}"
             values = {value for label in stated for value in label.values}
             has = f"; they have {list_some(values)}" if values else ""
             return f"the pool's requirements filtered out all available instance types: none has {requirement}{has}"
@@ -50,6 +54,8 @@ def _explain_unsold(template: NodeClaimTemplate, types: Sequence[InstanceType]) 
     ):
         requirement = template.requirements.get(key)
         if offered and not any(requirement.has(value) for value in values):
+            if unknown := explain_unknown_values(requirement, values):
+                return f"{field_path(template.nodepool, key)}: {unknown}"
             offered_values = ", ".join(sorted(values))
             return (
                 f"the pool's requirements filtered out all available offerings: none has {requirement};"
@@ -74,6 +80,6 @@ def list_unavailable(types: Iterable[InstanceType]) -> str:
 
 
 def list_some(values: Iterable[str]) -> str:
-    """The first values in order, and how many more there are."""
+    """The first values in order, and how many more there are; never only one more."""
     ordered = sorted(values)
-    return ", ".join(ordered[:5]) + (f" and {len(ordered) - 5} others" if len(ordered) > 5 else "")
+    return ", ".join(ordered) if len(ordered) <= 6 else f"{', '.join(ordered[:5])} and {len(ordered) - 5} others"

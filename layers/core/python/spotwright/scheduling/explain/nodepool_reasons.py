@@ -1,6 +1,6 @@
 """Why a NodePool makes no node for a pod: the first thing that leaves no offering, and the nearest miss."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -9,18 +9,23 @@ from spotwright.model.kubernetes.taints import untolerated_taints
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.explain.empty_nodepools import explain_empty_nodepool, list_some, list_unavailable
-from spotwright.scheduling.explain.too_large_pods import explain_too_large
+from spotwright.scheduling.explain.label_values import explain_unknown_values, known_values, nearest
+from spotwright.scheduling.explain.node_choice import format_amount
+from spotwright.scheduling.explain.reasons import Nearness, PoolReason
+from spotwright.scheduling.explain.too_large_pods import count_types, explain_too_large
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
+from spotwright.scheduling.inputs.nodepools import field_path
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.placement.node_options import PodNeeds
 from spotwright.scheduling.topology.domain_rules import DomainRule
 
 
 class PoolOfGroup(msgspec.Struct, frozen=True):
-    """A NodePool of a weight group. ``number``: its place among the group's templates."""
+    """A NodePool of a weight group. ``number``: its place among the group's templates; ``new_nodes``: of the plan."""
 
     group: WeightGroup
     number: int
+    new_nodes: int = 0
 
     @property
     def index(self) -> OfferingIndex:
@@ -31,32 +36,53 @@ class PoolOfGroup(msgspec.Struct, frozen=True):
         return self.index.templates[self.number]
 
 
-def explain_nodepool(needs: PodNeeds, pool: PoolOfGroup) -> str:
+def explain_nodepool(needs: PodNeeds, pool: PoolOfGroup) -> PoolReason:
     """The first of taints, labels, room, minValues, volumes, host ports, rules and limits that leaves no offering."""
     index, template, group = pool.index, pool.template, pool.group
     if not index.offerings_of_template[pool.number]:
-        return explain_empty_nodepool(template)
-    taints = untolerated_taints(template.taints, needs.pod_requirements.tolerations)
-    if taints:
-        return f"it does not tolerate taint {taints[0]}"
-    if undefined := template.requirements.undefined_keys(
-        needs.pod_requirements.requirements, template.known_label_keys
-    ):
-        return _explain_undefined_label(undefined[0], template)
-    left, unmet = _narrow(needs, pool)
-    if unmet is not None:
-        return _explain_unmet(unmet, index, left, template)
+        return PoolReason("NodePoolEmpty", explain_empty_nodepool(template), Nearness.CLOSED)
+    if reason := _explain_labels(needs, pool):
+        return msgspec.structs.replace(reason, mismatches=_count_mismatches(needs, template))
+    left, _ = _narrow(needs, pool)
     fitting = left & index.by_capacity.with_room(needs.pending_class.size)
     if not fitting:
         return explain_too_large(needs.pending_class, index, left, template)
     if not index.keep_min_values(fitting):
-        return _explain_min_values(pool, fitting)
+        return PoolReason("MinValues", _explain_min_values(pool, fitting), Nearness.SOME_FIT)
     volumes = needs.volume_requirements
     if volumes and not any(fitting & index.by_label.meeting_all(reachable) for reachable in volumes):
-        return _explain_volumes(volumes, template)
+        return PoolReason("VolumeElsewhere", _explain_volumes(volumes, template), Nearness.SOME_FIT)
     if not fitting & group.offerings_without_port_conflicts(needs.pending_class.pod_class.host_ports):
-        return "a DaemonSet takes its host port on every node"
-    return _explain_rule(group, fitting, needs.rules) or _explain_limit(pool, fitting) or _explain_rules(needs.rules)
+        return PoolReason("HostPortTaken", "a DaemonSet takes its host port on every node", Nearness.SOME_FIT)
+    if rule := _explain_rule(group, fitting, needs.rules):
+        return PoolReason("TopologyRule", rule, Nearness.SOME_FIT)
+    return _explain_limit(needs, pool, fitting) or _explain_rules(needs.rules)
+
+
+def _explain_labels(needs: PodNeeds, pool: PoolOfGroup) -> PoolReason | None:
+    """What keeps a pod from every node of the NodePool, whatever its size: a taint, or a label."""
+    template, requirements = pool.template, needs.pod_requirements.requirements
+    if taints := untolerated_taints(template.taints, needs.pod_requirements.tolerations):
+        text = f"it does not tolerate taint {taints[0]}"
+        return PoolReason("TaintNotTolerated", text, Nearness.NEVER_FITS, str(taints[0]), {"taint": str(taints[0])})
+    if undefined := template.requirements.undefined_keys(requirements, template.known_label_keys):
+        return _explain_undefined_label(requirements.get(undefined[0]), template)
+    left, unmet = _narrow(needs, pool)
+    return _explain_unmet(unmet, pool.index, left, template) if unmet is not None else None
+
+
+def _count_mismatches(needs: PodNeeds, template: NodeClaimTemplate) -> int:
+    """How many taints and labels of the NodePool stand against a pod."""
+    requirements = needs.pod_requirements.requirements
+    return (
+        len(untolerated_taints(template.taints, needs.pod_requirements.tolerations))
+        + len(template.requirements.undefined_keys(requirements, template.known_label_keys))
+        + sum(
+            requirement.key in template.requirements
+            and not can_meet(template.requirements.get(requirement.key), requirement)
+            for requirement in requirements
+        )
+    )
 
 
 def _narrow(needs: PodNeeds, pool: PoolOfGroup) -> tuple[int, Requirement | None]:
@@ -76,26 +102,35 @@ def _narrow(needs: PodNeeds, pool: PoolOfGroup) -> tuple[int, Requirement | None
     return left, None
 
 
-def _explain_undefined_label(key: str, template: NodeClaimTemplate) -> str:
+def _explain_undefined_label(requirement: Requirement, template: NodeClaimTemplate) -> PoolReason:
+    key, value = requirement.key, requirement.sole_value
     defined = sorted(template.known_label_keys.union(template.requirements.by_key))
     name = key.rpartition("/")[2]
-    similar = [label for label in defined if label.rpartition("/")[2] == name] or [
-        label for label in defined if key in label
-    ]
-    hint = f" (did you mean {similar[0]}?)" if similar else ""
-    return f"label {key} has no known values there{hint}: declare it in the pool's labels or requirements"
+    similar = next((label for label in defined if label.rpartition("/")[2] == name), "") or nearest(key, defined)
+    needed = f"the node label {key}={value}" if value is not None else f"a node label: {requirement}"
+    text = f"it needs {needed}, which the pool does not set: " + (
+        f"did you mean {similar}?" if similar else "add it to spec.template.metadata.labels"
+    )
+    return PoolReason("LabelNotSet", text, Nearness.NEVER_FITS, key, {"key": key, "asked": str(requirement)})
 
 
-def _explain_unmet(requirement: Requirement, index: OfferingIndex, left: int, template: NodeClaimTemplate) -> str:
-    allowed = template.requirements.by_key.get(requirement.key)
+def _explain_unmet(
+    requirement: Requirement, index: OfferingIndex, left: int, template: NodeClaimTemplate
+) -> PoolReason:
+    key, details = requirement.key, {"key": requirement.key, "asked": str(requirement)}
+    if unknown := explain_unknown_values(requirement, known_values(key, template.instance_types)):
+        return PoolReason("NoSuchValue", f"it asks for {requirement}: {unknown}", Nearness.NEVER_FITS, key, details)
+    allowed = template.requirements.by_key.get(key)
     if allowed is not None and not can_meet(allowed, requirement):
-        return f"it asks for {requirement}, but the pool allows only {allowed}: one of the two would have to change"
-    statements = index.by_label.statements(requirement.key).items()
+        text = f"it asks for {requirement}, but the pool allows only {allowed} ({field_path(template.nodepool, key)})"
+        return PoolReason("RequirementNotMet", text, Nearness.NEVER_FITS, key, details | {"allowed": str(allowed)})
+    statements = index.by_label.statements(key).items()
     values = list_some(value for value, stating in statements if isinstance(value, str) and stating & left)
     entries = [pool_type.instance_type for pool_type in index.pool_types if pool_type.offerings & left]
     types = len({instance_type.name for instance_type in entries})
     has = (f"; they have {values}" if values else "") + list_unavailable(entries)
-    return f"it asks for {requirement}, which no offering of the {types} instance types left has now{has}"
+    text = f"it asks for {requirement}, which no offering of the {count_types(types)} left has now{has}"
+    return PoolReason("NotAvailable", text, Nearness.NEVER_FITS, key, details)
 
 
 def _explain_min_values(pool: PoolOfGroup, fitting: int) -> str:
@@ -141,25 +176,66 @@ def _explain_rule(group: WeightGroup, fitting: int, rules: Sequence[DomainRule])
     return ""
 
 
-def _explain_limit(pool: PoolOfGroup, fitting: int) -> str:
-    """The limit that leaves no room for even the smallest node that fits; "" if there is none."""
-    smallest = min(
-        (pool_type.instance_type for pool_type in pool.index.pool_types if pool_type.offerings & fitting),
-        key=lambda instance_type: (instance_type.capacity.get(resources.CPU, 0), instance_type.name),
-    )
-    for name, amount in sorted(pool.group.limits.by_template[pool.number].items()):
+def _explain_limit(needs: PodNeeds, pool: PoolOfGroup, fitting: int) -> PoolReason | None:
+    """The limit that leaves no room for even the smallest node that fits; None if there is none."""
+    for name, left in sorted(pool.group.limits.by_template[pool.number].items()):
+        smallest = min(
+            (pool_type for pool_type in pool.index.pool_types if pool_type.offerings & fitting),
+            key=lambda pool_type: (
+                pool_type.instance_type.capacity.get(name, 0),
+                (pool_type.offerings & fitting) & -(pool_type.offerings & fitting),
+            ),
+        ).instance_type
         size = 1 if name == resources.NODES else smallest.capacity.get(name, 0)
-        if size > amount:
-            limit = pool.template.nodepool.limits[name]
-            return (
-                f"its limit of {name} {quantity.text(name, limit)} leaves {quantity.text(name, max(amount, 0))}, the"
-                f" smallest instance type that fits ({smallest.name}) counts {quantity.text(name, size)}"
-            )
-    return ""
+        if size > left:
+            details = {
+                "resource": name,
+                "limit": quantity.text(name, pool.template.nodepool.limits[name]),
+                "left": quantity.text(name, max(left, 0)),
+                "smallestInstanceType": smallest.name,
+                "smallestCounts": quantity.text(name, size),
+            }
+            text = f"{_describe_limit(name, pool, max(left, 0), details)}{_describe_need(name, needs)}"
+            return PoolReason("LimitReached", text, Nearness.SOME_FIT, name, details)
+    return None
 
 
-def _explain_rules(rules: Sequence[DomainRule]) -> str:
+def _describe_limit(name: str, pool: PoolOfGroup, left: int, details: Mapping[str, str]) -> str:
+    """What uses a limit, and what is too large for the rest of it."""
+    before = pool.group.initial_limits.by_template[pool.number][name]
+    users = [
+        "nodes that exist or are in flight" if before < pool.template.nodepool.limits[name] else "",
+        f"{pool.new_nodes} new node{'' if pool.new_nodes == 1 else 's'} of this plan" if pool.new_nodes else "",
+    ]
+    used = " and ".join(filter(None, users))
+    limit = f"limit {name} {details['limit']}"
+    if used and not left:
+        return f"{limit} is used up by {used}"
+    rest = (
+        f"of {limit}, {used} leave{'s' if pool.new_nodes == 1 and not users[0] else ''} {details['left']}"
+        if used
+        else (f"{limit} is too small")
+    )
+    return (
+        f"{rest}: the smallest instance type that fits ({details['smallestInstanceType']}) counts"
+        f" {details['smallestCounts']}"
+    )
+
+
+def _describe_need(name: str, needs: PodNeeds) -> str:
+    """``; 14 pods need 14 more``; "" where pods do not ask for what is limited."""
+    pods = len(needs.pending_class.pod_keys)
+    request = needs.pending_class.pod_class.requests.get(name, 0)
+    if not request:
+        return ""
+    return f"; {pods} pod{'s need' if pods > 1 else ' needs'} {format_amount(name, pods * request)} more"
+
+
+def _explain_rules(rules: Sequence[DomainRule]) -> PoolReason:
     """What keeps the pod out when each rule alone could be kept."""
     if not rules:
-        return "nodes it could make are needed for pods that come first"
-    return "no node it could make satisfies all of: " + "; ".join(sorted({str(rule) for rule in rules}))
+        return PoolReason(
+            "NeededByOtherPods", "nodes it could make are needed for pods that come first", Nearness.SOME_FIT
+        )
+    text = "no node it could make satisfies all of: " + "; ".join(sorted({str(rule) for rule in rules}))
+    return PoolReason("TopologyRule", text, Nearness.SOME_FIT)

@@ -1,42 +1,47 @@
 """Why a pod fits on none of the instance types that meet its requirements."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from spotwright.model import quantity, resources
+from spotwright.model import labels, quantity, resources
 from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.kubernetes.volumes import UNLIMITED_VOLUMES, csi_driver, volume_resource
+from spotwright.model.requirements import integer
 from spotwright.scheduling.capacity.pending_pods import PendingClass
+from spotwright.scheduling.explain.label_values import known_values
 from spotwright.scheduling.explain.node_choice import format_amount
+from spotwright.scheduling.explain.reasons import Nearness, PoolReason
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
+from spotwright.scheduling.inputs.nodepools import field_path
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.pool_types import PoolInstanceType
 
 
 def explain_too_large(
     pending_class: PendingClass, index: OfferingIndex, offerings: int, template: NodeClaimTemplate
-) -> str:
+) -> PoolReason:
     """What the pod lacks on these offerings; then where it would fit, and what the NodePool keeps away."""
-    return (
-        _short_of(pending_class, index, offerings)
-        + _split_type_with_room(pending_class, index, offerings)
-        + _type_ruled_out(pending_class, template)
-    )
+    resource, lack = _short_of(pending_class, index, offerings)
+    text = lack + _split_type_with_room(pending_class, index, offerings) + _type_ruled_out(pending_class, template)
+    return PoolReason("TooLarge", text, Nearness.TOO_LARGE, resource, {"resource": resource})
 
 
-def _short_of(pending_class: PendingClass, index: OfferingIndex, offerings: int) -> str:
+def count_types(number: int) -> str:
+    return f"{number} instance type{'' if number == 1 else 's'}"
+
+
+def _short_of(pending_class: PendingClass, index: OfferingIndex, offerings: int) -> tuple[str, str]:
     """The first resource that alone rules out every type; else all that the pod asks for together."""
     pool_types = [pool_type for pool_type in index.pool_types if pool_type.offerings & offerings]
-    number = len({pool_type.instance_type.name for pool_type in pool_types})
-    types = f"{number} instance type{'' if number == 1 else 's'}"
+    types = count_types(len({pool_type.instance_type.name for pool_type in pool_types}))
     for place, name in enumerate(index.dimensions):
         if lack := _lack(name, place, pending_class.size[place], pool_types, types):
-            return lack
+            return name, lack
     requests = ", ".join(
         f"{csi_driver(name) or name} {value}"
         for name, value in resources.text(pending_class.pod_class.requests).items()
         if name != resources.PODS
     )
-    return f"none of {types} has {requests} together"
+    return "resources", f"none of {types} has {requests} together"
 
 
 def _lack(name: str, place: int, request: int, pool_types: Sequence[PoolInstanceType], types: str) -> str:
@@ -71,17 +76,28 @@ def _split_type_with_room(pending_class: PendingClass, index: OfferingIndex, off
 
 
 def _type_ruled_out(pending_class: PendingClass, template: NodeClaimTemplate) -> str:
-    """The smallest type with room for the pod that a single requirement of the NodePool rules out."""
+    """The cheapest type with room for the pod that a single requirement of the NodePool rules out.
+
+    One that can be bought, of a current generation, and of an architecture that the NodePool's types have, comes first.
+    """
     requests = pending_class.pod_class.requests
     unlimited = {name: UNLIMITED_VOLUMES for name in requests if csi_driver(name)}
+    architectures = known_values(labels.ARCH, template.compatible_instance_types())
     with_room = [
         instance_type
         for instance_type in template.instance_types
         if resources.fits(requests, unlimited | _with_volumes(instance_type))
     ]
-    for instance_type in sorted(
-        with_room, key=lambda instance_type: (instance_type.allocatable.get(resources.CPU, 0), instance_type.name)
-    ):
+
+    newest = _newest_generations(template.instance_types)
+
+    def order(instance_type: InstanceType) -> tuple[bool, bool, bool, int, str]:
+        price, architecture = _cheapest(instance_type), instance_type.requirements.get(labels.ARCH)
+        category, generation = _generation(instance_type)
+        is_old = 2 * generation <= newest.get(category, 0)
+        return not price, is_old, not any(map(architecture.has, architectures)), price, instance_type.name
+
+    for instance_type in sorted(with_room, key=order):
         unmet = [
             requirement
             for requirement in template.requirements
@@ -89,8 +105,36 @@ def _type_ruled_out(pending_class: PendingClass, template: NodeClaimTemplate) ->
             and not can_meet(instance_type.requirements.get(requirement.key), requirement)
         ]
         if len(unmet) == 1:
-            return f"; {instance_type.name} would hold it, but for the pool's {unmet[0]}"
+            path = field_path(template.nodepool, unmet[0].key)
+            return f"; {instance_type.name} would hold it, but for the pool's {unmet[0]} ({path})"
     return ""
+
+
+def _newest_generations(types: Iterable[InstanceType]) -> dict[str, int]:
+    """The newest generation by category (c, m, r …)."""
+    newest: dict[str, int] = {}
+    for category, generation in map(_generation, types):
+        newest[category] = max(newest.get(category, 0), generation)
+    return newest
+
+
+def _generation(instance_type: InstanceType) -> tuple[str, int]:
+    """Category and generation of a type; ("", 0) where it does not state them."""
+    stated = instance_type.requirements
+    category = stated.get(f"{labels.INSTANCE_PREFIX}category").sole_value or ""
+    return category, integer(stated.get(f"{labels.INSTANCE_PREFIX}generation").sole_value or "") or 0
+
+
+def _cheapest(instance_type: InstanceType) -> int:
+    """The least price of its available offerings, on-demand if there are any; 0 without any."""
+    prices = {
+        offering.capacity_type == labels.SPOT: offering.price_picousd_per_hour
+        for offering in sorted(
+            instance_type.offerings, key=lambda offering: offering.price_picousd_per_hour, reverse=True
+        )
+        if offering.available
+    }
+    return prices.get(False, prices.get(True, 0))
 
 
 def _with_volumes(instance_type: InstanceType) -> dict[str, int]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
+from spotwright.model import labels
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
@@ -38,7 +39,7 @@ def build_template(pool: NodePool, snapshot: Snapshot, catalog: Catalog) -> Node
     if why := _explain_not_ready(pool, snapshot.nodeclasses):
         return why
     if requirements is None:
-        return "its requirements and labels contradict each other"
+        return _explain_contradiction(pool)
     instance_types = catalog.instance_types(pool.node_class_ref.name, pool.name)
     if not instance_types:
         return "its EC2NodeClass has no instance types"
@@ -51,6 +52,30 @@ def _requirements(pool: NodePool) -> Requirements | None:
     return conjunction(
         (*from_labels(template_labels(pool)), *(expression.requirement() for expression in pool.requirements))
     )
+
+
+_REQUIREMENTS: Final = "spec.template.spec.requirements"
+_LABELS: Final = "spec.template.metadata.labels"
+
+
+def field_path(pool: NodePool, key: str) -> str:
+    """The field of a NodePool that says which values of a label its nodes may have: its last one on that label."""
+    numbers = [number for number, item in enumerate(pool.requirements) if labels.normalize(item.key) == key]
+    return f"{_REQUIREMENTS}[{numbers[-1]}]" if numbers else _LABELS
+
+
+def _explain_contradiction(pool: NodePool) -> str:
+    """The first two of its labels and requirements that have no value in common."""
+    stated = [(_LABELS, requirement) for requirement in from_labels(template_labels(pool))]
+    stated += [(f"{_REQUIREMENTS}[{number}]", item.requirement()) for number, item in enumerate(pool.requirements)]
+    for number, (path, requirement) in enumerate(stated):
+        for earlier_path, earlier in stated[:number]:
+            if earlier.key == requirement.key and conjunction((earlier, requirement)) is None:
+                if earlier_path == _LABELS:
+                    label = f"label {earlier.key}={earlier.sole_value}"
+                    return f"{label} ({_LABELS}), but {path} allows only {requirement}"
+                return f"{earlier_path} ({earlier}) and {path} ({requirement}) have no value in common"
+    return "its requirements and labels have no value in common"
 
 
 def _explain_static(pool: NodePool, snapshot: Snapshot) -> str:

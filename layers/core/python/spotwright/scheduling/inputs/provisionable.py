@@ -4,7 +4,7 @@ Source: Karpenter v1.14 ``pkg/utils/pod/scheduling.go`` and ``pkg/controllers/pr
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -17,7 +17,7 @@ from spotwright.model.requirements import NodeSelectorRequirement, Operator, Req
 from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.scheduling.inputs.storage_index import StorageIndex
 from spotwright.scheduling.inputs.volume_errors import volume_error
-from spotwright.scheduling.plan import UnplacedPod
+from spotwright.scheduling.plan import Cause, UnplacedPod
 
 _LABEL_KEY: Final = re.compile(
     r"^([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$"
@@ -27,6 +27,12 @@ _KNOWN_VALUES: Final = {
     labels.CAPACITY_TYPE: frozenset((labels.ON_DEMAND, labels.SPOT, labels.RESERVED)),
     labels.INSTANCE_PREFIX + "tenancy": frozenset(("default", "dedicated")),
 }
+
+# Causes of ignored pods that have no place until somebody changes something.
+UNREADABLE: Final = "Unreadable"
+INVALID_REQUIREMENT: Final = "InvalidRequirement"
+VOLUME_NOT_USABLE: Final = "VolumeNotUsable"
+PLACELESS_CAUSES: Final = frozenset((UNREADABLE, INVALID_REQUIREMENT, VOLUME_NOT_USABLE))
 
 
 class PodSelection(msgspec.Struct, frozen=True):
@@ -48,8 +54,10 @@ def select_pods(snapshot: Snapshot, deleting_nodes: frozenset[str], storage: Sto
             continue
         if pod.phase in ("Succeeded", "Failed") or pod.is_mirror:
             continue
-        if why := ignore_reason(pod) or (volume_error(pod, storage) if pod.volume_claim_names else ""):
-            ignored.append(UnplacedPod(pod.key, (why,)))
+        if why := ignore_reason(pod):
+            ignored.append(UnplacedPod(pod.key, (why,), (_ignore_cause(pod),)))
+        elif why := volume_error(pod, storage) if pod.volume_claim_names else "":
+            ignored.append(UnplacedPod(pod.key, (why,), (Cause(VOLUME_NOT_USABLE),)))
         else:
             provisionable.append(pod)
     return PodSelection(tuple(provisionable), tuple(ignored))
@@ -66,6 +74,17 @@ def ignore_reason(pod: Pod) -> str:
     if pod.read_error:
         return f"it cannot be read: {pod.read_error}"
     return next(requirement_errors(pod), "") if pod.node_selector or pod.node_affinity else ""
+
+
+def _ignore_cause(pod: Pod) -> Cause:
+    """The cause that goes with ``ignore_reason``."""
+    if pod.is_owned_by("DaemonSet"):
+        return Cause("OwnedByDaemonSet")
+    if pod.nominated_node_name:
+        return Cause("NominatedElsewhere", details={"node": pod.nominated_node_name})
+    if not pod.unschedulable:
+        return Cause("NotUnschedulable")
+    return Cause(UNREADABLE if pod.read_error else INVALID_REQUIREMENT)
 
 
 def requirement_errors(pod: Pod) -> Iterator[str]:
@@ -125,12 +144,16 @@ def _forbids_eviction(budget: PodDisruptionBudget, pod: Pod) -> bool:
 
 def is_follower(pod: Pod, settings: Settings) -> bool:
     """True for a pod that never causes the first node: annotated, or selected by FOLLOWER_SELECTORS in kube-system."""
-    if pod.metadata.annotations.get(labels.FOLLOW) == "true":
-        return True
+    return pod.metadata.annotations.get(labels.FOLLOW) == "true" or bool(matching_follower_selector(pod, settings))
+
+
+def matching_follower_selector(pod: Pod, settings: Settings) -> str:
+    """The first of FOLLOWER_SELECTORS that selects a pod of kube-system, as ``key=value``; "" if none does."""
     if pod.metadata.namespace != "kube-system":
-        return False
-    return _has_any_label(pod.metadata.labels, settings.follower_selectors)
+        return ""
+    return next((pair for pair in settings.follower_selectors if _has_label(pod.metadata.labels, pair)), "")
 
 
-def _has_any_label(values: dict[str, str], pairs: Iterable[str]) -> bool:
-    return any(values.get(key) == value for key, _, value in (pair.partition("=") for pair in pairs))
+def _has_label(values: dict[str, str], pair: str) -> bool:
+    key, _, value = pair.partition("=")
+    return values.get(key) == value

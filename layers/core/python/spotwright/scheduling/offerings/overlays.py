@@ -56,15 +56,15 @@ class _ValidOverlay(msgspec.Struct, frozen=True):
 class _Scope:
     """Types of one EC2NodeClass as NodePools with the same template labels see them.
 
-    ``prices`` and ``capacity``: by offering, and by offering and resource, the overlay that sets it and the least
-    weight that touched it.
+    ``prices`` and ``capacity``: by offering, and by offering and resource, the overlay that sets it and the overlay of
+    the least weight that is about it too.
     """
 
     def __init__(self, pool_labels: Requirements, types: tuple[InstanceType, ...]) -> None:
         self.pool_labels = pool_labels
         self.types = types
-        self.prices: dict[_Place, tuple[NodeOverlay, int]] = {}
-        self.capacity: dict[tuple[_Place, str], tuple[NodeOverlay, int]] = {}
+        self.prices: dict[_Place, tuple[NodeOverlay, NodeOverlay]] = {}
+        self.capacity: dict[tuple[_Place, str], tuple[NodeOverlay, NodeOverlay]] = {}
 
     def overlaid_types(self) -> tuple[InstanceType, ...]:
         """The types with everything applied; the same tuple when nothing is."""
@@ -133,24 +133,40 @@ def _apply(valid: _ValidOverlay, scopes: Iterable[_Scope]) -> OverlayStatus:
         for place in _selected_offerings(valid, scope):
             prices += [(scope, place)] if valid.changes_price else []
             capacity += [(scope, (place, name)) for name in sorted(overlay.capacity)]
+    if conflict := _find_conflict(overlay, prices, capacity):
+        return conflict
     for scope, place in prices:
-        if place in scope.prices and scope.prices[place][1] == overlay.weight:
-            return _conflict(overlay, f"the price of {scope.types[place[0]].name}")
+        scope.prices[place] = (scope.prices.get(place, (overlay, overlay))[0], overlay)
     for scope, resource in capacity:
-        if resource in scope.capacity and scope.capacity[resource][1] == overlay.weight:
-            (number, _), name = resource
-            return _conflict(overlay, f"{name} of {scope.types[number].name}")
-    for scope, place in prices:
-        scope.prices[place] = (scope.prices.get(place, (overlay, 0))[0], overlay.weight)
-    for scope, resource in capacity:
-        scope.capacity[resource] = (scope.capacity.get(resource, (overlay, 0))[0], overlay.weight)
+        scope.capacity[resource] = (scope.capacity.get(resource, (overlay, overlay))[0], overlay)
     return OverlayStatus(overlay.name)
 
 
-def _conflict(overlay: NodeOverlay, subject: str) -> OverlayStatus:
+def _find_conflict(
+    overlay: NodeOverlay,
+    prices: Sequence[tuple[_Scope, _Place]],
+    capacity: Sequence[tuple[_Scope, tuple[_Place, str]]],
+) -> OverlayStatus | None:
+    """The status of an overlay that sets what an overlay of the same weight sets; None if there is none."""
+    priced = [
+        (other, "the price", scope.types[place[0]].name)
+        for scope, place in prices
+        if place in scope.prices and (other := scope.prices[place][1]).weight == overlay.weight
+    ]
+    sized = [
+        (other, resource[1], scope.types[resource[0][0]].name)
+        for scope, resource in capacity
+        if resource in scope.capacity and (other := scope.capacity[resource][1]).weight == overlay.weight
+    ]
+    conflicts = priced or sized
+    if not conflicts:
+        return None
+    other, subject, _ = conflicts[0]
+    types = sorted({name for conflicting, _, name in conflicts if conflicting.name == other.name})
+    more = f" (+{len(types) - 1} types)" if len(types) > 1 else ""
     message = (
-        f"another NodeOverlay sets {subject} with the same weight, {overlay.weight}: give them different weights;"
-        " until then this one does nothing"
+        f"NodeOverlay {other.name} has the same weight {overlay.weight} and also sets {subject} of {types[0]}{more}:"
+        " give them different weights; until then this one does nothing"
     )
     return OverlayStatus(overlay.name, CONFLICT, message)
 

@@ -120,6 +120,14 @@ class Placement:
     def planned_nodes_of(self, group: WeightGroup) -> list[PlannedNode]:
         return [planned_node for planned_node in self.planned_nodes if planned_node.weight_group is group]
 
+    def count_new_nodes(self, group: WeightGroup, template_index: int) -> int:
+        """How many nodes of a NodePool of a weight group are planned."""
+        return sum(
+            len(planned_node.pods_by_node)
+            for planned_node in self.planned_nodes_of(group)
+            if planned_node.template_index == template_index
+        )
+
     def pods_blocked_by_limits(self) -> list[str]:
         """Pods without a place for which a node could be bought if there were no limits."""
         return [
