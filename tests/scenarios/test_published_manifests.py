@@ -65,16 +65,16 @@ def test_a_limit_of_ten_cpu_holds(capsys: pytest.CaptureFixture[str], monkeypatc
     assert any("limit cpu 10 " in line for line in twice)
 
 
-def test_a_zone_of_another_region_is_named_and_so_is_the_misspelt_field(
+def test_a_zone_that_no_region_has_is_named_and_so_is_the_misspelt_field(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = planned(capsys, monkeypatch, "t4g-seoul.yaml", INFLATE)
+    made = planned(capsys, monkeypatch, "t4g-seoul.yaml", INFLATE, ap_northeast_2a="seoul")
     assert made == [
         "5 pods: 5 pending",
         "Pending: 5 pods",
         "5 of Deployment inflate",
-        "NodePool default: spec.template.spec.requirements[4]: there is no zone ap-northeast-2a; known: us-east-1a,"
-        " us-east-1b, us-east-1c",
+        "NodePool default: spec.template.spec.requirements[4]: there is no zone seoul; known: us-east-1a, us-east-1b,"
+        " us-east-1c",
         "Notes:",
         "NodePool default: field spec.weight is empty: give it a value or leave it out",
         "NodePool default: unknown field spec.limit, did you mean limits?",

@@ -102,8 +102,8 @@ def group_nodes(nodes: Iterable[NewNode]) -> list[list[NewNode]]:
 
 def _describe_nodes(alike: Sequence[NewNode], workloads: Workloads) -> Iterator[str]:
     node, number = alike[0], len(alike)
-    price = f"{price_text(node.price_picousd_per_hour)}/h"
-    each = f"{price} each, {price_text(number * node.price_picousd_per_hour)}/h together" if number > 1 else price
+    price = format_price(node.price_picousd_per_hour)
+    each = f"{price} each, {format_price(number * node.price_picousd_per_hour)} together" if number > 1 else price
     prefix = f"{number} x " if number > 1 else ""
     yield (
         f"  {prefix}{node.instance_types[0]} {node.capacity_type} of NodePool {node.nodepool}, {each}, {_zones(alike)}"
