@@ -43,7 +43,7 @@ POD = """
 apiVersion: v1
 kind: Pod
 metadata: {name: p}
-spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1, example.com/device: 1}}}]}
+spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}, limits: {cpu: 1, example.com/device: 1}}}]}
 """
 
 
