@@ -72,7 +72,7 @@ class ClusterClients:
 
     @cached_property
     def catalogs(self) -> Catalogs:
-        return Catalogs(self.blobs)
+        return _catalogs(self._deployed.bucket)
 
 
 @cache
@@ -85,13 +85,27 @@ def environment(variables: Mapping[str, str]) -> Environment:
     return _environment() if variables is os.environ else settings.environment(variables)
 
 
+# By cluster: when its ports are made anew (of the monotonic clock), and the ports.
+_kept: Final[dict[str, tuple[float, ClusterClients]]] = {}
+
+
 def ports(cluster: str) -> ClusterClients:
-    """The ports of one cluster of the cell, as the running function may use them."""
-    return _ports(cluster, int(time.monotonic() // FACTS_SECONDS))
+    """The ports of one cluster of the cell, as the running function may use them. Ports that are outdated are freed."""
+    now = time.monotonic()
+    outdated_at, kept = _kept.get(cluster, (now, None))
+    if kept is None or now >= outdated_at:
+        kept = _make(cluster)
+        _kept[cluster] = now + FACTS_SECONDS, kept
+    return kept
 
 
 @cache
-def _ports(cluster: str, _period: int) -> ClusterClients:
+def _catalogs(bucket: str) -> Catalogs:
+    """Of all clusters: a key names its cluster. They outlive the ports of a cluster, since decoding takes long."""
+    return Catalogs(S3Blobs(clients.client("s3"), bucket=bucket, cluster=""))
+
+
+def _make(cluster: str) -> ClusterClients:
     deployed = _environment()
     own = deployed.clusters[cluster]
     acting = os.environ.get("POWERTOOLS_SERVICE_NAME", "") in ACTING_FUNCTIONS

@@ -4,8 +4,8 @@ from spotwright.adapters.aws.s3.blobs import S3Blobs
 from spotwright.aws.instance_types import catalog_codec
 from spotwright.model.ec2.instance_type import Catalog
 
-# A process serves the clusters of a cell, each of which has a current catalog; older catalogs are not read again.
-CACHE_SIZE = 4
+# Catalogs of so many clusters stay decoded, some 5 MB each; those that were read longest ago make room.
+CACHE_SIZE = 16
 
 
 class Catalogs:
@@ -19,8 +19,8 @@ class Catalogs:
         """The catalog of ``key``; an empty one for "" (no catalog was made yet)."""
         if not key:
             return Catalog(source="no catalog yet")
-        if key not in self._read:
-            while len(self._read) >= CACHE_SIZE:
-                self._read.pop(next(iter(self._read)))
-            self._read[key] = catalog_codec.decode(self._blobs.get(key))
-        return self._read[key]
+        catalog = self._read.pop(key, None) or catalog_codec.decode(self._blobs.get(key))
+        while len(self._read) >= CACHE_SIZE:
+            self._read.pop(next(iter(self._read)))
+        self._read[key] = catalog
+        return catalog

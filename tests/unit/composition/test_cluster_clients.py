@@ -1,0 +1,100 @@
+"""The ports of clusters: whose role they use, how long they live, and what a process keeps of them."""
+
+import gc
+import json
+import weakref
+from collections.abc import Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from spotwright.adapters.aws import clients
+from spotwright.composition import cluster_clients
+from spotwright.model.ec2.fleet import ClusterFacts
+
+NAMES = [f"cluster-{number}" for number in range(10)]
+MINUTES = 60
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The process of a fresh function of a cell with ten clusters; the seconds of its monotonic clock."""
+    roles = {name: {"readRoleArn": f"arn:read:{name}", "actRoleArn": f"arn:act:{name}"} for name in NAMES}
+    variables = {
+        "SPOTWRIGHT_CLUSTERS": json.dumps(roles), "SPOTWRIGHT_CELL": "cell", "SPOTWRIGHT_TABLE": "table",
+        "SPOTWRIGHT_BUCKET": "bucket", "AWS_REGION": "eu-central-1", "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test", "POWERTOOLS_SERVICE_NAME": "provision",
+    }  # fmt: skip
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(cluster_clients, "_kept", {})
+    monkeypatch.setattr(clients, "eks", lambda role: None)
+    monkeypatch.setattr(clients, "client", lambda service: None)
+    seconds = [1000.0]
+    monkeypatch.setattr(cluster_clients, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
+    return seconds
+
+
+@pytest.fixture(autouse=True)
+def fresh_process() -> Iterator[None]:
+    """What a process keeps is neither that of a test before nor left to the next one."""
+    _forget()
+    yield
+    _forget()
+
+
+def _forget() -> None:
+    cluster_clients._environment.cache_clear()
+    cluster_clients._catalogs.cache_clear()
+
+
+def test_ports_of_a_cluster_are_the_same_for_ten_minutes(clock: list[float]) -> None:
+    first = cluster_clients.ports("cluster-0")
+    clock[0] += 10 * MINUTES - 1
+    assert cluster_clients.ports("cluster-0") is first
+    assert cluster_clients.ports("cluster-1") is not first
+
+
+def test_facts_about_a_cluster_are_read_again_after_ten_minutes(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = iter(("1.34", "1.35"))
+
+    def describe(client: object, name: str) -> ClusterFacts:
+        return ClusterFacts(name, "https://a", "", next(versions), "", "")
+
+    monkeypatch.setattr(cluster_clients, "describe_cluster", describe)
+    assert cluster_clients.ports("cluster-0").facts.version == "1.34"
+    clock[0] += 9 * MINUTES
+    assert cluster_clients.ports("cluster-0").facts.version == "1.34"
+    clock[0] += 1 * MINUTES
+    assert cluster_clients.ports("cluster-0").facts.version == "1.35"
+
+
+def test_a_process_keeps_one_set_of_ports_for_each_cluster_however_long_it_lives(clock: list[float]) -> None:
+    made: list[weakref.ref[cluster_clients.ClusterClients]] = []
+    for _ in range(13):
+        for name in NAMES:
+            made.append(weakref.ref(cluster_clients.ports(name)))
+        clock[0] += 10 * MINUTES
+    gc.collect()
+    assert len(made) == 130
+    assert sum(reference() is not None for reference in made) == len(NAMES)
+
+
+def test_decoded_catalogs_outlive_the_ports_and_are_shared(clock: list[float]) -> None:
+    catalogs = cluster_clients.ports("cluster-0").catalogs
+    clock[0] += 10 * MINUTES
+    assert cluster_clients.ports("cluster-0").catalogs is catalogs
+    assert cluster_clients.ports("cluster-1").catalogs is catalogs
+
+
+@pytest.mark.parametrize(
+    ("function", "role"),
+    [("provision", "read"), ("disrupt", "read"), ("sweep", "read"), ("lifecycle", "act"), ("catalog", "act")],
+)
+def test_only_functions_that_change_something_use_the_role_that_may(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, function: str, role: str
+) -> None:
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", function)
+    assert cluster_clients.ports("cluster-3").role_arn == f"arn:{role}:cluster-3"
