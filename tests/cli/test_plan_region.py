@@ -65,7 +65,7 @@ def test_the_region_is_that_of_the_zones_which_are_named(planned: Any, key: str,
     plan = planned(pool(key, value).replace("m5.large", "m7i.large"), POD)
     assert [zone for node in plan["newNodes"] for zone in node["zones"]][: len(zones)] == zones
     assert len(plan["newNodes"]) == 1
-    assert any(f"for {value} is named; another one: --region REGION" in line for line in plan["assumptions"])
+    assert any(f"since the manifests name {value}; --region names another" in line for line in plan["assumptions"])
 
 
 def test_zones_of_a_region_that_was_not_asked_for_are_said(planned: Any) -> None:

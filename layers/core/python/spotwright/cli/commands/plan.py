@@ -9,10 +9,10 @@ from spotwright.cli import InputError
 
 if TYPE_CHECKING:
     from spotwright.aws.instance_types.capacity import Overheads
+    from spotwright.cli.inputs.live_cluster import LiveCluster
     from spotwright.cli.inputs.named_zones import NamedZones
     from spotwright.cli.inputs.region_catalog import PlanCatalog
     from spotwright.cli.text.plan_report import PlanReport
-    from spotwright.model.ec2.instance_type import Catalog
     from spotwright.model.snapshot import Snapshot
     from spotwright.scheduling.plan import Plan
 
@@ -94,8 +94,8 @@ def run(options: argparse.Namespace) -> int:
 
     options.files = [*options.files, *options.filename]
     gates = read_feature_gates(options.feature_gates)
-    snapshot, cluster_catalog, named, notes = _read_inputs(options, gates.for_decision)
-    chosen = _choose_catalog(options, snapshot, cluster_catalog, named, gates.overheads)
+    snapshot, live, named, notes = _read_inputs(options, gates.for_decision)
+    chosen = _choose_catalog(options, snapshot, live, named, gates.overheads)
     plan = decide(chosen.snapshot, chosen.catalog)
     identity = CatalogIdentity(chosen.name, chosen.digest)
     report = PlanReport(
@@ -134,38 +134,39 @@ def _print_plan(report: "PlanReport", output: str) -> None:
 def _choose_catalog(
     options: argparse.Namespace,
     snapshot: "Snapshot",
-    cluster_catalog: "Catalog | None",
+    live: "LiveCluster | None",
     named: "NamedZones",
     overheads: "Overheads",
 ) -> "PlanCatalog":
     """The catalog file, or the cluster's catalog, or what is built in of a region. Raises InputError."""
     from spotwright.cli.inputs import region_catalog
 
-    own = "--catalog" if options.catalog else "--cluster" if cluster_catalog is not None else ""
+    own = "--catalog" if options.catalog else "--cluster" if live and live.catalog else ""
     if options.region and own:
         raise InputError(f"--region {options.region}: {own} states types and prices already; leave one of the two out")
     if options.catalog:
         return region_catalog.catalog_of_file(snapshot, options.catalog)
-    if cluster_catalog is not None:
-        return region_catalog.catalog_of_cluster(snapshot, cluster_catalog, options.cluster)
+    if live and live.catalog:
+        known = live.snapshot.nodeclasses
+        return region_catalog.catalog_of_cluster(snapshot, live.catalog, options.cluster, known, live.read_region)
     return region_catalog.make_region_catalog(snapshot, named, options.region, overheads)
 
 
 def _read_inputs(
     options: argparse.Namespace, feature_gates: str
-) -> "tuple[Snapshot, Catalog | None, NamedZones, tuple[str, ...]]":
-    """The snapshot to plan, the cluster's catalog if it has one, zones that are named, and notes about manifests."""
+) -> "tuple[Snapshot, LiveCluster | None, NamedZones, tuple[str, ...]]":
+    """The snapshot to plan, the running cluster if there is one, zones that are named, and notes about manifests."""
     is_live = options.kubeconfig or options.context or options.cluster or not options.files
-    live_snapshot, catalog = None, None
+    live = None
     if is_live:
         from spotwright.cli.inputs.live_cluster import observe_cluster
 
-        live_snapshot, catalog = observe_cluster(options, feature_gates)
+        live = observe_cluster(options, feature_gates)
     from spotwright.cli.inputs.named_zones import find_named_zones, objects_of_cluster
 
-    of_cluster = objects_of_cluster(live_snapshot) if live_snapshot is not None else []
-    if not options.files and live_snapshot is not None:
-        return live_snapshot, catalog, find_named_zones(of_cluster), ()
+    of_cluster = objects_of_cluster(live.snapshot) if live else []
+    if live and not options.files:
+        return live.snapshot, live, find_named_zones(of_cluster), ()
     from spotwright.cli.inputs.conversion import upgrade_documents
     from spotwright.cli.inputs.documents import deduplicate, read_documents
     from spotwright.cli.inputs.feature_gates import drop_gated_objects
@@ -176,9 +177,9 @@ def _read_inputs(
     documents, notes = upgrade_documents(checked)
     documents, replaced = deduplicate(documents)
     snapshot = decode_snapshot(documents, feature_gates)
-    if live_snapshot is not None:
-        snapshot = apply_manifests(live_snapshot, snapshot)
+    if live:
+        snapshot = apply_manifests(live.snapshot, snapshot)
     # A case file's objects count whatever the gates are.
     snapshot, gated = (snapshot, ()) if documents.has_case else drop_gated_objects(snapshot)
     named = find_named_zones((*(document.content for document in documents.objects), *of_cluster))
-    return snapshot, catalog, named, (*documents.notes, *notes, *replaced, *gated)
+    return snapshot, live, named, (*documents.notes, *notes, *replaced, *gated)

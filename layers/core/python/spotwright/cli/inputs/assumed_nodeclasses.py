@@ -75,7 +75,7 @@ def resolve_nodeclass(nodeclass: EC2NodeClass, zones: SubnetZones, nodepools: It
     if isinstance(images, Refusal):
         return Resolved(not_ready(nodeclass, images), of_subnets)
     resolved = msgspec.structs.replace(nodeclass, subnets=subnets, amis=images)
-    others = (*_of_reservations(nodeclass), *_of_placement_group(nodeclass))
+    others = (*_of_reservations(nodeclass), *_of_placement_group(nodeclass), *_of_windows(nodeclass))
     return Resolved(resolved, (*of_subnets, *of_images, *others))
 
 
@@ -217,17 +217,44 @@ def _of_placement_group(nodeclass: EC2NodeClass) -> Iterator[str]:
         yield "its placement group is not known without the account, assumed that every instance type may start in it"
 
 
+def _of_windows(nodeclass: EC2NodeClass) -> Iterator[str]:
+    if families.ami_family_name(nodeclass) in families.WINDOWS_BUILDS:
+        yield "prices are those of Linux, as Karpenter compares them; EC2 asks more for Windows"
+
+
+def inherit_status(nodeclasses: Iterable[EC2NodeClass], known: Iterable[EC2NodeClass]) -> tuple[EC2NodeClass, ...]:
+    """Classes without a status with what the cluster resolved for the class of the same name by the same selectors."""
+    by_name = {nodeclass.name: nodeclass for nodeclass in known}
+    return tuple(_inherit(nodeclass, by_name.get(nodeclass.name, nodeclass)) for nodeclass in nodeclasses)
+
+
+def _inherit(nodeclass: EC2NodeClass, known: EC2NodeClass) -> EC2NodeClass:
+    fields = {
+        "subnet_selector_terms": "subnets",
+        "ami_selector_terms": "amis",
+        "capacity_reservation_selector_terms": "capacity_reservations",
+        "placement_group_selector": "placement_group",
+    }
+    inherited = {
+        status: getattr(nodeclass, status) or getattr(known, status)
+        for selector, status in fields.items()
+        if getattr(nodeclass, selector) == getattr(known, selector)
+    }
+    return msgspec.structs.replace(nodeclass, **inherited)
+
+
 def _of_missing(
     assumed: Mapping[str, EC2NodeClass], pools_by_class: Mapping[str, Sequence[NodePool]], present: Sequence[str]
 ) -> Iterator[str]:
     for name, nodeclass in assumed.items():
         near = get_close_matches(name, present, n=1)
         meant = f" (did you mean {near[0]}?)" if near else ""
-        pools = ", ".join(pool.name for pool in pools_by_class[name])
+        pools = [pool.name for pool in pools_by_class[name]]
+        refer = f"NodePool {pools[0]} refers to" if len(pools) == 1 else f"NodePools {', '.join(pools)} refer to"
         zones = ", ".join(subnet.zone for subnet in nodeclass.subnets)
         family = families.FAMILIES[nodeclass.ami_family]
         disks = {disk.device_name: disk.volume_size for disk in family.block_device_mappings}
         yield (
-            f"EC2NodeClass {name}, which NodePool {pools} refers to, is missing{meant}: assumed {nodeclass.ami_family},"
+            f"EC2NodeClass {name}, which {refer}, is missing{meant}: assumed {nodeclass.ami_family},"
             f" a {disks[family.ephemeral_device]} volume, the kubelet's defaults, and subnets in {zones}"
         )

@@ -1,12 +1,14 @@
 """A running cluster as ``spotwright plan`` sees it: what the functions would gather, and the catalog they would use."""
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from spotwright.adapters.kubernetes.cluster import KubernetesCluster
 from spotwright.adapters.kubernetes.connection import kubeconfig_configuration
 from spotwright.adapters.kubernetes.transport import Transport
+from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.cli import InputError
 from spotwright.errors import ApiError, NotFound
 from spotwright.model.ec2.instance_type import Catalog
@@ -16,8 +18,17 @@ from spotwright.workflows.ports.cluster import ClusterPort
 from spotwright.workflows.ports.state import BlobPort, StatePort
 
 
-def observe_cluster(options: argparse.Namespace, feature_gates: str) -> tuple[Snapshot, Catalog | None]:
-    """The present snapshot, and the cluster's catalog; None without ``--cluster``. Raises InputError.
+@dataclass(frozen=True)
+class LiveCluster:
+    """The present snapshot, and the cluster's catalog with the region facts it was made from; None = not known."""
+
+    snapshot: Snapshot
+    catalog: Catalog | None = None
+    read_region: Callable[[], RegionFacts | None] = lambda: None
+
+
+def observe_cluster(options: argparse.Namespace, feature_gates: str) -> LiveCluster:
+    """The cluster, with its catalog only if ``--cluster`` names its deployment. Raises InputError.
 
     Without ``--cluster`` only the API server is read: only the deployment knows launches in flight and unavailable
     offerings.
@@ -28,7 +39,7 @@ def observe_cluster(options: argparse.Namespace, feature_gates: str) -> tuple[Sn
         now = datetime.now(UTC)
         if options.cluster:
             return _snapshot_of_deployment(options, cluster, now, _settings(feature_gates))
-        return read_cluster(cluster, _settings(feature_gates), now), None
+        return LiveCluster(read_cluster(cluster, _settings(feature_gates), now))
     except NotFound as missing:
         if "/apis/karpenter" not in str(missing):
             raise InputError(f"the cluster cannot be read: {missing}") from missing
@@ -58,16 +69,20 @@ def _settings(feature_gates: str) -> Settings:
 
 def _snapshot_of_deployment(
     options: argparse.Namespace, cluster: KubernetesCluster, now: datetime, settings: Settings
-) -> tuple[Snapshot, Catalog | None]:
+) -> LiveCluster:
     from spotwright.adapters.aws import clients
     from spotwright.adapters.aws.cloudformation import stack_outputs
     from spotwright.adapters.aws.dynamodb.state import DynamoState
     from spotwright.adapters.aws.s3.blobs import S3Blobs
     from spotwright.adapters.aws.s3.catalogs import Catalogs
+    from spotwright.workflows.catalog.instance_types import read_catalog, region_of
 
     outputs = stack_outputs(clients.client("cloudformation"), options.stack)
     client, account_table = clients.client("dynamodb"), outputs.get("MemoryTableName", "")
     state = DynamoState(client, table=outputs["TableName"], cluster=options.cluster, memory_table=account_table)
     blobs = S3Blobs(clients.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
     snapshot = gather(_Ports(cluster, state, blobs, settings), state.cluster(), now=now)
-    return snapshot, Catalogs(blobs).read(snapshot.catalog_key) if snapshot.catalog_key else None
+    key = snapshot.catalog_key
+    if not key:
+        return LiveCluster(snapshot)
+    return LiveCluster(snapshot, Catalogs(blobs).read(key), lambda: region_of(blobs, read_catalog(blobs, key)))

@@ -21,6 +21,7 @@ from spotwright.adapters.kubernetes.codecs.volumes import (
     decode_storage_class,
 )
 from spotwright.cli import InputError
+from spotwright.cli.inputs.assumed_nodeclasses import inherit_status
 from spotwright.cli.inputs.documents import Document, Documents
 from spotwright.cli.inputs.workloads import WORKLOAD_KINDS, workload_pods
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
@@ -79,15 +80,19 @@ def decode_snapshot(documents: Documents, feature_gates: str = "") -> Snapshot:
 
 
 def apply_manifests(cluster: Snapshot, manifests: Snapshot) -> Snapshot:
-    """The cluster as if the manifests were applied to it: they replace objects of the same name."""
+    """The cluster as if the manifests were applied to it: they replace objects of the same name.
+
+    An EC2NodeClass keeps what the cluster resolved by selectors that are the same.
+    """
 
     def merge[Named: Any](existing: tuple[Named, ...], replacing: tuple[Named, ...]) -> tuple[Named, ...]:
         names = {obj.metadata.key for obj in replacing}
         return (*(obj for obj in existing if obj.metadata.key not in names), *replacing)
 
+    merged = {name: merge(getattr(cluster, name), getattr(manifests, name)) for name in _LISTED}
     return msgspec.structs.replace(
         cluster,
-        **{name: merge(getattr(cluster, name), getattr(manifests, name)) for name in _LISTED},
+        **merged | {"nodeclasses": inherit_status(merged["nodeclasses"], cluster.nodeclasses)},
         namespaces=cluster.namespaces | manifests.namespaces,
         storage=Storage(
             **{name: merge(getattr(cluster.storage, name), getattr(manifests.storage, name)) for name in _STORAGE}

@@ -97,7 +97,7 @@ def choose_region(wanted: str | None, named: NamedZones) -> ChosenRegion:
     if wanted or name == DEFAULT_REGION:
         return ChosenRegion(name, notes=notes)
     shown = ", ".join(named.by_region[name][:3])
-    return ChosenRegion(name, f"region {name}, for {shown} is named; another one: --region REGION", notes)
+    return ChosenRegion(name, f"region {name}, since the manifests name {shown}; --region names another", notes)
 
 
 def _other_region(region: str, named: NamedZones) -> str:

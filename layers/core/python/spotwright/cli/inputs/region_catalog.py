@@ -4,7 +4,7 @@ The last are computed as for a cluster, with what ``assumed_nodeclasses`` assume
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -12,6 +12,7 @@ import msgspec
 
 from spotwright.aws.images import families
 from spotwright.aws.instance_types.capacity import Overheads
+from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.aws.kubelet.configuration import KubeletError
 from spotwright.aws.nodeclass.validation import has_expressions, validate
 from spotwright.aws.refusal import Refusal
@@ -51,8 +52,46 @@ def catalog_of_file(snapshot: Snapshot, path: str) -> PlanCatalog:
     return PlanCatalog(snapshot, catalog, path, _digest(Path(path).read_bytes()))
 
 
-def catalog_of_cluster(snapshot: Snapshot, catalog: Catalog, cluster: str) -> PlanCatalog:
-    return PlanCatalog(snapshot, catalog, f"cluster {cluster}", catalog.source)
+def catalog_of_cluster(
+    snapshot: Snapshot,
+    catalog: Catalog,
+    cluster: str,
+    known: Sequence[EC2NodeClass],
+    read_region: Callable[[], RegionFacts | None],
+) -> PlanCatalog:
+    """The cluster's catalog; with types of classes that the manifests add or change.
+
+    ``known``: the classes that the catalog is of. ``read_region``: the facts that it was made from, None = lost.
+    """
+    unchanged = {nodeclass.name: _inputs(nodeclass) for nodeclass in known}
+    changed = [nodeclass for nodeclass in snapshot.nodeclasses if unchanged.get(nodeclass.name) != _inputs(nodeclass)]
+    region = read_region() if changed else None
+    own = PlanCatalog(snapshot, catalog, f"cluster {cluster}", catalog.source)
+    if region is None:
+        notes = tuple(
+            f"EC2NodeClass {nodeclass.name}: what the manifests change has no effect here, since the facts that the"
+            " cluster's catalog was made from are not stored any more"
+            for nodeclass in changed
+        )
+        return msgspec.structs.replace(own, notes=notes)
+    zones = _zones_of_cluster(region, known)
+    resolved, assumptions = _resolve(msgspec.structs.replace(snapshot, nodeclasses=tuple(changed)), zones)
+    sizes = _Sizes(lambda: region, _DEFAULTS)
+    by_class, checked = _types_by_class(resolved, sizes)
+    others = tuple(nodeclass for nodeclass in snapshot.nodeclasses if nodeclass.name not in by_class)
+    return msgspec.structs.replace(
+        own,
+        snapshot=msgspec.structs.replace(snapshot, nodeclasses=(*others, *checked)),
+        catalog=msgspec.structs.replace(catalog, by_nodeclass=catalog.by_nodeclass | by_class),
+        assumptions=tuple(assumptions),
+    )
+
+
+def _zones_of_cluster(region: RegionFacts, known: Iterable[EC2NodeClass]) -> SubnetZones:
+    """The zones in which classes of the cluster have subnets, else all of the region."""
+    with_subnets = {subnet.zone: subnet.zone_id for nodeclass in known for subnet in nodeclass.subnets}
+    every = dict.fromkeys(sorted({zone for zones in region.zones.values() for zone in zones}), "") | with_subnets
+    return SubnetZones(every, tuple(sorted(with_subnets or every)))
 
 
 def make_region_catalog(
@@ -63,8 +102,11 @@ def make_region_catalog(
     zones = assumed_nodeclasses.subnet_zones(builtin_regions.zone_ids(chosen.name), named)
     classes, of_classes = _resolve(snapshot, zones)
     missing, of_missing = assumed_nodeclasses.missing_nodeclasses(snapshot.nodepools, snapshot.nodeclasses, zones)
-    default, sizes = assumed_nodeclasses.default_nodeclass(zones), _Sizes(chosen.name, overheads)
-    by_class, checked = _types_by_class(default, (*classes, *missing), sizes)
+    sizes = _Sizes(lambda: builtin_regions.load_region(chosen.name), overheads)
+    if chosen.name == builtin_regions.DEFAULT_REGION and overheads == _DEFAULTS:
+        sizes.add_builtin()
+    by_class, checked = _types_by_class((*classes, *missing), sizes)
+    by_class[""] = sizes.types_of_valid(assumed_nodeclasses.default_nodeclass(zones))
     return PlanCatalog(
         snapshot=msgspec.structs.replace(snapshot, nodeclasses=checked),
         catalog=Catalog(by_class, source=chosen.name),
@@ -108,40 +150,46 @@ def _of_zone_ids(named: NamedZones, zones: SubnetZones) -> Iterator[str]:
 class _Sizes:
     """The instance types of classes in a region; those of classes that differ in nothing that matters are the same."""
 
-    def __init__(self, region: str, overheads: Overheads) -> None:
-        self._region = region
+    def __init__(self, read_region: Callable[[], RegionFacts], overheads: Overheads) -> None:
+        self._read_region = read_region
         self._overheads = overheads
         self._known: dict[bytes, tuple[InstanceType, ...]] = {}
-        if region == builtin_regions.DEFAULT_REGION and overheads == _DEFAULTS:
-            default = assumed_nodeclasses.default_nodeclass(builtin_catalog.builtin_zones())
-            self._known[_inputs(default)] = builtin_catalog.load_builtin_catalog().instance_types("")
+
+    def add_builtin(self) -> None:
+        """Take the types of the default class as they are built in, instead of computing them."""
+        default = assumed_nodeclasses.default_nodeclass(builtin_catalog.builtin_zones())
+        self._known[_inputs(default)] = builtin_catalog.load_builtin_catalog().instance_types("")
 
     def types(self, nodeclass: EC2NodeClass) -> tuple[InstanceType, ...] | Refusal:
         """The types of a class, or why it is invalid."""
-        facts = builtin_regions.load_region(self._region).types if has_expressions(nodeclass) else ()
-        refusal = validate(nodeclass, _CLUSTER, self._overheads, facts)
+        described = self._read_region().types if has_expressions(nodeclass) else ()
+        refusal = validate(nodeclass, _CLUSTER, self._overheads, described)
         if isinstance(refusal, Refusal):
             return refusal
+        try:
+            return self.types_of_valid(nodeclass)
+        except (QuantityError, KubeletError) as error:
+            return Refusal("ValidationFailed", str(error))
+
+    def types_of_valid(self, nodeclass: EC2NodeClass) -> tuple[InstanceType, ...]:
+        """Raises QuantityError and KubeletError."""
         key = _inputs(nodeclass)
         if key not in self._known:
-            try:
-                self._known[key] = instance_types(builtin_regions.load_region(self._region), nodeclass, self._overheads)
-            except (QuantityError, KubeletError) as error:
-                return Refusal("ValidationFailed", str(error))
+            self._known[key] = instance_types(self._read_region(), nodeclass, self._overheads)
         return self._known[key]
 
 
 def _types_by_class(
-    default: EC2NodeClass, classes: Iterable[EC2NodeClass], sizes: _Sizes
+    classes: Iterable[EC2NodeClass], sizes: _Sizes
 ) -> tuple[dict[str, tuple[InstanceType, ...]], tuple[EC2NodeClass, ...]]:
-    """The types of every class, "" = of any other; and the classes, not Ready where they are invalid."""
+    """The types of every class; and the classes, not Ready where they are invalid."""
     by_class: dict[str, tuple[InstanceType, ...]] = {}
     checked: list[EC2NodeClass] = []
-    for name, nodeclass in (("", default), *((nodeclass.name, nodeclass) for nodeclass in classes)):
+    for nodeclass in classes:
         types = sizes.types(nodeclass)
-        by_class[name] = () if isinstance(types, Refusal) else types
+        by_class[nodeclass.name] = () if isinstance(types, Refusal) else types
         checked.append(assumed_nodeclasses.not_ready(nodeclass, types) if isinstance(types, Refusal) else nodeclass)
-    return by_class, tuple(checked[1:])
+    return by_class, tuple(checked)
 
 
 def _inputs(nodeclass: EC2NodeClass) -> bytes:
