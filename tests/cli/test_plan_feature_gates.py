@@ -43,7 +43,7 @@ POD = """
 apiVersion: v1
 kind: Pod
 metadata: {name: p}
-spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}, limits: {cpu: 1, example.com/device: 1}}}]}
+spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}, limits: {example.com/device: 1}}}]}
 """
 
 
@@ -69,6 +69,13 @@ def test_an_overlay_has_no_effect_while_its_gate_is_off(planned: Any) -> None:
     assert not any("no effect" in note for note in plan["notes"])
 
 
+def test_a_resource_without_its_limit_is_planned_and_noted(planned: Any) -> None:
+    pod = POD.replace("limits: {example", "requests: {cpu: 1, example").replace("requests: {cpu: 1}, ", "")
+    plan = planned(POOL, OVERLAY, pod, gates="NodeOverlay=true")
+    assert len(plan["newNodes"]) == 1
+    assert any("example.com/device needs a limit of the same amount" in note for note in plan["notes"])
+
+
 def test_a_case_file_has_the_gates_of_its_objects_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "case.yaml"
     file.write_text(yaml.safe_dump({"objects": [yaml.safe_load(text) for text in (POOL, OVERLAY, POD)]}))
@@ -78,7 +85,7 @@ def test_a_case_file_has_the_gates_of_its_objects_on(tmp_path: Path, capsys: pyt
 
 def test_expressions_of_a_class_need_their_gate(planned: Any) -> None:
     computed = CLASS + "  kubelet: {kubeReserved: {memory: 'max_pods * 100'}}\n"
-    small = POD.replace(", example.com/device: 1", "")
+    small = POD.replace(", limits: {example.com/device: 1}", "")
     assert "spec.kubelet.kubeReserved" in str(planned(POOL, computed, small)["unschedulable"])
     assert len(planned(POOL, computed, small, gates="NodeClassCEL=true")["newNodes"]) == 1
 

@@ -81,11 +81,22 @@ def test_each_nodepool_has_the_types_of_its_own_class(planned: Any) -> None:
 
 
 def test_a_class_that_is_missing_is_assumed_and_said(planned: Any) -> None:
-    _, note = planned(POOL, PODS)["assumptions"]
-    assert note.startswith("EC2NodeClass default, which NodePool default refers to, is missing: assumed AL2023, a 20Gi")
-    plan = planned(POOL.replace("EC2NodeClass, name: default", "EC2NodeClass, name: defualt"), CLASS, PODS)
-    _, note = plan["assumptions"]
-    assert "EC2NodeClass defualt, which NodePool default refers to, is missing (did you mean default?)" in note
+    plan = planned(POOL, PODS)
+    _, assumption = plan["assumptions"]
+    assert assumption.startswith(
+        "EC2NodeClass default is missing: assumed AL2023, a 20Gi volume, the kubelet's defaults"
+    )
+    assert plan["notes"] == []
+
+
+@pytest.mark.parametrize(("name", "hint"), [("defualt", "did you mean default?"), ("gpu", "there are default.")])
+def test_a_class_that_is_missing_beside_others_is_noted(planned: Any, name: str, hint: str) -> None:
+    plan = planned(POOL.replace("EC2NodeClass, name: default", f"EC2NodeClass, name: {name}"), CLASS, PODS)
+    (note,) = plan["notes"]
+    assert note == (
+        f"NodePool default refers to EC2NodeClass {name}, which is not among these objects; {hint} Without it no"
+        " node is launched"
+    )
     assert len(plan["newNodes"]) == 1
 
 

@@ -41,6 +41,14 @@ class SubnetZones(msgspec.Struct, frozen=True):
     assumed: tuple[str, ...]
 
 
+class MissingNodeClasses(msgspec.Struct, frozen=True):
+    """``assumed``: classes with defaults. ``notes``, ``assumptions``: sentences."""
+
+    assumed: tuple[EC2NodeClass, ...]
+    notes: tuple[str, ...]
+    assumptions: tuple[str, ...]
+
+
 class Resolved(msgspec.Struct, frozen=True):
     """``assumptions``: what was assumed of the class, as ends of sentences."""
 
@@ -88,8 +96,8 @@ def not_ready(nodeclass: EC2NodeClass, refusal: Refusal) -> EC2NodeClass:
 
 def missing_nodeclasses(
     nodepools: Sequence[NodePool], nodeclasses: Iterable[EC2NodeClass], zones: SubnetZones
-) -> tuple[tuple[EC2NodeClass, ...], tuple[str, ...]]:
-    """Classes that NodePools refer to and that are not there, as defaults; and sentences that say so."""
+) -> MissingNodeClasses:
+    """Classes that NodePools refer to and that are not there, as defaults."""
     present = [nodeclass.name for nodeclass in nodeclasses]
     pools_by_class: dict[str, list[NodePool]] = {}
     for pool in nodepools:
@@ -97,7 +105,11 @@ def missing_nodeclasses(
         if name and name not in present and _refers_to_class(pool):
             pools_by_class.setdefault(name, []).append(pool)
     assumed = {name: default_nodeclass(zones, name, _family_for(pools)) for name, pools in pools_by_class.items()}
-    return tuple(assumed.values()), tuple(_of_missing(assumed, pools_by_class, present))
+    return MissingNodeClasses(
+        tuple(assumed.values()),
+        tuple(_note_of_missing(name, pools, present) for name, pools in pools_by_class.items() if present),
+        tuple(_assumption_of_missing(nodeclass) for nodeclass in assumed.values()),
+    )
 
 
 def referring_nodepools(nodeclass: str, nodepools: Iterable[NodePool]) -> tuple[NodePool, ...]:
@@ -243,18 +255,20 @@ def _inherit(nodeclass: EC2NodeClass, known: EC2NodeClass) -> EC2NodeClass:
     return msgspec.structs.replace(nodeclass, **inherited)
 
 
-def _of_missing(
-    assumed: Mapping[str, EC2NodeClass], pools_by_class: Mapping[str, Sequence[NodePool]], present: Sequence[str]
-) -> Iterator[str]:
-    for name, nodeclass in assumed.items():
-        near = get_close_matches(name, present, n=1)
-        meant = f" (did you mean {near[0]}?)" if near else ""
-        pools = [pool.name for pool in pools_by_class[name]]
-        refer = f"NodePool {pools[0]} refers to" if len(pools) == 1 else f"NodePools {', '.join(pools)} refer to"
-        zones = ", ".join(subnet.zone for subnet in nodeclass.subnets)
-        family = families.FAMILIES[nodeclass.ami_family]
-        disks = {disk.device_name: disk.volume_size for disk in family.block_device_mappings}
-        yield (
-            f"EC2NodeClass {name}, which {refer}, is missing{meant}: assumed {nodeclass.ami_family},"
-            f" a {disks[family.ephemeral_device]} volume, the kubelet's defaults, and subnets in {zones}"
-        )
+def _note_of_missing(name: str, nodepools: Sequence[NodePool], present: Sequence[str]) -> str:
+    """Said where other classes are there, so that this one was probably misspelt or forgotten."""
+    near = get_close_matches(name, present, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(present)}."
+    pools = [pool.name for pool in nodepools]
+    refer = f"NodePool {pools[0]} refers" if len(pools) == 1 else f"NodePools {', '.join(pools)} refer"
+    return f"{refer} to EC2NodeClass {name}, which is not among these objects; {hint} Without it no node is launched"
+
+
+def _assumption_of_missing(nodeclass: EC2NodeClass) -> str:
+    zones = ", ".join(subnet.zone for subnet in nodeclass.subnets)
+    family = families.FAMILIES[nodeclass.ami_family]
+    disks = {disk.device_name: disk.volume_size for disk in family.block_device_mappings}
+    return (
+        f"EC2NodeClass {nodeclass.name} is missing: assumed {nodeclass.ami_family}, a {disks[family.ephemeral_device]}"
+        f" volume, the kubelet's defaults, and subnets in {zones}"
+    )

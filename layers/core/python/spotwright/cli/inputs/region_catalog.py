@@ -101,24 +101,24 @@ def make_region_catalog(
     chosen = choose_region(region, named)
     zones = assumed_nodeclasses.subnet_zones(builtin_regions.zone_ids(chosen.name), named)
     classes, of_classes = _resolve(snapshot, zones)
-    missing, of_missing = assumed_nodeclasses.missing_nodeclasses(snapshot.nodepools, snapshot.nodeclasses, zones)
+    missing = assumed_nodeclasses.missing_nodeclasses(snapshot.nodepools, snapshot.nodeclasses, zones)
     sizes = _Sizes(lambda: builtin_regions.load_region(chosen.name), overheads)
     if chosen.name == builtin_regions.DEFAULT_REGION and overheads == _DEFAULTS:
         sizes.add_builtin()
-    by_class, checked = _types_by_class((*classes, *missing), sizes)
+    by_class, checked = _types_by_class((*classes, *missing.assumed), sizes)
     by_class[""] = sizes.types_of_valid(assumed_nodeclasses.default_nodeclass(zones))
     return PlanCatalog(
         snapshot=msgspec.structs.replace(snapshot, nodeclasses=checked),
         catalog=Catalog(by_class, source=chosen.name),
         name=f"{chosen.name}, built in",
         digest=_digest(builtin_regions.content(), chosen.name.encode()),
-        notes=chosen.notes,
+        notes=(*chosen.notes, *missing.notes),
         assumptions=(
             *((chosen.reason,) if chosen.reason else ()),
             f"instance types and prices: {builtin_regions.describe(chosen.name)}",
             *builtin_regions.assumptions(chosen.name),
             *of_classes,
-            *of_missing,
+            *missing.assumptions,
             *_of_zone_ids(named, zones),
         ),
     )

@@ -37,7 +37,9 @@ def check_documents(documents: Documents, strictness: Strictness = Strictness.ST
     others: list[Document] = []
     for document in documents.objects:
         for problem in dict.fromkeys(_problems(document, validator)):
-            if problem.kind not in _FORGIVABLE or strictness is Strictness.STRICT:
+            if problem.kind is Kind.CLEAR:
+                warnings.append(_sentence(document, problem))
+            elif problem.kind not in _FORGIVABLE or strictness is Strictness.STRICT:
                 errors.append(_sentence(document, problem))
             elif strictness is Strictness.WARN and not _is_noted_by_decoder(document, problem):
                 warnings.append(_sentence(document, problem))

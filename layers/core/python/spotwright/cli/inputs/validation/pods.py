@@ -58,7 +58,8 @@ def resource_requirements(value: Json, path: Path) -> Problems:
         is_counted = "/" in name or name.startswith("hugepages-")
         if limit is None:
             if is_counted:
-                yield Problem(Kind.VALUE, here, f"{name} needs a limit, of the same amount")
+                text = f"{name} needs a limit of the same amount, without which the API server refuses the pod"
+                yield Problem(Kind.CLEAR, here, text)
         elif is_counted and _amount(requested) != _amount(limit):
             yield Problem(Kind.VALUE, here, f"{quote(requested)} must be equal to the limit {limit}")
         elif _amount(requested) > _amount(limit):

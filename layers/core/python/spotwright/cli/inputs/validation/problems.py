@@ -14,7 +14,8 @@ _MOST_LISTED: Final = 12
 
 class Kind(StrEnum):
     """TYPE: a value of another type than the field's. UNKNOWN: no such field. DUPLICATE: a key that a map has twice.
-    MISSING: a required field is not there. VALUE: a value that is not allowed.
+    MISSING: a required field is not there. VALUE: a value that is not allowed. CLEAR: an API server refuses it, but
+    what is meant is clear, so that it is planned and noted.
     """
 
     TYPE = "type"
@@ -22,6 +23,7 @@ class Kind(StrEnum):
     DUPLICATE = "duplicate"
     MISSING = "missing"
     VALUE = "value"
+    CLEAR = "clear"
 
 
 class Problem(msgspec.Struct, frozen=True):
