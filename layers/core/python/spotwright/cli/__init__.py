@@ -4,10 +4,11 @@ Modules of commands import what they need when they run, so that a command start
 """
 
 import argparse
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
 from spotwright.errors import MissingRegion
 
@@ -21,27 +22,64 @@ _COMMANDS: Final = {
     "resume": "pause.add_resume",
     "manifests": "manifests.add",
     "uninstall": "uninstall.add",
+    "completion": "completion.add",
 }
 # Commands with an option --region for all that they ask of AWS.
 _WITH_REGION: Final = frozenset({"replay", "pause", "resume", "manifests", "uninstall"})
 _BAD_INPUT: Final = 2
+_EPILOG: Final = """\
+examples:
+  spotwright plan examples/planner.yaml           which nodes would these manifests get, and why?
+  spotwright plan                                 what do the pods that wait in the cluster need?
+  spotwright catalog 'm7*' --sort price           what do these instance types offer and cost?
+  spotwright convert old.yaml | kubectl apply -f -
+
+spotwright COMMAND --help has the options of a command and examples
+"""
 
 
 class InputError(Exception):
     """Input that cannot be read: the message names the input, the place in it, and what is expected."""
 
 
+class _Version(argparse.Action):
+    """Prints the version; looks it up only when asked."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from importlib.metadata import version
+
+        parser.exit(message=f"spotwright {version('spotwright')}\n")
+
+
+def build_parser(commands: Iterable[str] = _COMMANDS) -> tuple[argparse.ArgumentParser, Any]:
+    """The parser of these commands, and its subparsers; only the modules of these commands are imported."""
+    parser = argparse.ArgumentParser(
+        prog="spotwright",
+        description="Gives an EKS cluster the nodes its pods need.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version")
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name in commands:
+        module, _, function = _COMMANDS[name].partition(".")
+        getattr(import_module(f"{__name__}.commands.{module}"), function)(subparsers)
+    return parser, subparsers
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0: done; 1: the command says no; 2: the input cannot be read."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    parser = argparse.ArgumentParser(prog="spotwright", description="Gives an EKS cluster the nodes its pods need.")
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    # Only the module of the command is imported; for the help, all modules.
-    for name in [command for command in _COMMANDS if command in given[:1]] or _COMMANDS:
-        module, _, function = _COMMANDS[name].partition(".")
-        getattr(import_module(f"{__name__}.commands.{module}"), function)(subparsers)
-    options = parser.parse_args(given)
+    if given and not given[0].startswith("-") and given[0] not in _COMMANDS:
+        suggestion = _suggest(given[0], _COMMANDS) or f"commands are {', '.join(_COMMANDS)}"
+        print(f"spotwright: there is no command {given[0]}; {suggestion}", file=sys.stderr)
+        return _BAD_INPUT
+    # For the help of all commands all modules are imported.
+    parser, subparsers = build_parser([command for command in _COMMANDS if command in given[:1]] or _COMMANDS)
+    options, unknown = parser.parse_known_args(given)
     try:
+        if unknown:
+            raise InputError(_explain_unknown(unknown[0], options.command, subparsers.choices[options.command]))
         return int(options.run(options))
     except InputError as error:
         print(f"spotwright {options.command}: {error}", file=sys.stderr)
@@ -54,3 +92,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader of a pipe (head, less) has ended.
         sys.stderr.close()
         return 0
+
+
+def _explain_unknown(argument: str, command: str, parser: argparse.ArgumentParser) -> str:
+    """What is wrong with an argument that the command does not have."""
+    advice = f"spotwright {command} --help lists the options"
+    if not argument.startswith("-"):
+        return f"{argument}: the command takes no such argument; {advice}"
+    name = argument.partition("=")[0]
+    known = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", parser.format_help()))
+    return f"there is no option {name}; {_suggest(name, known) or advice}"
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    """``did you mean plan?``; "" if no known word is much like it."""
+    import difflib
+
+    matches = difflib.get_close_matches(word, sorted(known), n=1)
+    return f"did you mean {matches[0]}?" if matches else ""
+
+
+def completes_files(action: argparse.Action) -> None:
+    """An argument that shells complete with the names of files."""
+    # The attribute that shtab documents.
+    action.complete = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}  # type: ignore[attr-defined]

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from spotwright.cli import completes_files
 from spotwright.cli.inputs.conversion import convert_documents, document_title, object_name
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ def add(subparsers: Any) -> None:
         epilog="Exit code: 0, or 1 when the result does not work before what is left to do is done, or 2 when a file"
         " cannot be read or converted; then nothing is written.",
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="manifests, or folders of them; - is stdin")
+    completes_files(
+        parser.add_argument("files", nargs="+", metavar="FILE", help="manifests, or folders of them; - is stdin")
+    )
     parser.set_defaults(run=run)
 
 

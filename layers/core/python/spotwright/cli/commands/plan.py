@@ -5,7 +5,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from spotwright.cli import InputError
+from spotwright.cli import InputError, completes_files
 
 if TYPE_CHECKING:
     from spotwright.aws.instance_types.capacity import Overheads
@@ -34,23 +34,24 @@ def add(subparsers: Any) -> None:
     parser: argparse.ArgumentParser = subparsers.add_parser(
         "plan",
         help="say which nodes would be made for manifests or a running cluster, and why",
-        description="Plan nodes for NodePools, workloads and pods in YAML or JSON files, folders, or - for stdin;"
-        " without files, for the pods that wait in the kubeconfig's cluster; with both, for the manifests there.",
+        description="Plan nodes for NodePools, workloads and pods in YAML or JSON files, folders, or - for stdin;\n"
+        "without files, for the pods that wait in the kubeconfig's cluster; with both, for the manifests there.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("files", nargs="*", metavar="FILE", help="manifests, case files or folders of them; - is stdin")
-    parser.add_argument(
-        "-f",
-        "--filename",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="the same, as kubectl takes it; repeatable",
-    )
-    parser.add_argument(
-        "--catalog", metavar="FILE", help="instance types as JSON (default: the cluster's, else those of the region)"
-    )
+    of_files = [
+        parser.add_argument(
+            "files", nargs="*", metavar="FILE", help="manifests, case files or folders of them; - is stdin"
+        ),
+        parser.add_argument(
+            "-f", "--filename", action="append", default=[], metavar="FILE",
+            help="the same, as kubectl takes it; repeatable",
+        ),
+        parser.add_argument(
+            "--catalog", metavar="FILE",
+            help="instance types as JSON (default: the cluster's, else those of the region)",
+        ),
+    ]  # fmt: skip
     parser.add_argument(
         "--region",
         metavar="REGION",
@@ -73,11 +74,13 @@ def add(subparsers: Any) -> None:
         " a note, or nothing",
     )  # fmt: skip
     live = parser.add_argument_group("a running cluster")
-    live.add_argument("--kubeconfig", help="default: KUBECONFIG, or ~/.kube/config")
+    of_files.append(live.add_argument("--kubeconfig", help="default: KUBECONFIG, or ~/.kube/config"))
     live.add_argument("--context", help="a context of the kubeconfig (default: its current one)")
     live.add_argument("--cluster", metavar="NAME", help="the cluster's name in the deployment: its catalog is used")
     stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
     live.add_argument("--stack", default=stack, help="the cell's stack (default: SPOTWRIGHT_STACK, %(default)s)")
+    for action in of_files:
+        completes_files(action)
     parser.set_defaults(run=run)
 
 
@@ -102,10 +105,10 @@ def run(options: argparse.Namespace) -> int:
         plan, Workloads(snapshot.pods), identity, (*notes, *gates.notes, *chosen.notes), chosen.assumptions
     )
     _print_plan(report, options.output)
-    return _POD_WITHOUT_PLACE if options.exit_code and _leaves_pods(plan) else 0
+    return _POD_WITHOUT_PLACE if options.exit_code and leaves_pods(plan) else 0
 
 
-def _leaves_pods(plan: "Plan") -> bool:
+def leaves_pods(plan: "Plan") -> bool:
     """Whether a pod has no place: unschedulable, or ignored for something that is wrong with it or its volumes."""
     from spotwright.scheduling.inputs.provisionable import PLACELESS_CAUSES
 
