@@ -48,7 +48,8 @@ class _Version(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
         from importlib.metadata import version
 
-        parser.exit(message=f"spotwright {version('spotwright')}\n")
+        print(f"spotwright {version('spotwright')}")
+        parser.exit()
 
 
 def build_parser(commands: Iterable[str] = _COMMANDS) -> tuple[argparse.ArgumentParser, Any]:
