@@ -16,12 +16,13 @@ from spotwright.aws.kubelet import cel_values
 from spotwright.aws.kubelet.cel_values import ExpressionError, Value
 
 type Variables = Mapping[str, Value]
-type _Node = Callable[[Variables], Value]
+type Node = Callable[[Variables], Value]
 
 _TOKEN: Final = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.\d*|\.\d+|\d+)(?:[eE][+-]?\d+)?)|(?P<name>[A-Za-z_]\w*)"
-    r"|(?P<text>\"[^\"\\]*\"|'[^'\\]*')|(?P<sign>&&|\|\||[=!<>]=|[-+*/%()<>!?:,.\[\]]))"
+    r"|(?P<text>\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')|(?P<sign>&&|\|\||[=!<>]=|[-+*/%()<>!?:,.\[\]]))"
 )
+_ESCAPE: Final = re.compile(r"\\(.)")
 _MAX_LENGTH: Final = 2000
 _MAX_DEPTH: Final = 50
 # Precedence of binary operators; `? :` has the least and is parsed apart.
@@ -45,16 +46,16 @@ def evaluate(text: str, variables: Variables) -> int:
 
 
 @lru_cache(maxsize=256)
-def _parse(text: str) -> _Node:
+def _parse(text: str) -> Node:
     if len(text) > _MAX_LENGTH:
         raise ExpressionError(f"an expression of {len(text)} characters; at most {_MAX_LENGTH} are read")
     try:
-        return _Parser(text).whole()
+        return Parser(text).whole()
     except ExpressionError as error:
         raise ExpressionError(f"{text!r}: {error}") from None
 
 
-class _Parser:
+class Parser:
     """Turns the text into a function of its variables, operator by operator."""
 
     def __init__(self, text: str) -> None:
@@ -62,7 +63,7 @@ class _Parser:
         self._at = 0
         self._depth = 0
 
-    def whole(self) -> _Node:
+    def whole(self) -> Node:
         node = self._ternary()
         if self._peek() != "":
             raise ExpressionError(f"unexpected {self._peek()!r}")
@@ -80,7 +81,7 @@ class _Parser:
         if token != sign:
             raise ExpressionError(f"expected {sign!r}, found {_quote(token)}")
 
-    def _ternary(self) -> _Node:
+    def _ternary(self) -> Node:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             raise ExpressionError(f"nested more than {_MAX_DEPTH} deep")
@@ -93,14 +94,14 @@ class _Parser:
         self._depth -= 1
         return condition
 
-    def _binary(self, least: int) -> _Node:
+    def _binary(self, least: int) -> Node:
         left = self._unary()
         while _PRECEDENCE.get(self._peek(), 0) >= least:
             sign = self._next()
             left = _binary_operation(sign, left, self._binary(_PRECEDENCE[sign] + 1))
         return left
 
-    def _unary(self) -> _Node:
+    def _unary(self) -> Node:
         signs = []
         while self._peek() in ("-", "!"):
             signs.append(self._next())
@@ -109,18 +110,20 @@ class _Parser:
             node = _negate(sign, node)
         return node
 
-    def _member(self) -> _Node:
+    def _member(self) -> Node:
         node = self._primary()
         while self._peek() == ".":
             self._next()
-            name = self._next()
-            if name not in _METHODS:
-                raise ExpressionError(f"unknown method {name!r}; known are {', '.join(_METHODS)}")
-            self._expect("(")
-            node = _call(name, (node, *self._arguments(")")))
+            node = self._method(node, self._next())
         return node
 
-    def _primary(self) -> _Node:
+    def _method(self, node: Node, name: str) -> Node:
+        if name not in _METHODS:
+            raise ExpressionError(f"unknown method {name!r}; known are {', '.join(_METHODS)}")
+        self._expect("(")
+        return _call(name, (node, *self._arguments(")")))
+
+    def _primary(self) -> Node:
         token = self._next()
         if token == "(":
             node = self._ternary()
@@ -129,7 +132,7 @@ class _Parser:
         if token == "[":
             return _list(self._arguments("]"))
         if token[:1] in ("'", '"'):
-            return _constant(token[1:-1])
+            return _constant(_ESCAPE.sub(r"\1", token[1:-1]))
         if token[:1].isdigit() or (token[:1] == "." and len(token) > 1):
             return _constant(_number(token))
         if token in _LITERALS:
@@ -138,7 +141,7 @@ class _Parser:
             raise ExpressionError(f"expected a value, found {_quote(token)}")
         return self._named(token)
 
-    def _named(self, name: str) -> _Node:
+    def _named(self, name: str) -> Node:
         if self._peek() != "(":
             return _variable(name)
         self._next()
@@ -146,8 +149,8 @@ class _Parser:
             raise ExpressionError(f"unknown function {name!r}; known are {', '.join(_FUNCTIONS)}")
         return _call(name, self._arguments(")"))
 
-    def _arguments(self, end: str) -> tuple[_Node, ...]:
-        nodes: list[_Node] = []
+    def _arguments(self, end: str) -> tuple[Node, ...]:
+        nodes: list[Node] = []
         while self._peek() != end:
             if nodes:
                 self._expect(",")
@@ -177,11 +180,11 @@ def _number(token: str) -> Value:
     return float(token)
 
 
-def _constant(value: Value) -> _Node:
+def _constant(value: Value) -> Node:
     return lambda _: value
 
 
-def _variable(name: str) -> _Node:
+def _variable(name: str) -> Node:
     def read(variables: Variables) -> Value:
         if name not in variables:
             raise ExpressionError(f"unknown variable {name!r}; known are {', '.join(variables)}")
@@ -190,15 +193,15 @@ def _variable(name: str) -> _Node:
     return read
 
 
-def _list(nodes: tuple[_Node, ...]) -> _Node:
+def _list(nodes: tuple[Node, ...]) -> Node:
     return lambda variables: tuple(node(variables) for node in nodes)
 
 
-def _conditional(condition: _Node, first: _Node, second: _Node) -> _Node:
+def _conditional(condition: Node, first: Node, second: Node) -> Node:
     return lambda variables: first(variables) if cel_values.check_bool(condition(variables), "?") else second(variables)
 
 
-def _negate(sign: str, node: _Node) -> _Node:
+def _negate(sign: str, node: Node) -> Node:
     def negate(variables: Variables) -> Value:
         value = node(variables)
         if sign == "!":
@@ -210,7 +213,7 @@ def _negate(sign: str, node: _Node) -> _Node:
     return negate
 
 
-def _binary_operation(sign: str, left: _Node, right: _Node) -> _Node:
+def _binary_operation(sign: str, left: Node, right: Node) -> Node:
     if sign == "&&":
         return lambda variables: cel_values.check_bool(left(variables), sign) and cel_values.check_bool(
             right(variables), sign
@@ -222,5 +225,5 @@ def _binary_operation(sign: str, left: _Node, right: _Node) -> _Node:
     return lambda variables: cel_values.apply_operator(sign, left(variables), right(variables))
 
 
-def _call(name: str, nodes: tuple[_Node, ...]) -> _Node:
+def _call(name: str, nodes: tuple[Node, ...]) -> Node:
     return lambda variables: cel_values.call_function(name, tuple(node(variables) for node in nodes))

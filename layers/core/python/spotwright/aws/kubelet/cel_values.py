@@ -8,7 +8,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-type Value = bool | int | float | str | tuple[Value, ...]
+type Value = bool | int | float | str | tuple[Value, ...] | Mapping[str, Value]
 
 _LARGEST: Final = 2**63
 
@@ -31,18 +31,18 @@ def check_bool(value: Value, sign: str) -> bool:
 
 def apply_operator(sign: str, left: Value, right: Value) -> Value:
     if sign == "in":
-        if not isinstance(right, tuple):
+        if not isinstance(right, tuple | Mapping):
             raise ExpressionError(f"in of {type_name(right)}, which is no list")
         return left in right
     if type_name(left) != type_name(right):
         raise ExpressionError(f"{type_name(left)} {sign} {type_name(right)}: the two do not mix")
     if sign in ("==", "!="):
         return (left == right) == (sign == "==")
-    if isinstance(left, bool | tuple):
+    if isinstance(left, bool | tuple | Mapping):
         raise ExpressionError(f"{sign} of {type_name(left)}")
     if isinstance(left, str) and isinstance(right, str):
         return _compare(sign, left, right) if sign != "+" else left + right
-    if isinstance(left, str) or isinstance(right, str | tuple):
+    if isinstance(left, str) or isinstance(right, str | tuple | Mapping):
         raise ExpressionError(f"{sign} of {type_name(left)}")
     return _compare(sign, left, right) if sign[0] in "<>" else _calculate(sign, left, right)
 
@@ -92,7 +92,7 @@ def call_function(name: str, arguments: tuple[Value, ...]) -> Value:
                 return min(numbers) if name == "min" else max(numbers)
         case (("int" | "double"), (int() | float() | str() as one,)) if not isinstance(one, bool):
             return _convert(name, one)
-        case "size", (str() | tuple() as one,):
+        case "size", (str() | tuple() | Mapping() as one,):
             return len(one)
         case "startsWith", (str() as one, str() as part):
             return one.startswith(part)
@@ -120,4 +120,6 @@ def type_name(value: Value) -> str:
             return "a double"
         case str():
             return "a string"
+        case Mapping():
+            return "a map"
     return "a list"

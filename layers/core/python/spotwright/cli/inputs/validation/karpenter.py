@@ -1,13 +1,14 @@
 """Objects of Karpenter's kinds, by the CustomResourceDefinitions that Spotwright installs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
 from spotwright.adapters.kubernetes.codecs.unknown_fields import MOVED_FIELDS
 from spotwright.cli.inputs.validation import names
+from spotwright.cli.inputs.validation.expressions import broken_rules
 from spotwright.cli.inputs.validation.kubernetes import KubernetesValidator, metadata_problems
-from spotwright.cli.inputs.validation.problems import Kind, Path, Problem, Problems, path_text
+from spotwright.cli.inputs.validation.problems import Kind, Problem, Problems, path_text
 from spotwright.cli.inputs.validation.schema import Schema, SchemaValidator
 from spotwright.manifests.crds.ec2nodeclass.definition import ec2_nodeclass
 from spotwright.manifests.crds.nodeclaim import nodeclaim
@@ -32,7 +33,7 @@ def karpenter_problems(content: Json, kubernetes: KubernetesValidator) -> Proble
         return
     yield from metadata_problems(content, names.dns_subdomain)
     yield from kubernetes.part_problems(content["metadata"], _METADATA, ("metadata",))
-    yield from map(_with_advice, SchemaValidator({}, {}, _no_expressions).problems(content, _schema(kind), ()))
+    yield from map(_with_advice, SchemaValidator({}, {}, broken_rules).problems(content, _schema(kind), ()))
 
 
 def _with_advice(problem: Problem) -> Problem:
@@ -45,7 +46,3 @@ def _schema(kind: str) -> Schema:
     definition = _DEFINITIONS[kind]()
     schema: Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return schema
-
-
-def _no_expressions(_value: Any, _schema: Schema, _path: Path) -> Iterator[Problem]:
-    return iter(())
