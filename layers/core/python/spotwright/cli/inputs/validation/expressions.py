@@ -95,7 +95,14 @@ class _RuleParser(Parser):
         self._next()
         arguments = self._arguments(")")
         function = _METHODS[name]
-        return lambda variables: function(node(variables), *(argument(variables) for argument in arguments))
+
+        def evaluate(variables: Variables) -> Value:
+            texts = [node(variables), *(argument(variables) for argument in arguments)]
+            if not all(isinstance(text, str) for text in texts):
+                raise ExpressionError(f"{name} of what is not text")
+            return function(*texts)
+
+        return evaluate
 
     def _macro(self, node: Node, name: str) -> Node:
         self._expect("(")

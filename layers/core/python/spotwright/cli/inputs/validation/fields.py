@@ -16,6 +16,8 @@ from spotwright.model.quoting import quote
 CORE: Final = "io.k8s.api.core.v1."
 APPS: Final = "io.k8s.api.apps.v1."
 BATCH: Final = "io.k8s.api.batch.v1."
+_RBAC: Final = "io.k8s.api.rbac.v1."
+_AUTOSCALING: Final = "io.k8s.api.autoscaling.v2."
 META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _STANDARD_RESOURCES: Final = (resources.CPU, resources.MEMORY, "ephemeral-storage")
 
@@ -25,6 +27,16 @@ def one_of(*allowed: str) -> names.Check:
 
     def check(value: object, path: Path) -> Problems:
         if value != "" and value not in allowed:
+            yield not_allowed(path, value, allowed)
+
+    return check
+
+
+def exactly(*allowed: str) -> names.Check:
+    """One of these values, of a field without a default."""
+
+    def check(value: object, path: Path) -> Problems:
+        if value not in allowed:
             yield not_allowed(path, value, allowed)
 
     return check
@@ -100,10 +112,48 @@ def int_or_percent(value: object, path: Path) -> Problems:
     digits = text.removesuffix("%")
     if isinstance(value, str) and not (text.endswith("%") and digits.isdecimal() and digits.isascii()):
         yield Problem(Kind.VALUE, path, f"{quote(value)} is neither a whole number nor a percentage such as 25%")
-    elif text and int(digits) > 100:
-        yield Problem(Kind.VALUE, path, f"{quote(value)} is more than 100%")
     elif isinstance(value, int | float) and value < 0:
         yield Problem(Kind.VALUE, path, f"{quote(value)} is less than 0")
+
+
+def share(value: object, path: Path) -> Problems:
+    """As ``int_or_percent``, at most 100%."""
+    found = list(int_or_percent(value, path))
+    if not found and isinstance(value, str) and int(value.removesuffix("%")) > 100:
+        found = [Problem(Kind.VALUE, path, f"{quote(value)} is more than 100%")]
+    yield from found
+
+
+def port(value: object, path: Path) -> Problems:
+    """A port's number or its name."""
+    yield from between(1, 65535)(value, path)
+    if isinstance(value, str):
+        yield from names.port_name(value or "-", path)
+
+
+def target_port(value: object, path: Path) -> Problems:
+    if value not in (0, ""):
+        yield from port(value, path)
+
+
+def not_negative(value: object, path: Path) -> Problems:
+    """A quantity."""
+    if isinstance(value, str | int | float) and quantity.parse(value) < 0:
+        yield Problem(Kind.VALUE, path, f"{quote(value)} is negative; at least 0 is allowed")
+
+
+def capacity(value: object, path: Path) -> Problems:
+    """Of a PersistentVolume: storage, more than nothing."""
+    for name, amount in _entries(value):
+        if name != "storage":
+            yield not_allowed((*path, name), name, ("storage",))
+        elif amount is None or quantity.parse(amount) <= 0:
+            yield Problem(Kind.VALUE, (*path, name), f"{quote(amount)} is not more than 0")
+
+
+def provisioner(value: object, path: Path) -> Problems:
+    if isinstance(value, str):
+        yield from names.label_key(value.lower(), path)
 
 
 def _entries(value: object) -> "tuple[tuple[str, Any], ...]":
@@ -112,8 +162,8 @@ def _entries(value: object) -> "tuple[tuple[str, Any], ...]":
 
 _PORT: Final = between(0, 65535)
 _NOT_NEGATIVE: Final = at_least(0)
-_POLICY: Final = one_of("Honor", "Ignore")
-_ACCESS_MODES: Final = each(one_of("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"))
+_POLICY: Final = exactly("Honor", "Ignore")
+_ACCESS_MODES: Final = each(exactly("ReadWriteOnce", "ReadOnlyMany", "ReadWriteMany", "ReadWriteOncePod"))
 _RECLAIM: Final = one_of("Retain", "Delete", "Recycle")
 _PROBE: Final[dict[str, names.Check]] = dict.fromkeys(
     ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"), _NOT_NEGATIVE
@@ -152,13 +202,13 @@ FIELDS: Final[dict[str, dict[str, names.Check]]] = {
         "hostname": names.dns_label,
         "subdomain": names.dns_label,
     },
-    f"{CORE}PodOS": {"name": one_of("linux", "windows")},
+    f"{CORE}PodOS": {"name": exactly("linux", "windows")},
     f"{CORE}PodSchedulingGate": {"name": names.label_key},
     f"{CORE}Container": {
         "name": names.dns_label,
         "imagePullPolicy": one_of("Always", "IfNotPresent", "Never"),
         "terminationMessagePolicy": one_of("File", "FallbackToLogsOnError"),
-        "restartPolicy": one_of("Always", "OnFailure", "Never"),
+        "restartPolicy": exactly("Always", "OnFailure", "Never"),
     },
     f"{CORE}ContainerPort": {
         "name": names.port_name,
@@ -190,27 +240,37 @@ FIELDS: Final[dict[str, dict[str, names.Check]]] = {
     | {
         "maxSkew": at_least(1),
         "minDomains": at_least(1),
-        "topologyKey": names.label_key,
         "whenUnsatisfiable": one_of("DoNotSchedule", "ScheduleAnyway"),
         "nodeAffinityPolicy": _POLICY,
         "nodeTaintsPolicy": _POLICY,
     },
     f"{CORE}Volume": {"name": names.dns_label},
-    f"{CORE}EmptyDirVolumeSource": {"medium": one_of("Memory", "HugePages")},
+    f"{CORE}EmptyDirVolumeSource": {"sizeLimit": not_negative},
+    f"{CORE}HostPathVolumeSource": {
+        "type": one_of("BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket")
+    },
+    f"{CORE}HTTPGetAction": {"port": port},
+    f"{CORE}TCPSocketAction": {"port": port},
+    f"{CORE}ConfigMapEnvSource": {"name": names.dns_subdomain},
+    f"{CORE}SecretEnvSource": {"name": names.dns_subdomain},
     f"{CORE}PersistentVolumeClaimSpec": {
         "accessModes": _ACCESS_MODES,
         "storageClassName": names.dns_subdomain,
-        "volumeMode": one_of("Filesystem", "Block"),
+        "volumeMode": exactly("Filesystem", "Block"),
     },
     f"{CORE}PersistentVolumeSpec": {
         "accessModes": _ACCESS_MODES,
         "storageClassName": names.dns_subdomain,
-        "volumeMode": one_of("Filesystem", "Block"),
+        "volumeMode": exactly("Filesystem", "Block"),
         "persistentVolumeReclaimPolicy": _RECLAIM,
+        "capacity": capacity,
     },
+    f"{CORE}CSIPersistentVolumeSource": {"driver": names.dns_subdomain},
+    f"{CORE}TopologySelectorLabelRequirement": {"key": names.label_key},
     "io.k8s.api.storage.v1.StorageClass": {
+        "provisioner": provisioner,
         "reclaimPolicy": _RECLAIM,
-        "volumeBindingMode": one_of("Immediate", "WaitForFirstConsumer"),
+        "volumeBindingMode": exactly("Immediate", "WaitForFirstConsumer"),
     },
     f"{CORE}ReplicationControllerSpec": {"replicas": _NOT_NEGATIVE, "minReadySeconds": _NOT_NEGATIVE},
     f"{APPS}DeploymentSpec": {
@@ -220,13 +280,15 @@ FIELDS: Final[dict[str, dict[str, names.Check]]] = {
         "progressDeadlineSeconds": _NOT_NEGATIVE,
     },
     f"{APPS}DeploymentStrategy": {"type": one_of("Recreate", "RollingUpdate")},
-    f"{APPS}RollingUpdateDeployment": {"maxSurge": int_or_percent, "maxUnavailable": int_or_percent},
+    f"{APPS}RollingUpdateDeployment": {"maxSurge": int_or_percent, "maxUnavailable": share},
     f"{APPS}ReplicaSetSpec": {"replicas": _NOT_NEGATIVE, "minReadySeconds": _NOT_NEGATIVE},
     f"{APPS}StatefulSetSpec": {
         "replicas": _NOT_NEGATIVE,
         "minReadySeconds": _NOT_NEGATIVE,
         "podManagementPolicy": one_of("OrderedReady", "Parallel"),
+        "serviceName": names.dns_label,
     },
+    f"{APPS}RollingUpdateStatefulSetStrategy": {"partition": _NOT_NEGATIVE, "maxUnavailable": share},
     f"{APPS}StatefulSetUpdateStrategy": {"type": one_of("RollingUpdate", "OnDelete")},
     f"{APPS}DaemonSetUpdateStrategy": {"type": one_of("RollingUpdate", "OnDelete")},
     f"{BATCH}JobSpec": {
@@ -235,7 +297,7 @@ FIELDS: Final[dict[str, dict[str, names.Check]]] = {
         "backoffLimit": _NOT_NEGATIVE,
         "activeDeadlineSeconds": _NOT_NEGATIVE,
         "ttlSecondsAfterFinished": _NOT_NEGATIVE,
-        "completionMode": one_of("NonIndexed", "Indexed"),
+        "completionMode": exactly("NonIndexed", "Indexed"),
     },
     f"{BATCH}CronJobSpec": {
         "concurrencyPolicy": one_of("Allow", "Forbid", "Replace"),
@@ -244,11 +306,11 @@ FIELDS: Final[dict[str, dict[str, names.Check]]] = {
         "failedJobsHistoryLimit": _NOT_NEGATIVE,
     },
     "io.k8s.api.policy.v1.PodDisruptionBudgetSpec": {
-        "minAvailable": int_or_percent,
-        "maxUnavailable": int_or_percent,
-        "unhealthyPodEvictionPolicy": one_of("IfHealthyBudget", "AlwaysAllow"),
+        "minAvailable": share,
+        "maxUnavailable": share,
+        "unhealthyPodEvictionPolicy": exactly("IfHealthyBudget", "AlwaysAllow"),
     },
-    "io.k8s.api.scheduling.v1.PriorityClass": {"preemptionPolicy": one_of("PreemptLowerPriority", "Never")},
+    "io.k8s.api.scheduling.v1.PriorityClass": {"preemptionPolicy": exactly("PreemptLowerPriority", "Never")},
     f"{CORE}ServiceSpec": {
         "type": one_of("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"),
         "sessionAffinity": one_of("ClientIP", "None"),
@@ -257,9 +319,23 @@ FIELDS: Final[dict[str, dict[str, names.Check]]] = {
     },
     f"{CORE}ServicePort": {
         "port": between(1, 65535),
+        "targetPort": target_port,
         "nodePort": _PORT,
         "protocol": one_of("TCP", "UDP", "SCTP"),
         "name": names.dns_label,
+    },
+    f"{_RBAC}RoleRef": {
+        "apiGroup": one_of("rbac.authorization.k8s.io"),
+        "kind": exactly("Role", "ClusterRole"),
+        "name": names.path_segment,
+    },
+    f"{_RBAC}Subject": {"kind": exactly("ServiceAccount", "User", "Group")},
+    f"{_AUTOSCALING}HorizontalPodAutoscalerSpec": {"minReplicas": _NOT_NEGATIVE, "maxReplicas": at_least(1)},
+    f"{_AUTOSCALING}CrossVersionObjectReference": {"kind": names.path_segment, "name": names.path_segment},
+    f"{_AUTOSCALING}MetricSpec": {"type": exactly("ContainerResource", "External", "Object", "Pods", "Resource")},
+    f"{_AUTOSCALING}MetricTarget": {
+        "type": exactly("Utilization", "Value", "AverageValue"),
+        "averageUtilization": at_least(1),
     },
 }
 FIELDS[f"{CORE}EphemeralContainer"] = FIELDS[f"{CORE}Container"]
@@ -296,5 +372,34 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     f"{BATCH}CronJob": ("spec",),
     f"{BATCH}CronJobSpec": ("schedule",),
     f"{CORE}ReplicationController": ("spec",),
+    f"{CORE}PodTemplate": ("template",),
+    f"{CORE}PodTemplateSpec": ("spec",),
+    f"{BATCH}JobTemplateSpec": ("spec",),
+    f"{CORE}Service": ("spec",),
+    f"{CORE}PodOS": ("name",),
+    f"{CORE}EphemeralVolumeSource": ("volumeClaimTemplate",),
+    f"{CORE}ConfigMapVolumeSource": ("name",),
+    f"{CORE}SecretVolumeSource": ("secretName",),
+    f"{CORE}HostPathVolumeSource": ("path",),
+    f"{CORE}KeyToPath": ("key", "path"),
+    f"{CORE}ObjectFieldSelector": ("fieldPath",),
+    f"{CORE}ConfigMapEnvSource": ("name",),
+    f"{CORE}SecretEnvSource": ("name",),
+    f"{CORE}ExecAction": ("command",),
+    f"{CORE}CSIPersistentVolumeSource": ("driver", "volumeHandle"),
+    f"{CORE}VolumeNodeAffinity": ("required",),
+    f"{CORE}TopologySelectorLabelRequirement": ("key", "values"),
+    f"{CORE}TopologySelectorTerm": ("matchLabelExpressions",),
+    f"{_RBAC}RoleRef": ("name",),
+    f"{_RBAC}Subject": ("name",),
+    "io.k8s.api.autoscaling.v2.HorizontalPodAutoscaler": ("spec",),
+    f"{_AUTOSCALING}CrossVersionObjectReference": ("kind", "name"),
     f"{CORE}ReplicationControllerSpec": ("template",),
+}
+
+# Definition → fields that the schema asks for and the API server does not.
+NOT_REQUIRED: Final[dict[str, tuple[str, ...]]] = {
+    f"{CORE}PreferredSchedulingTerm": ("preference",),
+    "io.k8s.api.scheduling.v1.PriorityClass": ("value",),
+    f"{_RBAC}RoleRef": ("apiGroup",),
 }

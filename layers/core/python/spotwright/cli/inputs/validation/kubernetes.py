@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.cli.inputs.validation import names, pods, workloads
-from spotwright.cli.inputs.validation.fields import CORE, FIELDS, REQUIRED
+from spotwright.cli.inputs.validation.fields import CORE, FIELDS, NOT_REQUIRED, REQUIRED
 from spotwright.cli.inputs.validation.problems import Path, Problem, Problems, missing
 from spotwright.cli.inputs.validation.schema import Rule, Schema, SchemaValidator
 
@@ -36,7 +36,11 @@ class KubernetesSchema(msgspec.Struct, frozen=True):
 
 @cache
 def kubernetes_schema() -> KubernetesSchema:
-    return msgspec.json.decode(zlib.decompress(SCHEMA_FILE.read_bytes()), type=KubernetesSchema)
+    schema = msgspec.json.decode(zlib.decompress(SCHEMA_FILE.read_bytes()), type=KubernetesSchema)
+    for name, fields in NOT_REQUIRED.items():
+        required = schema.definitions[name]["required"]
+        schema.definitions[name]["required"] = [field for field in required if field not in fields]
+    return schema
 
 
 class KubernetesValidator:

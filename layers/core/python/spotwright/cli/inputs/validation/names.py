@@ -20,7 +20,7 @@ _ENVIRONMENT: Final = re.compile(r"[\x20-\x3c\x3e-\x7e]+")
 
 def label_key(value: object, path: Path) -> Problems:
     """A qualified name: ``topology.kubernetes.io/zone``."""
-    if isinstance(value, str) and not is_label_key(value):
+    if isinstance(value, str) and value and not is_label_key(value):
         yield Problem(
             Kind.VALUE,
             path,

@@ -6,10 +6,18 @@ Source: ``k8s.io/kubernetes/pkg/apis/core/validation/validation.go``.
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from spotwright.cli.inputs.validation import names
 from spotwright.cli.inputs.validation.problems import Kind, Path, Problem, Problems, missing, nearest
 from spotwright.cli.inputs.validation.schema import Rule
 from spotwright.model import quantity
 from spotwright.model.quoting import quote
+
+_ENVIRONMENT_SOURCES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+_VOLUME_SOURCES: Final = (
+    "awsElasticBlockStore", "azureDisk", "azureFile", "cephfs", "cinder", "csi", "fc", "flexVolume", "flocker",
+    "gcePersistentDisk", "glusterfs", "hostPath", "iscsi", "local", "nfs", "photonPersistentDisk", "portworxVolume",
+    "quobyte", "rbd", "scaleIO", "storageos", "vsphereVolume",
+)  # fmt: skip
 
 type Json = Mapping[str, Any]
 
@@ -26,6 +34,8 @@ def toleration(value: Json, path: Path) -> Problems:
     operator = value.get("operator") or "Equal"
     if not value.get("key") and operator == "Equal":
         yield Problem(Kind.VALUE, (*path, "operator"), "must be Exists where key is empty, which means all keys")
+    if operator == "Equal":
+        yield from names.label_value(value.get("value"), (*path, "value"))
     if operator == "Exists" and value.get("value"):
         yield Problem(Kind.VALUE, (*path, "value"), f"{quote(value['value'])} must be empty where operator is Exists")
     if value.get("tolerationSeconds") is not None and value.get("effect") != "NoExecute":
@@ -42,6 +52,15 @@ def selector_requirement(value: Json, path: Path) -> Problems:
         yield Problem(Kind.VALUE, here, f"{quote(values)} must be empty where operator is {operator}")
     elif operator in ("Gt", "Lt") and len(values) != 1:
         yield Problem(Kind.VALUE, here, f"{quote(values)}: operator {operator} needs exactly one value")
+
+
+def node_selector(value: Json, path: Path) -> Problems:
+    """What a node must have; its values are label values, which those of preferences need not be."""
+    for number, term in enumerate(listed(value, "nodeSelectorTerms")):
+        for index, requirement in enumerate(listed(term, "matchExpressions")):
+            for position, wanted in enumerate(requirement.get("values") or ()):
+                here = (*path, "nodeSelectorTerms", number, "matchExpressions", index, "values", position)
+                yield from names.label_value(wanted, here)
 
 
 def node_selector_term(value: Json, path: Path) -> Problems:
@@ -159,6 +178,25 @@ def mounts(spec: Json, path: Path, claims: Iterable[str] = ()) -> Problems:
                         yield Problem(Kind.VALUE, here, f"{quote(name)} is not a volume of the pod{hint}")
 
 
+def environment_source(value: Json, path: Path) -> Problems:
+    sources = [name for name in _ENVIRONMENT_SOURCES if value.get(name) is not None]
+    if len(sources) != 1:
+        found = f"has {' and '.join(sources)}" if sources else "has none"
+        yield Problem(Kind.VALUE, path, f"{found}: exactly one of {', '.join(_ENVIRONMENT_SOURCES)} is needed")
+
+
+def environment_from(value: Json, path: Path) -> Problems:
+    if (value.get("configMapRef") is None) == (value.get("secretRef") is None):
+        yield Problem(Kind.VALUE, path, "exactly one of configMapRef and secretRef is needed")
+
+
+def persistent_volume_spec(value: Json, path: Path) -> Problems:
+    sources = [name for name in _VOLUME_SOURCES if value.get(name) is not None]
+    if len(sources) != 1:
+        found = f"has {' and '.join(sources)}" if sources else "has none"
+        yield Problem(Kind.VALUE, path, f"{found}: exactly one kind of volume is needed, such as csi")
+
+
 def claim_spec(value: Json, path: Path) -> Problems:
     """Of a PersistentVolumeClaim, and of the claim of an ephemeral volume."""
     modes = value.get("accessModes") or ()
@@ -176,6 +214,7 @@ CORE: Final = "io.k8s.api.core.v1."
 RULES: Final[dict[str, Rule]] = {
     f"{CORE}Toleration": toleration,
     f"{CORE}NodeSelectorRequirement": selector_requirement,
+    f"{CORE}NodeSelector": node_selector,
     f"{CORE}NodeSelectorTerm": node_selector_term,
     "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelectorRequirement": selector_requirement,
     f"{CORE}ResourceRequirements": resource_requirements,
@@ -184,6 +223,9 @@ RULES: Final[dict[str, Rule]] = {
     f"{CORE}Volume": volume,
     f"{CORE}Probe": handler,
     f"{CORE}LifecycleHandler": handler,
+    f"{CORE}EnvVarSource": environment_source,
+    f"{CORE}EnvFromSource": environment_from,
+    f"{CORE}PersistentVolumeSpec": persistent_volume_spec,
     f"{CORE}PodSpec": pod_spec,
     f"{CORE}PersistentVolumeClaimSpec": claim_spec,
 }

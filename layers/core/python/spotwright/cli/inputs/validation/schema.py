@@ -72,8 +72,8 @@ class SchemaValidator:
         if kind is None:
             return
         if schema.get("format") == "int-or-string":
-            if not isinstance(value, str) and not _is_integer(value):
-                yield Problem(Kind.TYPE, path, f"{quote(value)} is neither a whole number nor text")
+            if not isinstance(value, str) and not (_is_integer(value) and -(2**31) <= value < 2**31):
+                yield Problem(Kind.TYPE, path, f"{quote(value)} is neither a whole number of 32 bits nor text")
             return
         if not _is_of_type(value, kind):
             yield Problem(Kind.TYPE, path, f"{quote(value)} is not {_TYPE_NAMES[kind]}")
@@ -119,8 +119,9 @@ class SchemaValidator:
         yield from _count_problems(len(value), "items", schema, path)
         items = schema["items"]
         for index, item in enumerate(value):
-            # The API server reads null in a list as an empty value.
-            yield from self.problems(_empty(items, self._definitions) if item is None else item, items, (*path, index))
+            # Of Kubernetes' own kinds, the API server reads null in a list as an empty value.
+            is_null = item is None and bool(self._definitions)
+            yield from self.problems(_empty(items, self._definitions) if is_null else item, items, (*path, index))
         yield from _repeated_items(value, schema, path)
 
 

@@ -33,6 +33,14 @@ def controller_spec(value: Json, path: Path) -> Problems:
     yield from _selector(value, path)
 
 
+def deployment_spec(value: Json, path: Path) -> Problems:
+    yield from controller_spec(value, path)
+    deadline, ready = value.get("progressDeadlineSeconds"), value.get("minReadySeconds") or 0
+    if deadline is not None and deadline <= ready:
+        here = (*path, "progressDeadlineSeconds")
+        yield Problem(Kind.VALUE, here, f"{deadline} is not more than minReadySeconds, {ready}")
+
+
 def stateful_set_spec(value: Json, path: Path) -> Problems:
     claims = [str((claim.get("metadata") or {}).get("name")) for claim in listed(value, "volumeClaimTemplates")]
     yield from _template(value, path, claims)
@@ -65,8 +73,6 @@ def job_spec(value: Json, path: Path) -> Problems:
 def _template(value: Json, path: Path, claims: list[str] | None = None) -> Problems:
     spec, here = (value.get("template") or {}).get("spec"), (*path, "template", "spec")
     if spec is None:
-        if value.get("template") is not None:
-            yield missing(here)
         return
     yield from mounts(spec, here, claims or ())
     policy = spec.get("restartPolicy") or "Always"
@@ -121,6 +127,11 @@ def strategy(value: Json, path: Path) -> Problems:
         yield Problem(Kind.VALUE, (*path, "rollingUpdate"), f"is not allowed where type is {kind}")
 
 
+def rolling_update(value: Json, path: Path) -> Problems:
+    if all(value.get(name) in (0, "0%") for name in ("maxSurge", "maxUnavailable")):
+        yield Problem(Kind.VALUE, (*path, "maxUnavailable"), "may not be 0 where maxSurge is 0")
+
+
 def disruption_budget_spec(value: Json, path: Path) -> Problems:
     if value.get("minAvailable") is not None and value.get("maxUnavailable") is not None:
         yield Problem(Kind.VALUE, path, "minAvailable and maxUnavailable exclude each other")
@@ -171,7 +182,8 @@ RULES: Final[dict[str, Rule]] = {
     f"{CORE}PodTemplate": pod_template,
     f"{CORE}ReplicationControllerSpec": replication_controller_spec,
     f"{CORE}ServiceSpec": service_spec,
-    f"{APPS}DeploymentSpec": controller_spec,
+    f"{APPS}DeploymentSpec": deployment_spec,
+    f"{APPS}RollingUpdateDeployment": rolling_update,
     f"{APPS}ReplicaSetSpec": controller_spec,
     f"{APPS}DaemonSetSpec": controller_spec,
     f"{APPS}StatefulSetSpec": stateful_set_spec,
