@@ -83,3 +83,22 @@ def test_input_that_means_nothing_is_said_clearly(capsys: pytest.CaptureFixture[
     assert "--setting FOO=1: expected" in refused(capsys, "--setting", "FOO=1")
     file.write_text(CLASS.replace("[{alias: %s}]", "[{id: ami-1}]"))
     assert "EC2NodeClass small: spec.amiFamily: required" in refused(capsys, "--nodeclass", str(file))
+
+
+def test_a_region_has_its_own_zones_and_prices(capsys: pytest.CaptureFixture[str]) -> None:
+    offerings = listed(capsys, "--region", "eu-west-1")["m5.large"]["offerings"]
+    on_demand = [offering for offering in offerings if offering["requirements"][labels.CAPACITY_TYPE] == "on-demand"]
+    assert {offering["price"] for offering in on_demand} == {0.107}
+    sold_with = [offering["requirements"] for offering in offerings]
+    ids = {requirements[labels.ZONE]: requirements[labels.ZONE_ID] for requirements in sold_with}
+    assert ids == {"eu-west-1a": "euw1-az3", "eu-west-1b": "euw1-az1", "eu-west-1c": "euw1-az2"}
+    assert main(["catalog", "--region", "eu-west-1"]) == 0
+    title = capsys.readouterr().out.splitlines()[0]
+    assert "eu-west-1, built in: on-demand prices of us-east-1 of July 2026" in title
+
+
+def test_a_region_that_is_not_built_in_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--region us-gov-west-1: no facts of this region are built in" in refused(
+        capsys, "--region", "us-gov-west-1"
+    )
+    assert "--region does not go with --cluster" in refused(capsys, "--region", "eu-west-1", "--cluster", "main")

@@ -175,3 +175,14 @@ def test_windows_pods_start_from_windows_images(planned: Any, alias: str, build:
         )
         == 1
     )
+
+
+def test_a_catalog_file_holds_for_every_class(planned: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["catalog", "--output", "json"]) == 0
+    file = tmp_path / "catalog.json"
+    file.write_text(capsys.readouterr().out)
+    plan = planned(POOL, CLASS + "  kubelet: {maxPods: 3}\n", PODS, options=("--catalog", str(file)))
+    assert len(plan["newNodes"]) == 1
+    assert [
+        line for line in plan["assumptions"] if line.startswith("EC2NodeClass default: instance types are those of")
+    ]

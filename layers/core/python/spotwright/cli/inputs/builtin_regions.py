@@ -117,8 +117,12 @@ def _shipped_region(name: str) -> ShippedRegion:
         return regions[name]
     # A zone is easily written instead of its region.
     near = [name[:-1]] if name[:-1] in regions else get_close_matches(name, regions, n=1, cutoff=0.7)
-    meant = f"; did you mean {near[0]}?" if near else ""
-    raise InputError(f"--region {name}: no facts of this region are built in{meant} There are {', '.join(regions)}")
+    meant = f"; did you mean {near[0]}?" if near else "."
+    raise InputError(
+        f"--region {name}: no facts of this region are built in{meant} There are {', '.join(regions)}."
+        f" `spotwright catalog --live --output json --region {name}` asks AWS;"
+        " `spotwright plan --catalog FILE` reads what it prints"
+    )
 
 
 def _on_demand(name: str, shipped: ShippedRegion) -> dict[str, int]:

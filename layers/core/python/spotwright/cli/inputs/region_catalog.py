@@ -49,7 +49,11 @@ class PlanCatalog(msgspec.Struct, frozen=True):
 def catalog_of_file(snapshot: Snapshot, path: str) -> PlanCatalog:
     """The types of a catalog file for every class; raises InputError."""
     catalog = read_catalog_file(path)
-    return PlanCatalog(snapshot, catalog, path, _digest(Path(path).read_bytes()))
+    names = ", ".join(nodeclass.name for nodeclass in snapshot.nodeclasses)
+    assumption = f"EC2NodeClass {names}: instance types are those of {path}, whatever the class says of sizes"
+    return PlanCatalog(
+        snapshot, catalog, path, _digest(Path(path).read_bytes()), assumptions=(assumption,) if names else ()
+    )
 
 
 def catalog_of_cluster(
