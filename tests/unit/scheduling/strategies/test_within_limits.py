@@ -105,3 +105,24 @@ def test_a_limit_on_memory_is_a_price_of_memory() -> None:
     plan = planned(*pods(8, cpu=1, memory="1Gi"), pools=(pool(limits={"memory": "8Gi"}),), types=(lean, wide))
     assert not why(plan)
     assert sum(GIB * 4 for _ in plan.new_nodes) == 8 * GIB
+
+
+def test_minvalues_hold_with_types_of_which_none_has_as_much_of_everything() -> None:
+    """More memory here, more slots for pods there: what both have is what a node of the limit's size can hold."""
+    roomy = instance("roomy.2", 2, 8, 0.1, labels={FAMILY: "roomy"}, capacity={"pods": 4})
+    narrow = instance("narrow.2", 2, 6, 0.1, labels={FAMILY: "narrow"})
+    larger = instance("larger.8", 8, 32, 0.4, labels={FAMILY: "larger"})
+    limited = pool("default", families(2), limits={"cpu": "2"})
+    plan = planned(*pods(4, cpu=0.5, memory="1Gi"), pools=(limited,), types=(roomy, narrow, larger))
+    assert not why(plan)
+    assert [new_node.instance_types for new_node in plan.new_nodes] == [("narrow.2", "roomy.2")]
+
+
+def test_what_is_left_of_a_limit_buys_cheaper_types() -> None:
+    """The limit has room for two dense nodes, or for one of them beside a wide node at half the price."""
+    dense = instance("dense", 8, 8, 0.80)
+    wide = instance("wide", 8, 16, 0.40)
+    waiting = pods(2, cpu=7, memory="4Gi")
+    plan = planned(*waiting, pools=(pool(limits={"memory": "24Gi"}),), types=(dense, wide))
+    assert not why(plan)
+    assert sorted(new_node.instance_types[0] for new_node in plan.new_nodes) == ["dense", "wide"]

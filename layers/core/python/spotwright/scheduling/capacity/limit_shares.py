@@ -17,6 +17,7 @@ from spotwright.model.requirements import Requirement
 from spotwright.scheduling.capacity.planned_nodes import PlannedNode
 from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
+from spotwright.scheduling.offerings.pool_types import PoolInstanceType
 
 # A launch sends at most 60 types to EC2 after its own filters; more only make claims and decisions long.
 MAX_INSTANCE_TYPES: Final = 100
@@ -44,6 +45,20 @@ def share_limits(group: WeightGroup, planned_nodes: Sequence[PlannedNode]) -> di
                 return None
             offerings |= shared
     return offerings
+
+
+def spend_limits(group: WeightGroup, planned_nodes: Iterable[PlannedNode]) -> None:
+    """Count planned nodes against the limits of their group, each with the fewest types that it may list."""
+    for planned_node in planned_nodes:
+        group.limits.spend(group.offering_index, planned_node.offering, len(planned_node.pods_by_node))
+        left = group.limits.by_template[planned_node.template_index]
+        names = tuple(name for name in left if name != resources.NODES)
+        if names and group.offering_index.min_values[planned_node.template_index]:
+            share = _Share(planned_node, names)
+            planned = share.counted_of(group.offering_index.pool_type_of[planned_node.offering])
+            share.list_least()
+            for name, size, counted in zip(names, planned, share.counted, strict=True):
+                left[name] -= share.node_count * (counted - size)
 
 
 def _share(planned_nodes: Sequence[PlannedNode], left: Mapping[str, int]) -> dict[int, int] | None:
@@ -101,7 +116,7 @@ class _Share:
         self._offerings_by_name: dict[str, int] = {}
         for pool_type in self._index.pool_types:
             if offerings := pool_type.offerings & self._options:
-                capacity, name = self._capacity(pool_type.instance_type.capacity), pool_type.instance_type.name
+                capacity, name = self.counted_of(pool_type), pool_type.instance_type.name
                 self._by_capacity[capacity] = self._by_capacity.get(capacity, 0) | offerings
                 self._offerings_by_name[name] = self._offerings_by_name.get(name, 0) | offerings
         spot = self._index.by_label.meeting(Requirement(labels.CAPACITY_TYPE, False, frozenset((labels.SPOT,))))
@@ -110,8 +125,9 @@ class _Share:
         self.counted: tuple[int, ...] = ()
         self.listed = 0
 
-    def _capacity(self, capacity: Mapping[str, int]) -> tuple[int, ...]:
-        return tuple([capacity.get(name, 0) for name in self._names])
+    def counted_of(self, pool_type: PoolInstanceType) -> tuple[int, ...]:
+        """What a type counts."""
+        return tuple([pool_type.counted(name) for name in self._names])
 
     def taken_from(self, slack: Sequence[int]) -> list[int]:
         return [amount - self.node_count * size for amount, size in zip(slack, self.counted, strict=True)]
@@ -128,8 +144,7 @@ class _Share:
 
     def list_least(self) -> None:
         """List types no larger than the planned type, and as few more as minValues need."""
-        planned = self._index.pool_type_of[self.planned_node.offering].instance_type
-        self._list_up_to(self._capacity(planned.capacity))
+        self._list_up_to(self.counted_of(self._index.pool_type_of[self.planned_node.offering]))
         enough = [amount * self.node_count for amount in _largest(self._by_capacity)]
         while not self._index.keep_min_values(self.listed) and (more := self.next_step(enough)):
             self.raise_by(more)

@@ -115,31 +115,59 @@ class PlannedNode:
 
     def moved_to(self, group: WeightGroup, numbers: Sequence[int]) -> "PlannedNode":
         """The node in the group of the same NodePools under other limits or prices, on the cheapest offering there that
-        counts no more. ``numbers``: by offering here, its number there. What the nodes count is spent there.
+        counts no more. ``numbers``: by offering here, its number there. Limits there do not change.
         """
-        index, options = group.offering_index, self.options
+        options = self.options
         offerings = to_bits(sorted(numbers[offering] for offering in iterate_bits(options.offerings)))
-        moved = msgspec.structs.replace(options, offerings=offerings)
+        moved = OfferingOptions(offerings, options.label_bits, options.topology_requirements)
         node = PlannedNode(group, self.template_index, moved, self.name)
         node.usage, node.pod_counts, node.pods_by_node = self.usage, self.pod_counts, self.pods_by_node
         node.offering = numbers[self.offering]
-        planned = index.pool_type_of[node.offering]
-        limited = group.initial_limits.by_template[self.template_index]
-        for offering in iterate_bits(offerings & ((1 << node.offering) - 1)):
+        # Types that stood for bundles had less room than they have.
+        index = group.offering_index
+        if index is not self.weight_group.offering_index and index.min_values[self.template_index]:
+            node.widen()
+        node.offering = node.cheapest_counting_no_more()
+        return node
+
+    def widen(self) -> None:
+        """Keep all offerings that its pods leave to it, whatever it was planned from."""
+        group, options = self.weight_group, self.options
+        offerings = group.offering_index.by_label.meeting_all(options.topology_requirements)
+        for pods in self.pod_counts:
+            offerings &= group.compatible_offerings(pods.pod_requirements)
+            offerings &= group.offerings_without_port_conflicts(pods.pod_class.host_ports)
+        self.options = OfferingOptions(offerings, options.label_bits, options.topology_requirements)
+        self.settle()
+
+    def cheapest_counting_no_more(self) -> int:
+        """Of its offerings the cheapest whose type has no more of any limited resource than the planned type."""
+        index = self.weight_group.offering_index
+        limited = self.weight_group.initial_limits.by_template[self.template_index]
+        planned = index.pool_type_of[self.offering]
+        for offering in iterate_bits(self.options.offerings & ((1 << self.offering) - 1)):
             pool_type = index.pool_type_of[offering]
             if all(pool_type.counted(name) <= planned.counted(name) for name in limited):
-                node.offering = offering
-                break
-        group.limits.spend(index, node.offering, len(node.pods_by_node))
-        return node
+                return offering
+        return self.offering
 
     def split(self, first_number: int) -> Iterator["PlannedNode"]:
         """Its nodes one by one, each with a name, so that pods with rules can join them."""
         for number, keys in enumerate(self.pods_by_node, first_number):
-            node = PlannedNode(self.weight_group, self.template_index, self.options, node_name(number))
-            node.offering, node.usage = self.offering, self.usage
-            node.pod_counts, node.pods_by_node = list(self.pod_counts), [keys]
-            yield node
+            yield self._with_pods([keys], node_name(number))
+
+    def split_off(self, node_count: int, offering: int) -> "PlannedNode":
+        """Plan so many of the equal nodes for another of their offerings; limits do not follow."""
+        node = self._with_pods(self.pods_by_node[:node_count], self.name)
+        self.pods_by_node = self.pods_by_node[node_count:]
+        node.offering = offering
+        return node
+
+    def _with_pods(self, pods_by_node: list[tuple[str, ...]], name: str) -> "PlannedNode":
+        node = PlannedNode(self.weight_group, self.template_index, self.options, name)
+        node.offering, node.usage = self.offering, self.usage
+        node.pod_counts, node.pods_by_node = list(self.pod_counts), pods_by_node
+        return node
 
 
 def node_name(number: int) -> str:

@@ -14,9 +14,10 @@ from spotwright.scheduling.capacity.pending_pods import PendingClass
 from spotwright.scheduling.inputs.daemonset_pods import DaemonSetPod
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
-from spotwright.scheduling.offerings.counted_capacity import count_min_values
+from spotwright.scheduling.offerings.counted_capacity import Bundle, build_bundles
 from spotwright.scheduling.offerings.limit_prices import LimitPrices, add_limit_prices
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
+from spotwright.scheduling.offerings.pool_types import PoolTypeKey
 from spotwright.scheduling.offerings.undetermined_labels import UndeterminedLabels
 from spotwright.scheduling.packing.problem import RemainingLimits, offerings_up_to_size
 from spotwright.scheduling.packing.search import NODE_SIZE_BOUNDS_MILLICORES
@@ -29,11 +30,12 @@ class LimitPolicy(msgspec.Struct, frozen=True):
     """How an attempt treats the limits of NodePools.
 
     ``enforced``: False plans as if there were none; ``prices``: what is added to prices for what counts against a
-    limit; ``withheld``: by NodePool, what its limits leave less than they do.
+    limit, None where types count as they are, without the others that minValues need beside them; ``withheld``: by
+    NodePool, what its limits leave less than they do.
     """
 
     enforced: bool = True
-    prices: LimitPrices = msgspec.field(default_factory=dict)
+    prices: LimitPrices | None = None
     withheld: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=dict)
 
     def remaining(self, template: NodeClaimTemplate, usage: Mapping[str, int]) -> dict[str, int]:
@@ -195,6 +197,7 @@ class OfferingIndexCache:
     def __init__(self, daemonset_pods: Sequence[DaemonSetPod]) -> None:
         self.daemonset_pods = daemonset_pods
         self._indexes: dict[object, OfferingIndex] = {}
+        self._bundles: dict[object, dict[PoolTypeKey, Bundle]] = {}
         self._policies: list[LimitPolicy] = []
 
     def get(
@@ -203,15 +206,18 @@ class OfferingIndexCache:
         key = (tuple(map(id, templates)), tuple(dimensions))
         if key not in self._indexes:
             # The index keeps its templates, so that their ids stay their own.
-            self._indexes[key] = index = OfferingIndex(templates, self.daemonset_pods, dimensions)
-            count_min_values(index)
-        if not limit_policy.prices:
+            self._indexes[key] = OfferingIndex(templates, self.daemonset_pods, dimensions)
+        if limit_policy.prices is None:
             return self._indexes[key]
-        priced_key = (key, id(limit_policy))
+        index, priced_key = self._indexes[key], (key, id(limit_policy))
         if priced_key not in self._indexes:
+            if key not in self._bundles:
+                self._bundles[key] = build_bundles(index)
             # So with the policy.
             self._policies.append(limit_policy)
-            self._indexes[priced_key] = add_limit_prices(self._indexes[key], self.daemonset_pods, limit_policy.prices)
+            self._indexes[priced_key] = add_limit_prices(
+                index, self.daemonset_pods, limit_policy.prices, self._bundles[key]
+            )
         return self._indexes[priced_key]
 
 

@@ -1,58 +1,112 @@
-"""What a planned node counts against the limits of its NodePool.
+"""What a planned node counts against the limits of its NodePool, and how much room it then has.
 
 A launch may take any of the types that a NodeClaim lists, so a node counts what the largest of them has. A NodePool
-without minValues may list the planned type alone, and a node counts that type's capacity. With minValues it must list
-more: a node counts the least with which enough different types, all with at least the planned type's room, are listed.
+without minValues may list the planned type alone: a node counts that type's capacity. With minValues it must list more
+types, and its pods must fit on each of them. So near limits a type of such a NodePool stands for a bundle: the type and
+as many others of about its size as minValues need, with the least room, and counting the most, of any of them.
 """
 
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
 
 from spotwright.model import resources
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
-from spotwright.scheduling.offerings.pool_types import PoolInstanceType
+from spotwright.scheduling.offerings.pool_types import PoolInstanceType, PoolTypeKey, Vector
+
+# A bundle has no types that take a smaller share of the limits than this part of its type's share.
+_SMALLEST_PART: Final = 0.7
 
 
-def count_min_values(index: OfferingIndex) -> None:
-    """Set what the types of NodePools with limits and minValues count. Changes the pool types of the index."""
+class Bundle(msgspec.Struct, frozen=True):
+    """What a type has room for and counts together with others."""
+
+    free_capacity: Vector
+    counted_capacity: Mapping[str, int]
+
+
+def build_bundles(index: OfferingIndex) -> dict[PoolTypeKey, Bundle]:
+    """The bundles of the types of NodePools with limits and minValues; types that no bundle has room for are left
+    without."""
+    bundles: dict[PoolTypeKey, Bundle] = {}
     for number, template in enumerate(index.templates):
         limits = {name: limit for name, limit in template.nodepool.limits.items() if name != resources.NODES}
         if limits and index.min_values[number]:
-            types = [pool_type for pool_type in index.pool_types if pool_type.template_index == number]
-            counted = _Counting(index, types, limits)
-            for pool_type, capacity in [(pool_type, counted.least(pool_type)) for pool_type in types]:
-                pool_type.counted_capacity = capacity
+            bundles |= _TypesOfPool(index, number, limits).bundles()
+    return bundles
 
 
-class _Counting:
+class _TypesOfPool:
     """The types of one NodePool, those first that take the smallest share of a limit."""
 
-    def __init__(self, index: OfferingIndex, types: Sequence[PoolInstanceType], limits: Mapping[str, int]) -> None:
-        self._index = index
+    def __init__(self, index: OfferingIndex, template_index: int, limits: Mapping[str, int]) -> None:
         self._limits = limits
-        self._types = sorted(types, key=lambda pool_type: self._share(pool_type.instance_type.capacity))
-        self._shares = [self._share(pool_type.instance_type.capacity) for pool_type in self._types]
-        self._most = resources.maximum(pool_type.instance_type.capacity for pool_type in types)
+        self._min_values = index.min_values[template_index]
+        pool_types = [pool_type for pool_type in index.pool_types if pool_type.template_index == template_index]
+        self._types = sorted(pool_types, key=lambda pool_type: (self._share(pool_type), pool_type.instance_type.name))
+        self._shares = [self._share(pool_type) for pool_type in self._types]
+        self._values = {
+            key: [
+                {value for value, stating in statements if isinstance(value, str) and stating & pool_type.offerings}
+                for pool_type in self._types
+            ]
+            for key in self._min_values
+            for statements in (list(index.by_label.statements(key).items()),)
+        }
 
-    def _share(self, capacity: Mapping[str, int]) -> float:
+    def _share(self, pool_type: PoolInstanceType) -> float:
         """The largest share of any limit."""
+        capacity = pool_type.instance_type.capacity
         return max(capacity.get(name, 0) / max(limit, 1) for name, limit in self._limits.items())
 
-    def least(self, pool_type: PoolInstanceType) -> Mapping[str, int]:
-        """What must be counted to list enough types with this type's room; the most of all types where none would do.
+    def bundles(self) -> Iterator[tuple[PoolTypeKey, Bundle]]:
+        for place, pool_type in enumerate(self._types):
+            bundle = self._bundle(place)
+            if bundle is not None:
+                yield pool_type.key, bundle
 
-        Types with as much room have at least as much capacity, so smaller types are not looked at.
-        """
-        index = self._index
-        with_room = index.by_capacity.with_room(pool_type.free_capacity)
-        listed, counted = pool_type.offerings, dict(pool_type.instance_type.capacity)
-        if index.keep_min_values(listed):
-            return counted
-        room = dict(zip(index.dimensions, pool_type.free_capacity, strict=True))
-        for candidate in self._types[bisect_left(self._shares, self._share(room)) :]:
-            if candidate.offerings & with_room:
-                listed |= candidate.offerings
-                counted = resources.maximum((counted, candidate.instance_type.capacity))
-                if index.keep_min_values(listed):
-                    return counted
-        return self._most
+    def _bundle(self, place: int) -> Bundle | None:
+        """The type with others of at most its share of the limits; with larger ones where these are too few."""
+        first = bisect_left(self._shares, self._shares[place] * _SMALLEST_PART)
+        last = bisect_right(self._shares, self._shares[place])
+        while True:
+            chosen = self._choose(place, range(first, last))
+            if chosen is not None:
+                members = [self._types[member] for member in chosen]
+                return Bundle(
+                    tuple(map(min, zip(*(member.free_capacity for member in members), strict=True))),
+                    resources.maximum(member.instance_type.capacity for member in members),
+                )
+            if last == len(self._types):
+                return None
+            last = bisect_right(self._shares, self._shares[last])
+
+    def _choose(self, place: int, candidates: Sequence[int]) -> list[int] | None:
+        """So many of the candidates, with most room for what the type has room for, that minValues hold; None where
+        all of them are too few."""
+        seen = {key: set(self._values[key][place]) for key in self._min_values}
+        chosen = [place]
+        if self._hold(seen):
+            return chosen
+        if not self._hold({key: set().union(*(self._values[key][one] for one in candidates)) for key in seen}):
+            return None
+        room = self._types[place].free_capacity
+        for candidate in sorted(candidates, key=lambda candidate: self._rank(candidate, room)):
+            if any(self._values[key][candidate] - values for key, values in seen.items()):
+                chosen.append(candidate)
+                for key, values in seen.items():
+                    values |= self._values[key][candidate]
+                if self._hold(seen):
+                    return chosen
+        return None
+
+    def _hold(self, values: Mapping[str, set[str]]) -> bool:
+        return all(len(values[key]) >= least for key, least in self._min_values.items())
+
+    def _rank(self, candidate: int, room: Vector) -> tuple[float, float, int]:
+        """Types with cpu and memory for as much as possible of the room first, then with slots for its pods."""
+        free = self._types[candidate].free_capacity
+        parts = [min(has / wanted, 1.0) if wanted else 1.0 for has, wanted in zip(free, room, strict=True)]
+        return -min(parts[:2]), -min(parts), candidate

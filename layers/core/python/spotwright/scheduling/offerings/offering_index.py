@@ -19,7 +19,7 @@ from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
 from spotwright.scheduling.offerings.bit_sets import to_bits
 from spotwright.scheduling.offerings.capacity_index import CapacityIndex
 from spotwright.scheduling.offerings.label_index import LabelIndex
-from spotwright.scheduling.offerings.pool_types import PoolOfferings, PoolTypeKey
+from spotwright.scheduling.offerings.pool_types import PoolOfferings, PoolTypeKey, TypeAdjustment
 
 _ACCELERATORS: Final = (labels.INSTANCE_PREFIX + "gpu-count", labels.INSTANCE_PREFIX + "accelerator-count")
 
@@ -32,14 +32,14 @@ class OfferingIndex:
         templates: Sequence[NodeClaimTemplate],
         daemons: Sequence[DaemonSetPod],
         dimensions: Sequence[str],
-        surcharges: Mapping[PoolTypeKey, int] = MappingProxyType({}),
+        adjustments: Mapping[PoolTypeKey, TypeAdjustment] = MappingProxyType({}),
     ) -> None:
-        """``dimensions``: names of the resources that matter, cpu, memory and pods first; ``surcharges``: added to the
-        prices of a type's offerings, in picodollars per hour.
+        """``dimensions``: names of the resources that matter, cpu, memory and pods first; ``adjustments``: types
+        that count otherwise than they are.
         """
         self.templates = templates
         self.dimensions = dimensions
-        pool_offerings = PoolOfferings(templates, daemons, dimensions, surcharges)
+        pool_offerings = PoolOfferings(templates, daemons, dimensions, adjustments)
         self.pool_types = pool_offerings.pool_types
         self.pool_type_of = pool_offerings.pool_type_of
         self.offerings = pool_offerings.offerings

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from spotwright.model import resources
 from spotwright.model.ec2.instance_type import InstanceType, Offering
 from spotwright.model.kubernetes.volumes import UNLIMITED_VOLUMES, csi_driver
@@ -13,6 +15,16 @@ type Vector = tuple[int, ...]
 
 type PoolTypeKey = tuple[int, int]
 """A type of a NodePool, whatever index it is in: the place of its template, and the identity of the type."""
+
+
+class TypeAdjustment(msgspec.Struct, frozen=True):
+    """How a type counts where limits are prices. ``surcharge``: on the price of its offerings, in picodollars per hour;
+    ``free_capacity``, ``counted_capacity``: instead of its own.
+    """
+
+    surcharge: int
+    free_capacity: Vector
+    counted_capacity: Mapping[str, int]
 
 
 class PoolInstanceType:
@@ -56,7 +68,7 @@ class PoolOfferings:
 
     ``offerings_of_template``: by template, the numbers of its offerings as bits; ``too_small_for_daemons``: by
     template, types without room for their DaemonSets whose resources a NodeOverlay states. ``prices``: with
-    ``surcharges``, which are by type.
+    the surcharges of ``adjustments``.
     """
 
     def __init__(
@@ -64,7 +76,7 @@ class PoolOfferings:
         templates: Sequence[NodeClaimTemplate],
         daemons: Sequence[DaemonSetPod],
         dimensions: Sequence[str],
-        surcharges: Mapping[PoolTypeKey, int],
+        adjustments: Mapping[PoolTypeKey, TypeAdjustment],
     ) -> None:
         self._dimensions = dimensions
         self._csi_drivers = [(name, driver) for name in dimensions if (driver := csi_driver(name))]
@@ -78,7 +90,11 @@ class PoolOfferings:
             for number, template in enumerate(templates)
             for pool_type in self._pool_types(number, template, daemons)
         ]
-        self._number_offerings(templates, pool_types, surcharges)
+        for pool_type in pool_types if adjustments else ():
+            if adjustment := adjustments.get(pool_type.key):
+                pool_type.free_capacity = adjustment.free_capacity
+                pool_type.counted_capacity = adjustment.counted_capacity
+        self._number_offerings(templates, pool_types, adjustments)
         self.pool_types = [pool_type for pool_type in pool_types if pool_type.offerings]
 
     def _pool_types(
@@ -110,12 +126,13 @@ class PoolOfferings:
         self,
         templates: Sequence[NodeClaimTemplate],
         pool_types: Sequence[PoolInstanceType],
-        surcharges: Mapping[PoolTypeKey, int],
+        adjustments: Mapping[PoolTypeKey, TypeAdjustment],
     ) -> None:
         found: list[tuple[int, str, int, str, str, int, PoolInstanceType, Offering]] = []
         for pool_type in pool_types:
             name, number = pool_type.instance_type.name, pool_type.template_index
-            surcharge = surcharges.get(pool_type.key, 0)
+            adjustment = adjustments.get(pool_type.key)
+            surcharge = adjustment.surcharge if adjustment else 0
             for offering in pool_type.instance_type.offerings:
                 if offering.available and templates[number].allows(offering):
                     price, zone, kind = (

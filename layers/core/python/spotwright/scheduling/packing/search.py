@@ -32,9 +32,13 @@ def find_cheapest_packing(
             packer = GreedyPacker(problem, counts, limits, candidate_offerings(problem, counts, limits, size_bound))
             if any(best.unpacked) or packer.fractional_cost() < best.cost(problem.offering_index):
                 best = _better(best, packer.pack(), problem)
-    if any(best.unpacked) and any(resources.NODES in left for left in limits.by_template):
-        packer = GreedyPacker(problem, counts, limits, _largest_offerings(problem, counts, limits))
-        best = _better(best, packer.pack(), problem)
+    if any(best.unpacked) and any(limits.by_template):
+        offerings = (
+            _largest_offerings(problem, counts, limits)
+            if any(resources.NODES in left for left in limits.by_template)
+            else candidate_offerings(problem, counts, limits, sys.maxsize)
+        )
+        best = _better(best, GreedyPacker(problem, counts, limits, offerings).pack(), problem)
     merge_nodes(problem, best, first_bound)
     return best
 

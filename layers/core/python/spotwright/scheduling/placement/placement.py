@@ -6,6 +6,8 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.labels import HOSTNAME
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.scheduling.capacity.existing_nodes import ExistingNode
+from spotwright.scheduling.capacity.limit_shares import spend_limits
+from spotwright.scheduling.capacity.limit_slack import plan_cheaper_types
 from spotwright.scheduling.capacity.pending_pods import PendingClass, build_pending_classes, resource_dimensions
 from spotwright.scheduling.capacity.planned_nodes import PlannedNode
 from spotwright.scheduling.capacity.weight_groups import ENFORCED, LimitPolicy, WeightGroup, build_weight_groups
@@ -115,7 +117,14 @@ class Placement:
                 node.moved_to(group, numbers) if node.weight_group is group_then else node
                 for node in self.planned_nodes
             ]
+            spend_limits(group, (node for node in self.planned_nodes if node.weight_group is group))
         self.limit_policy, self.weight_groups = ENFORCED, groups
+
+    def plan_cheaper_types(self) -> None:
+        """Spend what is left of the limits on cheaper types that count more."""
+        self.planned_nodes = [
+            node for group in self.weight_groups for node in plan_cheaper_types(group, self.planned_nodes_of(group))
+        ]
 
     def planned_nodes_of(self, group: WeightGroup) -> list[PlannedNode]:
         return [planned_node for planned_node in self.planned_nodes if planned_node.weight_group is group]

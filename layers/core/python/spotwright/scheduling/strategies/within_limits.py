@@ -7,7 +7,7 @@ Where pods are left all the same, smaller pods also come before larger ones, sin
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from spotwright.model.kubernetes.pod import Pod
@@ -19,11 +19,12 @@ from spotwright.scheduling.placement.planning_context import PlanningContext
 from spotwright.scheduling.strategies import best_placement, priority
 
 # What counts against a limit costs so many times what the same amount costs on the nodes planned without limits.
-_PRESSURES: Final = (1.0, 10.0, 0.0, 100.0, 0.1, 3.0, 0.3)
-# In how many steps the number of pods that come first, smaller before larger, is found.
-_BISECTIONS: Final = 6
+_PRESSURES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 10_000.0)
 # Where minValues cannot be kept for some pods, this much of a NodePool's limits is withheld, until they are.
 _WITHHELD_SHARES: Final = (0.25, 0.5, 0.75, 1.0)
+
+type UnitPrices = dict[str, dict[str, float]]
+"""NodePool → resource → picodollars per hour for a unit of it."""
 
 
 def find_best_placement(
@@ -68,28 +69,39 @@ class _LimitSearch:
         self._templates = templates
         self._priorities = sorted({pod.priority for pod in pods}, reverse=True)
         self._unplaceable = unlimited.unplaced_pods()
-        self._unit_prices = _unit_prices(unlimited)
+        self._scarce = _unit_prices(unlimited, lambda times: float(times > 1))
+        self._limited = _unit_prices(unlimited, lambda times: min(times, 1.0))
         self._work_units = unlimited.work_units
+        self._most_work_units = self._work_units + context.settings.work_units
         self._best: _Candidate | None = None
 
     def find(self) -> Placement:
-        for pressure in _PRESSURES:
-            self._try([self._pods], self._policy(pressure))
-            if self._work_units > 2 * self._context.settings.work_units and pressure != _PRESSURES[0]:
-                break
+        self._try_pressures()
+        if not self._is_complete and self._has_time:
+            self._try([self._pods], _policy(self._limited, _PRESSURES[-1]))
         self._keep_min_values()
-        if self._best is not None and self._left(self._best.placement):
-            self._try_orders(self._best.policy)
+        if not self._is_complete:
+            self._try_orders()
         return self._finished()
 
-    def _policy(self, pressure: float) -> LimitPolicy:
-        if not pressure:
-            return ENFORCED
-        prices = {
-            pool: {name: pressure * price for name, price in unit_prices.items()}
-            for pool, unit_prices in self._unit_prices.items()
-        }
-        return LimitPolicy(prices=prices)
+    @property
+    def _is_complete(self) -> bool:
+        """Whether some placement leaves no pod that has a place without limits."""
+        return self._best is not None and self._places_all(self._best.placement)
+
+    @property
+    def _has_time(self) -> bool:
+        return self._work_units < self._most_work_units
+
+    def _try_pressures(self) -> None:
+        """Find the lowest price for limits with which all pods have a place; without time for that, try the highest."""
+        too_low, enough = -1, len(_PRESSURES)
+        while enough - too_low > 1 and (self._has_time or enough == len(_PRESSURES)):
+            tried = (too_low + enough) // 2 if self._has_time else len(_PRESSURES) - 1
+            if self._places_all(self._try([self._pods], _policy(self._scarce, _PRESSURES[tried]))):
+                enough = tried
+            else:
+                too_low = tried
 
     def _try(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy) -> Placement:
         """Place the batches; the placement counts if it keeps the limits and is better than all before."""
@@ -101,15 +113,15 @@ class _LimitSearch:
     def _consider(self, placement: Placement, policy: LimitPolicy) -> None:
         placement.count_limits()
         if _keeps_limits(placement):
+            placement.plan_cheaper_types()
             best_placement.leave_last_of_equal_pods(self._context, self._pods, placement)
             candidate = _Candidate(placement, policy, self._rank(placement))
             if self._best is None or candidate.rank < self._best.rank:
                 self._best = candidate
 
-    def _left(self, placement: Placement) -> list[Pod]:
-        """The pods without a place that would have one without limits."""
-        unplaced = placement.unplaced_pods() - self._unplaceable
-        return [pod for pod in self._pods if pod.key in unplaced]
+    def _places_all(self, placement: Placement) -> bool:
+        """Whether all pods that have a place without limits have one within them."""
+        return placement.unplaced_pods() <= self._unplaceable and _keeps_limits(placement)
 
     def _violates_order(self, placement: Placement) -> bool:
         blocked, unplaced = set(placement.pods_blocked_by_limits()), placement.unplaced_pods()
@@ -127,26 +139,27 @@ class _LimitSearch:
             placement.price(),
         )
 
-    def _try_orders(self, policy: LimitPolicy) -> None:
+    def _try_orders(self) -> None:
         """Smaller pods first, as many as find a place together; and all in order of priority and age."""
-        ordered = sorted(self._pods, key=self._order_key)
-        first, last = 0, len(ordered)
-        for _ in range(_BISECTIONS if len({self._order_key(pod)[:2] for pod in ordered}) > 1 else 0):
-            if last - first < 2:
-                break
-            count = (first + last) // 2
-            placement = self._try([ordered[:count], ordered[count:]], policy)
-            unplaced = placement.unplaced_pods() - self._unplaceable
+        assert self._best is not None
+        policy, ordered = self._best.policy, sorted(self._pods, key=self._order_key)
+        sizes = {self._order_key(pod)[:2] for pod in ordered}
+        placed, left = 0, len(ordered)
+        while len(sizes) > 1 and left - placed > 1 and self._has_time:
+            count = (placed + left) // 2
+            unplaced = self._try([ordered[:count], ordered[count:]], policy).unplaced_pods() - self._unplaceable
             if any(pod.key in unplaced for pod in ordered[:count]):
-                last = count
+                left = count
             else:
-                first = count
-        if self._best is not None and self._violates_order(self._best.placement):
+                placed = count
+        for pressure in _PRESSURES[-1:-4:-2] if placed and self._has_time else ():
+            self._try([ordered[:placed], ordered[placed:]], _policy(self._scarce, pressure))
+        if self._violates_order(self._best.placement):
             self._try(priority.priority_batches(self._pods), policy)
 
     def _order_key(self, pod: Pod) -> tuple[int, float, priority.PriorityKey, str]:
         """Higher priority first, then what takes the smaller share of what is scarce."""
-        prices = self._unit_prices.values()
+        prices = self._limited.values()
         size = max(
             (sum(price * pod.requests.get(name, 0) for name, price in unit_prices.items()) for unit_prices in prices),
             default=0.0,
@@ -158,28 +171,38 @@ class _LimitSearch:
         for share in _WITHHELD_SHARES:
             if self._best is not None:
                 break
-            self._try([self._pods], LimitPolicy(withheld=dict(_withheld(self._context, self._templates, share))))
+            self._try(
+                [self._pods], LimitPolicy(prices={}, withheld=dict(_withheld(self._context, self._templates, share)))
+            )
 
     def _finished(self) -> Placement:
         """The best placement, after unplaced pods were tried first."""
+        assert self._best is not None
         best = self._best
-        assert best is not None
         placement = best.placement
         if not self._violates_order(placement):
             placement = best_placement.retry_unplaced_first(
                 self._context, self._pods, self._templates, placement, best.policy
             )
-            placement.count_limits()
-            if not _keeps_limits(placement):
-                placement = best.placement
+            if placement is not best.placement:
+                self._consider(placement, best.policy)
+                placement = self._best.placement
         placement.work_units = max(placement.work_units, self._work_units)
         return placement
 
 
-def _unit_prices(unlimited: Placement) -> dict[str, dict[str, float]]:
+def _policy(unit_prices: UnitPrices, pressure: float) -> LimitPolicy:
+    """``unit_prices`` so many times as high."""
+    prices = {
+        pool: {name: pressure * price for name, price in of_pool.items()} for pool, of_pool in unit_prices.items()
+    }
+    return LimitPolicy(prices=prices)
+
+
+def _unit_prices(unlimited: Placement, weigh: Callable[[float], float]) -> UnitPrices:
     """By NodePool, what a unit of each limited resource costs on the nodes planned without limits.
 
-    A resource counts in full where these nodes take more of it than a limit leaves, and little where they take little.
+    ``weigh``: how much a resource counts, by how often what a limit leaves of it goes into what these nodes count.
     """
     used: Counter[str] = Counter()
     for group in unlimited.weight_groups:
@@ -188,15 +211,13 @@ def _unit_prices(unlimited: Placement) -> dict[str, dict[str, float]]:
             for name in {name for left in group.initial_limits.by_template for name in left}:
                 used[name] += pool_type.counted(name) * len(node.pods_by_node)
     total = unlimited.price()
-    prices: dict[str, dict[str, float]] = {}
-    for group in unlimited.weight_groups:
-        for template, left in zip(group.offering_index.templates, group.initial_limits.by_template, strict=True):
-            prices[template.nodepool.name] = {
-                name: total / used[name] * min(used[name] / max(amount, 1), 1) ** 4
-                for name, amount in left.items()
-                if used[name]
-            }
-    return prices
+    return {
+        template.nodepool.name: {
+            name: total / used[name] * weigh(used[name] / max(amount, 1)) for name, amount in left.items() if used[name]
+        }
+        for group in unlimited.weight_groups
+        for template, left in zip(group.offering_index.templates, group.initial_limits.by_template, strict=True)
+    }
 
 
 def _withheld(
