@@ -68,6 +68,21 @@ def test_the_region_is_that_of_the_zones_which_are_named(planned: Any, key: str,
     assert any(f"since the manifests name {value}; --region names another" in line for line in plan["assumptions"])
 
 
+def test_the_region_is_that_of_zones_in_the_tags_of_subnets(planned: Any) -> None:
+    nodeclass = """
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  role: node
+  amiSelectorTerms: [{alias: al2023@latest}]
+  subnetSelectorTerms: [{tags: {Name: dev-private-us-west-2b}}, {tags: {Name: us-west-2d-private}}]
+  securityGroupSelectorTerms: [{tags: {a: b}}]
+"""
+    (node,) = planned(pool("kubernetes.io/arch", "amd64"), nodeclass, POD)["newNodes"]
+    assert node["zones"] == ["us-west-2b", "us-west-2d"]
+
+
 def test_zones_of_a_region_that_was_not_asked_for_are_said(planned: Any) -> None:
     notes = planned(pool(ZONE, "us-west-2a"), POD, options=("--region", "us-east-1"))["notes"]
     assert any("The prices are of us-east-1: the manifests name us-west-2a of us-west-2" in note for note in notes)

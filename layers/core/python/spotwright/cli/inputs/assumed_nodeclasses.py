@@ -140,8 +140,9 @@ def _subnets(nodeclass: EC2NodeClass, zones: SubnetZones) -> tuple[tuple[Subnet,
 
 def _zones_of_term(term: SelectorTerm, zones: Iterable[str]) -> tuple[str, ...]:
     """The zones that the values of a term's tags name, as in ``Name: private-us-east-1a``."""
-    words = {word for value in term.tags.values() for word in re.split(r"[^a-z0-9-]+", value.lower())}
-    return tuple(zone for zone in zones if any(word == zone or word.endswith(f"-{zone}") for word in words))
+    values = tuple(term.tags.values())
+    patterns = {zone: re.compile(rf"(?<![a-z0-9]){zone}(?![a-z0-9])", re.IGNORECASE) for zone in zones}
+    return tuple(zone for zone, pattern in patterns.items() if any(map(pattern.search, values)))
 
 
 def _images(

@@ -16,6 +16,7 @@ _ZONE_KEYS: Final = frozenset({labels.ZONE, "failure-domain.beta.kubernetes.io/z
 _REGION_KEYS: Final = frozenset({labels.REGION, "failure-domain.beta.kubernetes.io/region"})
 _KEYS: Final = _ZONE_KEYS | _REGION_KEYS | {labels.ZONE_ID}
 _ZONE: Final = re.compile(r"(?P<region>[a-z]{2}(?:-[a-z]+)+-[0-9]+)[a-z]")
+_ZONE_IN_TEXT: Final = re.compile(r"(?<![a-z0-9])(?P<region>[a-z]{2}-(?:gov-)?[a-z]+-[0-9])[a-z](?![a-z0-9])")
 _EXCLUDING: Final = ("NotIn", "DoesNotExist")
 
 
@@ -64,6 +65,9 @@ def _mentions(content: Any) -> Iterator[tuple[str, str, str]]:
         case {"key": str(key), "values": list(values)} if key in _KEYS:
             operator = content.get("operator")
             yield from ((key, str(operator), value) for value in values if isinstance(value, str))
+        case {"subnetSelectorTerms": list(terms), **others}:
+            yield from ((labels.REGION, "In", region) for region in _regions_of_tags(terms))
+            yield from _mentions(others)
         case dict():
             for key, entry in content.items():
                 if isinstance(entry, str):
@@ -74,6 +78,13 @@ def _mentions(content: Any) -> Iterator[tuple[str, str, str]]:
         case list():
             for entry in content:
                 yield from _mentions(entry)
+
+
+def _regions_of_tags(terms: list[Any]) -> list[str]:
+    """Regions of zones in the values of tags, as in ``Name: private-us-west-2a``."""
+    tags = [term.get("tags") for term in terms if isinstance(term, dict)]
+    values = [str(value) for each in tags if isinstance(each, dict) for value in each.values()]
+    return [zone["region"] for value in values for zone in _ZONE_IN_TEXT.finditer(value)]
 
 
 def _region_of(key: str, value: str) -> str:
