@@ -1,6 +1,7 @@
 """Planning: nobody is planned for twice, and of two planners one decision becomes true."""
 
 import json
+from datetime import datetime
 
 import msgspec
 import pytest
@@ -9,15 +10,18 @@ from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import decode_decision, encode_decision
 from spotwright.errors import InvalidRequest, Unavailable
 from spotwright.model import labels
+from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 from spotwright.model.snapshot import Snapshot
 from spotwright.settings import decision_settings
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.telemetry import log_lines
+from spotwright.telemetry.rows import Event
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.replay import replay
 from spotwright.workflows.planning.snapshot import gather, read_cluster
+from spotwright.workflows.provision import events as pod_events
 from spotwright.workflows.provision.workflow import MAXIMUM_PENDING_DECISIONS, provision
 from tests.functions.handlers import Context, doorbell, failed_messages, load_handler, sqs_event
 
@@ -65,6 +69,79 @@ def test_while_lifecycle_acts_on_nothing_decisions_do_not_pile_up(world: World) 
     with pytest.raises(Unavailable, match=f"{MAXIMUM_PENDING_DECISIONS} committed decisions .* wait for lifecycle"):
         planned(world)
     assert world.state.cluster().pending_decisions == pending
+
+
+@pytest.fixture
+def told(world: World, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """Names of the objects of all Events, each with the number of changes that were made before."""
+    recorded: list[tuple[str, int]] = []
+
+    def record(kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
+        recorded.append((metadata.name, len(world.effects.log)))
+
+    monkeypatch.setattr(world.cluster, "record_event", record)
+    return recorded
+
+
+def test_events_come_when_everything_is_committed_rung_for_and_served(
+    world: World, told: list[tuple[str, int]]
+) -> None:
+    world.deploy(builders.pod("web"), 3)
+    world.deploy(builders.pod("huge", cpu_millicores=10_000_000), 1)
+    world.kubelets.reconcile()
+    assert planned(world) >= 1
+    assert {changes for _, changes in told} == {len(world.effects.log)}, "nothing is changed after the first of them"
+    assert len(told) == 4
+
+
+def test_of_many_events_each_pod_has_its_turn(
+    world: World, told: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_events, "MAXIMUM_POD_EVENTS", 3)
+    world.deploy(builders.pod("huge", cpu_millicores=10_000_000), 8)
+    world.kubelets.reconcile()
+    for _ in range(3):
+        before = len(told)
+        planned(world)
+        assert 0 < len(told) - before <= 3
+        world.clock.advance(60)
+    assert len({name for name, _ in told}) == 8
+
+
+def test_an_event_names_the_nodeclaim_of_its_pod_alone(world: World) -> None:
+    world.deploy(builders.pod("web", cpu_millicores=1800), 3)
+    world.kubelets.reconcile()
+    assert planned(world) == 3
+    messages = [event.message for event in world.cluster.events]
+    assert len(set(messages)) == 3
+    assert all(message.count("nodeclaim/") == 1 for message in messages)
+
+
+def test_when_time_runs_out_nobody_is_told_and_everything_is_bought(world: World) -> None:
+    world.deploy(builders.pod("web"), 3)
+    world.kubelets.reconcile()
+    result = provision(world.ports, clock=world.clock.now, seconds_left=lambda: 5.0)
+    assert result.decisions
+    assert not world.cluster.events
+    assert world.state.cluster().served_requests == world.state.cluster().planning_requests
+
+
+def test_a_further_round_is_left_to_the_next_invocation_when_time_is_short(world: World) -> None:
+    """A request that comes while the first one is planned for is not lost."""
+    world.deploy(builders.pod("web"), 1)
+    world.kubelets.reconcile()
+    usual = world.state.commit
+
+    def commit(*, expected_version: int, key: str) -> None:
+        usual(expected_version=expected_version, key=key)
+        world.state.request_planning()
+
+    world.state.commit = commit  # type: ignore[method-assign]
+    result = provision(world.ports, clock=world.clock.now, seconds_left=lambda: 15.0)
+    assert len(result.plans) == 1
+    assert world.doorbells.messages_of("provision", "pods")
+    row = world.state.cluster()
+    assert row.served_requests < row.planning_requests
 
 
 def test_a_pod_without_a_place_is_told_why(world: World) -> None:

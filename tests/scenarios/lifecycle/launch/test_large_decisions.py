@@ -12,7 +12,7 @@ from spotwright.simulation import builders
 from spotwright.simulation.state import MAXIMUM_ITEM_BYTES
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
-from spotwright.workflows.ports.rows import LaunchRow, NominationRow
+from spotwright.workflows.ports.rows import LaunchRow, NominationRow, Row
 
 # The longest names that Kubernetes takes: of a namespace, a pod, a NodePool.
 NAMESPACE, POD, POOL = "n" * 63, "p" * 247, "q" * 253
@@ -51,7 +51,8 @@ def test_rows_of_a_hundred_thousand_pods_stay_below_the_limit_until_every_node_i
     nodes = tuple(node(*pods(250, start=250 * number)) for number in range(400))
     waiting = dict.fromkeys((pod for made in nodes for pod in made.pods), UID)
     commit(world, "d", *group_into_launches("d", Plan(new_nodes=nodes), waiting))
-    rows = act_on_decisions(world.ports, now=world.clock.now())
+    act_on_decisions(world.ports, now=world.clock.now())
+    rows = world.state.launches()
     assert [len(row.claims) for row in rows] == [100, 100, 100, 100]
     assert len({name for row in rows for name in row.claims}) == 400
     nominations = world.state.nominations()
@@ -73,7 +74,8 @@ def test_a_launch_that_cannot_be_stored_is_set_aside_and_later_ones_go_on(
     world.deploy(builders.pod("inflate", cpu_millicores=1800), 2)
     commit(world, "large", Launch("large", ("default-large",), node("default/a", requirements=(huge,))))
     commit(world, "small", Launch("small", ("default-small",), node("default/b", nodepool="default")))
-    rows = act_on_decisions(world.ports, now=world.clock.now())
+    act_on_decisions(world.ports, now=world.clock.now())
+    rows = world.state.launches()
     assert [row.id for row in rows] == ["small"]
     assert not world.state.cluster().pending_decisions
     assert [message.at for message in world.doorbells.messages_of("provision", "pods")]
@@ -90,3 +92,41 @@ def test_a_nomination_that_cannot_be_stored_keeps_neither_its_launch_nor_others(
     (row,) = act_on_decisions(world.ports, now=world.clock.now())
     assert len(row.claims) == 2
     assert [nomination.pods for nomination in world.state.nominations()] == [{"default/a": UID}]
+
+
+def test_acting_on_a_decision_goes_on_where_it_stopped_and_buys_first(world: World) -> None:
+    """Time ends after the first of three launches: all three are rung for, and the next invocation does the rest."""
+    nodes = tuple(node(*pods(2, start=2 * number)) for number in range(250))
+    waiting = dict.fromkeys((pod for made in nodes for pod in made.pods), UID)
+    commit(world, "d", *group_into_launches("d", Plan(new_nodes=nodes), waiting))
+    left = iter((60.0, 3.0))
+    (first,) = act_on_decisions(world.ports, now=world.clock.now(), seconds_left=lambda: next(left))
+    rung = {message.doorbell.key for message in world.doorbells.messages_of("lifecycle", "launch")}
+    assert {first.id, *rung} == {row.id for row in world.state.launches()}
+    assert len(world.state.nominations()) == 100
+    assert world.state.cluster().pending_decisions
+    assert [message.doorbell.key for message in world.doorbells.messages_of("lifecycle", "decision")] == ["d"]
+    tried: list[Row] = []
+    usual = world.state.create
+
+    def create(row: Row) -> bool:
+        tried.append(row)
+        return usual(row)
+
+    world.state.create = create  # type: ignore[method-assign]
+    act_on_decisions(world.ports, now=world.clock.now())
+    assert len(world.state.nominations()) == 250
+    assert sum(isinstance(row, NominationRow) for row in tried) == 150
+    assert not world.state.cluster().pending_decisions
+
+
+def test_launches_come_before_whatever_else_is_stored_of_a_decision(world: World) -> None:
+    nodes = tuple(node(*pods(2, start=2 * number)) for number in range(150))
+    waiting = dict.fromkeys((pod for made in nodes for pod in made.pods), UID)
+    commit(world, "d", *group_into_launches("d", Plan(new_nodes=nodes), waiting))
+    act_on_decisions(world.ports, now=world.clock.now())
+    made = [effect.subject.partition("#")[0] for effect in world.effects.select("state", "create")]
+    assert made == ["launch"] * 2 + ["nomination"] * 150
+    (rung, *_) = world.effects.select("doorbells", "ring")
+    (nominated, *_) = [effect for effect in world.effects.log if effect.subject.startswith("nomination#")]
+    assert rung.number < nominated.number

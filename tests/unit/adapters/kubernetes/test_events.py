@@ -3,6 +3,9 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+import pytest
+
+from spotwright.adapters.kubernetes import events as kubernetes_events
 from spotwright.adapters.kubernetes.events import EventRecorder
 from spotwright.adapters.kubernetes.transport import Transport
 from spotwright.errors import Unavailable
@@ -46,8 +49,9 @@ def test_an_event_is_recorded_again_after_the_time_of_its_row() -> None:
     assert transport.requests == 2
 
 
-def test_events_that_may_be_repeated_are_not_remembered() -> None:
+def test_events_that_may_be_repeated_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kubernetes_events, "FORGET_AT", 20)
     recorder = EventRecorder(cast("Transport", FakeTransport()))
     for minute in range(100):
         record(recorder, f"message {minute}", timedelta(minutes=minute))
-    assert len(recorder._silent_until) <= 15
+    assert len(recorder._silent_until) <= 20

@@ -20,6 +20,10 @@ _KINDS: Final = {
 }
 
 
+# How many Events are remembered before those that may be recorded again are looked for.
+FORGET_AT: Final = 1000
+
+
 class EventRecorder:
     """Records Events of the cluster's objects. A failure to record an Event is ignored."""
 
@@ -27,6 +31,7 @@ class EventRecorder:
         self._api = api
         # Digest of an event that this process recorded → when an equal event may be recorded: most need no request.
         self._silent_until: dict[str, datetime] = {}
+        self._forget_at = FORGET_AT
 
     def record(self, kind: str, metadata: ObjectMeta, event: Event, *, now: datetime) -> None:
         """``kind``: plural of the object's kind. Does nothing for an equal event within ``repeat_after``."""
@@ -37,8 +42,10 @@ class EventRecorder:
             self._create_or_count(_encode_event(f"{metadata.name}.{digest}", kind, metadata, event, now), event, now)
         except ApiError:
             return
-        silent = {recorded: until for recorded, until in self._silent_until.items() if now < until}
-        self._silent_until = silent | {digest: now + event.row.repeat_after}
+        if len(self._silent_until) >= self._forget_at:
+            self._silent_until = {key: until for key, until in tuple(self._silent_until.items()) if now < until}
+            self._forget_at = max(FORGET_AT, 2 * len(self._silent_until))
+        self._silent_until[digest] = now + event.row.repeat_after
 
     def _create_or_count(self, body: JsonObject, event: Event, now: datetime) -> None:
         path = f"/api/v1/namespaces/{body['metadata']['namespace']}/events"

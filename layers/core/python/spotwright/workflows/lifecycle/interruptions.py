@@ -97,6 +97,7 @@ def step_notices(
         if replaced:
             _replace(ports, replaced, now, seconds_left)
         elif any(row.phase != "new" and epoch_ms(now) >= row.due - EARLY_MS for row in rows):
+            _act(ports, now, seconds_left)
             ring_lifecycle(ports, "notice", [ALL], delay_seconds=LOOK_SECONDS)
 
 
@@ -157,12 +158,10 @@ def _replace(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime,
     _mark_offerings(ports, nodes)
     in_parallel(lambda node: _cordon(ports, node.claim), nodes)
     _commit(ports, nodes, now, seconds_left)
-    act_on_decisions(ports, now=now)
-    # An invocation that ended here may have left launches that nobody has begun.
-    launches = [launch for launch in ports.state.launches() if launch.phase == "planned"]
-    ring_lifecycle(ports, "launch", [launch.id for launch in launches[1:]])
-    for launch in launches[:1]:
-        proceed(ports, launch, now=now)
+    if not _act(ports, now, seconds_left):
+        # An invocation that ended here may have left launches that nobody has begun.
+        planned = [launch.id for launch in ports.state.launches() if launch.phase == "planned"]
+        ring_lifecycle(ports, "launch", planned)
     in_parallel(lambda node: _save_replacing(ports, node, now), nodes)
     ring_lifecycle(ports, "command", [node.command(ports.cluster.name) for node in nodes])
     ring_lifecycle(ports, "notice", [ALL], delay_seconds=LOOK_SECONDS)
@@ -170,6 +169,14 @@ def _replace(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime,
         lambda node: _record_event(ports, node.claim, _EVENTS[NoticeKind(node.notice.kind)](), now),
         [node for node in nodes if not node.notice.attempt],
     )
+
+
+def _act(ports: LifecyclePorts, now: datetime, seconds_left: SecondsLeft) -> bool:
+    """Act on what is committed; whether a launch began."""
+    launches = act_on_decisions(ports, now=now, seconds_left=seconds_left)
+    for launch in launches:
+        proceed(ports, launch, now=now)
+    return bool(launches)
 
 
 def _cordon(ports: LifecyclePorts, claim: NodeClaim) -> None:

@@ -9,22 +9,20 @@ from spotwright.model.snapshot import NODE_OVERLAY
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import commands, nodeclaims, nominations
-from spotwright.workflows.lifecycle.actions import log, ring_lifecycle
+from spotwright.workflows.lifecycle.actions import log
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import advance, proceed
 from spotwright.workflows.lifecycle.status import drift, nodepools
 from spotwright.workflows.lifecycle.status.nodeoverlays import update_nodeoverlays
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination, terminate_all
 from spotwright.workflows.lifecycle.termination.orphans import find_orphan
-from spotwright.workflows.planning.time_budget import SecondsLeft
+from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
 
 DOORBELL_KINDS: Final = (
     "decision", "launch", "claim", "node", "notice", "command", "nodepools", "drift", "instance", "nomination",
 )  # fmt: skip
-# No further step is begun with less time left: the longest one, and the terminations that all of them ask for.
-LAST_SECONDS: Final = 10
 # Lower numbers first. Orphaned instances come last: little time passes between their check and their termination.
 _URGENCY: Final = {"decision": 1, "launch": 2, "command": 3, "instance": 10}
 
@@ -52,7 +50,7 @@ def lifecycle(
             _postpone(ports, waiting[number:])
             break
         try:
-            handle_doorbell(ports, bell, to_terminate, now=now)
+            handle_doorbell(ports, bell, to_terminate, now=now, seconds_left=seconds_left)
         except ApiError as failure:
             log_line(log, log_lines.DOORBELL_FAILED, kind=bell.kind, key=bell.key, code=failure.code)
             failures.append(failure)
@@ -74,12 +72,18 @@ def _postpone(ports: LifecyclePorts, bells: Iterable[Doorbell]) -> None:
 
 
 def handle_doorbell(
-    ports: LifecyclePorts, bell: Doorbell, to_terminate: list[InstanceTermination], *, now: datetime
+    ports: LifecyclePorts,
+    bell: Doorbell,
+    to_terminate: list[InstanceTermination],
+    *,
+    now: datetime,
+    seconds_left: SecondsLeft,
 ) -> None:
     """One step for the object that a doorbell names; adds instances to ``to_terminate``. ValueError: unknown kind."""
     match bell.kind:
         case "decision":
-            _act_on_decisions(ports, now)
+            for launch in act_on_decisions(ports, now=now, seconds_left=seconds_left):
+                proceed(ports, launch, now=now)
         case "launch":
             advance(ports, bell.key, now=now)
         case "claim":
@@ -101,14 +105,6 @@ def handle_doorbell(
             to_terminate += [InstanceTermination(orphan)] if orphan else []
         case kind:
             raise ValueError(f"doorbell kind {kind!r} is not one of {', '.join(DOORBELL_KINDS)}")
-
-
-def _act_on_decisions(ports: LifecyclePorts, now: datetime) -> None:
-    """The first launch goes on here, the others in invocations of their own, so that they run at the same time."""
-    launches = act_on_decisions(ports, now=now)
-    ring_lifecycle(ports, "launch", [launch_row.id for launch_row in launches[1:]])
-    for launch in launches[:1]:
-        proceed(ports, launch, now=now)
 
 
 def _distinct(bells: Iterable[Doorbell]) -> list[Doorbell]:

@@ -19,6 +19,8 @@ type SecondsLeft = Callable[[], float] | None
 
 # For storing snapshot and decision, the commit and the doorbell, each with its retries.
 COMMIT_SECONDS: Final = 10
+# No further step is begun with less time left: it is the longest that a step takes with all retries of a call.
+LAST_SECONDS: Final = 10
 # docs/planner-figures.md: 5,000 (1,000 pods of a mix) to 50,000 (5,000 equal ones) in a processor second, with search;
 # a function may have a fifth of such a processor.
 PODS_PER_SECOND: Final = 1000

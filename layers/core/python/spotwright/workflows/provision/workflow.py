@@ -26,6 +26,8 @@ COMMIT_ATTEMPTS: Final = 5
 MAXIMUM_PENDING_DECISIONS: Final = 100
 # A command's row stays below DynamoDB's 400 KB, however long names are.
 MAXIMUM_EXCESS: Final = 500
+# A further round is begun only with so much time left: about what a snapshot and a plan of 10,000 pods take.
+ROUND_SECONDS: Final = 20
 # Until postponed pods are tried, where the others got no node either.
 RETRY_SECONDS: Final = 10
 
@@ -49,16 +51,20 @@ def provision(
     """Plan until every request that was made before the last snapshot is served; ring lifecycle for each decision.
 
     Several invocations may run at once: one that loses the commit plans again on what the other decided. Pods for
-    which there is no time are left to the next invocation, for which it rings.
+    which there is no time are left to the next invocation, for which it rings. Events come last, when all is committed.
     """
     requested = ports.state.request_planning()
     plans: list[Plan] = []
     decisions: list[Decision] = []
     pod_wait_seconds: list[float] = []
     postponed = 0
+    told: list[tuple[Snapshot, Plan, Decision | None]] = []
     row = ports.state.cluster()
-    for _ in range(COMMIT_ATTEMPTS):
+    for attempt in range(COMMIT_ATTEMPTS):
         if row.served_requests >= requested or row.paused:
+            break
+        if attempt and seconds_left is not None and seconds_left() < ROUND_SECONDS:
+            ports.doorbells.ring("provision", [Doorbell(ports.cluster.name, "pods")])
             break
         if len(row.pending_decisions) >= MAXIMUM_PENDING_DECISIONS:
             raise Unavailable(
@@ -89,7 +95,7 @@ def provision(
             decisions.append(decision)
             pod_wait_seconds.append(_pod_wait_seconds(snapshot, plan))
             ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
-        record_events(ports.cluster, snapshot, plan, decisions[-1] if plan.new_nodes else None)
+        told.append((snapshot, plan, decisions[-1] if plan.new_nodes else None))
         ports.state.mark_served(row.planning_requests)
         if postponed:
             ports.doorbells.ring(
@@ -98,6 +104,7 @@ def provision(
             break
         row = ports.state.cluster()
         requested = row.planning_requests
+    record_events(ports.cluster, told, seconds_left)
     return ProvisionResult(tuple(plans), tuple(decisions), tuple(pod_wait_seconds), postponed)
 
 

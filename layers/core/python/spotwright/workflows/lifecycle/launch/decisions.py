@@ -4,7 +4,10 @@ Rows are created side by side, and each once, so that an invocation goes on wher
 state table refuses would be refused again: it is set aside, its pods are planned again, and later decisions go on.
 """
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
+from itertools import groupby
+from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -17,6 +20,7 @@ from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import nominations
 from spotwright.workflows.lifecycle.actions import log, request_planning, ring_lifecycle
 from spotwright.workflows.parallel import in_parallel
+from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import CommandRow, LaunchRow, Row, epoch_ms, sort_key
 
@@ -28,28 +32,58 @@ REPLACEMENT_TIMEOUT: Final = timedelta(minutes=10)
 SET_ASIDE_SECONDS: Final = 60
 
 
-def act_on_decisions(ports: LifecyclePorts, *, now: datetime) -> tuple[LaunchRow, ...]:
-    """Write the rows of every committed decision, oldest first; returns its launch rows as they are now."""
-    rows: list[LaunchRow] = []
+def act_on_decisions(
+    ports: LifecyclePorts, *, now: datetime, seconds_left: SecondsLeft = None
+) -> tuple[LaunchRow, ...]:
+    """Write the rows of every committed decision, oldest first; returns the first launch, for the caller to go on with.
+
+    The other launches are rung for as soon as their rows are there, so that they run at the same time, and before the
+    rows of nominations, which nobody needs before a node joins. Without time the rest is left to the next invocation.
+    """
+    first: tuple[LaunchRow, ...] = ()
     for key in ports.state.cluster().pending_decisions:
         decision = _read(ports, key)
         if decision is not None:
-            rows += _create_rows(ports, decision, now)
+            launches = _create_launches(ports, decision, now)
+            unbegun = [row for row in launches if row.phase == "planned"]
+            first, others = (first, unbegun) if first else (tuple(unbegun[:1]), unbegun[1:])
+            ring_lifecycle(ports, "launch", [row.id for row in others])
+            _create_commands(ports, decision, now)
+            if not _create_nominations(ports, decision, {row.id for row in launches}, seconds_left):
+                ring_lifecycle(ports, "decision", [decision.id])
+                break
         ports.state.mark_acted(key)
-    return tuple(rows)
+    return first
 
 
-def _create_rows(ports: LifecyclePorts, decision: Decision, now: datetime) -> list[LaunchRow]:
+def _create_launches(ports: LifecyclePorts, decision: Decision, now: datetime) -> list[LaunchRow]:
     def create_launch(launch: Launch) -> LaunchRow | None:
         return _create_launch_row(ports, _launch_row(decision, launch, now))
 
-    launch_rows = [row for row in in_parallel(create_launch, decision.launches) if row is not None]
-    stored = {row.id for row in launch_rows}
-    promised = [row for row in nominations.nominations_of(ports, decision) if row.launch in stored]
-    in_parallel(lambda row: _create_row(ports, row), promised)
+    return [row for row in in_parallel(create_launch, decision.launches) if row is not None]
+
+
+def _create_commands(ports: LifecyclePorts, decision: Decision, now: datetime) -> None:
     in_parallel(lambda disruption: _create_command(ports, decision, disruption, now), decision.disruptions)
     ring_lifecycle(ports, "command", [disruption.id for disruption in decision.disruptions])
-    return launch_rows
+
+
+def _create_nominations(
+    ports: LifecyclePorts, decision: Decision, launches: Collection[str], seconds_left: SecondsLeft
+) -> bool:
+    """The nominations of these launches, launch after launch; False when the time ends before.
+
+    The last one of a launch is written after all others, so that an invocation that goes on finds where to begin.
+    """
+    rows = [row for row in nominations.nominations_of(ports, decision) if row.launch in launches]
+    for _, group in groupby(rows, key=attrgetter("launch")):
+        if seconds_left is not None and seconds_left() < LAST_SECONDS:
+            return False
+        *others, last = group
+        if ports.state.nomination(last.claim) is None:
+            in_parallel(lambda row: _create_row(ports, row), others)
+            _create_row(ports, last)
+    return True
 
 
 def _create_launch_row(ports: LifecyclePorts, row: LaunchRow) -> LaunchRow | None:
