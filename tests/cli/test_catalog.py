@@ -1,6 +1,7 @@
 """``spotwright catalog``, as people and programs call it."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,3 +103,85 @@ def test_a_region_that_is_not_built_in_is_said(capsys: pytest.CaptureFixture[str
         capsys, "--region", "us-gov-west-1"
     )
     assert "--region does not go with --cluster" in refused(capsys, "--region", "eu-west-1", "--cluster", "main")
+
+
+def names(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """The types of the table, in its order."""
+    assert main(["catalog", *arguments]) == 0
+    return [line.split()[0] for line in capsys.readouterr().out.splitlines()[3:]]
+
+
+def test_types_are_chosen_by_name_with_wildcards_and_go_from_small_to_large(capsys: pytest.CaptureFixture[str]) -> None:
+    assert names(capsys, "m5.*")[:4] == ["m5.large", "m5.xlarge", "m5.2xlarge", "m5.4xlarge"]
+    assert set(names(capsys, "m5.large", "c5.large")) == {"m5.large", "c5.large"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "holds"),
+    [
+        (["--arch", "arm64"], lambda entry: label(entry, "kubernetes.io/arch") == "arm64"),
+        (["--family", "m5,c5"], lambda entry: entry["name"].partition(".")[0] in ("m5", "c5")),
+        (["--min-cpu", "8", "--max-cpu", "16"], lambda entry: 8 <= int(label(entry, "instance-cpu")) <= 16),
+        (["--max-memory", "8Gi"], lambda entry: int(label(entry, "instance-memory")) <= 8192),
+        (["-l", "instance-gpu-count>0"], lambda entry: int(label(entry, "instance-gpu-count") or 0) > 0),
+        (["-l", "!instance-gpu-count"], lambda entry: not label(entry, "instance-gpu-count")),
+        (
+            ["-l", "instance-category in (c, m),instance-generation>=7"],
+            lambda entry: entry["name"][0] in "cm" and int(label(entry, "instance-generation")) >= 7,
+        ),
+        (["-l", "karpenter.k8s.aws/instance-family!=m5"], lambda entry: not entry["name"].startswith("m5.")),
+    ],
+)
+def test_types_are_chosen_by_what_they_are(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], holds: Callable[[Any], bool]
+) -> None:
+    everything, chosen = listed(capsys), listed(capsys, *arguments)
+    assert set(chosen) == {name for name, entry in everything.items() if holds(entry)}
+    assert 0 < len(chosen) < len(everything)
+
+
+def label(entry: Any, name: str) -> str:
+    """The value of a label, named with or without its prefix; "" without one."""
+    stated = (item for item in entry["requirements"] if item["key"].endswith(name) and item.get("values"))
+    return next((str(item["values"][0]) for item in stated), "")
+
+
+def test_zone_and_capacity_type_choose_offerings(capsys: pytest.CaptureFixture[str]) -> None:
+    for entry in listed(capsys, "--zone", "us-east-1b", "--capacity-type", "spot").values():
+        for offering in entry["offerings"]:
+            assert offering["requirements"]["topology.kubernetes.io/zone"] == "us-east-1b"
+            assert offering["requirements"]["karpenter.sh/capacity-type"] == "spot"
+
+
+@pytest.mark.parametrize(("order", "column"), [("price", 4), ("spot", 5)])
+def test_the_table_is_sorted_by_price(capsys: pytest.CaptureFixture[str], order: str, column: int) -> None:
+    assert main(["catalog", "m7*", "--sort", order]) == 0
+    prices = [line.split()[column] for line in capsys.readouterr().out.splitlines()[3:]]
+    assert [float(price) for price in prices] == sorted(float(price) for price in prices)
+
+
+def test_further_columns_are_labels(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["catalog", "g4dn.xlarge", "-o", "wide", "-L", "instance-hypervisor"]) == 0
+    heading, line = capsys.readouterr().out.splitlines()[2:]
+    assert heading.split()[-6:] == ["ARCH", "GENERATION", "GPU", "GPUS", "NETWORK", "INSTANCE-HYPERVISOR"]
+    assert line.split()[-6:] == ["amd64", "4", "t4", "1", "5000", "nitro"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["m5.lareg"], "there is no instance type m5.lareg; did you mean m5.large?"),
+        (["--arch", "arm46"], "there is no architecture arm46; did you mean arm64?"),
+        (["--zone", "mars-1a"], "there is no zone mars-1a; known: us-east-1a, us-east-1b"),
+        (
+            ["-l", "instance-cp>1"],
+            "-l instance-cp: no instance type has a label instance-cp; did you mean instance-cpu?",
+        ),
+        (["-l", "a b"], "a b is no requirement: expected key=value"),
+        (["-l", "instance-cpu>x"], "instance-cpu Gt [x]: needs exactly one integer"),
+        (["--min-memory", "much"], "--min-memory or --max-memory: 'much' is not a Kubernetes quantity"),
+        (["-L", "nothing"], "-L nothing: no instance type has a label nothing"),
+    ],
+)
+def test_what_no_type_has_is_said(capsys: pytest.CaptureFixture[str], arguments: list[str], words: str) -> None:
+    assert words in refused(capsys, *arguments)

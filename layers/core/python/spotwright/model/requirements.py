@@ -163,8 +163,8 @@ class NodeSelectorRequirement(msgspec.Struct, frozen=True):
         number = integer(self.values[0]) if len(self.values) == 1 else None
         if number is None or number < 0:
             raise RequirementError(
-                f"{self.key} {self.operator} {[value[:40] for value in self.values]}: needs exactly one integer that is"
-                " not negative and at most 2^63-1"
+                f"{self.key} {self.operator} [{', '.join(value[:40] for value in self.values)}]: needs exactly one"
+                " integer that is not negative and at most 2^63-1"
             )
         match self.operator:
             case Operator.GT:

@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 
 _SETTINGS: Final = ("VM_MEMORY_OVERHEAD_PERCENT", "RESERVED_ENIS", "AWS_FEATURE_GATES")
 
+_SORT_ORDERS: Final = ("name", "price", "spot", "cpu", "memory")
+_EPILOG: Final = """\
+examples:
+  spotwright catalog 'm7*' --sort price                      what do these types offer and cost?
+  spotwright catalog --min-cpu 8 --max-memory 32Gi --arch arm64 --sort spot
+  spotwright catalog -l 'instance-gpu-count>0' -o wide       types with GPUs
+  spotwright catalog -l 'instance-category in (c,m),instance-generation>6' -L instance-hypervisor
+  spotwright catalog -o json > catalog.json                  for spotwright plan --catalog catalog.json
+"""
+
 
 def add(subparsers: Any) -> None:
     """Register the command."""
@@ -22,8 +32,12 @@ def add(subparsers: Any) -> None:
         "catalog",
         help="list instance types: labels, allocatable, prices",
         description="List instance types as a class would run them: those of a region as they come with Spotwright, or"
-        " as EC2 sells them now (--live), or those of a cluster's catalog (--cluster).",
+        "\nas EC2 sells them now (--live), or those of a cluster's catalog (--cluster).",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("names", nargs="*", metavar="TYPE", help="instance types, * and ? stand for any letters: 'm7*'")
+    _add_filters(parser)
     parser.add_argument("--region", metavar="REGION", help="default: us-east-1")
     where = parser.add_mutually_exclusive_group()
     where.add_argument(
@@ -44,15 +58,38 @@ def add(subparsers: Any) -> None:
     )
     stack = os.environ.get("SPOTWRIGHT_STACK", "Spotwright-main")
     parser.add_argument("--stack", default=stack, help="with --cluster: the cell's stack (default: %(default)s)")
-    parser.add_argument("--output", choices=("text", "json"), default="text", help="default: text")
+    parser.add_argument(
+        "-o", "--output", choices=("text", "wide", "json"), default="text",
+        help="wide: with architecture, GPUs and network; json: what plan --catalog reads (default: text)",
+    )  # fmt: skip
+    parser.add_argument(
+        "-L", "--label-columns", action="append", default=[], metavar="KEY", help="a column for a label; repeatable"
+    )
+    parser.add_argument("--sort", choices=_SORT_ORDERS, default="name", help="default: name")
     parser.set_defaults(run=run)
+
+
+def _add_filters(parser: argparse.ArgumentParser) -> None:
+    filters = parser.add_argument_group("which instance types (values are separated by commas)")
+    filters.add_argument("--arch", default="", metavar="ARCH", help="amd64, arm64")
+    filters.add_argument("--family", default="", metavar="FAMILY", help="such as m7i,c7g")
+    filters.add_argument("--zone", default="", metavar="ZONE", help="sold there; only its prices count")
+    filters.add_argument("--capacity-type", default="", metavar="TYPE", help="on-demand, spot, reserved")
+    for name, what in (("cpu", "cores"), ("memory", "such as 8Gi; without a suffix MiB")):
+        filters.add_argument(f"--min-{name}", default="", metavar="AMOUNT", help=f"at least, {what}")
+        filters.add_argument(f"--max-{name}", default="", metavar="AMOUNT", help=f"at most, {what}")
+    filters.add_argument(
+        "-l", "--selector", action="append", default=[], metavar="SELECTOR",
+        help="labels as kubectl selects them, with comparisons: 'instance-cpu>4,instance-category in (c,m)'",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the catalog. 0: done; 1: AWS does not answer."""
     import sys
 
-    from spotwright.cli.text.catalog import catalog_to_json, catalog_to_text
+    from spotwright.cli.inputs.label_selector import full_label_key
+    from spotwright.cli.text.catalog import catalog_to_json, catalog_to_text, sort_rows
     from spotwright.errors import ApiError
 
     try:
@@ -60,8 +97,41 @@ def run(options: argparse.Namespace) -> int:
     except ApiError as failure:
         print(f"spotwright catalog: {failure}", file=sys.stderr)
         return 1
-    print(catalog_to_json(rows) if options.output == "json" else "\n".join(catalog_to_text(rows, title)))
+    chosen = sort_rows(_filter_rows(options, rows), options.sort)
+    if options.output == "json":
+        print(catalog_to_json(chosen))
+        return 0
+    known_keys = {key for row in rows for key in row.instance_type.requirements.by_key}
+    columns = [full_label_key(key, known_keys, "-L") for key in options.label_columns]
+    print("\n".join(catalog_to_text(chosen, title, is_wide=options.output == "wide", label_keys=columns)))
     return 0
+
+
+def _filter_rows(options: argparse.Namespace, rows: "list[CatalogRow]") -> "list[CatalogRow]":
+    """The rows that are asked for, with the offerings that are asked for; raises InputError."""
+    import msgspec
+
+    from spotwright.cli.inputs.catalog_filter import CatalogOptions, build_filter
+    from spotwright.model import labels
+
+    values = {
+        labels.ARCH: options.arch,
+        f"{labels.INSTANCE_PREFIX}family": options.family,
+        labels.ZONE: options.zone,
+        labels.CAPACITY_TYPE: options.capacity_type,
+    }
+    asked = CatalogOptions(
+        options.names,
+        options.selector,
+        {key: [value.strip() for value in given.split(",")] for key, given in values.items() if given},
+        {
+            f"{labels.INSTANCE_PREFIX}cpu": (options.min_cpu, options.max_cpu),
+            f"{labels.INSTANCE_PREFIX}memory": (options.min_memory, options.max_memory),
+        },
+    )
+    wanted = build_filter(asked, [row.instance_type for row in rows])
+    matching = ((row, wanted.apply(row.instance_type)) for row in rows)
+    return [msgspec.structs.replace(row, instance_type=kept) for row, kept in matching if kept is not None]
 
 
 def _region_rows(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":

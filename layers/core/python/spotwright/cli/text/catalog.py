@@ -9,10 +9,21 @@ from spotwright.aws.instance_types.capacity import NodeResources
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import PICOUSD, InstanceType, Offering
 from spotwright.model.requirements import NodeSelectorRequirement
+from spotwright.scheduling.explain.node_choice import format_amount
 
 type Json = dict[str, Any]
 
 _HEADINGS: Final = ("TYPE", "CPU", "MEMORY", "PODS", "ON-DEMAND", "SPOT FROM", "ZONES")
+# Heading → labels, of which the first that a type has is shown.
+_WIDE_COLUMNS: Final = {
+    "ARCH": (labels.ARCH,),
+    "GENERATION": (f"{labels.INSTANCE_PREFIX}generation",),
+    "GPU": (f"{labels.INSTANCE_PREFIX}gpu-name", f"{labels.INSTANCE_PREFIX}accelerator-name"),
+    "GPUS": (f"{labels.INSTANCE_PREFIX}gpu-count", f"{labels.INSTANCE_PREFIX}accelerator-count"),
+    "NETWORK": (f"{labels.INSTANCE_PREFIX}network-bandwidth",),
+}
+# More than any price.
+_UNSOLD: Final = 2**63
 
 
 class CatalogRow(msgspec.Struct, frozen=True):
@@ -67,23 +78,59 @@ def _offering(offering: Offering) -> Json:
     }
 
 
-def catalog_to_text(rows: Sequence[CatalogRow], about: str) -> list[str]:
-    """A table of allocatable resources and prices; types without available offerings come last."""
-    ordered = sorted(rows, key=lambda row: (not _prices(row), row.instance_type.name))
-    table = [_HEADINGS, *(_cells(row) for row in ordered)]
-    widths = [max(len(cells[column]) for cells in table) for column in range(len(_HEADINGS))]
+def sort_rows(rows: Sequence[CatalogRow], by: str) -> list[CatalogRow]:
+    """The rows by ``name``, ``price``, ``spot``, ``cpu`` or ``memory``; of equal ones the name decides.
+
+    Types of a family go from small to large. Types without available offerings come last.
+    """
+
+    def order(row: CatalogRow) -> tuple[object, ...]:
+        prices, capacity = _prices(row), row.instance_type.capacity
+        family, cpu = row.instance_type.name.partition(".")[0], capacity.get(resources.CPU, 0)
+        amounts = {
+            "name": 0,
+            "price": prices.get(labels.ON_DEMAND, min(prices.values(), default=0)),
+            "spot": prices.get(labels.SPOT, _UNSOLD),
+            "cpu": cpu,
+            "memory": capacity.get(resources.MEMORY, 0),
+        }
+        return not prices, amounts[by], family, cpu, row.instance_type.name
+
+    return sorted(rows, key=order)
+
+
+def catalog_to_text(
+    rows: Sequence[CatalogRow], about: str, *, is_wide: bool = False, label_keys: Sequence[str] = ()
+) -> list[str]:
+    """A table of allocatable resources and prices, in the order given. ``label_keys``: labels in columns of their own.
+
+    ``is_wide``: with architecture, GPUs or other accelerators, and network bandwidth in Mbit/s.
+    """
+    extra = [*(_WIDE_COLUMNS if is_wide else {}), *(key.rpartition("/")[2].upper() for key in label_keys)]
+    keys = [*(_WIDE_COLUMNS.values() if is_wide else ()), *((key,) for key in label_keys)]
+    table = [(*_HEADINGS, *extra), *((*_cells(row), *(_label(row, of) for of in keys)) for row in rows)]
+    widths = [max(len(cells[column]) for cells in table) for column in range(len(table[0]))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) for cells in table)
+    number = f"{len(rows)} instance type{'' if len(rows) == 1 else 's'}"
     return [
         about,
-        f"{len(rows)} instance types; cpu, memory and pods are allocatable",
+        f"{number}; cpu, memory and pods are allocatable; prices in USD an hour (CNY in China)",
         *(line.rstrip() for line in lines),
     ]
 
 
+def _label(row: CatalogRow, keys: Sequence[str]) -> str:
+    """The value of the first of these labels that a type has."""
+    stated = (row.instance_type.requirements.by_key.get(key) for key in keys)
+    return next((", ".join(sorted(label.values)) for label in stated if label and label.values), "-")
+
+
 def _cells(row: CatalogRow) -> tuple[str, ...]:
     instance_type, prices = row.instance_type, _prices(row)
-    allocatable = resources.text(instance_type.allocatable)
-    sizes = (allocatable.get(name, "0") for name in (resources.CPU, resources.MEMORY, resources.PODS))
+    allocatable = instance_type.allocatable
+    sizes = (
+        format_amount(name, allocatable.get(name, 0)) for name in (resources.CPU, resources.MEMORY, resources.PODS)
+    )
     zones = sorted({offering.zone for offering in instance_type.offerings if offering.available})
     return (
         instance_type.name,
