@@ -101,9 +101,9 @@ def test_a_class_that_is_missing_beside_others_is_noted(planned: Any, name: str,
 
 
 def test_an_invalid_class_makes_no_nodes(planned: Any) -> None:
-    plan = planned(POOL, CLASS.replace("alias: al2023@latest", "alias: windows2022@v1"), PODS)
-    (reason,) = plan["unschedulable"][0]["reasons"]
-    assert "EC2NodeClass default is not Ready: alias 'windows2022@v1': a Windows alias has the version latest" in reason
+    nodeclass = CLASS.replace("al2023", "bottlerocket") + "  userData: 'settings = '\n"
+    (reason,) = planned(POOL, nodeclass, PODS)["unschedulable"][0]["reasons"]
+    assert "EC2NodeClass default is not Ready: spec.userData: " in reason
 
 
 @pytest.mark.parametrize(
@@ -186,3 +186,9 @@ def test_a_catalog_file_holds_for_every_class(planned: Any, tmp_path: Path, caps
     assert [
         line for line in plan["assumptions"] if line.startswith("EC2NodeClass default: instance types are those of")
     ]
+
+
+@pytest.mark.parametrize(("alias", "said"), [("al2", "1.32 or older"), ("windows2025", "1.35 or newer")])
+def test_a_version_that_has_images_is_assumed(planned: Any, alias: str, said: str) -> None:
+    assumptions = planned(POOL, CLASS.replace("al2023", alias), PODS)["assumptions"]
+    assert any(f"EC2NodeClass default: the cluster's version is assumed to be {said}" in line for line in assumptions)

@@ -83,6 +83,22 @@ spec:
     assert node["zones"] == ["us-west-2b", "us-west-2d"]
 
 
+def test_the_region_is_that_of_subnets_in_a_status(planned: Any) -> None:
+    nodeclass = """
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  role: node
+  amiSelectorTerms: [{alias: al2023@latest}]
+  subnetSelectorTerms: [{tags: {a: b}}]
+  securityGroupSelectorTerms: [{tags: {a: b}}]
+status: {subnets: [{id: subnet-1, zone: eu-west-1b, zoneID: euw1-az1}]}
+"""
+    (node,) = planned(pool("kubernetes.io/arch", "amd64"), nodeclass, POD)["newNodes"]
+    assert (node["zones"], node["pricePerHour"]) == (["eu-west-1b"], 0.107)
+
+
 def test_zones_of_a_region_that_was_not_asked_for_are_said(planned: Any) -> None:
     notes = planned(pool(ZONE, "us-west-2a"), POD, options=("--region", "us-east-1"))["notes"]
     assert any("The prices are of us-east-1: the manifests name us-west-2a of us-west-2" in note for note in notes)

@@ -25,6 +25,10 @@ _ASSUMED_ZONES: Final = 3
 # The newest version with images of every family but AL2, and the last with images of AL2.
 _KUBERNETES: Final = "1.35"
 _KUBERNETES_OF_AL2: Final = "1.32"
+_KUBERNETES_BOUNDS: Final = {
+    "al2": f"{_KUBERNETES_OF_AL2} or older, since there are no newer images of AL2",
+    "windows2025": f"{_KUBERNETES} or newer, since there are no older images of Windows 2025",
+}
 _EC2_NAMES: Final = {"amd64": "x86_64", "arm64": "arm64"}
 _ARCHITECTURE_IN_TEXT: Final = {
     "amd64": re.compile(r"x86[_-]?64|amd64", re.IGNORECASE),
@@ -157,7 +161,9 @@ def _images(
         parameters = aliases.alias_parameters(alias, version)
         if isinstance(parameters, Refusal):
             return parameters, ()
-        return tuple(AMI(parameter.path, requirements=parameter.requirements) for parameter in parameters), ()
+        images = tuple(AMI(parameter.path, requirements=parameter.requirements) for parameter in parameters)
+        bound = _KUBERNETES_BOUNDS.get(alias.partition("@")[0])
+        return images, (f"the cluster's version is assumed to be {bound}",) if bound else ()
     architectures, assumptions = _architectures(nodeclass, nodepools)
     return tuple(
         AMI(f"ami-{architecture}", requirements=architecture_requirements(_EC2_NAMES[architecture]))

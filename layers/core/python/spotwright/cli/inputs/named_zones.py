@@ -15,8 +15,9 @@ from spotwright.model.snapshot import Snapshot
 _ZONE_KEYS: Final = frozenset({labels.ZONE, "failure-domain.beta.kubernetes.io/zone", "topology.ebs.csi.aws.com/zone"})
 _REGION_KEYS: Final = frozenset({labels.REGION, "failure-domain.beta.kubernetes.io/region"})
 _KEYS: Final = _ZONE_KEYS | _REGION_KEYS | {labels.ZONE_ID}
-_ZONE: Final = re.compile(r"(?P<region>[a-z]{2}(?:-[a-z]+)+-[0-9]+)[a-z]")
-_ZONE_IN_TEXT: Final = re.compile(r"(?<![a-z0-9])(?P<region>[a-z]{2}-(?:gov-)?[a-z]+-[0-9])[a-z](?![a-z0-9])")
+# A zone, or a local zone such as us-west-2-lax-1a.
+_ZONE: Final = re.compile(r"(?P<region>[a-z]{2}(?:-[a-z]+)+-[0-9]+)(?:-[a-z]{3}-[0-9]+)?[a-z]")
+_ZONE_IN_TEXT: Final = re.compile(r"(?<![a-z0-9])[a-z]{2}-(?:gov-)?[a-z]+-[0-9][a-z](?![a-z0-9])")
 _EXCLUDING: Final = ("NotIn", "DoesNotExist")
 
 
@@ -46,6 +47,7 @@ def find_named_zones(objects: Iterable[Any]) -> NamedZones:
         if region:
             counts[region] += 1
             written.setdefault(region, {})[value] = None
+        # Of what is excluded, and of subnets, only the region counts: a class says itself where its subnets are.
         if operator not in _EXCLUDING:
             (ids if key == labels.ZONE_ID else zones if key in _ZONE_KEYS else set()).add(value)
     order = sorted(counts, key=lambda region: (-counts[region], region))
@@ -66,7 +68,12 @@ def _mentions(content: Any) -> Iterator[tuple[str, str, str]]:
             operator = content.get("operator")
             yield from ((key, str(operator), value) for value in values if isinstance(value, str))
         case {"subnetSelectorTerms": list(terms), **others}:
-            yield from ((labels.REGION, "In", region) for region in _regions_of_tags(terms))
+            yield from ((labels.ZONE, "NotIn", zone) for zone in _zones_of_tags(terms))
+            yield from _mentions(others)
+        case {"subnets": list(subnets), **others}:
+            # The status of an EC2NodeClass, which keeps its subnets.
+            zones = (subnet.get("zone") for subnet in subnets if isinstance(subnet, dict))
+            yield from ((labels.ZONE, "NotIn", zone) for zone in zones if isinstance(zone, str))
             yield from _mentions(others)
         case dict():
             for key, entry in content.items():
@@ -80,11 +87,11 @@ def _mentions(content: Any) -> Iterator[tuple[str, str, str]]:
                 yield from _mentions(entry)
 
 
-def _regions_of_tags(terms: list[Any]) -> list[str]:
-    """Regions of zones in the values of tags, as in ``Name: private-us-west-2a``."""
+def _zones_of_tags(terms: list[Any]) -> list[str]:
+    """Zones in the values of tags, as in ``Name: private-us-west-2a``."""
     tags = [term.get("tags") for term in terms if isinstance(term, dict)]
     values = [str(value) for each in tags if isinstance(each, dict) for value in each.values()]
-    return [zone["region"] for value in values for zone in _ZONE_IN_TEXT.finditer(value)]
+    return [zone[0] for value in values for zone in _ZONE_IN_TEXT.finditer(value)]
 
 
 def _region_of(key: str, value: str) -> str:
