@@ -53,7 +53,7 @@ def test_every_error_of_every_object_is_named_with_its_line(plan: Any) -> None:
     code, said = plan(POOL.replace("template:", "weigth: 10\n  template:") + "---" + bad)
     assert code == 2
     assert said.splitlines() == [
-        "3 errors, each of which the API server would refuse:",
+        "3 errors, so that nothing is planned:",
         "stdin:6 (document 1): NodePool default: spec.weigth: unknown field, did you mean weight?",
         "stdin:16 (document 2): Deployment web: spec.replica: unknown field, did you mean replicas?",
         "stdin:21 (document 2): Deployment web: spec.template.spec.toleration: unknown field, did you mean"

@@ -16,8 +16,8 @@ from spotwright.cli import InputError
 from spotwright.cli.inputs.documents import Document, Documents
 from spotwright.cli.inputs.validation.check import check_documents
 from tests.manifests.cluster import Cluster
+from tests.manifests.refusals import BOUNDS, RULES
 from tests.manifests.samples import SAMPLES, changed
-from tests.manifests.test_refusals import BOUNDS, RULES
 from tools import kubernetes_schema
 
 type Object = dict[str, Any]

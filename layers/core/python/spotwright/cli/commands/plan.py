@@ -97,12 +97,12 @@ def run(options: argparse.Namespace) -> int:
 
     options.files = [*options.files, *options.filename]
     gates = read_feature_gates(options.feature_gates)
-    snapshot, live, named, notes = _read_inputs(options, gates.for_decision)
+    snapshot, live, named, notes, assumed = _read_inputs(options, gates.for_decision)
     chosen = _choose_catalog(options, snapshot, live, named, gates.overheads)
     plan = decide(chosen.snapshot, chosen.catalog)
     identity = CatalogIdentity(chosen.name, chosen.digest)
     report = PlanReport(
-        plan, Workloads(snapshot.pods), identity, (*notes, *gates.notes, *chosen.notes), chosen.assumptions
+        plan, Workloads(snapshot.pods), identity, (*notes, *gates.notes, *chosen.notes), (*chosen.assumptions, *assumed)
     )
     _print_plan(report, options.output)
     return _POD_WITHOUT_PLACE if options.exit_code and leaves_pods(plan) else 0
@@ -157,8 +157,9 @@ def _choose_catalog(
 
 def _read_inputs(
     options: argparse.Namespace, feature_gates: str
-) -> "tuple[Snapshot, LiveCluster | None, NamedZones, tuple[str, ...]]":
-    """The snapshot to plan, the running cluster if there is one, zones that are named, and notes about manifests."""
+) -> "tuple[Snapshot, LiveCluster | None, NamedZones, tuple[str, ...], tuple[str, ...]]":
+    """The snapshot to plan, the running cluster if there is one, zones that are named, notes about manifests, and
+    assumptions about their volumes."""
     is_live = options.kubeconfig or options.context or options.cluster or not options.files
     live = None
     if is_live:
@@ -169,7 +170,8 @@ def _read_inputs(
 
     of_cluster = objects_of_cluster(live.snapshot) if live else []
     if live and not options.files:
-        return live.snapshot, live, find_named_zones(of_cluster), ()
+        return live.snapshot, live, find_named_zones(of_cluster), (), ()
+    from spotwright.cli.inputs.assumed_volumes import assume_volumes
     from spotwright.cli.inputs.conversion import upgrade_documents
     from spotwright.cli.inputs.documents import deduplicate, read_documents
     from spotwright.cli.inputs.feature_gates import drop_gated_objects
@@ -185,4 +187,6 @@ def _read_inputs(
     # A case file's objects count whatever the gates are.
     snapshot, gated = (snapshot, ()) if documents.has_case else drop_gated_objects(snapshot)
     named = find_named_zones((*(document.content for document in documents.objects), *of_cluster))
-    return snapshot, live, named, (*documents.notes, *notes, *replaced, *gated)
+    # Of a running cluster and of a case file, the volumes are known.
+    snapshot, assumed = (snapshot, ()) if live or documents.has_case else assume_volumes(snapshot)
+    return snapshot, live, named, (*documents.notes, *notes, *replaced, *gated), assumed

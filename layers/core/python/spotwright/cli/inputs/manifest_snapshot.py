@@ -12,7 +12,7 @@ from spotwright.adapters.kubernetes.codecs.nodeclaim import decode_nodeclaim
 from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass_strict
 from spotwright.adapters.kubernetes.codecs.nodeoverlay import decode_nodeoverlay
 from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodepool_strict
-from spotwright.adapters.kubernetes.codecs.objects import decode_metadata, decode_time, validate
+from spotwright.adapters.kubernetes.codecs.objects import DECODE_ERRORS, decode_metadata, decode_time, validate
 from spotwright.adapters.kubernetes.codecs.pod import decode_daemonset, decode_pod, decode_pod_disruption_budget
 from spotwright.adapters.kubernetes.codecs.volumes import (
     decode_csi_node,
@@ -23,7 +23,8 @@ from spotwright.adapters.kubernetes.codecs.volumes import (
 from spotwright.cli import InputError
 from spotwright.cli.inputs.assumed_nodeclasses import inherit_status
 from spotwright.cli.inputs.documents import Document, Documents
-from spotwright.cli.inputs.workloads import WORKLOAD_KINDS, workload_pods
+from spotwright.cli.inputs.volume_claims import ephemeral_claims
+from spotwright.cli.inputs.workloads import WORKLOAD_KINDS, workload_objects
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.pod import Pod
@@ -101,12 +102,34 @@ def apply_manifests(cluster: Snapshot, manifests: Snapshot) -> Snapshot:
 
 
 def _expand_workloads(documents: tuple[Document, ...]) -> Iterator[Document]:
+    """The objects, with the pods of workloads in their place, and the claims that are made for pods."""
+    claims = {_key(document.content) for document in documents if document.content["kind"] == "PersistentVolumeClaim"}
     for document in documents:
-        if document.content["kind"] in WORKLOAD_KINDS:
-            for pod in _decode(document, lambda content: tuple(workload_pods(content))):
-                yield Document(document.source, pod)
+        if document.content["kind"] not in WORKLOAD_KINDS:
+            made = [document.content]
         else:
-            yield document
+            made = list(_decode(document, lambda content: tuple(workload_objects(content))))
+        is_case = document.place is not None and document.place.is_case
+        for content in made:
+            if content is document.content:
+                yield document
+            elif content["kind"] == "Pod" or _key(content) not in claims:
+                yield Document(document.source, content)
+            if content["kind"] == "Pod" and not is_case:
+                made_claims = (claim for claim in _ephemeral_claims(content) if _key(claim) not in claims)
+                yield from (Document(document.source, claim) for claim in made_claims)
+
+
+def _ephemeral_claims(pod: Json) -> tuple[Json, ...]:
+    """The claims of a pod's ephemeral volumes; none of a pod that cannot be read, which its own decoder says."""
+    try:
+        return tuple(ephemeral_claims(pod))
+    except DECODE_ERRORS:
+        return ()
+
+
+def _key(content: Json) -> tuple[str, str]:
+    return str(content["metadata"].get("namespace") or "default"), str(content["metadata"].get("name"))
 
 
 def _decode_buffers(documents: Documents) -> tuple[CapacityBuffer, ...]:

@@ -1,7 +1,9 @@
-"""The pods that workloads would start: Deployment, ReplicaSet, StatefulSet, Job, CronJob."""
+"""The pods that workloads would start, and their claims: Deployment, ReplicaSet, StatefulSet, Job, CronJob."""
 
 from collections.abc import Iterator
 from typing import Any, Final
+
+from spotwright.cli.inputs.volume_claims import stateful_set_claims
 
 type Json = dict[str, Any]
 
@@ -11,8 +13,9 @@ WORKLOAD_KINDS: Final = ("Deployment", "ReplicaSet", "StatefulSet", "Replication
 MAX_PODS: Final = 150_000
 
 
-def workload_pods(workload: Json) -> Iterator[Json]:
-    """The pods of a workload, with its name and a number as name, owned by the workload itself."""
+def workload_objects(workload: Json) -> Iterator[Json]:
+    """The pods of a workload, with its name and a number as name, owned by the workload itself, and the claims that it
+    makes for them."""
     kind, spec = workload["kind"], workload.get("spec") or {}
     if kind == "CronJob":
         spec = (spec.get("jobTemplate") or {}).get("spec") or {}
@@ -22,15 +25,19 @@ def workload_pods(workload: Json) -> Iterator[Json]:
     if count > MAX_PODS:
         name = workload["metadata"].get("name") or "(no name)"
         raise ValueError(f"{kind} {name} asks for {count} pods; at most {MAX_PODS} can be planned")
+    name = workload["metadata"].get("name") or workload["metadata"].get("generateName") or ""
     for number in range(count):
         metadata = {
-            "name": f"{workload['metadata']['name']}-{number}",
+            "name": f"{name}-{number}",
             "namespace": workload["metadata"].get("namespace") or "default",
             "labels": about.get("labels") or {},
             "annotations": about.get("annotations") or {},
-            "ownerReferences": [{"kind": kind, "name": workload["metadata"]["name"]}],
+            "ownerReferences": [{"kind": kind, "name": name}],
         }
-        yield {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec") or {}}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template.get("spec") or {}}
+        if kind == "StatefulSet":
+            yield from stateful_set_claims(workload, pod)
+        yield pod
 
 
 def _count(kind: str, spec: Json) -> int:

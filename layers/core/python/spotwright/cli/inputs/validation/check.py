@@ -45,7 +45,7 @@ def check_documents(documents: Documents, strictness: Strictness = Strictness.ST
                 warnings.append(_sentence(document, problem))
         (others if api_of(document.content) is Api.OTHER else kept).append(document)
     if errors:
-        heading = [f"{len(errors)} errors, each of which the API server would refuse:"] if len(errors) > 1 else []
+        heading = [f"{len(errors)} errors, so that nothing is planned:"] if len(errors) > 1 else []
         raise InputError("\n".join((*heading, *errors)))
     notes = (*documents.notes, *warnings, *_notes(others))
     return msgspec.structs.replace(documents, objects=tuple(kept), notes=notes)
