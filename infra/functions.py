@@ -21,6 +21,10 @@ from layers.core.build import ROOT
 #: measurement, docs/memory.md.
 _WHOLE_PROCESSOR_MB = 1769
 _BATCH = 10
+#: Queues besides a function's own that wake it, and how many of their batches run at once: notices of interruptions
+#: leave two minutes, and wait behind no other work of `lifecycle`.
+FURTHER_QUEUES = {"notices": "lifecycle"}
+_FURTHER_CONCURRENCY = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,16 +119,17 @@ class Function(Construct):
     def grant(self, *grants: Grant) -> None:
         grant(self.role, *grants)
 
-    def add_queue(self, queue: WorkQueue) -> lambda_.EventSourceMapping:
-        """Wakes the function by its queue; a failed message is retried alone, its batch neighbours are done."""
+    def add_queue(self, queue: WorkQueue, name: str) -> lambda_.EventSourceMapping:
+        """Wakes the function by a queue; a failed message is retried alone, its batch neighbours are done."""
         self.grant(queue.receive)
+        is_own = name == self.spec.name
         mapping = lambda_.EventSourceMapping(
             self,
-            "Feed",
+            "Feed" if is_own else f"{name.capitalize()}Feed",
             target=self.function,
             event_source_arn=queue.queue.queue_arn,
             batch_size=_BATCH,
-            max_concurrency=self.spec.max_concurrency,
+            max_concurrency=self.spec.max_concurrency if is_own else _FURTHER_CONCURRENCY,
             report_batch_item_failures=True,
         )
         mapping.node.add_dependency(self.role)

@@ -47,7 +47,7 @@ class WorkQueue(Construct):
     def receive(self) -> Grant:
         """Be woken by this queue. https://docs.aws.amazon.com/lambda/latest/dg/services-sqs-configure.html"""
         actions = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
-        return Grant("OwnQueue", actions, (self.queue.queue_arn,))
+        return Grant(f"Read{self.node.id}", actions, (self.queue.queue_arn,))
 
     def _dead_letter_alarm(self, name: str) -> cloudwatch.Alarm:
         return cloudwatch.Alarm(

@@ -11,7 +11,7 @@ from infra.alarms import Alarms
 from infra.cluster_access import ClusterAccess
 from infra.config import Cluster, Config
 from infra.dashboard import Dashboard
-from infra.functions import INSTALL, QUEUE_FUNCTIONS, Function
+from infra.functions import FURTHER_QUEUES, INSTALL, QUEUE_FUNCTIONS, Function
 from infra.grants import Grant
 from infra.install import empty_on_delete, install_cluster, install_grants
 from infra.layer import core_layer
@@ -20,7 +20,7 @@ from infra.state import State
 from infra.triggers import Interruptions, Schedules
 
 #: Doorbells that a function or the forwarder may ring are told to it by URL.
-_RUNG = ("provision", "lifecycle", "catalog", "disrupt", "sweep")
+_RUNG = ("provision", "lifecycle", "notices", "catalog", "disrupt", "sweep")
 
 #: Who reads what EC2 can give, who asks EC2 at the account's pace, and who writes down what came of it.
 _LEARNING = {
@@ -45,7 +45,9 @@ class SpotwrightStack(Stack):
         self.key = kms.Key.from_key_arn(self, "Key", config.kms_key_arn) if config.kms_key_arn else None
         self._everywhere()
         self.state = State(self, config, self.key)
-        self.queues = {spec.name: self._queue(spec.name, spec.timeout_seconds) for spec in QUEUE_FUNCTIONS}
+        timeouts = {spec.name: spec.timeout_seconds for spec in QUEUE_FUNCTIONS}
+        timeouts |= {name: timeouts[function] for name, function in FURTHER_QUEUES.items()}
+        self.queues = {name: self._queue(name, seconds) for name, seconds in timeouts.items()}
         layer = core_layer(self, config.architecture)
         self.functions = {
             spec.name: Function(self, spec, config=config, layer=layer, environment=self._environment(), key=self.key)
@@ -72,11 +74,15 @@ class SpotwrightStack(Stack):
         ring = {name: queue.send for name, queue in self.queues.items()}
         may: dict[str, tuple[Grant, ...]] = {
             "provision": (rows, *write, ring["lifecycle"], ring["provision"]),
-            "lifecycle": (rows, *write, *(ring[name] for name in ("lifecycle", "provision", "disrupt", "catalog"))),
-            "interrupt": (rows, ring["lifecycle"]),
+            "lifecycle": (
+                rows,
+                *write,
+                *(ring[name] for name in ("lifecycle", "notices", "provision", "disrupt", "catalog")),
+            ),
+            "interrupt": (rows, ring["notices"]),
             "disrupt": (rows, *write, ring["lifecycle"], ring["disrupt"]),
             "catalog": (rows, *write, *(ring[name] for name in ("provision", "lifecycle", "catalog"))),
-            "sweep": (rows, *read, *(ring[name] for name in ("provision", "lifecycle", "catalog", "sweep"))),
+            "sweep": (rows, *read, *(ring[name] for name in ("provision", "lifecycle", "notices", "catalog", "sweep"))),
             "install": self.state.empty_bucket if self.config.remove_data_on_destroy else (),
         }
         for name, grants in may.items():
@@ -121,7 +127,9 @@ class SpotwrightStack(Stack):
         install = self.functions["install"]
         install.grant(*install_grants(self, install, self.config))
         contents = [empty_on_delete(self, install, self.state.bucket)] if self.config.remove_data_on_destroy else []
-        feeds = [self.functions[name].add_queue(queue) for name, queue in self.queues.items()]
+        feeds = [
+            self.functions[FURTHER_QUEUES.get(name, name)].add_queue(queue, name) for name, queue in self.queues.items()
+        ]
         for feed in feeds:
             feed.node.add_dependency(*contents)
         installed = [

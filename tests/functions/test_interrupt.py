@@ -32,7 +32,7 @@ def test_a_spot_warning_becomes_a_row_with_two_minutes_and_a_doorbell(world: Wor
     assert row is not None
     assert (row.kind, row.phase) == ("spot_interrupted", "new")
     assert row.deadline == datetime.fromisoformat("2026-01-05T09:02:00+00:00").timestamp() * 1000
-    assert [(doorbell.kind, doorbell.key) for doorbell in world.doorbells.receive("lifecycle")] == [("notice", "i-1")]
+    assert [(doorbell.kind, doorbell.key) for doorbell in world.doorbells.receive("notices")] == [("notice", "i-1")]
 
 
 def test_the_same_message_again_leaves_the_row_as_it_is(world: World) -> None:

@@ -34,11 +34,11 @@ MAY = {
 }
 RINGS = {
     "provision": {"Lifecycle", "Provision"},
-    "lifecycle": {"Lifecycle", "Provision", "Disrupt", "Catalog"},
-    "interrupt": {"Lifecycle"},
+    "lifecycle": {"Lifecycle", "Notices", "Provision", "Disrupt", "Catalog"},
+    "interrupt": {"Notices"},
     "disrupt": {"Lifecycle", "Disrupt"},
     "catalog": {"Provision", "Lifecycle", "Catalog"},
-    "sweep": {"Provision", "Lifecycle", "Catalog", "Sweep"},
+    "sweep": {"Provision", "Lifecycle", "Notices", "Catalog", "Sweep"},
     "install": set(),
 }
 READERS = {"provision", "disrupt", "sweep", "catalog", "lifecycle"}

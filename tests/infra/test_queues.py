@@ -1,8 +1,10 @@
 """Every source has its queue, every queue a way out for what cannot be done, and somebody is told."""
 
+from typing import Any
+
 import pytest
 
-from infra.functions import QUEUE_FUNCTIONS
+from infra.functions import FURTHER_QUEUES, QUEUE_FUNCTIONS
 from tests.infra.template import Template, statements
 
 
@@ -23,12 +25,22 @@ def _dead_letters(template: Template) -> dict[str, str]:
 
 def test_each_fed_function_has_its_own_queue_and_each_queue_its_own_dead_letters(template: Template) -> None:
     dead_letters = _dead_letters(template)
-    feeds = template.of("AWS::Lambda::EventSourceMapping").values()
-    fed = {feed["FunctionName"]: feed["EventSourceArn"] for feed in feeds}
-    assert len(fed) == len(set(fed.values())) == len(QUEUE_FUNCTIONS)
-    assert {f"<{id}.Arn>" for id in dead_letters} == set(fed.values())
-    assert len(set(dead_letters.values())) == len(QUEUE_FUNCTIONS)
+    fed = {feed["EventSourceArn"]: feed["FunctionName"] for feed in _feeds(template)}
+    assert len(fed) == len(_feeds(template)) == len(QUEUE_FUNCTIONS) + len(FURTHER_QUEUES)
+    assert len(set(fed.values())) == len(QUEUE_FUNCTIONS)
+    assert {f"<{id}.Arn>" for id in dead_letters} == set(fed)
+    assert len(set(dead_letters.values())) == len(fed)
     assert set(template.of("AWS::SQS::Queue")) == {*dead_letters, *dead_letters.values()}
+
+
+def test_notices_have_a_queue_of_their_own_so_that_they_wait_behind_no_other_work(template: Template) -> None:
+    feeds = [feed for feed in _feeds(template) if feed["FunctionName"].startswith("<Lifecycle")]
+    queues = {feed["EventSourceArn"].strip("<").split("Queue")[0] for feed in feeds}
+    assert queues == {"Lifecycle", "Notices"}
+
+
+def _feeds(template: Template) -> list[dict[str, Any]]:
+    return list(template.of("AWS::Lambda::EventSourceMapping").values())
 
 
 def test_a_message_stays_hidden_for_six_timeouts(template: Template) -> None:

@@ -12,7 +12,7 @@ from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_OVERLAY, RESERVED_CA
 
 type RawSettings = Mapping[str, str | int | float | bool]
 
-QUEUES = ("provision", "lifecycle", "catalog", "disrupt", "sweep")
+QUEUES = ("provision", "lifecycle", "notices", "catalog", "disrupt", "sweep")
 
 
 class ClusterSettings(msgspec.Struct, frozen=True, rename="camel"):

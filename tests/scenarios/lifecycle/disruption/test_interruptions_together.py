@@ -163,8 +163,7 @@ def test_a_batch_of_notices_reads_the_cluster_once(monkeypatch: pytest.MonkeyPat
             return _usual(*args, **selection)
 
         monkeypatch.setattr(world.cluster, name, count)
-    bells = world.doorbells.receive("lifecycle")
-    lifecycle(world.ports, [bell for bell in bells if bell.kind == "notice"], now=world.clock.now())
+    lifecycle(world.ports, world.doorbells.receive("notices"), now=world.clock.now())
     assert read["pods"] == read["nodes"] == 1
     # To find the claims of the instances, for the snapshot, and for the launch.
     assert read["nodeclaims"] <= 3
@@ -176,7 +175,7 @@ def test_what_there_is_no_time_for_is_rung_again_and_notices_are_handled_first()
     world.doorbells.messages.clear()
     warn(world, claim)
     name = world.cluster.name
-    bells = [Doorbell(name, "claim", claim.name, epoch=7), *world.doorbells.receive("lifecycle")]
+    bells = [Doorbell(name, "claim", claim.name, epoch=7), *world.doorbells.receive("notices")]
     lifecycle(world.ports, bells, now=world.clock.now(), seconds_left=lambda: 2.0)
     assert len(decisions(world, "interrupt")) == 1
     rung = [message.doorbell for message in world.doorbells.messages_of("lifecycle", "claim")]

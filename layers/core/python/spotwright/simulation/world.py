@@ -144,6 +144,7 @@ class World:
     def _functions(self) -> Mapping[str, Callable[[tuple[Doorbell, ...]], None]]:
         return {
             "provision": self._provision,
+            "notices": self._lifecycle,
             "lifecycle": self._lifecycle,
             "disrupt": self._disrupt,
             "sweep": self._sweep,

@@ -55,7 +55,7 @@ def _write_notice(ports: InterruptPorts, cluster: str, instance: str, notice: No
     )
     if not ports.state.create(row):
         _replace_lighter(ports.state, row)
-    ports.doorbells.ring("lifecycle", [Doorbell(cluster, "notice", instance)])
+    ports.doorbells.ring("notices", [Doorbell(cluster, "notice", instance)])
 
 
 def _replace_lighter(state: StatePort, row: NoticeRow) -> None:

@@ -23,12 +23,23 @@ log: Final = logging.getLogger("spotwright.lifecycle")
 
 
 def ring_lifecycle(
-    ports: LifecyclePorts, kind: str, keys: Iterable[str], *, delay_seconds: int = 0, epoch: int = 0
+    ports: LifecyclePorts,
+    kind: str,
+    keys: Iterable[str],
+    *,
+    delay_seconds: int = 0,
+    epoch: int = 0,
+    queue: str = "lifecycle",
 ) -> None:
-    """Ring lifecycle's own doorbell, once for each key."""
+    """Ring lifecycle's own doorbell, once for each key. ``queue``: lifecycle, or notices for what is urgent."""
     bells = [Doorbell(ports.cluster.name, kind, key, epoch) for key in keys]
     if bells:
-        ports.doorbells.ring("lifecycle", bells, delay_seconds=delay_seconds)
+        ports.doorbells.ring(queue, bells, delay_seconds=delay_seconds)
+
+
+def ring_notices(ports: LifecyclePorts, instances: Iterable[str], *, delay_seconds: int = 0) -> None:
+    """Ring for the notices of these instances."""
+    ring_lifecycle(ports, "notice", instances, delay_seconds=delay_seconds, queue="notices")
 
 
 def ring_next_tick(ports: LifecyclePorts, claim: str, number: int, *, within_seconds: float = float("inf")) -> None:

@@ -27,7 +27,14 @@ from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Event
 from spotwright.workflows.account import offering_health_store
-from spotwright.workflows.lifecycle.actions import cordon, delete_claim, log, nodes_of, ring_lifecycle
+from spotwright.workflows.lifecycle.actions import (
+    cordon,
+    delete_claim,
+    log,
+    nodes_of,
+    ring_lifecycle,
+    ring_notices,
+)
 from spotwright.workflows.lifecycle.commands import EARLY_MS, INTERRUPTED
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import proceed
@@ -98,7 +105,7 @@ def step_notices(
             _replace(ports, replaced, now, seconds_left)
         elif any(row.phase != "new" and epoch_ms(now) >= row.due - EARLY_MS for row in rows):
             _act(ports, now, seconds_left)
-            ring_lifecycle(ports, "notice", [ALL], delay_seconds=LOOK_SECONDS)
+            ring_notices(ports, [ALL], delay_seconds=LOOK_SECONDS)
 
 
 @contextmanager
@@ -108,10 +115,10 @@ def _trying_again(ports: LifecyclePorts, instances: Iterable[str], names: str) -
         yield
     except (Conflict, NotFound) as lost:
         log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="notice", object=names, conflict=str(lost))
-        ring_lifecycle(ports, "notice", instances, delay_seconds=1)
+        ring_notices(ports, instances, delay_seconds=1)
     except ApiError as failure:
         log_line(log, log_lines.STEP_FAILED, kind="notice", object=names, code=failure.code, error=str(failure))
-        ring_lifecycle(ports, "notice", instances, delay_seconds=LOOK_SECONDS)
+        ring_notices(ports, instances, delay_seconds=LOOK_SECONDS)
 
 
 def _advance(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datetime) -> NoticeRow | None:
@@ -122,7 +129,7 @@ def _advance(ports: LifecyclePorts, row: NoticeRow, claim: NodeClaim, now: datet
 def _unclaimed(ports: LifecyclePorts, row: NoticeRow, may_come: bool, now: datetime) -> None:
     """No claim has the instance: it is not Spotwright's, or it is being assigned right now."""
     if row.phase == "new" and may_come and epoch_ms(now) - row.created < UNCLAIMED_MS:
-        ring_lifecycle(ports, "notice", [row.instance_id], delay_seconds=LOOK_SECONDS)
+        ring_notices(ports, [row.instance_id], delay_seconds=LOOK_SECONDS)
         return
     _save(ports, row, phase="done", due=0)
 
@@ -161,10 +168,10 @@ def _replace(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime,
     if not _act(ports, now, seconds_left):
         # An invocation that ended here may have left launches that nobody has begun.
         planned = [launch.id for launch in ports.state.launches() if launch.phase == "planned"]
-        ring_lifecycle(ports, "launch", planned)
+        ring_lifecycle(ports, "launch", planned, queue="notices")
     in_parallel(lambda node: _save_replacing(ports, node, now), nodes)
-    ring_lifecycle(ports, "command", [node.command(ports.cluster.name) for node in nodes])
-    ring_lifecycle(ports, "notice", [ALL], delay_seconds=LOOK_SECONDS)
+    ring_lifecycle(ports, "command", [node.command(ports.cluster.name) for node in nodes], queue="notices")
+    ring_notices(ports, [ALL], delay_seconds=LOOK_SECONDS)
     in_parallel(
         lambda node: _record_event(ports, node.claim, _EVENTS[NoticeKind(node.notice.kind)](), now),
         [node for node in nodes if not node.notice.attempt],
@@ -173,7 +180,7 @@ def _replace(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime,
 
 def _act(ports: LifecyclePorts, now: datetime, seconds_left: SecondsLeft) -> bool:
     """Act on what is committed; whether a launch began."""
-    launches = act_on_decisions(ports, now=now, seconds_left=seconds_left)
+    launches = act_on_decisions(ports, now=now, seconds_left=seconds_left, queue="notices")
     for launch in launches:
         proceed(ports, launch, now=now)
     return bool(launches)

@@ -17,6 +17,9 @@ class Doorbell(msgspec.Struct, frozen=True):
 
 
 class DoorbellPort(Protocol):
-    """The queues, by name: provision, lifecycle, catalog, disrupt, sweep."""
+    """The queues, by name: provision, lifecycle, notices, catalog, disrupt, sweep.
+
+    ``lifecycle`` and ``notices`` wake the same function; what EC2 gave two minutes for waits behind nothing else.
+    """
 
     def ring(self, queue: str, bells: Sequence[Doorbell], *, delay_seconds: int = 0) -> None: ...

@@ -115,14 +115,14 @@ def _price(claim: NodeClaim, catalog: Catalog) -> int:
 def _ring_due(bells: DoorbellPort, row: Row, now: int) -> None:
     match row:
         case LaunchRow():
-            bell = Doorbell(row.cluster, "launch", row.id)
+            queue, bell = "lifecycle", Doorbell(row.cluster, "launch", row.id)
         case CommandRow():
-            bell = Doorbell(row.cluster, "command", row.id)
+            queue, bell = "lifecycle", Doorbell(row.cluster, "command", row.id)
         case NoticeRow():
-            bell = Doorbell(row.cluster, "notice", row.instance_id)
+            queue, bell = "notices", Doorbell(row.cluster, "notice", row.instance_id)
         case NominationRow():
-            bell = Doorbell(row.cluster, "nomination", row.claim)
-    bells.ring("lifecycle", [bell], delay_seconds=max(0, -(-(row.due - now) // 1000)))
+            queue, bell = "lifecycle", Doorbell(row.cluster, "nomination", row.claim)
+    bells.ring(queue, [bell], delay_seconds=max(0, -(-(row.due - now) // 1000)))
 
 
 def _ring_expiring(bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, ...], now: datetime) -> None:

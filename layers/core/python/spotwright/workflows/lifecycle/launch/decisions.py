@@ -33,12 +33,13 @@ SET_ASIDE_SECONDS: Final = 60
 
 
 def act_on_decisions(
-    ports: LifecyclePorts, *, now: datetime, seconds_left: SecondsLeft = None
+    ports: LifecyclePorts, *, now: datetime, seconds_left: SecondsLeft = None, queue: str = "lifecycle"
 ) -> tuple[LaunchRow, ...]:
     """Write the rows of every committed decision, oldest first; returns the first launch, for the caller to go on with.
 
     The other launches are rung for as soon as their rows are there, so that they run at the same time, and before the
     rows of nominations, which nobody needs before a node joins. Without time the rest is left to the next invocation.
+    ``queue``: where launches are rung for, lifecycle or notices.
     """
     first: tuple[LaunchRow, ...] = ()
     for key in ports.state.cluster().pending_decisions:
@@ -47,7 +48,7 @@ def act_on_decisions(
             launches = _create_launches(ports, decision, now)
             unbegun = [row for row in launches if row.phase == "planned"]
             first, others = (first, unbegun) if first else (tuple(unbegun[:1]), unbegun[1:])
-            ring_lifecycle(ports, "launch", [row.id for row in others])
+            ring_lifecycle(ports, "launch", [row.id for row in others], queue=queue)
             _create_commands(ports, decision, now)
             if not _create_nominations(ports, decision, {row.id for row in launches}, seconds_left):
                 ring_lifecycle(ports, "decision", [decision.id])
