@@ -8,6 +8,7 @@
 # make bench-cases   random cases: are the plans legal; ARGS="--seed 1 --count 200" or "--profile full --pods 5000"
 # make bench-planner   the planner beside the real Karpenter scheduler: hours; ARGS="--only mix --sizes 1000" for a part
 # make docs    docs/events.md, docs/logs.md and docs/metrics.md, from the tables that they describe
+# make regions   the regions that `spotwright plan` knows without AWS: types, zones and prices, from moto and libcloud
 # make forwarder-image IMAGE=…   build the forwarder's image for both architectures with docker, and push it
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
@@ -18,7 +19,7 @@ BIN := .venv/bin
 # Beside the control plane's binary, so that a new checkout need not learn its dependencies' types again.
 MYPY_CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/spotwright/mypy
 
-.PHONY: demo test check setup controlplane forwarder-image bench bench-cases bench-memory bench-following bench-planner bench-launch bench-catalog probe-aws docs format clean
+.PHONY: demo test check setup controlplane forwarder-image bench bench-cases bench-memory bench-following bench-planner bench-launch bench-catalog probe-aws docs regions format clean
 
 setup:
 	@tools/setup
@@ -59,6 +60,9 @@ bench-launch: setup
 
 bench-catalog: setup
 	@$(BIN)/python -m bench.catalog
+
+regions: setup
+	@.tools/uv/bin/uv run --quiet --with apache-libcloud==3.9.1 python tools/builtin_catalog.py
 
 probe-aws: setup
 	@$(BIN)/python -m tools.probe_aws $(if $(filter yes,$(CONFIRM)),--confirm)

@@ -1,6 +1,6 @@
 """Writes what the command line knows of EC2 without AWS: instance types, regions, and the catalog of a plain class.
 
-    .tools/uv/bin/uv run --with apache-libcloud==3.9.1 python tools/builtin_catalog.py
+    make regions
 
 Three files: the instance types that a node can run on, with every type of Karpenter's published reference; for each
 commercial region its zones, which type EC2 offers in which of them, and prices; and the catalog of a class with

@@ -94,8 +94,8 @@ def test_a_class_that_is_missing_beside_others_is_noted(planned: Any, name: str,
     plan = planned(POOL.replace("EC2NodeClass, name: default", f"EC2NodeClass, name: {name}"), CLASS, PODS)
     (note,) = plan["notes"]
     assert note == (
-        f"NodePool default refers to EC2NodeClass {name}, which is not among these objects; {hint} Without it no"
-        " node is launched"
+        f"NodePool default refers to EC2NodeClass {name}, which is not among these objects; {hint} A cluster without"
+        " this class would launch no node; the plan assumes it"
     )
     assert len(plan["newNodes"]) == 1
 

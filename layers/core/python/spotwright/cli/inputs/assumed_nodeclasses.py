@@ -268,7 +268,10 @@ def _note_of_missing(name: str, nodepools: Sequence[NodePool], present: Sequence
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(present)}."
     pools = [pool.name for pool in nodepools]
     refer = f"NodePool {pools[0]} refers" if len(pools) == 1 else f"NodePools {', '.join(pools)} refer"
-    return f"{refer} to EC2NodeClass {name}, which is not among these objects; {hint} Without it no node is launched"
+    return (
+        f"{refer} to EC2NodeClass {name}, which is not among these objects; {hint} A cluster without this class would"
+        " launch no node; the plan assumes it"
+    )
 
 
 def _assumption_of_missing(nodeclass: EC2NodeClass) -> str:
