@@ -27,7 +27,9 @@ class Switch:
 SWITCHES: Final = (
     Switch(search, "pack_exactly", lambda *_: None, "Few or equal pods are packed at the least cost there is."),
     Switch(search, "NODE_SIZE_BOUNDS_MILLICORES", (48_000,), "Nodes of up to 48, 96, 24 and 12 cpu are tried."),
-    Switch(search, "merge_nodes", lambda *_: None, "Two nodes become one where one is cheaper."),
+    Switch(
+        search, "replace_nodes", lambda *_: None, "Nodes are replaced by cheaper ones that cover their pods in sum."
+    ),
     Switch(GreedyPacker, "fractional_cost", lambda _: 0.0, "A bound that cannot be cheaper is not tried."),
     Switch(greedy, "_GOOD_ENOUGH", 1.0, "An offering within 1 % of the best possible is taken at once."),
     Switch(

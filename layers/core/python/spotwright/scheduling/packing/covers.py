@@ -1,0 +1,152 @@
+"""Nodes whose capacity in sum covers what some pods request: branch and bound over the shapes of nodes.
+
+A cover says nothing of how the pods are shared: whether they can be is for the caller to try.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from operator import ge, mul
+
+from spotwright.scheduling.offerings.pool_types import Vector
+
+
+class Shape:
+    """A node that may be bought. ``room``: its free capacity, and one host; ``rows``: the rows of a demand that it
+    counts for, the last of which is always that of all pods.
+    """
+
+    __slots__ = ("offering", "price", "room", "rows")
+
+    def __init__(self, offering: int, price: int, room: Vector, rows: Sequence[int]) -> None:
+        self.offering = offering
+        self.price = price
+        self.room = room
+        self.rows = rows
+
+
+class CoverSearch:
+    """Finds multisets of shapes that cover a demand; offers each to ``pack`` that is cheaper than all packed before.
+
+    ``resource_prices``: prices of the resources, at none of which a shape is worth more than it costs; first the shadow
+    prices of the demand. ``pack``: what the nodes of these offerings cost once the pods are on them, None where they do
+    not fit; ``below``: the least such cost, at first the cost to improve on; ``evaluated``: how many shapes were tried.
+    """
+
+    def __init__(
+        self,
+        shapes: Sequence[Shape],
+        resource_prices: Sequence[Sequence[float]],
+        below: int,
+        pack: Callable[[Sequence[int]], int | None],
+    ) -> None:
+        self.below = below
+        self.evaluated = 0
+        self._pack = pack
+        self._resource_prices = resource_prices
+        self._shadow_prices = resource_prices[0]
+        self._by_price = sorted(shapes, key=lambda shape: (shape.price, shape.offering))
+        self._prices = [shape.price for shape in self._by_price]
+        by_worth = sorted((-self._worth(shape.room), shape.offering, shape) for shape in shapes)
+        self._by_worth = [(shape, shape.price + negated) for negated, _, shape in by_worth]
+        self._of_row: list[list[tuple[Shape, float]]] = []
+        self._disjoint = set[int]()
+        self._chosen: list[int] = []
+        self._most_evaluated = self._packings_left = 0
+
+    def search(self, demand: Sequence[Vector], most_evaluated: int, most_packings: int) -> bool:
+        """``demand``: amounts of each resource and hosts, by row: for pods that are limited to some offerings, and for
+        all pods last. True when no cover was left out for want of steps or packings."""
+        self._most_evaluated, self._packings_left = self.evaluated + most_evaluated, most_packings
+        gap = self.below - self._worth(demand[-1])
+        usable = [(shape, surcharge) for shape, surcharge in self._by_worth if surcharge < gap]
+        self._of_row = [
+            [(shape, surcharge) for shape, surcharge in usable if row in shape.rows] for row in range(len(demand))
+        ]
+        self._disjoint = self._disjoint_rows(len(demand) - 1)
+        if gap > 0:
+            self._branch(list(demand), 0, 0, 0)
+        return not self._is_over()
+
+    def _disjoint_rows(self, last: int) -> set[int]:
+        """Rows for which no two count the same shape."""
+        disjoint, counted = set[int](), set[int]()
+        for row in range(last):
+            offerings = {shape.offering for shape, _ in self._of_row[row]}
+            if counted.isdisjoint(offerings):
+                disjoint.add(row)
+                counted |= offerings
+        return disjoint
+
+    def _worth(self, amounts: Vector) -> float:
+        worth: float = sum(map(mul, self._shadow_prices, amounts))
+        return worth
+
+    def _worth_of_missing(self, missing: Vector) -> float:
+        """What covers the missing amounts costs no less."""
+        return sum([amount * price for amount, price in zip(missing, self._shadow_prices, strict=True) if amount > 0])
+
+    def _least_cost(self, missing: Vector) -> float:
+        """What covers the missing amounts costs no less; closer to it, and slower."""
+        amounts = [amount if amount > 0 else 0 for amount in missing]
+        least: float = max([sum(map(mul, prices, amounts)) for prices in self._resource_prices])
+        return least
+
+    def _is_over(self) -> bool:
+        return self.evaluated >= self._most_evaluated or self._packings_left <= 0
+
+    def _branch(self, missing: list[Vector], row: int, first: int, cost: int) -> None:
+        """Add one more shape, from place ``first`` on in the row's order, to the chosen; rows are covered in turn."""
+        last = len(missing) - 1
+        while max(missing[row]) <= 0:
+            if row == last:
+                self._offer(cost)
+                return
+            row, first = row + 1, 0
+        least = self._least_cost(missing[last])
+        if cost + least >= self.below:
+            return
+        if row == last:
+            self._offer_last_shape(missing[last], cost, least)
+        alone = row in self._disjoint
+        later = sum([self._least_cost(missing[other]) for other in self._disjoint if other > row]) if alone else 0.0
+        # What the chosen shapes cost beyond what they are worth only grows.
+        spent = cost + self._worth(missing[last])
+        shapes = self._of_row[row]
+        for place in range(first, len(shapes)):
+            shape, surcharge = shapes[place]
+            if spent + surcharge >= self.below:
+                continue
+            self.evaluated += 1
+            left = tuple([amount - room for amount, room in zip(missing[last], shape.room, strict=True)])
+            if cost + shape.price + self._worth_of_missing(left) >= self.below:
+                continue
+            if alone:
+                left = tuple([amount - room for amount, room in zip(missing[row], shape.room, strict=True)])
+                if cost + shape.price + later + self._worth_of_missing(left) >= self.below:
+                    continue
+            rows = missing.copy()
+            for other in shape.rows:
+                rows[other] = tuple([amount - room for amount, room in zip(missing[other], shape.room, strict=True)])
+            self._chosen.append(shape.offering)
+            self._branch(rows, row, place, cost + shape.price)
+            self._chosen.pop()
+            if self._is_over():
+                return
+
+    def _offer_last_shape(self, missing: Vector, cost: int, least: float) -> None:
+        """Offer the cheapest shape that covers what is missing."""
+        for shape in self._by_price[bisect_left(self._prices, least) :]:
+            if cost + shape.price >= self.below:
+                return
+            if all(map(ge, shape.room, missing)):
+                self._chosen.append(shape.offering)
+                self._offer(cost + shape.price)
+                self._chosen.pop()
+                return
+
+    def _offer(self, cost: int) -> None:
+        if cost < self.below and self._packings_left > 0:
+            self._packings_left -= 1
+            packed_cost = self._pack(self._chosen)
+            if packed_cost is not None:
+                self.below = min(self.below, packed_cost)

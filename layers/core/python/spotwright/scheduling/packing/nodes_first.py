@@ -1,0 +1,339 @@
+"""Makes a packing cheaper: first other nodes whose capacity in sum covers the pods, then the pods on them.
+
+A greedy packing buys node after node, and its last nodes are often badly filled, or one of them too large. Here some of
+the nodes, or all of few, are given up at once, and cheaper nodes that cover their pods in sum are tried until the pods
+fit on them (``covers``, ``node_filling``).
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter, mul
+from typing import Final
+
+from spotwright.model import resources
+from spotwright.scheduling.offerings.bit_sets import iterate_bits
+from spotwright.scheduling.offerings.pool_types import Vector
+from spotwright.scheduling.packing import fractional_lp
+from spotwright.scheduling.packing.bins import CPU_DIMENSION, MEMORY_DIMENSION
+from spotwright.scheduling.packing.covers import CoverSearch, Shape
+from spotwright.scheduling.packing.node_filling import NodeFilling
+from spotwright.scheduling.packing.problem import (
+    PER_NODE_COST_PICOUSD_PER_HOUR,
+    PackedNodes,
+    Packing,
+    PackingProblem,
+    RemainingLimits,
+    candidate_offerings,
+    offerings_that_fit,
+    offerings_up_to_size,
+)
+
+# So many nodes at most are replaced, those that are used least; so few all at once first.
+_MOST_NODES: Final = 48
+_ALL_AT_ONCE: Final = 12
+# Nodes of a group that is replaced.
+_GROUP_SIZES: Final = (2, 3, 4, 5, 6, 8)
+# The search ends after so many groups in a row of which none got cheaper.
+_PATIENCE: Final = 150
+# A packing that costs so little more than its lower bound is left as it is.
+_CLOSE_ENOUGH: Final = 1.001
+# A group is tried so often: first with all shapes, then with this part of them, drawn anew each time.
+_TRIES: Final = 3
+_DRAWN_PERCENT: Final = 40
+# Room beyond what the pods request, in turn: with more of it pods are easier to pack, with less nodes are cheaper.
+_SLACKS: Final = (0.06, 0.02, 0.0)
+_SLACKS_OF_ALL: Final = (0.1, 0.05, 0.025, 0.01, 0.0)
+# The most shapes to evaluate, and covers to pack, for one slack; of all nodes at once, so many times more shapes.
+_MOST_EVALUATED: Final = 2000
+_MOST_PACKINGS: Final = 5
+_EVALUATED_OF_ALL: Final = 3
+
+
+class _Node:
+    """``number``: its own; ``used_share``: what its pods are worth, per price."""
+
+    __slots__ = ("number", "offering", "pods", "used_share")
+
+    def __init__(self, number: int, offering: int, pods: dict[int, int], used_share: float) -> None:
+        self.number = number
+        self.offering = offering
+        self.pods = pods
+        self.used_share = used_share
+
+
+class _Draws:
+    """Numbers that look random and are the same in every run (a linear congruential generator)."""
+
+    def __init__(self) -> None:
+        self._state = 1
+
+    def below(self, bound: int) -> int:
+        self._state = (self._state * 6364136223846793005 + 1442695040888963407) % (1 << 64)
+        return (self._state >> 33) * bound >> 31
+
+
+def replace_nodes(problem: PackingProblem, packing: Packing, size_bound: int, budget: int) -> None:
+    """Replace groups of nodes by cheaper nodes while the budget lasts. Changes the packing; its pods all stay packed.
+
+    New nodes are at most as large as the largest there is, or as ``size_bound``, in millicores.
+    """
+    if packing.nodes and budget > 0:
+        replacement = _Replacement(problem, packing, size_bound)
+        replacement.run(budget)
+        replacement.write_back()
+
+
+class _Replacement:
+    """``nodes``: those that may be replaced, ``kept``: all others; ``allowed``: offerings that are not too large;
+    ``limits``: what the nodes leave of them; ``lower_bound``: the pods cost no less; ``resource_prices``: see
+    ``CoverSearch``.
+    """
+
+    def __init__(self, problem: PackingProblem, packing: Packing, size_bound: int) -> None:
+        self.problem = problem
+        self.offering_index = problem.offering_index
+        self.packing = packing
+        self.limits = packing.limits.copy()
+        self.work_units = 0
+        self.draws = _Draws()
+        self.node_count = 0
+        size_bound = max(size_bound, *(self._millicores(packed_nodes.offering) for packed_nodes in packing.nodes))
+        self.allowed = offerings_up_to_size(self.offering_index.by_capacity.by_millicores, size_bound)
+        pods, limits = Counter[int](), packing.limits.copy()
+        for packed_nodes in packing.nodes:
+            limits.spend(self.offering_index, packed_nodes.offering, -packed_nodes.node_count)
+            for j, count in packed_nodes.pod_counts.items():
+                pods[j] += count * packed_nodes.node_count
+        counts = [pods[j] for j in range(len(problem.offerings))]
+        self.candidates = candidate_offerings(problem, counts, limits, size_bound)
+        demand = self._demand(pods)
+        self.resource_prices = self._find_resource_prices(demand)
+        self.lower_bound: float = sum(map(mul, demand, self.resource_prices[0]))
+        self._choose_nodes()
+
+    def _millicores(self, offering: int) -> int:
+        return self.offering_index.pool_type_of[offering].instance_type.capacity.get(resources.CPU, 0)
+
+    def _price(self, offering: int) -> int:
+        return self.offering_index.prices[offering] + PER_NODE_COST_PICOUSD_PER_HOUR
+
+    def _cost(self, nodes: Iterable[_Node]) -> int:
+        return sum(self._price(node.offering) for node in nodes)
+
+    def _room(self, offering: int) -> Vector:
+        """Free capacity, and one host."""
+        return (*self.offering_index.pool_type_of[offering].free_capacity, 1)
+
+    def _demand(self, pods: Mapping[int, int]) -> Vector:
+        """What the pods request together, and the hosts that the class needs that needs most."""
+        demand, hosts = [0] * len(self.offering_index.dimensions), 0
+        for j, count in pods.items():
+            for d, amount in self.problem.items.needs[j]:
+                demand[d] += amount * count
+            host_constraint = self.problem.host_constraints[j]
+            if host_constraint is not None and host_constraint.max_per_host:
+                hosts = max(hosts, -(-count // host_constraint.max_per_host))
+        return (*demand, hosts)
+
+    def _find_resource_prices(self, demand: Vector) -> list[list[float]]:
+        """Shadow prices: of the whole demand, and of its cpu and its memory alone, for what is left of a demand."""
+        rooms = [self._room(offering) for offering in self.candidates]
+        prices = [float(self._price(offering)) for offering in self.candidates]
+        alone = [
+            tuple([amount if d == dimension else 0 for d, amount in enumerate(demand)])
+            for dimension in (CPU_DIMENSION, MEMORY_DIMENSION)
+        ]
+        return [fractional_lp.compute_shadow_prices(amounts, rooms, prices) for amounts in (demand, *alone)]
+
+    def _choose_nodes(self) -> None:
+        """Take the nodes that are used least."""
+        self.nodes: list[_Node] = []
+        self.kept: list[PackedNodes] = []
+        ranked = [
+            (self._used_share(packed_nodes.offering, packed_nodes.pod_counts), place)
+            for place, packed_nodes in enumerate(self.packing.nodes)
+        ]
+        for _, place in sorted(ranked):
+            packed_nodes = self.packing.nodes[place]
+            taken = min(packed_nodes.node_count, _MOST_NODES - len(self.nodes))
+            self.nodes += [self._new_node(packed_nodes.offering, packed_nodes.pod_counts) for _ in range(taken)]
+            if taken < packed_nodes.node_count:
+                left = packed_nodes.node_count - taken
+                self.kept.append(PackedNodes(packed_nodes.offering, left, packed_nodes.pod_counts))
+
+    def _used_share(self, offering: int, pods: Mapping[int, int]) -> float:
+        worth: float = sum(map(mul, self._demand(pods), self.resource_prices[0]))
+        return worth / self._price(offering)
+
+    def _new_node(self, offering: int, pods: dict[int, int]) -> _Node:
+        self.node_count += 1
+        return _Node(self.node_count, offering, pods, self._used_share(offering, pods))
+
+    def run(self, budget: int) -> None:
+        failed, tries = 0, dict[frozenset[int], int]()
+        kept_cost = sum(self._price(packed_nodes.offering) * packed_nodes.node_count for packed_nodes in self.kept)
+        while failed < _PATIENCE and self.work_units < budget:
+            if not failed and kept_cost + self._cost(self.nodes) <= self.lower_bound * _CLOSE_ENOUGH:
+                break
+            everything = not failed and len(self.nodes) <= _ALL_AT_ONCE
+            group = self.nodes if everything else self._draw_group()
+            key = frozenset(node.number for node in group)
+            attempt = tries.get(key, 0)
+            failed += 1
+            self.work_units += 1
+            if attempt < _TRIES:
+                group_replacement = _GroupReplacement(self, group, budget - self.work_units)
+                complete = group_replacement.search(self._shapes(group_replacement.offering_sets, attempt), everything)
+                self.work_units += group_replacement.work_units
+                tries[key] = _TRIES if complete and not attempt else attempt + 1
+                if group_replacement.new_nodes:
+                    failed = 0
+                    self._replace(group, group_replacement.new_nodes)
+
+    def _draw_group(self) -> list[_Node]:
+        """Nodes of which most are rather badly used, in the order of their numbers."""
+        size = min(len(self.nodes), _GROUP_SIZES[self.draws.below(len(_GROUP_SIZES))])
+        group: dict[int, _Node] = {}
+        for _ in range(4 * size):
+            pair = [self.nodes[self.draws.below(len(self.nodes))] for _ in range(2)]
+            node = min(pair, key=attrgetter("used_share", "number"))
+            group[node.number] = node
+            if len(group) == size:
+                break
+        return [group[number] for number in sorted(group)]
+
+    def _shapes(self, offering_sets: Sequence[int], attempt: int) -> list[Shape]:
+        """Candidates that some of the pods may use; of those that differ in nothing the cheapest."""
+        shapes: dict[object, Shape] = {}
+        self.work_units += len(self.candidates) // 2
+        for offering in self.candidates:
+            if offering_sets[-1] >> offering & 1 and (not attempt or self.draws.below(100) < _DRAWN_PERCENT):
+                rows = tuple([row for row, offerings in enumerate(offering_sets) if offerings >> offering & 1])
+                room = self._room(offering)
+                shapes.setdefault((rows, room), Shape(offering, self._price(offering), room, rows))
+        return list(shapes.values())
+
+    def _replace(self, group: Sequence[_Node], new_nodes: Sequence[tuple[int, dict[int, int]]]) -> None:
+        replaced = {node.number for node in group}
+        self.nodes = [node for node in self.nodes if node.number not in replaced]
+        for node in group:
+            self.limits.spend(self.offering_index, node.offering, -1)
+        for offering, pods in new_nodes:
+            self.limits.spend(self.offering_index, offering, 1)
+            self.nodes.append(self._new_node(offering, pods))
+
+    def write_back(self) -> None:
+        """Put the nodes into the packing."""
+        nodes = (PackedNodes(node.offering, 1, node.pods) for node in self.nodes)
+        equal_nodes: dict[object, PackedNodes] = {}
+        for packed_nodes in (*self.kept, *nodes):
+            key = packed_nodes.offering, tuple(sorted(packed_nodes.pod_counts.items()))
+            if key in equal_nodes:
+                equal_nodes[key].node_count += packed_nodes.node_count
+            else:
+                equal_nodes[key] = packed_nodes
+        self.packing.nodes[:] = equal_nodes.values()
+        self.packing.limits = self.limits
+        self.packing.work_units += self.work_units
+
+
+class _GroupReplacement:
+    """Looks for cheaper nodes for the pods of a group of nodes.
+
+    ``offering_sets``: see ``_find_offering_sets``; ``new_nodes``: the offering and the pods of each, if any were found.
+    """
+
+    def __init__(self, replacement: _Replacement, group: Sequence[_Node], budget: int) -> None:
+        self._replacement = replacement
+        self._budget = budget
+        self._problem = replacement.problem
+        self._pods = Counter[int]()
+        self._limits = replacement.limits.copy()
+        for node in group:
+            self._pods.update(node.pods)
+            self._limits.spend(replacement.offering_index, node.offering, -1)
+        self._below = replacement._cost(group)
+        self._tried = set[tuple[int, ...]]()
+        self.offering_sets = self._find_offering_sets()
+        self.new_nodes: list[tuple[int, dict[int, int]]] = []
+        self.work_units = 0
+
+    def search(self, shapes: Sequence[Shape], everything: bool) -> bool:
+        """True when all covers of these shapes were tried."""
+        demands = [self._replacement._demand(self._limited_to(offerings)) for offerings in self.offering_sets]
+        cover_search = CoverSearch(shapes, self._replacement.resource_prices, self._below, self._pack)
+        most_evaluated = _MOST_EVALUATED * (_EVALUATED_OF_ALL if everything else 1)
+        complete = False
+        for slack in _SLACKS_OF_ALL if everything else _SLACKS:
+            if self.work_units + cover_search.evaluated >= self._budget:
+                break
+            rows = [(*(int(amount * (1 + slack)) for amount in amounts), hosts) for *amounts, hosts in demands]
+            complete = cover_search.search(rows, most_evaluated, _MOST_PACKINGS)
+        self.work_units += cover_search.evaluated
+        return complete
+
+    def _find_offering_sets(self) -> list[int]:
+        """The sets of offerings that some pods are limited to, small ones first; last what is open to any pod.
+
+        Sets that differ only in offerings that are too small for a pod count as one.
+        """
+        offerings, sizes = self._problem.offerings, self._problem.items.sizes
+        with_room = self._problem.offering_index.by_capacity.with_room
+        found: list[tuple[int, Vector]] = []
+        for j in sorted(self._pods, key=lambda j: (offerings[j].bit_count(), offerings[j], j)):
+            mask, size, others = offerings[j], sizes[j], list[tuple[int, Vector]]()
+            for other, other_size in found:
+                larger = tuple(map(max, size, other_size))
+                room = with_room(larger)
+                if mask & room == other & room:
+                    mask, size = mask | other, larger
+                else:
+                    others.append((other, other_size))
+            found = [*others, (mask, size)]
+        union = 0
+        for mask, _ in found:
+            union |= mask
+        return [*sorted({mask for mask, _ in found} - {union}, key=lambda mask: (mask.bit_count(), mask)), union]
+
+    def _limited_to(self, offerings: int) -> dict[int, int]:
+        """The pods that may use no others than these."""
+        return {j: count for j, count in self._pods.items() if not self._problem.offerings[j] & ~offerings}
+
+    def _pack(self, offerings: Sequence[int]) -> int | None:
+        """What the nodes cost that these offerings become with the pods on them; None where they do not fit."""
+        cover = tuple(sorted(offerings))
+        if cover in self._tried or self.work_units >= self._budget:
+            return None
+        self._tried.add(cover)
+        filling = NodeFilling(self._problem, self._pods, cover)
+        pods_by_node = filling.fill()
+        self.work_units += filling.work_units
+        new_nodes = self._cheapest_nodes([pods for pods in pods_by_node or () if pods])
+        cost = sum(self._replacement._price(offering) for offering, _ in new_nodes)
+        if not new_nodes or cost >= self._below:
+            return None
+        self.new_nodes, self._below = new_nodes, cost
+        return cost
+
+    def _cheapest_nodes(self, pods_by_node: Sequence[dict[int, int]]) -> list[tuple[int, dict[int, int]]]:
+        """Each node as the cheapest offering that holds its pods within the limits; empty if there is none for one."""
+        nodes, left = list[tuple[int, dict[int, int]]](), self._limits.copy()
+        offering_index = self._problem.offering_index
+        for pods in pods_by_node:
+            fitting = iterate_bits(offerings_that_fit(self._problem, pods, self._replacement.allowed))
+            offering = next((offering for offering in fitting if left.max_nodes(offering_index, offering, 1)), -1)
+            if offering < 0:
+                return []
+            left.spend(offering_index, offering, 1)
+            nodes.append((offering, pods))
+        unpacked = any(self._replacement.packing.unpacked)
+        return [] if unpacked and not _leaves_no_less(left, self._replacement.limits) else nodes
+
+
+def _leaves_no_less(limits: RemainingLimits, before: RemainingLimits) -> bool:
+    """True when no less is left of any limit or reservation than before: pods without a node need it."""
+    return all(
+        left[name] >= amount
+        for left, left_before in zip(limits.by_template, before.by_template, strict=True)
+        for name, amount in left_before.items()
+    ) and all(limits.by_reservation[name] >= amount for name, amount in before.by_reservation.items())
