@@ -28,7 +28,7 @@ from spotwright.scheduling.packing.problem import (
     offerings_up_to_size,
 )
 
-# So many nodes at most are replaced, those that are used least; so few all at once first.
+# So many nodes at most are replaced, those that waste most; so few all at once first.
 _MOST_NODES: Final = 48
 _ALL_AT_ONCE: Final = 12
 # Nodes of a group that is replaced.
@@ -50,15 +50,15 @@ _EVALUATED_OF_ALL: Final = 3
 
 
 class _Node:
-    """``number``: its own; ``used_share``: what its pods are worth, per price."""
+    """``number``: its own; ``waste``: what its pods are worth less than it costs."""
 
-    __slots__ = ("number", "offering", "pods", "used_share")
+    __slots__ = ("number", "offering", "pods", "waste")
 
-    def __init__(self, number: int, offering: int, pods: dict[int, int], used_share: float) -> None:
+    def __init__(self, number: int, offering: int, pods: dict[int, int], waste: float) -> None:
         self.number = number
         self.offering = offering
         self.pods = pods
-        self.used_share = used_share
+        self.waste = waste
 
 
 class _Draws:
@@ -146,11 +146,11 @@ class _Replacement:
         return [fractional_lp.compute_shadow_prices(amounts, rooms, prices) for amounts in (demand, *alone)]
 
     def _choose_nodes(self) -> None:
-        """Take the nodes that are used least."""
+        """Take the nodes that waste most."""
         self.nodes: list[_Node] = []
         self.kept: list[PackedNodes] = []
         ranked = [
-            (self._used_share(packed_nodes.offering, packed_nodes.pod_counts), place)
+            (-self._waste(packed_nodes.offering, packed_nodes.pod_counts), place)
             for place, packed_nodes in enumerate(self.packing.nodes)
         ]
         for _, place in sorted(ranked):
@@ -161,13 +161,14 @@ class _Replacement:
                 left = packed_nodes.node_count - taken
                 self.kept.append(PackedNodes(packed_nodes.offering, left, packed_nodes.pod_counts))
 
-    def _used_share(self, offering: int, pods: Mapping[int, int]) -> float:
+    def _waste(self, offering: int, pods: Mapping[int, int]) -> float:
+        """By how much the price of a node exceeds what its pods are worth."""
         worth: float = sum(map(mul, self._demand(pods), self.resource_prices[0]))
-        return worth / self._price(offering)
+        return self._price(offering) - worth
 
     def _new_node(self, offering: int, pods: dict[int, int]) -> _Node:
         self.node_count += 1
-        return _Node(self.node_count, offering, pods, self._used_share(offering, pods))
+        return _Node(self.node_count, offering, pods, self._waste(offering, pods))
 
     def run(self, budget: int) -> None:
         failed, tries = 0, dict[frozenset[int], int]()
@@ -191,12 +192,12 @@ class _Replacement:
                     self._replace(group, group_replacement.new_nodes)
 
     def _draw_group(self) -> list[_Node]:
-        """Nodes of which most are rather badly used, in the order of their numbers."""
+        """Nodes of which most waste much, in the order of their numbers."""
         size = min(len(self.nodes), _GROUP_SIZES[self.draws.below(len(_GROUP_SIZES))])
         group: dict[int, _Node] = {}
         for _ in range(4 * size):
             pair = [self.nodes[self.draws.below(len(self.nodes))] for _ in range(2)]
-            node = min(pair, key=attrgetter("used_share", "number"))
+            node = max(pair, key=attrgetter("waste", "number"))
             group[node.number] = node
             if len(group) == size:
                 break

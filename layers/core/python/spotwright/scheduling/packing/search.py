@@ -14,10 +14,10 @@ from spotwright.scheduling.packing.problem import Packing, PackingProblem, Remai
 # Bounds on node size in millicores. Most clusters can bear the loss of a node of 48 cpu; larger nodes must be cheaper.
 NODE_SIZE_BOUNDS_MILLICORES: Final = (48_000, 96_000, 24_000, 12_000)
 
-# Units of work for replacing nodes: so many for each pod, and at most; where there are more nodes, so many times fewer.
+# Units of work for replacing nodes: so many for each pod, and at most; of more pods, so many times fewer.
 _REPLACEMENT_UNITS_PER_POD: Final = 750
 _REPLACEMENT_UNITS: Final = 75_000
-_REPLACEMENT_NODES: Final = 32
+_REPLACEMENT_PODS: Final = 400
 
 
 def find_cheapest_packing(
@@ -44,16 +44,15 @@ def find_cheapest_packing(
             else candidate_offerings(problem, counts, limits, sys.maxsize)
         )
         best = _better(best, GreedyPacker(problem, counts, limits, offerings).pack(), problem)
-    replace_nodes(problem, best, first_bound, min(budget - best.work_units, _replacement_budget(best)))
+    replace_nodes(problem, best, first_bound, min(budget, _replacement_budget(best)))
     return best
 
 
 def _replacement_budget(packing: Packing) -> int:
     """Units of work for replacing nodes: a small share of the work where there are many of them."""
-    node_count = sum(packed_nodes.node_count for packed_nodes in packing.nodes)
     pod_count = sum(sum(packed_nodes.pod_counts.values()) * packed_nodes.node_count for packed_nodes in packing.nodes)
     most = min(_REPLACEMENT_UNITS_PER_POD * pod_count, _REPLACEMENT_UNITS)
-    return most * _REPLACEMENT_NODES // max(node_count, _REPLACEMENT_NODES)
+    return most * _REPLACEMENT_PODS // max(pod_count, _REPLACEMENT_PODS)
 
 
 def _better(packing: Packing, other_packing: Packing, problem: PackingProblem) -> Packing:
