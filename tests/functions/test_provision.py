@@ -53,6 +53,27 @@ def test_of_two_planners_on_one_version_the_second_plans_on_what_the_first_decid
     assert len(world.state.cluster().pending_decisions) == 1
 
 
+def test_who_loses_the_commit_plans_again_in_the_same_invocation(world: World) -> None:
+    """Another decision takes the room that the first plan counted on; its pods are not forgotten."""
+    world.deploy(builders.pod("web", cpu_millicores=1800), 2)
+    world.kubelets.reconcile()
+    usual = world.state.commit
+
+    def commit(*, expected_version: int, key: str) -> None:
+        world.state.commit = usual  # type: ignore[method-assign]
+        world.state.commit(expected_version=expected_version, key=world.blobs.put("decisions", b"another's"))
+        world.state.mark_acted(world.state.cluster().head)
+        usual(expected_version=expected_version, key=key)
+
+    world.state.commit = commit  # type: ignore[method-assign]
+    result = provision(world.ports, clock=world.clock.now)
+    assert len(result.plans) == 2
+    (decision,) = result.decisions
+    assert decision.cluster_version == 1
+    assert sum(len(launch.claims) for launch in decision.launches) == 2
+    assert world.state.cluster().version == 2
+
+
 def test_a_paused_cluster_is_not_planned_for(world: World) -> None:
     world.deploy(builders.pod("web"), 1)
     world.kubelets.reconcile()

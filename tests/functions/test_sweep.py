@@ -12,6 +12,7 @@ from spotwright.settings import decision_settings
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.termination.orphans import find_orphan
+from spotwright.workflows.ports.rows import LaunchRow
 from spotwright.workflows.sweep.full import MAXIMUM_ORPHANS, full_sweep
 from spotwright.workflows.sweep.poll import HEARTBEAT_SECONDS, POLL_SECONDS, SweepResult, poll
 
@@ -59,6 +60,15 @@ def test_a_poll_in_between_ends_at_once_while_a_forwarder_lives(world: World) ->
     assert world.doorbells.messages_of("provision", "pods")
 
 
+@pytest.mark.parametrize(("seconds", "alive"), [(0, True), (25, True), (26, False), (600, False)])
+def test_a_forwarder_counts_as_stopped_after_25_seconds_without_a_heartbeat(
+    world: World, seconds: int, alive: bool
+) -> None:
+    """It writes one every ten seconds; pods wait for the next poll until its silence is noticed."""
+    world.state.heartbeat_at = world.clock.milliseconds() - seconds * 1000
+    assert run_poll(world, again=False).forwarder_alive is alive
+
+
 def test_a_class_and_a_pool_without_a_status_are_rung_for(world: World) -> None:
     world.cluster.put("ec2nodeclasses", msgspec.structs.replace(builders.nodeclass("fresh"), conditions=()))
     world.cluster.put("nodepools", msgspec.structs.replace(builders.nodepool("fresh"), conditions=()))
@@ -97,6 +107,37 @@ def test_an_orphan_is_terminated_when_it_is_old_enough(world: World, old: timede
     assert find_orphan(world, lost, world.clock.now()) == world.ec2.instance(lost)
     assert not find_orphan(world, young, world.clock.now())
     assert not find_orphan(world, "i-unknown", world.clock.now())
+
+
+@pytest.mark.parametrize("missing", [labels.NODEPOOL, labels.cluster_tag(builders.CLUSTER)])
+def test_an_instance_without_our_tags_is_none_of_ours(world: World, old: timedelta, missing: str) -> None:
+    """Even when somebody rings for it by its id."""
+    lost = orphan(world, 1, old)
+    assert find_orphan(world, lost, world.clock.now())
+    instance = world.ec2.instances[lost]
+    tags = {key: value for key, value in instance.tags.items() if key != missing}
+    world.ec2.instances[lost] = msgspec.structs.replace(instance, tags=tags)
+    assert not find_orphan(world, lost, world.clock.now())
+
+
+def test_an_instance_of_an_open_launch_is_no_orphan(world: World, old: timedelta) -> None:
+    """Its row assigned it, or carries the launch that its tag names: the claim is written next."""
+    by_tag, by_row = orphan(world, 1, old), orphan(world, 2, old)
+    instance = world.ec2.instances[by_tag]
+    tags = instance.tags | {labels.LAUNCH_TAG: "launch"}
+    world.ec2.instances[by_tag] = msgspec.structs.replace(instance, tags=tags)
+    name = world.cluster.name
+    world.state.create(LaunchRow("launch", name, "d", ("a",), "{}", phase="claimed"))
+    world.state.create(LaunchRow("other", name, "d", ("b",), "{}", phase="launched", instances={"b": by_row}))
+    now = world.clock.now()
+    assert full_sweep(world, now=now).orphans == 0
+    assert not find_orphan(world, by_tag, now)
+    assert not find_orphan(world, by_row, now)
+    for id in ("launch", "other"):
+        row = world.state.launch(id)
+        assert row is not None
+        world.state.save(msgspec.structs.replace(row, phase="done"))
+    assert find_orphan(world, by_tag, now), "a launch that ended promises nothing"
 
 
 def test_many_orphans_at_once_are_taken_for_an_error_of_ours(world: World, old: timedelta) -> None:

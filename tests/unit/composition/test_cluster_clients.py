@@ -89,6 +89,19 @@ def test_decoded_catalogs_outlive_the_ports_and_are_shared(clock: list[float]) -
     assert cluster_clients.ports("cluster-1").catalogs is catalogs
 
 
+def test_a_token_is_renewed_before_eks_refuses_it(clock: list[float]) -> None:
+    """EKS accepts a token for a quarter of an hour."""
+    made = iter(("first", "second", "third"))
+    token = cluster_clients._renew_token(lambda: next(made))
+    assert [token(), token()] == ["first", "first"]
+    clock[0] += 10 * MINUTES
+    assert token() == "first"
+    clock[0] += 1
+    assert [token(), token()] == ["second", "second"]
+    clock[0] += 14 * MINUTES
+    assert token() == "third"
+
+
 @pytest.mark.parametrize(
     ("function", "role"),
     [("provision", "read"), ("disrupt", "read"), ("sweep", "read"), ("lifecycle", "act"), ("catalog", "act")],

@@ -98,6 +98,22 @@ def test_a_locked_claim_is_left_out_without_a_word() -> None:
     assert find_empty_nodes(snapshot("a"), Plan(), locked=frozenset({"a"})).blocked == ()
 
 
+def test_a_pod_disruption_budget_keeps_a_node_whose_pods_are_worth_nothing() -> None:
+    """A pod of the least deletion cost does not keep its node, a budget that forbids its eviction does."""
+    annotations = {"controller.kubernetes.io/pod-deletion-cost": "-2147483647", labels.FOLLOW: "false"}
+    pods = (on("a", builders.pod("free-0", annotations=annotations)),)
+    metadata = msgspec.structs.replace(claim("a").metadata, annotations={labels.PODS_SEEN: pods_digest(pods)})
+    guarded = snapshot("a", pods=pods, nodeclaims=(claim("a", metadata=metadata),))
+    assert find_empty_nodes(guarded, Plan(), locked=NOBODY).claims == ("a",)
+    forbids = builders.pod_disruption_budget("guard", "free", disruptions_allowed=0)
+    kept = msgspec.structs.replace(guarded, pod_disruption_budgets=(forbids,))
+    assert find_empty_nodes(kept, Plan(), locked=NOBODY).claims == ()
+    assert why(kept) == "pdb prevents pod evictions (PodDisruptionBudget=default/guard)"
+    allows = builders.pod_disruption_budget("guard", "free", disruptions_allowed=1)
+    free = msgspec.structs.replace(guarded, pod_disruption_budgets=(allows,))
+    assert find_empty_nodes(free, Plan(), locked=NOBODY).claims == ("a",)
+
+
 def test_budgets_split_those_who_go_from_those_who_wait() -> None:
     pool = builders.nodepool(budgets=(Budget("2"),))
     emptiness = find_empty_nodes(snapshot("a", "b", "c", nodepools=(pool,)), Plan(), locked=NOBODY)

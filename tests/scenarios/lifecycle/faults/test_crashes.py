@@ -46,7 +46,7 @@ def test_a_crash_after_any_change_costs_time_but_buys_nothing_twice(changes: int
         instance.id for instance in world.ec2.live_instances()
     }
     assert all(claim.is_condition_true("Initialized") for claim in world.claims())
-    assert crashed or changes > 40
+    assert crashed, "a whole run makes more changes"
 
 
 @pytest.mark.parametrize("changes", range(1, FURTHEST, 2))
@@ -57,7 +57,8 @@ def test_losing_the_table_at_any_change_leaks_nothing_and_hurts_no_running_node(
     assert len(world.running_pods()) == 2
     assert _tidy(world), f"after {world.effects.log[changes - 1]}"
     assert len(world.ec2.all_instances()) <= 4
-    assert ready <= {claim.name for claim in world.claims()} or len(ready) > 2
+    # Instances that were bought a second time are too many, and two of all that are ready stay.
+    assert len(ready & {claim.name for claim in world.claims()}) >= min(2, len(ready))
 
 
 def _tidy(world: World) -> bool:

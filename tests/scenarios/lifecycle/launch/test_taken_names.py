@@ -104,7 +104,11 @@ def test_a_launch_that_cannot_go_on_ends_by_its_age(world: World, created: int) 
         return usual(claim)
 
     world.cluster.create_nodeclaim = create  # type: ignore[method-assign]
-    world.run(660)
+    (launch,) = decode_decision(world.blobs.bodies[world.state.cluster_row.pending_decisions[0]]).launches
+    world.run(720)
+    row = world.state.launch(launch.id)
+    assert row is not None
+    assert row.phase in ("done", "failed")
     world.cluster.create_nodeclaim = usual  # type: ignore[method-assign]
     assert every_pod_runs(world, 4)
     world.run(120)
