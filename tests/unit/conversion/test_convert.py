@@ -22,7 +22,7 @@ def test_what_the_server_and_karpenter_wrote_is_left_out() -> None:
 
 
 def test_a_name_is_needed() -> None:
-    assert "metadata.name: None is not a name" in refused(template() | {"metadata": {}})
+    assert "metadata.name: null is not a name" in refused(template() | {"metadata": {}})
 
 
 def test_the_same_name_twice_is_left_to_decide() -> None:

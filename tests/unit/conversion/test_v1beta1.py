@@ -146,7 +146,7 @@ def test_a_field_of_v1_in_v1beta1_is_named() -> None:
         (beta_class(instanceProfile="p"), "set exactly one of them"),
         (beta_class(subnetSelectorTerms=[]), "as v1 EC2NodeClass: spec.subnetSelectorTerms: 0 entries: at least 1"),
         (beta_class(subnetSelectorTerms=[{}]), "spec.subnetSelectorTerms[0]: {} selects nothing"),
-        (beta_class(amiSelectorTerms=[{"owner": "self"}]), "amiSelectorTerms[0]: {'owner': 'self'} selects nothing"),
+        (beta_class(amiSelectorTerms=[{"owner": "self"}]), 'amiSelectorTerms[0]: {"owner":"self"} selects nothing'),
         (beta_class(subnetSelectorTerms=[{"tags": {"a": ""}}]), "tags[a]: 0 characters: at least 1 is asked for"),
         (beta_class(blockDeviceMappings=[{"rootVolume": True}] * 2), "only one of them may be the rootVolume"),
         (beta_class(blockDeviceMappings=[{"ebs": {"volumeSize": "20"}}]), "'20' is not between 1G and 64T"),

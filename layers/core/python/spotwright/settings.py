@@ -8,6 +8,7 @@ import msgspec
 
 from spotwright.aws.instance_types.capacity import Overheads
 from spotwright.errors import InvalidRequest
+from spotwright.model.quoting import quote
 from spotwright.model.snapshot import CAPACITY_BUFFER, NODE_OVERLAY, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
 
 type RawSettings = Mapping[str, str | int | float | bool]
@@ -113,7 +114,7 @@ def _gates(given: str) -> tuple[str, ...]:
 def _whole(given: Mapping[str, str | int | float | bool], name: str, default: int, least: int, most: int) -> int:
     value = str(given.get(name, default))
     if not value.isascii() or not value.isdigit() or not least <= int(value) <= most:
-        raise InvalidRequest(f"setting {name}: {value!r} is not a whole number from {least} to {most}")
+        raise InvalidRequest(f"setting {name}: {quote(value)} is not a whole number from {least} to {most}")
     return int(value)
 
 
@@ -124,7 +125,9 @@ def _work_units(given: Mapping[str, str | int | float | bool], default: int) -> 
         return _whole(given, "WORK_UNITS", default, 1, 10**9)
     seconds = re.fullmatch(r"([0-9]{1,3}(?:\.[0-9]{1,3})?)s", value)
     if seconds is None or not 0 < float(seconds[1]) <= 600:
-        raise InvalidRequest(f"setting WORK_UNITS: {value!r} is neither a whole number nor seconds from 0.001s to 600s")
+        raise InvalidRequest(
+            f"setting WORK_UNITS: {quote(value)} is neither a whole number nor seconds from 0.001s to 600s"
+        )
     return max(1, int(float(seconds[1]) * UNITS_PER_SECOND))
 
 
@@ -138,7 +141,7 @@ def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings
     }
     for name, allowed in policies.items():
         if name in given and given[name] not in allowed:
-            raise InvalidRequest(f"setting {name}: {given[name]!r} is not one of {', '.join(allowed)}")
+            raise InvalidRequest(f"setting {name}: {quote(given[name])} is not one of {', '.join(allowed)}")
     followers = given.get("FOLLOWER_SELECTORS")
     return Settings(
         feature_gates=_gates(str(given.get("FEATURE_GATES", ""))),
@@ -171,10 +174,10 @@ def catalog_settings(given: RawSettings) -> CatalogSettings:
         if not 0 <= float(share) < 1:
             raise ValueError
     except ValueError:
-        raise InvalidRequest(f"setting VM_MEMORY_OVERHEAD_PERCENT: {share!r} is not a share from 0 to 1") from None
+        raise InvalidRequest(f"setting VM_MEMORY_OVERHEAD_PERCENT: {quote(share)} is not a share from 0 to 1") from None
     enis = str(given.get("RESERVED_ENIS", defaults.reserved_enis))
     if not enis.isdecimal():
-        raise InvalidRequest(f"setting RESERVED_ENIS: {enis!r} is not a number from 0 up")
+        raise InvalidRequest(f"setting RESERVED_ENIS: {quote(enis)} is not a number from 0 up")
     return CatalogSettings(
         overheads=Overheads(share, int(enis), is_gate_on(given, "AWS_FEATURE_GATES", NODE_CLASS_CEL)),
         isolated_vpc=_is_on(given, "ISOLATED_VPC"),
@@ -196,5 +199,5 @@ def is_gate_on(given: RawSettings, setting: str, name: str) -> bool:
 
 def _truth(what: str, value: str) -> bool:
     if value.lower() not in ("true", "false"):
-        raise InvalidRequest(f"setting {what}: {value!r} is neither true nor false")
+        raise InvalidRequest(f"setting {what}: {quote(value)} is neither true nor false")
     return value.lower() == "true"

@@ -5,6 +5,8 @@ from typing import Final, NoReturn
 
 import msgspec
 
+from spotwright.model.quoting import quote
+
 
 class ConversionError(ValueError):
     """A field that cannot be converted; the message names field, value and what is allowed.
@@ -59,9 +61,3 @@ def refuse(path: str, value: object, allowed: str) -> NoReturn:
 def refuse_missing(path: str, why: str = "it is required") -> NoReturn:
     """Raise the error about a missing field."""
     raise ConversionError(f"{path} is missing: {why}")
-
-
-def quote(value: object) -> str:
-    """A value as messages quote it, at most 80 characters long."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -8,6 +8,8 @@ import re
 from fractions import Fraction
 from typing import Final
 
+from spotwright.model.quoting import quote
+
 _SUFFIXES: Final = {
     "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000), "": Fraction(1),
     "k": Fraction(10**3), "M": Fraction(10**6), "G": Fraction(10**9), "T": Fraction(10**12),
@@ -31,7 +33,7 @@ def parse(text: str | float | int) -> Fraction:
     parsed = _PATTERN.match(str(text).strip())
     if parsed is None:
         raise QuantityError(
-            f"{text!r} is not a Kubernetes quantity (a number with an optional suffix: n u m k M G T P E,"
+            f"{quote(text)} is not a Kubernetes quantity (a number with an optional suffix: n u m k M G T P E,"
             " Ki Mi Gi Ti Pi Ei or an exponent such as 1e3)"
         )
     number = Fraction(parsed["number"])
@@ -48,7 +50,7 @@ def amount(resource: str, text: str | float | int) -> int:
     exact = parse(text) * (1000 if resource == "cpu" else 1)
     size = -(-exact.numerator // exact.denominator) if exact >= 0 else exact.numerator // exact.denominator
     if abs(size) > MAXIMUM:
-        raise QuantityError(f"{text!r} is out of range for {resource}: at most 2^63-1")
+        raise QuantityError(f"{quote(text)} is out of range for {resource}: at most 2^63-1")
     return size
 
 

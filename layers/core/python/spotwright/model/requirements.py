@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from spotwright.model import labels
+from spotwright.model.quoting import quote
 
 _INTEGER: Final = re.compile(r"-?[0-9]{1,30}\Z")
 
@@ -157,7 +158,9 @@ class NodeSelectorRequirement(msgspec.Struct, frozen=True):
                 return Requirement(key, False, min_values=self.min_values)
             case Operator.GT | Operator.LT | Operator.GTE | Operator.LTE:
                 return self._bound_requirement(key)
-        raise RequirementError(f"{self.key}: operator {self.operator!r} is unknown; allowed are {', '.join(Operator)}")
+        raise RequirementError(
+            f"{self.key}: operator {quote(self.operator)} is unknown; allowed are {', '.join(Operator)}"
+        )
 
     def _bound_requirement(self, key: str) -> Requirement:
         number = integer(self.values[0]) if len(self.values) == 1 else None

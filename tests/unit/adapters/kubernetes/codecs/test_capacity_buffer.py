@@ -71,7 +71,7 @@ def test_a_workload_gives_pod_and_scale(ref: dict[str, str], scale: int) -> None
         ({"scalableRef": scalable("Rollout", group="argoproj.io")}, "ResolutionFailed", "Rollout of argoproj.io"),
         ({"scalableRef": scalable(), "replicas": -1}, "ResolutionFailed", "spec.replicas: -1"),
         ({"scalableRef": scalable(), "percentage": "20%"}, "ResolutionFailed", "spec.percentage: '20%'"),
-        ({"scalableRef": scalable(), "replicas": True}, "ResolutionFailed", "spec.replicas: True"),
+        ({"scalableRef": scalable(), "replicas": True}, "ResolutionFailed", "spec.replicas: true"),
         ({"scalableRef": scalable(), "limits": {"cpu": "lots"}}, "ResolutionFailed", "spec.limits: cpu"),
         ({"scalableRef": scalable(), "limits": ["cpu"]}, "ResolutionFailed", "spec"),
     ],

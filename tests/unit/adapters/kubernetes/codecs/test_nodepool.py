@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from spotwright.adapters.kubernetes.codecs.fields import DecodeError
+from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
 from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodepool, decode_nodepool_strict
 from spotwright.model.karpenter.nodepool import Budget
 from spotwright.model.requirements import NodeSelectorRequirement

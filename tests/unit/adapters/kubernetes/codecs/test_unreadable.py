@@ -33,7 +33,7 @@ def test_a_budget_that_cannot_be_read_allows_nothing_in_its_namespace() -> None:
         named("b", spec={"minAvailable": {}, "selector": {"matchLabels": {"a": "b"}}})
     )
     assert (budget.selector, budget.disruptions_allowed) == ((), 0)
-    assert "min_available" in budget.read_error
+    assert "minAvailable" in budget.read_error
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from spotwright.aws.bootstrap.options import (
 from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.quoting import quote
 
 KUBERNETES_SETTINGS: Final = frozenset(
     {
@@ -84,7 +85,7 @@ def _parse_toml(text: str) -> dict[str, Any]:
 def _table(parent: Mapping[str, Any], key: str, path: str) -> dict[str, Any]:
     table = parent.get(key, {})
     if not isinstance(table, dict):
-        raise TomlError(f"{path}: must be a table, found {table!r}")
+        raise TomlError(f"{path}: must be a table, found {quote(table)}")
     return table
 
 

@@ -23,6 +23,7 @@ import msgspec
 from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import PICOUSD
+from spotwright.model.quoting import quote
 
 _KINDS: Final = (labels.ON_DEMAND, labels.SPOT)
 _FIELDS: Final = ("instanceTypes", "capacityTypes", "zones", "discountPercent", "pricePerHour")
@@ -72,7 +73,7 @@ def parse_price_file(document: object) -> PriceFile:
 
 def _rule(where: str, rule: object) -> PriceRule:
     if not isinstance(rule, Mapping):
-        raise PriceFileError(f"{where}: expected a map, found {rule!r}")
+        raise PriceFileError(f"{where}: expected a map, found {quote(rule)}")
     unknown = sorted(str(key) for key in rule.keys() - set(_FIELDS))
     if unknown:
         raise PriceFileError(f"{where}.{unknown[0]}: unknown field; allowed are {', '.join(_FIELDS)}")
@@ -81,7 +82,7 @@ def _rule(where: str, rule: object) -> PriceRule:
     kinds = _names(where, rule, "capacityTypes")
     for kind in kinds:
         if kind not in _KINDS:
-            raise PriceFileError(f"{where}.capacityTypes: {kind!r} is none of {', '.join(_KINDS)}")
+            raise PriceFileError(f"{where}.capacityTypes: {quote(kind)} is none of {', '.join(_KINDS)}")
     zones = _names(where, rule, "zones")
     if zones and kinds != (labels.SPOT,):
         raise PriceFileError(f"{where}.zones: only with capacityTypes [spot]; on-demand costs the same in all zones")
@@ -91,7 +92,7 @@ def _rule(where: str, rule: object) -> PriceRule:
 def _names(where: str, rule: Mapping[str, object], field: str) -> tuple[str, ...]:
     names = rule.get(field, ())
     if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise PriceFileError(f"{where}.{field}: expected a list of texts, found {names!r}")
+        raise PriceFileError(f"{where}.{field}: expected a list of texts, found {quote(names)}")
     if field in rule and not names:
         raise PriceFileError(f"{where}.{field}: an empty list is about nothing; leave the field out for everything")
     return tuple(names)
@@ -102,7 +103,7 @@ def _factor(where: str, rule: Mapping[str, object]) -> tuple[int, int] | None:
         return None
     percent = _number(f"{where}.discountPercent", rule["discountPercent"])
     if not 0 <= percent < 100:
-        raise PriceFileError(f"{where}.discountPercent: {rule['discountPercent']!r} is not from 0 to below 100")
+        raise PriceFileError(f"{where}.discountPercent: {quote(rule['discountPercent'])} is not from 0 to below 100")
     return (1 - percent / 100).as_integer_ratio()
 
 
@@ -111,7 +112,7 @@ def _price(where: str, rule: Mapping[str, object]) -> int | None:
         return None
     price = _number(f"{where}.pricePerHour", rule["pricePerHour"])
     if not 0 < price * PICOUSD < 2**63:
-        raise PriceFileError(f"{where}.pricePerHour: {rule['pricePerHour']!r} is not a price per hour above 0")
+        raise PriceFileError(f"{where}.pricePerHour: {quote(rule['pricePerHour'])} is not a price per hour above 0")
     return max(1, round(price * PICOUSD))
 
 
@@ -122,7 +123,7 @@ def _number(where: str, value: object) -> Fraction:
             raise ValueError
         return Fraction(str(value))
     except (ValueError, ZeroDivisionError):
-        raise PriceFileError(f"{where}: {value!r} is not a number") from None
+        raise PriceFileError(f"{where}: {quote(value)} is not a number") from None
 
 
 def apply_prices(region: RegionFacts, file: PriceFile) -> RegionFacts:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from spotwright.model.quoting import quote
+
 _FLAGS: Final = (
     "enableServer", "rotateCertificates", "serverTLSBootstrap", "enableDebuggingHandlers",
     "enableContentionProfiling", "cgroupsPerQOS", "singleProcessOOMKill", "runOnce", "cpuCFSQuota",
@@ -91,7 +93,7 @@ def field_errors(kubelet: Mapping[str, object]) -> Iterator[str]:
         if kind is None:
             yield f"spec.kubelet.{name}: no such field in a KubeletConfiguration"
         elif value is not None and not _is_of_kind(kind, value):
-            yield f"spec.kubelet.{name}: must be {kind}, found {value!r}"
+            yield f"spec.kubelet.{name}: must be {kind}, found {quote(value)}"
 
 
 def _is_of_kind(kind: str, value: object) -> bool:

@@ -10,6 +10,7 @@ from typing import Final
 
 from spotwright.aws.kubelet import fields
 from spotwright.model import quantity
+from spotwright.model.quoting import quote
 
 EVICTION_SIGNALS: Final = frozenset(
     {
@@ -47,12 +48,12 @@ def _forbidden_field_errors(kubelet: Mapping[str, object]) -> Iterator[str]:
 def expression_fields(kubelet: Mapping[str, object]) -> tuple[str, ...]:
     """Fields that hold a formula in place of an amount, each with it."""
     max_pods = kubelet.get("maxPods")
-    expressions = [f"spec.kubelet.maxPods: {max_pods!r}"] if isinstance(max_pods, str) else []
+    expressions = [f"spec.kubelet.maxPods: {quote(max_pods)}"] if isinstance(max_pods, str) else []
     for name in _RESERVED:
         amounts = kubelet.get(name)
         for resource, value in amounts.items() if isinstance(amounts, Mapping) else ():
             if isinstance(value, str) and not value.startswith("-") and not _is_amount(value):
-                expressions.append(f"spec.kubelet.{name}.{resource}: {value!r}")
+                expressions.append(f"spec.kubelet.{name}.{resource}: {quote(value)}")
     return tuple(expressions)
 
 
@@ -60,7 +61,7 @@ def _count_errors(kubelet: Mapping[str, object]) -> Iterator[str]:
     for name in _COUNTS:
         value = kubelet.get(name)
         if isinstance(value, int) and value < 0:
-            yield f"spec.kubelet.{name}: must not be negative, found {value!r}"
+            yield f"spec.kubelet.{name}: must not be negative, found {quote(value)}"
 
 
 def _reserved_amount_errors(kubelet: Mapping[str, object]) -> Iterator[str]:
@@ -69,7 +70,7 @@ def _reserved_amount_errors(kubelet: Mapping[str, object]) -> Iterator[str]:
             if resource not in RESERVABLE_RESOURCES:
                 yield f"spec.kubelet.{name}.{resource}: allowed are {', '.join(sorted(RESERVABLE_RESOURCES))}"
             elif not _is_amount(value):
-                yield f"spec.kubelet.{name}.{resource}: {value!r} is not an amount such as 100m or 500Mi"
+                yield f"spec.kubelet.{name}.{resource}: {quote(value)} is not an amount such as 100m or 500Mi"
 
 
 def _text_entries(kubelet: Mapping[str, object], name: str) -> tuple[tuple[str, str], ...]:
@@ -86,12 +87,12 @@ def _eviction_errors(kubelet: Mapping[str, object]) -> Iterator[str]:
             if signal not in EVICTION_SIGNALS:
                 yield f"spec.kubelet.{name}.{signal}: allowed are {', '.join(sorted(EVICTION_SIGNALS))}"
             elif not _is_threshold(value):
-                yield f"spec.kubelet.{name}.{signal}: {value!r} is neither an amount nor a percentage up to 100%"
+                yield f"spec.kubelet.{name}.{signal}: {quote(value)} is neither an amount nor a percentage up to 100%"
     for signal, value in _text_entries(kubelet, "evictionSoftGracePeriod"):
         if signal not in EVICTION_SIGNALS:
             yield f"spec.kubelet.evictionSoftGracePeriod.{signal}: allowed are {', '.join(sorted(EVICTION_SIGNALS))}"
         elif not fields.is_duration(value):
-            yield f"spec.kubelet.evictionSoftGracePeriod.{signal}: {value!r} is not a duration such as 1m30s"
+            yield f"spec.kubelet.evictionSoftGracePeriod.{signal}: {quote(value)} is not a duration such as 1m30s"
     soft, grace = kubelet.get("evictionSoft") or {}, kubelet.get("evictionSoftGracePeriod") or {}
     if isinstance(soft, Mapping) and isinstance(grace, Mapping) and set(soft) != set(grace):
         yield "spec.kubelet.evictionSoft: needs the same signals as evictionSoftGracePeriod"
@@ -101,7 +102,7 @@ def _percentage_errors(kubelet: Mapping[str, object]) -> Iterator[str]:
     given = {name: value for name in _PERCENTAGES if isinstance(value := kubelet.get(name), int)}
     for name, value in given.items():
         if not 0 <= value <= 100:
-            yield f"spec.kubelet.{name}: must be from 0 to 100, found {value!r}"
+            yield f"spec.kubelet.{name}: must be from 0 to 100, found {quote(value)}"
             return
     high, low = (given.get(name) for name in _PERCENTAGES)
     if isinstance(high, int) and isinstance(low, int) and high <= low:

@@ -184,7 +184,7 @@ def _settings(assignments: list[str]) -> dict[str, str | int | float | bool]:
 
 def _read_nodeclass(path: str) -> "EC2NodeClass":
     """The only EC2NodeClass of a manifest; raises InputError."""
-    from spotwright.adapters.kubernetes.codecs.fields import DecodeError
+    from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
     from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass_strict
     from spotwright.cli.inputs.conversion import upgrade_documents
     from spotwright.cli.inputs.documents import read_documents

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from spotwright.cli import InputError
+from spotwright.model.quoting import quote
 
 if TYPE_CHECKING:
     from spotwright.cli.inputs.documents import Document, Documents
@@ -66,4 +67,5 @@ def document_title(document: "Document") -> str:
 
 def object_name(content: dict[str, Any]) -> str:
     metadata = content["metadata"]
-    return f"{content['kind']} {metadata.get('name') or metadata.get('generateName') or '(no name)'}"
+    name = metadata.get("name") or metadata.get("generateName") or "(no name)"
+    return f"{content['kind']} {name if isinstance(name, str) else quote(name)}"

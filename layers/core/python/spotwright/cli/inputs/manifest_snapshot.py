@@ -7,12 +7,13 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.adapters.kubernetes.codecs.capacity_buffer import SCALABLE_KINDS, decode_capacity_buffer
+from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, DecodeError, describe_error
 from spotwright.adapters.kubernetes.codecs.node import decode_node
 from spotwright.adapters.kubernetes.codecs.nodeclaim import decode_nodeclaim
 from spotwright.adapters.kubernetes.codecs.nodeclass import decode_nodeclass_strict
 from spotwright.adapters.kubernetes.codecs.nodeoverlay import decode_nodeoverlay
 from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodepool_strict
-from spotwright.adapters.kubernetes.codecs.objects import DECODE_ERRORS, decode_metadata, decode_time, validate
+from spotwright.adapters.kubernetes.codecs.objects import decode_metadata, decode_time, validate
 from spotwright.adapters.kubernetes.codecs.pod import decode_daemonset, decode_pod, decode_pod_disruption_budget
 from spotwright.adapters.kubernetes.codecs.volumes import (
     decode_csi_node,
@@ -22,6 +23,7 @@ from spotwright.adapters.kubernetes.codecs.volumes import (
 )
 from spotwright.cli import InputError
 from spotwright.cli.inputs.assumed_nodeclasses import inherit_status
+from spotwright.cli.inputs.conversion import object_name
 from spotwright.cli.inputs.documents import Document, Documents
 from spotwright.cli.inputs.volume_claims import ephemeral_claims
 from spotwright.cli.inputs.workloads import WORKLOAD_KINDS, workload_objects
@@ -29,7 +31,7 @@ from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.volumes import Storage
-from spotwright.model.quantity import QuantityError
+from spotwright.model.quoting import quote
 from spotwright.model.snapshot import Settings, Snapshot
 
 type Json = dict[str, Any]
@@ -135,7 +137,7 @@ def _key(content: Json) -> tuple[str, str]:
 def _decode_buffers(documents: Documents) -> tuple[CapacityBuffer, ...]:
     """CapacityBuffers, with the pod templates and workloads of the manifests that they refer to."""
     named = {
-        (kind, content["metadata"].get("namespace") or "default", content["metadata"].get("name")): content
+        (kind, *_key(content)): content
         for content in (document.content for document in documents.objects)
         if (kind := content["kind"]) == "PodTemplate" or kind in SCALABLE_KINDS
     }
@@ -152,13 +154,9 @@ def _decode(document: Document, decode: Callable[[Json], Any]) -> Any:
         content = content | {"metadata": content["metadata"] | {"namespace": "default"}}
     try:
         return decode(content)
-    except (ValueError, QuantityError) as error:
-        object_name = f"{content['kind']} {content['metadata'].get('name') or '(no name)'}"
-        message = str(error) if object_name in str(error) else f"{object_name}: {error}"
-        raise InputError(f"{document.source}: {message}") from None
-    except (ArithmeticError, AttributeError, KeyError, TypeError) as error:
-        name = content["metadata"].get("name") or "(no name)"
-        raise InputError(f"{document.source}: {content['kind']} {name} is malformed: {error!r}") from None
+    except DECODE_ERRORS as error:
+        title, why = object_name(content), describe_error(error)
+        raise InputError(f"{document.source}: {why if title in why else f'{title}: {why}'}") from None
 
 
 def _pod(obj: Json) -> Pod:
@@ -185,7 +183,7 @@ class _PriorityClass(msgspec.Struct, frozen=True):
 def _decode_priority_class(obj: Json) -> _PriorityClass:
     value = obj.get("value")
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"PriorityClass {obj['metadata'].get('name')}: value: {value!r} is not a whole number")
+        raise DecodeError(f"value: {quote(value)} is not a whole number")
     return _PriorityClass(validate(decode_metadata(obj)), value, bool(obj.get("globalDefault")))
 
 
@@ -228,5 +226,5 @@ def _settings(given: Json, feature_gates: str) -> Settings:
 def _decode_now(given: Any) -> datetime:
     try:
         return decode_time(given) or _NOW
-    except (TypeError, ValueError):
-        raise InputError(f"now: {given!r} is not a time such as 2026-01-01T12:00:00Z") from None
+    except DecodeError:
+        raise InputError(f"now: {quote(given)} is not a time such as 2026-01-01T12:00:00Z") from None

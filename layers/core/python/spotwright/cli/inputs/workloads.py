@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
+from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
 from spotwright.cli.inputs.volume_claims import stateful_set_claims
 
 type Json = dict[str, Any]
@@ -24,7 +25,7 @@ def workload_objects(workload: Json) -> Iterator[Json]:
     count = _count(kind, spec)
     if count > MAX_PODS:
         name = workload["metadata"].get("name") or "(no name)"
-        raise ValueError(f"{kind} {name} asks for {count} pods; at most {MAX_PODS} can be planned")
+        raise DecodeError(f"{kind} {name} asks for {count} pods; at most {MAX_PODS} can be planned")
     name = workload["metadata"].get("name") or workload["metadata"].get("generateName") or ""
     for number in range(count):
         metadata = {

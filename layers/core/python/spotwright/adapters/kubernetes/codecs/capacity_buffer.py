@@ -9,18 +9,13 @@ from typing import Any, Final
 
 import msgspec
 
-from spotwright.adapters.kubernetes.codecs.objects import (
-    DECODE_ERRORS,
-    Json,
-    decode_conditions,
-    decode_metadata,
-    describe_error,
-    validate,
-)
+from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, describe_error
+from spotwright.adapters.kubernetes.codecs.objects import Json, decode_conditions, decode_metadata, validate
 from spotwright.adapters.kubernetes.codecs.pod import decode_pod
 from spotwright.model import quantity, resources
 from spotwright.model.karpenter.capacity_buffer import ACTIVE_CAPACITY, CapacityBuffer, CapacityBufferStatus
 from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.quoting import quote
 
 # (kind, namespace, name) → the object, None when there is none.
 type ObjectLookup = Callable[[str, str, str], Json | None]
@@ -99,7 +94,7 @@ def _check_spec(spec: Json) -> None:
     for name in ("replicas", "percentage"):
         value = spec.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
-            raise _NotReady(RESOLUTION_FAILED, f"spec.{name}: {value!r} is not a whole number from 0")
+            raise _NotReady(RESOLUTION_FAILED, f"spec.{name}: {quote(value)} is not a whole number from 0")
 
 
 def _template_and_replicas(namespace: str, ref: Json, lookup: ObjectLookup) -> tuple[dict[str, Any], int]:

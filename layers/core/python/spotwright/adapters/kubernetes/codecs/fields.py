@@ -4,33 +4,28 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from spotwright.adapters.kubernetes.codecs.objects import (
-    DECODE_ERRORS,
-    Json,
-    validate,
-)
+from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, DecodeError, describe_error
+from spotwright.adapters.kubernetes.codecs.objects import Json, validate
 from spotwright.model import quantity, resources
+from spotwright.model.quoting import quote
 
 _DURATION: Final = re.compile(r"([0-9]+)(h|m|s)")
 _SECONDS: Final = {"h": 3600, "m": 60, "s": 1}
-
-
-class DecodeError(ValueError):
-    """An object that cannot be read; the message names kind, name, field, value and what is allowed."""
 
 
 class FieldReader:
     """Reads fields of an object and names the object in errors."""
 
     def __init__(self, obj: Json) -> None:
-        self._object_name = f"{obj.get('kind') or 'object'} {(obj.get('metadata') or {}).get('name') or '(no name)'}"
+        name = (obj.get("metadata") or {}).get("name") or "(no name)"
+        self._object_name = f"{obj.get('kind') or 'object'} {name if isinstance(name, str) else quote(name)}"
 
     def validate[Value](self, value: Value) -> Value:
         """The value, if every field is of its type. Raises DecodeError."""
         try:
             return validate(value)
         except DECODE_ERRORS as error:
-            raise DecodeError(f"{self._object_name}: {error}") from None
+            raise DecodeError(f"{self._object_name}: {describe_error(error)}") from None
 
     def duration(self, field: str, text: str) -> int | None:
         try:
@@ -54,5 +49,5 @@ def parse_duration(text: str) -> int | None:
         return None
     parts = _DURATION.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise ValueError(f"{text!r} is not a duration such as 30s, 10m, 1h30m or Never")
+        raise DecodeError(f"{quote(text)} is not a duration such as 30s, 10m, 1h30m or Never")
     return sum(int(number) * _SECONDS[unit] for number, unit in parts)

@@ -1,12 +1,11 @@
 """Nodes, from JSON into the model."""
 
+from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, describe_error
 from spotwright.adapters.kubernetes.codecs.objects import (
-    DECODE_ERRORS,
     Json,
     decode_conditions,
     decode_metadata,
     decode_taints,
-    describe_error,
     text_field,
     validate,
 )

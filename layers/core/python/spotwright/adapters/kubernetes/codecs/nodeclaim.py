@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
+from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, describe_error
 from spotwright.adapters.kubernetes.codecs.fields import FieldReader
 from spotwright.adapters.kubernetes.codecs.nodepool import decode_nodeclass_reference
 from spotwright.adapters.kubernetes.codecs.objects import (
-    DECODE_ERRORS,
     Json,
     JsonObject,
     decode_conditions,
@@ -13,7 +13,6 @@ from spotwright.adapters.kubernetes.codecs.objects import (
     decode_node_selector_requirements,
     decode_taints,
     decode_time,
-    describe_error,
     encode_duration,
     encode_metadata,
     encode_node_selector_requirement,

@@ -4,13 +4,12 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
+from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, describe_error
 from spotwright.adapters.kubernetes.codecs.objects import (
-    DECODE_ERRORS,
     Json,
     decode_conditions,
     decode_metadata,
     decode_node_selector_requirements,
-    describe_error,
     validate,
 )
 from spotwright.adapters.kubernetes.codecs.unknown_fields import field_problems

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, DecodeError, describe_error
 from spotwright.adapters.kubernetes.codecs.objects import (
-    DECODE_ERRORS,
     Json,
     decode_conditions,
     decode_metadata,
@@ -12,6 +12,7 @@ from spotwright.adapters.kubernetes.codecs.objects import (
 )
 from spotwright.model import quantity, resources
 from spotwright.model.karpenter.nodeoverlay import NodeOverlay
+from spotwright.model.quoting import quote
 
 
 def decode_nodeoverlay(obj: Json) -> NodeOverlay:
@@ -30,7 +31,7 @@ def decode_nodeoverlay(obj: Json) -> NodeOverlay:
     except quantity.QuantityError as error:
         return NodeOverlay(metadata, read_error=f"spec.capacity: {error}")
     except DECODE_ERRORS as error:
-        return NodeOverlay(metadata, read_error=f"spec: {error}")
+        return NodeOverlay(metadata, read_error=f"spec: {describe_error(error)}")
 
 
 def _text(value: Any) -> str:
@@ -41,5 +42,5 @@ def _weight(value: Any) -> int:
     if value is None:
         return 0
     if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(f"weight: {value!r} is not a whole number")
+        raise DecodeError(f"weight: {quote(value)} is not a whole number")
     return value

@@ -1,14 +1,13 @@
 """NodePools, from JSON into the model."""
 
+from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, describe_error
 from spotwright.adapters.kubernetes.codecs.fields import FieldReader
 from spotwright.adapters.kubernetes.codecs.objects import (
-    DECODE_ERRORS,
     Json,
     decode_conditions,
     decode_metadata,
     decode_node_selector_requirements,
     decode_taints,
-    describe_error,
     validate,
 )
 from spotwright.adapters.kubernetes.codecs.unknown_fields import field_problems

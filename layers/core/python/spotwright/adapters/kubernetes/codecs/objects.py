@@ -6,19 +6,19 @@ whose name ends in ``_strict`` raise instead.
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
+from spotwright.adapters.kubernetes.codecs.decode_errors import DecodeError
 from spotwright.model.kubernetes.meta import Condition, ObjectMeta, OwnerReference
 from spotwright.model.kubernetes.taints import Taint
+from spotwright.model.quoting import quote
 from spotwright.model.requirements import NodeSelectorRequirement
 
 type JsonObject = dict[str, Any]
 
 type Json = Mapping[str, Any]
-# What decoding raises when fields are not of their type.
-DECODE_ERRORS: Final = (ArithmeticError, AttributeError, KeyError, TypeError, ValueError)
 
 
 def validate[Value](value: Value) -> Value:
@@ -57,7 +57,10 @@ def decode_time(text: Any) -> datetime | None:
     """An RFC 3339 time as aware UTC."""
     if isinstance(text, datetime):
         return text if text.tzinfo else text.replace(tzinfo=UTC)
-    return datetime.fromisoformat(text).astimezone(UTC) if text else None
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC) if text else None
+    except (OverflowError, TypeError, ValueError):
+        raise DecodeError(f"{quote(text)} is not a time such as 2026-01-01T12:00:00Z") from None
 
 
 def decode_node_selector_requirements(items: Iterable[Json] | None) -> tuple[NodeSelectorRequirement, ...]:
@@ -95,11 +98,6 @@ def text_field(obj: Json, part: str, name: str) -> str:
     section = obj.get(part)
     value = section.get(name) if isinstance(section, Mapping) else None
     return value if isinstance(value, str) else ""
-
-
-def describe_error(error: Exception) -> str:
-    """Why an object cannot be read."""
-    return str(error) if isinstance(error, ValueError) else f"it is malformed: {type(error).__name__}: {error}"
 
 
 def encode_time(at: datetime) -> str:

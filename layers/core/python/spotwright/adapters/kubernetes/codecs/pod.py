@@ -4,13 +4,12 @@ from collections.abc import Iterable
 
 import msgspec
 
+from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, describe_error
 from spotwright.adapters.kubernetes.codecs.objects import (
-    DECODE_ERRORS,
     Json,
     decode_metadata,
     decode_node_selector_requirements,
     decode_time,
-    describe_error,
     text_field,
     validate,
 )
@@ -45,7 +44,7 @@ def decode_pod(obj: Json) -> Pod:
             requests={resources.PODS: 1},
             node_name=node,
             unschedulable=not node,
-            read_error=f"its spec or status is malformed: {type(error).__name__}: {error}",
+            read_error=describe_error(error),
         )
 
 

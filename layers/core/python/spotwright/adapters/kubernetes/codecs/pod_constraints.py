@@ -10,6 +10,7 @@ from spotwright.model.kubernetes.pod_constraints import (
     TopologySpreadConstraint,
     WeightedPodAffinityTerm,
 )
+from spotwright.model.quoting import quote
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 
 
@@ -65,7 +66,7 @@ def _spread_problems(where: str, constraint: Json) -> Iterator[str]:
     for name in ("maxSkew", "minDomains"):
         value = constraint.get(name)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            yield f"{where}.{name}: {value!r} is not a whole number of at least 1"
+            yield f"{where}.{name}: {quote(value)} is not a whole number of at least 1"
     allowed = {
         "whenUnsatisfiable": ("DoNotSchedule", "ScheduleAnyway"),
         "nodeAffinityPolicy": ("Honor", "Ignore"),
@@ -73,7 +74,7 @@ def _spread_problems(where: str, constraint: Json) -> Iterator[str]:
     }
     for name, values in allowed.items():
         if constraint.get(name) and constraint[name] not in values:
-            yield f"{where}.{name}: {constraint[name]!r} is not one of {', '.join(values)}"
+            yield f"{where}.{name}: {quote(constraint[name])} is not one of {', '.join(values)}"
     yield from _selector_problems(f"{where}.labelSelector", constraint.get("labelSelector") or {})
 
 
@@ -82,7 +83,7 @@ def _selector_problems(where: str, selector: Json) -> Iterator[str]:
         operator, values = expression.get("operator"), expression.get("values") or ()
         path = f"{where}.matchExpressions[{number}]"
         if operator not in _LABEL_OPERATORS:
-            yield f"{path}.operator: {operator!r} is not one of {', '.join(_LABEL_OPERATORS)}"
+            yield f"{path}.operator: {quote(operator)} is not one of {', '.join(_LABEL_OPERATORS)}"
         elif operator in (Operator.IN, Operator.NOT_IN) and not values:
             yield f"{path}.values: {operator} needs at least one value"
         elif operator in (Operator.EXISTS, Operator.DOES_NOT_EXIST) and values:

@@ -10,6 +10,7 @@ from typing import Final
 
 from spotwright.adapters.kubernetes.codecs.objects import Json
 from spotwright.model import quantity, resources
+from spotwright.model.quoting import quote
 
 _POD_LEVEL: Final = ("cpu", "memory")
 
@@ -69,7 +70,7 @@ def _parse_amounts(where: str, amounts: Json) -> dict[str, int]:
         raise quantity.QuantityError(f"{where}.{error}") from None
     for name, size in parsed.items():
         if size < 0:
-            raise quantity.QuantityError(f"{where}.{name}: {amounts[name]!r} is negative; at least 0 is allowed")
+            raise quantity.QuantityError(f"{where}.{name}: {quote(amounts[name])} is negative; at least 0 is allowed")
     return parsed
 
 

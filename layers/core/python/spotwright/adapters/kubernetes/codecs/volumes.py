@@ -1,14 +1,13 @@
 """PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes, from JSON into the model."""
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final
 
+from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, DecodeError, describe_error
 from spotwright.adapters.kubernetes.codecs.objects import (
-    DECODE_ERRORS,
     Json,
     decode_metadata,
     decode_node_selector_requirements,
-    describe_error,
     validate,
 )
 from spotwright.model import labels
@@ -20,6 +19,7 @@ from spotwright.model.kubernetes.volumes import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from spotwright.model.quoting import quote
 from spotwright.model.requirements import NodeSelectorRequirement, Operator
 
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
@@ -111,8 +111,14 @@ def _csi_node(obj: Json) -> CSINode:
     return CSINode(
         decode_metadata(obj),
         {
-            driver["name"]: int(driver["allocatable"]["count"])
+            driver["name"]: _volume_count(driver["allocatable"]["count"])
             for driver in drivers
             if (driver.get("allocatable") or {}).get("count") is not None
         },
     )
+
+
+def _volume_count(count: Any) -> int:
+    if isinstance(count, bool) or not isinstance(count, int):
+        raise DecodeError(f"spec.drivers.allocatable.count: {quote(count)} is not a whole number")
+    return count

@@ -8,8 +8,8 @@ import msgspec
 
 from spotwright.cli import InputError
 from spotwright.cli.inputs.conversion import object_name
-from spotwright.cli.inputs.documents import Document, Documents
-from spotwright.cli.inputs.validation.kinds import Api, api_of, owns_pods
+from spotwright.cli.inputs.documents import Document, Documents, Json
+from spotwright.cli.inputs.validation.kinds import Api, api_of, owns_pods, versions_of
 from spotwright.cli.inputs.validation.kubernetes import KubernetesValidator
 from spotwright.cli.inputs.validation.problems import Kind, Problem, Problems
 
@@ -68,7 +68,7 @@ def _problems(document: Document, validator: KubernetesValidator) -> Problems:
             if below:
                 yield Problem(Kind.DUPLICATE, below, "this key is there twice: leave one of them out (the last counts)")
     is_case = place is not None and place.is_case
-    for problem in _object_problems(document, validator):
+    for problem in _object_problems(_with_version(document.content) if is_case else document.content, validator):
         if problem.kind is Kind.TYPE or (not is_case and not _is_dropped(problem)):
             yield problem
 
@@ -78,8 +78,13 @@ def _is_dropped(problem: Problem) -> bool:
     return problem.path[:1] == ("status",) and problem.kind is not Kind.UNKNOWN
 
 
-def _object_problems(document: Document, validator: KubernetesValidator) -> Problems:
-    content = document.content
+def _with_version(content: Json) -> Json:
+    """The object of a case file, which need not state its apiVersion."""
+    versions = versions_of(content["kind"])
+    return content | {"apiVersion": versions[0]} if not content.get("apiVersion") and versions else content
+
+
+def _object_problems(content: Json, validator: KubernetesValidator) -> Problems:
     match api_of(content):
         case Problem() as problem:
             yield problem

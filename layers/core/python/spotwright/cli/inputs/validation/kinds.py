@@ -55,7 +55,7 @@ def api_of(content: Json) -> Api | Problem:
     """The API of an object, or why no API server knows it."""
     version, kind = content.get("apiVersion"), str(content["kind"])
     if version is None or version == "":
-        where = _versions_of(kind)
+        where = versions_of(kind)
         return missing(("apiVersion",), f"{kind} is in {where[0]}" if where else "it is required")
     if not isinstance(version, str):
         return Problem(Kind.TYPE, ("apiVersion",), f"{quote(version)} is not text")
@@ -99,7 +99,7 @@ def _is_known_group(version: str) -> bool:
 
 def _unknown(version: str, kind: str) -> Problem:
     known = (*kubernetes_schema().kinds.get(version, ()), *KARPENTER.get(version, ()))
-    elsewhere = _versions_of(kind)
+    elsewhere = versions_of(kind)
     if elsewhere:
         return Problem(Kind.VALUE, ("apiVersion",), f"{quote(version)} has no {kind}: it is in {elsewhere[0]}")
     if known:
@@ -115,8 +115,8 @@ def _similar_kind(kind: str, known: tuple[str, ...]) -> str:
     return nearest(kind, known)
 
 
-def _versions_of(kind: str) -> list[str]:
-    """The versions that have a kind, the newest of Kubernetes' own first."""
+def versions_of(kind: str) -> list[str]:
+    """The versions that have a kind, Kubernetes' own first."""
     kubernetes = [version for version, kinds in kubernetes_schema().kinds.items() if kind in kinds]
     return [*sorted(kubernetes, reverse=True), *(version for version, kinds in KARPENTER.items() if kind in kinds)]
 
