@@ -106,7 +106,7 @@ class _Replacement:
                 pods[j] += count * packed_nodes.node_count
         counts = [pods[j] for j in range(len(problem.offerings))]
         self.candidates = candidate_offerings(problem, counts, limits, size_bound)
-        demand = self._demand(pods)
+        demand = self.find_demands(pods)[1][-1]
         self.resource_prices = self._find_resource_prices(demand)
         self.lower_bound: float = sum(map(mul, demand, self.resource_prices[0]))
         self._choose_nodes()
@@ -134,6 +134,44 @@ class _Replacement:
             if host_constraint is not None and host_constraint.max_per_host:
                 hosts = max(hosts, -(-count // host_constraint.max_per_host))
         return (*demand, hosts)
+
+    def find_demands(self, pods: Mapping[int, int]) -> tuple[list[int], list[Vector]]:
+        """The sets of offerings that some pods are limited to, and what these request; last that of all pods.
+
+        Pods that are limited to offerings of which none is in two sets, as those of two zones, share no host.
+        """
+        offering_sets = self._find_offering_sets(pods)
+        demands = [
+            self._demand({j: count for j, count in pods.items() if not self.problem.offerings[j] & ~offerings})
+            for offerings in offering_sets
+        ]
+        counted, hosts = 0, 0
+        for offerings, demand in zip(offering_sets[:-1], demands, strict=False):
+            if not offerings & counted:
+                counted |= offerings
+                hosts += max(demand[-1], 1)
+        demands[-1] = (*demands[-1][:-1], max(demands[-1][-1], hosts))
+        return offering_sets, demands
+
+    def _find_offering_sets(self, pods: Mapping[int, int]) -> list[int]:
+        """Sets that differ only in offerings that are too small for a pod count as one; small sets come first."""
+        offerings, sizes = self.problem.offerings, self.problem.items.sizes
+        with_room = self.offering_index.by_capacity.with_room
+        found: list[tuple[int, Vector]] = []
+        for j in sorted(pods, key=lambda j: (offerings[j].bit_count(), offerings[j], j)):
+            mask, size, others = offerings[j], sizes[j], list[tuple[int, Vector]]()
+            for other, other_size in found:
+                larger = tuple(map(max, size, other_size))
+                room = with_room(larger)
+                if mask & room == other & room:
+                    mask, size = mask | other, larger
+                else:
+                    others.append((other, other_size))
+            found = [*others, (mask, size)]
+        union = 0
+        for mask, _ in found:
+            union |= mask
+        return [*sorted({mask for mask, _ in found} - {union}, key=lambda mask: (mask.bit_count(), mask)), union]
 
     def _find_resource_prices(self, demand: Vector) -> list[list[float]]:
         """Shadow prices: of the whole demand, and of its cpu and its memory alone, for what is left of a demand."""
@@ -241,7 +279,7 @@ class _Replacement:
 class _GroupReplacement:
     """Looks for cheaper nodes for the pods of a group of nodes.
 
-    ``offering_sets``: see ``_find_offering_sets``; ``new_nodes``: the offering and the pods of each, if any were found.
+    ``offering_sets``: see ``find_demands``; ``new_nodes``: the offering and the pods of each, if any were found.
     """
 
     def __init__(self, replacement: _Replacement, group: Sequence[_Node], budget: int) -> None:
@@ -255,50 +293,22 @@ class _GroupReplacement:
             self._limits.spend(replacement.offering_index, node.offering, -1)
         self._below = replacement._cost(group)
         self._tried = set[tuple[int, ...]]()
-        self.offering_sets = self._find_offering_sets()
+        self.offering_sets, self._demands = replacement.find_demands(self._pods)
         self.new_nodes: list[tuple[int, dict[int, int]]] = []
         self.work_units = 0
 
     def search(self, shapes: Sequence[Shape], everything: bool) -> bool:
         """True when all covers of these shapes were tried."""
-        demands = [self._replacement._demand(self._limited_to(offerings)) for offerings in self.offering_sets]
         cover_search = CoverSearch(shapes, self._replacement.resource_prices, self._below, self._pack)
         most_evaluated = _MOST_EVALUATED * (_EVALUATED_OF_ALL if everything else 1)
         complete = False
         for slack in _SLACKS_OF_ALL if everything else _SLACKS:
             if self.work_units + cover_search.evaluated >= self._budget:
                 break
-            rows = [(*(int(amount * (1 + slack)) for amount in amounts), hosts) for *amounts, hosts in demands]
+            rows = [(*(int(amount * (1 + slack)) for amount in amounts), hosts) for *amounts, hosts in self._demands]
             complete = cover_search.search(rows, most_evaluated, _MOST_PACKINGS)
         self.work_units += cover_search.evaluated
         return complete
-
-    def _find_offering_sets(self) -> list[int]:
-        """The sets of offerings that some pods are limited to, small ones first; last what is open to any pod.
-
-        Sets that differ only in offerings that are too small for a pod count as one.
-        """
-        offerings, sizes = self._problem.offerings, self._problem.items.sizes
-        with_room = self._problem.offering_index.by_capacity.with_room
-        found: list[tuple[int, Vector]] = []
-        for j in sorted(self._pods, key=lambda j: (offerings[j].bit_count(), offerings[j], j)):
-            mask, size, others = offerings[j], sizes[j], list[tuple[int, Vector]]()
-            for other, other_size in found:
-                larger = tuple(map(max, size, other_size))
-                room = with_room(larger)
-                if mask & room == other & room:
-                    mask, size = mask | other, larger
-                else:
-                    others.append((other, other_size))
-            found = [*others, (mask, size)]
-        union = 0
-        for mask, _ in found:
-            union |= mask
-        return [*sorted({mask for mask, _ in found} - {union}, key=lambda mask: (mask.bit_count(), mask)), union]
-
-    def _limited_to(self, offerings: int) -> dict[int, int]:
-        """The pods that may use no others than these."""
-        return {j: count for j, count in self._pods.items() if not self._problem.offerings[j] & ~offerings}
 
     def _pack(self, offerings: Sequence[int]) -> int | None:
         """What the nodes cost that these offerings become with the pods on them; None where they do not fit."""
