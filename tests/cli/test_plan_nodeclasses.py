@@ -192,3 +192,19 @@ def test_a_catalog_file_holds_for_every_class(planned: Any, tmp_path: Path, caps
 def test_a_version_that_has_images_is_assumed(planned: Any, alias: str, said: str) -> None:
     assumptions = planned(POOL, CLASS.replace("al2023", alias), PODS)["assumptions"]
     assert any(f"EC2NodeClass default: the cluster's version is assumed to be {said}" in line for line in assumptions)
+
+
+def test_requirements_of_images_in_a_status_that_mean_nothing_are_said(planned: Any) -> None:
+    requirements = "[{key: kubernetes.io/arch, operator: In, values: []}]"
+    status = f"status: {{amis: [{{id: ami-1, requirements: {requirements}}}]}}\n"
+    (reason,) = planned(POOL, CLASS + status, PODS)["unschedulable"][0]["reasons"]
+    assert "EC2NodeClass default is not Ready: status.amis.requirements: kubernetes.io/arch In: needs" in reason
+
+
+def test_a_status_that_cannot_be_read_is_said_in_plain_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_text(CLASS + "status: {subnets: [{}]}\n")
+    assert main(["plan", str(file)]) == 2
+    assert "EC2NodeClass default: it is malformed: field id is missing" in capsys.readouterr().err

@@ -144,6 +144,7 @@ def _region_rows(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
     from spotwright.cli.text.catalog import CatalogRow
     from spotwright.errors import InvalidRequest
     from spotwright.model.quantity import QuantityError
+    from spotwright.model.requirements import RequirementError
     from spotwright.settings import catalog_settings
 
     region, zone_ids, source = _read_region(options)
@@ -154,8 +155,8 @@ def _region_rows(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
     family = families.ami_family(nodeclass)
     if isinstance(family, Refusal):
         raise InputError(f"{options.nodeclass}: EC2NodeClass {nodeclass.name}: {family.message}")
-    offering_context = offerings.offering_context(nodeclass, family)
     try:
+        offering_context = offerings.offering_context(nodeclass, family)
         settings = catalog_settings(_settings(options.setting)).overheads
         rows = [
             CatalogRow(
@@ -167,7 +168,7 @@ def _region_rows(options: argparse.Namespace) -> "tuple[str, list[CatalogRow]]":
         ]
     except InvalidRequest as error:
         raise InputError(str(error)) from None
-    except (QuantityError, KubeletError) as error:
+    except (QuantityError, KubeletError, RequirementError) as error:
         raise InputError(f"{options.nodeclass}: EC2NodeClass {nodeclass.name}: {error}") from None
     return f"Class {nodeclass.name} ({family.name}). {source}", rows
 

@@ -25,6 +25,7 @@ from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.ec2.instance_type import Catalog, InstanceType
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.quantity import QuantityError
+from spotwright.model.requirements import RequirementError
 from spotwright.model.snapshot import Snapshot
 
 # The cluster that user data is rendered for to see whether it can be; sizes of nodes do not depend on it.
@@ -174,9 +175,11 @@ class _Sizes:
             return self.types_of_valid(nodeclass)
         except (QuantityError, KubeletError) as error:
             return Refusal("ValidationFailed", str(error))
+        except RequirementError as error:
+            return Refusal("ValidationFailed", f"status.amis.requirements: {error}")
 
     def types_of_valid(self, nodeclass: EC2NodeClass) -> tuple[InstanceType, ...]:
-        """Raises QuantityError and KubeletError."""
+        """Raises QuantityError, KubeletError and RequirementError."""
         key = _inputs(nodeclass)
         if key not in self._known:
             self._known[key] = instance_types(self._read_region(), nodeclass, self._overheads)
