@@ -81,6 +81,18 @@ def test_a_paused_cluster_is_not_planned_for(world: World) -> None:
     assert planned(world) == 0
 
 
+def test_pods_of_a_node_on_its_way_out_are_not_called_pending_and_have_not_waited(world: World) -> None:
+    world.deploy(builders.pod("web", cpu_millicores=1800), 1)
+    assert world.run(90, until=lambda: len(world.running_pods()) == 1)
+    world.run(300)
+    (claim,) = world.claims()
+    world.cluster.delete("nodeclaims", claim.metadata)
+    result = provision(world.ports, clock=world.clock.now)
+    (decision,) = result.decisions
+    assert decision.message.startswith("1 pods of nodes on their way out need 1 new nodes for $")
+    assert result.pod_wait_seconds == (0.0,)
+
+
 def test_while_lifecycle_acts_on_nothing_decisions_do_not_pile_up(world: World) -> None:
     """The row of a cluster names them all, and it has a largest size."""
     pending = tuple(f"decisions/{number}" for number in range(MAXIMUM_PENDING_DECISIONS))

@@ -12,7 +12,7 @@ from spotwright.settings import decision_settings
 from spotwright.simulation import builders
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.termination.orphans import find_orphan
-from spotwright.workflows.ports.rows import LaunchRow
+from spotwright.workflows.ports.rows import LaunchRow, NominationRow, NoticeRow
 from spotwright.workflows.sweep.full import MAXIMUM_ORPHANS, full_sweep
 from spotwright.workflows.sweep.poll import HEARTBEAT_SECONDS, POLL_SECONDS, SweepResult, poll
 
@@ -58,6 +58,20 @@ def test_a_poll_in_between_ends_at_once_while_a_forwarder_lives(world: World) ->
     world.clock.advance(HEARTBEAT_SECONDS + 1)
     assert not run_poll(world, again=False).forwarder_alive
     assert world.doorbells.messages_of("provision", "pods")
+
+
+def test_rows_that_are_due_at_the_same_second_are_rung_for_together(world: World) -> None:
+    """Thousands of nominations of a burst end at the same moment; a call for each would outlast the sweep."""
+    name, now = world.cluster.name, world.clock.milliseconds()
+    for number in range(30):
+        world.state.create(NominationRow(f"claim-{number}", name, {"a": "1"}, due=now + 5000 + 1000 * (number % 2)))
+    world.state.create(NoticeRow("i-1", name, "spot_interrupted", due=now))
+    before = len(world.effects.select("doorbells", "ring"))
+    poll(world, now=world.clock.now(), scheduled=False)
+    assert len(world.doorbells.messages_of("lifecycle", "nomination")) == 30
+    assert {message.at - now for message in world.doorbells.messages_of("lifecycle", "nomination")} == {5000, 6000}
+    assert [message.doorbell.key for message in world.doorbells.messages_of("notices", "notice")] == ["i-1"]
+    assert len(world.effects.select("doorbells", "ring")) - before <= 4
 
 
 @pytest.mark.parametrize(("seconds", "alive"), [(0, True), (25, True), (26, False), (600, False)])

@@ -130,3 +130,22 @@ def test_launches_come_before_whatever_else_is_stored_of_a_decision(world: World
     (rung, *_) = world.effects.select("doorbells", "ring")
     (nominated, *_) = [effect for effect in world.effects.log if effect.subject.startswith("nomination#")]
     assert rung.number < nominated.number
+
+
+def test_what_is_history_holds_neither_pods_nor_requests(world: World) -> None:
+    """Finished rows stay for a day, and every plan passes over them."""
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 3)
+    assert world.run(200, until=lambda: len(world.running_pods()) == 3)
+    world.run(200)
+    assert {row.phase for row in world.state.rows.values()} == {"done"}
+    assert all(not row.pods for row in world.state.rows.values() if isinstance(row, NominationRow))
+    assert [row.request for row in world.state.rows.values() if isinstance(row, LaunchRow)] == [""]
+
+
+def test_the_instances_of_a_launch_of_an_earlier_version_are_written_in_several_passes(world: World) -> None:
+    """Such a launch may have more than a hundred nodes."""
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 5)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("spotwright.workflows.lifecycle.launch.assignment.CLAIMS_AT_ONCE", 2)
+        assert world.run(200, until=lambda: len(world.running_pods()) == 5)
+    assert len(world.ec2.all_instances()) == 5

@@ -6,6 +6,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
+from spotwright.decisions.decision import decode_decision
 from spotwright.errors import Unavailable
 from spotwright.model import labels
 from spotwright.model.kubernetes.node import Node
@@ -46,12 +47,24 @@ def placed(world: World) -> dict[str, str]:
     return {pod.key: claims[pod.node_name] for pod in world.running_pods()}
 
 
+def planned(world: World) -> dict[str, str]:
+    """Pod → the claim that a decision gave it."""
+    decisions = [decode_decision(body) for key, body in world.blobs.bodies.items() if key.startswith("decisions/")]
+    launches = [launch for decision in decisions for launch in decision.launches]
+    return {
+        pod: claim
+        for launch in launches
+        for claim, of_claim in zip(launch.claims, launch.pods, strict=True)
+        for pod in of_claim
+    }
+
+
 def test_every_pod_lands_where_it_was_planned(world: World, caplog: pytest.LogCaptureFixture) -> None:
     batch(world)
     with caplog.at_level(logging.INFO, logger="spotwright.lifecycle"):
         assert world.run(60, until=lambda: len(world.running_pods()) == 10)
         world.run(10)
-    assert placed(world) == {key: row.claim for row in rows(world) for key in row.pods}
+    assert placed(world) == planned(world)
     assert {(row.phase, row.due) for row in rows(world)} == {("done", 0)}
     assert not any(is_held(node) for node in world.cluster.nodes())
     assert not any(pod.nominated_node_name for pod in pods(world))

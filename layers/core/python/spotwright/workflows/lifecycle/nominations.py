@@ -150,7 +150,8 @@ def _close(ports: LifecyclePorts, row: NominationRow, phase: str, bound: int, no
     if row.moving_pods and epoch_ms(now) < ends:
         after = msgspec.structs.replace(row, pods={}, node="", phase="promised", due=ends)
     else:
-        after = msgspec.structs.replace(row, phase=phase, due=0)
+        # Every plan passes over the nominations of the last day: what is history needs no pods.
+        after = msgspec.structs.replace(row, phase=phase, due=0, pods={}, moving_pods={})
     ports.state.save(after)
     if row.pods:
         log_line(log, log_lines.NOMINATION_ENDED, nodeclaim=row.claim, planned=len(row.pods), bound=bound)

@@ -135,14 +135,16 @@ def _pod_wait_seconds(snapshot: Snapshot, plan: Plan) -> float:
     created = [
         pod.metadata.creation_timestamp
         for pod in snapshot.pods
-        if pod.key in placed and pod.metadata.creation_timestamp
+        if pod.key in placed and not pod.node_name and pod.metadata.creation_timestamp
     ]
     return (snapshot.now - max(created)).total_seconds() if created else 0.0
 
 
 def _message(snapshot: Snapshot, plan: Plan) -> str:
-    waiting = {pod.key for pod in snapshot.pods}
-    pods = sum(key in waiting for node in plan.new_nodes for key in node.pods)
+    running = {pod.key: bool(pod.node_name) for pod in snapshot.pods}
+    placed = [running[key] for node in plan.new_nodes for key in node.pods if key in running]
+    pods = [f"{placed.count(False)} pending pods"] if False in placed else []
+    pods += [f"{placed.count(True)} pods of nodes on their way out"] if True in placed else []
     price = plan.price_picousd_per_hour / 10**12
-    need = f"{pods} pending pods need" if pods else "static NodePools and CapacityBuffers need"
-    return f"{need} {len(plan.new_nodes)} new nodes for ${price:.4f} per hour"
+    need = " and ".join(pods) or "static NodePools and CapacityBuffers"
+    return f"{need} need {len(plan.new_nodes)} new nodes for ${price:.4f} per hour"

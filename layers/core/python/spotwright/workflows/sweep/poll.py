@@ -6,6 +6,7 @@ else wakes a function). The full sweep compares everything. Neither writes to th
 
 import math
 from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -63,8 +64,7 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     if scheduled and not ports.state.catalog_key():
         ports.doorbells.ring("catalog", [Doorbell(name, "region")])
     due_rows = ports.state.due_rows(moment + HORIZON_SECONDS * 1000)
-    for row in due_rows:
-        _ring_due(ports.doorbells, row, moment)
+    _ring_due(ports.doorbells, due_rows, moment)
     if ports.state.cluster().pending_decisions:
         ports.doorbells.ring("lifecycle", [Doorbell(name, "decision")])
     classes = ports.cluster.nodeclasses()
@@ -112,17 +112,30 @@ def _price(claim: NodeClaim, catalog: Catalog) -> int:
     )
 
 
-def _ring_due(bells: DoorbellPort, row: Row, now: int) -> None:
+def _ring_due(bells: DoorbellPort, rows: Iterable[Row], now: int) -> None:
+    """Ring for each row at the second at which it is due; those of a queue and a second together."""
+    together: dict[tuple[str, int], list[Doorbell]] = {}
+    for row in rows:
+        delay = max(0, -(-(row.due - now) // 1000))
+        together.setdefault((_queue_of(row), delay), []).append(_doorbell_of(row))
+    for (queue, delay), doorbells in sorted(together.items()):
+        bells.ring(queue, doorbells, delay_seconds=delay)
+
+
+def _queue_of(row: Row) -> str:
+    return "notices" if isinstance(row, NoticeRow) else "lifecycle"
+
+
+def _doorbell_of(row: Row) -> Doorbell:
     match row:
         case LaunchRow():
-            queue, bell = "lifecycle", Doorbell(row.cluster, "launch", row.id)
+            return Doorbell(row.cluster, "launch", row.id)
         case CommandRow():
-            queue, bell = "lifecycle", Doorbell(row.cluster, "command", row.id)
+            return Doorbell(row.cluster, "command", row.id)
         case NoticeRow():
-            queue, bell = "notices", Doorbell(row.cluster, "notice", row.instance_id)
+            return Doorbell(row.cluster, "notice", row.instance_id)
         case NominationRow():
-            queue, bell = "lifecycle", Doorbell(row.cluster, "nomination", row.claim)
-    bells.ring(queue, [bell], delay_seconds=max(0, -(-(row.due - now) // 1000)))
+            return Doorbell(row.cluster, "nomination", row.claim)
 
 
 def _ring_expiring(bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, ...], now: datetime) -> None:

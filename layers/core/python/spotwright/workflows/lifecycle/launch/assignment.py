@@ -9,6 +9,7 @@ import msgspec
 from spotwright.aws.launch import launched_status
 from spotwright.aws.nodeclass import hashes
 from spotwright.lifecycle import instance_assignment
+from spotwright.lifecycle.retry import tick_seconds
 from spotwright.lifecycle.steps import Deletion, true_condition
 from spotwright.model import labels, resources
 from spotwright.model.ec2.fleet import Instance
@@ -24,11 +25,11 @@ from spotwright.workflows.lifecycle.actions import (
     log,
     request_planning,
     ring_lifecycle,
-    ring_next_tick,
     update_conditions,
 )
 from spotwright.workflows.lifecycle.launch.instance_types import instance_types_for
 from spotwright.workflows.lifecycle.termination.instances import terminate_instances
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import LaunchRow, epoch_ms
 
@@ -63,33 +64,40 @@ def write_assignments(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> b
 
 def _write_assignments(ports: LifecyclePorts, row: LaunchRow, unclaimed: list[Instance], now: datetime) -> bool:
     """False when claims are left for another pass. Adds instances whose claim is gone to ``unclaimed``."""
+    names = sorted(row.instances)
+    claims = dict(zip(names, in_parallel(ports.cluster.nodeclaim, names), strict=True))
+    waiting = [name for name in names if not _is_written(row, name, claims[name])]
+    if not waiting:
+        return True
     launched = {instance.id: instance for instance in ports.ec2.instances_of_launch(row.id)}
     node = msgspec.json.decode(row.node, type=NewNode)
-    types = instance_types_for(ports, node) if row.instances else ()
-    annotations = _class_annotations(ports, row, node) if row.instances else {}
-    written = 0
-    for name in sorted(row.instances):
-        claim = ports.cluster.nodeclaim(name)
-        if claim is not None and claim.metadata.uid == row.uids[name] and claim.is_condition_true("Launched"):
-            continue
-        if written == CLAIMS_AT_ONCE:
-            return False
-        instance = launched.get(row.instances[name]) or ports.ec2.instance(row.instances[name])
+    types = instance_types_for(ports, node)
+    annotations = _class_annotations(ports, row, node)
+
+    def write(name: str) -> bool:
+        """False when EC2 does not find the id of a new instance, as for a while after its launch."""
+        claim, id = claims[name], row.instances[name]
+        instance = launched.get(id) or ports.ec2.instance(id)
         if instance is None:
-            # EC2 does not find the id of a new instance for a while.
             return False
         if claim is None or claim.metadata.uid != row.uids[name]:
             if instance.state not in ENDED_STATES:
                 unclaimed.append(instance)
-        else:
-            written += 1
-            # EC2 may show the reservation of a new instance later than the instance.
-            instance = instance_assignment.with_reservation(instance, row.reservations)
-            status = _launched_instance(instance, node, types)
-            _write_claim(ports, claim, instance, status, annotations, now)
-            _log_launched(row, claim, instance, now)
-            ring_next_tick(ports, claim.name, 1)
-    return True
+            return True
+        # EC2 may show the reservation of a new instance later than the instance.
+        instance = instance_assignment.with_reservation(instance, row.reservations)
+        _write_claim(ports, claim, instance, _launched_instance(instance, node, types), annotations, now)
+        _log_launched(row, claim, instance, now)
+        return True
+
+    written = waiting[:CLAIMS_AT_ONCE]
+    # Before the claims are written: those of a pass that ends in the middle are looked at all the same.
+    ring_lifecycle(ports, "claim", written, delay_seconds=tick_seconds(1), epoch=1)
+    return all(in_parallel(write, written)) and len(written) == len(waiting)
+
+
+def _is_written(row: LaunchRow, name: str, claim: NodeClaim | None) -> bool:
+    return claim is not None and claim.metadata.uid == row.uids[name] and claim.is_condition_true("Launched")
 
 
 def _launched_instance(
@@ -187,7 +195,9 @@ def terminate_surplus(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> N
     launched = ports.ec2.instances_of_launch(row.id)
     surplus = [instance for instance in launched if instance.id not in held and instance.state not in ENDED_STATES]
     wait = _terminate(ports, surplus, "no NodeClaim uses it", now)
-    ports.state.save(msgspec.structs.replace(row, due=epoch_ms(now) + wait * 1000 if wait else 0))
+    # Every plan passes over the launches of the last day: what is history needs no request.
+    due, request = (epoch_ms(now) + wait * 1000, row.request) if wait else (0, "")
+    ports.state.save(msgspec.structs.replace(row, due=due, request=request))
     if wait:
         ring_lifecycle(ports, "launch", [row.id], delay_seconds=wait)
 
