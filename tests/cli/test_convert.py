@@ -99,7 +99,32 @@ def test_what_cannot_be_converted_is_named_and_nothing_is_written(
     out, errors = capsys.readouterr()
     assert out == ""
     message = "Provisioner default: spec.ttlSecondsAfterEmpty: '30s' is not a whole number"
-    assert errors == f"spotwright convert: {file}: {message}\n"
+    line = (TEMPLATE + PROVISIONER).split("ttlSecondsAfterEmpty")[0].count("\n") + 2
+    assert errors == f"spotwright convert: {file}:{line} (document 2): {message}\n"
+
+
+def test_every_object_that_cannot_be_converted_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "old.yaml"
+    broken = PROVISIONER.replace("ttlSecondsAfterEmpty: 30", "ttlSecondsAfterEmpty: 30s")
+    file.write_text(f"{broken}---\n{broken.replace('name: default', 'name: other', 1)}")
+    assert main(["plan", str(file)]) == 2
+    errors = capsys.readouterr().err.splitlines()
+    assert [("default" in line, "other" in line) for line in errors] == [(True, False), (False, True)]
+
+
+BETA = """
+apiVersion: karpenter.sh/v1beta1
+kind: NodePool
+metadata: {name: default}
+spec: {template: {spec: {requirements: [], nodeClassRef: {name: default}}}}
+"""
+
+
+def test_a_pool_of_v1beta1_is_read_as_v1(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "beta.yaml"
+    file.write_text(BETA)
+    assert main(["plan", str(file)]) == 0
+    assert "  NodePool default: v1beta1, read as v1; see spotwright convert\n" in capsys.readouterr().out
 
 
 PODS = """
@@ -129,8 +154,8 @@ def test_a_plan_reads_provisioners_and_says_as_what(capsys: pytest.CaptureFixtur
     file.write_text(f"{PROVISIONER.replace('ap-northeast-2', 'us-east-1')}---{pods}")
     plan, notes = notes_of(capsys, str(file))
     assert [(node["nodePool"], len(node["pods"])) for node in plan["newNodes"]] == [("default", 1)] * 2
-    read_as = "NodePool default, EC2NodeClass default: `spotwright convert` writes that"
-    assert f"{file}: Provisioner default is read as {read_as}" in notes
+    read_as = "NodePool default, EC2NodeClass default; see spotwright convert"
+    assert f"Provisioner default: v1alpha5, read as {read_as}" in notes
 
 
 def test_a_plan_says_what_is_lost_and_which_pods_ask_for_old_names(

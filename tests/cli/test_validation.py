@@ -118,6 +118,13 @@ def test_a_field_that_is_wrong_is_named_with_what_is_allowed(plan: Any, old: str
     assert shown.startswith(f"stdin:{said}")
 
 
+@pytest.mark.parametrize("value", ["${ZONE}", "<<AZ>>", "{{ zone }}"])
+def test_a_placeholder_is_told_as_such(plan: Any, value: str) -> None:
+    said = plan(DEPLOYMENT.replace("containers:", f'nodeSelector: {{zone: "{value}"}}\n      containers:'))[1]
+    assert f"spec.template.spec.nodeSelector.zone: '{value}' is not a label value" in said
+    assert said.endswith("(a placeholder: fill it in first)")
+
+
 def test_unknown_fields_and_duplicate_keys_are_notes_where_that_is_asked_for(plan: Any) -> None:
     text = POOL + "---" + DEPLOYMENT.replace("replicas: 2", "replica: 1\n  replicas: 3\n  replicas: 2")
     code, shown = plan(text, "--validate", "warn")
@@ -192,6 +199,7 @@ def folder(tmp_path: Path) -> Path:
         "chart/templates/web.yaml": "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: {{ .Release.Name }}}",
         "templates/pool.yaml": "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: {{ name }}}",
         "settings.yml": "- a\n- b",
+        "spark.yaml": "apiVersion: sparkoperator.k8s.io/v1beta2\nkind: SparkApplication\nmetadata: {name: a\n",
         "kind.yaml": "kind: Cluster\napiVersion: kind.x-k8s.io/v1alpha4\nnodes: []",
         "package.json": "{",
         ".github/workflows/test.yaml": "on: push\njobs: {}",
@@ -215,7 +223,7 @@ def test_of_a_folder_the_manifests_are_read_and_the_rest_is_said(
         f"{folder}/chart is a Helm chart, which is not read: helm template {folder}/chart | spotwright plan -",
         f"{folder}/apps is a kustomization, whose files are read without what it changes in them:"
         f" kubectl kustomize {folder}/apps | spotwright plan -",
-        f"{folder}: 4 files that are not manifests are not read",
+        f"{folder}: 5 files that are not manifests are not read",
     ]
 
 

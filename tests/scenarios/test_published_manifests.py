@@ -111,5 +111,5 @@ def test_a_provisioner_of_2022_is_read_as_what_it_becomes(
     assert made[2].endswith("any of us-east-1a, us-east-1b")
     assert "taints: dedicated=batch:NoSchedule" in made
     assert made[made.index("Notes:") + 1 :] == [
-        "stdin: Provisioner default is read as NodePool default, EC2NodeClass default: `spotwright convert` writes that"
+        "Provisioner default: v1alpha5, read as NodePool default, EC2NodeClass default; see spotwright convert"
     ]

@@ -13,7 +13,7 @@ _KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomizat
 _CHART: Final = "Chart.yaml"
 # Lists of a kustomization that name files which are no manifests of their own.
 _NOT_RESOURCES: Final = ("patches", "patchesStrategicMerge", "patchesJson6902", "configurations", "transformers")
-_LOOKS_LIKE_AN_OBJECT: Final = re.compile(r"^apiVersion:.*^kind:|^kind:.*^apiVersion:", re.MULTILINE | re.DOTALL)
+_API_VERSION: Final = re.compile(r"^apiVersion:[ \t]*['\"]?([\w./-]+)", re.MULTILINE)
 
 
 def read_folder(folder: Path) -> Documents:
@@ -90,9 +90,16 @@ def _read_file(file: Path) -> tuple[Document, ...]:
         return parse_text(str(file), text).objects
     except InputError:
         # A template, values, or what another program reads.
-        if "{{" in text or not _LOOKS_LIKE_AN_OBJECT.search(text) or _has_no_object(text):
+        if "{{" in text or not _looks_like_an_object(text) or _has_no_object(text):
             return ()
         raise
+
+
+def _looks_like_an_object(text: str) -> bool:
+    """Whether a text that cannot be read seems to be a manifest of a kind that is planned for."""
+    from spotwright.cli.inputs.validation.kinds import is_known_group
+
+    return "kind:" in text and any(is_known_group(version) for version in _API_VERSION.findall(text))
 
 
 def _has_no_object(text: str) -> bool:

@@ -1,5 +1,6 @@
 """Checks all objects of manifests, and leaves out those whose kinds nobody here knows."""
 
+import re
 from collections.abc import Iterator
 from enum import StrEnum
 from typing import Final
@@ -13,6 +14,8 @@ from spotwright.cli.inputs.validation.kinds import Api, api_of, owns_pods, versi
 from spotwright.cli.inputs.validation.kubernetes import KubernetesValidator
 from spotwright.cli.inputs.validation.problems import Kind, Problem, Problems
 
+# What envsubst, Terraform, Helm and authors of guides replace.
+_PLACEHOLDER: Final = re.compile(r"'[^']*(?:\$\{\w+\}|\$[A-Z_]{2,}|<<?[\w -]+>>?|\{\{[^}]*\}\})")
 _FORGIVABLE: Final = (Kind.UNKNOWN, Kind.DUPLICATE)
 
 
@@ -52,7 +55,8 @@ def check_documents(documents: Documents, strictness: Strictness = Strictness.ST
 
 
 def _sentence(document: Document, problem: Problem) -> str:
-    return f"{document.where(problem.path)}: {object_name(document.content)}: {problem}"
+    hint = " (a placeholder: fill it in first)" if _PLACEHOLDER.search(problem.text) else ""
+    return f"{document.where(problem.path)}: {object_name(document.content)}: {problem}{hint}"
 
 
 def _is_noted_by_decoder(document: Document, problem: Problem) -> bool:

@@ -65,7 +65,7 @@ def api_of(content: Json) -> Api | Problem:
         return Api.KARPENTER
     if CONVERTED_KINDS.get(kind) == version or (kind, version) in CLAIM_KINDS:
         return Api.BEFORE_V1
-    return _unknown(version, kind) if _is_known_group(version) else Api.OTHER
+    return _unknown(version, kind) if is_known_group(version) else Api.OTHER
 
 
 def owns_pods(content: Json) -> bool:
@@ -91,7 +91,8 @@ def _has_containers(value: Any, depth: int) -> bool:
 _DEEPEST_TEMPLATE: Final = 12
 
 
-def _is_known_group(version: str) -> bool:
+def is_known_group(version: str) -> bool:
+    """Whether an ``apiVersion`` is of a group of Kubernetes' own or of Karpenter."""
     group = version.rpartition("/")[0]
     groups = {known.rpartition("/")[0] for known in (*kubernetes_schema().kinds, *KARPENTER)}
     return group in groups or group in _REMOVED_GROUPS
