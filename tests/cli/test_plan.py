@@ -13,6 +13,8 @@ from spotwright.cli.inputs import documents, live_cluster
 from spotwright.cli.inputs.builtin_catalog import load_builtin_catalog
 from spotwright.cli.inputs.manifest_snapshot import decode_snapshot
 from spotwright.errors import NotFound
+from spotwright.model.karpenter.nodeclass import EC2NodeClass, Subnet
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta
 from spotwright.simulation import builders
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.cluster import FakeCluster
@@ -280,6 +282,25 @@ def test_manifests_are_planned_within_a_running_cluster(
     assert (node["name"], len(node["pods"])) == ("big", 6)
     assert main(["plan"]) == 0
     assert "big takes 1 of ReplicaSet inflate" in capsys.readouterr().out
+
+
+def test_a_running_cluster_is_in_the_region_of_its_subnets(
+    capsys: pytest.CaptureFixture[str], write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    cluster = FakeCluster("live", clock, Effects(clock))
+    cluster.put("nodepools", builders.nodepool())
+    subnets = (Subnet("subnet-1", "eu-west-1b", "euw1-az1"),)
+    ready = (Condition("Ready", "True"),)
+    cluster.put(
+        "ec2nodeclasses", EC2NodeClass(ObjectMeta("default"), ami_family="AL2023", subnets=subnets, conditions=ready)
+    )
+    monkeypatch.setattr(live_cluster, "KubernetesCluster", lambda *_: cluster)
+    monkeypatch.setattr("spotwright.cli.inputs.live_cluster.Transport.from_configuration", lambda _: None)
+    monkeypatch.setattr(live_cluster, "kubeconfig_configuration", lambda *_: Configuration(host="https://api.example"))
+    document = planned(capsys, "--context", "any", write("m.yaml", WORKLOAD))
+    assert document["catalog"]["source"] == "eu-west-1, built in"
+    assert {zone for node in document["newNodes"] for zone in node["zones"]} == {"eu-west-1b"}
 
 
 def test_a_cluster_that_does_not_answer_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
