@@ -103,8 +103,19 @@ def test_zones_of_a_region_that_was_not_asked_for_are_said(planned: Any) -> None
     notes = planned(pool(ZONE, "us-west-2a"), POD, options=("--region", "us-east-1"))["notes"]
     assert any("The prices are of us-east-1: the manifests name us-west-2a of us-west-2" in note for note in notes)
     assert any("add --region us-west-2" in note for note in notes)
-    notes = planned(pool(ZONE, "us-gov-west-1a"), POD)["notes"]
-    assert any("us-gov-west-1a of us-gov-west-1, of which nothing is built in" in note for note in notes)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        (ZONE, "us-gov-west-1a", "the manifests name us-gov-west-1a of us-gov-west-1, of which nothing is built in"),
+        (ZONE, "eu-wst-1a", "of eu-wst-1, of which nothing is built in (did you mean eu-west-1?)"),
+        ("topology.kubernetes.io/region", "cn-north-1", "the manifests name cn-north-1, of which nothing is built in"),
+    ],
+)
+def test_a_region_that_is_named_and_not_built_in_is_said(planned: Any, key: str, value: str, said: str) -> None:
+    notes = planned(pool(key, value), POD)["notes"]
+    assert any(said in note and "--catalog FILE" in note for note in notes)
 
 
 def test_a_zone_that_is_excluded_needs_no_subnet(planned: Any) -> None:

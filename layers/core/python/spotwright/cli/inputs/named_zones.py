@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
 from typing import Any, Final
 
 import msgspec
@@ -119,7 +120,11 @@ def choose_region(wanted: str | None, named: NamedZones) -> ChosenRegion:
 
 
 def _other_region(region: str, named: NamedZones) -> str:
-    shown = ", ".join(named.by_region[region][:3])
-    if region in builtin_regions.region_names():
-        return f"the manifests name {shown} of {region}; to plan for that region add --region {region}"
-    return f"the manifests name {shown} of {region}, of which nothing is built in; name its types with --catalog FILE"
+    places = [place for place in named.by_region[region] if place != region]
+    shown = f"the manifests name {', '.join(places[:3])} of {region}" if places else f"the manifests name {region}"
+    known = builtin_regions.region_names()
+    if region in known:
+        return f"{shown}; to plan for that region add --region {region}"
+    near = get_close_matches(region, known, n=1, cutoff=0.8)
+    meant = f" (did you mean {near[0]}?)" if near else ""
+    return f"{shown}, of which nothing is built in{meant}; --catalog FILE takes types of another region"
