@@ -66,6 +66,17 @@ def test_a_function_rings_just_these_doorbells(plain: Template, name: str) -> No
     assert rung == RINGS[name]
 
 
+@pytest.mark.parametrize("name", sorted(RINGS.keys() - {"install"}))
+def test_a_function_is_woken_by_just_the_queues_that_it_may_read(plain: Template, name: str) -> None:
+    granted = plain.statements(plain.role_id(name))
+    readable = {queue for each in granted if "sqs:ReceiveMessage" in each.actions for queue in each.resources}
+    role = f"<{plain.role_id(name)}.Arn>"
+    functions = {id for id, function in plain.of("AWS::Lambda::Function").items() if function["Role"] == role}
+    feeds = plain.of("AWS::Lambda::EventSourceMapping").values()
+    assert readable
+    assert readable == {feed["EventSourceArn"] for feed in feeds if feed["FunctionName"].strip("<>") in functions}
+
+
 @pytest.mark.parametrize("name", ["provision", "interrupt", "disrupt", "catalog", "sweep"])
 def test_a_function_may_ring_what_its_workflow_rings(name: str) -> None:
     folder = Path(workflows.__file__).parent

@@ -11,7 +11,7 @@ from spotwright.errors import Unavailable
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.simulation import builders
-from spotwright.simulation.effects import Fault
+from spotwright.simulation.effects import Crash, Fault
 from spotwright.simulation.world import World
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -38,7 +38,8 @@ def warn(world: World, *claims: NodeClaim) -> None:
 
 
 def decisions(world: World, kind: str) -> list[Decision]:
-    bodies = [body for key, body in world.blobs.bodies.items() if key.startswith("decisions/")]
+    """What was committed, in order."""
+    bodies = [world.blobs.bodies[commit.subject] for commit in world.effects.select("state", "commit")]
     return [decision for decision in map(decode_decision, bodies) if decision.kind == kind]
 
 
@@ -196,3 +197,52 @@ def test_one_node_that_cannot_be_tainted_does_not_keep_the_others() -> None:
     warn(world, *claims)
     world.run(100)
     assert {claim.name for claim in claims[1:]}.isdisjoint(claim.name for claim in world.claims())
+
+
+# More than the changes from the notices to the last eviction.
+FURTHEST = 150
+
+
+@pytest.mark.parametrize("changes", range(1, FURTHEST, 4))
+def test_a_crash_after_any_change_replaces_every_node_once(changes: int) -> None:
+    world = running(3)
+    old = {claim.name for claim in world.claims()}
+    world.effects.crash_after(changes)
+    for claim in world.claims():
+        try:
+            warn(world, claim)
+        except Crash:
+            # The message was not acknowledged: SQS delivers it again.
+            warn(world, claim)
+    for _ in range(300):
+        try:
+            world.run(1)
+        except Crash:
+            continue
+    world.effects.crash_after(None)
+    world.run(120)
+    assert len(world.running_pods()) == 3
+    assert old.isdisjoint(claim.name for claim in world.claims())
+    assert len(world.ec2.all_instances()) == 6
+    live = sorted(instance.id for instance in world.ec2.live_instances())
+    assert sorted(instance_id(claim.provider_id) for claim in world.claims()) == live
+
+
+@pytest.mark.parametrize("changes", range(1, 60, 4))
+def test_two_invocations_at_once_decide_once(changes: int) -> None:
+    """Another batch of notices is handled in the middle of the first one, after any of its changes."""
+    world = running(4)
+    claims = world.claims()
+    warn(world, *claims[:2])
+
+    def meanwhile() -> None:
+        warn(world, *claims[2:])
+        lifecycle(world.ports, world.doorbells.receive("notices"), now=world.clock.now())
+
+    first = world.doorbells.receive("notices")
+    world.effects.interject(changes, meanwhile)
+    lifecycle(world.ports, first, now=world.clock.now())
+    assert longest_wait(world, 240) <= MOVING
+    assert len(world.ec2.all_instances()) == 8
+    decided = [name for decision in decisions(world, "interrupt") for name in decision.candidates]
+    assert sorted(decided) == sorted(claim.name for claim in claims)
