@@ -151,6 +151,30 @@ def test_a_date_is_text_and_a_label_key(plan: Any) -> None:
     assert plan(text)[0] == 0
 
 
+OWNED = """
+apiVersion: apps/v1
+kind: ReplicaSet
+metadata: {name: web-1, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, uid: a, controller: true}]}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: a, image: a}]}}
+"""
+OWNED_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web-1-a, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web-1, uid: b}]}
+spec: {containers: [{name: a, image: a}]}
+"""
+
+
+@pytest.mark.parametrize(("documents", "pods"), [([OWNED], 2), ([OWNED, OWNED_POD], 1), ([OWNED_POD], 3)])
+def test_what_a_workload_made_is_not_counted_again(plan: Any, documents: list[str], pods: int) -> None:
+    code, shown = plan("---".join((POOL, DEPLOYMENT, *documents)))
+    assert code == 0
+    assert shown.startswith(f"{pods} pod")
+
+
 UNKNOWN = """
 apiVersion: argoproj.io/v1alpha1
 kind: Rollout

@@ -42,7 +42,7 @@ STARTS_WITH = {
     "spotwright.scheduling.pod_planner": {"provision", "disrupt"},
     "spotwright.adapters.kubernetes.cluster": {"provision", "disrupt", "lifecycle", "catalog", "sweep"},
     "kubernetes": {"provision", "disrupt", "lifecycle", "catalog", "sweep", "install"},
-    "yaml": {"install"},
+    "yaml": set(),
 }
 
 

@@ -104,11 +104,17 @@ def apply_manifests(cluster: Snapshot, manifests: Snapshot) -> Snapshot:
 
 
 def _expand_workloads(documents: tuple[Document, ...]) -> Iterator[Document]:
-    """The objects, with the pods of workloads in their place, and the claims that are made for pods."""
+    """The objects, with the pods of workloads in their place, and the claims that are made for pods.
+
+    A workload whose objects are there too, as in what ``kubectl get -o yaml`` writes, stands for none beside them.
+    """
+    owners = {owner for document in documents for owner in _owners(document)}
     claims = {_key(document.content) for document in documents if document.content["kind"] == "PersistentVolumeClaim"}
     for document in documents:
         if document.content["kind"] not in WORKLOAD_KINDS:
             made = [document.content]
+        elif (document.content["kind"], *_key(document.content)) in owners:
+            continue
         else:
             made = list(_decode(document, lambda content: tuple(workload_objects(content))))
         is_case = document.place is not None and document.place.is_case
@@ -120,6 +126,17 @@ def _expand_workloads(documents: tuple[Document, ...]) -> Iterator[Document]:
             if content["kind"] == "Pod" and not is_case:
                 made_claims = (claim for claim in _ephemeral_claims(content) if _key(claim) not in claims)
                 yield from (Document(document.source, claim) for claim in made_claims)
+
+
+def _owners(document: Document) -> Iterator[tuple[str, str, str]]:
+    """Kind, namespace and name of the objects that made this object; of objects of a case file, none."""
+    if document.place is not None and document.place.is_case:
+        return
+    metadata = document.content["metadata"]
+    references = metadata.get("ownerReferences")
+    for reference in references if isinstance(references, list) else ():
+        if isinstance(reference, dict):
+            yield str(reference.get("kind")), str(metadata.get("namespace") or "default"), str(reference.get("name"))
 
 
 def _ephemeral_claims(pod: Json) -> tuple[Json, ...]:

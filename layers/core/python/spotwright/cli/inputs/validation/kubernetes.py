@@ -16,14 +16,11 @@ from spotwright.cli.inputs.validation.schema import Rule, Schema, SchemaValidato
 SCHEMA_FILE: Final = File(__file__).with_name("kubernetes.schema.json.z")
 _RULES: Final[dict[str, Rule]] = pods.RULES | workloads.RULES
 # Kinds whose names are not DNS subdomains.
-_NAMES: Final[dict[str, names.Check]] = {
-    "Namespace": names.dns_label,
-    "Service": names.dns_label,
-    "Role": names.path_segment,
-    "RoleBinding": names.path_segment,
-    "ClusterRole": names.path_segment,
-    "ClusterRoleBinding": names.path_segment,
-}
+_NAMES: Final[dict[str, names.Check]] = {"Namespace": names.dns_label, "Service": names.dns_label}
+# Where the kinds are whose names are DNS subdomains; others may have anything that can be a part of a URL.
+_SUBDOMAINS: Final = tuple(
+    f"io.k8s.api.{group}." for group in ("core", "apps", "autoscaling", "batch", "policy", "scheduling", "storage")
+)
 
 
 class KubernetesSchema(msgspec.Struct, frozen=True):
@@ -61,7 +58,8 @@ class KubernetesValidator:
         """What is wrong with an object of a known version and kind."""
         kind = content["kind"]
         definition, _ = self._schema.kinds[content["apiVersion"]][kind]
-        yield from metadata_problems(content, _NAMES.get(kind, names.dns_subdomain))
+        usual = names.dns_subdomain if definition.startswith(_SUBDOMAINS) else names.path_segment
+        yield from metadata_problems(content, _NAMES.get(kind, usual))
         yield from self._outer.problems(content, {"$ref": definition}, ())
 
     def part_problems(self, value: Any, definition: str, path: Path) -> Problems:
