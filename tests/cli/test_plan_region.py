@@ -148,6 +148,7 @@ def test_zones_beyond_the_first_three_are_there_when_they_are_named(planned: Any
         ),
         (("--region", "us-west-2a"), "did you mean us-west-2?"),
         (("--region", "us-west-2", "--catalog", "c.json"), "--catalog states types and prices already"),
+        (("--region", "us-west-2", "--cluster", "main"), "--cluster states types and prices already"),
     ],
 )
 def test_a_region_that_cannot_be_used_is_said(

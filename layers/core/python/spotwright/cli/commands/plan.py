@@ -96,6 +96,9 @@ def run(options: argparse.Namespace) -> int:
     from spotwright.decisions.decide import decide
 
     options.files = [*options.files, *options.filename]
+    own = "--catalog" if options.catalog else "--cluster" if options.cluster else ""
+    if options.region and own:
+        raise InputError(f"--region {options.region}: {own} states types and prices already; leave one of the two out")
     gates = read_feature_gates(options.feature_gates)
     snapshot, live, named, notes, assumed = _read_inputs(options, gates.for_decision)
     chosen = _choose_catalog(options, snapshot, live, named, gates.overheads)
@@ -144,9 +147,6 @@ def _choose_catalog(
     """The catalog file, or the cluster's catalog, or what is built in of a region. Raises InputError."""
     from spotwright.cli.inputs import region_catalog
 
-    own = "--catalog" if options.catalog else "--cluster" if live and live.catalog else ""
-    if options.region and own:
-        raise InputError(f"--region {options.region}: {own} states types and prices already; leave one of the two out")
     if options.catalog:
         return region_catalog.catalog_of_file(snapshot, options.catalog)
     if live and live.catalog:
