@@ -38,7 +38,7 @@ def test_every_handler_can_be_imported_without_an_environment(python: Python, fu
 
 
 #: What no start of a function may import: module → the functions that need it at once.
-STARTS_WITH = {
+STARTS_WITH: dict[str, set[str]] = {
     "spotwright.scheduling.pod_planner": {"provision", "disrupt"},
     "spotwright.adapters.kubernetes.cluster": {"provision", "disrupt", "lifecycle", "catalog", "sweep"},
     "kubernetes": {"provision", "disrupt", "lifecycle", "catalog", "sweep", "install"},
