@@ -37,3 +37,22 @@ def test_a_session_makes_one_client_at_a_time(monkeypatch: pytest.MonkeyPatch) -
     finally:
         clients.client.cache_clear()
     assert session.most == 1
+
+
+@pytest.mark.parametrize("role", ["", "arn:aws:iam::123456789012:role/act"])
+@pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_a_client_is_of_the_region_of_the_environment_whatever_its_role(
+    monkeypatch: pytest.MonkeyPatch, role: str, variable: str
+) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {variable: "eu-north-1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}.items():
+        monkeypatch.setenv(name, value)
+    kept = (clients.own_session, clients.role_session, clients.client)
+    for function in kept:
+        function.cache_clear()
+    try:
+        assert clients.client("sqs", role).meta.region_name == "eu-north-1"
+    finally:
+        for function in kept:
+            function.cache_clear()

@@ -80,7 +80,9 @@ def role_session(role_arn: str) -> botocore.session.Session:
         role_arn=role_arn,
         extra_args={"RoleSessionName": _SESSION_NAME, "DurationSeconds": ROLE_SECONDS},
     )
-    session = botocore.session.Session(event_hooks=own.get_component("event_emitter"), include_builtin_handlers=False)
+    session = botocore.session.Session(
+        session_vars={"region": _REGION}, event_hooks=own.get_component("event_emitter"), include_builtin_handlers=False
+    )
     session.register_component("data_loader", own.get_component("data_loader"))
     session.register_component("credential_provider", CredentialResolver([_AssumedRole(fetcher)]))
     return session
