@@ -151,6 +151,23 @@ def test_a_date_is_text_and_a_label_key(plan: Any) -> None:
     assert plan(text)[0] == 0
 
 
+BUFFER = """
+apiVersion: autoscaling.x-k8s.io/v1beta1
+kind: CapacityBuffer
+metadata: {name: spare}
+spec: {podTemplateRef: {name: a}, scalableRef: {kind: Deployment, name: web}, replica: 3, percentage: -1}
+"""
+
+
+def test_a_capacity_buffer_is_checked(plan: Any) -> None:
+    assert plan(BUFFER)[1].splitlines()[1:] == [
+        "stdin:5: CapacityBuffer spare: spec.replica: unknown field, did you mean replicas?",
+        "stdin:5: CapacityBuffer spare: spec.percentage: -1 is less than 0",
+    ]
+    both = BUFFER.replace(", replica: 3, percentage: -1", ", replicas: 1")
+    assert plan(both)[1] == "stdin:5: CapacityBuffer spare: spec: podTemplateRef and scalableRef exclude each other"
+
+
 OWNED = """
 apiVersion: apps/v1
 kind: ReplicaSet

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from spotwright.adapters.kubernetes.codecs.unknown_fields import MOVED_FIELDS
 from spotwright.cli.inputs.validation import names
+from spotwright.cli.inputs.validation.capacity_buffer import capacity_buffer_schema
 from spotwright.cli.inputs.validation.expressions import broken_rules
 from spotwright.cli.inputs.validation.kubernetes import KubernetesValidator, metadata_problems
 from spotwright.cli.inputs.validation.problems import Kind, Problem, Problems, path_text
@@ -27,10 +28,8 @@ _METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 
 
 def karpenter_problems(content: Json, kubernetes: KubernetesValidator) -> Problems:
-    """What is wrong with an object; nothing for a kind whose definition is not Spotwright's."""
+    """What is wrong with an object."""
     kind = str(content["kind"])
-    if kind not in _DEFINITIONS:
-        return
     yield from metadata_problems(content, names.dns_subdomain)
     yield from kubernetes.part_problems(content["metadata"], _METADATA, ("metadata",))
     yield from map(_with_advice, SchemaValidator({}, {}, broken_rules).problems(content, _schema(kind), ()))
@@ -43,6 +42,8 @@ def _with_advice(problem: Problem) -> Problem:
 
 @cache
 def _schema(kind: str) -> Schema:
+    if kind == "CapacityBuffer":
+        return capacity_buffer_schema()
     definition = _DEFINITIONS[kind]()
     schema: Schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return schema
