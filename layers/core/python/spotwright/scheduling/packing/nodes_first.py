@@ -105,11 +105,21 @@ class _Replacement:
             for j, count in packed_nodes.pod_counts.items():
                 pods[j] += count * packed_nodes.node_count
         counts = [pods[j] for j in range(len(problem.offerings))]
+        self.has_caps, self.host_offerings = self._find_host_offerings(pods)
         self.candidates = candidate_offerings(problem, counts, limits, size_bound)
         demand = self.find_demands(pods)[1][-1]
         self.resource_prices = self._find_resource_prices(demand)
         self.lower_bound: float = sum(map(mul, demand, self.resource_prices[0]))
         self._choose_nodes()
+
+    def _find_host_offerings(self, pods: Iterable[int]) -> tuple[bool, int]:
+        """Whether a host may hold few pods of some class, and the offerings open to such classes; without any, all."""
+        offerings = 0
+        for j in pods:
+            host_constraint = self.problem.host_constraints[j]
+            if host_constraint is not None and host_constraint.max_per_host:
+                offerings |= self.problem.offerings[j]
+        return bool(offerings), offerings or self.offering_index.all_offerings
 
     def _millicores(self, offering: int) -> int:
         return self.offering_index.pool_type_of[offering].instance_type.capacity.get(resources.CPU, 0)
@@ -121,8 +131,8 @@ class _Replacement:
         return sum(self._price(node.offering) for node in nodes)
 
     def _room(self, offering: int) -> Vector:
-        """Free capacity, and one host."""
-        return (*self.offering_index.pool_type_of[offering].free_capacity, 1)
+        """Free capacity, and one host if it may hold pods that need hosts of their own."""
+        return (*self.offering_index.pool_type_of[offering].free_capacity, self.host_offerings >> offering & 1)
 
     def _demand(self, pods: Mapping[int, int]) -> Vector:
         """What the pods request together, and the hosts that the class needs that needs most."""
@@ -149,7 +159,7 @@ class _Replacement:
         for offerings, demand in zip(offering_sets[:-1], demands, strict=False):
             if not offerings & counted:
                 counted |= offerings
-                hosts += max(demand[-1], 1)
+                hosts += demand[-1] if self.has_caps else 1
         demands[-1] = (*demands[-1][:-1], max(demands[-1][-1], hosts))
         return offering_sets, demands
 
