@@ -183,6 +183,30 @@ def test_what_there_is_no_time_for_is_rung_again_and_notices_are_handled_first()
     assert Doorbell(name, "claim", claim.name, epoch=7) in rung
 
 
+def test_many_other_notices_stop_in_time_and_follow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The replacements of interrupted nodes do not wait for them."""
+    world = running(4)
+    interrupted, *ending = world.claims()
+    for claim in ending:
+        instance = instance_id(claim.provider_id)
+        world.ec2.stop(instance, after_seconds=0)
+        world.deliver_event("EC2 Instance State-change Notification", {"instance-id": instance, "state": "stopping"})
+    warn(world, interrupted)
+    left = iter((60.0, 60.0, 3.0))
+    bells = world.doorbells.receive("notices")
+    monkeypatch.setattr("spotwright.workflows.planning.time_budget.fit", lambda snapshot, seconds_left: (snapshot, 0))
+    monkeypatch.setattr("spotwright.workflows.lifecycle.interruptions._act", lambda *_: True)
+    lifecycle(world.ports, bells, now=world.clock.now(), seconds_left=lambda: next(left))
+    assert len(decisions(world, "interrupt")) == 1
+    deleted = [claim.name for claim in world.claims() if claim.metadata.deletion_timestamp]
+    assert len(deleted) == 2
+    again = {message.doorbell.key for message in world.doorbells.messages_of("notices", "notice")}
+    (rest,) = [claim for claim in ending if claim.name not in deleted]
+    assert instance_id(rest.provider_id) in again
+    committed = world.effects.select("state", "commit")[-1].number
+    assert all(effect.number > committed for effect in world.effects.select("cluster", "delete"))
+
+
 def test_one_node_that_cannot_be_tainted_does_not_keep_the_others() -> None:
     world = running(3)
     claims = world.claims()

@@ -42,7 +42,7 @@ from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.planning import time_budget
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.snapshot import gather
-from spotwright.workflows.planning.time_budget import SecondsLeft
+from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import ClusterRow, NoticeRow, epoch_ms
 
@@ -66,6 +66,13 @@ _EVENTS: Final = {
 }
 
 
+class ClaimsByInstance(msgspec.Struct, frozen=True):
+    """Managed NodeClaims by the id of their instance; ``some_wait``: whether a NodeClaim has no instance yet."""
+
+    managed: dict[str, NodeClaim]
+    some_wait: bool
+
+
 class Interrupted(msgspec.Struct, frozen=True):
     """A notice of a NodeClaim that is to be replaced."""
 
@@ -79,33 +86,59 @@ class Interrupted(msgspec.Struct, frozen=True):
 def step_notices(
     ports: LifecyclePorts, instances: Collection[str], *, now: datetime, seconds_left: SecondsLeft = None
 ) -> None:
-    """One step of the notices of these instances, ``ALL`` = of those that are due, and of every new notice.
+    """One step of the notices of these instances, ``ALL`` = of those that are due.
 
-    What is to be replaced is replaced by one plan. A concurrent change or an API that fails means that it is tried
-    again soon.
+    With them go all new notices of instances that EC2 takes back, which are replaced by one plan, before anything else.
+    A concurrent change or an API that fails means that it is tried again soon.
     """
-    rows = [
-        row for row in ports.state.notices() if row.phase == "new" or row.instance_id in instances or ALL in instances
-    ]
+    rows = [row for row in ports.state.notices() if row.instance_id in instances or row.kind in REPLACED_KINDS]
     if not rows:
         return
     with _trying_again(ports, instances, ", ".join(sorted(instances))):
-        claims = ports.cluster.nodeclaims()
-        managed = {instance_id(claim.provider_id): claim for claim in claims if claim.is_managed and claim.provider_id}
-        may_come = any(not claim.provider_id for claim in claims)
-        replaced = []
-        for row in sorted(rows, key=lambda row: (row.deadline, row.instance_id)):
-            claim = managed.get(row.instance_id)
-            with _trying_again(ports, [row.instance_id], row.instance_id):
-                if claim is None:
-                    _unclaimed(ports, row, may_come, now)
-                elif (notice := _advance(ports, row, claim, now)) is not None:
-                    replaced.append(Interrupted(notice, claim))
-        if replaced:
-            _replace(ports, replaced, now, seconds_left)
-        elif any(row.phase != "new" and epoch_ms(now) >= row.due - EARLY_MS for row in rows):
-            _act(ports, now, seconds_left)
-            ring_notices(ports, [ALL], delay_seconds=LOOK_SECONDS)
+        claims = _read_claims(ports)
+        _step_replaced(ports, [row for row in rows if row.kind in REPLACED_KINDS], instances, claims, now, seconds_left)
+        others = [row for row in rows if row.kind not in REPLACED_KINDS]
+        for number, row in enumerate(others):
+            if seconds_left is not None and seconds_left() < LAST_SECONDS:
+                ring_notices(ports, [waiting.instance_id for waiting in others[number:]])
+                break
+            _step(ports, row, claims, now)
+
+
+def _step_replaced(
+    ports: LifecyclePorts,
+    rows: Iterable[NoticeRow],
+    instances: Collection[str],
+    claims: ClaimsByInstance,
+    now: datetime,
+    seconds_left: SecondsLeft,
+) -> None:
+    """The new ones, and those that are due or asked for; the chain of doorbells goes on while one is replaced."""
+    asked = [row for row in rows if row.phase == "new" or row.instance_id in instances or ALL in instances]
+    steps = [_step(ports, row, claims, now) for row in sorted(asked, key=lambda row: (row.deadline, row.instance_id))]
+    replaced = [step for step in steps if step is not None]
+    if replaced:
+        _replace(ports, replaced, now, seconds_left)
+    elif any(row.phase != "new" and epoch_ms(now) >= row.due - EARLY_MS for row in asked):
+        _act(ports, now, seconds_left)
+        ring_notices(ports, [ALL], delay_seconds=LOOK_SECONDS)
+
+
+def _read_claims(ports: LifecyclePorts) -> ClaimsByInstance:
+    claims = ports.cluster.nodeclaims()
+    managed = {instance_id(claim.provider_id): claim for claim in claims if claim.is_managed and claim.provider_id}
+    return ClaimsByInstance(managed, any(not claim.provider_id for claim in claims))
+
+
+def _step(ports: LifecyclePorts, row: NoticeRow, claims: ClaimsByInstance, now: datetime) -> Interrupted | None:
+    """One step of a notice alone; what is to be replaced."""
+    claim = claims.managed.get(row.instance_id)
+    with _trying_again(ports, [row.instance_id], row.instance_id):
+        if claim is None:
+            _unclaimed(ports, row, claims.some_wait, now)
+        elif (notice := _advance(ports, row, claim, now)) is not None:
+            return Interrupted(notice, claim)
+    return None
 
 
 @contextmanager
