@@ -112,6 +112,17 @@ def test_every_object_that_cannot_be_converted_is_named(capsys: pytest.CaptureFi
     assert [("default" in line, "other" in line) for line in errors] == [(True, False), (False, True)]
 
 
+def test_a_key_that_is_there_twice_is_named_and_nothing_is_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "old.yaml"
+    file.write_text(PROVISIONER.replace("spec:", "spec:\n  weight: 1\n  weight: 2", 1))
+    assert main(["convert", str(file)]) == 2
+    out, errors = capsys.readouterr()
+    assert out == ""
+    assert "Provisioner default: spec.weight: this key is there twice" in errors
+
+
 BETA = """
 apiVersion: karpenter.sh/v1beta1
 kind: NodePool

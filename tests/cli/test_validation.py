@@ -227,6 +227,18 @@ def test_kinds_that_own_pods_and_are_not_known_are_named(plan: Any) -> None:
     assert "ServiceMonitor" not in shown
 
 
+@pytest.mark.parametrize("suffix", [".yaml", ".json"])
+def test_what_is_nested_too_deeply_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], suffix: str) -> None:
+    file = tmp_path / f"deep{suffix}"
+    kubelet = '{"a":' * 5000 + "1" + "}" * 5000
+    file.write_text(
+        '{"apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "a"}, "spec": {"kubelet":'
+        f" {kubelet}}}}}"
+    )
+    assert main(["plan", str(file)]) == 2
+    assert f"{file}:1: not YAML: it is nested more than 200 levels deep" in capsys.readouterr().err
+
+
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder as people have it: manifests between charts, values and workflows."""

@@ -36,15 +36,20 @@ def add(subparsers: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the objects; 1 when something is left to do by hand."""
     from spotwright.cli.inputs.documents import read_documents
+    from spotwright.cli.inputs.validation.check import refuse_duplicates
     from spotwright.cli.text.yaml_documents import write_yaml
     from spotwright.conversion.remarks import Level
 
-    read = read_documents(options.files).objects
+    documents = read_documents(options.files)
+    refuse_duplicates(documents)
+    read = documents.objects
     result = convert_documents(read)
     write_yaml((content for contents in result.objects for content in contents), sys.stdout)
     for document, contents, remarks in zip(read, result.objects, result.remarks, strict=True):
         for line in _report(document, contents, remarks):
             print(line, file=sys.stderr)
+    for note in documents.notes:
+        print(note, file=sys.stderr)
     return 1 if any(remark.level == Level.TO_DO for remarks in result.remarks for remark in remarks) else 0
 
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.cli import InputError
+from spotwright.cli.inputs.nesting import MOST_NESTED, deepest_brackets
 from spotwright.model.quoting import quote
 
 type Json = dict[str, Any]
@@ -154,7 +155,7 @@ def _merge(several: Iterable[Documents]) -> Documents:
 
 def _contents(source: str, text: str) -> Iterator[tuple[object, tuple[FieldPath, ...]]]:
     """The documents of a text, parsed as JSON if it is a JSON file, and the paths of duplicate keys."""
-    if source.endswith(".json"):
+    if source.endswith(".json") and deepest_brackets(text) <= MOST_NESTED:
         try:
             yield msgspec.json.decode(text), ()
             return

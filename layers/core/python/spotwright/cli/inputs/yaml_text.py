@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import yaml
 
+from spotwright.cli.inputs.nesting import MOST_NESTED, deepest_brackets
+
 if TYPE_CHECKING:
     _Base = yaml.SafeLoader
 else:
@@ -31,10 +33,7 @@ _CONSTANTS: Final[dict[str, bool | float | None]] = (
 )
 _INTEGER: Final = re.compile(r"[-+]?(?:0[bB][01]+|0[oO]?[0-7]+|0[xX][0-9a-fA-F]+|0|[1-9][0-9]*)")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-# How deep values may be nested: composing them takes a stack, which ends the process when it is used up.
-_MOST_NESTED: Final = 200
-_BRACKETS: Final = re.compile(r"[\[\]{}]")
-_DEEP_BLOCKS: Final = re.compile(rf"(?:[-?:][ \t]+){{{_MOST_NESTED}}}|^[ ]{{{_MOST_NESTED}}}", re.MULTILINE)
+_DEEP_BLOCKS: Final = re.compile(rf"(?:[-?:][ \t]+){{{MOST_NESTED}}}|^[ ]{{{MOST_NESTED}}}", re.MULTILINE)
 # A text whose aliases stand for more than this is refused, as kubectl does.
 _MOST_ALIASED: Final = 200_000
 
@@ -98,11 +97,7 @@ class _Composer(_Base):
 
 def _check_nesting(text: str) -> None:
     """Raises YamlError for a text that is nested too deeply. Only a text that may be is parsed for it."""
-    depth = deepest = 0
-    for bracket in _BRACKETS.findall(text):
-        depth += 1 if bracket in "[{" else -1
-        deepest = max(deepest, depth)
-    if deepest <= _MOST_NESTED and not _DEEP_BLOCKS.search(text):
+    if deepest_brackets(text) <= MOST_NESTED and not _DEEP_BLOCKS.search(text):
         return
     depth = 0
     for event in yaml.parse(text, Loader=_Composer):
@@ -110,9 +105,9 @@ def _check_nesting(text: str) -> None:
             depth += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
-        if depth > _MOST_NESTED:
+        if depth > MOST_NESTED:
             line = event.start_mark.line + 1 if event.start_mark else 0
-            raise YamlError(f"it is nested more than {_MOST_NESTED} levels deep", line)
+            raise YamlError(f"it is nested more than {MOST_NESTED} levels deep", line)
 
 
 def _nodes(text: str) -> "Iterator[yaml.Node]":

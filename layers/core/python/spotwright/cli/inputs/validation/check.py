@@ -54,6 +54,13 @@ def check_documents(documents: Documents, strictness: Strictness = Strictness.ST
     return msgspec.structs.replace(documents, objects=tuple(kept), notes=notes)
 
 
+def refuse_duplicates(documents: Documents) -> None:
+    """Raises InputError for keys that a map has twice."""
+    errors = [_sentence(document, problem) for document in documents.objects for problem in _duplicates(document)]
+    if errors:
+        raise InputError("\n".join(errors))
+
+
 def _sentence(document: Document, problem: Problem) -> str:
     hint = " (a placeholder: fill it in first)" if _PLACEHOLDER.search(problem.text) else ""
     return f"{document.where(problem.path)}: {object_name(document.content)}: {problem}{hint}"
@@ -64,13 +71,19 @@ def _is_noted_by_decoder(document: Document, problem: Problem) -> bool:
     return document.content["kind"] in ("NodePool", "EC2NodeClass") and problem.path[0] == "spec"
 
 
-def _problems(document: Document, validator: KubernetesValidator) -> Problems:
+def _duplicates(document: Document) -> Problems:
     place = document.place
-    if place is not None:
-        for path in place.duplicates:
-            below = path[len(place.path) :] if path[: len(place.path)] == place.path else ()
-            if below:
-                yield Problem(Kind.DUPLICATE, below, "this key is there twice: leave one of them out (the last counts)")
+    if place is None:
+        return
+    for path in place.duplicates:
+        if path[: len(place.path)] == place.path and len(path) > len(place.path):
+            text = "this key is there twice: leave one of them out (the last counts)"
+            yield Problem(Kind.DUPLICATE, path[len(place.path) :], text)
+
+
+def _problems(document: Document, validator: KubernetesValidator) -> Problems:
+    yield from _duplicates(document)
+    place = document.place
     is_case = place is not None and place.is_case
     for problem in _object_problems(_with_version(document.content) if is_case else document.content, validator):
         if problem.kind is Kind.TYPE or (not is_case and not _is_dropped(problem)):
