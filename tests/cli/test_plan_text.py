@@ -144,6 +144,15 @@ def test_wide_output_names_every_pod() -> None:
     assert "    instance types: " in said
 
 
+def test_wide_output_states_requirements_in_the_words_of_manifests() -> None:
+    stated = (
+        NodeSelectorRequirement("karpenter.sh/capacity-type", "In", ("on-demand", "spot"), 2),
+        NodeSelectorRequirement("team", "Exists"),
+    )
+    said = text_of(Plan((msgspec.structs.replace(NODE, requirements=stated),)), is_wide=True)
+    assert "    requirements: karpenter.sh/capacity-type In [on-demand, spot] minValues 2; team Exists" in said.splitlines()
+
+
 def test_lines_fold_to_the_width_of_a_terminal_and_nowhere_else() -> None:
     line = "    why: the cheapest of 100 types with room for its pods; 99 alternatives, next c7g.large $0.0725/h"
     assert Terminal().show([line]) == line

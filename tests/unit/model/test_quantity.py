@@ -26,7 +26,7 @@ def test_a_quantity_is_an_integer_in_its_unit_rounded_up(resource: str, text: st
     assert quantity.amount(resource, text) == size
 
 
-@pytest.mark.parametrize("text", ["", "1 Gi", "1.5.2", "Gi", "1Kib", "ten", "1e", "--1"])
+@pytest.mark.parametrize("text", ["", "1 Gi", "1.5.2", "Gi", "1Kib", "ten", "1e", "--1", "9" * 5000, "\u0663"])
 def test_what_is_no_quantity_is_named(text: str) -> None:
     with pytest.raises(quantity.QuantityError, match="quantity"):
         quantity.amount("memory", text)

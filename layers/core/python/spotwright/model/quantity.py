@@ -18,8 +18,11 @@ _SUFFIXES: Final = {
     "Pi": Fraction(2**50), "Ei": Fraction(2**60),
 }  # fmt: skip
 _PATTERN: Final = re.compile(
-    r"^(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?\d{1,3}))?$"
+    r"^(?P<number>[+-]?(?:\d+\.?\d*|\.\d+))(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?\d{1,3}))?$",
+    re.ASCII,
 )
+# More digits are beyond any amount, and more than an int is read from.
+_MOST_DIGITS: Final = 1000
 # Kubernetes caps quantities at 2^63-1.
 MAXIMUM: Final = 2**63 - 1
 
@@ -31,7 +34,7 @@ class QuantityError(ValueError):
 def parse(text: str | float | int) -> Fraction:
     """The exact value of a quantity in its base unit."""
     parsed = _PATTERN.match(str(text).strip())
-    if parsed is None:
+    if parsed is None or len(parsed["number"]) > _MOST_DIGITS:
         raise QuantityError(
             f"{quote(text)} is not a Kubernetes quantity (a number with an optional suffix: n u m k M G T P E,"
             " Ki Mi Gi Ti Pi Ei or an exponent such as 1e3)"

@@ -1,5 +1,7 @@
 """How messages show a value that a user wrote."""
 
+from math import isfinite, isnan
+
 import msgspec
 
 _LONGEST = 80
@@ -17,6 +19,9 @@ def _quote_text(value: str) -> str:
 
 
 def _json(value: object) -> str:
+    if isinstance(value, float) and not isfinite(value):
+        # YAML's words for what JSON does not have.
+        return ".nan" if isnan(value) else ".inf" if value > 0 else "-.inf"
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, RecursionError):

@@ -8,6 +8,7 @@ from spotwright.cli.text.terminal import Terminal
 from spotwright.cli.text.workloads import Workload, Workloads
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import PICOUSD
+from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.scheduling.explain.node_choice import format_amount, format_price, resource_name
 from spotwright.scheduling.plan import NewNode, NodeAssignment, Plan, ResourceUsage, UnplacedPod
 
@@ -135,7 +136,13 @@ def _details(node: NewNode) -> Iterator[str]:
         amounts = ", ".join(f"{name} {amount}" for name, amount in resources.text(node.requests).items())
         yield f"    requests with DaemonSets: {amounts}"
     yield f"    instance types: {', '.join(node.instance_types)}"
-    yield f"    requirements: {', '.join(map(str, node.requirements))}"
+    yield f"    requirements: {'; '.join(map(_requirement, node.requirements))}"
+
+
+def _requirement(stated: NodeSelectorRequirement) -> str:
+    values = f" [{', '.join(stated.values)}]" if stated.values else ""
+    at_least = f" minValues {stated.min_values}" if stated.min_values is not None else ""
+    return f"{stated.key} {stated.operator}{values}{at_least}"
 
 
 def _user_labels(node: NewNode) -> Iterator[tuple[str, str]]:
