@@ -151,6 +151,16 @@ def test_a_date_is_text_and_a_label_key(plan: Any) -> None:
     assert plan(text)[0] == 0
 
 
+def test_a_limit_of_what_no_node_has_is_noted(plan: Any) -> None:
+    code, shown = plan(
+        POOL.replace("  template:", "  limits: {cpus: 100, cpu: 10, example.com/gpu: 1}\n  template:", 1)
+    )
+    assert code == 0
+    said = "stdin:6: NodePool default: spec.limits.cpus: limits nothing: no node has cpus, did you mean cpu?"
+    assert shown.count("limits nothing") == 1
+    assert said in " ".join(shown.split())
+
+
 BUFFER = """
 apiVersion: autoscaling.x-k8s.io/v1beta1
 kind: CapacityBuffer

@@ -50,7 +50,8 @@ def check_documents(documents: Documents, strictness: Strictness = Strictness.ST
     if errors:
         heading = [f"{len(errors)} errors, so that nothing is planned:"] if len(errors) > 1 else []
         raise InputError("\n".join((*heading, *errors)))
-    notes = (*documents.notes, *warnings, *_notes(others))
+    remarks = (_sentence(document, problem) for document in kept for problem in _remarks(document))
+    notes = (*documents.notes, *warnings, *remarks, *_notes(others))
     return msgspec.structs.replace(documents, objects=tuple(kept), notes=notes)
 
 
@@ -59,6 +60,14 @@ def refuse_duplicates(documents: Documents) -> None:
     errors = [_sentence(document, problem) for document in documents.objects for problem in _duplicates(document)]
     if errors:
         raise InputError("\n".join(errors))
+
+
+def _remarks(document: Document) -> Problems:
+    """What the API server takes and what still means nothing."""
+    if document.content["kind"] == "NodePool" and api_of(document.content) is Api.KARPENTER:
+        from spotwright.cli.inputs.validation.karpenter import limit_remarks
+
+        yield from limit_remarks(document.content)
 
 
 def _sentence(document: Document, problem: Problem) -> str:
