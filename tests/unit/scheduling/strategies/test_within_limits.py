@@ -126,3 +126,10 @@ def test_what_is_left_of_a_limit_buys_cheaper_types() -> None:
     plan = planned(*waiting, pools=(pool(limits={"memory": "24Gi"}),), types=(dense, wide))
     assert not why(plan)
     assert sorted(new_node.instance_types[0] for new_node in plan.new_nodes) == ["dense", "wide"]
+
+
+def test_of_many_pods_small_ones_are_not_left_for_large_ones() -> None:
+    large, small = pods(100, "large", 4), pods(450, "small", 0.5)
+    plan = planned(*large, *small, pools=(pool(limits={"cpu": "225"}),))
+    left = [key for key in why(plan) if key.startswith("default/small")]
+    assert len(left) <= 0.05 * len(small)

@@ -20,6 +20,10 @@ from spotwright.scheduling.strategies import best_placement, priority
 
 # What counts against a limit costs so many times what the same amount costs on the nodes planned without limits.
 _PRESSURES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 10_000.0)
+# Of more pods than these that cannot all fit into the limits, one order is tried: smaller before larger pods, as many
+# first as request this share of what the limits leave.
+_MANY_PODS: Final = 500
+_USABLE_SHARE: Final = 0.95
 # Where minValues cannot be kept for some pods, this much of a NodePool's limits is withheld, until they are.
 _WITHHELD_SHARES: Final = (0.25, 0.5, 0.75, 1.0)
 
@@ -76,6 +80,12 @@ class _LimitSearch:
         self._best: _Candidate | None = None
 
     def find(self) -> Placement:
+        ordered = sorted(self._pods, key=self._order_key)
+        first = self._count_that_may_fit(ordered)
+        if first < len(ordered) and len(ordered) > _MANY_PODS:
+            self._try([ordered[:first], ordered[first:]], _policy(self._scarce, 1.0))
+            if self._best is not None:
+                return self._best_with_all_work()
         self._try_pressures()
         if not self._is_complete and self._has_time:
             self._try([self._pods], _policy(self._limited, _PRESSURES[-1]))
@@ -157,6 +167,27 @@ class _LimitSearch:
         if self._violates_order(self._best.placement):
             self._try(priority.priority_batches(self._pods), policy)
 
+    def _count_that_may_fit(self, ordered: Sequence[Pod]) -> int:
+        """How many of the pods, in this order, request together no more than most of what all limits leave."""
+        lefts = [
+            ENFORCED.remaining(template, self._context.cluster_state.usage_by_nodepool.get(template.nodepool.name, {}))
+            for template in self._templates
+        ]
+        names = {name for left in lefts for name in left if all(name in other for other in lefts)}
+        most = {name: _USABLE_SHARE * sum(max(left[name], 0) for left in lefts) for name in names}
+        total: Counter[str] = Counter()
+        for count, pod in enumerate(ordered):
+            for name in most:
+                total[name] += pod.requests.get(name, 0)
+            if any(total[name] > amount for name, amount in most.items()):
+                return count
+        return len(ordered)
+
+    def _best_with_all_work(self) -> Placement:
+        assert self._best is not None
+        self._best.placement.work_units = max(self._best.placement.work_units, self._work_units)
+        return self._best.placement
+
     def _order_key(self, pod: Pod) -> tuple[int, float, priority.PriorityKey, str]:
         """Higher priority first, then what takes the smaller share of what is scarce."""
         prices = self._limited.values()
@@ -179,16 +210,13 @@ class _LimitSearch:
         """The best placement, after unplaced pods were tried first."""
         assert self._best is not None
         best = self._best
-        placement = best.placement
-        if not self._violates_order(placement):
+        if not self._violates_order(best.placement):
             placement = best_placement.retry_unplaced_first(
-                self._context, self._pods, self._templates, placement, best.policy
+                self._context, self._pods, self._templates, best.placement, best.policy
             )
             if placement is not best.placement:
                 self._consider(placement, best.policy)
-                placement = self._best.placement
-        placement.work_units = max(placement.work_units, self._work_units)
-        return placement
+        return self._best_with_all_work()
 
 
 def _policy(unit_prices: UnitPrices, pressure: float) -> LimitPolicy:
