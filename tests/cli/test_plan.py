@@ -136,6 +136,20 @@ def test_buffers_among_the_manifests_are_planned_for(capsys: pytest.CaptureFixtu
     assert "Deployment default/inflate does not exist" in lost["buffers"][0]["message"]
 
 
+def test_input_without_a_name_or_an_end_is_refused(
+    capsys: pytest.CaptureFixture[str], write: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spotwright.cli.inputs.documents._MOST_CHARACTERS", 1000)
+    assert main(["plan", "", "/dev/zero", write("m.yaml", "#" * 1001)]) == 2
+    unnamed, endless, large = capsys.readouterr().err.splitlines()
+    assert "the name of a file is empty" in unnamed
+    assert endless == "/dev/zero: cannot be read: it has more than 64 MiB, which is too much for manifests"
+    assert "m.yaml: cannot be read: it has more than 64 MiB" in large
+    monkeypatch.setattr("sys.stdin", None)
+    assert main(["plan", "-"]) == 2
+    assert capsys.readouterr().err == "spotwright plan: stdin: cannot be read: it is closed\n"
+
+
 def test_folders_and_stdin_are_read(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, write: Any
 ) -> None:
@@ -304,8 +318,19 @@ def test_a_running_cluster_is_in_the_region_of_its_subnets(
 
 
 def test_a_cluster_that_does_not_answer_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert main(["plan", "--kubeconfig", str(tmp_path / "none")]) == 2
-    assert "the cluster cannot be read: kubeconfig:" in capsys.readouterr().err
+    (tmp_path / "config").write_text("[1, 2]")
+    assert main(["plan", "--kubeconfig", str(tmp_path / "config")]) == 2
+    said = "spotwright plan: the cluster cannot be read: kubeconfig: it is not YAML in the form of a kubeconfig\n"
+    assert capsys.readouterr().err == said
+
+
+def test_whoever_has_no_kubeconfig_is_told_what_to_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
+    assert main(["plan"]) == 2
+    assert "there is no kubeconfig" in (said := capsys.readouterr().err)
+    assert "name the manifests to plan, or a cluster's kubeconfig with --kubeconfig" in said
 
 
 def test_a_cluster_without_our_definitions_is_told_how_to_get_them(

@@ -150,7 +150,10 @@ def test_wide_output_states_requirements_in_the_words_of_manifests() -> None:
         NodeSelectorRequirement("team", "Exists"),
     )
     said = text_of(Plan((msgspec.structs.replace(NODE, requirements=stated),)), is_wide=True)
-    assert "    requirements: karpenter.sh/capacity-type In [on-demand, spot] minValues 2; team Exists" in said.splitlines()
+    assert (
+        "    requirements: karpenter.sh/capacity-type In [on-demand, spot] minValues 2; team Exists"
+        in said.splitlines()
+    )
 
 
 def test_lines_fold_to_the_width_of_a_terminal_and_nowhere_else() -> None:
@@ -160,6 +163,15 @@ def test_lines_fold_to_the_width_of_a_terminal_and_nowhere_else() -> None:
     assert all(len(part) <= 60 for part in folded)
     assert folded[1].startswith("      ")
     assert " ".join(part.strip() for part in folded) == line.strip()
+
+
+def test_headings_fold_as_other_lines_do() -> None:
+    terminal = Terminal(40, has_color=True)
+    summary = "20 pods: 19 placed on 3 new nodes, 1 pending; $0.9972/h, $728 a month"
+    folded = terminal.show([terminal.heading(summary)]).splitlines()
+    assert len(folded) == 2
+    assert all(part.startswith("\033[1m") and part.endswith("\033[0m") for part in folded)
+    assert all(len(part) <= 40 + len("\033[1m\033[0m") for part in folded)
 
 
 def test_headings_are_bold_on_a_terminal_with_colors_only() -> None:

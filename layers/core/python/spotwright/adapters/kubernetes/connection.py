@@ -52,12 +52,16 @@ def token_configuration(endpoint: str, certificate_authority: str, token: Callab
 def kubeconfig_configuration(path: str | None, context: str | None = None) -> Configuration:
     """Log in as a kubeconfig says (``path`` None: KUBECONFIG or ~/.kube/config). Raises InvalidRequest."""
     from kubernetes.config import ConfigException, load_kube_config
+    from yaml import YAMLError
 
     configuration = Configuration()
     try:
         load_kube_config(path, context, configuration)  # type: ignore[no-untyped-call]
     except (ConfigException, OSError) as error:
         raise InvalidRequest(f"kubeconfig: {error}") from error
+    except (YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
+        # The client trusts the file to have the form of a kubeconfig.
+        raise InvalidRequest("kubeconfig: it is not YAML in the form of a kubeconfig") from error
     return configuration
 
 

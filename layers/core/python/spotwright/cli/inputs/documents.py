@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 import msgspec
 
@@ -15,6 +15,8 @@ type Json = dict[str, Any]
 type FieldPath = tuple[str | int, ...]
 
 STDIN: Final = "-"
+# More takes longer to read than anybody waits, or has no end, as /dev/zero.
+_MOST_CHARACTERS: Final = 64 * 2**20
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -121,7 +123,10 @@ def parse_text(source: str, text: str) -> Documents:
 
 def _read(path: str) -> Documents:
     if path == STDIN:
-        return parse_text("stdin", sys.stdin.read())
+        return parse_text("stdin", _read_stdin())
+    # An empty path is the current folder for pathlib, and a variable without a value for whoever typed it.
+    if not path:
+        raise InputError("the name of a file is empty: name a manifest, a folder of them, or - for stdin")
     if not Path(path).exists():
         raise InputError(f"{path}: no such file or folder")
     from spotwright.cli.inputs.folders import read_folder, rendering_command
@@ -136,11 +141,26 @@ def _read(path: str) -> Documents:
 def read_text(file: Path) -> str:
     """The text of a file; raises InputError."""
     try:
-        return file.read_text(encoding="utf-8")
+        with file.open(encoding="utf-8") as stream:
+            return _bounded(str(file), stream)
     except OSError as error:
         raise InputError(f"{file}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: cannot be read: byte {error.start} is not UTF-8") from None
+
+
+def _read_stdin() -> str:
+    # Python has no stdin where it is closed.
+    if sys.stdin is None:
+        raise InputError("stdin: cannot be read: it is closed")
+    return _bounded("stdin", sys.stdin)
+
+
+def _bounded(source: str, stream: TextIO) -> str:
+    text = stream.read(_MOST_CHARACTERS + 1)
+    if len(text) > _MOST_CHARACTERS:
+        raise InputError(f"{source}: cannot be read: it has more than 64 MiB, which is too much for manifests")
+    return text
 
 
 def _merge(several: Iterable[Documents]) -> Documents:

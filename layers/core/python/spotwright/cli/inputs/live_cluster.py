@@ -1,9 +1,11 @@
 """A running cluster as ``spotwright plan`` sees it: what the functions would gather, and the catalog they would use."""
 
 import argparse
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 from spotwright.adapters.kubernetes.cluster import KubernetesCluster
 from spotwright.adapters.kubernetes.connection import kubeconfig_configuration
@@ -48,7 +50,17 @@ def observe_cluster(options: argparse.Namespace, feature_gates: str) -> LiveClus
             " or name manifests to plan for"
         ) from missing
     except ApiError as failure:
+        _check_kubeconfig(options.kubeconfig)
         raise InputError(f"the cluster cannot be read: {failure}") from failure
+
+
+def _check_kubeconfig(path: str | None) -> None:
+    """Raises InputError where there is none at all, as for whoever forgets to name manifests."""
+    stated = path or os.environ.get("KUBECONFIG", "~/.kube/config")
+    if not any(Path(file).expanduser().exists() for file in stated.split(os.pathsep)):
+        raise InputError(
+            f"there is no kubeconfig {stated}: name the manifests to plan, or a cluster's kubeconfig with --kubeconfig"
+        )
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,12 @@ class Terminal(msgspec.Struct, frozen=True):
         return "\n".join(folded for line in lines for folded in self._fold(line))
 
     def _fold(self, line: str) -> Iterator[str]:
-        if self.width is None or len(line) <= self.width or line.startswith(_BOLD):
+        if self.width is None or len(line) <= self.width:
             yield line
+            return
+        if line.startswith(_BOLD):
+            text = line.removeprefix(_BOLD).removesuffix(_RESET)
+            yield from (self.heading(part) for part in self._fold(text))
             return
         indent = line[: len(line) - len(line.lstrip())]
         yield from textwrap.wrap(
