@@ -24,6 +24,7 @@ def test_the_answer_is(given: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_there_are_answers_to_all_that_is_asked_most() -> None:
     asked = {
         "architecture", "class-not-ready", "gpu", "limit", "min-values", "success", "taint", "too-large",
-        "topology-spread", "volume-zone", "volumes", "wrong-zone",
+        "topology-spread", "volume-zone", "volumes", "wrong-zone", "many-pools", "contradiction", "misspelt-type",
+        "label-not-set", "grouped-zones", "follower", "spot-and-on-demand",
     }  # fmt: skip
     assert {situation.stem for situation in SITUATIONS} == asked

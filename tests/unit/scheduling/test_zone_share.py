@@ -3,7 +3,7 @@
 import pytest
 
 from spotwright.model import labels
-from spotwright.model.ec2.instance_type import PICOUSD, Offering
+from spotwright.model.ec2.instance_type import PICOUSD, InstanceType, Offering
 from spotwright.model.snapshot import Settings
 from spotwright.scheduling.plan import Plan
 from tests.unit.scheduling.builders import SMALL, instance, node, planned, pod, pods, zone_is
@@ -57,3 +57,16 @@ def test_pods_that_need_their_zone_keep_it_and_it_is_said(share: int) -> None:
 
 def test_without_the_setting_zones_stay_open() -> None:
     assert set(shares(planned(*pods(3, "p", 1.5), types=(SMALL,)))) == {""}
+
+
+def test_a_node_says_what_is_true_of_the_type_that_its_zone_has() -> None:
+    def sold_in(name: str, memory: int, price: float, zone: str) -> InstanceType:
+        return instance(name, 2, memory, price, zones=(zone,))
+
+    types = (sold_in("cheap", 4, 0.1, "z1"), sold_in("dear", 8, 0.2, "z2"))
+    plan = planned(*pods(2, "p", 1.5, "2Gi"), types=types, settings=Settings(largest_zone_share=50))
+    by_zone = {new_node.zones[0]: new_node for new_node in plan.new_nodes}
+    assert by_zone["z2"].instance_types == ("dear",)
+    assert by_zone["z2"].reason == "dear on-demand at $0.2000/h is the only type with room for its pods in z2"
+    assert by_zone["z2"].alternatives == ()
+    assert {entry.resource: entry.available for entry in by_zone["z2"].usage} == {"cpu": 2000, "memory": 8 * 2**30}

@@ -50,9 +50,7 @@ class TestReasons:
         amd = [pool("default", NodeSelectorRequirement(labels.ARCH, "In", ("amd64",)))]
         arm = pod(node_selector={labels.ARCH: "arm64"})
         said = why(planned(arm, pools=amd))["default/p"]
-        assert (
-            "asks for kubernetes.io/arch In [arm64], but the pool allows only kubernetes.io/arch In [amd64] (" in said
-        )
+        assert "asks for kubernetes.io/arch In [arm64], but the pool allows only amd64 (" in said
         few = [pool("default", NodeSelectorRequirement(labels.INSTANCE_TYPE, "In", ("small", "medium")))]
         said = why(planned(pod(cpu=7), pools=few))["default/p"]
         assert said.endswith(
@@ -107,7 +105,7 @@ class TestSentences:
             (
                 pool("default", CAPACITY_TYPE, labels={labels.CAPACITY_TYPE: "spot"}),
                 "label karpenter.sh/capacity-type=spot (spec.template.metadata.labels), but"
-                " spec.template.spec.requirements[0] allows only karpenter.sh/capacity-type In [on-demand]",
+                " spec.template.spec.requirements[0] allows only on-demand",
             ),
             (
                 pool("default", CAPACITY_TYPE, NodeSelectorRequirement(labels.CAPACITY_TYPE, "In", ("spot",))),

@@ -5,7 +5,7 @@ and excluded values is printed with both (Karpenter drops the latter).
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
@@ -113,6 +113,10 @@ class Requirement(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return " and ".join(_describe(self.key, expression) for expression in self.node_selector_requirements())
+
+    def describe_values(self) -> str:
+        """The allowed values alone, ``amd64, arm64``; the whole requirement where it does not list them."""
+        return str(self) if self.complement or not self.values else _few(sorted(self.values))
 
     def node_selector_requirements(self) -> tuple["NodeSelectorRequirement", ...]:
         """This requirement as NodeSelectorRequirements; several when it has bounds and exclusions."""
@@ -285,7 +289,9 @@ def _smaller(left: int | None, right: int | None) -> int | None:
 
 
 def _describe(key: str, selector: NodeSelectorRequirement) -> str:
+    return f"{key} {selector.operator}" + (f" [{_few(selector.values)}]" if selector.values else "")
+
+
+def _few(values: Sequence[str]) -> str:
     """At most six values; of more the first five, so that never only one is left out."""
-    shown = selector.values if len(selector.values) <= 6 else selector.values[:5]
-    more = f" and {len(selector.values) - len(shown)} others" if len(shown) < len(selector.values) else ""
-    return f"{key} {selector.operator}" + (f" [{', '.join(shown)}{more}]" if selector.values else "")
+    return ", ".join(values) if len(values) <= 6 else f"{', '.join(values[:5])} and {len(values) - 5} others"

@@ -12,9 +12,10 @@ import msgspec
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import PICOUSD, Catalog, InstanceType, Offering
 from spotwright.model.requirements import NodeSelectorRequirement, RequirementError, Requirements, from_expressions
+from spotwright.scheduling.explain.node_choice import MAX_ALTERNATIVES, explain_offering
 from spotwright.scheduling.inputs.nodeclaim_templates import can_meet
 from spotwright.scheduling.inputs.state_nodes import StateNode
-from spotwright.scheduling.plan import NewNode
+from spotwright.scheduling.plan import AlternativeOffering, NewNode, ResourceUsage
 
 type _Types = Mapping[str, Sequence[InstanceType]]
 """Entries of the catalog by type name: more than one where a type has other resources in some offerings."""
@@ -113,15 +114,34 @@ def _in_zone(node: NewNode, zone: str, requirements: Requirements, types: _Types
     narrowed = {labels.ZONE: (zone,), labels.INSTANCE_TYPE: tuple(sorted(names))}
     expressions = [expression for expression in node.requirements if expression.key not in narrowed]
     expressions += [NodeSelectorRequirement(key, "In", values) for key, values in narrowed.items()]
+    price, chosen, capacity_type = sold[0]
+    others = tuple(AlternativeOffering(name, kind, zone, cost) for cost, name, kind in sold[1 : 1 + MAX_ALTERNATIVES])
+    used = _usage_on(node, types, chosen)
     return msgspec.structs.replace(
         node,
+        reason=explain_offering(chosen, capacity_type, price, len(names), others, zone),
+        alternatives=others,
+        usage=used,
+        binding_resource=used[0].resource if used else node.binding_resource,
         instance_types=names,
         requirements=tuple(sorted(expressions, key=lambda expression: expression.key)),
         labels=node.labels | {labels.ZONE: zone} if labels.ZONE in node.labels else node.labels,
-        price_picousd_per_hour=sold[0][0],
-        capacity_type=sold[0][2],
+        price_picousd_per_hour=price,
+        capacity_type=capacity_type,
         zones=(zone,),
     )
+
+
+def _usage_on(node: NewNode, types: _Types, instance_type: str) -> tuple[ResourceUsage, ...]:
+    """What the pods of a node use of another type, on which the same DaemonSets run."""
+    before, after = types[node.instance_types[0]][0].allocatable, types[instance_type][0].allocatable
+    usages = (
+        msgspec.structs.replace(
+            entry, available=entry.available + after.get(entry.resource, 0) - before.get(entry.resource, 0)
+        )
+        for entry in node.usage
+    )
+    return tuple(sorted(usages, key=lambda entry: -entry.share))
 
 
 def _cheapest_offering(

@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 from spotwright.adapters.kubernetes.cluster import KubernetesCluster
 from spotwright.adapters.kubernetes.connection import kubeconfig_configuration
 from spotwright.adapters.kubernetes.transport import Transport
 from spotwright.aws.instance_types.region_facts import RegionFacts
 from spotwright.cli import InputError
+from spotwright.decisions.decision import decode_decision
 from spotwright.errors import ApiError, NotFound
 from spotwright.model.ec2.instance_type import Catalog
 from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.workflows.planning.snapshot import gather, read_cluster
 from spotwright.workflows.ports.cluster import ClusterPort
+from spotwright.workflows.ports.rows import ClusterRow
 from spotwright.workflows.ports.state import BlobPort, StatePort
 
 
@@ -79,6 +83,23 @@ def _settings(feature_gates: str) -> Settings:
     return decision_settings({"FEATURE_GATES": feature_gates})
 
 
+def deployed_settings(row: ClusterRow, blobs: BlobPort, settings: Settings, *, keeps_gates: bool) -> Settings:
+    """The settings that the cluster last decided with, which its newest decision is stored with.
+
+    ``settings``: those of a cluster that has decided nothing yet; without ``keeps_gates`` their feature gates count.
+    """
+    try:
+        decision = decode_decision(blobs.get(row.head)) if row.head else None
+        body = blobs.get(decision.snapshot_key) if decision else None
+    except NotFound:
+        # Old decisions and snapshots expire.
+        body = None
+    if body is None:
+        return settings
+    decided_with = msgspec.json.decode(body, type=Snapshot).settings
+    return decided_with if keeps_gates else msgspec.structs.replace(decided_with, feature_gates=settings.feature_gates)
+
+
 def _snapshot_of_deployment(
     options: argparse.Namespace, cluster: KubernetesCluster, now: datetime, settings: Settings
 ) -> LiveCluster:
@@ -93,7 +114,9 @@ def _snapshot_of_deployment(
     client, account_table = clients.client("dynamodb"), outputs.get("MemoryTableName", "")
     state = DynamoState(client, table=outputs["TableName"], cluster=options.cluster, memory_table=account_table)
     blobs = S3Blobs(clients.client("s3"), bucket=outputs["BucketName"], cluster=options.cluster)
-    snapshot = gather(_Ports(cluster, state, blobs, settings), state.cluster(), now=now)
+    row = state.cluster()
+    settings = deployed_settings(row, blobs, settings, keeps_gates=not options.feature_gates)
+    snapshot = gather(_Ports(cluster, state, blobs, settings), row, now=now)
     key = snapshot.catalog_key
     if not key:
         return LiveCluster(snapshot)

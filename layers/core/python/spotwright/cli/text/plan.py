@@ -54,7 +54,7 @@ def summarize(plan: Plan) -> str:
         f"{on_existing:,} {'' if on_new else 'placed '}on {count(len(plan.existing_nodes), 'existing node')}"
         if on_existing
         else "",
-        f"{pending:,} pending" if total else "",
+        f"{pending:,} pending" if pending or on_new or on_existing else "",
         f"{ignored:,} ignored" if ignored else "",
     ]
     subject = count(total, "pod") if total else "No pod is waiting"
@@ -195,7 +195,7 @@ def _usage(usages: Sequence[tuple[ResourceUsage, ...]]) -> str:
 
 def _share(entries: Sequence[ResourceUsage], *, with_amounts: bool) -> str:
     name = entries[0].resource
-    percent = _range([round(100 * entry.share) for entry in entries], str)
+    percent = _range([round(100 * entry.share) for entry in entries], lambda share: str(share) if share else "under 1")
     if not with_amounts:
         return f"{percent} % of {resource_name(name)}"
 

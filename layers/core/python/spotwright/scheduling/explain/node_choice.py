@@ -13,7 +13,7 @@ from spotwright.scheduling.offerings.bit_sets import iterate_bits
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.plan import AlternativeOffering, NewNode, ResourceUsage
 
-_MAX_ALTERNATIVES: Final = 4
+MAX_ALTERNATIVES: Final = 4
 
 
 def usage(planned_node: PlannedNode, offering: int) -> tuple[ResourceUsage, ...]:
@@ -33,7 +33,7 @@ def alternatives(index: OfferingIndex, offerings: int, cheapest: int) -> tuple[A
     """The next best types, and the best under each other capacity type."""
     chosen, names = list[int](), {_type_name(index, cheapest)}
     for offering in iterate_bits(offerings):
-        if len(chosen) == _MAX_ALTERNATIVES:
+        if len(chosen) == MAX_ALTERNATIVES:
             break
         if _type_name(index, offering) not in names:
             names.add(_type_name(index, offering))
@@ -58,13 +58,26 @@ def explain_choice(
 ) -> str:
     """Why the cheapest offering is what the node is planned for."""
     index = planned_node.weight_group.offering_index
-    chosen = index.offerings[cheapest]
+    capacity_type = index.offerings[cheapest].capacity_type
+    return explain_offering(_type_name(index, cheapest), capacity_type, index.prices[cheapest], type_count, next_best)
+
+
+def explain_offering(
+    instance_type: str,
+    capacity_type: str,
+    price: int,
+    type_count: int,
+    next_best: Sequence[AlternativeOffering],
+    where: str = "",
+) -> str:
+    """Why an offering is chosen. ``price``: in picousd an hour; ``type_count``: types with room, the chosen one too.
+
+    ``where``: a zone that is the only one looked at.
+    """
     types = f"the cheapest of {type_count} types" if type_count > 1 else "the only type"
-    text = (
-        f"{_type_name(index, cheapest)} {chosen.capacity_type} at {format_price(index.prices[cheapest])}"
-        f" is {types} with room for its pods"
-    )
-    others = describe_alternatives(type_count - 1, chosen.capacity_type, next_best)
+    text = f"{instance_type} {capacity_type} at {format_price(price)} is {types} with room for its pods"
+    text += f" in {where}" if where else ""
+    others = describe_alternatives(type_count - 1, capacity_type, next_best)
     return f"{text}; {others}" if others else text
 
 
@@ -103,7 +116,7 @@ def _share(entry: ResourceUsage) -> str:
 
 
 def _percent(entry: ResourceUsage) -> str:
-    return f"{round(100 * entry.share)} % of {resource_name(entry.resource)}"
+    return f"{round(100 * entry.share) or 'under 1'} % of {resource_name(entry.resource)}"
 
 
 def resource_name(resource: str) -> str:

@@ -122,7 +122,8 @@ def _explain_unmet(
         return PoolReason("NoSuchValue", f"it asks for {requirement}: {unknown}", Nearness.NEVER_FITS, key, details)
     allowed = template.requirements.by_key.get(key)
     if allowed is not None and not can_meet(allowed, requirement):
-        text = f"it asks for {requirement}, but the pool allows only {allowed} ({field_path(template.nodepool, key)})"
+        only = f"{allowed.describe_values()} ({field_path(template.nodepool, key)})"
+        text = f"it asks for {requirement}, but the pool allows only {only}"
         return PoolReason("RequirementNotMet", text, Nearness.NEVER_FITS, key, details | {"allowed": str(allowed)})
     statements = index.by_label.statements(key).items()
     values = list_some(value for value, stating in statements if isinstance(value, str) and stating & left)

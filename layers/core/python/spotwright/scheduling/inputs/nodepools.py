@@ -73,7 +73,7 @@ def _explain_contradiction(pool: NodePool) -> str:
             if earlier.key == requirement.key and conjunction((earlier, requirement)) is None:
                 if earlier_path == _LABELS:
                     label = f"label {earlier.key}={earlier.sole_value}"
-                    return f"{label} ({_LABELS}), but {path} allows only {requirement}"
+                    return f"{label} ({_LABELS}), but {path} allows only {requirement.describe_values()}"
                 return f"{earlier_path} ({earlier}) and {path} ({requirement}) have no value in common"
     return "its requirements and labels have no value in common"
 
