@@ -28,6 +28,7 @@ _LONG: Final = 10_000
 FOLDER: Final = Path(__file__).parents[2] / "build" / "bench-planner"
 _HEADINGS: Final = {
     "bursts": "pods into an empty cluster; cost beside the default pool, and both beside a pool of at most 64 vCPU",
+    "spot": "the same pods where the NodePool allows spot and on-demand; beside the default pool",
     "mix": "Karpenter's own benchmark mix, 400 types",
     "deadline": "20,000 pods, nodes of at most 64 vCPU, Karpenter within its 60 s",
     "crowded": "2,170 pods before 1,060 nearly full nodes, 20 NodePools of 700 types; the shape of core#3152 with GPUs",
@@ -57,6 +58,7 @@ class Bench:
         self.warm = problems.burst(folder, "micro", 100, 1000)
         self.parts: dict[str, Callable[[], Iterator[str]]] = {
             "bursts": self.bursts,
+            "spot": self.spot,
             "mix": self.mix,
             "deadline": self.deadline,
             "crowded": self.crowded,
@@ -91,6 +93,14 @@ class Bench:
                     several = [problems.burst(self.folder, kind, size, seed, cores) for seed in range(self.seeds)]
                     pairs = [self.pair(one, peers=self.rounds(size)) for one in several]
                     yield f"{kind:<9}{size:>6} {cores or 'any':>4} {_compared(pairs)}"
+
+    def spot(self) -> Iterator[str]:
+        yield _HEADER
+        for size in self.sizes:
+            for kind in self.kinds:
+                several = [problems.burst(self.folder, kind, size, seed, spot=True) for seed in range(self.seeds)]
+                pairs = [self.pair(one, peers=self.rounds(size)) for one in several]
+                yield f"{kind:<9}{size:>6} {'spot':>4} {_compared(pairs)}"
 
     def mix(self) -> Iterator[str]:
         yield _HEADER

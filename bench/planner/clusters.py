@@ -11,12 +11,12 @@ _AWS: Final = "karpenter.k8s.aws/"
 _NODE: Final = "m5.4xlarge"
 
 
-def pool(name: str, *requirements: Json, weight: int = 0) -> Json:
-    """A NodePool for linux on amd64, on demand."""
+def pool(name: str, *requirements: Json, weight: int = 0, spot: bool = False) -> Json:
+    """A NodePool for linux on amd64, on demand, or on demand and spot."""
     asked = [
         _in("kubernetes.io/arch", "amd64"),
         _in("kubernetes.io/os", "linux"),
-        _in("karpenter.sh/capacity-type", "on-demand"),
+        _in("karpenter.sh/capacity-type", *(("on-demand", "spot") if spot else ("on-demand",))),
     ]
     template = {
         "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
@@ -27,12 +27,12 @@ def pool(name: str, *requirements: Json, weight: int = 0) -> Json:
     return {"metadata": {"name": name, "uid": name}, "spec": spec | ({"weight": weight} if weight else {})}
 
 
-def documented_pool(name: str = "default", *, most_cores: int = 0, weight: int = 0) -> Json:
+def documented_pool(name: str = "default", *, most_cores: int = 0, weight: int = 0, spot: bool = False) -> Json:
     """The NodePool of Karpenter's getting-started page: c, m and r of a generation above two."""
     asked = [_in(_AWS + "instance-category", "c", "m", "r"), _one(_AWS + "instance-generation", "Gt", "2")]
     if most_cores:
         asked.append(_one(_AWS + "instance-cpu", "Lt", str(most_cores + 1)))
-    return pool(name, *asked, weight=weight)
+    return pool(name, *asked, weight=weight, spot=spot)
 
 
 def gpu_pool(name: str) -> Json:

@@ -19,11 +19,12 @@ NODES: Final = 1060
 PODS: Final = 2170
 
 
-def burst(folder: Path, kind: str, count: int, seed: int, most_cores: int = 0) -> Path:
-    """A workload in an empty cluster."""
+def burst(folder: Path, kind: str, count: int, seed: int, most_cores: int = 0, *, spot: bool = False) -> Path:
+    """A workload in an empty cluster, on demand, or on demand and spot."""
     pods = workloads.pods(kind, count, seed)
-    pools = [clusters.documented_pool(most_cores=most_cores)]
-    return _written(folder / f"{kind}-{count}-{seed}-{most_cores}.json", US_EAST_1, pods, pools)
+    pools = [clusters.documented_pool(most_cores=most_cores, spot=spot)]
+    name = f"{kind}-{count}-{seed}-{most_cores}{'-spot' if spot else ''}.json"
+    return _written(folder / name, US_EAST_1, pods, pools)
 
 
 def mix(folder: Path, count: int, seed: int) -> Path:
