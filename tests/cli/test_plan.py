@@ -167,6 +167,23 @@ def test_of_two_objects_of_one_name_the_last_counts_and_the_other_is_named(
     assert f"NodePool default of {first} is not read: {second} has it again" in document["notes"]
 
 
+def test_objects_that_let_the_api_server_choose_a_name_are_told_apart(
+    capsys: pytest.CaptureFixture[str], write: Any
+) -> None:
+    spec = {"containers": [{"name": "a", "image": "a"}], "restartPolicy": "Never"}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"}, "spec": spec}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"generateName": "j-"},
+        "spec": {"template": {"spec": spec}},
+    }
+    document = planned(capsys, write("m.yaml", POOL, *map(json.dumps, (pod, pod, job, job))))
+    pods = {name for node in document["newNodes"] for name in node["pods"]}
+    assert pods == {"default/p-1", "default/p-2", "default/j-1-0", "default/j-2-0"}
+    assert [workload["name"] for workload in document["workloads"] if workload["kind"] == "Job"] == ["j-1", "j-2"]
+
+
 @pytest.mark.parametrize(
     ("kind", "spec", "count"),
     [
@@ -175,6 +192,7 @@ def test_of_two_objects_of_one_name_the_last_counts_and_the_other_is_named(
         ("StatefulSet", {"replicas": 3}, 3),
         ("ReplicaSet", {"replicas": 2}, 2),
         ("Job", {"parallelism": 4, "completions": 2}, 2),
+        ("Job", {"parallelism": 4, "suspend": True}, 0),
         ("DaemonSet", {}, 0),
     ],
 )
@@ -200,6 +218,8 @@ def test_a_cron_job_becomes_the_pods_of_one_run(capsys: pytest.CaptureFixture[st
     metadata = {"name": "w", "namespace": "batch"}
     workload = {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec}
     assert planned(capsys, write("m.yaml", POOL, json.dumps(workload)))["newNodes"][0]["pods"] == ["batch/w-0"]
+    workload = workload | {"spec": spec | {"suspend": True}}
+    assert planned(capsys, write("suspended.yaml", POOL, json.dumps(workload)))["newNodes"] == []
 
 
 def test_a_misspelt_field_and_an_empty_one_are_named(capsys: pytest.CaptureFixture[str], write: Any) -> None:

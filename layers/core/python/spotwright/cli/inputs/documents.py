@@ -91,7 +91,7 @@ def deduplicate(documents: Documents) -> tuple[Documents, tuple[str, ...]]:
     """The objects without duplicates, of which the last counts as with ``kubectl apply``, and notes about them."""
     by_key: dict[object, Document] = {}
     notes: list[str] = []
-    for number, document in enumerate(documents.objects):
+    for number, document in enumerate(_named(documents.objects)):
         kind, metadata = document.content["kind"], document.content["metadata"]
         name, namespace = metadata.get("name"), metadata.get("namespace")
         key = (kind, str(namespace or "default"), name) if name and isinstance(name, str) else number
@@ -99,6 +99,20 @@ def deduplicate(documents: Documents) -> tuple[Documents, tuple[str, ...]]:
             notes.append(f"{kind} {name} of {by_key[key].source} is not read: {document.source} has it again")
         by_key[key] = document
     return msgspec.structs.replace(documents, objects=tuple(by_key.values())), tuple(notes)
+
+
+def _named(documents: Iterable[Document]) -> Iterator[Document]:
+    """The objects, with a name of their own where only ``generateName`` is stated: the API server chooses one then."""
+    numbers: dict[str, int] = {}
+    for document in documents:
+        metadata = document.content["metadata"]
+        prefix = metadata.get("generateName")
+        if metadata.get("name") or not prefix or not isinstance(prefix, str):
+            yield document
+            continue
+        numbers[prefix] = numbers.get(prefix, 0) + 1
+        named = {"metadata": metadata | {"name": f"{prefix}{numbers[prefix]}"}}
+        yield msgspec.structs.replace(document, content=document.content | named)
 
 
 def parse_text(source: str, text: str) -> Documents:

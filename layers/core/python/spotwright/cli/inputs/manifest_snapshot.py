@@ -1,6 +1,6 @@
 """Kubernetes objects of manifests and case files as a snapshot."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from spotwright.adapters.kubernetes.codecs.volumes import (
     decode_storage_class,
 )
 from spotwright.cli import InputError
+from spotwright.cli.inputs.admission import read_admission
 from spotwright.cli.inputs.assumed_nodeclasses import inherit_status
 from spotwright.cli.inputs.conversion import object_name
 from spotwright.cli.inputs.documents import Document, Documents
@@ -66,7 +67,7 @@ _NOW: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def decode_snapshot(documents: Documents, feature_gates: str = "") -> Snapshot:
     """The snapshot of the documents; raises InputError with file, object and field."""
     fields: dict[str, list[Any]] = {}
-    for document in _expand_workloads(documents.objects):
+    for document in _admitted(_expand_workloads(documents.objects), documents.objects):
         entry = _DECODERS.get(document.content["kind"])
         if entry is not None:
             fields.setdefault(entry[0], []).append(_decode(document, entry[1]))
@@ -126,6 +127,16 @@ def _expand_workloads(documents: tuple[Document, ...]) -> Iterator[Document]:
             if content["kind"] == "Pod" and not is_case:
                 made_claims = (claim for claim in _ephemeral_claims(content) if _key(claim) not in claims)
                 yield from (Document(document.source, claim) for claim in made_claims)
+
+
+def _admitted(expanded: Iterable[Document], objects: tuple[Document, ...]) -> Iterator[Document]:
+    """The documents with what admission adds to pods; those of a case file are as a cluster stores them."""
+    admission = read_admission(document.content for document in objects)
+    for document in expanded:
+        if admission is None or (document.place is not None and document.place.is_case):
+            yield document
+        else:
+            yield msgspec.structs.replace(document, content=admission.admit(document.content))
 
 
 def _owners(document: Document) -> Iterator[tuple[str, str, str]]:

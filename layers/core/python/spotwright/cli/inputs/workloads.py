@@ -19,7 +19,7 @@ def workload_objects(workload: Json) -> Iterator[Json]:
     makes for them."""
     kind, spec = workload["kind"], workload.get("spec") or {}
     if kind == "CronJob":
-        spec = (spec.get("jobTemplate") or {}).get("spec") or {}
+        spec = ((spec.get("jobTemplate") or {}).get("spec") or {}) | {"suspend": spec.get("suspend")}
     template = spec.get("template") or {}
     about = template.get("metadata") or {}
     count = _count(kind, spec)
@@ -42,6 +42,8 @@ def workload_objects(workload: Json) -> Iterator[Json]:
 
 
 def _count(kind: str, spec: Json) -> int:
+    if spec.get("suspend") is True:
+        return 0
     if kind in ("Job", "CronJob"):
         parallel, completions = spec.get("parallelism"), spec.get("completions")
         wanted = 1 if parallel is None else int(parallel)
