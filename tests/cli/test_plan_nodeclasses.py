@@ -89,7 +89,7 @@ def test_a_class_that_is_missing_is_assumed_and_said(planned: Any) -> None:
     assert plan["notes"] == []
 
 
-@pytest.mark.parametrize(("name", "hint"), [("defualt", "did you mean default?"), ("gpu", "there are default.")])
+@pytest.mark.parametrize(("name", "hint"), [("defualt", "did you mean default?"), ("gpu", "there is default.")])
 def test_a_class_that_is_missing_beside_others_is_noted(planned: Any, name: str, hint: str) -> None:
     plan = planned(POOL.replace("EC2NodeClass, name: default", f"EC2NodeClass, name: {name}"), CLASS, PODS)
     (note,) = plan["notes"]

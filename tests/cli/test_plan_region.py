@@ -142,6 +142,7 @@ def test_zones_beyond_the_first_three_are_there_when_they_are_named(planned: Any
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        (("--region", ""), "--region : no facts of this region are built in."),
         (
             ("--region", "eu-west-11"),
             "--region eu-west-11: no facts of this region are built in; did you mean eu-west-1?",

@@ -93,6 +93,14 @@ def test_each_sentence_stands_once() -> None:
     said = text_of(plan, *pods(12, cpu=100, owner_references=owned_by("Job", "big")))
     assert said.count("it asks for cpu 100") == 1
     assert "Pending: 12 pods\n  12 of Job big\n" in said
+
+
+def test_what_a_reason_says_of_a_static_nodepool_is_no_note_beside_it() -> None:
+    left = UnplacedPod("default/p", ("NodePool a: it is static (spec.replicas: 3)",))
+    notes = ("NodePool a makes no nodes for pods: it is static (spec.replicas: 3)", "NodePool b makes no nodes: why")
+    said = text_of(Plan((), unschedulable_pods=(left,), notes=notes))
+    assert said.count("it is static") == 1
+    assert "NodePool b makes no nodes: why" in said
     arm = pool("none", NodeSelectorRequirement(labels.ARCH, "In", ("arm64",)))
     said = text_of(planned_for(pod(), pools=[arm]))
     assert said.count("kubernetes.io/arch In [arm64]") == 1

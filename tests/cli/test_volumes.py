@@ -105,11 +105,11 @@ def claim(more: str = "") -> str:
     ("documents", "assumed"),
     [
         ([claim("storageClassName: gp3")], "PVC data: StorageClass gp3 is not in these files; assumed any zone"),
-        ([claim()], "PVC data: it names no StorageClass and none in these files is the default; assumed any zone"),
+        ([claim()], "PVC data: no StorageClass is named and none in these files is the default; assumed any zone"),
         ([], "PVC data: is not in these files; assumed any zone"),
         (
             [claim('storageClassName: ""')],
-            "PVC data: it takes only a PersistentVolume that is there already; assumed any zone",
+            "PVC data: only a PersistentVolume that is there already is taken; assumed any zone",
         ),
         ([claim("volumeName: disk")], "PVC data: PersistentVolume disk is not in these files; assumed any zone"),
     ],

@@ -265,7 +265,8 @@ def _inherit(nodeclass: EC2NodeClass, known: EC2NodeClass) -> EC2NodeClass:
 def _note_of_missing(name: str, nodepools: Sequence[NodePool], present: Sequence[str]) -> str:
     """Said where other classes are there, so that this one was probably misspelt or forgotten."""
     near = get_close_matches(name, present, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(present)}."
+    others = f"there is {present[0]}." if len(present) == 1 else f"there are {', '.join(sorted(present))}."
+    hint = f"did you mean {near[0]}?" if near else others
     pools = [pool.name for pool in nodepools]
     refer = f"NodePool {pools[0]} refers" if len(pools) == 1 else f"NodePools {', '.join(pools)} refer"
     return (

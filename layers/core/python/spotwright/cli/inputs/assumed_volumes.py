@@ -61,10 +61,10 @@ def _assume(claim: PersistentVolumeClaim, classes: dict[str, StorageClass], volu
         default = next((of for of in classes.values() if _is_default(of)), None)
         if default is not None:
             return _Assumed(msgspec.structs.replace(claim, storage_class_name=default.metadata.name))
-        why = "it names no StorageClass and none in these files is the default; assumed any zone"
+        why = "no StorageClass is named and none in these files is the default; assumed any zone"
         return _Assumed(_unbound(claim.metadata), why)
     if not name:
-        why = "it takes only a PersistentVolume that is there already; assumed any zone"
+        why = "only a PersistentVolume that is there already is taken; assumed any zone"
         return _Assumed(_unbound(claim.metadata), why)
     storage_class = classes.get(name)
     if storage_class is None:

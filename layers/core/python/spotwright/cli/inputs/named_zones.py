@@ -109,11 +109,12 @@ def _region_of(key: str, value: str) -> str:
 def choose_region(wanted: str | None, named: NamedZones) -> ChosenRegion:
     """``wanted`` or else the region that the manifests name most, if its facts are built in, or else the default."""
     known = [region for region in named.by_region if region in builtin_regions.region_names()]
-    name = wanted or next(iter(known), DEFAULT_REGION)
+    # An empty name is a variable without a value.
+    name = next(iter(known), DEFAULT_REGION) if wanted is None else wanted
     notes = tuple(
         f"The prices are of {name}: {_other_region(region, named)}" for region in named.by_region if region != name
     )
-    if wanted or name == DEFAULT_REGION:
+    if wanted is not None or name == DEFAULT_REGION:
         return ChosenRegion(name, notes=notes)
     shown = ", ".join(named.by_region[name][:3])
     return ChosenRegion(name, f"region {name}, since the manifests name {shown}; --region names another", notes)

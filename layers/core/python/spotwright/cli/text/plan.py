@@ -1,5 +1,6 @@
 """A plan as text for people: what it comes to, the nodes, the pods by workload, reasons, notes and assumptions."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -273,5 +274,5 @@ def _notes(report: PlanReport) -> Iterator[str]:
     unplaced = (*report.plan.unschedulable_pods, *report.plan.ignored_pods)
     said = {reason for pod in unplaced for reason in pod.reasons}
     for note in dict.fromkeys((*report.plan.notes, *report.notes)):
-        if note.replace(" makes no nodes: ", ": ", 1) not in said:
+        if re.sub(" makes no nodes(?: for pods)?: ", ": ", note, count=1) not in said:
             yield note

@@ -105,7 +105,8 @@ def _unknown(version: str, kind: str) -> Problem:
         return Problem(Kind.VALUE, ("apiVersion",), f"{quote(version)} has no {kind}: it is in {elsewhere[0]}")
     if known:
         similar = _similar_kind(kind, known)
-        hint = f", did you mean {similar}?" if similar else f"; there are {', '.join(sorted(known))}"
+        others = f"; there {'is' if len(known) == 1 else 'are'} {', '.join(sorted(known))}"
+        hint = f", did you mean {similar}?" if similar else others
         return Problem(Kind.VALUE, ("kind",), f"{quote(kind)} is no kind of {version}{hint}")
     return Problem(Kind.VALUE, ("apiVersion",), f"{quote(version)} is not served by Kubernetes {_version()}")
 
