@@ -109,6 +109,13 @@ def test_al2_passes_its_arguments_without_an_equal_sign() -> None:
     assert "karpenter.sh/unregistered=:NoExecute" in rendered
 
 
+@pytest.mark.parametrize(
+    ("address", "is_ipv6"), [("10.100.0.10", False), ("fd00::a", True), ("dns.example", True), ("", True)]
+)
+def test_al2_is_told_the_family_of_the_dns_server_whatever_the_class_states(address: str, is_ipv6: bool) -> None:
+    assert ("--ip-family ipv6" in text("AL2", kubelet={"clusterDNS": [address]})) == is_ipv6
+
+
 @pytest.mark.parametrize("family", ["AL2", "Windows2022", "Bottlerocket"])
 def test_settings_a_family_has_no_word_for_are_left_out(family: str) -> None:
     assert "topologyManagerPolicy" not in text(family, kubelet={"topologyManagerPolicy": "restricted"})

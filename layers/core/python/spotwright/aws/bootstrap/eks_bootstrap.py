@@ -50,7 +50,7 @@ def _bootstrap_script(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: B
         f" --b64-cluster-ca {_quote_shell(cluster.certificate_authority)}"
     ]
     dns = cluster_dns(config)
-    if dns and ipaddress.ip_address(dns[0]).version == 6:
+    if dns and not _is_ipv4(dns[0]):
         arguments.append("--ip-family ipv6")
     if dns:
         arguments.append(f"--dns-cluster-ip {_quote_shell(dns[0])}")
@@ -59,6 +59,14 @@ def _bootstrap_script(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: B
     if nodeclass.instance_store_policy == "RAID0":
         arguments.append("--local-disks raid0")
     yield " \\\n".join(arguments)
+
+
+def _is_ipv4(address: str) -> bool:
+    """Whether the text is an IPv4 address. As in Karpenter all else is IPv6; the kubelet refuses what is neither."""
+    try:
+        return ipaddress.ip_address(address).version == 4
+    except ValueError:
+        return False
 
 
 def windows_user_data(nodeclass: EC2NodeClass, cluster: ClusterFacts, options: BootstrapOptions) -> str:
