@@ -137,6 +137,15 @@ def test_unknown_fields_and_duplicate_keys_are_notes_where_that_is_asked_for(pla
     assert "replica" not in shown
 
 
+def test_a_key_that_is_there_twice_in_a_kind_that_is_not_known_is_a_note(plan: Any) -> None:
+    text = "apiVersion: a.b/v1\nkind: SparkApplication\nmetadata: {name: s}\nspec: {sparkConf: {a: x, a: y}}\n---\n"
+    twice = "stdin:4 (document 1): SparkApplication s: spec.sparkConf.a: this key is there twice"
+    for options, is_said in (((), True), (("--validate", "warn"), True), (("--validate", "ignore"), False)):
+        code, shown = plan(text + DEPLOYMENT + "---\n" + POOL, *options)
+        assert code == 0
+        assert (twice in shown) == is_said
+
+
 def test_a_kubelet_in_a_v1_pool_is_told_where_it_moved(plan: Any) -> None:
     text = POOL.replace("requirements:", "kubelet: {maxPods: 10}\n      requirements:")
     said = "kubelet moved to EC2NodeClass spec.kubelet in v1; the API server drops it here"

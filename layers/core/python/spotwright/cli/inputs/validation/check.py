@@ -39,14 +39,17 @@ def check_documents(documents: Documents, strictness: Strictness = Strictness.ST
     kept: list[Document] = []
     others: list[Document] = []
     for document in documents.objects:
+        is_other = api_of(document.content) is Api.OTHER
         for problem in dict.fromkeys(_problems(document, validator)):
-            if problem.kind is Kind.CLEAR:
+            # kubectl takes the last of such keys, and of a kind that is not known none decides what is planned.
+            is_harmless = is_other and problem.kind is Kind.DUPLICATE and strictness is not Strictness.IGNORE
+            if problem.kind is Kind.CLEAR or is_harmless:
                 warnings.append(_sentence(document, problem))
             elif problem.kind not in _FORGIVABLE or strictness is Strictness.STRICT:
                 errors.append(_sentence(document, problem))
             elif strictness is Strictness.WARN and not _is_noted_by_decoder(document, problem):
                 warnings.append(_sentence(document, problem))
-        (others if api_of(document.content) is Api.OTHER else kept).append(document)
+        (others if is_other else kept).append(document)
     if errors:
         heading = [f"{len(errors)} errors, so that nothing is planned:"] if len(errors) > 1 else []
         raise InputError("\n".join((*heading, *errors)))
