@@ -1,39 +1,23 @@
 """Why a NodePool makes no node for a pod: the first thing that leaves no offering, and the nearest miss."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from spotwright.model import labels, quantity, resources
+from spotwright.model import labels
 from spotwright.model.kubernetes.taints import untolerated_taints
 from spotwright.model.requirements import Requirement, Requirements
 from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.explain.empty_nodepools import explain_empty_nodepool, list_some, list_unavailable
 from spotwright.scheduling.explain.label_values import explain_unknown_values, known_values, nearest
-from spotwright.scheduling.explain.node_choice import format_amount
-from spotwright.scheduling.explain.reasons import Nearness, PoolReason
+from spotwright.scheduling.explain.limit_reasons import explain_limit, explain_min_values_within_limits
+from spotwright.scheduling.explain.reasons import Nearness, PoolOfGroup, PoolReason
 from spotwright.scheduling.explain.too_large_pods import count_types, explain_too_large
 from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate, can_meet
 from spotwright.scheduling.inputs.nodepools import field_path
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.placement.node_options import PodNeeds
 from spotwright.scheduling.topology.domain_rules import DomainRule
-
-
-class PoolOfGroup(msgspec.Struct, frozen=True):
-    """A NodePool of a weight group. ``number``: its place among the group's templates; ``new_nodes``: of the plan."""
-
-    group: WeightGroup
-    number: int
-    new_nodes: int = 0
-
-    @property
-    def index(self) -> OfferingIndex:
-        return self.group.offering_index
-
-    @property
-    def template(self) -> NodeClaimTemplate:
-        return self.index.templates[self.number]
 
 
 def explain_nodepool(needs: PodNeeds, pool: PoolOfGroup) -> PoolReason:
@@ -56,7 +40,11 @@ def explain_nodepool(needs: PodNeeds, pool: PoolOfGroup) -> PoolReason:
         return PoolReason("HostPortTaken", "a DaemonSet takes its host port on every node", Nearness.SOME_FIT)
     if rule := _explain_rule(group, fitting, needs.rules):
         return PoolReason("TopologyRule", rule, Nearness.SOME_FIT)
-    return _explain_limit(needs, pool, fitting) or _explain_rules(needs.rules)
+    return (
+        explain_limit(needs, pool, fitting)
+        or explain_min_values_within_limits(pool, fitting)
+        or _explain_rules(needs.rules)
+    )
 
 
 def _explain_labels(needs: PodNeeds, pool: PoolOfGroup) -> PoolReason | None:
@@ -175,61 +163,6 @@ def _explain_rule(group: WeightGroup, fitting: int, rules: Sequence[DomainRule])
         if not possible:
             return f"no node it could make satisfies its {rule}"
     return ""
-
-
-def _explain_limit(needs: PodNeeds, pool: PoolOfGroup, fitting: int) -> PoolReason | None:
-    """The limit that leaves no room for even the smallest node that fits; None if there is none."""
-    for name, left in sorted(pool.group.limits.by_template[pool.number].items()):
-        smallest = min(
-            (pool_type for pool_type in pool.index.pool_types if pool_type.offerings & fitting),
-            key=lambda pool_type: (
-                pool_type.instance_type.capacity.get(name, 0),
-                (pool_type.offerings & fitting) & -(pool_type.offerings & fitting),
-            ),
-        ).instance_type
-        size = 1 if name == resources.NODES else smallest.capacity.get(name, 0)
-        if size > left:
-            details = {
-                "resource": name,
-                "limit": quantity.text(name, pool.template.nodepool.limits[name]),
-                "left": quantity.text(name, max(left, 0)),
-                "smallestInstanceType": smallest.name,
-                "smallestCounts": quantity.text(name, size),
-            }
-            text = f"{_describe_limit(name, pool, max(left, 0), details)}{_describe_need(name, needs)}"
-            return PoolReason("LimitReached", text, Nearness.SOME_FIT, name, details)
-    return None
-
-
-def _describe_limit(name: str, pool: PoolOfGroup, left: int, details: Mapping[str, str]) -> str:
-    """What uses a limit, and what is too large for the rest of it."""
-    before = pool.group.initial_limits.by_template[pool.number][name]
-    users = [
-        "nodes that exist or are in flight" if before < pool.template.nodepool.limits[name] else "",
-        f"{pool.new_nodes} new node{'' if pool.new_nodes == 1 else 's'} of this plan" if pool.new_nodes else "",
-    ]
-    used = " and ".join(filter(None, users))
-    limit = f"limit {name} {details['limit']}"
-    if used and not left:
-        return f"{limit} is used up by {used}"
-    rest = (
-        f"of {limit}, {used} leave{'s' if pool.new_nodes == 1 and not users[0] else ''} {details['left']}"
-        if used
-        else (f"{limit} is too small")
-    )
-    return (
-        f"{rest}: the smallest instance type that fits ({details['smallestInstanceType']}) counts"
-        f" {details['smallestCounts']}"
-    )
-
-
-def _describe_need(name: str, needs: PodNeeds) -> str:
-    """``; 14 pods need 14 more``; "" where pods do not ask for what is limited."""
-    pods = len(needs.pending_class.pod_keys)
-    request = needs.pending_class.pod_class.requests.get(name, 0)
-    if not request:
-        return ""
-    return f"; {pods} pod{'s need' if pods > 1 else ' needs'} {format_amount(name, pods * request)} more"
 
 
 def _explain_rules(rules: Sequence[DomainRule]) -> PoolReason:

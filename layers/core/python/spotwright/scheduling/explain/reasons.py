@@ -6,7 +6,10 @@ from typing import Final
 
 import msgspec
 
+from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.explain.empty_nodepools import list_some
+from spotwright.scheduling.inputs.nodeclaim_templates import NodeClaimTemplate
+from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.plan import Cause
 
 # From so many NodePools on, only the one that comes closest is told in full.
@@ -20,6 +23,22 @@ class Nearness(IntEnum):
     NEVER_FITS = 1
     TOO_LARGE = 2
     SOME_FIT = 3
+
+
+class PoolOfGroup(msgspec.Struct, frozen=True):
+    """A NodePool of a weight group. ``number``: its place among the group's templates; ``new_nodes``: of the plan."""
+
+    group: WeightGroup
+    number: int
+    new_nodes: int = 0
+
+    @property
+    def index(self) -> OfferingIndex:
+        return self.group.offering_index
+
+    @property
+    def template(self) -> NodeClaimTemplate:
+        return self.index.templates[self.number]
 
 
 class PoolReason(msgspec.Struct, frozen=True):
@@ -46,6 +65,7 @@ _SUMMARIES: Final = {
     "TaintNotTolerated": "have the taint {about}, which the pod does not tolerate",
     "TooLarge": "have no instance type with enough {about}",
     "LimitReached": "have reached their limit of {about}",
+    "MinValuesExceedLimit": "cannot keep their minValues within their limit of {about}",
     "NodePoolClosed": "make no nodes",
     "NodePoolEmpty": "make no nodes",
 }

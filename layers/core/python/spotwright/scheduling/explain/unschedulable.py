@@ -6,8 +6,8 @@ from spotwright.model import labels
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import Settings, Snapshot
 from spotwright.scheduling.capacity.pending_pods import PendingClass
-from spotwright.scheduling.explain.nodepool_reasons import PoolOfGroup, explain_nodepool
-from spotwright.scheduling.explain.reasons import Nearness, PoolReason, summarize_reasons
+from spotwright.scheduling.explain.nodepool_reasons import explain_nodepool
+from spotwright.scheduling.explain.reasons import Nearness, PoolOfGroup, PoolReason, summarize_reasons
 from spotwright.scheduling.inputs.provisionable import matching_follower_selector
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology
 from spotwright.scheduling.placement.node_options import PodNeeds
