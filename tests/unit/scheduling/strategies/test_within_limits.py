@@ -4,9 +4,10 @@ import msgspec
 
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.kubernetes.pod_constraints import TopologySpreadConstraint
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Settings
-from tests.unit.scheduling.builders import GIB, amounts, instance, planned, pods, pool, shown, why, zone_is
+from tests.unit.scheduling.builders import GIB, amounts, instance, node, planned, pods, pool, shown, why, zone_is
 
 FAMILY = labels.INSTANCE_PREFIX + "instance-family"
 
@@ -48,6 +49,22 @@ def test_pods_of_different_zones_share_a_limit() -> None:
 def test_small_pods_are_not_left_for_large_ones() -> None:
     plan = planned(*pods(2, "large", 4), *pods(8, "small", 0.5), pools=(pool(limits={"cpu": "4"}),))
     assert set(why(plan)) == {"default/large-0", "default/large-1"}
+
+
+def test_small_pods_come_first_where_the_limit_counts_nodes() -> None:
+    """What pods request of a limit on nodes says nothing of their size."""
+    waiting = (*pods(3, "large", 3), *pods(3, "small", 1))
+    plan = planned(*waiting, nodes=(node("n", 4),), pools=(pool(limits={"nodes": "1"}),))
+    assert set(why(plan)) == {f"default/large-{number}" for number in range(3)}
+
+
+def test_pods_with_rules_do_not_make_the_last_node_small() -> None:
+    """The second pod with a rule needs another zone; all others have room on one large node."""
+    spread = TopologySpreadConstraint(labels.ZONE, 1, (NodeSelectorRequirement("app", "In", ("web",)),))
+    ruled = pods(2, "ruled", 0.5, labels={"app": "web"}, topology_spread_constraints=(spread,))
+    plan = planned(*ruled, *pods(10, "plain", 0.5), pools=(pool(limits={"nodes": "1"}),))
+    assert shown(plan) == ["large x 11"]
+    assert len(why(plan)) == 1
 
 
 def test_a_large_pod_of_higher_priority_comes_before_many_small_ones() -> None:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
+from spotwright.model import resources
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.scheduling.capacity.limit_shares import share_limits
 from spotwright.scheduling.capacity.weight_groups import ENFORCED, IGNORED, LimitPolicy
@@ -72,6 +73,7 @@ class _LimitSearch:
         self._pods = pods
         self._templates = templates
         self._priorities = sorted({pod.priority for pod in pods}, reverse=True)
+        self._requested = resources.add(*(pod.requests for pod in pods))
         self._unplaceable = unlimited.unplaced_pods()
         self._scarce = _unit_prices(unlimited, lambda times: float(times > 1))
         self._limited = _unit_prices(unlimited, lambda times: min(times, 1.0))
@@ -150,10 +152,16 @@ class _LimitSearch:
         )
 
     def _try_orders(self) -> None:
-        """Smaller pods first, as many as find a place together; and all in order of priority and age."""
+        """Pods without rules first; smaller pods first, as many as find a place together; and all in order of priority
+        and age.
+        """
         assert self._best is not None
         policy, ordered = self._best.policy, sorted(self._pods, key=self._order_key)
-        sizes = {self._order_key(pod)[:2] for pod in ordered}
+        ruled = [pod for pod in self._pods if _has_rules(pod)]
+        if 0 < len(ruled) < len(self._pods) and self._has_time:
+            # Pods placed one by one get a node of their size, which may be the last that a limit allows.
+            self._try([[pod for pod in self._pods if not _has_rules(pod)], ruled], policy)
+        sizes = {self._order_key(pod)[:3] for pod in ordered}
         placed, left = 0, len(ordered)
         while len(sizes) > 1 and left - placed > 1 and self._has_time:
             count = (placed + left) // 2
@@ -188,14 +196,15 @@ class _LimitSearch:
         self._best.placement.work_units = max(self._best.placement.work_units, self._work_units)
         return self._best.placement
 
-    def _order_key(self, pod: Pod) -> tuple[int, float, priority.PriorityKey, str]:
-        """Higher priority first, then what takes the smaller share of what is scarce."""
+    def _order_key(self, pod: Pod) -> tuple[int, float, float, priority.PriorityKey, str]:
+        """Higher priority first, then what takes the smaller share of what is scarce, then of what all request."""
         prices = self._limited.values()
         size = max(
             (sum(price * pod.requests.get(name, 0) for name, price in unit_prices.items()) for unit_prices in prices),
             default=0.0,
         )
-        return -pod.priority, size, priority.priority_key(pod), pod.key
+        share = max((amount / self._requested[name] for name, amount in pod.requests.items() if amount), default=0.0)
+        return -pod.priority, size, share, priority.priority_key(pod), pod.key
 
     def _keep_min_values(self) -> None:
         """Where no placement keeps minValues within the limits: with part of the limits withheld, at last all."""
@@ -217,6 +226,11 @@ class _LimitSearch:
             if placement is not best.placement:
                 self._consider(placement, best.policy)
         return self._best_with_all_work()
+
+
+def _has_rules(pod: Pod) -> bool:
+    """Whether rules between pods may decide where it goes."""
+    return bool(pod.topology_spread_constraints or pod.pod_affinity or pod.pod_anti_affinity)
 
 
 def _policy(unit_prices: UnitPrices, pressure: float) -> LimitPolicy:
