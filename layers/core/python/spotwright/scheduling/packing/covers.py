@@ -6,8 +6,12 @@ A cover says nothing of how the pods are shared: whether they can be is for the 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from operator import ge, mul
+from typing import Final
 
 from spotwright.scheduling.offerings.pool_types import Vector
+
+# Covers of more nodes are left out: a group of few nodes is seldom worth so many, and each is a call within a call.
+_MOST_NODES: Final = 100
 
 
 class Shape:
@@ -52,10 +56,12 @@ class CoverSearch:
         self._disjoint = set[int]()
         self._chosen: list[int] = []
         self._most_evaluated = self._packings_left = 0
+        self._too_many_nodes = False
 
     def search(self, demand: Sequence[Vector], most_evaluated: int, most_packings: int) -> bool:
         """``demand``: amounts of each resource and hosts, by row: for pods that are limited to some offerings, and for
-        all pods last. True when no cover was left out for want of steps or packings."""
+        all pods last. True when no cover was left out for want of steps or packings, or for its number of nodes."""
+        self._too_many_nodes = False
         self._most_evaluated, self._packings_left = self.evaluated + most_evaluated, most_packings
         gap = self.below - self._worth(demand[-1])
         usable = [(shape, surcharge) for shape, surcharge in self._by_worth if surcharge < gap]
@@ -65,7 +71,7 @@ class CoverSearch:
         self._disjoint = self._disjoint_rows(len(demand) - 1)
         if gap > 0:
             self._branch(list(demand), 0, 0, 0)
-        return not self._is_over()
+        return not self._is_over() and not self._too_many_nodes
 
     def _disjoint_rows(self, last: int) -> set[int]:
         """Rows for which no two count the same shape."""
@@ -107,6 +113,9 @@ class CoverSearch:
             return
         if row == last:
             self._offer_last_shape(missing[last], cost, least)
+        if len(self._chosen) >= _MOST_NODES:
+            self._too_many_nodes = True
+            return
         alone = row in self._disjoint
         later = sum([self._least_cost(missing[other]) for other in self._disjoint if other > row]) if alone else 0.0
         # What the chosen shapes cost beyond what they are worth only grows.
