@@ -29,6 +29,7 @@ FOLDER: Final = Path(__file__).parents[2] / "build" / "bench-planner"
 _HEADINGS: Final = {
     "bursts": "pods into an empty cluster; cost beside the default pool, and both beside a pool of at most 64 vCPU",
     "spot": "the same pods where the NodePool allows spot and on-demand; beside the default pool",
+    "limits": "the same pods where the NodePool's limit is so many percent of the cpu they request",
     "mix": "Karpenter's own benchmark mix, 400 types",
     "deadline": "20,000 pods, nodes of at most 64 vCPU, Karpenter within its 60 s",
     "crowded": "2,170 pods before 1,060 nearly full nodes, 20 NodePools of 700 types; the shape of core#3152 with GPUs",
@@ -40,6 +41,14 @@ _HEADER: Final = (
     f"{'workload':<9}{'pods':>6} {'vCPU':>4} {'Karpenter':>11} {'ours':>10} {'saved':>7} {'worst':>7}"
     f" {'above bound':>11} {'worst':>6} {'Karpenter':>10} {'ours':>8} {'quicker':>8} {'slowest':>8}"
 )
+
+
+_LIMITS_HEADER: Final = (
+    f"{'workload':<9}{'pods':>6} {'limit':>6} {'left by Karpenter':>18} {'by ours':>8} {'more left':>10}"
+    f" {'Karpenter':>11} {'ours':>10} {'Karpenter':>10} {'ours':>8}"
+)
+# The NodePool's limit in percent of the cpu that the pods request: nearly all of them fit, or not all of them.
+_LIMIT_PERCENTS: Final = (120, 105, 90)
 
 
 class Bench:
@@ -59,6 +68,7 @@ class Bench:
         self.parts: dict[str, Callable[[], Iterator[str]]] = {
             "bursts": self.bursts,
             "spot": self.spot,
+            "limits": self.limits,
             "mix": self.mix,
             "deadline": self.deadline,
             "crowded": self.crowded,
@@ -102,6 +112,17 @@ class Bench:
                 pairs = [self.pair(one, peers=self.rounds(size)) for one in several]
                 yield f"{kind:<9}{size:>6} {'spot':>4} {_compared(pairs)}"
 
+    def limits(self) -> Iterator[str]:
+        yield _LIMITS_HEADER
+        for size in self.sizes:
+            for kind in self.kinds:
+                for percent in _LIMIT_PERCENTS:
+                    several = [
+                        problems.near_limit(self.folder, kind, size, seed, percent) for seed in range(self.seeds)
+                    ]
+                    pairs = [self.pair(one, peers=self.rounds(size)) for one in several]
+                    yield f"{kind:<9}{size:>6} {percent:>4} % {_near_limit(pairs)}"
+
     def mix(self) -> Iterator[str]:
         yield _HEADER
         for size in self.sizes:
@@ -142,6 +163,22 @@ def _compared(pairs: list[tuple[Outcome, Outcome]]) -> str:
         f" {spent[0]:>8.2f} s {spent[1]:>6.2f} s {median(ratios):>7.1f}x {min(ratios):>7.1f}x"
         + (f"  left behind: ours {left[0]}, theirs {left[1]}" * any(left))
     )
+
+
+def _near_limit(pairs: list[tuple[Outcome, Outcome]]) -> str:
+    """Over the seeds: pods left, in how many seeds ours leaves more of them, prices; median cpu seconds."""
+    ours, theirs = [outcome for outcome, _ in pairs], [their for _, their in pairs]
+    more = sum(outcome.placed < their.placed for outcome, their in pairs)
+    return (
+        f"{_left(theirs):>18} {_left(ours):>8} {more:>10}"
+        f" {sum(their.price for their in theirs):>11.3f} {sum(outcome.price for outcome in ours):>10.3f}"
+        f" {median(their.cpu_seconds for their in theirs):>8.2f} s"
+        f" {median(outcome.cpu_seconds for outcome in ours):>6.2f} s"
+    )
+
+
+def _left(outcomes: list[Outcome]) -> int:
+    return sum(outcome.pods - outcome.placed for outcome in outcomes)
 
 
 def _both(name: str, pair: tuple[Outcome, Outcome]) -> Iterator[str]:

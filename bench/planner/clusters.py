@@ -27,6 +27,13 @@ def pool(name: str, *requirements: Json, weight: int = 0, spot: bool = False) ->
     return {"metadata": {"name": name, "uid": name}, "spec": spec | ({"weight": weight} if weight else {})}
 
 
+def limited_pool(limit_millicores: int) -> Json:
+    """The documented NodePool with a limit of cpu."""
+    limited = documented_pool()
+    limited["spec"]["limits"] = {"cpu": f"{limit_millicores}m"}
+    return limited
+
+
 def documented_pool(name: str = "default", *, most_cores: int = 0, weight: int = 0, spot: bool = False) -> Json:
     """The NodePool of Karpenter's getting-started page: c, m and r of a generation above two."""
     asked = [_in(_AWS + "instance-category", "c", "m", "r"), _one(_AWS + "instance-generation", "Gt", "2")]

@@ -27,6 +27,18 @@ def burst(folder: Path, kind: str, count: int, seed: int, most_cores: int = 0, *
     return _written(folder / name, US_EAST_1, pods, pools)
 
 
+def near_limit(folder: Path, kind: str, count: int, seed: int, percent: int) -> Path:
+    """A workload in an empty cluster whose NodePool may have so many percent of the cpu that the pods request."""
+    pods = workloads.pods(kind, count, seed)
+    pools = [clusters.limited_pool(_requested_millicores(pods) * percent // 100)]
+    return _written(folder / f"{kind}-{count}-{seed}-limit-{percent}.json", US_EAST_1, pods, pools)
+
+
+def _requested_millicores(pods: list[Json]) -> int:
+    requests = (container["resources"]["requests"] for pod in pods for container in pod["spec"]["containers"])
+    return sum(int(request["cpu"].removesuffix("m")) for request in requests)
+
+
 def mix(folder: Path, count: int, seed: int) -> Path:
     """The mix of Karpenter's own benchmark on its own 400 types; its pool asks for nothing."""
     pool = clusters.pool("default")
