@@ -47,31 +47,19 @@ spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 1}, limits: 
 """
 
 
-@pytest.fixture
-def planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    def _planned(*documents: str, gates: str = "") -> dict[str, Any]:
-        file = tmp_path / "m.yaml"
-        file.write_text("\n---\n".join(documents))
-        assert main(["plan", str(file), "--output", "json", "--feature-gates", gates]) == 0
-        document: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return document
-
-    return _planned
-
-
 def test_an_overlay_has_no_effect_while_its_gate_is_off(planned: Any) -> None:
     plan = planned(POOL, OVERLAY, POD)
     assert plan["newNodes"] == []
     said = "NodeOverlay devices has no effect: the feature gate NodeOverlay is off; turn it on with --feature-gates"
     assert any(said in note for note in plan["notes"])
-    plan = planned(POOL, OVERLAY, POD, gates="NodeOverlay=true")
+    plan = planned(POOL, OVERLAY, POD, options=("--feature-gates", "NodeOverlay=true"))
     assert len(plan["newNodes"]) == 1
     assert not any("no effect" in note for note in plan["notes"])
 
 
 def test_a_resource_without_its_limit_is_planned_and_noted(planned: Any) -> None:
     pod = POD.replace("limits: {example", "requests: {cpu: 1, example").replace("requests: {cpu: 1}, ", "")
-    plan = planned(POOL, OVERLAY, pod, gates="NodeOverlay=true")
+    plan = planned(POOL, OVERLAY, pod, options=("--feature-gates", "NodeOverlay=true"))
     assert len(plan["newNodes"]) == 1
     assert any("example.com/device needs a limit of the same amount" in note for note in plan["notes"])
 
@@ -87,11 +75,16 @@ def test_expressions_of_a_class_need_their_gate(planned: Any) -> None:
     computed = CLASS + "  kubelet: {kubeReserved: {memory: 'max_pods * 100'}}\n"
     small = POD.replace(", limits: {example.com/device: 1}", "")
     assert "spec.kubelet.kubeReserved" in str(planned(POOL, computed, small)["unschedulable"])
-    assert len(planned(POOL, computed, small, gates="NodeClassCEL=true")["newNodes"]) == 1
+    assert len(planned(POOL, computed, small, options=("--feature-gates", "NodeClassCEL=true"))["newNodes"]) == 1
 
 
 def test_gates_that_matter_to_disruption_only_are_said(planned: Any) -> None:
-    plan = planned(POOL, OVERLAY, POD, gates="NodeRepair=true,SpotToSpotConsolidation=false,NodeOverlay=true")
+    plan = planned(
+        POOL,
+        OVERLAY,
+        POD,
+        options=("--feature-gates", "NodeRepair=true,SpotToSpotConsolidation=false,NodeOverlay=true"),
+    )
     assert [note for note in plan["notes"] if "feature gate" in note] == [
         "feature gate NodeRepair has no effect: a plan of pods that wait disrupts no node"
     ]

@@ -1,6 +1,5 @@
 """What EC2NodeClasses among the manifests of ``spotwright plan`` change, and what is assumed and said of them."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +42,6 @@ spec:
 """
 LARGE_DISK = "  blockDeviceMappings: [{deviceName: /dev/xvda, ebs: {volumeSize: 500Gi}}]\n"
 SUBNETS = "subnets are not known without the account, assumed in us-east-1a, us-east-1b, us-east-1c"
-
-
-@pytest.fixture
-def planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    def _planned(*documents: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
-        file = tmp_path / "m.yaml"
-        file.write_text("\n---\n".join(documents))
-        assert main(["plan", str(file), "--output", "json", *options]) == 0
-        document: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return document
-
-    return _planned
 
 
 def test_a_node_takes_as_many_pods_as_its_class_says(planned: Any) -> None:

@@ -1,6 +1,5 @@
 """The region of ``spotwright plan``: named, or the one whose zones the manifests name."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -33,18 +32,6 @@ ZONE = "topology.kubernetes.io/zone"
 
 def pool(key: str, value: str, operator: str = "In") -> str:
     return POOL.replace("KEY", key).replace("OPERATOR", operator).replace("VALUE", value)
-
-
-@pytest.fixture
-def planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
-    def _planned(*documents: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
-        file = tmp_path / "m.yaml"
-        file.write_text("\n---\n".join(documents))
-        assert main(["plan", str(file), "--output", "json", *options]) == 0
-        document: dict[str, Any] = json.loads(capsys.readouterr().out)
-        return document
-
-    return _planned
 
 
 def test_a_region_has_its_own_prices_and_zones(planned: Any) -> None:
