@@ -150,3 +150,12 @@ def test_of_many_pods_small_ones_are_not_left_for_large_ones() -> None:
     plan = planned(*large, *small, pools=(pool(limits={"cpu": "225"}),))
     left = [key for key in why(plan) if key.startswith("default/small")]
     assert len(left) <= 0.05 * len(small)
+
+
+def test_the_price_of_a_limit_does_not_keep_cheaper_types_away_from_what_is_left() -> None:
+    """No price for memory buys the two wide nodes and no third: it is the rest of the limit that does."""
+    dense = instance("dense", 8, 8, 0.80)
+    wide = instance("wide", 8, 16, 0.40)
+    waiting = pods(5, cpu=7, memory="4Gi")
+    plan = planned(*waiting, pools=(pool(limits={"memory": "60Gi"}),), types=(dense, wide))
+    assert shown(plan) == ["dense x 1"] * 3 + ["wide x 1"] * 2
