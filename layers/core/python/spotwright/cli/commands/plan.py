@@ -172,6 +172,7 @@ def _read_inputs(
     if live and not options.files:
         return live.snapshot, live, find_named_zones(of_cluster), (), ()
     from spotwright.cli.inputs.assumed_volumes import assume_volumes
+    from spotwright.cli.inputs.autoscaled import apply_autoscalers
     from spotwright.cli.inputs.conversion import upgrade_documents
     from spotwright.cli.inputs.documents import deduplicate, read_documents
     from spotwright.cli.inputs.feature_gates import drop_gated_objects
@@ -181,6 +182,7 @@ def _read_inputs(
     checked = check_documents(read_documents(options.files), Strictness(options.validate))
     documents, notes = upgrade_documents(checked)
     documents, replaced = deduplicate(documents)
+    documents, scaled = apply_autoscalers(documents)
     snapshot = decode_snapshot(documents, feature_gates)
     if live:
         snapshot = apply_manifests(live.snapshot, snapshot)
@@ -189,4 +191,4 @@ def _read_inputs(
     named = find_named_zones((*(document.content for document in documents.objects), *of_cluster))
     # Of a running cluster and of a case file, the volumes are known.
     snapshot, assumed = (snapshot, ()) if live or documents.has_case else assume_volumes(snapshot)
-    return snapshot, live, named, (*documents.notes, *notes, *replaced, *gated), assumed
+    return snapshot, live, named, (*documents.notes, *notes, *replaced, *scaled, *gated), assumed

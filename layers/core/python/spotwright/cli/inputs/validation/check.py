@@ -13,6 +13,7 @@ from spotwright.cli.inputs.documents import Document, Documents, Json
 from spotwright.cli.inputs.validation.kinds import Api, api_of, owns_pods, versions_of
 from spotwright.cli.inputs.validation.kubernetes import KubernetesValidator
 from spotwright.cli.inputs.validation.problems import Kind, Problem, Problems
+from spotwright.cli.inputs.validation.remarks import remarks
 
 # What envsubst, Terraform, Helm and authors of guides replace.
 _PLACEHOLDER: Final = re.compile(r"'[^']*(?:\$\{\w+\}|\$[A-Z_]{2,}|<<?[\w -]+>>?|\{\{[^}]*\}\})")
@@ -53,8 +54,8 @@ def check_documents(documents: Documents, strictness: Strictness = Strictness.ST
     if errors:
         heading = [f"{len(errors)} errors, so that nothing is planned:"] if len(errors) > 1 else []
         raise InputError("\n".join((*heading, *errors)))
-    remarks = (_sentence(document, problem) for document in kept for problem in _remarks(document))
-    notes = (*documents.notes, *warnings, *remarks, *_notes(others))
+    remarked = (_sentence(document, problem) for document in kept for problem in remarks(document.content))
+    notes = (*documents.notes, *warnings, *remarked, *_notes(others))
     return msgspec.structs.replace(documents, objects=tuple(kept), notes=notes)
 
 
@@ -63,14 +64,6 @@ def refuse_duplicates(documents: Documents) -> None:
     errors = [_sentence(document, problem) for document in documents.objects for problem in _duplicates(document)]
     if errors:
         raise InputError("\n".join(errors))
-
-
-def _remarks(document: Document) -> Problems:
-    """What the API server takes and what still means nothing."""
-    if document.content["kind"] == "NodePool" and api_of(document.content) is Api.KARPENTER:
-        from spotwright.cli.inputs.validation.karpenter import limit_remarks
-
-        yield from limit_remarks(document.content)
 
 
 def _sentence(document: Document, problem: Problem) -> str:

@@ -1,0 +1,100 @@
+"""What a plan says of manifests that are valid and may not mean what was meant."""
+
+import io
+import json
+from typing import Any
+
+import pytest
+
+from spotwright.cli import main
+
+POOL = """
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    spec:
+      requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]
+      nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+"""
+WEB = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      containers: [{name: app, image: app, resources: {requests: {cpu: 100m}}}]
+"""
+AUTOSCALER = """
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata: {name: scaler}
+spec: {scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}, minReplicas: 4, maxReplicas: 9}
+"""
+SCALED = "4 pods are planned, the minReplicas of HorizontalPodAutoscaler scaler"
+QUOTA = """
+apiVersion: v1
+kind: ResourceQuota
+metadata: {name: small}
+spec: {hard: {pods: 1}}
+"""
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def _planned(*documents: str) -> dict[str, Any]:
+        """The plan as JSON."""
+        monkeypatch.setattr("sys.stdin", io.StringIO("---".join((POOL, *documents))))
+        assert main(["plan", "-", "-o", "json"]) == 0
+        plan: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return plan
+
+    return _planned
+
+
+def with_spec(manifest: str, more: str) -> str:
+    return manifest.replace("\nspec:\n", f"\nspec:\n  {more}\n")
+
+
+@pytest.mark.parametrize(
+    ("web", "autoscaler", "pods", "notes"),
+    [
+        (
+            WEB,
+            AUTOSCALER,
+            4,
+            [f"Deployment web states no replicas; {SCALED}"],
+        ),
+        (
+            with_spec(WEB, "replicas: 2"),
+            AUTOSCALER,
+            4,
+            [f"Deployment web states replicas 2; {SCALED}"],
+        ),
+        (with_spec(WEB, "replicas: 5"), AUTOSCALER, 5, []),
+        (with_spec(WEB, "replicas: 0"), AUTOSCALER, 0, []),
+        (WEB, AUTOSCALER.replace("minReplicas: 4, ", ""), 1, []),
+        (WEB, AUTOSCALER.replace("name: web", "name: other"), 1, []),
+        (WEB, AUTOSCALER.replace("name: scaler", "name: scaler, namespace: other"), 1, []),
+    ],
+)
+def test_an_autoscaled_workload_has_at_least_min_replicas(
+    planned: Any, web: str, autoscaler: str, pods: int, notes: list[str]
+) -> None:
+    for documents in ((web, autoscaler), (autoscaler, web)):
+        plan = planned(*documents)
+        assert sum(len(node["pods"]) for node in plan["newNodes"]) == pods
+        assert plan["notes"] == notes
+
+
+def test_a_resource_quota_is_not_counted_and_a_note_says_so(planned: Any) -> None:
+    plan = planned(with_spec(WEB, "replicas: 3"), QUOTA)
+    assert sum(len(node["pods"]) for node in plan["newNodes"]) == 3
+    assert plan["notes"] == [
+        "stdin:22 (document 3): ResourceQuota small: it is not counted: pods that it would refuse are planned as if it"
+        " were not there"
+    ]
