@@ -89,7 +89,7 @@ def test_pods_of_a_node_on_its_way_out_are_not_called_pending_and_have_not_waite
     world.cluster.delete("nodeclaims", claim.metadata)
     result = provision(world.ports, clock=world.clock.now)
     (decision,) = result.decisions
-    assert decision.message.startswith("1 pods of nodes on their way out need 1 new nodes for $")
+    assert decision.message.startswith("1 pod of nodes on their way out needs 1 new node for $")
     assert result.pod_wait_seconds == (0.0,)
 
 

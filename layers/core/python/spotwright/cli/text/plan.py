@@ -4,11 +4,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from spotwright.cli.text.plan_report import PlanReport, count, price_text
+from spotwright.cli.text.plan_report import PlanReport, price_text
 from spotwright.cli.text.terminal import Terminal
 from spotwright.cli.text.workloads import Workload, Workloads
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import PICOUSD
+from spotwright.model.plurals import counted
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.scheduling.explain.node_choice import format_amount, format_price, resource_name
 from spotwright.scheduling.plan import NewNode, NodeAssignment, Plan, ResourceUsage, UnplacedPod
@@ -33,8 +34,8 @@ def plan_to_text(report: PlanReport, terminal: Terminal, *, is_wide: bool = Fals
         ("Existing nodes", list(_assignments(plan.existing_nodes, report.workloads, is_wide=is_wide))),
         ("Pods", list(_placed_pods(plan, report.workloads))),
         ("Capacity buffers", list(_buffers(plan))),
-        (f"Pending: {count(len(plan.unschedulable_pods), 'pod')}", list(_reasons(plan.unschedulable_pods, report))),
-        (f"Ignored: {count(len(plan.ignored_pods), 'pod')}", list(_reasons(plan.ignored_pods, report))),
+        (f"Pending: {counted(len(plan.unschedulable_pods), 'pod')}", list(_reasons(plan.unschedulable_pods, report))),
+        (f"Ignored: {counted(len(plan.ignored_pods), 'pod')}", list(_reasons(plan.ignored_pods, report))),
         ("Notes", [f"  {note}" for note in _notes(report)]),
         ("Assumptions", [f"  {assumption}" for assumption in report.assumptions]),
     )
@@ -51,14 +52,14 @@ def summarize(plan: Plan) -> str:
     pending, ignored, nodes = len(plan.unschedulable_pods), len(plan.ignored_pods), len(plan.new_nodes)
     total = on_new + on_existing + pending + ignored
     fates = [
-        f"{on_new:,} placed on {count(nodes, 'new node')}" if on_new else count(nodes, "new node") if nodes else "",
-        f"{on_existing:,} {'' if on_new else 'placed '}on {count(len(plan.existing_nodes), 'existing node')}"
+        f"{on_new:,} placed on {counted(nodes, 'new node')}" if on_new else counted(nodes, "new node") if nodes else "",
+        f"{on_existing:,} {'' if on_new else 'placed '}on {counted(len(plan.existing_nodes), 'existing node')}"
         if on_existing
         else "",
         f"{pending:,} pending" if pending or on_new or on_existing else "",
         f"{ignored:,} ignored" if ignored else "",
     ]
-    subject = count(total, "pod") if total else "No pod is waiting"
+    subject = counted(total, "pod") if total else "No pod is waiting"
     return "; ".join((f"{subject}: {', '.join(filter(None, fates)) or 'no new nodes'}", *_price(plan, on_new)))
 
 
@@ -176,7 +177,7 @@ def name_workloads(counts: Mapping[Workload, int]) -> str:
     )
     named = ([f"{'Pod' if len(bare) == 1 else 'Pods'} {_few(bare)}"]) if bare else []
     hidden = len(owned) - 2 * _MAX_NAMES
-    more = [f"{count(hidden, 'more workload')}"] if hidden > 0 else []
+    more = [f"{counted(hidden, 'more workload')}"] if hidden > 0 else []
     return ", ".join([*owned[: 2 * _MAX_NAMES], *more, *named])
 
 
@@ -247,14 +248,14 @@ def _placed_pods(plan: Plan, workloads: Workloads) -> Iterator[str]:
     if len(whole) > _MAX_PLACED_WORKLOADS:
         rest = whole[_MAX_PLACED_WORKLOADS:]
         pods = sum(owned[workload] for workload in rest)
-        yield f"  {count(len(rest), 'more workload')}: {pods:,} of {pods:,}"
+        yield f"  {counted(len(rest), 'more workload')}: {pods:,} of {pods:,}"
 
 
 def _buffers(plan: Plan) -> Iterator[str]:
     for provisioning in plan.buffers:
         name = f"{provisioning.namespace}/{provisioning.name}"
         message = f": {provisioning.message}" if provisioning.message else ""
-        yield f"  {name} keeps room for {count(provisioning.pod_count, 'pod')}, {provisioning.reason}{message}"
+        yield f"  {name} keeps room for {counted(provisioning.pod_count, 'pod')}, {provisioning.reason}{message}"
     for node in plan.buffer_assignments:
         yield f"  {node.name} has room for {_few(node.pods)}"
 

@@ -31,8 +31,3 @@ def price_text(picousd: int) -> str:
     """A price in USD: cents from a dollar on, else ten-thousandths of a dollar."""
     usd = picousd / PICOUSD
     return f"${usd:,.2f}" if usd >= 1 else f"${usd:.4f}"
-
-
-def count(number: int, noun: str) -> str:
-    """``1 node``, ``2 nodes``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from spotwright.model import labels, quantity, resources
+from spotwright.model.plurals import counted
 from spotwright.model.requirements import Requirement
 from spotwright.scheduling.capacity.limit_shares import MIN_SPOT_INSTANCE_TYPES, share_limits
 from spotwright.scheduling.capacity.planned_nodes import PlannedNode
@@ -64,7 +65,7 @@ def _few_spot_types(of_pool: _Listed, limits: str) -> str:
     if not few:
         return ""
     return (
-        f"{limits} leave{'' if limits.startswith('limits') else 's'} {_count_nodes(node_count, 'new spot node')}"
+        f"{limits} leave{'' if limits.startswith('limits') else 's'} {counted(node_count, 'new spot node')}"
         f" {_from_to(few)} of {_from_to(possible)} instance types to choose from;"
         f" {MIN_SPOT_INSTANCE_TYPES} or more make interruptions rarer"
     )
@@ -89,12 +90,8 @@ def _lowered_min_values(of_pool: _Listed, limits: str) -> Iterator[str]:
         if kept:
             yield (
                 f"within {limits}, minValues {least} of {requirement.key} is lowered to {_from_to(kept)} for"
-                f" {_count_nodes(node_count, 'new node')}, as MIN_VALUES_POLICY=BestEffort allows"
+                f" {counted(node_count, 'new node')}, as MIN_VALUES_POLICY=BestEffort allows"
             )
-
-
-def _count_nodes(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _from_to(numbers: Sequence[int]) -> str:

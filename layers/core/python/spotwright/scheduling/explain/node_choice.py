@@ -6,6 +6,7 @@ from typing import Final
 from spotwright.model import labels, quantity, resources
 from spotwright.model.ec2.instance_type import PICOUSD
 from spotwright.model.kubernetes.volumes import csi_driver
+from spotwright.model.plurals import counted
 from spotwright.scheduling.capacity.planned_nodes import PlannedNode
 from spotwright.scheduling.inputs.pod_classes import PodCount
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
@@ -93,7 +94,7 @@ def describe_alternatives(type_count: int, capacity_type: str, offerings: Sequen
     ``capacity_type``: of the offering that was chosen; ``offerings``: the alternatives to it, cheapest first.
     """
     same = [offering for offering in offerings if offering.capacity_type == capacity_type]
-    parts = [f"{_count(type_count, 'alternative')}"] if type_count > 0 else []
+    parts = [f"{counted(type_count, 'alternative')}"] if type_count > 0 else []
     if parts and same:
         parts.append(f"next {same[0].instance_type} {format_price(same[0].price_picousd_per_hour)}")
     cheapest_by_kind: dict[str, AlternativeOffering] = {}
@@ -132,7 +133,7 @@ def relaxed_preferences(pod_counts: Iterable[PodCount]) -> tuple[str, ...]:
         first = pods.pod_class.requirement_levels[0]
         for preference in _given_up(first, pods.pod_requirements) if pods.pod_requirements is not first else ():
             counts[preference] = counts.get(preference, 0) + pods.count
-    return tuple(f"{preference} ({_count(counts[preference], 'pod')})" for preference in sorted(counts))
+    return tuple(f"{preference} ({counted(counts[preference], 'pod')})" for preference in sorted(counts))
 
 
 def _given_up(first: PodRequirements, last: PodRequirements) -> Iterator[str]:
@@ -157,10 +158,6 @@ def _given_up(first: PodRequirements, last: PodRequirements) -> Iterator[str]:
 def _domains(topology_key: str) -> str:
     names = {labels.HOSTNAME: "hosts", labels.ZONE: "zones", labels.CAPACITY_TYPE: "capacity types"}
     return names.get(topology_key, topology_key)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def format_amount(resource: str, size: int) -> str:

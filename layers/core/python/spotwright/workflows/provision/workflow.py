@@ -9,6 +9,7 @@ import msgspec
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import SCALED_DOWN, Decision, Disruption, derived_id
 from spotwright.errors import Unavailable
+from spotwright.model.plurals import counted
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning import time_budget
@@ -143,8 +144,9 @@ def _pod_wait_seconds(snapshot: Snapshot, plan: Plan) -> float:
 def _message(snapshot: Snapshot, plan: Plan) -> str:
     running = {pod.key: bool(pod.node_name) for pod in snapshot.pods}
     placed = [running[key] for node in plan.new_nodes for key in node.pods if key in running]
-    pods = [f"{placed.count(False)} pending pods"] if False in placed else []
-    pods += [f"{placed.count(True)} pods of nodes on their way out"] if True in placed else []
+    pods = [counted(placed.count(False), "pending pod")] if False in placed else []
+    pods += [f"{counted(placed.count(True), 'pod')} of nodes on their way out"] if True in placed else []
     price = plan.price_picousd_per_hour / 10**12
     need = " and ".join(pods) or "static NodePools and CapacityBuffers"
-    return f"{need} need {len(plan.new_nodes)} new nodes for ${price:.4f} per hour"
+    verb = "needs" if len(placed) == 1 else "need"
+    return f"{need} {verb} {counted(len(plan.new_nodes), 'new node')} for ${price:.4f} per hour"
