@@ -32,8 +32,8 @@ def find_best_placement(
     context: PlanningContext, pods: Sequence[Pod], templates: Sequence[NodeClaimTemplate], limit_policy: LimitPolicy
 ) -> Placement:
     """The best placement on the nodes of these templates, all pods at once."""
-    placement = place_in_batches(context, [pods], templates, limit_policy)
-    return retry_unplaced_first(context, pods, templates, placement, limit_policy)
+    placement = place_in_batches(context, [pods], templates, limit_policy, context.settings.work_units)
+    return retry_unplaced_first(context, pods, templates, placement, limit_policy, context.settings.work_units)
 
 
 def retry_unplaced_first(
@@ -42,8 +42,12 @@ def retry_unplaced_first(
     templates: Sequence[NodeClaimTemplate],
     placement: Placement,
     limit_policy: LimitPolicy,
+    budget: int,
 ) -> Placement:
-    """Retry with unplaced pods (and the pods their affinity names) first, while that places more pods."""
+    """Retry with unplaced pods (and the pods their affinity names) first, while that places more pods.
+
+    ``budget``: units of work for packing, in each attempt.
+    """
     ordered_pods, without_targets = pods, frozenset[str]()
     for _ in range(_MAX_RETRIES):
         order = retry_order.compute_retry_order(placement, ordered_pods, without_targets)
@@ -51,7 +55,7 @@ def retry_unplaced_first(
             break
         first_keys = {pod.key for pod in order.first_pods}
         later_pods = [pod for pod in ordered_pods if pod.key not in first_keys]
-        retry = place_in_batches(context, [order.first_pods, later_pods], templates, limit_policy)
+        retry = place_in_batches(context, [order.first_pods, later_pods], templates, limit_policy, budget)
         work_units = placement.work_units + retry.work_units
         relaxed_targets = retry.unplaced_or_relaxed(order.affinity_targets.keys())
         better = not relaxed_targets and _places_more(retry, placement, ordered_pods)
@@ -94,10 +98,13 @@ def place_in_batches(
     batches: Sequence[Sequence[Pod]],
     templates: Sequence[NodeClaimTemplate],
     limit_policy: LimitPolicy,
+    budget: int,
 ) -> Placement:
-    """The best of several attempts that all place these batches of pods one after the other."""
+    """The best of several attempts that all place these batches of pods one after the other.
+
+    ``budget``: units of work for packing, in each attempt.
+    """
     pod_count = sum(map(len, batches))
-    budget = context.settings.work_units
     attempt = partial(Placement, context, batches, templates, limit_policy=limit_policy)
     best, sequential_keys = attempt(), frozenset[str]()
     complete = place_pods(best, budget, pack_together=True)

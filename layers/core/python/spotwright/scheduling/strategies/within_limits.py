@@ -25,6 +25,8 @@ _PRESSURES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0, 10_000.0)
 # first as request this share of what the limits leave.
 _MANY_PODS: Final = 500
 _USABLE_SHARE: Final = 0.95
+# An attempt takes at most this part of the work that a plan may take; the best is made once more with all of it.
+_ATTEMPT_SHARE: Final = 25
 # Where minValues cannot be kept for some pods, this much of a NodePool's limits is withheld, until they are.
 _WITHHELD_SHARES: Final = (0.25, 0.5, 0.75, 1.0)
 
@@ -51,10 +53,17 @@ def _keeps_limits(placement: Placement) -> bool:
 
 
 class _Candidate:
-    """A placement within limits, with the policy it was made under."""
+    """A placement within limits: the batches of pods that were placed one after the other, and under which policy."""
 
-    def __init__(self, placement: Placement, policy: LimitPolicy, rank: tuple[object, ...]) -> None:
+    def __init__(
+        self,
+        placement: Placement,
+        batches: Sequence[Sequence[Pod]],
+        policy: LimitPolicy,
+        rank: tuple[object, ...],
+    ) -> None:
         self.placement = placement
+        self.batches = batches
         self.policy = policy
         self.rank = rank
 
@@ -85,11 +94,12 @@ class _LimitSearch:
         ordered = sorted(self._pods, key=self._order_key)
         first = self._count_that_may_fit(ordered)
         if first < len(ordered) and len(ordered) > _MANY_PODS:
-            self._try([ordered[:first], ordered[first:]], _policy(self._scarce, 1.0))
+            budget = self._context.settings.work_units
+            self._place([ordered[:first], ordered[first:]], _policy(self._scarce, 1.0), budget)
             if self._best is not None:
                 return self._best_with_all_work()
         self._try_pressures()
-        if not self._is_complete and self._has_time:
+        if not self._is_complete and self._has_time and self._limited != self._scarce:
             self._try([self._pods], _policy(self._limited, _PRESSURES[-1]))
         self._keep_min_values()
         if not self._is_complete:
@@ -116,18 +126,21 @@ class _LimitSearch:
                 too_low = tried
 
     def _try(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy) -> Placement:
-        """Place the batches; the placement counts if it keeps the limits and is better than all before."""
-        placement = best_placement.place_in_batches(self._context, batches, self._templates, policy)
+        """Place the batches with little work; the placement counts if it keeps the limits and is better than before."""
+        return self._place(batches, policy, self._context.settings.work_units // _ATTEMPT_SHARE)
+
+    def _place(self, batches: Sequence[Sequence[Pod]], policy: LimitPolicy, budget: int) -> Placement:
+        placement = best_placement.place_in_batches(self._context, batches, self._templates, policy, budget)
         self._work_units += placement.work_units
-        self._consider(placement, policy)
+        self._consider(placement, batches, policy)
         return placement
 
-    def _consider(self, placement: Placement, policy: LimitPolicy) -> None:
+    def _consider(self, placement: Placement, batches: Sequence[Sequence[Pod]], policy: LimitPolicy) -> None:
         placement.count_limits()
         if _keeps_limits(placement):
             placement.plan_cheaper_types()
             best_placement.leave_last_of_equal_pods(self._context, self._pods, placement)
-            candidate = _Candidate(placement, policy, self._rank(placement))
+            candidate = _Candidate(placement, batches, policy, self._rank(placement))
             if self._best is None or candidate.rank < self._best.rank:
                 self._best = candidate
 
@@ -216,15 +229,16 @@ class _LimitSearch:
             )
 
     def _finished(self) -> Placement:
-        """The best placement, after unplaced pods were tried first."""
+        """The best placement, after unplaced pods were tried first; made once more with all the work allowed."""
         assert self._best is not None
-        best = self._best
+        best, budget = self._best, self._context.settings.work_units // _ATTEMPT_SHARE
         if not self._violates_order(best.placement):
             placement = best_placement.retry_unplaced_first(
-                self._context, self._pods, self._templates, best.placement, best.policy
+                self._context, self._pods, self._templates, best.placement, best.policy, budget
             )
             if placement is not best.placement:
-                self._consider(placement, best.policy)
+                self._consider(placement, best.batches, best.policy)
+        self._place(self._best.batches, self._best.policy, self._context.settings.work_units)
         return self._best_with_all_work()
 
 
