@@ -98,3 +98,34 @@ def test_a_resource_quota_is_not_counted_and_a_note_says_so(planned: Any) -> Non
         "stdin:22 (document 3): ResourceQuota small: it is not counted: pods that it would refuse are planned as if it"
         " were not there"
     ]
+
+
+PRIORITY = "\napiVersion: scheduling.k8s.io/v1\nkind: PriorityClass\nmetadata: {name: high}\nvalue: 5\n"
+RUNTIME = "\napiVersion: node.k8s.io/v1\nkind: RuntimeClass\nmetadata: {name: kata}\nhandler: kata\n"
+REFUSES = " (a cluster without it refuses the pods)"
+
+
+@pytest.mark.parametrize(
+    ("field", "assumed"),
+    [
+        (
+            "priorityClassName: high",
+            ["Deployment web: PriorityClass high is not in these files; assumed priority 0" + REFUSES],
+        ),
+        (
+            "runtimeClassName: kata",
+            [
+                "Deployment web: RuntimeClass kata is not in these files; assumed no overhead, nodeSelector and"
+                " tolerations" + REFUSES
+            ],
+        ),
+        ("priorityClassName: system-cluster-critical", []),
+    ],
+)
+def test_a_class_that_is_in_no_file_is_assumed(planned: Any, field: str, assumed: list[str]) -> None:
+    web = WEB.replace("      containers:", f"      {field}\n      containers:")
+    plan = planned(web)
+    assert sum(len(node["pods"]) for node in plan["newNodes"]) == 1
+    assert [line for line in plan["assumptions"] if "Class " in line and "Deployment" in line] == assumed
+    known = planned(web, PRIORITY, RUNTIME)["assumptions"]
+    assert not [line for line in known if "Deployment" in line]

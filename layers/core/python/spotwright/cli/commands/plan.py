@@ -159,7 +159,7 @@ def _read_inputs(
     options: argparse.Namespace, feature_gates: str
 ) -> "tuple[Snapshot, LiveCluster | None, NamedZones, tuple[str, ...], tuple[str, ...]]":
     """The snapshot to plan, the running cluster if there is one, zones that are named, notes about manifests, and
-    assumptions about their volumes."""
+    assumptions about their volumes and classes."""
     is_live = options.kubeconfig or options.context or options.cluster or not options.files
     live = None
     if is_live:
@@ -171,6 +171,7 @@ def _read_inputs(
     of_cluster = objects_of_cluster(live.snapshot) if live else []
     if live and not options.files:
         return live.snapshot, live, find_named_zones(of_cluster), (), ()
+    from spotwright.cli.inputs.assumed_classes import assumed_classes
     from spotwright.cli.inputs.assumed_volumes import assume_volumes
     from spotwright.cli.inputs.autoscaled import apply_autoscalers
     from spotwright.cli.inputs.conversion import upgrade_documents
@@ -189,6 +190,8 @@ def _read_inputs(
     # A case file's objects count whatever the gates are.
     snapshot, gated = (snapshot, ()) if documents.has_case else drop_gated_objects(snapshot)
     named = find_named_zones((*(document.content for document in documents.objects), *of_cluster))
-    # Of a running cluster and of a case file, the volumes are known.
-    snapshot, assumed = (snapshot, ()) if live or documents.has_case else assume_volumes(snapshot)
+    # Of a running cluster and of a case file, the volumes are known, and what admission did with pods.
+    is_known = live or documents.has_case
+    snapshot, assumed = (snapshot, ()) if is_known else assume_volumes(snapshot)
+    assumed = assumed if is_known else (*assumed, *assumed_classes(documents.objects))
     return snapshot, live, named, (*documents.notes, *notes, *replaced, *scaled, *gated), assumed
