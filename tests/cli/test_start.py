@@ -1,6 +1,7 @@
 """A command starts with what it uses, and ends as it should."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -66,3 +67,15 @@ def test_broken_json_is_told_by_its_place(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("arguments", "code"), [(["plan", "nowhere.yaml"], 2), (["--help"], 0), (["nonsense"], 2)])
 def test_the_exit_code_arrives(arguments: list[str], code: int) -> None:
     assert ran(*arguments).returncode == code
+
+
+@pytest.mark.parametrize("arguments", [["plan", str(CASE)], ["plan", str(CASE), "-o", "yaml"], ["catalog"]])
+@pytest.mark.parametrize(("redirection", "why"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")])
+def test_an_answer_that_cannot_be_written_is_an_error(arguments: list[str], redirection: str, why: str) -> None:
+    code = "from spotwright.cli.__main__ import once; once()"
+    command = shlex.join([sys.executable, "-c", code, *arguments])
+    done = subprocess.run(
+        ["bash", "-c", f"{command} {redirection}"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.stderr == f"spotwright: standard output cannot be written: {why}\n"
+    assert done.returncode == 2

@@ -26,7 +26,7 @@ _COMMANDS: Final = {
 }
 # Commands with an option --region for all that they ask of AWS.
 _WITH_REGION: Final = frozenset({"replay", "pause", "resume", "manifests", "uninstall"})
-_BAD_INPUT: Final = 2
+BAD_INPUT: Final = 2
 _EPILOG: Final = """\
 examples:
   spotwright plan examples/planner.yaml           which nodes would these manifests get, and why?
@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given and not given[0].startswith("-") and given[0] not in _COMMANDS:
         suggestion = _suggest(given[0], _COMMANDS) or f"commands are {', '.join(_COMMANDS)}"
         print(f"spotwright: there is no command {given[0]}; {suggestion}", file=sys.stderr)
-        return _BAD_INPUT
+        return BAD_INPUT
     # For the help of all commands all modules are imported.
     parser, subparsers = build_parser([command for command in _COMMANDS if command in given[:1]] or _COMMANDS)
     options, unknown = parser.parse_known_args(given)
@@ -84,11 +84,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(options.run(options))
     except InputError as error:
         print(f"spotwright {options.command}: {error}", file=sys.stderr)
-        return _BAD_INPUT
+        return BAD_INPUT
     except MissingRegion as error:
         advice = "give --region or set AWS_REGION" if options.command in _WITH_REGION else "set AWS_REGION"
         print(f"spotwright {options.command}: {error}: {advice}", file=sys.stderr)
-        return _BAD_INPUT
+        return BAD_INPUT
     except BrokenPipeError:
         # The reader of a pipe (head, less) has ended.
         sys.stderr.close()
