@@ -5,6 +5,7 @@ imported: the Lambda layer does not have them.
 """
 
 import json
+import socket
 import ssl
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -120,7 +121,8 @@ class Connection:
                 return response
             content = response.data
         except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
-            raise Unavailable(f"{method} {path}: {error}", code=type(error).__name__) from error
+            what = _unanswered(self._configuration.host, error) or f"{method} {path}: {error}"
+            raise Unavailable(what, code=type(error).__name__) from error
         raise status_error(f"{method} {path}", response.status, _decode(content))
 
     def _authorization(self) -> str:
@@ -135,6 +137,23 @@ def _ssl_context() -> ssl.SSLContext:
     context = create_urllib3_context()
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context
+
+
+def _unanswered(host: str, error: BaseException | None) -> str:
+    """Why there is no connection, by the error below those of the libraries; "" = for another reason."""
+    while error is not None:
+        match error:
+            case ssl.SSLCertVerificationError():
+                return f"{host} does not answer: its certificate is not trusted: {error.verify_message}"
+            case ConnectionRefusedError():
+                return f"{host} does not answer: connection refused"
+            case socket.gaierror():
+                return f"{host} does not answer: its name is not known"
+            # Every other failure to connect is of a subclass.
+            case urllib3.exceptions.ConnectTimeoutError() if type(error) is urllib3.exceptions.ConnectTimeoutError:
+                return f"{host} does not answer: no connection within {CONNECT_SECONDS:g} seconds"
+        error = error.__cause__ or error.__context__
+    return ""
 
 
 def status_error(what: str, status: int, status_object: Mapping[str, Any]) -> ApiError:

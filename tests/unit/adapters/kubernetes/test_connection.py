@@ -1,0 +1,52 @@
+"""What is said of an API server that does not answer."""
+
+import socket
+import ssl
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from kubernetes.client.configuration import Configuration
+
+from local.kubernetes.certificates import CertificateAuthority
+from spotwright.adapters.kubernetes.connection import Connection
+from spotwright.errors import Unavailable
+
+
+def said_of(host: str) -> str:
+    with pytest.raises(Unavailable) as raised:
+        Connection(Configuration(host=host)).call("GET", "/version")
+    return str(raised.value)
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        host = f"https://127.0.0.1:{closed.getsockname()[1]}"
+        assert said_of(host) == f"{host} does not answer: connection refused"
+
+
+def test_a_host_that_is_not_known_is_named() -> None:
+    host = "https://nowhere.invalid:443"
+    assert said_of(host) == f"{host} does not answer: its name is not known"
+
+
+def test_a_certificate_that_is_not_trusted_is_told_in_a_line(tmp_path: Path) -> None:
+    pair = CertificateAuthority(tmp_path).issue_server_certificate("server", ["127.0.0.1"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with suppress(OSError):
+                context.wrap_socket(listening.accept()[0], server_side=True).close()
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        host = f"https://127.0.0.1:{listening.getsockname()[1]}"
+        said = said_of(host)
+        thread.join(10)
+    assert said.startswith(f"{host} does not answer: its certificate is not trusted: ")
+    assert "SSL" not in said
+    assert "\n" not in said
