@@ -1,7 +1,12 @@
 """Nodes are replaced by cheaper ones that hold their pods, where nothing forbids it."""
 
-from spotwright.model import resources
-from spotwright.model.ec2.instance_type import Catalog
+from collections.abc import Sequence
+
+import msgspec
+
+from spotwright.model import labels, resources
+from spotwright.model.ec2.instance_type import Catalog, InstanceType, Offering
+from spotwright.model.requirements import Requirement, Requirements
 from spotwright.scheduling.inputs.nodepools import build_templates
 from spotwright.scheduling.offerings.offering_index import OfferingIndex
 from spotwright.scheduling.offerings.undetermined_labels import UndeterminedLabels
@@ -9,16 +14,16 @@ from spotwright.scheduling.packing.bins import Items
 from spotwright.scheduling.packing.host_constraints import HostConstraint
 from spotwright.scheduling.packing.nodes_first import replace_nodes
 from spotwright.scheduling.packing.problem import PackedNodes, Packing, PackingProblem, RemainingLimits
-from tests.unit.scheduling.builders import GIB, TYPES, pool, snapshot
+from tests.unit.scheduling.builders import GIB, TYPES, instance, pool, snapshot
 
 SIZE_BOUND = 48_000
 BUDGET = 20_000
 ONE_PER_HOST = HostConstraint(selecting_terms=[0], term_caps=[(0, 1)], avoided_terms=[], host_ports=[])
 
 
-def problem(host_constraint: HostConstraint | None = None) -> PackingProblem:
+def problem(host_constraint: HostConstraint | None = None, types: Sequence[InstanceType] = TYPES) -> PackingProblem:
     """Pods of 100m and 256Mi, of one class."""
-    templates, _ = build_templates(snapshot(pools=(pool(),)), Catalog({"": TYPES}))
+    templates, _ = build_templates(snapshot(pools=(pool(),)), Catalog({"": tuple(types)}))
     index = OfferingIndex(templates, (), (resources.CPU, resources.MEMORY, resources.PODS))
     keys = UndeterminedLabels(index, ())
     return PackingProblem(index, Items([(100, GIB // 4, 1)]), [index.all_offerings], [-1], keys, [host_constraint])
@@ -86,3 +91,53 @@ def test_nodes_stay_where_one_would_be_dearer() -> None:
 def test_a_new_node_keeps_the_limits() -> None:
     assert nodes_after((2000, 15), (2000, 15), limits={resources.CPU: 0}) == [30]
     assert nodes_after((2000, 15), (2000, 15), limits={resources.CPU: -1}) == [15, 15]
+
+
+RESERVATION = Requirements({labels.RESERVATION_ID: Requirement(labels.RESERVATION_ID, False, frozenset(("cr-1",)))})
+DENSE = instance("dense", 8, 8, 0.80)
+WIDE = instance("wide", 8, 32, 0.40)
+
+
+def types_after(unpacked: int, limits: dict[str, int]) -> list[str]:
+    """The types of two dense nodes of two pods afterwards. ``unpacked``: pods that no node holds."""
+    typed = problem(types=(DENSE, WIDE))
+    pool_types = typed.offering_index.pool_type_of
+    dense = next(n for n, pool_type in enumerate(pool_types) if pool_type.instance_type.name == "dense")
+    packing = Packing([PackedNodes(dense, 2, {0: 1})], [unpacked], RemainingLimits([limits], {}), 0)
+    replace_nodes(typed, packing, SIZE_BOUND, BUDGET)
+    return [pool_types[n.offering].instance_type.name for n in packing.nodes for _ in range(n.node_count)]
+
+
+def test_cheaper_nodes_do_not_take_from_a_limit_what_unpacked_pods_need() -> None:
+    """One wide node costs less than two dense nodes and counts more memory."""
+    assert types_after(0, {resources.MEMORY: 100 * GIB}) == ["wide"]
+    assert types_after(1, {resources.MEMORY: 100 * GIB}) == ["dense", "dense"]
+
+
+def test_cheaper_nodes_that_leave_as_much_of_the_limits_are_taken_beside_unpacked_pods() -> None:
+    assert types_after(1, {resources.CPU: 100_000, resources.NODES: 5}) == ["wide"]
+
+
+def test_cheaper_nodes_do_not_take_reserved_instances_that_unpacked_pods_need() -> None:
+    """A reserved instance is the cheapest node for all pods; the last is left to the unpacked pod."""
+    reserved = Offering("z1", labels.RESERVED, 0, requirements=RESERVATION, reservation_capacity=1)
+    reserving = msgspec.structs.replace(DENSE, offerings=(*DENSE.offerings, reserved))
+    for unpacked, left in ((0, 0), (1, 1)):
+        typed = problem(types=(reserving,))
+        bought = next(n for n, id_ in enumerate(typed.offering_index.reservation_ids) if not id_)
+        packing = Packing([PackedNodes(bought, 2, {0: 1})], [unpacked], RemainingLimits([{}], {"cr-1": 1}), 0)
+        replace_nodes(typed, packing, SIZE_BOUND, BUDGET)
+        assert packing.limits.by_reservation == {"cr-1": left}
+
+
+def test_pods_of_overlapping_zones_share_a_node() -> None:
+    """Pods of z1, pods of z1 or z2, and pods of any zone: a node in z1 holds them all."""
+    index = problem().offering_index
+    z1, z2 = (index.by_label.meeting(Requirement(labels.ZONE, False, frozenset((zone,)))) for zone in ("z1", "z2"))
+    items, keys = Items([(100, GIB // 4, 1)] * 3), UndeterminedLabels(index, ())
+    zoned = PackingProblem(index, items, [z1, z1 | z2, index.all_offerings], [-1] * 3, keys, [None] * 3)
+    cheapest = (z1 & -z1).bit_length() - 1
+    nodes = [PackedNodes(cheapest, 1, {0: 1, 2: 1}), PackedNodes(cheapest, 1, {1: 1})]
+    packing = Packing(nodes, [0] * 3, RemainingLimits([{}], {}), 0)
+    replace_nodes(zoned, packing, SIZE_BOUND, BUDGET)
+    assert [packed_nodes.pod_counts for packed_nodes in packing.nodes] == [{0: 1, 1: 1, 2: 1}]
