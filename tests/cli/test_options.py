@@ -30,6 +30,8 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
         (["xyz"], "spotwright: there is no command xyz; commands are plan, convert, "),
         (["plan", "--ouput=json", PLACED], "spotwright plan: there is no option --ouput; did you mean --output?\n"),
         (["plan", "--zzz", PLACED], "spotwright plan: there is no option --zzz; spotwright plan --help lists"),
+        (["catalog", "--min-cpu", "x"], "spotwright catalog: --min-cpu: 'x' is not a Kubernetes quantity"),
+        (["catalog", "--max-memory", "x"], "spotwright catalog: --max-memory: 'x' is not a Kubernetes quantity"),
         (["pause", "--cluster", "a", "b"], "spotwright pause: b: the command takes no such argument; "),
     ],
 )
@@ -80,3 +82,30 @@ def test_every_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
             main([command, "--help"])
         assert ended.value.code == 0
         assert f"usage: spotwright {command} " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("jsn", "spotwright plan: --output jsn: there is no such value; did you mean json?\n"),
+        ("q", "spotwright plan: --output q: there is no such value; allowed are text, wide, json, yaml\n"),
+    ],
+)
+def test_a_value_that_an_option_does_not_have_is_answered_with_those_it_has(
+    given: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["plan", PLACED, "-o", given])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == said
+
+
+@pytest.mark.parametrize("command", [[], ["plan"]])
+def test_help_is_a_command_too(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    shown = []
+    for arguments in (["help", *command], [*command, "--help"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]

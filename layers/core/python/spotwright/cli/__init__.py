@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from spotwright.errors import MissingRegion
 
@@ -42,6 +42,19 @@ class InputError(Exception):
     """Input that cannot be read: the message names the input, the place in it, and what is expected."""
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that answers a value that an option does not have with a sentence, without the usage."""
+
+    def error(self, message: str) -> NoReturn:
+        choice = re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL)
+        if not choice:
+            super().error(message)
+        names, given, known = choice.groups()
+        values = known.replace("'", "").split(", ")
+        allowed = _suggest(given, values) or f"allowed are {', '.join(values)}"
+        self.exit(BAD_INPUT, f"{self.prog}: {names.rpartition('/')[2]} {given}: there is no such value; {allowed}\n")
+
+
 class _Version(argparse.Action):
     """Prints the version; looks it up only when asked."""
 
@@ -54,7 +67,7 @@ class _Version(argparse.Action):
 
 def build_parser(commands: Iterable[str] = _COMMANDS) -> tuple[argparse.ArgumentParser, Any]:
     """The parser of these commands, and its subparsers; only the modules of these commands are imported."""
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="spotwright",
         description="Gives an EKS cluster the nodes its pods need.",
         epilog=_EPILOG,
@@ -71,6 +84,8 @@ def build_parser(commands: Iterable[str] = _COMMANDS) -> tuple[argparse.Argument
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. 0: done; 1: the command says no; 2: the input cannot be read."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["help"]:
+        given = [*given[1:2], "--help"]
     if given and not given[0].startswith("-") and given[0] not in _COMMANDS:
         suggestion = _suggest(given[0], _COMMANDS) or f"commands are {', '.join(_COMMANDS)}"
         print(f"spotwright: there is no command {given[0]}; {suggestion}", file=sys.stderr)

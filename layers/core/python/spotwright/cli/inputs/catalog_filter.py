@@ -81,18 +81,18 @@ def _meets(label: Requirement | None, requirement: Requirement) -> bool:
 def _bounds(bounds: dict[str, tuple[str, str]]) -> Iterable[Requirement]:
     for key, (least, most) in bounds.items():
         if least or most:
-            yield Requirement(key, True, gte=_number(key, least, 0), lte=_number(key, most, 2**63 - 1))
+            yield Requirement(key, True, gte=_number(key, "min", least, 0), lte=_number(key, "max", most, 2**63 - 1))
 
 
-def _number(key: str, text: str, default: int) -> int:
-    """An amount in the label's unit: cpu in cores, memory in MiB; raises InputError."""
+def _number(key: str, bound: str, text: str, default: int) -> int:
+    """An amount in the label's unit: cpu in cores, memory in MiB; ``bound``: min or max. Raises InputError."""
     option = "memory" if key.endswith("memory") else "cpu"
     if not text:
         return default
     try:
         amount = quantity.parse(text)
     except quantity.QuantityError as error:
-        raise InputError(f"--min-{option} or --max-{option}: {error}") from None
+        raise InputError(f"--{bound}-{option}: {error}") from None
     # Memory without a suffix is in MiB already, as in the label.
     return int(amount / 2**20) if option == "memory" and not text.isdigit() else int(amount)
 
