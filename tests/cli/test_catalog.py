@@ -179,7 +179,7 @@ def test_further_columns_are_labels(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (["-l", "a b"], "a b is no requirement: expected key=value"),
         (["-l", "instance-cpu>x"], "instance-cpu Gt [x]: needs exactly one integer"),
-        (["--min-memory", "much"], "--min-memory or --max-memory: 'much' is not a Kubernetes quantity"),
+        (["--min-memory", "much"], "--min-memory: 'much' is not a Kubernetes quantity"),
         (["-L", "nothing"], "-L nothing: no instance type has a label nothing"),
     ],
 )
