@@ -129,3 +129,13 @@ def test_a_class_that_is_in_no_file_is_assumed(planned: Any, field: str, assumed
     assert [line for line in plan["assumptions"] if "Class " in line and "Deployment" in line] == assumed
     known = planned(web, PRIORITY, RUNTIME)["assumptions"]
     assert not [line for line in known if "Deployment" in line]
+
+
+def test_a_paused_deployment_is_planned_and_a_note_says_so(planned: Any) -> None:
+    plan = planned(with_spec(WEB, "paused: true"))
+    assert sum(len(node["pods"]) for node in plan["newNodes"]) == 1
+    assert plan["notes"] == [
+        "stdin:15 (document 2): Deployment web: spec.paused: a new Deployment that is paused makes no pods until it is"
+        " resumed; its pods are planned"
+    ]
+    assert planned(with_spec(WEB, "paused: false"))["notes"] == []

@@ -18,3 +18,6 @@ def remarks(content: Json) -> Problems:
         case "ResourceQuota":
             text = "it is not counted: pods that it would refuse are planned as if it were not there"
             yield Problem(Kind.VALUE, (), text)
+        case "Deployment" if (content.get("spec") or {}).get("paused") is True:
+            text = "a new Deployment that is paused makes no pods until it is resumed; its pods are planned"
+            yield Problem(Kind.VALUE, ("spec", "paused"), text)
