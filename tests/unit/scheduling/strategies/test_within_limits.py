@@ -1,13 +1,29 @@
 """Limits of NodePools are part of the problem: fewest pods left, then the least price; minValues hold within them."""
 
+from datetime import timedelta
+
 import msgspec
 
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.pod_constraints import TopologySpreadConstraint
 from spotwright.model.requirements import NodeSelectorRequirement
 from spotwright.model.snapshot import Settings
-from tests.unit.scheduling.builders import GIB, amounts, instance, node, planned, pods, pool, shown, why, zone_is
+from tests.unit.scheduling.builders import (
+    GIB,
+    NOW,
+    amounts,
+    instance,
+    node,
+    planned,
+    pod,
+    pods,
+    pool,
+    shown,
+    why,
+    zone_is,
+)
 
 FAMILY = labels.INSTANCE_PREFIX + "instance-family"
 
@@ -159,3 +175,31 @@ def test_the_price_of_a_limit_does_not_keep_cheaper_types_away_from_what_is_left
     waiting = pods(5, cpu=7, memory="4Gi")
     plan = planned(*waiting, pools=(pool(limits={"memory": "60Gi"}),), types=(dense, wide))
     assert shown(plan) == ["dense x 1"] * 3 + ["wide x 1"] * 2
+
+
+def aged(waiting: Pod, minutes: int) -> Pod:
+    created = msgspec.structs.replace(waiting.metadata, creation_timestamp=NOW - timedelta(minutes=minutes))
+    return msgspec.structs.replace(waiting, metadata=created)
+
+
+def test_an_older_pod_is_not_left_for_a_cheaper_node() -> None:
+    """One node is allowed: a large one for the older pod or a small one for the younger."""
+    old, young = aged(pod("old", 8), 60), aged(pod("young", 1), 1)
+    plan = planned(young, old, pools=(pool(limits={"nodes": "1"}),))
+    assert set(why(plan)) == {"default/young"}
+
+
+def test_pods_that_cannot_share_the_last_node_come_in_the_order_of_age() -> None:
+    """The oldest is neither among the smallest nor the largest."""
+    waiting = [aged(pod(f"of-{cpu}", cpu), 60 if cpu == 7 else 1) for cpu in (5, 6, 7, 8)]
+    plan = planned(*waiting, pools=(pool(limits={"nodes": "1"}),))
+    assert set(why(plan)) == {f"default/of-{cpu}" for cpu in (5, 6, 8)}
+
+
+def test_of_equal_pods_the_youngest_are_left() -> None:
+    """Ages do not make the nodes smaller: the pods are packed together on a large node, not each on its own."""
+    types = (instance("two", 2, 8, 0.10), instance("eight", 8, 32, 0.20))
+    waiting = [aged(waiting, number) for number, waiting in enumerate(pods(9, cpu=1))]
+    plan = planned(*waiting, pools=(pool(limits={"cpu": "8"}),), types=types)
+    assert shown(plan) == ["eight x 8"]
+    assert set(why(plan)) == {"default/p-0"}
