@@ -139,3 +139,12 @@ def test_a_paused_deployment_is_planned_and_a_note_says_so(planned: Any) -> None
         " resumed; its pods are planned"
     ]
     assert planned(with_spec(WEB, "paused: false"))["notes"] == []
+
+
+def test_a_misspelt_label_of_karpenter_is_answered_with_the_label_that_was_meant(planned: Any) -> None:
+    def reason(key: str) -> str:
+        web = WEB.replace("      containers:", f"      nodeSelector: {{{key}: m}}\n      containers:")
+        return str(planned(web))
+
+    assert "provisioner alone; did you mean instance-category?" in reason("karpenter.k8s.aws/instance-catagory")
+    assert "did you mean" not in reason("karpenter.k8s.aws/zzz")

@@ -3,6 +3,7 @@
 Source: Karpenter v1.14 ``pkg/utils/pod/scheduling.go`` and ``pkg/controllers/provisioning/provisioner.go``.
 """
 
+import difflib
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -27,6 +28,9 @@ _KNOWN_VALUES: Final = {
     labels.CAPACITY_TYPE: frozenset((labels.ON_DEMAND, labels.SPOT, labels.RESERVED)),
     labels.INSTANCE_PREFIX + "tenancy": frozenset(("default", "dedicated")),
 }
+
+# How alike a label that may not be asked for and a well-known label are where that was probably meant.
+_SIMILAR: Final = 0.9
 
 # Causes of ignored pods that have no place until somebody changes something.
 UNREADABLE: Final = "Unreadable"
@@ -110,7 +114,9 @@ def _expression_errors(expression: NodeSelectorRequirement, where: str) -> Itera
     if not _LABEL_KEY.match(key):
         yield f"its {where} is invalid: {expression.key!r} is not a label key"
     elif labels.is_restricted(key) and key != labels.EC2NODECLASS:
-        yield f"its {where} may not ask for label {key}: that label is set by the provisioner alone"
+        similar = difflib.get_close_matches(key, sorted(labels.WELL_KNOWN), n=1, cutoff=_SIMILAR)
+        hint = f"; did you mean {similar[0].rpartition('/')[2]}?" if similar else ""
+        yield f"its {where} may not ask for label {key}: that label is set by the provisioner alone{hint}"
     elif invalid := [value for value in expression.values if not _LABEL_VALUE.match(value)]:
         yield f"its {where} is invalid: {invalid[0]!r} is not a value of a label ({key})"
     elif expression.operator == Operator.IN and not known_values.intersection(expression.values):
