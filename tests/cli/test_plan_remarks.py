@@ -148,3 +148,14 @@ def test_a_misspelt_label_of_karpenter_is_answered_with_the_label_that_was_meant
 
     assert "provisioner alone; did you mean instance-category?" in reason("karpenter.k8s.aws/instance-catagory")
     assert "did you mean" not in reason("karpenter.k8s.aws/zzz")
+
+
+@pytest.mark.parametrize("field", ["requests", "limits"])
+def test_memory_in_thousandths_of_a_byte_is_noted(planned: Any, field: str) -> None:
+    web = WEB.replace("requests: {cpu: 100m}", f"{field}: {{cpu: 100m, memory: 512m}}")
+    notes = planned(web)["notes"]
+    assert notes == [
+        f"stdin:19 (document 2): Deployment web: spec.template.spec.containers[0].resources.{field}.memory: 512m is"
+        " 0.512 bytes; did you mean 512Mi?"
+    ]
+    assert planned(web.replace("512m}", "512Mi}"))["notes"] == []
