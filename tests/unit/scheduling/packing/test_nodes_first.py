@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 
 from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import Catalog, InstanceType, Offering
@@ -141,3 +142,19 @@ def test_pods_of_overlapping_zones_share_a_node() -> None:
     packing = Packing(nodes, [0] * 3, RemainingLimits([{}], {}), 0)
     replace_nodes(zoned, packing, SIZE_BOUND, BUDGET)
     assert [packed_nodes.pod_counts for packed_nodes in packing.nodes] == [{0: 1, 1: 1, 2: 1}]
+
+
+@pytest.mark.parametrize(("host_constraint", "nodes_per_zone"), [(None, 1), (ONE_PER_HOST, 2)])
+def test_pods_of_two_zones_need_nodes_of_both_so_the_cheapest_end_the_search(
+    host_constraint: HostConstraint | None, nodes_per_zone: int
+) -> None:
+    """Nothing costs less than the cheapest node for each host that the zones need."""
+    index = problem().offering_index
+    z1, z2 = (index.by_label.meeting(Requirement(labels.ZONE, False, frozenset((zone,)))) for zone in ("z1", "z2"))
+    items, keys = Items([(100, GIB // 4, 1)] * 2), UndeterminedLabels(index, ())
+    zoned = PackingProblem(index, items, [z1, z2], [-1] * 2, keys, [host_constraint] * 2)
+    nodes = [PackedNodes((zone & -zone).bit_length() - 1, nodes_per_zone, {j: 1}) for j, zone in enumerate((z1, z2))]
+    packing = Packing(nodes, [0] * 2, RemainingLimits([{}], {}), 0)
+    replace_nodes(zoned, packing, SIZE_BOUND, BUDGET)
+    assert packing.work_units == 0
+    assert [packed_nodes.node_count for packed_nodes in packing.nodes] == [nodes_per_zone] * 2
