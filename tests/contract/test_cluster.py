@@ -202,7 +202,8 @@ def test_taints_are_replaced_under_the_version_that_was_read(world: World) -> No
     after = world.port.node(name)
     assert after is not None
     assert disrupted in after.taints
-    assert set(node.taints) <= set(after.taints)
+    # The node controller may have taken back a taint of its own by now.
+    assert {taint for taint in node.taints if not taint.key.startswith("node.kubernetes.io/")} <= set(after.taints)
 
 
 def test_storage_and_namespaces_are_read_as_they_were_written(world: World) -> None:

@@ -43,12 +43,12 @@ class InputError(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that answers a value that an option does not have with a sentence, without the usage."""
+    """A parser that answers bad arguments with a sentence, without the usage."""
 
     def error(self, message: str) -> NoReturn:
         choice = re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message, re.DOTALL)
         if not choice:
-            super().error(message)
+            self.exit(BAD_INPUT, f"{self.prog}: {message}; see {self.prog} --help\n")
         names, given, known = choice.groups()
         values = known.replace("'", "").split(", ")
         allowed = _suggest(given, values) or f"allowed are {', '.join(values)}"

@@ -26,6 +26,8 @@ def _of_weight_group(group: WeightGroup, planned_nodes: Sequence[PlannedNode]) -
     shares = share_limits(group, planned_nodes) or {}
     for number, template in enumerate(group.offering_index.templates):
         of_pool = [(node, shares[id(node)]) for node in planned_nodes if node.template_index == number]
+        if not of_pool:
+            continue
         names = [
             f"{name} {quantity.text(name, template.nodepool.limits[name])}"
             for name, left in sorted(group.initial_limits.by_template[number].items())
