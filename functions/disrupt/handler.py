@@ -13,9 +13,8 @@ from spotwright.composition import cluster_clients
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
-from spotwright.workflows.disrupt.evaluate import evaluate
 from spotwright.workflows.disrupt.inputs import DisruptResult
-from spotwright.workflows.disrupt.validate import validate
+from spotwright.workflows.disrupt.workflow import disrupt
 from spotwright.workflows.ports.doorbells import Doorbell
 
 logger = Logger()
@@ -37,11 +36,14 @@ def handler(event: dict[str, Any], context: sqs_batch.LambdaContext) -> sqs_batc
 
 
 def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell, ...]) -> None:
-    ports, seconds_left = cluster_clients.ports(cluster), partial(sqs_batch.seconds_left, context)
-    for proposal in sorted({bell.key for bell in bells if bell.kind == "validate"}):
-        _report(cluster, "validate", validate(ports, proposal, now=datetime.now(UTC), seconds_left=seconds_left))
-    if any(bell.kind == "evaluate" for bell in bells):
-        _report(cluster, "evaluate", evaluate(ports, now=datetime.now(UTC), seconds_left=seconds_left))
+    results = disrupt(
+        cluster_clients.ports(cluster),
+        bells,
+        clock=lambda: datetime.now(UTC),
+        seconds_left=partial(sqs_batch.seconds_left, context),
+    )
+    for kind, result in results:
+        _report(cluster, kind, result)
 
 
 def _report(cluster: str, kind: str, result: DisruptResult) -> None:

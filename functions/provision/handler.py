@@ -14,7 +14,7 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.provision.workflow import provision
+from spotwright.workflows.provision.workflow import provision, unserved_request
 
 logger = Logger()
 metrics = Metrics()
@@ -35,6 +35,7 @@ def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell,
         cluster_clients.ports(cluster),
         clock=lambda: datetime.now(UTC),
         seconds_left=partial(sqs_batch.seconds_left, context),
+        unserved_request=unserved_request(bells),
     )
     if result.postponed_pods:
         log_line(logger, log_lines.POSTPONED_PODS, cluster=cluster, pods=result.postponed_pods)

@@ -103,6 +103,27 @@ def test_requests_count_up_and_served_never_goes_back(state: StatePort) -> None:
     assert state.cluster().served_requests == 3
 
 
+def test_a_planner_at_work_keeps_others_out_until_its_end(state: StatePort) -> None:
+    assert state.begin_planning("provision", now=1_000, until=61_000)
+    assert state.cluster().planner_until == 61_000
+    assert not state.begin_planning("provision", now=60_999, until=120_999)
+    assert state.begin_planning("disrupt", now=2_000, until=62_000), "another kind of work"
+    assert state.begin_planning("provision", now=61_000, until=121_000)
+    assert not state.end_planning("provision", until=61_000), "the note of somebody else by now"
+    assert state.end_planning("provision", until=121_000)
+    assert state.cluster().planner_until == 0
+    assert state.begin_planning("provision", now=62_000, until=122_000)
+
+
+def test_a_planner_ends_only_when_every_request_is_served(state: StatePort) -> None:
+    assert state.begin_planning("provision", now=1_000, until=61_000)
+    requested = state.request_planning()
+    assert not state.end_planning("provision", until=61_000, served=requested - 1)
+    assert not state.begin_planning("provision", now=2_000, until=62_000)
+    assert state.end_planning("provision", until=61_000, served=requested)
+    assert not state.end_planning("provision", until=61_000)
+
+
 def test_one_reads_the_region_at_a_time_and_who_died_at_it_is_not_waited_for(state: StatePort) -> None:
     assert state.begin_region_read(100_000, since=70_000)
     assert not state.begin_region_read(110_000, since=80_000)

@@ -108,3 +108,31 @@ def stored(world: World) -> Snapshot:
     """The snapshot of the newest decision."""
     decision = decode_decision(world.blobs.get(world.state.cluster_row.head))
     return msgspec.json.decode(world.blobs.get(decision.snapshot_key), type=Snapshot)
+
+
+def test_beside_a_planner_of_disruption_at_work_everything_is_rung_for_again(world: World) -> None:
+    empty_node(world)
+    handler, now = load_handler("disrupt", world).handler, world.clock.milliseconds()
+    assert world.state.begin_planning("disrupt", now=now, until=now + 60_000)
+    bells = [doorbell(world, "validate", "proposal"), doorbell(world, "evaluate")]
+    assert failed_messages(handler(sqs_event(bells), Context())) == []
+    assert not world.state.commands()
+    (validation,) = world.doorbells.messages_of("disrupt", "validate")
+    (evaluation,) = world.doorbells.messages_of("disrupt", "evaluate")
+    assert (validation.doorbell.key, validation.at, evaluation.at) == ("proposal", now + 2_000, now + 15_000)
+    world.doorbells.messages.clear()
+    handler(sqs_event([doorbell(world, "evaluate", epoch=1)]), Context())
+    assert not world.doorbells.messages, "the schedule rings for the next one"
+    world.clock.advance(60)
+    handler(sqs_event([doorbell(world, "evaluate", epoch=1)]), Context())
+    assert world.state.commands(), "who died at it is not waited for any longer"
+
+
+def test_without_time_for_another_step_the_rest_is_rung_for(world: World) -> None:
+    empty_node(world)
+    handler = load_handler("disrupt", world).handler
+    bells = [doorbell(world, "validate", "first"), doorbell(world, "validate", "second"), doorbell(world, "evaluate")]
+    assert failed_messages(handler(sqs_event(bells), Context(left_seconds=15))) == []
+    rung = [message.doorbell for message in world.doorbells.messages if message.queue == "disrupt"]
+    assert [(bell.kind, bell.key) for bell in rung] == [("validate", "second"), ("evaluate", "")]
+    assert not world.state.commands()

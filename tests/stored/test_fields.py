@@ -73,6 +73,7 @@ NOT_STATED: dict[Field, str] = {
     (NewNode, "usage"): YOUNGER,
     (ResourceUsage, "resource"): YOUNGER,
     (ResourceUsage, "requested"): YOUNGER,
+    (ClusterRow, "planner_until"): YOUNGER,
     (ResourceUsage, "available"): YOUNGER,
     (UnplacedPod, "causes"): YOUNGER,
     (Cause, "code"): YOUNGER,

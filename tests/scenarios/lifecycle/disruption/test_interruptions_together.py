@@ -192,7 +192,7 @@ def test_many_other_notices_stop_in_time_and_follow(monkeypatch: pytest.MonkeyPa
         world.ec2.stop(instance, after_seconds=0)
         world.deliver_event("EC2 Instance State-change Notification", {"instance-id": instance, "state": "stopping"})
     warn(world, interrupted)
-    left = iter((60.0, 60.0, 3.0))
+    left = iter((60.0, 60.0, 60.0, 3.0))
     bells = world.doorbells.receive("notices")
     monkeypatch.setattr("spotwright.workflows.planning.time_budget.fit", lambda snapshot, seconds_left: (snapshot, 0))
     monkeypatch.setattr("spotwright.workflows.lifecycle.interruptions._act", lambda *_: True)
@@ -270,3 +270,29 @@ def test_two_invocations_at_once_decide_once(changes: int) -> None:
     assert len(world.ec2.all_instances()) == 8
     decided = [name for decision in decisions(world, "interrupt") for name in decision.candidates]
     assert sorted(decided) == sorted(claim.name for claim in claims)
+
+
+def test_beside_another_invocation_that_plans_for_notices_nothing_is_read_and_a_second_later_it_is_looked_at() -> None:
+    world = running(2)
+    now = world.clock.milliseconds()
+    warn(world, *world.claims())
+    assert world.state.begin_planning("notices", now=now, until=now + 5_000)
+    bells = world.doorbells.receive("notices")
+    lifecycle(world.ports, bells, now=world.clock.now())
+    assert not decisions(world, "interrupt")
+    rung = world.doorbells.messages_of("notices", "notice")
+    assert {message.at for message in rung} == {now + 1_000}
+    assert {message.doorbell for message in rung} == set(bells)
+    assert longest_wait(world, 240) <= MOVING
+    assert len(decisions(world, "interrupt")) == 1
+
+
+def test_a_planner_of_notices_that_died_is_waited_for_a_few_seconds_only() -> None:
+    world = running(2)
+    warn(world, *world.claims())
+    began = world.clock.now()
+    world.effects.crash_at("state", "begin_planning")
+    with pytest.raises(Crash):
+        world.run(5)
+    assert world.run(60, until=lambda: bool(decisions(world, "interrupt")))
+    assert world.clock.now() - began <= timedelta(seconds=60), "the sweep's next minute, and no later"

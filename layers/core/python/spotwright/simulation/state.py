@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -53,6 +54,7 @@ class FakeState:
         self.current_catalog_key = ""
         self.catalog_time = 0
         self.region_read_began = 0
+        self.planners: dict[str, int] = {}
 
     def cluster(self) -> ClusterRow:
         self._effects.before_read("state", "cluster")
@@ -63,13 +65,35 @@ class FakeState:
             self.cluster_row = msgspec.structs.replace(
                 self.cluster_row, planning_requests=self.cluster_row.planning_requests + 1
             )
-        return self.cluster_row.planning_requests
+            return self.cluster_row.planning_requests
 
     def mark_served(self, requested: int) -> None:
         with self._effects.record("state", "mark_served"):
             self.cluster_row = msgspec.structs.replace(
                 self.cluster_row, served_requests=max(self.cluster_row.served_requests, requested)
             )
+
+    def begin_planning(self, work: str, *, now: int, until: int) -> bool:
+        with suppress(Conflict), self._effects.record("state", "begin_planning", work):
+            if self.planners.get(work, 0) > now:
+                raise Conflict("another planner is at work", code="ConditionalCheckFailed")
+            self._note_planner(work, until)
+            return True
+        return False
+
+    def end_planning(self, work: str, *, until: int, served: int | None = None) -> bool:
+        with suppress(Conflict), self._effects.record("state", "end_planning", work):
+            requested = self.cluster_row.planning_requests
+            if self.planners.get(work) != until or (served is not None and requested > served):
+                raise Conflict("planning goes on", code="ConditionalCheckFailed")
+            self._note_planner(work, 0)
+            return True
+        return False
+
+    def _note_planner(self, work: str, until: int) -> None:
+        self.planners[work] = until
+        if work == "provision":
+            self.cluster_row = msgspec.structs.replace(self.cluster_row, planner_until=until)
 
     def commit(self, *, expected_version: int, key: str) -> None:
         with self._effects.record("state", "commit", key):

@@ -20,12 +20,11 @@ from spotwright.simulation.effects import Effects
 from spotwright.simulation.kubelets import Kubelets, replacement_pod
 from spotwright.simulation.outages import PortsWithOutages
 from spotwright.simulation.state import FakeBlobs, FakeCatalogs, FakeDoorbells, FakeState
-from spotwright.workflows.disrupt.evaluate import evaluate
-from spotwright.workflows.disrupt.validate import validate
+from spotwright.workflows.disrupt.workflow import disrupt
 from spotwright.workflows.interrupt import interrupt
 from spotwright.workflows.lifecycle.workflow import lifecycle
 from spotwright.workflows.ports.doorbells import Doorbell
-from spotwright.workflows.provision.workflow import provision
+from spotwright.workflows.provision.workflow import provision, unserved_request
 from spotwright.workflows.sweep.full import full_sweep
 from spotwright.workflows.sweep.poll import poll
 
@@ -159,17 +158,13 @@ class World:
             self.doorbells.ring(queue, bells, delay_seconds=180)
 
     def _provision(self, bells: tuple[Doorbell, ...]) -> None:
-        provision(self.ports, clock=self.clock.now)
+        provision(self.ports, clock=self.clock.now, unserved_request=unserved_request(bells))
 
     def _lifecycle(self, bells: tuple[Doorbell, ...]) -> None:
         lifecycle(self.ports, bells, now=self.clock.now())
 
     def _disrupt(self, bells: tuple[Doorbell, ...]) -> None:
-        for bell in bells:
-            if bell.kind == "validate":
-                validate(self.ports, bell.key, now=self.clock.now())
-            else:
-                evaluate(self.ports, now=self.clock.now())
+        disrupt(self.ports, bells, clock=self.clock.now)
 
     def _sweep(self, bells: tuple[Doorbell, ...]) -> None:
         for bell in bells:

@@ -39,7 +39,7 @@ from spotwright.workflows.lifecycle.commands import EARLY_MS, INTERRUPTED
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import proceed
 from spotwright.workflows.parallel import in_parallel
-from spotwright.workflows.planning import time_budget
+from spotwright.workflows.planning import planner_at_work, time_budget
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
@@ -49,6 +49,9 @@ from spotwright.workflows.ports.rows import ClusterRow, NoticeRow, epoch_ms
 # The notice of a new instance waits this long for the instance to be assigned to its claim.
 UNCLAIMED_MS: Final = 60_000
 COMMIT_ATTEMPTS: Final = 5
+WORK: Final = "notices"
+# Of two minutes that EC2 gives, so many may be waited for an invocation that died while it planned.
+PLANNER_SECONDS: Final = 15
 REPLACEMENTS_TRIED: Final = 3
 LOOK_SECONDS: Final = 2
 # The key of a doorbell for all notices that are due.
@@ -238,8 +241,20 @@ def _save_replacing(ports: LifecyclePorts, node: Interrupted, now: datetime) -> 
 def _commit(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft) -> None:
     """Plan for the pods of these nodes as if they were deleted, and commit; plan again when another was first.
 
-    Pending pods for which there is no time are left to ``provision``.
+    Pending pods for which there is no time are left to ``provision``. While another invocation plans for notices,
+    Conflict is raised: its decision may well be for these nodes, too.
     """
+    if not _undecided(ports, nodes, ports.state.cluster()):
+        return
+    with planner_at_work.noted(
+        ports.state, WORK, now=now, seconds_left=seconds_left, maximum_seconds=PLANNER_SECONDS
+    ) as is_alone:
+        if not is_alone:
+            raise Conflict("another invocation plans for notices of this cluster", code="PlannerAtWork")
+        _decide(ports, nodes, now, seconds_left)
+
+
+def _decide(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, seconds_left: SecondsLeft) -> None:
     for _ in range(COMMIT_ATTEMPTS):
         before = ports.state.cluster()
         undecided = _undecided(ports, nodes, before)

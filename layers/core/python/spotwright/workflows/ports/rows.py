@@ -125,7 +125,8 @@ class NominationRow(msgspec.Struct, frozen=True):
 
 class ClusterRow(msgspec.Struct, frozen=True):
     """The commit point. ``head`` and ``pending_decisions`` are S3 keys of decision bodies; ``pending_decisions``:
-    committed decisions that lifecycle has not turned into rows yet, oldest first."""
+    committed decisions that lifecycle has not turned into rows yet, oldest first. ``planner_until``: epoch milliseconds
+    until which an invocation of ``provision`` is at work, 0 = none; others leave their requests to it."""
 
     cluster: str
     version: int = 0
@@ -134,6 +135,7 @@ class ClusterRow(msgspec.Struct, frozen=True):
     planning_requests: int = msgspec.field(default=0, name="requested")
     served_requests: int = msgspec.field(default=0, name="served")
     paused: bool = False
+    planner_until: int = 0
     schema: int = 1
 
 

@@ -18,6 +18,20 @@ class StatePort(Protocol):
         ...
 
     def mark_served(self, requested: int) -> None: ...
+    def begin_planning(self, work: str, *, now: int, until: int) -> bool:
+        """Note that a planner works on this cluster until ``until``; False while another one does. Epoch milliseconds.
+
+        ``work``: provision | notices | disrupt. It spares others the same work and no more; ``commit`` decides.
+        """
+        ...
+
+    def end_planning(self, work: str, *, until: int, served: int | None = None) -> bool:
+        """Take the note back that ends at ``until``; False when it is not there any more.
+
+        With ``served``: False, too, and the note stays, when more than so many requests for planning were counted.
+        """
+        ...
+
     def commit(self, *, expected_version: int, key: str) -> None:
         """version v → v+1, head = key, key appended to pending_decisions; Conflict when the version has changed."""
         ...

@@ -1,6 +1,7 @@
 """Provisioning: gather a snapshot, decide, commit. It buys nothing: what was committed is acted on by lifecycle."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Final
 
@@ -8,11 +9,11 @@ import msgspec
 
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import SCALED_DOWN, Decision, Disruption, derived_id
-from spotwright.errors import Unavailable
+from spotwright.errors import ApiError, Unavailable
 from spotwright.model.plurals import counted
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
-from spotwright.workflows.planning import time_budget
+from spotwright.workflows.planning import planner_at_work, time_budget
 from spotwright.workflows.planning.commit import commit_plan
 from spotwright.workflows.planning.snapshot import gather
 from spotwright.workflows.planning.time_budget import SecondsLeft
@@ -21,6 +22,7 @@ from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import ClusterRow
 from spotwright.workflows.provision.events import record_events
 
+WORK: Final = "provision"
 # How often an invocation plans again after it lost the commit to another one.
 COMMIT_ATTEMPTS: Final = 5
 # The row of a cluster names them all, and each plan reads them.
@@ -46,67 +48,130 @@ class ProvisionResult(msgspec.Struct, frozen=True):
     postponed_pods: int = 0
 
 
+class _Rounds:
+    """What the rounds of an invocation came to so far."""
+
+    def __init__(self) -> None:
+        self.plans: list[Plan] = []
+        self.decisions: list[Decision] = []
+        self.pod_wait_seconds: list[float] = []
+        self.postponed = 0
+        self.told: list[tuple[Snapshot, Plan, Decision | None]] = []
+
+    def result(self) -> ProvisionResult:
+        return ProvisionResult(tuple(self.plans), tuple(self.decisions), tuple(self.pod_wait_seconds), self.postponed)
+
+
+def unserved_request(bells: Iterable[Doorbell]) -> int:
+    """The number of the request that all of these doorbells are for; 0 = they are requests of their own."""
+    numbers = [bell.epoch for bell in bells]
+    return max(numbers) if all(numbers) else 0
+
+
 def provision(
-    ports: ProvisionPorts, *, clock: Callable[[], datetime], seconds_left: SecondsLeft = None
+    ports: ProvisionPorts,
+    *,
+    clock: Callable[[], datetime],
+    seconds_left: SecondsLeft = None,
+    unserved_request: int = 0,
 ) -> ProvisionResult:
     """Plan until every request that was made before the last snapshot is served; ring lifecycle for each decision.
 
-    Several invocations may run at once: one that loses the commit plans again on what the other decided. Pods for
-    which there is no time are left to the next invocation, for which it rings. Events come last, when all is committed.
+    Beside an invocation at work no other one begins: it leaves its request, which that one serves before it ends, or
+    the sweep rings for. Where two plan all the same, who loses the commit plans again on what the other decided. Pods
+    for which there is no time are left to the next invocation, for which it rings. Events come last, when all is
+    committed. ``unserved_request``: nothing is to be done if so many requests are served already; 0 = the invocation
+    is a request of its own.
     """
-    requested = ports.state.request_planning()
-    plans: list[Plan] = []
-    decisions: list[Decision] = []
-    pod_wait_seconds: list[float] = []
-    postponed = 0
-    told: list[tuple[Snapshot, Plan, Decision | None]] = []
-    row = ports.state.cluster()
+    state = ports.state
+    if unserved_request and state.cluster().served_requests >= unserved_request:
+        return ProvisionResult()
+    requested = state.request_planning()
+    until = planner_at_work.begin(state, WORK, now=clock(), seconds_left=seconds_left)
+    if not until:
+        return ProvisionResult()
+    rounds = _Rounds()
+    try:
+        _plan_rounds(ports, rounds, until, clock, seconds_left)
+    except ApiError:
+        _end_early(ports, requested, until)
+        raise
+    record_events(ports.cluster, rounds.told, seconds_left)
+    return rounds.result()
+
+
+def _plan_rounds(
+    ports: ProvisionPorts, rounds: _Rounds, until: int, clock: Callable[[], datetime], seconds_left: SecondsLeft
+) -> None:
+    """Rounds until no request is left; for those that are left when rounds or time end, ring.
+
+    The note of this planner is taken back in one write with the check that no request came since the last round.
+    """
+    state = ports.state
     for attempt in range(COMMIT_ATTEMPTS):
-        if row.served_requests >= requested or row.paused:
-            break
-        if attempt and seconds_left is not None and seconds_left() < ROUND_SECONDS:
-            ports.doorbells.ring("provision", [Doorbell(ports.cluster.name, "pods")])
-            break
-        if len(row.pending_decisions) >= MAXIMUM_PENDING_DECISIONS:
-            raise Unavailable(
-                f"{len(row.pending_decisions)} committed decisions of {ports.cluster.name} wait for lifecycle; no other"
-                " is made until it has acted on them",
-                code="TooManyPendingDecisions",
-            )
-        snapshot, postponed = time_budget.fit(gather(ports, row, now=clock()), seconds_left)
-        plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
-        if plan.excess_nodeclaims:
-            _scale_down(ports, snapshot, row, plan)
-            row = ports.state.cluster()
-            continue
-        plans.append(plan)
-        if plan.new_nodes:
-            decision = commit_plan(
-                state=ports.state,
-                blobs=ports.blobs,
-                snapshot=snapshot,
-                cluster_version=row.version,
-                plan=plan,
-                kind="provision",
-                message=_message(snapshot, plan),
-            )
-            if decision is None:
-                row = ports.state.cluster()
+        row = state.cluster()
+        if row.paused:
+            state.end_planning(WORK, until=until)
+            return
+        if row.served_requests < row.planning_requests:
+            if attempt and seconds_left is not None and seconds_left() < ROUND_SECONDS:
+                break
+            if not _plan_round(ports, rounds, row, clock(), seconds_left):
                 continue
-            decisions.append(decision)
-            pod_wait_seconds.append(_pod_wait_seconds(snapshot, plan))
-            ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
-        told.append((snapshot, plan, decisions[-1] if plan.new_nodes else None))
-        ports.state.mark_served(row.planning_requests)
-        if postponed:
-            ports.doorbells.ring(
-                "provision", [Doorbell(ports.cluster.name, "pods")], delay_seconds=0 if decisions else RETRY_SECONDS
-            )
-            break
-        row = ports.state.cluster()
-        requested = row.planning_requests
-    record_events(ports.cluster, told, seconds_left)
-    return ProvisionResult(tuple(plans), tuple(decisions), tuple(pod_wait_seconds), postponed)
+            if rounds.postponed:
+                break
+        if state.end_planning(WORK, until=until, served=row.planning_requests):
+            return
+    state.end_planning(WORK, until=until)
+    delay = RETRY_SECONDS if rounds.postponed and not rounds.decisions else 0
+    ports.doorbells.ring("provision", [Doorbell(ports.cluster.name, "pods")], delay_seconds=delay)
+
+
+def _plan_round(
+    ports: ProvisionPorts, rounds: _Rounds, row: ClusterRow, now: datetime, seconds_left: SecondsLeft
+) -> bool:
+    """Gather, decide, commit; False when it is to be done again: another decision was first, or one of two is made."""
+    if len(row.pending_decisions) >= MAXIMUM_PENDING_DECISIONS:
+        raise Unavailable(
+            f"{len(row.pending_decisions)} committed decisions of {ports.cluster.name} wait for lifecycle; no other"
+            " is made until it has acted on them",
+            code="TooManyPendingDecisions",
+        )
+    snapshot, rounds.postponed = time_budget.fit(gather(ports, row, now=now), seconds_left)
+    plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
+    if plan.excess_nodeclaims:
+        _scale_down(ports, snapshot, row, plan)
+        return False
+    rounds.plans.append(plan)
+    decision = _commit(ports, snapshot, row, plan) if plan.new_nodes else None
+    if plan.new_nodes and decision is None:
+        return False
+    if decision is not None:
+        rounds.decisions.append(decision)
+        rounds.pod_wait_seconds.append(_pod_wait_seconds(snapshot, plan))
+        ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
+    rounds.told.append((snapshot, plan, decision))
+    ports.state.mark_served(row.planning_requests)
+    return True
+
+
+def _commit(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan: Plan) -> Decision | None:
+    return commit_plan(
+        state=ports.state,
+        blobs=ports.blobs,
+        snapshot=snapshot,
+        cluster_version=row.version,
+        plan=plan,
+        kind="provision",
+        message=_message(snapshot, plan),
+    )
+
+
+def _end_early(ports: ProvisionPorts, requested: int, until: int) -> None:
+    """The own message returns in minutes; the requests that others left meanwhile are rung for sooner."""
+    with suppress(ApiError):
+        if ports.state.end_planning(WORK, until=until) and ports.state.cluster().planning_requests > requested:
+            ports.doorbells.ring("provision", [Doorbell(ports.cluster.name, "pods")], delay_seconds=RETRY_SECONDS)
 
 
 def _scale_down(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan: Plan) -> None:

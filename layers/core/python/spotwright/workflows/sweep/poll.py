@@ -24,7 +24,7 @@ from spotwright.model.snapshot import CAPACITY_BUFFER, RESERVED_CAPACITY, STATIC
 from spotwright.scheduling.inputs.provisionable import ignore_reason, is_follower
 from spotwright.workflows.ports.bundles import SweepPorts
 from spotwright.workflows.ports.doorbells import Doorbell, DoorbellPort
-from spotwright.workflows.ports.rows import CommandRow, LaunchRow, NominationRow, NoticeRow, Row
+from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
 # The forwarder writes a heartbeat every 10 s, and when it stops; after two missed ones it counts as stopped.
 HEARTBEAT_SECONDS: Final = 25
@@ -65,8 +65,11 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
         ports.doorbells.ring("catalog", [Doorbell(name, "region")])
     due_rows = ports.state.due_rows(moment + HORIZON_SECONDS * 1000)
     _ring_due(ports.doorbells, due_rows, moment)
-    if ports.state.cluster().pending_decisions:
+    row = ports.state.cluster()
+    if row.pending_decisions:
         ports.doorbells.ring("lifecycle", [Doorbell(name, "decision")])
+    if scheduled:
+        _ring_unserved(ports.doorbells, row, moment)
     classes = ports.cluster.nodeclasses()
     pools = ports.cluster.nodepools()
     _ring_unready(ports, classes, pools)
@@ -120,6 +123,13 @@ def _ring_due(bells: DoorbellPort, rows: Iterable[Row], now: int) -> None:
         together.setdefault((_queue_of(row), delay), []).append(_doorbell_of(row))
     for (queue, delay), doorbells in sorted(together.items()):
         bells.ring(queue, doorbells, delay_seconds=delay)
+
+
+def _ring_unserved(bells: DoorbellPort, row: ClusterRow, now: int) -> None:
+    """Ring for requests for planning that nobody served, once the planner they were left to must have ended."""
+    if row.served_requests < row.planning_requests and not row.paused:
+        delay = min(HORIZON_SECONDS, max(0, -(-(row.planner_until - now) // 1000)))
+        bells.ring("provision", [Doorbell(row.cluster, "pods", epoch=row.planning_requests)], delay_seconds=delay)
 
 
 def _queue_of(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""The row of a cluster: its version and newest decision, the decisions to act on, and requests for planning."""
+"""The row of a cluster: version and newest decision, decisions to act on, requests for planning, planners at work."""
 
 from typing import Any
 
@@ -25,6 +25,7 @@ class ClusterItem:
             planning_requests=number_attribute(item, "requested"),
             served_requests=number_attribute(item, "served"),
             paused=paused,
+            planner_until=number_attribute(item, "provision_until"),
         )
 
     def request_planning(self) -> int:
@@ -40,6 +41,24 @@ class ClusterItem:
             )
         except Conflict:
             return
+
+    def begin_planning(self, work: str, *, now: int, until: int) -> bool:
+        end = _planner_end(work)
+        return self._try(
+            f"SET {end} = :u",
+            {":u": {"N": str(until)}, ":n": {"N": str(now)}},
+            condition=f"attribute_not_exists({end}) OR {end} <= :n",
+        )
+
+    def end_planning(self, work: str, *, until: int, served: int | None = None) -> bool:
+        end, values = _planner_end(work), {":u": {"N": str(until)}}
+        if served is None:
+            return self._try(f"REMOVE {end}", values, condition=f"{end} = :u")
+        return self._try(
+            f"REMOVE {end}",
+            values | {":s": {"N": str(served)}},
+            condition=f"{end} = :u AND (attribute_not_exists(requested) OR requested <= :s)",
+        )
 
     def commit(self, *, expected_version: int, key: str) -> None:
         first = "attribute_not_exists(version) OR version = :v" if expected_version == 0 else "version = :v"
@@ -74,8 +93,21 @@ class ClusterItem:
             return
         raise Conflict(f"cluster row of {self._cluster}: too many writers at once", code="ConditionalCheckFailed")
 
+    def _try(self, expression: str, values: Item, *, condition: str) -> bool:
+        """Whether the condition held."""
+        try:
+            self._update(expression, values, condition=condition)
+        except Conflict:
+            return False
+        return True
+
     def _update(self, expression: str, values: Item, *, condition: str = "", returns: str = "NONE") -> Any:
         return self._table.update(self._cluster, "cluster", expression, values, condition=condition, returns=returns)
+
+
+def _planner_end(work: str) -> str:
+    """The attribute with the end of a planner's note."""
+    return f"{work}_until"
 
 
 def _unacted(item: Item) -> tuple[str, ...]:

@@ -49,6 +49,12 @@ class DynamoState:
     def mark_served(self, requested: int) -> None:
         self._cluster_item.mark_served(requested)
 
+    def begin_planning(self, work: str, *, now: int, until: int) -> bool:
+        return self._cluster_item.begin_planning(work, now=now, until=until)
+
+    def end_planning(self, work: str, *, until: int, served: int | None = None) -> bool:
+        return self._cluster_item.end_planning(work, until=until, served=served)
+
     def commit(self, *, expected_version: int, key: str) -> None:
         self._cluster_item.commit(expected_version=expected_version, key=key)
 

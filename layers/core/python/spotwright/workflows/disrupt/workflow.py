@@ -1,0 +1,67 @@
+"""The doorbells of disruption: proposals are validated, then nodes are evaluated, as far as time goes."""
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+from spotwright.workflows.disrupt.evaluate import evaluate
+from spotwright.workflows.disrupt.inputs import DisruptResult
+from spotwright.workflows.disrupt.validate import validate
+from spotwright.workflows.planning import planner_at_work
+from spotwright.workflows.planning.time_budget import SecondsLeft
+from spotwright.workflows.ports.bundles import ProvisionPorts
+from spotwright.workflows.ports.doorbells import Doorbell
+
+WORK: Final = "disrupt"
+# A further step is begun only with so much time left: each reads the cluster and plans.
+STEP_SECONDS: Final = 20
+# Until a proposal is tried again beside another planner. It is dropped two minutes after it was made.
+VALIDATE_AGAIN_SECONDS: Final = 2
+# Until nodes are evaluated again. Evaluation is rung for every minute besides.
+EVALUATE_AGAIN_SECONDS: Final = 15
+
+
+def disrupt(
+    ports: ProvisionPorts,
+    bells: Iterable[Doorbell],
+    *,
+    clock: Callable[[], datetime],
+    seconds_left: SecondsLeft = None,
+) -> tuple[tuple[str, DisruptResult], ...]:
+    """The results by kind of doorbell, in order; what another planner or the time keeps back is rung for again."""
+    waiting = _in_order(bells)
+    results: list[tuple[str, DisruptResult]] = []
+    with planner_at_work.noted(ports.state, WORK, now=clock(), seconds_left=seconds_left) as is_alone:
+        while is_alone and waiting and not (results and _is_short(seconds_left)):
+            bell, *waiting = waiting
+            results.append((bell.kind, _step(ports, bell, clock(), seconds_left)))
+    _ring_again(ports, waiting)
+    return tuple(results)
+
+
+def _in_order(bells: Iterable[Doorbell]) -> list[Doorbell]:
+    """Each proposal once, and one evaluation after them."""
+    bells = tuple(bells)
+    proposals = {bell.key: bell for bell in bells if bell.kind == "validate"}
+    evaluations = sorted((bell for bell in bells if bell.kind == "evaluate"), key=lambda bell: bell.epoch)
+    return [*(proposals[key] for key in sorted(proposals)), *evaluations[:1]]
+
+
+def _is_short(seconds_left: SecondsLeft) -> bool:
+    return seconds_left is not None and seconds_left() < STEP_SECONDS
+
+
+def _step(ports: ProvisionPorts, bell: Doorbell, now: datetime, seconds_left: SecondsLeft) -> DisruptResult:
+    if bell.kind == "validate":
+        return validate(ports, bell.key, now=now, seconds_left=seconds_left)
+    return evaluate(ports, now=now, seconds_left=seconds_left)
+
+
+def _ring_again(ports: ProvisionPorts, bells: Sequence[Doorbell]) -> None:
+    """Once for an evaluation, since the schedule rings for the next."""
+    proposals = [bell for bell in bells if bell.kind == "validate"]
+    if proposals:
+        ports.doorbells.ring("disrupt", proposals, delay_seconds=VALIDATE_AGAIN_SECONDS)
+    if any(bell.kind == "evaluate" and not bell.epoch for bell in bells):
+        bell = Doorbell(ports.cluster.name, "evaluate", epoch=1)
+        ports.doorbells.ring("disrupt", [bell], delay_seconds=EVALUATE_AGAIN_SECONDS)

@@ -1,0 +1,191 @@
+"""Many doorbells at once: one invocation plans for all of them, and no request is lost when it dies."""
+
+from threading import Event, Thread
+
+import pytest
+
+from spotwright.errors import Unavailable
+from spotwright.model.kubernetes.pod import Pod
+from spotwright.simulation import builders
+from spotwright.simulation.effects import Crash, Fault
+from spotwright.simulation.world import World
+from spotwright.workflows.ports.doorbells import Doorbell
+from spotwright.workflows.provision.workflow import RETRY_SECONDS, provision
+from spotwright.workflows.sweep.poll import poll
+from tests.scenarios.lifecycle.conftest import fresh_world
+
+POD = builders.pod("inflate", cpu_millicores=1800)
+# request, note, two bodies, commit, doorbell, served, note taken back
+CHANGES = 8
+# The note of a dead planner ends after a minute, and the sweep looks every minute.
+BOUND_SECONDS = 121
+
+
+@pytest.fixture
+def waiting() -> World:
+    """Two pods that wait, and a forwarder that lives but has rung already."""
+    world = fresh_world()
+    world.forwarder_runs = False
+    world.state.heartbeat_at = 10**15
+    world.deploy(POD, 2)
+    world.kubelets.reconcile()
+    return world
+
+
+@pytest.fixture
+def gatherings(waiting: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """An entry for each time that all pods were listed."""
+    lists: list[str] = []
+    usual = waiting.cluster.pods
+
+    def pods(*, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
+        if not node and not pending:
+            lists.append("pods")
+        return usual(node=node, pending=pending)
+
+    monkeypatch.setattr(waiting.cluster, "pods", pods)
+    return lists
+
+
+def plan(world: World) -> int:
+    """How many decisions an invocation made."""
+    return len(provision(world.ports, clock=world.clock.now).decisions)
+
+
+def plan_nine_times(world: World) -> None:
+    for _ in range(9):
+        plan(world)
+
+
+def unserved(world: World) -> int:
+    row = world.state.cluster()
+    return row.planning_requests - row.served_requests
+
+
+def test_ten_doorbells_at_once_are_one_gathering(waiting: World, gatherings: list[str]) -> None:
+    decisions: list[int] = []
+    waiting.effects.interject(2, lambda: decisions.extend(plan(waiting) for _ in range(9)))
+    decisions.append(plan(waiting))
+    assert len(gatherings) == 1
+    assert sum(decisions) == 1
+    assert unserved(waiting) == 0
+
+
+@pytest.mark.parametrize("changes", range(2, CHANGES))
+def test_requests_that_come_at_any_moment_are_served_by_who_is_at_work(
+    waiting: World, gatherings: list[str], changes: int
+) -> None:
+    """What is asked for after the pods were read takes a second reading, whoever asked, and no third."""
+    waiting.effects.interject(changes, lambda: plan_nine_times(waiting))
+    plan(waiting)
+    assert unserved(waiting) == 0
+    assert len(gatherings) <= 2
+    assert len(waiting.effects.select("state", "commit")) == 1
+    assert not waiting.state.cluster().planner_until
+
+
+@pytest.mark.parametrize("changes", range(1, CHANGES + 1))
+def test_who_dies_at_any_change_leaves_no_request_behind(waiting: World, changes: int) -> None:
+    waiting.effects.crash_after(changes)
+    with pytest.raises(Crash):
+        plan(waiting)
+    waiting.clock.advance(1)
+    plan_nine_times(waiting)
+    assert waiting.run(BOUND_SECONDS, until=lambda: unserved(waiting) == 0 and bool(waiting.claims()))
+    assert waiting.run(60, until=lambda: len(waiting.running_pods()) == 2)
+    assert len(waiting.ec2.all_instances()) == 2
+
+
+def test_of_two_threads_one_reads_the_cluster(waiting: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, left = Event(), Event()
+    lists: list[str] = []
+    usual = waiting.cluster.pods
+
+    def pods(*, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
+        lists.append("pods")
+        reading.set()
+        assert left.wait(30)
+        return usual(node=node, pending=pending)
+
+    monkeypatch.setattr(waiting.cluster, "pods", pods)
+    decisions: list[int] = []
+    first = Thread(target=lambda: decisions.append(plan(waiting)))
+    first.start()
+    assert reading.wait(30)
+    second = Thread(target=lambda: decisions.append(plan(waiting)))
+    second.start()
+    second.join(30)
+    assert decisions == [0], "the second one left while the first one reads"
+    assert len(lists) == 1
+    left.set()
+    first.join(30)
+    assert decisions == [0, 1]
+    assert len(lists) == 2, "the request came after the first reading"
+    assert unserved(waiting) == 0
+
+
+def test_when_planning_fails_the_requests_of_others_are_rung_for(waiting: World) -> None:
+    waiting.effects.inject(Fault("blobs", "put", Unavailable("no bucket", code="NoSuchBucket")))
+    waiting.effects.interject(2, lambda: plan_nine_times(waiting))
+    with pytest.raises(Unavailable):
+        plan(waiting)
+    assert not waiting.state.cluster().planner_until
+    (rung,) = waiting.doorbells.messages_of("provision", "pods")
+    assert rung.at == waiting.clock.milliseconds() + RETRY_SECONDS * 1000
+    waiting.clock.advance(RETRY_SECONDS)
+    assert plan(waiting) == 1
+    assert unserved(waiting) == 0
+
+
+def test_when_planning_fails_and_nobody_else_asked_only_the_message_returns(waiting: World) -> None:
+    waiting.effects.inject(Fault("blobs", "put", Unavailable("no bucket", code="NoSuchBucket")))
+    with pytest.raises(Unavailable):
+        plan(waiting)
+    assert not waiting.doorbells.messages_of("provision", "pods")
+
+
+def test_the_sweep_rings_for_what_a_dead_planner_left_at_its_end_and_for_nothing_served(
+    waiting: World, gatherings: list[str]
+) -> None:
+    waiting.effects.crash_at("state", "begin_planning")
+    with pytest.raises(Crash):
+        plan(waiting)
+    waiting.forget_deployments()
+    for pod in waiting.cluster.all("pods"):
+        waiting.cluster.remove("pods", pod.key)
+    waiting.clock.advance(20)
+    poll(waiting, now=waiting.clock.now(), scheduled=True)
+    (rung,) = waiting.doorbells.messages_of("provision", "pods")
+    assert rung.at == waiting.state.cluster().planner_until == waiting.clock.milliseconds() + 40_000
+    assert rung.doorbell == Doorbell(waiting.cluster.name, "pods", epoch=1)
+    waiting.clock.advance(40)
+    provision(waiting.ports, clock=waiting.clock.now, unserved_request=1)
+    assert unserved(waiting) == 0
+    assert len(gatherings) == 1
+    provision(waiting.ports, clock=waiting.clock.now, unserved_request=1)
+    assert len(gatherings) == 1, "the request is served"
+
+
+def test_a_paused_cluster_holds_no_note_and_is_not_rung_for(waiting: World) -> None:
+    waiting.state.cluster_row = type(waiting.state.cluster_row)(waiting.cluster.name, paused=True)
+    assert plan(waiting) == 0
+    assert not waiting.state.cluster().planner_until
+    for pod in waiting.cluster.all("pods"):
+        waiting.cluster.remove("pods", pod.key)
+    poll(waiting, now=waiting.clock.now(), scheduled=True)
+    assert not waiting.doorbells.messages_of("provision", "pods")
+
+
+def test_who_always_loses_the_commit_rings_for_what_is_left(waiting: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = waiting.state.commit
+
+    def commit(*, expected_version: int, key: str) -> None:
+        usual(expected_version=expected_version, key=waiting.blobs.put("decisions", f"{expected_version}".encode()))
+        waiting.state.mark_acted(waiting.state.cluster().head)
+        usual(expected_version=expected_version, key=key)
+
+    monkeypatch.setattr(waiting.state, "commit", commit)
+    assert plan(waiting) == 0
+    assert unserved(waiting) == 1
+    assert len(waiting.doorbells.messages_of("provision", "pods")) == 1
+    assert not waiting.state.cluster().planner_until
