@@ -111,7 +111,7 @@ def _installation(event: Mapping[str, Any]) -> Installation:
     requester = f"{event['StackId']}/{event['LogicalResourceId']}"
     return Installation(
         definitions=manifests.definitions(),
-        parts=[*manifests.rbac(), *manifests.forwarder(image, environment)],
+        parts=[*manifests.rbac(), *manifests.flow_control(), *manifests.forwarder(image, environment)],
         installer=hashlib.sha256(requester.encode()).hexdigest()[:12],
     )
 

@@ -56,5 +56,6 @@ def running_cluster() -> Cluster:
 
 def wanted(installer: str = "one", image: str = "forwarder:test") -> Installation:
     """Everything that install applies, for an installer of that name."""
-    parts: list[JsonObject] = [*manifests.rbac(), *manifests.forwarder(image, {"CLUSTER_NAME": "test"})]
+    access: list[JsonObject] = [*manifests.rbac(), *manifests.flow_control()]
+    parts = [*access, *manifests.forwarder(image, {"CLUSTER_NAME": "test"})]
     return Installation(manifests.definitions(), parts, installer)

@@ -178,7 +178,8 @@ def test_handing_back_takes_only_our_own_parts_in_reverse() -> None:
     assert outcome.finished == ("a",)
     assert world.log[:2] == ["pause", "delete Deployment"]
     assert {line.split()[1] for line in world.log[1:]} == {
-        "Deployment", "ClusterRoleBinding", "ServiceAccount", "ClusterRole",
+        "Deployment", "ClusterRoleBinding", "ServiceAccount", "ClusterRole", "FlowSchema",
+        "PriorityLevelConfiguration",
     }  # fmt: skip
     assert "a" in world.claims
 

@@ -73,7 +73,9 @@ def test_removal_takes_the_parts_and_nothing_else() -> None:
     install(Access(objects), wanted(), Deadline())
     removal = remove(Access(objects), wanted(), Deadline())
     assert removal.gave_up == ""
-    assert set(objects.deleted) == {"Deployment", "ClusterRole", "ClusterRoleBinding", "ServiceAccount"}
+    assert set(objects.deleted) == {
+        "Deployment", "ClusterRole", "ClusterRoleBinding", "ServiceAccount", "FlowSchema", "PriorityLevelConfiguration"
+    }  # fmt: skip
     assert {one["kind"] for one in objects.live.values()} == {"CustomResourceDefinition"}
     assert remove(Access(objects), wanted(), Deadline()).gave_up == ""
 

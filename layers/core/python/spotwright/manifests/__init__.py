@@ -1,4 +1,4 @@
-"""What Spotwright installs into a cluster, as Kubernetes objects: CRDs, RBAC, forwarder; in the order to apply them."""
+"""What Spotwright installs into a cluster, as Kubernetes objects, in order: CRDs, RBAC, flow control, forwarder."""
 
 import copy
 import hashlib
@@ -28,6 +28,11 @@ def rbac() -> tuple[Document, ...]:
     return _read("rbac.yaml")
 
 
+def flow_control() -> tuple[Document, ...]:
+    """The priority level of the functions' and the forwarder's requests to the API server, and what it is for."""
+    return _read("flow_control.yaml")
+
+
 def forwarder(image: str, environment: Mapping[str, str]) -> tuple[Document, ...]:
     """The forwarder's Deployment with this image; ``environment`` may override ``METRICS_PORT``."""
     (deployment,) = _read("forwarder.yaml")
@@ -41,7 +46,7 @@ def forwarder(image: str, environment: Mapping[str, str]) -> tuple[Document, ...
 
 def digest() -> str:
     """A digest of everything that is installed, without the forwarder's image and environment."""
-    everything = [*definitions(), *rbac(), *forwarder("", {})]
+    everything = [*definitions(), *rbac(), *flow_control(), *forwarder("", {})]
     return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
 
 

@@ -278,11 +278,12 @@ MEMORY_TABLE_UNUSABLE: Final = LogLine(
 
 INSTALLED: Final = LogLine(
     _INFO, "installed manifests", ("cluster", "applied"),
-    when="CRDs, RBAC and the forwarder were applied to the cluster.",
+    when="CRDs, RBAC, flow control and the forwarder were applied to the cluster.",
 )
 REMOVED: Final = LogLine(
     _INFO, "removed manifests", ("cluster", "deleted", "kept", "abandoned"),
-    when="RBAC and the forwarder were removed from the cluster; `abandoned` says why the rest stays, if it does.",
+    when="RBAC, flow control and the forwarder were removed from the cluster; `abandoned` says why the rest stays, if"
+    " it does.",
 )
 REQUEST_FAILED: Final = LogLine(
     _ERROR, "custom resource request failed", (), traceback=True,

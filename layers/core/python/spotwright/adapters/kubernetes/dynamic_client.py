@@ -24,6 +24,8 @@ _KINDS: Mapping[str, tuple[str, bool]] = {
     "CustomResourceDefinition": ("customresourcedefinitions", False),
     "ClusterRole": ("clusterroles", False),
     "ClusterRoleBinding": ("clusterrolebindings", False),
+    "PriorityLevelConfiguration": ("prioritylevelconfigurations", False),
+    "FlowSchema": ("flowschemas", False),
     "ServiceAccount": ("serviceaccounts", True),
     "Deployment": ("deployments", True),
     "Node": ("nodes", False),

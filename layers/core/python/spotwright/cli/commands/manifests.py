@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     if arguments.forwarder_image and not arguments.cluster:
         raise InputError("--forwarder-image needs --cluster: the forwarder is for one cluster")
-    documents = [*manifests.definitions(), *manifests.rbac()]
+    documents = [*manifests.definitions(), *manifests.rbac(), *manifests.flow_control()]
     if arguments.forwarder_image:
         documents += manifests.forwarder(arguments.forwarder_image, _environment(arguments))
     else:

@@ -86,7 +86,7 @@ def _uninstall(arguments: argparse.Namespace, objects: "DynamicClient") -> "Unin
     pause = PauseRow(dynamodb, table=outputs["TableName"], cluster=arguments.cluster)
     deadline, report = Deadline(arguments.timeout), _progress_printer()
     if arguments.hand_back:
-        parts = [*manifests.rbac(), *manifests.forwarder("", {})]
+        parts = [*manifests.rbac(), *manifests.flow_control(), *manifests.forwarder("", {})]
         return hand_back(objects, pause, deadline, report, parts=parts)
     force_at = None if arguments.grace is None else datetime.now(UTC) + timedelta(seconds=arguments.grace)
     return drain(objects, pause, deadline, report, force_at=force_at)

@@ -1,7 +1,7 @@
 """What Spotwright installs in a cluster, and what of it is removed with the stack.
 
-CRDs are applied and never removed, nor is any NodePool, class or claim: nodes outlive the stack. RBAC and forwarder
-are annotated with every installer (a custom resource of a stack) and removed with the last one: the Delete that
+CRDs are applied and never removed, nor is any NodePool, class or claim: nodes outlive the stack. Everything else is
+annotated with every installer (a custom resource of a stack) and removed with the last one: the Delete that
 CloudFormation sends for a renamed or rolled back resource takes nothing from another stack.
 """
 
