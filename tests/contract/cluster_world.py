@@ -1,5 +1,6 @@
 """A cluster as a contract needs it, fake or real: what users, kubelets and schedulers do to it."""
 
+import hashlib
 import itertools
 import json
 from abc import ABC, abstractmethod
@@ -44,6 +45,10 @@ class World(ABC):
         """Namespace shop with claim data, class ZONAL, volume pv-1, and node attaching that takes 25 volumes."""
 
     @abstractmethod
+    def attach_volume(self, node: str, volume: str) -> None:
+        """A CSI driver has attached the PersistentVolume, which is also the driver's name for it, to the node."""
+
+    @abstractmethod
     def add_buffers(self) -> None:
         """Buffers spare (two pods), shared (a fifth of a Deployment of ten) and lost (of a template that is not)."""
 
@@ -76,6 +81,9 @@ class FakeWorld(World):
             PersistentVolumeClaim(ObjectMeta("data", namespace="shop"), "", "zonal", phase="Pending"),
         )
         self._fake.put("csinodes", CSINode(ObjectMeta("attaching"), {"ebs.csi.aws.com": 25}))
+
+    def attach_volume(self, node: str, volume: str) -> None:
+        self._fake.attachments[node] = (volume,)
 
     def add_buffers(self) -> None:
         template = Pod(ObjectMeta("spare", "default", labels={"app": "web"}), requests={"cpu": 3000, "pods": 1})
@@ -146,6 +154,18 @@ class RealWorld(World):
             },
         ]  # fmt: skip
         self._apply(objects)
+
+    def attach_volume(self, node: str, volume: str) -> None:
+        driver = "ebs.csi.aws.com"
+        name = f"csi-{hashlib.sha256(f'{volume}{driver}{node}'.encode()).hexdigest()}"
+        attachment = {
+            "apiVersion": "storage.k8s.io/v1", "kind": "VolumeAttachment", "metadata": {"name": name},
+            "spec": {"attacher": driver, "nodeName": node, "source": {"persistentVolumeName": volume}},
+        }  # fmt: skip
+        self._stack.kubectl("create", "-f", "-", input=json.dumps(attachment))
+        attached = [{"name": f"kubernetes.io/csi/{driver}^{volume}", "devicePath": ""}]
+        status = json.dumps({"status": {"volumesAttached": attached}})
+        self._stack.kubectl("patch", "node", node, "--subresource=status", "--type=merge", "-p", status)
 
     def add_buffers(self) -> None:
         container = {"name": "web", "image": "web", "resources": {"requests": {"cpu": "3"}}}

@@ -95,6 +95,40 @@ def test_a_claim_is_created_once(world: World) -> None:
 def test_what_does_not_exist_is_none(world: World) -> None:
     assert world.port.nodeclaim("nobody") is None
     assert world.port.node("nobody") is None
+    assert world.port.nodepool("nobody") is None
+    assert world.port.nodeclaims_of_instance("i-0000000000000beef") == ()
+    assert world.port.volume_attachments("nobody") == ()
+    assert world.port.attached_volume("nothing") is None
+
+
+def test_claims_are_selected_by_the_label_of_their_instance(world: World) -> None:
+    instance = f"i-{next(NUMBERS):017x}"
+    wanted = claim()
+    labeled = msgspec.structs.replace(wanted.metadata, labels={**wanted.metadata.labels, labels.INSTANCE_ID: instance})
+    world.port.create_nodeclaim(msgspec.structs.replace(wanted, metadata=labeled))
+    world.port.create_nodeclaim(claim())
+    assert [found.name for found in world.port.nodeclaims_of_instance(instance)] == [wanted.name]
+
+
+def test_a_node_joins_until_it_is_registered(world: World) -> None:
+    joining, registered = f"joining-{next(NUMBERS)}", f"registered-{next(NUMBERS)}"
+    for name in (joining, registered):
+        world.add_node(name)
+    node = world.port.node(registered)
+    assert node is not None
+    world.port.patch_metadata("nodes", node.metadata, {"labels": {labels.REGISTERED: "true"}})
+    found = {node.name for node in world.port.joining_nodes()}
+    assert joining in found
+    assert registered not in found
+    assert len(world.port.nodes(limit=1)) == 1
+
+
+def test_attached_volumes_are_found_by_what_the_node_states(world: World) -> None:
+    node, volume = f"holding-{next(NUMBERS)}", f"pv-{next(NUMBERS)}"
+    world.add_node(node)
+    world.attach_volume(node, volume)
+    (attachment,) = world.port.volume_attachments(node)
+    assert world.port.attached_volume(attachment) == volume
 
 
 def test_conditions_keep_their_neighbours_and_their_time(world: World) -> None:

@@ -195,6 +195,7 @@ def test_an_instance_is_found_by_its_launch_and_its_cluster(world: World, capaci
     assert listed.tags[labels.EC2NODECLASS] == "default"
     assert listed.tags[labels.cluster_tag(world.cluster)] == "owned"
     assert len(world.ec2.instances_of_cluster()) == 2
+    assert [found.id for found in world.ec2.instances_by_id({instance.id, NOBODY})] == [instance.id]
     assert world.ec2.instance(instance.id) is not None
     assert world.ec2.instances_of_launch("nobody's") == ()
 

@@ -205,7 +205,7 @@ def test_what_is_not_known_changes_nothing(world: World, silent: str) -> None:
     (before,) = world.claims()
     match silent:
         case "ec2":
-            world.effects.inject(Fault("ec2", "instances_of_cluster", Unavailable("no answer")))
+            world.effects.inject(Fault("ec2", "instances_by_id", Unavailable("no answer")))
             with pytest.raises(Unavailable):
                 look(world)
         case "catalog":

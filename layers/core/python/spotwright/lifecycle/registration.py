@@ -100,6 +100,8 @@ _CLAIM_ONLY_ANNOTATIONS = frozenset(
         labels.TERMINATION_TIMESTAMP,
         labels.INSTANCE_NOT_FOUND,
         labels.PODS_SEEN,
+        labels.EXPECTED_NODE,
+        labels.VOLUME_ATTACHMENTS,
         labels.LAST_APPLIED,
     }
 )

@@ -27,6 +27,8 @@ EXCLUDE_FROM_LOAD_BALANCERS: Final = "node.kubernetes.io/exclude-from-external-l
 ON_DEMAND: Final = "on-demand"
 SPOT: Final = "spot"
 RESERVED: Final = "reserved"
+# Of a launched NodeClaim, so that it can be selected by its instance.
+INSTANCE_ID: Final = "spotwright.dev/instance-id"
 RESERVATION_ID: Final = "karpenter.k8s.aws/capacity-reservation-id"
 PLACEMENT_GROUP_ID: Final = "karpenter.k8s.aws/placement-group-id"
 PLACEMENT_GROUP_PARTITION: Final = "karpenter.k8s.aws/placement-group-partition"
@@ -64,6 +66,10 @@ DECISION: Final = "spotwright.dev/decision"
 LAUNCH: Final = "spotwright.dev/launch"
 INSTANCE_NOT_FOUND: Final = "spotwright.dev/instance-not-found"
 PODS_SEEN: Final = "spotwright.dev/pods-seen"
+# Of a launched NodeClaim: the name that its Node is expected to join with, which is the instance's private DNS name.
+EXPECTED_NODE: Final = "spotwright.dev/expected-node"
+# Of a NodeClaim that is drained: names of the VolumeAttachments of its node, separated by commas.
+VOLUME_ATTACHMENTS: Final = "spotwright.dev/volume-attachments"
 # Taint of a registered node whose pods are not nominated yet.
 HELD: Final = "spotwright.dev/held"
 

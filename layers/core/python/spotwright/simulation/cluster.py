@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from spotwright.errors import Conflict, NotFound
+from spotwright.model import labels
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -58,7 +59,9 @@ class FakeCluster:
         self._clock, self._effects = clock, effects
         self._versions, self._uids = itertools.count(1), itertools.count(1)
         self._objects: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
+        # Node → PersistentVolumes with a VolumeAttachment; those that detach are in no Node's status any more.
         self.attachments: dict[str, tuple[str, ...]] = {}
+        self.detaching: set[str] = set()
         self.events: list[RecordedEvent] = []
         self._recorded_at: dict[str, datetime] = {}
 
@@ -103,15 +106,20 @@ class FakeCluster:
     # Reads
 
     def pods(self, *, node: str = "", pending: bool = False) -> tuple[Pod, ...]:
-        self._effects.before_read("cluster", "pods")
+        self._effects.before_read("cluster", "pods_of_node" if node else "pending_pods" if pending else "pods")
         pods: tuple[Pod, ...] = self.all("pods")
         if node:
             return tuple(pod for pod in pods if pod.node_name == node)
         return tuple(pod for pod in pods if not pending or (not pod.node_name and pod.phase == "Pending"))
 
-    def nodes(self) -> tuple[Node, ...]:
-        self._effects.before_read("cluster", "nodes")
-        return self.all("nodes")
+    def nodes(self, *, limit: int | None = None) -> tuple[Node, ...]:
+        self._effects.before_read("cluster", "nodes" if limit is None else "some_nodes")
+        return self.all("nodes")[:limit]
+
+    def joining_nodes(self) -> tuple[Node, ...]:
+        self._effects.before_read("cluster", "joining_nodes")
+        nodes: tuple[Node, ...] = self.all("nodes")
+        return tuple(node for node in nodes if labels.REGISTERED not in node.metadata.labels)
 
     def node(self, name: str) -> Node | None:
         self._effects.before_read("cluster", "node")
@@ -119,6 +127,10 @@ class FakeCluster:
 
     def nodepools(self) -> tuple[NodePool, ...]:
         return self.all("nodepools")
+
+    def nodepool(self, name: str) -> NodePool | None:
+        self._effects.before_read("cluster", "nodepool")
+        return self._objects["nodepools"].get(name)
 
     def nodeclasses(self) -> tuple[EC2NodeClass, ...]:
         return self.all("ec2nodeclasses")
@@ -135,6 +147,11 @@ class FakeCluster:
         self._effects.before_read("cluster", "nodeclaim")
         return self._objects["nodeclaims"].get(name)
 
+    def nodeclaims_of_instance(self, instance: str) -> tuple[NodeClaim, ...]:
+        self._effects.before_read("cluster", "nodeclaims_of_instance")
+        claims: tuple[NodeClaim, ...] = self.all("nodeclaims")
+        return tuple(claim for claim in claims if claim.metadata.labels.get(labels.INSTANCE_ID) == instance)
+
     def daemonsets(self) -> tuple[DaemonSet, ...]:
         return self.all("daemonsets")
 
@@ -149,7 +166,16 @@ class FakeCluster:
         return self.all("capacitybuffers")
 
     def volume_attachments(self, node: str) -> tuple[str, ...]:
-        return self.attachments.get(node, ())
+        self._effects.before_read("cluster", "volume_attachments")
+        detaching = self.detaching
+        return tuple(
+            attachment_name(node, volume) for volume in self.attachments.get(node, ()) if volume not in detaching
+        )
+
+    def attached_volume(self, attachment: str) -> str | None:
+        self._effects.before_read("cluster", "attached_volume")
+        attached = {attachment_name(node, name): name for node in self.attachments for name in self.attachments[node]}
+        return attached.get(attachment)
 
     def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         self._effects.before_read("cluster", "persistent_volume_claim")
@@ -285,6 +311,10 @@ class FakeCluster:
         if budget.min_available is not None:
             return max(0, healthy - _share(budget.min_available, len(pods)))
         return max(0, healthy - (len(pods) - _share(budget.max_unavailable or 0, len(pods))))
+
+
+def attachment_name(node: str, volume: str) -> str:
+    return f"csi-{volume}-{node}"
 
 
 def _share(size: str | int, total: int) -> int:

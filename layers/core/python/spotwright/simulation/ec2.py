@@ -5,7 +5,7 @@ Source: https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_CreateFleet.h
 
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -187,6 +187,10 @@ class FakeEc2:
             and instance.tags.get(labels.CLUSTER_NAME_TAG) == self._cluster
             and labels.NODEPOOL in instance.tags
         )
+
+    def instances_by_id(self, instance_ids: Collection[str]) -> tuple[Instance, ...]:
+        self._effects.before_read("ec2", "instances_by_id")
+        return tuple(instance for instance in self._listed() if instance.id in instance_ids)
 
     def instance(self, instance_id: str) -> Instance | None:
         self._effects.before_read("ec2", "instance")

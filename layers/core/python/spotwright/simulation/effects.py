@@ -1,5 +1,6 @@
 """Everything the fakes were made to change, in one order; and the faults that can be put between the changes."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -47,6 +48,8 @@ class Effects:
         # Changes that are made side by side happen one after the other, as in any store.
         self._changing = RLock()
         self.log: list[Effect] = []
+        # (port, action) → how often it was read.
+        self.reads: Counter[tuple[str, str]] = Counter()
 
     def crash_after(self, changes: int | None) -> None:
         """Die right after this many further changes; None = do not."""
@@ -84,7 +87,8 @@ class Effects:
         self._raise(port, action, acted=True)
 
     def before_read(self, port: str, action: str) -> None:
-        """Before a read: faults only."""
+        """Before a read: it is counted, and may fail."""
+        self.reads[port, action] += 1
         self._raise(port, action, acted=False)
 
     def _raise(self, port: str, action: str, *, acted: bool) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 from spotwright.adapters.kubernetes import nominations
@@ -18,6 +19,7 @@ from spotwright.adapters.kubernetes.codecs.objects import (
 )
 from spotwright.adapters.kubernetes.codecs.pod import decode_daemonset, decode_pod, decode_pod_disruption_budget
 from spotwright.adapters.kubernetes.codecs.volumes import (
+    attachment_names,
     decode_csi_node,
     decode_persistent_volume,
     decode_persistent_volume_claim,
@@ -27,6 +29,7 @@ from spotwright.adapters.kubernetes.conditions import write_conditions
 from spotwright.adapters.kubernetes.events import EventRecorder
 from spotwright.adapters.kubernetes.transport import MERGE_PATCH, JsonObject, Transport
 from spotwright.errors import ApiError, Conflict, NotFound, Throttled
+from spotwright.model import labels
 from spotwright.model.karpenter.capacity_buffer import CapacityBuffer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
@@ -48,6 +51,8 @@ _PATHS: Final = {
     "persistentvolumeclaims": "/api/v1/persistentvolumeclaims",
     "capacitybuffers": "/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers",
 }
+# EKS labels the nodes of managed node groups, of Fargate, Auto Mode and hybrid nodes.
+_JOINING: Final = f"!{labels.REGISTERED},!eks.amazonaws.com/nodegroup,!eks.amazonaws.com/compute-type"
 # Kinds that a CapacityBuffer may refer to.
 _SCALABLE_PATHS: Final = {
     "PodTemplate": "/api/v1/podtemplates",
@@ -69,8 +74,11 @@ class KubernetesCluster:
         selector = f"spec.nodeName={node}" if node else "spec.nodeName=,status.phase=Pending" if pending else ""
         return tuple(map(decode_pod, self._api.items("/api/v1/pods", {"fieldSelector": selector} if selector else {})))
 
-    def nodes(self) -> tuple[Node, ...]:
-        return tuple(map(decode_node, self._api.items(_PATHS["nodes"])))
+    def nodes(self, *, limit: int | None = None) -> tuple[Node, ...]:
+        return tuple(map(decode_node, islice(self._api.items(_PATHS["nodes"]), limit)))
+
+    def joining_nodes(self) -> tuple[Node, ...]:
+        return tuple(map(decode_node, self._api.items(_PATHS["nodes"], {"labelSelector": _JOINING})))
 
     def node(self, name: str) -> Node | None:
         document = self._get(f"{_PATHS['nodes']}/{name}")
@@ -80,6 +88,10 @@ class KubernetesCluster:
         return tuple(
             decode_nodepool(document | {"kind": "NodePool"}) for document in self._api.items(_PATHS["nodepools"])
         )
+
+    def nodepool(self, name: str) -> NodePool | None:
+        document = self._get(f"{_PATHS['nodepools']}/{name}")
+        return None if document is None else decode_nodepool(document | {"kind": "NodePool"})
 
     def nodeclasses(self) -> tuple[EC2NodeClass, ...]:
         documents = self._api.items(_PATHS["ec2nodeclasses"])
@@ -97,6 +109,11 @@ class KubernetesCluster:
     def nodeclaim(self, name: str) -> NodeClaim | None:
         document = self._get(f"{_PATHS['nodeclaims']}/{name}")
         return None if document is None else decode_nodeclaim(document | {"kind": "NodeClaim"})
+
+    def nodeclaims_of_instance(self, instance: str) -> tuple[NodeClaim, ...]:
+        selector = {"labelSelector": f"{labels.INSTANCE_ID}={instance}"}
+        documents = self._api.items(_PATHS["nodeclaims"], selector)
+        return tuple(decode_nodeclaim(document | {"kind": "NodeClaim"}) for document in documents)
 
     def daemonsets(self) -> tuple[DaemonSet, ...]:
         return tuple(map(decode_daemonset, self._api.items("/apis/apps/v1/daemonsets")))
@@ -121,12 +138,14 @@ class KubernetesCluster:
         return tuple(decode_capacity_buffer(document, lookup) for document in documents)
 
     def volume_attachments(self, node: str) -> tuple[str, ...]:
-        attachments = self._api.items("/apis/storage.k8s.io/v1/volumeattachments")
-        return tuple(
-            (attachment["spec"].get("source") or {}).get("persistentVolumeName") or attachment["metadata"]["name"]
-            for attachment in attachments
-            if attachment["spec"].get("nodeName") == node
-        )
+        document = self._get(f"{_PATHS['nodes']}/{node}") or {}
+        return attachment_names(node, (document.get("status") or {}).get("volumesAttached") or ())
+
+    def attached_volume(self, attachment: str) -> str | None:
+        document = self._get(f"/apis/storage.k8s.io/v1/volumeattachments/{attachment}")
+        if document is None:
+            return None
+        return (document["spec"].get("source") or {}).get("persistentVolumeName") or attachment
 
     def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
         document = self._get(_object_path(_PATHS["persistentvolumeclaims"], ObjectMeta(name, namespace)))

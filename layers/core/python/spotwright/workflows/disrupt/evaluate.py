@@ -44,7 +44,7 @@ def evaluate(ports: ProvisionPorts, *, now: datetime, seconds_left: SecondsLeft 
         return DisruptResult(f"the breaker is open: {current_breaker.reason}", breaker_open=True)
     if obstacle:
         return DisruptResult(obstacle)
-    locked = locked_claims(ports)
+    locked = locked_claims(ports, snapshot)
     _record_obstacles(ports, snapshot, blockers.blocked_events(snapshot, plan, locked=locked, reason=emptiness.REASON))
     empty_nodes = emptiness.find_empty_nodes(snapshot, plan, locked=locked)
     candidates = empty_nodes.claims[:MAXIMUM_CANDIDATES]

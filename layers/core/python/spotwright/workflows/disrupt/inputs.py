@@ -54,18 +54,13 @@ def gather_and_plan(ports: ProvisionPorts, now: datetime, seconds_left: SecondsL
     return fitted, decide(fitted, ports.catalogs.read(fitted.catalog_key)), ""
 
 
-def locked_claims(ports: ProvisionPorts, *, but: str = "") -> frozenset[str]:
+def locked_claims(ports: ProvisionPorts, snapshot: Snapshot, *, but: str = "") -> frozenset[str]:
     """Claims that a proposal, a command or a committed decision names, and those with an interruption notice."""
     names = {name for row in ports.state.commands() if row.id != but for name in row.candidates}
     for key in ports.state.cluster().pending_decisions:
         names |= set(decode_decision(ports.blobs.get(key)).candidates)
     interrupted = {row.instance_id for row in ports.state.notices()}
-    if interrupted:
-        names |= {
-            nodeclaim.name
-            for nodeclaim in ports.cluster.nodeclaims()
-            if instance_id(nodeclaim.provider_id) in interrupted
-        }
+    names |= {claim.name for claim in snapshot.nodeclaims if instance_id(claim.provider_id) in interrupted}
     return frozenset(names)
 
 

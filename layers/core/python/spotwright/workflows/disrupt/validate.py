@@ -36,7 +36,7 @@ def validate(ports: ProvisionPorts, proposal: str, *, now: datetime, seconds_lef
         return DisruptResult()
     version = ports.state.cluster().version
     snapshot, plan, obstacle = gather_and_plan(ports, now, seconds_left)
-    locked = locked_claims(ports, but=proposal)
+    locked = locked_claims(ports, snapshot, but=proposal)
     empty_nodes = Emptiness() if obstacle else emptiness.find_empty_nodes(snapshot, plan, locked=locked)
     uids = {claim.name: claim.metadata.uid for claim in snapshot.nodeclaims}
     claims = tuple(

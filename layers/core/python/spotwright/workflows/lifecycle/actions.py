@@ -2,22 +2,27 @@
 
 import logging
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from spotwright.lifecycle import conditions
 from spotwright.lifecycle.retry import MAXIMUM_TICKS, tick_seconds
 from spotwright.lifecycle.steps import ConditionChange, Deletion, transition_events
 from spotwright.model import labels
+from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.eviction import DISRUPTED_TAINT
-from spotwright.model.kubernetes.meta import ObjectMeta
-from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.node import Node, instance_id
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Event
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
+
+# From launch to the Node it takes 20 to 60 s; a node that has not come by then may have another name than expected.
+JOINING_PERIOD: Final = timedelta(seconds=60)
 
 log: Final = logging.getLogger("spotwright.lifecycle")
 
@@ -107,18 +112,49 @@ def uncordon(ports: LifecyclePorts, node: Node) -> None:
         ports.cluster.set_taints(node, taints)
 
 
-def nodes_of(ports: LifecyclePorts, claim: NodeClaim) -> tuple[Node, ...]:
-    """Nodes with the claim's provider id, by name. One read when the node is known, else a whole list."""
+def nodes_of(
+    ports: LifecyclePorts, claim: NodeClaim, *, now: datetime | None = None, seen: Node | None = None
+) -> tuple[Node, ...]:
+    """Nodes with the claim's provider id, by name; no list of all nodes is read for it.
+
+    A node that has not registered is expected under the private DNS name of its instance. Where it has another name,
+    it is found by its own doorbell (``seen``), or from JOINING_PERIOD after the launch among the nodes that join.
+    """
     if not claim.provider_id:
         return ()
-    if claim.node_name and (node := ports.cluster.node(claim.node_name)) is not None:
-        return (node,) if node.provider_id == claim.provider_id else ()
-    return tuple(
-        sorted(
-            (node for node in ports.cluster.nodes() if node.provider_id == claim.provider_id),
-            key=lambda node: node.name,
-        )
-    )
+    name = claim.node_name or claim.metadata.annotations.get(labels.EXPECTED_NODE, "")
+    nodes = [node for node in (ports.cluster.node(name) if name else None, seen) if node is not None]
+    launched = find_condition(claim.conditions, "Launched")
+    since = launched.last_transition_time if launched is not None else None
+    is_late = not name or since is None or (now is not None and now - since >= JOINING_PERIOD)
+    if not claim.node_name and not nodes and is_late:
+        nodes += ports.cluster.joining_nodes()
+    of_claim = {node.name: node for node in nodes if node.provider_id == claim.provider_id}
+    return tuple(of_claim[name] for name in sorted(of_claim))
+
+
+def claims_of_instance(ports: LifecyclePorts, instance: str) -> tuple[NodeClaim, ...]:
+    """Claims that have the instance, or to which it is being written, by their label."""
+    labeled = ports.cluster.nodeclaims_of_instance(instance)
+    return tuple(claim for claim in labeled if instance_id(claim.provider_id) in ("", instance))
+
+
+def claims_by_name(ports: LifecyclePorts, names: Iterable[str]) -> dict[str, NodeClaim]:
+    """Those of these claims that exist, each read by its name."""
+    return {claim.name: claim for claim in in_parallel(ports.cluster.nodeclaim, names) if claim is not None}
+
+
+def assigned_instances(
+    ports: LifecyclePorts, instances: Iterable[Instance], claims: Iterable[NodeClaim]
+) -> frozenset[str]:
+    """The ids of those of ``instances`` that a claim has: one of ``claims``, or one that is selected by the instance.
+
+    ``claims``: those of the launch of the instances.
+    """
+    held = {instance_id(claim.provider_id) for claim in claims}
+    others = [instance.id for instance in instances if instance.id not in held]
+    selected = in_parallel(lambda id: claims_of_instance(ports, id), others)
+    return frozenset(held - {""} | {id for id, holding in zip(others, selected, strict=True) if holding})
 
 
 def has_disrupted_taint(node: Node) -> bool:

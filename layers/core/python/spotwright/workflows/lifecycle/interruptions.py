@@ -28,6 +28,7 @@ from spotwright.telemetry.emit import log_line
 from spotwright.telemetry.rows import Event
 from spotwright.workflows.account import offering_health_store
 from spotwright.workflows.lifecycle.actions import (
+    claims_of_instance,
     cordon,
     delete_claim,
     log,
@@ -70,10 +71,10 @@ _EVENTS: Final = {
 
 
 class ClaimsByInstance(msgspec.Struct, frozen=True):
-    """Managed NodeClaims by the id of their instance; ``some_wait``: whether a NodeClaim has no instance yet."""
+    """Managed NodeClaims by the id of their instance; ``unassigned``: instances that may be some claim's soon."""
 
     managed: dict[str, NodeClaim]
-    some_wait: bool
+    unassigned: frozenset[str] = frozenset()
 
 
 class Interrupted(msgspec.Struct, frozen=True):
@@ -98,7 +99,7 @@ def step_notices(
     if not rows:
         return
     with _trying_again(ports, instances, ", ".join(sorted(instances))):
-        claims = _read_claims(ports)
+        claims = _read_claims(ports, [row.instance_id for row in rows])
         _step_replaced(ports, [row for row in rows if row.kind in REPLACED_KINDS], instances, claims, now, seconds_left)
         others = [row for row in rows if row.kind not in REPLACED_KINDS]
         for number, row in enumerate(others):
@@ -127,10 +128,23 @@ def _step_replaced(
         ring_notices(ports, [ALL], delay_seconds=LOOK_SECONDS)
 
 
-def _read_claims(ports: LifecyclePorts) -> ClaimsByInstance:
-    claims = ports.cluster.nodeclaims()
-    managed = {instance_id(claim.provider_id): claim for claim in claims if claim.is_managed and claim.provider_id}
-    return ClaimsByInstance(managed, any(not claim.provider_id for claim in claims))
+def _read_claims(ports: LifecyclePorts, instances: Sequence[str]) -> ClaimsByInstance:
+    """The claims of these instances, by their labels. All claims are listed only for an instance of this cluster that
+    no label names."""
+    selected = in_parallel(lambda id: claims_of_instance(ports, id), instances)
+    claims = [claim for labeled in selected for claim in labeled if claim.provider_id]
+    found = {instance_id(claim.provider_id) for claim in claims}
+    unassigned = [id for id in instances if id not in found and _may_be_ours(ports, id)]
+    if unassigned:
+        claims += [claim for claim in ports.cluster.nodeclaims() if instance_id(claim.provider_id) in unassigned]
+    managed = {instance_id(claim.provider_id): claim for claim in claims if claim.is_managed}
+    return ClaimsByInstance(managed, frozenset(unassigned))
+
+
+def _may_be_ours(ports: LifecyclePorts, id: str) -> bool:
+    """False when EC2 shows that the instance is not of a NodePool of this cluster; a new one may not be shown yet."""
+    instance = ports.ec2.instance(id)
+    return instance is None or instance.tags.get(labels.CLUSTER_NAME_TAG) == ports.cluster.name
 
 
 def _step(ports: LifecyclePorts, row: NoticeRow, claims: ClaimsByInstance, now: datetime) -> Interrupted | None:
@@ -138,7 +152,7 @@ def _step(ports: LifecyclePorts, row: NoticeRow, claims: ClaimsByInstance, now: 
     claim = claims.managed.get(row.instance_id)
     with _trying_again(ports, [row.instance_id], row.instance_id):
         if claim is None:
-            _unclaimed(ports, row, claims.some_wait, now)
+            _unclaimed(ports, row, row.instance_id in claims.unassigned, now)
         elif (notice := _advance(ports, row, claim, now)) is not None:
             return Interrupted(notice, claim)
     return None

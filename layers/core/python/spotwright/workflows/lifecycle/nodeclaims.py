@@ -24,6 +24,8 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import nominations, reservations
 from spotwright.workflows.lifecycle.actions import (
+    claims_by_name,
+    claims_of_instance,
     delete_claim,
     has_disrupted_taint,
     log,
@@ -51,9 +53,16 @@ SOON: Final = timedelta(seconds=120)
 
 
 def step_nodeclaim(
-    ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermination], *, now: datetime, ticks: int = 0
+    ports: LifecyclePorts,
+    name: str,
+    to_terminate: list[InstanceTermination],
+    *,
+    now: datetime,
+    ticks: int = 0,
+    node: Node | None = None,
 ) -> None:
     """Take the claim ``name`` one step further. ``ticks``: number of the tick that rang, 0 = no tick did.
+    ``node``: the one whose doorbell rang.
 
     Ticks go on until the claim has no further step; after a concurrent change or an error the next tick tries again.
     """
@@ -67,7 +76,7 @@ def step_nodeclaim(
         wait = (
             finalize(ports, claim, now, to_terminate)
             if claim.metadata.deletion_timestamp
-            else _step_live(ports, claim, now)
+            else _step_live(ports, claim, node, now)
         )
     except (Conflict, NotFound) as lost:
         log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=name, conflict=str(lost))
@@ -86,9 +95,8 @@ def _is_static(ports: LifecyclePorts, claim: NodeClaim) -> bool:
     """Whether the claim belongs to a static pool."""
     if STATIC_CAPACITY not in ports.settings.feature_gates:
         return False
-    return any(
-        nodepool.name == claim.nodepool and nodepool.replicas is not None for nodepool in ports.cluster.nodepools()
-    )
+    nodepool = ports.cluster.nodepool(claim.nodepool)
+    return nodepool is not None and nodepool.replicas is not None
 
 
 def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermination], *, now: datetime) -> None:
@@ -96,7 +104,7 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
     node = ports.cluster.node(name)
     if node is None or not node.provider_id:
         return
-    claims = [nodeclaim for nodeclaim in ports.cluster.nodeclaims() if nodeclaim.provider_id == node.provider_id]
+    claims = _claims_of_node(ports, node)
     for claim in claims:
         if (
             node.metadata.deletion_timestamp is not None
@@ -106,15 +114,23 @@ def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermi
             ports.cluster.delete("nodeclaims", claim.metadata)
             log_line(log, log_lines.DELETING_NODECLAIM_OF_NODE, nodeclaim=claim.name, node=name)
             ring_next_tick(ports, claim.name, 1, within_seconds=0)
-        step_nodeclaim(ports, claim.name, to_terminate, now=now)
+        step_nodeclaim(ports, claim.name, to_terminate, now=now, node=node)
     if not claims and node.metadata.deletion_timestamp is not None and labels.FINALIZER in node.metadata.finalizers:
         finalizers = [finalizer for finalizer in node.metadata.finalizers if finalizer != labels.FINALIZER]
         ports.cluster.patch_metadata("nodes", node.metadata, {"finalizers": finalizers})
         log_line(log, log_lines.DELETED_NODE, node=name)
 
 
-def _step_live(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float | None:
-    """Seconds until the next step at the latest; None when there is none."""
+def _claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
+    """The claims with the node's provider id: the owner of a registered node, and those that its instance labels."""
+    owners = (owner.name for owner in node.metadata.owner_references if owner.kind == "NodeClaim")
+    claims = claims_by_name(ports, owners)
+    claims |= {claim.name: claim for claim in claims_of_instance(ports, instance_id(node.provider_id))}
+    return [claims[name] for name in sorted(claims) if claims[name].provider_id == node.provider_id]
+
+
+def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: datetime) -> float | None:
+    """Seconds until the next step at the latest; None when there is none. ``seen``: the node whose doorbell rang."""
     if labels.FINALIZER not in claim.metadata.finalizers:
         finalizers = [*claim.metadata.finalizers, labels.FINALIZER]
         ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"finalizers": finalizers})
@@ -125,13 +141,23 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float 
         return None
     if not claim.is_condition_true("Launched"):
         return _step_launch(ports, claim, now)
-    nodes = nodes_of(ports, claim)
+    claim = _with_instance_label(ports, claim)
+    nodes = nodes_of(ports, claim, now=now, seen=seen)
     if not claim.is_condition_true("Registered"):
         return _step_registration(ports, claim, nodes, now)
     node = nodes[0] if nodes else None
     if not claim.is_condition_true("Initialized"):
         return _step_initialization(ports, claim, node, now)
     return _step_initialized(ports, claim, node, now)
+
+
+def _with_instance_label(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:
+    """The claim with the label of its instance, which one that Karpenter launched does not have."""
+    instance = instance_id(claim.provider_id)
+    if not instance or claim.metadata.labels.get(labels.INSTANCE_ID) == instance:
+        return claim
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"labels": {labels.INSTANCE_ID: instance}})
+    return ports.cluster.nodeclaim(claim.name) or claim
 
 
 _DELETION_LINES: Final = {
@@ -246,7 +272,7 @@ def _is_disrupted(ports: LifecyclePorts, claim: NodeClaim) -> bool:
 
 def _consolidatable(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> float | None:
     """The condition, and the seconds until it becomes True."""
-    pool = next((nodepool for nodepool in ports.cluster.nodepools() if nodepool.name == claim.nodepool), None)
+    pool = ports.cluster.nodepool(claim.nodepool)
     at = consolidation_timer.consolidatable_at(claim, pool)
     if at is not None and at <= now:
         if not claim.is_condition_true("Consolidatable"):

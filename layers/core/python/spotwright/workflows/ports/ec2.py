@@ -1,6 +1,6 @@
 """EC2 with the rights of one cluster's *act* role."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from spotwright.model.ec2.fleet import FleetResult, Instance, LaunchTemplate
@@ -23,6 +23,10 @@ class Ec2Port(Protocol):
 
     def instances_of_launch(self, launch: str) -> tuple[Instance, ...]: ...
     def instances_of_cluster(self) -> tuple[Instance, ...]: ...
+
+    def instances_by_id(self, instance_ids: Collection[str]) -> tuple[Instance, ...]:
+        """Those of these instances that EC2 lists, terminated ones too; by id. Absence from it proves nothing."""
+        ...
 
     def instance(self, instance_id: str) -> Instance | None:
         """A direct read by id; None only when EC2 itself says NotFound."""

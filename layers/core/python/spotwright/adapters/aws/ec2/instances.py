@@ -4,8 +4,9 @@ Source: the EC2 API reference. Only NotFound of a call by id proves that an inst
 """
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC
+from itertools import batched
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef, RequestLaunchTemplateDataTypeDef, TagTypeDef
 
 PAGE_SIZE: Final = 1000
+# https://docs.aws.amazon.com/AWSEC2/latest/APIReference/API_DescribeInstances.html: values of a filter, at most.
+_FILTER_VALUES: Final = 200
 _LIVE_STATES: Final = ("pending", "running", "stopping", "stopped", "shutting-down")
 
 
@@ -132,6 +135,14 @@ class Ec2:
                 {"Name": "tag-key", "Values": [labels.NODEPOOL]},
                 {"Name": "instance-state-name", "Values": list(_LIVE_STATES)},
             ]
+        )
+
+    def instances_by_id(self, instance_ids: Collection[str]) -> tuple[Instance, ...]:
+        """By filter: a list by ids fails when EC2 does not know one of them."""
+        return tuple(
+            instance
+            for ids in batched(sorted(instance_ids), _FILTER_VALUES, strict=False)
+            for instance in self._instances([{"Name": "instance-id", "Values": list(ids)}])
         )
 
     def _instances(self, filters: "list[FilterTypeDef]") -> tuple[Instance, ...]:

@@ -1,5 +1,6 @@
 """PersistentVolumeClaims, PersistentVolumes, StorageClasses and CSINodes, from JSON into the model."""
 
+import hashlib
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -25,6 +26,21 @@ from spotwright.model.requirements import NodeSelectorRequirement, Operator
 _BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 # In-tree volume plugins whose volumes a CSI driver has taken over.
 _MIGRATED: Final = {"kubernetes.io/aws-ebs": EBS_CSI_DRIVER}
+
+
+_CSI_VOLUME: Final = "kubernetes.io/csi/"
+
+
+def attachment_names(node: str, volumes_attached: Iterable[Json]) -> tuple[str, ...]:
+    """The names of the VolumeAttachments of ``status.volumesAttached``; only CSI volumes have one.
+
+    Source: kubernetes/kubernetes ``pkg/volume/csi/csi_attacher.go`` names it by a hash of volume, driver and node.
+    """
+    names = (str(volume.get("name") or "") for volume in volumes_attached)
+    volumes = (name.removeprefix(_CSI_VOLUME).partition("^") for name in names if name.startswith(_CSI_VOLUME))
+    return tuple(
+        f"csi-{hashlib.sha256(f'{handle}{driver}{node}'.encode()).hexdigest()}" for driver, _, handle in volumes
+    )
 
 
 def decode_persistent_volume_claim(obj: Json) -> PersistentVolumeClaim:

@@ -53,7 +53,10 @@ def adopt_claim(ports: LifecyclePorts, claim: NodeClaim, *, now: datetime) -> st
 
 
 def _siblings(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Iterable[NodeClaim]:
-    """The claims of a launch that wait for an instance, by name; ``claim`` alone when it has no launch."""
+    """The claims of a launch that wait for an instance, by name; ``claim`` alone when it has no launch.
+
+    Which they are was only in the lost row: all claims are listed, once for a launch.
+    """
     if not launch:
         return [claim]
     return [

@@ -15,12 +15,13 @@ from spotwright.model import labels, resources
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.ec2.instance_type import InstanceType, find_instance_type
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.requirements import Requirements
 from spotwright.scheduling.plan import NewNode
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import (
+    assigned_instances,
+    claims_by_name,
     delete_claim,
     log,
     request_planning,
@@ -132,9 +133,10 @@ def _write_claim(
     """Labels and annotations first, conditions last: Launched=True says that everything is written."""
     claim_labels = launched.labels | {labels.INSTANCE_TYPE: instance.instance_type} | claim.metadata.labels
     claim_labels |= {labels.ZONE: instance.zone, labels.CAPACITY_TYPE: instance.capacity_type}
-    ports.cluster.patch_metadata(
-        "nodeclaims", claim.metadata, {"labels": claim_labels, "annotations": dict(annotations)}
-    )
+    claim_labels[labels.INSTANCE_ID] = instance.id
+    expected = {labels.EXPECTED_NODE: instance.private_dns_name} if instance.private_dns_name else {}
+    change = {"labels": claim_labels, "annotations": {**annotations, **expected}}
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, change)
     claim_status: dict[str, Any] = {
         "providerID": launched.provider_id,
         "imageID": instance.image_id,
@@ -191,9 +193,9 @@ def _delete_unlaunched(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> 
 
 def terminate_surplus(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> None:
     """Terminate the launch's instances without a claim, a minute after the response, when none is adopted any more."""
-    held = {instance_id(claim.provider_id) for claim in ports.cluster.nodeclaims()}
-    launched = ports.ec2.instances_of_launch(row.id)
-    surplus = [instance for instance in launched if instance.id not in held and instance.state not in ENDED_STATES]
+    launched = [instance for instance in ports.ec2.instances_of_launch(row.id) if instance.state not in ENDED_STATES]
+    held = assigned_instances(ports, launched, claims_by_name(ports, row.claims).values()) if launched else ()
+    surplus = [instance for instance in launched if instance.id not in held]
     wait = _terminate(ports, surplus, "no NodeClaim uses it", now)
     # Every plan passes over the launches of the last day: what is history needs no request.
     due, request = (epoch_ms(now) + wait * 1000, row.request) if wait else (0, "")

@@ -13,11 +13,10 @@ from spotwright.errors import ApiError, Throttled, Unavailable
 from spotwright.lifecycle import instance_assignment
 from spotwright.model.ec2.fleet import FleetError, FleetResult, Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.node import instance_id
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account import rate_limits
-from spotwright.workflows.lifecycle.actions import log
+from spotwright.workflows.lifecycle.actions import assigned_instances, claims_by_name, log
 from spotwright.workflows.lifecycle.launch.fleet_request import (
     LaunchOptions,
     build_request,
@@ -51,7 +50,7 @@ def create_fleet(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Launch
     may_have_instances = bool(row.request) or row.attempt > 0
     with ThreadPoolExecutor(1) as thread:
         options = None if row.request else thread.submit(gather_options, ports, row, now)
-        claims = {claim.name: claim for claim in ports.cluster.nodeclaims()}
+        claims = claims_by_name(ports, row.claims)
     waiting = tuple(
         claims[name]
         for name in row.claims
@@ -59,8 +58,8 @@ def create_fleet(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> Launch
         and name not in row.instances
         and instance_assignment.is_awaiting_instance(claims[name], row.uids[name])
     )
-    assigned = {instance_id(claim.provider_id) for claim in claims.values()}
     tagged = ports.ec2.instances_of_launch(row.id) if may_have_instances else ()
+    assigned = assigned_instances(ports, tagged, claims.values())
     instances = tuple(instance for instance in tagged if instance.id not in assigned)
     if not waiting:
         if _is_answered(row, now):

@@ -87,7 +87,7 @@ def _step(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow | N
 def _create_claims(ports: LifecyclePorts, row: LaunchRow, now: datetime) -> LaunchRow | None:
     """Create each NodeClaim once and record its uid; phase claimed when all have one."""
     node = msgspec.json.decode(row.node, type=NewNode)
-    pool = next((nodepool for nodepool in ports.cluster.nodepools() if nodepool.name == node.nodepool), None)
+    pool = ports.cluster.nodepool(node.nodepool)
     if pool is None or pool.metadata.deletion_timestamp is not None:
         _abandon(ports, row, f"NodePool {node.nodepool} was deleted")
         return None

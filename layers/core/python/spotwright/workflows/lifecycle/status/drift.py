@@ -1,9 +1,10 @@
 """The condition ``Drifted`` of every claim: set while the node is not what its pool and class ask for.
 
-All claims of a cluster are checked together, with one list of instances, since most drift comes from a change of their
-pool or class. Only the condition is written.
+Claims are checked many at a time, with one description of their instances, since most drift comes from a change of
+their pool or class. Only the condition is written.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -27,6 +28,8 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 
 # Conditions written in one invocation; the next one goes on after the last claim.
 CLAIMS_AT_ONCE: Final = 100
+# Claims that are compared in one invocation.
+INSTANCES_AT_ONCE: Final = 1000
 
 
 class _DriftInputs(msgspec.Struct, frozen=True):
@@ -39,16 +42,21 @@ class _DriftInputs(msgspec.Struct, frozen=True):
 
 
 def update_drift(ports: LifecyclePorts, after: str, *, now: datetime) -> None:
-    """Write the condition of the claims after the name ``after`` ("" = all), where it has changed."""
+    """Write the condition of the claims after the name ``after`` ("" = all), where it has changed.
+
+    So many claims at once whose instances one call describes; it rings for the rest.
+    """
     listed = sorted(ports.cluster.nodeclaims(), key=lambda nodeclaim: nodeclaim.name)
     claims = [
         nodeclaim
         for nodeclaim in listed
         if nodeclaim.is_managed and nodeclaim.metadata.deletion_timestamp is None and nodeclaim.name > after
     ]
+    further = len(claims) > INSTANCES_AT_ONCE
+    claims = claims[:INSTANCES_AT_ONCE]
     if not claims:
         return
-    drift_inputs = _gather_inputs(ports)
+    drift_inputs = _gather_inputs(ports, claims)
     verdicts = [(claim, _drift_of(claim, drift_inputs, ports, now)) for claim in claims]
     changes = [(claim, verdict) for claim, verdict in verdicts if _has_changed(claim, verdict)]
     for claim, verdict in changes[:CLAIMS_AT_ONCE]:
@@ -58,9 +66,11 @@ def update_drift(ports: LifecyclePorts, after: str, *, now: datetime) -> None:
             log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=claim.name, conflict=str(lost))
     if len(changes) > CLAIMS_AT_ONCE:
         ring_lifecycle(ports, "drift", [changes[CLAIMS_AT_ONCE - 1][0].name])
+    elif further:
+        ring_lifecycle(ports, "drift", [claims[-1].name])
 
 
-def _gather_inputs(ports: LifecyclePorts) -> _DriftInputs:
+def _gather_inputs(ports: LifecyclePorts, claims: Iterable[NodeClaim]) -> _DriftInputs:
     catalog = ports.catalogs.read(ports.state.catalog_key())
     classes = {nodeclass.name: nodeclass for nodeclass in ports.cluster.nodeclasses()}
     return _DriftInputs(
@@ -70,7 +80,11 @@ def _gather_inputs(ports: LifecyclePorts) -> _DriftInputs:
             name: {instance_type.name: instance_type for instance_type in catalog.instance_types(name)}
             for name in classes
         },
-        instances={instance.id: instance for instance in ports.ec2.instances_of_cluster()},
+        instances={
+            instance.id: instance
+            for instance in ports.ec2.instances_by_id({instance_id(claim.provider_id) for claim in claims} - {""})
+            if instance.state != "terminated"
+        },
     )
 
 

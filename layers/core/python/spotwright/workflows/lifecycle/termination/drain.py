@@ -8,6 +8,7 @@ from typing import Final
 from spotwright.disruption import emptiness
 from spotwright.lifecycle import drain as draining
 from spotwright.lifecycle.steps import false_condition, true_condition, unknown_condition
+from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes import eviction
 from spotwright.model.kubernetes.meta import find_condition
@@ -19,10 +20,13 @@ from spotwright.telemetry import events
 from spotwright.workflows.lifecycle.actions import (
     update_conditions,
 )
+from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.cluster import ClusterPort
 
 FORCEFUL: Final = "Forceful Termination"
+# So many nodes are looked at for one that admits a follower.
+NODES_READ: Final = 100
 
 
 def drain_node(
@@ -31,6 +35,7 @@ def drain_node(
     drained = find_condition(claim.conditions, "Drained")
     if drained is None:
         update_conditions(ports, claim, [unknown_condition("Drained", "Draining")], now=now)
+    claim = _record_attachments(ports, claim, node)
     drain = draining.drain(ports.cluster.pods(node=node.name), deadline=deadline, now=now)
     if not drain.waiting:
         since = (drained.last_transition_time if drained else None) or now
@@ -40,6 +45,24 @@ def drain_node(
         _delete_forcefully(ports, drain, deadline, now)
     _evict(ports, claim, node, drain, now)
     return (drain.next_forced_deletion - now).total_seconds() if drain.next_forced_deletion else math.inf
+
+
+def _record_attachments(ports: LifecyclePorts, claim: NodeClaim, node: Node) -> NodeClaim:
+    """The claim with the names of its node's VolumeAttachments, of all that there were since the drain began.
+
+    The node's status shows a volume only until it begins to detach, and VolumeAttachments cannot be selected by node.
+    """
+    recorded = _recorded_attachments(claim)
+    names = recorded | set(ports.cluster.volume_attachments(node.name))
+    if names == recorded:
+        return claim
+    change = {"annotations": {labels.VOLUME_ATTACHMENTS: ",".join(sorted(names))}}
+    ports.cluster.patch_metadata("nodeclaims", claim.metadata, change)
+    return ports.cluster.nodeclaim(claim.name) or claim
+
+
+def _recorded_attachments(claim: NodeClaim) -> frozenset[str]:
+    return frozenset(filter(None, claim.metadata.annotations.get(labels.VOLUME_ATTACHMENTS, "").split(",")))
 
 
 def _delete_forcefully(ports: LifecyclePorts, drain: draining.Drain, deadline: datetime, now: datetime) -> None:
@@ -78,15 +101,19 @@ def _delete_follower(ports: LifecyclePorts, node: Node, pod: Pod, cause: str) ->
 
 
 def _tolerates_another_node(ports: LifecyclePorts, node: Node, pod: Pod) -> bool:
-    """Whether the pod tolerates the taints of another Ready node; capacity is left to kube-scheduler."""
-    return any(
+    """Whether the pod tolerates the taints of another Ready node; capacity is left to kube-scheduler.
+
+    Where there are many nodes, one is assumed that admits it: its node is not among the last ones.
+    """
+    nodes = ports.cluster.nodes(limit=NODES_READ)
+    return len(nodes) == NODES_READ or any(
         candidate.is_ready
         and not candidate.unschedulable
         and all(
             taint.effect == TaintEffect.PREFER_NO_SCHEDULE
             for taint in untolerated_taints(candidate.taints, pod.tolerations)
         )
-        for candidate in ports.cluster.nodes()
+        for candidate in nodes
         if candidate.name != node.name
     )
 
@@ -96,7 +123,7 @@ def await_volumes(
 ) -> float | None:
     if find_condition(claim.conditions, "InstanceTerminating") is not None:
         return None
-    attached = _awaited_volumes(ports, node, now)
+    attached = _awaited_volumes(ports, claim, node, now)
     if not attached:
         update_conditions(ports, claim, [true_condition("VolumesDetached")], now=now)
         return None
@@ -110,12 +137,13 @@ def await_volumes(
     return (deadline - now).total_seconds() if deadline else math.inf
 
 
-def _awaited_volumes(ports: LifecyclePorts, node: Node, now: datetime) -> frozenset[str]:
+def _awaited_volumes(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime) -> frozenset[str]:
     """PersistentVolumes attached to the node, except those of pods that are not evicted.
 
     The volume of a pod that is not evicted cannot detach before the instance is terminated.
     """
-    attached = frozenset(ports.cluster.volume_attachments(node.name))
+    names = _recorded_attachments(claim) | set(ports.cluster.volume_attachments(node.name))
+    attached = frozenset(filter(None, in_parallel(ports.cluster.attached_volume, sorted(names))))
     if not attached:
         return attached
     pods = ports.cluster.pods(node=node.name)

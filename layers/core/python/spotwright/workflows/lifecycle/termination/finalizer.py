@@ -20,6 +20,8 @@ from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account import offering_health_store
 from spotwright.workflows.lifecycle.actions import (
+    assigned_instances,
+    claims_by_name,
     cordon,
     log,
     nodes_of,
@@ -47,7 +49,7 @@ def finalize(
     if labels.FINALIZER not in claim.metadata.finalizers:
         return None
     deadline = _deadline(ports, claim, now)
-    nodes = nodes_of(ports, claim)
+    nodes = nodes_of(ports, claim, now=now)
     instance, is_terminated = _find_instance(ports, claim, now)
     for node in nodes:
         if is_terminated and not node.is_ready:
@@ -131,12 +133,15 @@ def _find_unassigned_instance(ports: LifecyclePorts, claim: NodeClaim) -> tuple[
 
 
 def _instance_for(ports: LifecyclePorts, claim: NodeClaim, launch: str) -> Instance | None:
-    row = ports.state.launch(launch)
-    claims = ports.cluster.nodeclaims()
-    assigned = {instance_id(nodeclaim.provider_id) for nodeclaim in claims} | set(row.instances.values() if row else ())
     existing = {
         instance.id: instance for instance in ports.ec2.instances_of_launch(launch) if instance.state != "terminated"
     }
+    if not existing:
+        return None
+    row = ports.state.launch(launch)
+    # Only the row says which claims the launch has; without it, all claims are listed.
+    claims = tuple(claims_by_name(ports, row.claims).values()) if row else ports.cluster.nodeclaims()
+    assigned = assigned_instances(ports, existing.values(), claims) | set(row.instances.values() if row else ())
     waiting = [
         nodeclaim.name
         for nodeclaim in claims
