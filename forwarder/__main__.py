@@ -8,17 +8,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from queue import SimpleQueue
 
 import msgspec
 from prometheus_client import CollectorRegistry, Metric
 
 from forwarder.batching import BatchWindow
+from forwarder.kinds import WATCHED_KINDS, WatchedKind
 from forwarder.loop import Loop
 from forwarder.metrics import ClusterCollector, families
 from forwarder.object_cache import ObjectCache
+from forwarder.scalable_watchers import ScalableWatchers
 from forwarder.sender import DoorbellSender, write_heartbeat
 from forwarder.settings import ForwarderSettings, settings
-from forwarder.watcher import WATCHED_KINDS, WatchedKind, WatchUpdate, list_and_watch
+from forwarder.watcher import WatchUpdate, list_and_watch
 from forwarder.web import Checks, serve
 from spotwright.adapters.aws import clients
 from spotwright.adapters.kubernetes.connection import Connection, pod_configuration
@@ -62,11 +65,16 @@ def main() -> int:
 
 
 def _run(forwarder_settings: ForwarderSettings, connection: Connection, stopping: threading.Event) -> None:
-    loop = _loop(forwarder_settings)
+    updates: SimpleQueue[WatchUpdate] = SimpleQueue()
+
+    def start_watcher(kind: WatchedKind, kind_stopping: threading.Event) -> None:
+        arguments = (connection, kind, updates.put, kind_stopping)
+        threading.Thread(target=_watch_or_exit, args=arguments, name=kind.name, daemon=True).start()
+
+    loop = _loop(forwarder_settings, updates, ScalableWatchers(start_watcher))
     server = serve(_registry(loop), _checks(loop), forwarder_settings.address, forwarder_settings.metrics_port)
     for kind in WATCHED_KINDS:
-        arguments = (connection, kind, loop.updates.put, stopping)
-        threading.Thread(target=_watch_or_exit, args=arguments, name=kind.name, daemon=True).start()
+        start_watcher(kind, stopping)
     host, port = server.server_address[:2]
     log_line(logger, log_lines.FORWARDER_STARTED, cluster=forwarder_settings.cluster, metrics=f"{host!s}:{port}")
     loop.run(stopping)
@@ -74,7 +82,9 @@ def _run(forwarder_settings: ForwarderSettings, connection: Connection, stopping
     log_line(logger, log_lines.FORWARDER_STOPPED)
 
 
-def _loop(forwarder_settings: ForwarderSettings) -> Loop:
+def _loop(
+    forwarder_settings: ForwarderSettings, updates: "SimpleQueue[WatchUpdate]", scalables: ScalableWatchers
+) -> Loop:
     started = time.time()
     sender = DoorbellSender(clients.client("sqs"), cluster=forwarder_settings.cluster, urls=forwarder_settings.queues)
     dynamodb = clients.client("dynamodb")
@@ -86,13 +96,20 @@ def _loop(forwarder_settings: ForwarderSettings) -> Loop:
         )
 
     window = BatchWindow(forwarder_settings.batch_idle_seconds, forwarder_settings.batch_max_seconds)
-    return Loop(cache=ObjectCache(), window=window, send=sender.send, beat=beat)
+    return Loop(
+        updates=updates,
+        cache=ObjectCache(),
+        window=window,
+        send=sender.send,
+        beat=beat,
+        watch_scalables=scalables.watch,
+    )
 
 
 def _registry(loop: Loop) -> CollectorRegistry:
     def current_families() -> Iterator[Metric]:
         now, cache = time.monotonic(), loop.cache
-        silent = {kind: now - at for kind, at in cache.last_contact().items()}
+        silent = {kind: now - contact.at for kind, contact in cache.contacts().items()}
         return families(cache.nodes(), cache.pods(), loop.counters, fresh=cache.is_synced(now), silent_seconds=silent)
 
     registry = CollectorRegistry()

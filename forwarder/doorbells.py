@@ -1,12 +1,17 @@
 """Which change of an object rings which doorbell. The functions decide whether anything is to be done."""
 
 from collections.abc import Mapping
-from typing import assert_never
 
 import msgspec
 
-from forwarder.views import NodeClaimView, NodeClassView, NodePoolView, NodeView, PodView, View
+from forwarder.kinds import ClusterObject
 from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
+from spotwright.model.karpenter.nodepool import NodePool
+from spotwright.model.kubernetes.meta import Condition, find_condition
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
 
 
 class QueuedDoorbell(msgspec.Struct, frozen=True, order=True):
@@ -21,114 +26,146 @@ PODS = QueuedDoorbell("provision", "pods")
 NODEPOOLS = QueuedDoorbell("lifecycle", "nodepools")
 
 
-def doorbells_for_change(before: View | None, after: View | None) -> frozenset[QueuedDoorbell]:
+def doorbells_for_change(before: ClusterObject | None, after: ClusterObject | None) -> frozenset[QueuedDoorbell]:
     """Doorbells for an object that was created (``before`` None), changed, or deleted (``after`` None).
 
-    Without the doorbell for a pod that came to or left a node: see ``pod_event_node``.
+    Without the doorbell for a pod that came to or left a node: see ``pod_event_node``. Kinds that are not named here
+    ring nothing.
     """
-    view = after or before
-    match view:
-        case PodView():
+    match after or before:
+        case Pod():
             return frozenset({PODS}) if _starts_waiting(before, after) else frozenset()
-        case NodeView():
-            return _node(before, after)
-        case NodeClaimView():
-            return _claim(before, after)
-        case NodePoolView():
-            return _pool(before, after)
-        case NodeClassView():
-            return _class(before, after)
-        case None:
-            return frozenset()
+        case Node(name=name):
+            return _ring_if(_node_facts(before) != _node_facts(after), QueuedDoorbell("lifecycle", "node", name))
+        case NodeClaim(name=name):
+            return _ring_if(_claim_rings(before, after), QueuedDoorbell("lifecycle", "claim", name))
+        case NodePool():
+            # A pool that became ready or was changed may have a place for pods that had none.
+            rung = (NODEPOOLS, PODS) if after is not None else (NODEPOOLS,)
+            return _ring_if(_spec_and_ready(before) != _spec_and_ready(after), *rung)
+        case EC2NodeClass(name=name):
+            return _nodeclass(name, before, after)
         case _:
-            assert_never(view)
+            return frozenset()
 
 
-def pod_event_node(before: View | None, after: View | None) -> str:
+def pod_event_node(before: ClusterObject | None, after: ClusterObject | None) -> str:
     """The node to which a pod was bound, or on which it was terminated or deleted; "" = none.
 
     DaemonSet pods do not count: a node that runs nothing else is empty.
     """
-    view = after or before
-    if not isinstance(view, PodView) or view.of_daemonset or not view.node:
+    pod = after or before
+    if not isinstance(pod, Pod) or not pod.node_name or pod.is_owned_by("DaemonSet"):
         return ""
     was, now = _pod_stage(before), _pod_stage(after)
-    return view.node if was != now else ""
+    return pod.node_name if was != now else ""
 
 
-def is_claimed(node: NodeView) -> bool:
+def is_claimed(node: Node) -> bool:
     """Whether the node belongs to a NodeClaim of a pool."""
-    return labels.NODEPOOL in node.labels
+    return labels.NODEPOOL in node.metadata.labels
 
 
-def _pod_stage(view: View | None) -> tuple[bool, bool, bool]:
+def is_waiting(obj: ClusterObject | None) -> bool:
+    """Whether it is a pod that kube-scheduler found no node for. Not one of a DaemonSet, nor with a nominated node."""
+    return (
+        isinstance(obj, Pod)
+        and obj.unschedulable
+        and not (obj.node_name or obj.nominated_node_name or obj.metadata.deletion_timestamp)
+        and not obj.is_owned_by("DaemonSet")
+    )
+
+
+def _ring_if(rings: bool, *doorbells: QueuedDoorbell) -> frozenset[QueuedDoorbell]:
+    return frozenset(doorbells) if rings else frozenset()
+
+
+def _pod_stage(obj: ClusterObject | None) -> tuple[bool, bool, bool]:
     """Whether a pod is bound, being deleted, terminated; all False for a pod that does not exist."""
-    if not isinstance(view, PodView):
+    if not isinstance(obj, Pod):
         return (False, False, False)
-    return (bool(view.node), view.deleting, view.terminal)
+    return (bool(obj.node_name), obj.metadata.deletion_timestamp is not None, obj.is_terminal)
 
 
-def _starts_waiting(before: View | None, after: View | None) -> bool:
-    was = isinstance(before, PodView) and before.unschedulable
-    return isinstance(after, PodView) and after.unschedulable and not was
+def _starts_waiting(before: ClusterObject | None, after: ClusterObject | None) -> bool:
+    return is_waiting(after) and not is_waiting(before)
 
 
-def _node(before: View | None, after: View | None) -> frozenset[QueuedDoorbell]:
-    """Any change of a node's view: readiness, taints, labels, resources, deletion."""
-    view = after or before
-    assert isinstance(view, NodeView)
-    return frozenset({QueuedDoorbell("lifecycle", "node", view.name)}) if before != after else frozenset()
+def _node_facts(node: ClusterObject | None) -> object:
+    """What of a node lifecycle looks at: readiness, deletion, taints, labels, resources."""
+    if not isinstance(node, Node):
+        return None
+    return (
+        node.is_ready,
+        node.metadata.deletion_timestamp is not None,
+        node.provider_id,
+        frozenset(node.taints),
+        node.metadata.labels,
+        node.capacity,
+        node.allocatable,
+    )
 
 
-def _claim(before: View | None, after: View | None) -> frozenset[QueuedDoorbell]:
-    view = after or before
-    assert isinstance(view, NodeClaimView)
-    created_by_user = before is None and not view.of_decision
-    deleted = after is None or (view.deleting and not (isinstance(before, NodeClaimView) and before.deleting))
-    return frozenset({QueuedDoorbell("lifecycle", "claim", view.name)}) if created_by_user or deleted else frozenset()
+def _claim_rings(before: ClusterObject | None, after: ClusterObject | None) -> bool:
+    """Created by a user, deleted, or being deleted; lifecycle has the claims of decisions already."""
+    if not isinstance(after, NodeClaim):
+        return True
+    if before is None and labels.DECISION not in after.metadata.annotations:
+        return True
+    return _is_deleting(after) and not _is_deleting(before)
 
 
-def _pool(before: View | None, after: View | None) -> frozenset[QueuedDoorbell]:
-    if before == after:
-        return frozenset()
-    # A pool that became ready or was changed may have a place for pods that had none.
-    return frozenset({NODEPOOLS, PODS}) if after is not None else frozenset({NODEPOOLS})
+def _is_deleting(obj: ClusterObject | None) -> bool:
+    return obj is not None and obj.metadata.deletion_timestamp is not None
 
 
-def _class(before: View | None, after: View | None) -> frozenset[QueuedDoorbell]:
+def _spec_and_ready(obj: ClusterObject | None) -> object:
+    """The spec of a NodePool or EC2NodeClass by its generation, its deletion, and its condition Ready."""
+    if not isinstance(obj, NodePool | EC2NodeClass):
+        return None
+    return obj.metadata.uid, obj.metadata.generation, _is_deleting(obj), _ready(obj.conditions)
+
+
+def _ready(conditions: tuple[Condition, ...]) -> str:
+    ready = find_condition(conditions, "Ready")
+    return ready.status if ready else ""
+
+
+def _nodeclass(name: str, before: ClusterObject | None, after: ClusterObject | None) -> frozenset[QueuedDoorbell]:
     """A change of the spec is for catalog; NodePools and pods wait for a change of Ready."""
-    if before == after:
+    if _spec_and_ready(before) == _spec_and_ready(after):
         return frozenset()
-    view = after or before
-    assert isinstance(view, NodeClassView)
-    if isinstance(before, NodeClassView) and isinstance(after, NodeClassView) and _same_spec(before, after):
+    if isinstance(before, EC2NodeClass) and isinstance(after, EC2NodeClass) and _same_spec(before, after):
         return frozenset({NODEPOOLS, PODS})
-    return frozenset({QueuedDoorbell("catalog", "nodeclasses", view.name), NODEPOOLS})
+    return frozenset({QueuedDoorbell("catalog", "nodeclasses", name), NODEPOOLS})
 
 
-def _same_spec(before: NodeClassView, after: NodeClassView) -> bool:
-    return msgspec.structs.replace(before, ready=after.ready) == after
+def _same_spec(before: EC2NodeClass, after: EC2NodeClass) -> bool:
+    return before.metadata.generation == after.metadata.generation and _is_deleting(before) == _is_deleting(after)
 
 
-def doorbells_at_start(views_by_kind: Mapping[str, Mapping[str, View]]) -> frozenset[QueuedDoorbell]:
+def doorbells_at_start(objects_by_kind: Mapping[str, Mapping[str, ClusterObject]]) -> frozenset[QueuedDoorbell]:
     """Doorbells for the objects that exist when the forwarder starts, whose changes it may have missed.
 
     Bound pods ring nothing: each restart would restart every consolidateAfter.
     """
-    doorbells: set[QueuedDoorbell] = set()
-    for views in views_by_kind.values():
-        for view in views.values():
-            match view:
-                case NodeView() if not view.ready or view.deleting or view.taints:
-                    doorbells.add(QueuedDoorbell("lifecycle", "node", view.name))
-                case NodeClaimView() if view.deleting or not view.node:
-                    doorbells.add(QueuedDoorbell("lifecycle", "claim", view.name))
-                case PodView() if view.unschedulable:
-                    doorbells.add(PODS)
-                case NodePoolView():
-                    doorbells.add(NODEPOOLS)
-                case NodeClassView():
-                    doorbells.add(QueuedDoorbell("catalog", "nodeclasses", view.name))
-                case _:
-                    pass
-    return frozenset(doorbells)
+    return frozenset(
+        doorbell for objects in objects_by_kind.values() for found in objects.values() for doorbell in _at_start(found)
+    )
+
+
+def _at_start(obj: ClusterObject) -> frozenset[QueuedDoorbell]:
+    match obj:
+        case Node(name=name):
+            unsettled = not obj.is_ready or _is_deleting(obj) or bool(obj.taints)
+            return _ring_if(unsettled, QueuedDoorbell("lifecycle", "node", name))
+        case NodeClaim(name=name):
+            return _ring_if(_is_deleting(obj) or not obj.node_name, QueuedDoorbell("lifecycle", "claim", name))
+        case Pod():
+            return _ring_if(is_waiting(obj), PODS)
+        case NodePool():
+            return frozenset({NODEPOOLS})
+        case EC2NodeClass(name=name):
+            return frozenset({QueuedDoorbell("catalog", "nodeclasses", name)})
+        case _:
+            return frozenset()

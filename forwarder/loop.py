@@ -20,6 +20,7 @@ from forwarder.batching import (
     request_key,
     take_due_keys,
 )
+from forwarder.capacity_buffers import CAPACITY_BUFFER
 from forwarder.doorbells import PODS, QueuedDoorbell
 from forwarder.object_cache import ObjectCache
 from forwarder.watcher import WatchUpdate
@@ -52,21 +53,25 @@ class Counters(msgspec.Struct):
 
 class Loop:
     """``clock``: monotonic seconds. ``send`` returns what could not be sent. ``beat`` writes a heartbeat, with True the
-    last one, and may raise ApiError."""
+    last one, and may raise ApiError. ``watch_scalables`` is told what CapacityBuffers refer to: kinds and namespaces.
+    """
 
     def __init__(
         self,
         *,
+        updates: "queue.SimpleQueue[WatchUpdate]",
         cache: ObjectCache,
         window: BatchWindow,
         send: Callable[[frozenset[QueuedDoorbell]], frozenset[QueuedDoorbell]],
         beat: Callable[[bool], None],
+        watch_scalables: Callable[[frozenset[tuple[str, str]]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cache = cache
-        self.updates: queue.SimpleQueue[WatchUpdate] = queue.SimpleQueue()
+        self.updates = updates
         self.counters = Counters()
         self._window, self._send, self._beat, self._clock = window, send, beat, clock
+        self._watch_scalables = watch_scalables
         self._pods: Batch = EMPTY
         self._others: Batch = EMPTY
         self._pod_events = KeyedThrottle(POD_EVENT_SECONDS)
@@ -106,6 +111,8 @@ class Loop:
     def _apply(self, update: WatchUpdate) -> None:
         now = self._clock()
         cache_update = self.cache.apply(update, now)
+        if update.kind == CAPACITY_BUFFER:
+            self._watch_scalables(self.cache.buffers.scalable_kinds())
         self._pods = add_to_batch(self._pods, cache_update.doorbells & {PODS}, now)
         self._others = add_to_batch(self._others, cache_update.doorbells - {PODS}, now)
         for node in cache_update.pod_event_nodes:

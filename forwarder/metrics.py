@@ -10,8 +10,9 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from forwarder.loop import Counters
-from forwarder.views import NodeView, PodView
 from spotwright.model import labels, resources
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
 from spotwright.telemetry import metrics as rows
 from spotwright.telemetry.rows import PrometheusMetric
 
@@ -32,8 +33,8 @@ class ClusterCollector:
 
 
 def families(
-    nodes: Sequence[NodeView],
-    pods: Sequence[PodView],
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
     counters: Counters,
     *,
     fresh: bool,
@@ -68,17 +69,18 @@ def _family(row: PrometheusMetric, samples: Sequence[Sample]) -> Metric:
     return family
 
 
-def _node_gauges(nodes: Sequence[NodeView], pods: Sequence[PodView]) -> Iterator[Metric]:
-    pods_by_node: dict[str, list[PodView]] = {}
+def _node_gauges(nodes: Sequence[Node], pods: Sequence[Pod]) -> Iterator[Metric]:
+    pods_by_node: dict[str, list[Pod]] = {}
     for pod in pods:
-        if pod.node and not pod.terminal:
-            pods_by_node.setdefault(pod.node, []).append(pod)
+        if pod.node_name and not pod.is_terminal:
+            pods_by_node.setdefault(pod.node_name, []).append(pod)
 
-    def gauge(row: PrometheusMetric, amounts: Callable[[NodeView], Mapping[str, int]]) -> Metric:
+    def gauge(row: PrometheusMetric, amounts: Callable[[Node], Mapping[str, int]]) -> Metric:
         return _family(row, [sample for node in nodes for sample in _per_resource(node, amounts(node))])
 
-    def requests(node: NodeView, daemons: bool) -> dict[str, int]:
-        return resources.add(*(pod.requests for pod in pods_by_node.get(node.name, ()) if pod.of_daemonset is daemons))
+    def requests(node: Node, daemons: bool) -> dict[str, int]:
+        running = pods_by_node.get(node.name, ())
+        return resources.add(*(pod.requests for pod in running if pod.is_owned_by("DaemonSet") is daemons))
 
     yield gauge(rows.NODES_ALLOCATABLE, lambda node: node.allocatable)
     yield gauge(rows.NODES_POD_REQUESTS, lambda node: requests(node, daemons=False))
@@ -86,38 +88,39 @@ def _node_gauges(nodes: Sequence[NodeView], pods: Sequence[PodView]) -> Iterator
     yield gauge(rows.NODES_SYSTEM_OVERHEAD, lambda node: resources.subtract(node.capacity, node.allocatable))
 
 
-def _per_resource(node: NodeView, amounts: Mapping[str, int]) -> Iterator[Sample]:
+def _per_resource(node: Node, amounts: Mapping[str, int]) -> Iterator[Sample]:
     """cpu in cores, memory in bytes, other resources as counts."""
     for name, size in sorted(amounts.items()):
         yield {**_node_labels(node), "resource_type": name}, size / 1000 if name == resources.CPU else size
 
 
-def _node_labels(node: NodeView) -> dict[str, str]:
+def _node_labels(node: Node) -> dict[str, str]:
     return {
         "node_name": node.name,
-        "nodepool": node.labels.get(labels.NODEPOOL, ""),
-        "managed": str(labels.NODEPOOL in node.labels).lower(),
-        "phase": "deleting" if node.deleting else "ready" if node.ready else "not-ready",
-        **{_snake(key): node.labels.get(key, "") for key in _LABELS},
+        "nodepool": node.nodepool,
+        "managed": str(labels.NODEPOOL in node.metadata.labels).lower(),
+        "phase": "deleting" if node.metadata.deletion_timestamp else "ready" if node.is_ready else "not-ready",
+        **{_snake(key): node.metadata.labels.get(key, "") for key in _LABELS},
     }
 
 
-def _pod_labels(pod: PodView, nodes: Mapping[str, NodeView]) -> dict[str, str]:
-    node = nodes.get(pod.node)
-    node_labels = node.labels if node else {}
+def _pod_labels(pod: Pod, nodes: Mapping[str, Node]) -> dict[str, str]:
+    node = nodes.get(pod.node_name)
+    node_labels = node.metadata.labels if node else {}
+    owner = next(iter(pod.metadata.owner_references), None)
     return {
-        "name": pod.name,
-        "namespace": pod.namespace,
-        "owner": pod.owner,
-        "node": pod.node,
+        "name": pod.metadata.name,
+        "namespace": pod.metadata.namespace,
+        "owner": f"{owner.kind}/{owner.name}" if owner else "",
+        "node": pod.node_name,
         "nodepool": node_labels.get(labels.NODEPOOL, ""),
         "zone": node_labels.get(labels.ZONE, ""),
         "arch": node_labels.get(labels.ARCH, ""),
         "capacity_type": node_labels.get(labels.CAPACITY_TYPE, ""),
         "instance_type": node_labels.get(labels.INSTANCE_TYPE, ""),
         "phase": pod.phase,
-        "scheduled": str(bool(pod.node)).lower(),
-        "ready": str(pod.ready).lower(),
+        "scheduled": str(bool(pod.node_name)).lower(),
+        "ready": str(pod.is_ready).lower(),
         "managed": str(labels.NODEPOOL in node_labels).lower(),
     }
 

@@ -1,13 +1,25 @@
-"""The forwarder's view of the cluster, and the doorbells that its changes ring. Times are seconds."""
+"""The objects of the cluster, and the doorbells that their changes ring. Times are seconds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
 import msgspec
 
-from forwarder.doorbells import QueuedDoorbell, doorbells_at_start, doorbells_for_change, is_claimed, pod_event_node
-from forwarder.views import NodeView, PodView, View
-from forwarder.watcher import WATCHED_KINDS, Bookmark, ListResult, ObjectChange, WatchUpdate
+from forwarder.capacity_buffers import CAPACITY_BUFFER, CapacityBuffers
+from forwarder.change_log import ChangeLog
+from forwarder.doorbells import (
+    PODS,
+    QueuedDoorbell,
+    doorbells_at_start,
+    doorbells_for_change,
+    is_claimed,
+    is_waiting,
+    pod_event_node,
+)
+from forwarder.kinds import WATCHED_KINDS, ClusterObject, Manifest, scalable_name
+from forwarder.watcher import Bookmark, ListedPage, ListEnd, ObjectChange, WatchUpdate
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.pod import Pod
 
 # A kind without any update for this long, more than two missed bookmarks, is not synced.
 STALE_SECONDS = 150.0
@@ -20,32 +32,40 @@ class CacheUpdate(msgspec.Struct, frozen=True):
     pod_event_nodes: frozenset[str] = frozenset()
 
 
+NEVER_CONTACTED = -float("inf")
+
+
+class KindContact(msgspec.Struct, frozen=True):
+    """The last list, event or bookmark of a kind. ``at``: when it came, once the first list was at its end."""
+
+    resource_version: str = "0"
+    at: float = NEVER_CONTACTED
+
+
 class ObjectCache:
-    """Views by kind and uid. One thread writes; others read ``views`` copies by ``snapshot``."""
+    """Objects by kind and uid. One thread writes; others read copies."""
 
     def __init__(self) -> None:
-        self._views: dict[str, dict[str, View]] = {}
-        self._contact: dict[str, float] = {}
+        self.buffers = CapacityBuffers()
+        self.changes = ChangeLog()
+        self._objects: dict[str, dict[str, ClusterObject]] = {}
+        self._contacts: dict[str, KindContact] = {kind.name: KindContact() for kind in WATCHED_KINDS}
         self._waiting: set[str] = set()
         self._claimed: set[str] = set()
         self._started = False
 
     def apply(self, update: WatchUpdate, now: float) -> CacheUpdate:
         """Apply an update; what it rings. Nothing rings before every kind was listed once."""
-        self._contact[update.kind] = now
-        match update:
-            case Bookmark():
-                return CacheUpdate()
-            case ObjectChange():
-                cache_update = self._update(update.kind, update.uid, update.view)
-            case ListResult():
-                cache_update = self._replace(update)
-            case _:
-                assert_never(update)
+        if update.kind not in self._contacts:
+            return CacheUpdate()
+        rung = self._rung(update)
+        self._contacts[update.kind] = KindContact(update.resource_version, self._contact_at(update, now))
+        if update.kind == CAPACITY_BUFFER:
+            self._expect_scalables()
         if self._started:
-            return cache_update
-        self._started = all(kind.name in self._views for kind in WATCHED_KINDS)
-        return CacheUpdate(doorbells_at_start(self._views)) if self._started else CacheUpdate()
+            return rung
+        self._started = all(contact.at > NEVER_CONTACTED for contact in self._contacts.values())
+        return CacheUpdate(self._doorbells_at_start()) if self._started else CacheUpdate()
 
     def has_pending_pods(self) -> bool:
         """Whether a pod is unschedulable; False before every kind was listed once."""
@@ -53,47 +73,112 @@ class ObjectCache:
 
     def is_synced(self, now: float) -> bool:
         """Whether every kind was listed and its watch is up to date."""
-        return self._started and all(now - at <= STALE_SECONDS for at in self._contact.values())
+        return self._started and all(now - contact.at <= STALE_SECONDS for contact in self._contacts.values())
 
-    def last_contact(self) -> Mapping[str, float]:
-        """When each kind was last updated."""
-        return dict(self._contact)
+    def contacts(self) -> Mapping[str, KindContact]:
+        """The last contact of each kind that has been listed."""
+        return {kind: contact for kind, contact in list(self._contacts.items()) if contact.at > NEVER_CONTACTED}
 
-    def pods(self) -> tuple[PodView, ...]:
-        return tuple(view for view in list(self._views.get("Pod", {}).values()) if isinstance(view, PodView))
+    def pods(self) -> tuple[Pod, ...]:
+        return tuple(found for found in self.of_kind("Pod") if isinstance(found, Pod))
 
-    def nodes(self) -> tuple[NodeView, ...]:
-        return tuple(view for view in list(self._views.get("Node", {}).values()) if isinstance(view, NodeView))
+    def nodes(self) -> tuple[Node, ...]:
+        return tuple(found for found in self.of_kind("Node") if isinstance(found, Node))
 
-    def _replace(self, update: ListResult) -> CacheUpdate:
-        """Apply a new list: its differences to the present views are the changes."""
-        views = self._views.setdefault(update.kind, {})
-        updates = [self._update(update.kind, uid, view) for uid, view in update.views.items()]
-        updates += [self._update(update.kind, uid, None) for uid in views.keys() - update.views.keys()]
-        return CacheUpdate(
-            frozenset().union(*(cache_update.doorbells for cache_update in updates)),
-            frozenset().union(*(cache_update.pod_event_nodes for cache_update in updates)),
-        )
+    def of_kind(self, kind: str) -> list[ClusterObject]:
+        return list(self._objects.get(kind, {}).values())
 
-    def _update(self, kind: str, uid: str, after: View | None) -> CacheUpdate:
-        views = self._views.setdefault(kind, {})
-        before = views.get(uid)
+    def get(self, kind: str, uid: str) -> ClusterObject | None:
+        return self._objects.get(kind, {}).get(uid)
+
+    def _contact_at(self, update: WatchUpdate, now: float) -> float:
+        """A kind is known from the end of its first list on; until the end of a later one it is as old as it was."""
+        before = self._contacts[update.kind].at
+        known = before > NEVER_CONTACTED and not isinstance(update, ListedPage)
+        return now if known or isinstance(update, ListEnd) else before
+
+    def _doorbells_at_start(self) -> frozenset[QueuedDoorbell]:
+        return doorbells_at_start(self._objects) | frozenset({PODS} if self.buffers.uids() else ())
+
+    def _rung(self, update: WatchUpdate) -> CacheUpdate:
+        match update:
+            case Bookmark():
+                return CacheUpdate()
+            case ObjectChange():
+                return self._set(update.kind, update.uid, update.object)
+            case ListedPage():
+                return _together(self._set(update.kind, found.metadata.uid, found) for found in update.objects)
+            case ListEnd():
+                gone = self._objects.setdefault(update.kind, {}).keys() - update.uids
+                return _together([self._set(update.kind, uid, None) for uid in gone])
+            case _:
+                assert_never(update)
+
+    def _set(self, kind: str, uid: str, after: ClusterObject | None) -> CacheUpdate:
+        objects = self._objects.setdefault(kind, {})
+        before = objects.get(uid)
         if after is None:
-            views.pop(uid, None)
+            objects.pop(uid, None)
+        elif before is None or not _is_same(before, after):
+            objects[uid] = after
         else:
-            views[uid] = after
+            return CacheUpdate()
         self._index(uid, before, after)
-        return CacheUpdate(
-            doorbells_for_change(before, after), frozenset({pod_event_node(before, after)} & self._claimed)
-        )
+        buffers = self._set_buffers(kind, uid, before, after)
+        self.changes.add(kind, uid)
+        doorbells = doorbells_for_change(before, after) | frozenset({PODS} if buffers else ())
+        return CacheUpdate(doorbells, frozenset({pod_event_node(before, after)} & self._claimed))
 
-    def _index(self, uid: str, before: View | None, after: View | None) -> None:
+    def _index(self, uid: str, before: ClusterObject | None, after: ClusterObject | None) -> None:
         """Keep the sets of unschedulable pods and of nodes with a claim up to date."""
-        if isinstance(after, PodView) and after.unschedulable:
+        if is_waiting(after):
             self._waiting.add(uid)
         else:
             self._waiting.discard(uid)
-        if isinstance(before, NodeView):
+        if isinstance(before, Node):
             self._claimed.discard(before.name)
-        if isinstance(after, NodeView) and is_claimed(after):
+        if isinstance(after, Node) and is_claimed(after):
             self._claimed.add(after.name)
+
+    def _set_buffers(
+        self, kind: str, uid: str, before: ClusterObject | None, after: ClusterObject | None
+    ) -> frozenset[str]:
+        """The uids of CapacityBuffers that ask for something else than before."""
+        manifest = after if isinstance(after, Manifest) else None
+        if kind == CAPACITY_BUFFER:
+            return self.buffers.set_buffer(uid, manifest)
+        known = manifest or before
+        if not isinstance(known, Manifest):
+            return frozenset()
+        changed = self.buffers.set_scalable(kind, known.metadata, manifest)
+        for buffer in changed:
+            self.changes.add(CAPACITY_BUFFER, buffer)
+        return changed
+
+    def _expect_scalables(self) -> None:
+        """Kinds that no CapacityBuffer refers to any more are forgotten; those that one does are not synced yet."""
+        wanted = {scalable_name(kind, namespace) for kind, namespace in self.buffers.scalable_kinds()}
+        for kind in wanted - self._contacts.keys():
+            self._contacts[kind] = KindContact()
+        for kind in self._contacts.keys() - wanted - _ALWAYS:
+            del self._contacts[kind]
+            self._objects.pop(kind, None)
+            self.buffers.forget_scalables(kind)
+
+
+_ALWAYS = frozenset(kind.name for kind in WATCHED_KINDS)
+
+
+def _together(updates: Iterable[CacheUpdate]) -> CacheUpdate:
+    doorbells: set[QueuedDoorbell] = set()
+    nodes: set[str] = set()
+    for update in updates:
+        doorbells |= update.doorbells
+        nodes |= update.pod_event_nodes
+    return CacheUpdate(frozenset(doorbells), frozenset(nodes))
+
+
+def _is_same(before: ClusterObject, after: ClusterObject) -> bool:
+    """Whether nothing has changed that is kept; the resourceVersion of a Node grows with each of its heartbeats."""
+    metadata = msgspec.structs.replace(before.metadata, resource_version=after.metadata.resource_version)
+    return msgspec.structs.replace(before, metadata=metadata) == after

@@ -3,61 +3,60 @@
 import logging
 import random
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from forwarder.views import View, node_view, nodeclaim_view, nodeclass_view, nodepool_view, pod_view
+from forwarder.kinds import ClusterObject, WatchedKind
+from forwarder.sharing import share_equal_parts
 from spotwright.adapters.kubernetes.connection import Connection
-from spotwright.adapters.kubernetes.watch import Expired, list_objects, watch_objects
-from spotwright.errors import ApiError
+from spotwright.adapters.kubernetes.watch import Expired, list_pages, resource_version, watch_objects
+from spotwright.errors import ApiError, NotFound
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 
 FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 30.0
+# How often the API server is asked for a kind whose definition is missing.
+MISSING_PAUSE_SECONDS = 60.0
+# One list is read at a time: a page of each kind at once would be most of the memory that the forwarder has.
+_LISTING = threading.Lock()
 
 logger = logging.getLogger("forwarder")
 
 
-class WatchedKind(msgspec.Struct, frozen=True):
-    """A kind that is watched, and the function that makes views of its objects."""
-
-    api_version: str
-    name: str
-    view: Callable[[Mapping[str, object]], View]
-
-
-WATCHED_KINDS = (
-    WatchedKind("v1", "Node", node_view),
-    WatchedKind("karpenter.sh/v1", "NodeClaim", nodeclaim_view),
-    WatchedKind("karpenter.sh/v1", "NodePool", nodepool_view),
-    WatchedKind("karpenter.k8s.aws/v1", "EC2NodeClass", nodeclass_view),
-    WatchedKind("v1", "Pod", pod_view),
-)
-
-
-class ListResult(msgspec.Struct, frozen=True):
-    """All objects of a kind, keyed by uid."""
+class ListedPage(msgspec.Struct, frozen=True):
+    """Some of the objects of a kind."""
 
     kind: str
-    views: dict[str, View]
+    objects: tuple[ClusterObject, ...]
+    resource_version: str
+
+
+class ListEnd(msgspec.Struct, frozen=True):
+    """All pages of a list have been reported. ``uids``: of all objects of the kind."""
+
+    kind: str
+    uids: frozenset[str]
+    resource_version: str
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
-    """One object as it is now; ``view`` None = it is deleted."""
+    """An object as it is now; ``object`` None = it is deleted."""
 
     kind: str
     uid: str
-    view: View | None
+    object: ClusterObject | None
+    resource_version: str
 
 
 class Bookmark(msgspec.Struct, frozen=True):
     """The kind is up to date: a bookmark of the API server, or a new watch."""
 
     kind: str
+    resource_version: str
 
 
-type WatchUpdate = ListResult | ObjectChange | Bookmark
+type WatchUpdate = ListedPage | ListEnd | ObjectChange | Bookmark
 
 
 def list_and_watch(
@@ -76,14 +75,26 @@ def list_and_watch(
         except Expired:
             version = ""
         except ApiError as failure:
-            log_line(logger, log_lines.WATCH_FAILED, kind=kind.name, error=str(failure))
+            if isinstance(failure, NotFound) and kind.optional:
+                report(ListEnd(kind.name, frozenset(), "0"))
+                version, pause = "", MISSING_PAUSE_SECONDS
+            else:
+                log_line(logger, log_lines.WATCH_FAILED, kind=kind.name, error=str(failure))
         stopping.wait(random.uniform(pause / 2, pause))
         pause = min(LONGEST_PAUSE_SECONDS, pause * 2)
 
 
 def _list(connection: Connection, kind: WatchedKind, report: Callable[[WatchUpdate], None]) -> str:
-    objects, version = list_objects(connection, kind.api_version, kind.name)
-    report(ListResult(kind.name, {object_["metadata"]["uid"]: kind.view(object_) for object_ in objects}))
+    """Report all objects, a page at a time; returns the resourceVersion to watch from."""
+    uids: set[str] = set()
+    version = ""
+    with _LISTING:
+        for page in list_pages(connection, kind.path):
+            objects = tuple(share_equal_parts(kind.decode(content)) for content in page.items)
+            uids.update(found.metadata.uid for found in objects)
+            version = page.resource_version
+            report(ListedPage(kind.name, objects, version))
+    report(ListEnd(kind.name, frozenset(uids), version))
     return version
 
 
@@ -91,16 +102,15 @@ def _watch(
     connection: Connection, kind: WatchedKind, version: str, report: Callable[[WatchUpdate], None]
 ) -> Iterator[str]:
     """Report changes; yields the resourceVersion up to which all are reported."""
-    report(Bookmark(kind.name))
-    for change in watch_objects(connection, kind.api_version, kind.name, version):
-        if change.type == "BOOKMARK":
-            report(Bookmark(kind.name))
+    report(Bookmark(kind.name, version))
+    for event in watch_objects(connection, kind.path, version):
+        if event.type == "BOOKMARK":
+            version = resource_version(event.object)
+            report(Bookmark(kind.name, version))
         else:
-            is_deleted = change.type == "DELETED"
-            report(
-                ObjectChange(
-                    kind.name, change.object["metadata"]["uid"], None if is_deleted else kind.view(change.object)
-                )
-            )
-        yield change.resource_version
-    report(Bookmark(kind.name))
+            changed = share_equal_parts(kind.decode(event.object))
+            version = changed.metadata.resource_version
+            current = None if event.type == "DELETED" else changed
+            report(ObjectChange(kind.name, changed.metadata.uid, current, version))
+        yield version
+    report(Bookmark(kind.name, version))

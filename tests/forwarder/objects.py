@@ -2,7 +2,17 @@
 
 from typing import Any
 
+import msgspec
+
+from forwarder.kinds import WATCHED_KINDS, ClusterObject
+
 type Object = dict[str, Any]
+
+
+def decoded(kind: str, value: Object) -> ClusterObject:
+    """The object as the forwarder keeps it."""
+    (watched,) = (one for one in WATCHED_KINDS if one.name == kind)
+    return watched.decode(msgspec.Raw(msgspec.json.encode(value)))
 
 
 def pod(name: str = "p", *, node: str = "", owner: str = "ReplicaSet", phase: str = "", **more: Any) -> Object:
@@ -42,7 +52,7 @@ def claim(name: str = "c", *, decided: bool = False, deleting: bool = False, nod
         metadata["annotations"]["spotwright.dev/decision"] = "d"
     if deleting:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    return {"metadata": metadata, "spec": {}, "status": {"nodeName": node_name}}
+    return {"metadata": metadata, "spec": {"nodeClassRef": _CLASS}, "status": {"nodeName": node_name}}
 
 
 def wish(name: str = "w", *, generation: int = 1, ready: str = "") -> Object:
@@ -50,5 +60,9 @@ def wish(name: str = "w", *, generation: int = 1, ready: str = "") -> Object:
     conditions = [{"type": "Ready", "status": ready}] if ready else []
     return {
         "metadata": {"name": name, "uid": f"uid-{name}", "generation": generation},
+        "spec": {"template": {"spec": {"nodeClassRef": _CLASS, "requirements": []}}},
         "status": {"conditions": conditions},
     }
+
+
+_CLASS = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}

@@ -3,15 +3,20 @@
 import threading
 from dataclasses import dataclass, field
 from itertools import pairwise
+from queue import SimpleQueue
+
+import msgspec
+import pytest
 
 from forwarder.batching import BatchWindow
 from forwarder.doorbells import PODS, QueuedDoorbell
+from forwarder.kinds import WATCHED_KINDS, ClusterObject, decode_manifest
 from forwarder.loop import HEARTBEAT_SECONDS, POD_EVENT_SECONDS, REPEAT_SECONDS, RESEND_SECONDS, Loop
 from forwarder.object_cache import STALE_SECONDS, ObjectCache
-from forwarder.views import View, node_view, nodeclaim_view, pod_view
-from forwarder.watcher import WATCHED_KINDS, Bookmark, ListResult, ObjectChange
+from forwarder.watcher import Bookmark, ListedPage, ListEnd, ObjectChange, WatchUpdate
 from spotwright.errors import Unavailable
 from tests.forwarder import objects
+from tests.forwarder.objects import decoded
 
 NODE = QueuedDoorbell("lifecycle", "node", "n")
 
@@ -25,11 +30,20 @@ class Scene:
     beats: int = 0
     broken_table: bool = False
     left: bool = False
+    scalables: list[frozenset[tuple[str, str]]] = field(default_factory=list)
     sent: list[tuple[float, frozenset[QueuedDoorbell]]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         window = BatchWindow(1.0, 10.0)
-        self.loop = Loop(cache=ObjectCache(), window=window, send=self.send, beat=self.beat, clock=lambda: self.now)
+        self.loop = Loop(
+            updates=SimpleQueue(),
+            cache=ObjectCache(),
+            window=window,
+            send=self.send,
+            beat=self.beat,
+            watch_scalables=self.scalables.append,
+            clock=lambda: self.now,
+        )
 
     def send(self, bells: frozenset[QueuedDoorbell]) -> frozenset[QueuedDoorbell]:
         if self.refuse:
@@ -43,13 +57,13 @@ class Scene:
         self.beats += 1
         self.left = leaving
 
-    def start(self, **known: dict[str, View]) -> "Scene":
+    def start(self, **known: ClusterObject) -> "Scene":
         for kind in WATCHED_KINDS:
-            self.tell(ListResult(kind.name, known.get(kind.name, {})))
+            self.tell(*listed(kind.name, *([known[kind.name]] if kind.name in known else [])))
         self.sent.clear()
         return self
 
-    def tell(self, *news: ListResult | ObjectChange | Bookmark) -> None:
+    def tell(self, *news: WatchUpdate) -> None:
         for one in news:
             self.loop.updates.put(one)
         self.pass_time(0)
@@ -59,26 +73,35 @@ class Scene:
         for _ in range(max(1, round(seconds / step))):
             self.now += step if seconds else 0
             for kind in WATCHED_KINDS:
-                self.loop.updates.put(Bookmark(kind.name))
+                self.loop.updates.put(Bookmark(kind.name, "1"))
             self.loop.run_once()
 
     def rang(self) -> list[QueuedDoorbell]:
         return [bell for _, bells in self.sent for bell in sorted(bells)]
 
 
+def listed(kind: str, *found: ClusterObject) -> tuple[ListedPage, ListEnd]:
+    """A list of all objects of a kind."""
+    return ListedPage(kind, found, "1"), ListEnd(kind, frozenset(one.metadata.uid for one in found), "1")
+
+
+def change(kind: str, uid: str, obj: ClusterObject | None) -> ObjectChange:
+    return ObjectChange(kind, uid, obj, "2")
+
+
 def waiting(name: str = "p") -> ObjectChange:
-    return ObjectChange("Pod", f"uid-{name}", pod_view(objects.pod(name, unschedulable=True)))
+    return change("Pod", f"uid-{name}", decoded("Pod", objects.pod(name, unschedulable=True)))
 
 
 def test_nothing_rings_before_every_kind_is_known() -> None:
     scene = Scene()
-    scene.tell(ListResult("Pod", {"a": pod_view(objects.pod(unschedulable=True))}))
+    scene.tell(*listed("Pod", decoded("Pod", objects.pod(unschedulable=True))))
     scene.pass_time(20)
     assert scene.sent == []
     assert scene.beats == 0
     for kind in WATCHED_KINDS:
         if kind.name != "Pod":
-            scene.tell(ListResult(kind.name, {}))
+            scene.tell(*listed(kind.name))
     scene.pass_time(1)
     assert scene.rang() == [PODS]
 
@@ -100,7 +123,7 @@ def test_pods_that_still_wait_ring_again_every_ten_seconds_until_they_are_placed
     times = [at for at, _ in scene.sent]
     assert scene.rang() == [PODS] * 4
     assert all(later - earlier == REPEAT_SECONDS for earlier, later in pairwise(times))
-    scene.tell(ObjectChange("Pod", "uid-p", pod_view(objects.pod(node="n"))))
+    scene.tell(change("Pod", "uid-p", decoded("Pod", objects.pod(node="n"))))
     scene.sent.clear()
     scene.pass_time(30)
     assert scene.sent == []
@@ -108,7 +131,7 @@ def test_pods_that_still_wait_ring_again_every_ten_seconds_until_they_are_placed
 
 def test_a_pod_that_was_deleted_rings_no_more() -> None:
     scene = Scene().start()
-    scene.tell(waiting(), ObjectChange("Pod", "uid-p", None))
+    scene.tell(waiting(), change("Pod", "uid-p", None))
     scene.pass_time(1)
     scene.sent.clear()
     scene.pass_time(30)
@@ -116,9 +139,9 @@ def test_a_pod_that_was_deleted_rings_no_more() -> None:
 
 
 def test_pods_coming_and_going_ring_their_node_once_in_ten_seconds() -> None:
-    scene = Scene().start(Node={"uid-n": node_view(objects.node())})
+    scene = Scene().start(Node=decoded("Node", objects.node()))
     for number in range(40):
-        scene.tell(ObjectChange("Pod", f"uid-{number}", pod_view(objects.pod(str(number), node="n"))))
+        scene.tell(change("Pod", f"uid-{number}", decoded("Pod", objects.pod(str(number), node="n"))))
         scene.pass_time(0.5)
     scene.pass_time(15)
     assert set(scene.rang()) == {NODE}
@@ -128,24 +151,24 @@ def test_pods_coming_and_going_ring_their_node_once_in_ten_seconds() -> None:
 
 
 def test_pods_on_nodes_of_others_ring_nothing() -> None:
-    scene = Scene().start(Node={"uid-n": node_view(objects.node(pool=""))})
-    scene.tell(ObjectChange("Pod", "uid-p", pod_view(objects.pod(node="n"))))
+    scene = Scene().start(Node=decoded("Node", objects.node(pool="")))
+    scene.tell(change("Pod", "uid-p", decoded("Pod", objects.pod(node="n"))))
     scene.pass_time(20)
     assert scene.sent == []
 
 
 def test_a_restart_rings_nothing_for_pods_that_sit_where_they_sat() -> None:
-    scene = Scene().start(Node={"uid-n": node_view(objects.node())}, Pod={"uid-p": pod_view(objects.pod(node="n"))})
+    scene = Scene().start(Node=decoded("Node", objects.node()), Pod=decoded("Pod", objects.pod(node="n")))
     scene.pass_time(20)
     assert scene.sent == []
 
 
 def test_a_new_list_rings_only_for_what_differs() -> None:
-    scene = Scene().start(NodeClaim={"uid-c": nodeclaim_view(objects.claim(node_name="n"))})
-    scene.tell(ListResult("NodeClaim", {"uid-c": nodeclaim_view(objects.claim(node_name="n"))}))
+    scene = Scene().start(NodeClaim=decoded("NodeClaim", objects.claim(node_name="n")))
+    scene.tell(*listed("NodeClaim", decoded("NodeClaim", objects.claim(node_name="n"))))
     scene.pass_time(2)
     assert scene.sent == []
-    scene.tell(ListResult("NodeClaim", {}))
+    scene.tell(*listed("NodeClaim"))
     scene.pass_time(2)
     assert scene.rang() == [QueuedDoorbell("lifecycle", "claim", "c")]
 
@@ -153,7 +176,7 @@ def test_a_new_list_rings_only_for_what_differs() -> None:
 def test_doorbells_that_no_queue_takes_are_tried_again_and_stop_the_heartbeat() -> None:
     scene = Scene().start()
     scene.refuse = True
-    scene.tell(ObjectChange("Node", "uid-n", node_view(objects.node())))
+    scene.tell(change("Node", "uid-n", decoded("Node", objects.node())))
     scene.pass_time(HEARTBEAT_SECONDS + 1)
     beats = scene.beats
     scene.pass_time(2 * HEARTBEAT_SECONDS)
@@ -180,7 +203,7 @@ def test_a_kind_that_falls_silent_stops_the_heartbeat() -> None:
     scene = Scene().start()
     scene.now += STALE_SECONDS + 1
     for kind in WATCHED_KINDS[1:]:
-        scene.loop.updates.put(Bookmark(kind.name))
+        scene.loop.updates.put(Bookmark(kind.name, "1"))
     before = scene.beats
     scene.loop.run_once()
     assert scene.beats == before
@@ -198,9 +221,72 @@ def test_what_waits_at_the_end_is_sent() -> None:
 
 
 def test_a_forwarder_that_leaves_says_so_after_its_last_doorbells() -> None:
-    scene = Scene().start(pods={})
-    scene.tell(ObjectChange("nodes", "n", None))
+    scene = Scene().start()
+    scene.tell(change("Node", "n", None))
     stopping = threading.Event()
     stopping.set()
     scene.loop.run(stopping)
     assert scene.left
+
+
+def buffer(replicas: int = 2, **status: object) -> ObjectChange:
+    """A CapacityBuffer of namespace default for the Deployment web; ``status`` as the functions write it."""
+    metadata = {"name": "spare", "namespace": "default", "uid": "uid-spare"}
+    spec = {"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}, "replicas": replicas}
+    fields = {"metadata": metadata, "spec": spec, "status": status}
+    return change("CapacityBuffer", "uid-spare", decoded("CapacityBuffer", fields))
+
+
+def deployment(cpu: str = "1", replicas: int = 3) -> ObjectChange:
+    containers = [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]
+    fields = {
+        "metadata": {"name": "web", "namespace": "default", "uid": "uid-web"},
+        "spec": {"replicas": replicas, "template": {"spec": {"containers": containers}}},
+    }
+    return change("Deployment default", "uid-web", decode_manifest(msgspec.Raw(msgspec.json.encode(fields))))
+
+
+def with_buffer() -> Scene:
+    """A buffer and its Deployment are known."""
+    scene = Scene().start()
+    scene.tell(buffer())
+    scene.tell(*listed("Deployment default"), deployment())
+    scene.pass_time(5)
+    scene.sent.clear()
+    return scene
+
+
+def test_a_capacity_buffer_rings_at_once_and_what_it_refers_to_is_watched() -> None:
+    scene = Scene().start()
+    scene.tell(buffer())
+    scene.pass_time(2)
+    assert scene.rang() == [PODS]
+    assert scene.scalables[-1] == {("Deployment", "default")}
+    assert not scene.loop.cache.is_synced(scene.now)
+    scene.tell(*listed("Deployment default"))
+    assert scene.loop.cache.is_synced(scene.now)
+
+
+@pytest.mark.parametrize(("told", "rings"), [
+    (buffer(replicas=5), True),
+    (deployment(cpu="2"), True),
+    (deployment(replicas=4), True),
+    (deployment(), False),
+    (buffer(replicas=2, conditions=[{"type": "ReadyForProvisioning", "status": "True"}]), False),
+    (change("CapacityBuffer", "uid-spare", None), True),
+])  # fmt: skip
+def test_what_a_capacity_buffer_asks_for_rings(told: ObjectChange, rings: bool) -> None:
+    """Its status, which the functions write, rings nothing."""
+    scene = with_buffer()
+    scene.tell(told)
+    scene.pass_time(2)
+    assert scene.rang() == ([PODS] if rings else [])
+
+
+def test_what_no_capacity_buffer_refers_to_is_watched_no_more() -> None:
+    scene = with_buffer()
+    scene.tell(change("CapacityBuffer", "uid-spare", None))
+    assert scene.scalables[-1] == frozenset()
+    scene.now += STALE_SECONDS + 1
+    scene.pass_time(0.5)
+    assert scene.loop.cache.is_synced(scene.now)

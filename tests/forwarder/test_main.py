@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from forwarder.kinds import WATCHED_KINDS
 from forwarder.settings import QUEUES, ForwarderSettings
-from forwarder.watcher import WATCHED_KINDS
 from spotwright.adapters.kubernetes.connection import Connection
 from spotwright.telemetry import log_lines
 

@@ -9,20 +9,21 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from forwarder.loop import Counters
 from forwarder.metrics import ClusterCollector, families
-from forwarder.views import node_view, pod_view
 from forwarder.web import serve
+from spotwright.adapters.kubernetes.codecs.node import decode_node
+from spotwright.adapters.kubernetes.codecs.pod import decode_pod
 from tests.forwarder import objects
 
 ODD_NAME = 'odd"\\'
 
 
 def served() -> Iterator[Metric]:
-    nodes = [node_view(objects.node())]
+    nodes = [decode_node(objects.node())]
     pods = [
-        pod_view(objects.pod("a", node="n", ready=True)),
-        pod_view(objects.pod("b", node="n", owner="DaemonSet")),
-        pod_view(objects.pod("done", node="n", phase="Succeeded")),
-        pod_view(objects.pod(ODD_NAME, unschedulable=True)),
+        decode_pod(objects.pod("a", node="n", ready=True)),
+        decode_pod(objects.pod("b", node="n", owner="DaemonSet")),
+        decode_pod(objects.pod("done", node="n", phase="Succeeded")),
+        decode_pod(objects.pod(ODD_NAME, unschedulable=True)),
     ]
     counters = Counters(sent={"provision": 2}, failed=1, heartbeats=3)
     return families(nodes, pods, counters, fresh=True, silent_seconds={"Pod": 1.5})

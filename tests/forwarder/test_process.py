@@ -210,6 +210,8 @@ def test_it_may_only_read(forwarder: Forwarder) -> None:
     for verb, what, allowed in [
         ("watch", "pods", "yes"),
         ("list", "nodeclaims.karpenter.sh", "yes"),
+        ("watch", "persistentvolumeclaims", "yes"),
+        ("watch", "deployments.apps", "yes"),
         ("delete", "pods", "no"),
         ("patch", "nodes", "no"),
         ("get", "secrets", "no"),

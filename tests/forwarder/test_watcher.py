@@ -8,17 +8,20 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import msgspec
 import pytest
 from kubernetes.client.configuration import Configuration
 
 from forwarder import watcher
-from forwarder.views import NodeView
-from forwarder.watcher import WATCHED_KINDS, Bookmark, ListResult, ObjectChange, WatchUpdate, list_and_watch
+from forwarder.kinds import WATCHED_KINDS, WatchedKind
+from forwarder.watcher import Bookmark, ListedPage, ListEnd, ObjectChange, WatchUpdate, list_and_watch
 from spotwright.adapters.kubernetes.connection import Connection
+from spotwright.telemetry import log_lines
 from tests.forwarder import objects
 
-NODES = WATCHED_KINDS[0]
+NODES = next(kind for kind in WATCHED_KINDS if kind.name == "Node")
 
+type Serve = Callable[..., list[WatchUpdate]]
 type Step = list[dict[str, Any]] | int
 
 
@@ -35,6 +38,7 @@ class ApiServer:
     asked: list[str] = field(default_factory=list)
     page_size: int = 500
     lists_refused: int = 0
+    lists_not_found: int = 0
     done: threading.Event = field(default_factory=threading.Event)
     close: threading.Event = field(default_factory=threading.Event)
 
@@ -46,6 +50,9 @@ class ApiServer:
         if self.lists_refused:
             self.lists_refused -= 1
             return 503, [{"message": "away"}]
+        if self.lists_not_found:
+            self.lists_not_found -= 1
+            return 404, [{"message": "the server could not find the requested resource", "reason": "NotFound"}]
         self.asked.append(f"list {query.get('continue', '')}".strip())
         return 200, [self._page(int(query.get("continue", "0")))]
 
@@ -66,12 +73,13 @@ class ApiServer:
 
 
 @pytest.fixture
-def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[ApiServer], list[WatchUpdate]]]:
+def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
     """Runs the script to its end and returns everything that was told."""
     monkeypatch.setattr(watcher, "FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(watcher, "MISSING_PAUSE_SECONDS", 0.01)
     servers: list[tuple[ThreadingHTTPServer, ApiServer]] = []
 
-    def run(api: ApiServer) -> list[WatchUpdate]:
+    def run(api: ApiServer, kind: WatchedKind = NODES) -> list[WatchUpdate]:
         class Request(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 status, lines = api.answer(self.path)
@@ -89,7 +97,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[ApiServer], lis
         watch_updates: list[WatchUpdate] = []
         stopping = threading.Event()
         connection = Connection(Configuration(host=f"http://127.0.0.1:{server.server_address[1]}"))
-        thread = threading.Thread(target=list_and_watch, args=(connection, NODES, watch_updates.append, stopping))
+        thread = threading.Thread(target=list_and_watch, args=(connection, kind, watch_updates.append, stopping))
         thread.start()
         assert api.done.wait(10), api.asked
         stopping.set()
@@ -114,13 +122,13 @@ def bookmark(version: int) -> dict[str, Any]:
 
 def seen(watch_updates: list[WatchUpdate]) -> list[tuple[str, bool]]:
     return [
-        (watch_news.uid, watch_news.view is not None)
+        (watch_news.uid, watch_news.object is not None)
         for watch_news in watch_updates
         if isinstance(watch_news, ObjectChange)
     ]
 
 
-def test_a_watch_goes_on_where_it_ended(serve: Callable[[ApiServer], list[WatchUpdate]]) -> None:
+def test_a_watch_goes_on_where_it_ended(serve: Serve) -> None:
     api = ApiServer(
         watches=[[event("ADDED", objects.node("a"), 11), bookmark(15)], [event("DELETED", objects.node("a"), 16)]]
     )
@@ -129,32 +137,46 @@ def test_a_watch_goes_on_where_it_ended(serve: Callable[[ApiServer], list[WatchU
     assert seen(watch_updates) == [("uid-a", True), ("uid-a", False)]
 
 
-def test_pages_are_read_to_the_end(serve: Callable[[ApiServer], list[WatchUpdate]]) -> None:
+def test_pages_are_read_to_the_end(serve: Serve) -> None:
     api = ApiServer(nodes={name: objects.node(name) for name in "abcde"}, page_size=2)
     watch_updates = serve(api)
-    (listed,) = (watch_news for watch_news in watch_updates if isinstance(watch_news, ListResult))
-    assert set(listed.views) == {f"uid-{name}" for name in "abcde"}
+    pages = [[node.metadata.name for node in told.objects] for told in watch_updates if isinstance(told, ListedPage)]
+    assert pages == [["a", "b"], ["c", "d"], ["e"]]
+    assert ListEnd("Node", frozenset(f"uid-{name}" for name in "abcde"), "10") in watch_updates
     assert api.asked[:3] == ["list", "list 2", "list 4"]
 
 
-def test_expired_history_is_listed_anew(serve: Callable[[ApiServer], list[WatchUpdate]]) -> None:
+def test_expired_history_is_listed_anew(serve: Serve) -> None:
     gone = {"type": "ERROR", "object": {"code": 410, "reason": "Expired", "message": "too old"}}
     api = ApiServer(watches=[[event("ADDED", objects.node("a"), 11), gone], 410])
     watch_updates = serve(api)
     assert api.asked == ["list", "watch 10", "list", "watch 10", "list", "watch 10"]
-    assert sum(isinstance(watch_news, ListResult) for watch_news in watch_updates) == 3
+    assert sum(isinstance(watch_news, ListEnd) for watch_news in watch_updates) == 3
 
 
-def test_an_api_server_that_is_away_is_asked_again(serve: Callable[[ApiServer], list[WatchUpdate]]) -> None:
+def test_an_api_server_that_is_away_is_asked_again(serve: Serve) -> None:
     api = ApiServer(lists_refused=3, watches=[503, [bookmark(12)]])
     watch_updates = serve(api)
     assert api.asked == ["list", "watch 10", "watch 10", "watch 12"]
     assert any(isinstance(watch_news, Bookmark) for watch_news in watch_updates)
 
 
-def test_views_keep_what_matters(serve: Callable[[ApiServer], list[WatchUpdate]]) -> None:
-    watch_updates = serve(ApiServer(watches=[[event("MODIFIED", objects.node("a", taints=("x",)), 11)]]))
-    (change,) = (watch_news for watch_news in watch_updates if isinstance(watch_news, ObjectChange))
-    assert isinstance(change.view, NodeView)
-    assert change.view.taints == (("x", "", "NoSchedule"),)
-    assert change.view.allocatable["cpu"] == 1930
+def test_a_kind_without_definition_is_asked_for_again(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    optional = msgspec.structs.replace(NODES, optional=True)
+    watch_updates = serve(ApiServer(nodes={"a": objects.node("a")}, lists_not_found=2), optional)
+    ends = [told.uids for told in watch_updates if isinstance(told, ListEnd)]
+    assert ends == [frozenset(), frozenset(), {"uid-a"}]
+    assert caplog.records == []
+
+
+def test_the_definition_of_another_kind_must_be_there(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    watch_updates = serve(ApiServer(lists_not_found=1))
+    assert [told.uids for told in watch_updates if isinstance(told, ListEnd)] == [frozenset()]
+    assert [record.message for record in caplog.records] == [log_lines.WATCH_FAILED.message]
+
+
+def test_a_line_longer_than_what_is_read_at_once_is_one_event(serve: Serve) -> None:
+    large = objects.node("a")
+    large["metadata"]["annotations"] = {"large": "x" * 300_000}
+    watch_updates = serve(ApiServer(watches=[[event("ADDED", large, 11), event("DELETED", large, 12)]]))
+    assert seen(watch_updates) == [("uid-a", True), ("uid-a", False)]

@@ -1,20 +1,20 @@
-"""Listing the objects of a kind, and watching their changes.
+"""Listing the objects of a kind page by page, and watching their changes. No object is decoded here.
 
 Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#efficient-detection-of-changes
 """
 
 import random
 from collections.abc import Iterator
-from typing import Any
 from urllib.parse import urlencode
 
 import msgspec
 import urllib3
 
-from spotwright.adapters.kubernetes.connection import Connection, JsonObject, status_error
-from spotwright.adapters.kubernetes.dynamic_client import PAGE_SIZE, collection_path
+from spotwright.adapters.kubernetes.connection import Connection, status_error
 from spotwright.errors import Conflict, Unavailable
 
+# 3.3 MB of pods of 6.5 KB: the largest part of a list that is in memory at once.
+PAGE_SIZE = 500
 # The API server ends a watch after this long; jittered, so that watches do not end together.
 WATCH_SECONDS = 240
 # Bookmarks come about once a minute: after this time without any event the connection counts as dead.
@@ -25,34 +25,56 @@ class Expired(Conflict):
     """The API server no longer has the changes since that version: list again."""
 
 
+class Page(msgspec.Struct, frozen=True):
+    """A page of a list. ``items``: the JSON of each object; ``resource_version``: to watch from after the last page."""
+
+    items: tuple[msgspec.Raw, ...]
+    resource_version: str
+
+
 class WatchEvent(msgspec.Struct, frozen=True):
-    """A watch event. ``type``: ADDED, MODIFIED, DELETED or BOOKMARK (then ``object`` has only a version)."""
+    """A watch event. ``type``: ADDED, MODIFIED, DELETED or BOOKMARK; ``object``: its JSON, of a bookmark a version."""
 
     type: str
-    object: dict[str, Any]
-
-    @property
-    def resource_version(self) -> str:
-        return str(self.object["metadata"]["resourceVersion"])
+    object: msgspec.Raw
 
 
-def list_objects(connection: Connection, api_version: str, kind: str) -> tuple[list[JsonObject], str]:
-    """All objects of a kind, and the version to watch from. Raises ApiError, and Expired between two pages."""
-    documents: list[JsonObject] = []
+class _ListMeta(msgspec.Struct, frozen=True):
+    resource_version: str = msgspec.field(default="", name="resourceVersion")
+    continue_token: str = msgspec.field(default="", name="continue")
+
+
+class _List(msgspec.Struct, frozen=True):
+    metadata: _ListMeta
+    items: tuple[msgspec.Raw, ...] | None = ()
+
+
+class _Versioned(msgspec.Struct, frozen=True):
+    metadata: _ListMeta
+
+
+class _Status(msgspec.Struct, frozen=True):
+    code: int = 500
+    reason: str = ""
+    message: str = ""
+
+
+def list_pages(connection: Connection, path: str) -> Iterator[Page]:
+    """All objects of a collection. Raises ApiError, and Expired between two pages.
+
+    Without ``resourceVersion``, so that a list is never older than what was seen before it. "0" would spare etcd, but
+    many API servers then ignore ``limit``, and 50,000 pods come in one answer.
+    """
     query = {"limit": str(PAGE_SIZE)}
     while True:
-        try:
-            page = connection.call("GET", f"{collection_path(api_version, kind)}?{urlencode(query)}")
-        except Conflict as error:
-            raise Expired(str(error), code=error.code) from error
-        documents.extend(page.get("items") or ())
-        metadata = page.get("metadata") or {}
-        if not metadata.get("continue"):
-            return documents, str(metadata["resourceVersion"])
-        query["continue"] = metadata["continue"]
+        page = _read_page(connection, f"{path}?{urlencode(query)}")
+        yield Page(page.items or (), page.metadata.resource_version)
+        if not page.metadata.continue_token:
+            return
+        query["continue"] = page.metadata.continue_token
 
 
-def watch_objects(connection: Connection, api_version: str, kind: str, version: str) -> Iterator[WatchEvent]:
+def watch_objects(connection: Connection, path: str, version: str) -> Iterator[WatchEvent]:
     """Changes after ``version``, until the API server ends the watch. Raises Expired, and Unavailable on silence."""
     query = {
         "watch": "true",
@@ -60,7 +82,7 @@ def watch_objects(connection: Connection, api_version: str, kind: str, version: 
         "resourceVersion": version,
         "timeoutSeconds": str(round(WATCH_SECONDS * random.uniform(0.8, 1.2))),
     }
-    path = f"{collection_path(api_version, kind)}?{urlencode(query)}"
+    path = f"{path}?{urlencode(query)}"
     try:
         response = connection.stream("GET", path, read_seconds=SILENCE_SECONDS)
         try:
@@ -69,20 +91,47 @@ def watch_objects(connection: Connection, api_version: str, kind: str, version: 
         finally:
             response.close()
     except (urllib3.exceptions.HTTPError, OSError) as error:
-        raise Unavailable(f"watch {kind}: {error}", code=type(error).__name__) from error
+        raise Unavailable(f"watch {path}: {error}", code=type(error).__name__) from error
+    except Conflict as error:
+        raise Expired(str(error), code=error.code) from error
+
+
+def resource_version(obj: msgspec.Raw) -> str:
+    """The version of an object or of a bookmark."""
+    return msgspec.json.decode(obj, type=_Versioned).metadata.resource_version
+
+
+def _read_page(connection: Connection, path: str) -> _List:
+    try:
+        response = connection.stream("GET", path)
+        return msgspec.json.decode(response.data, type=_List)
+    except (urllib3.exceptions.HTTPError, OSError) as error:
+        raise Unavailable(f"GET {path}: {error}", code=type(error).__name__) from error
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"GET {path}: the answer is not a list of objects: {error}") from error
     except Conflict as error:
         raise Expired(str(error), code=error.code) from error
 
 
 def _decode_event(path: str, line: bytes) -> WatchEvent:
-    change = msgspec.json.decode(line, type=WatchEvent)
-    if change.type == "ERROR":
-        raise status_error(path, int(change.object.get("code") or 500), change.object)
+    try:
+        change = msgspec.json.decode(line, type=WatchEvent)
+        if change.type == "ERROR":
+            status = msgspec.json.decode(change.object, type=_Status)
+            raise status_error(path, status.code or 500, msgspec.structs.asdict(status))
+    except msgspec.DecodeError as error:
+        raise Unavailable(f"watch {path}: a line is not an event: {error}") from error
     return change
 
 
 def _lines(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
-    rest = b""
+    """Lines of a stream. Parts of a line that is longer than a chunk are joined once."""
+    parts: list[bytes] = []
     for chunk in response.stream(65536, decode_content=True):
-        *whole, rest = (rest + chunk).split(b"\n")
-        yield from (line for line in whole if line.strip())
+        first, *others = chunk.split(b"\n")
+        parts.append(first)
+        for following in others:
+            line = b"".join(parts)
+            if line.strip():
+                yield line
+            parts = [following]
