@@ -55,5 +55,17 @@ def _work(context: sqs_batch.LambdaContext, cluster: str, bells: tuple[Doorbell,
             add_metric(metrics, telemetry.EVENT_TO_DECISION_SECONDS, seconds)
         add_metric(metrics, telemetry.PODS_UNSCHEDULABLE, len(plan.unschedulable_pods))
         add_metric(metrics, telemetry.NODES_DECIDED, len(plan.new_nodes))
+        add_metric(metrics, telemetry.LAUNCHES_HELD_BACK, sum(held_back.nodes for held_back in plan.nodes_held_back))
+        for held_back in plan.nodes_held_back:
+            log_line(
+                logger,
+                log_lines.HELD_BACK_NODES,
+                cluster=cluster,
+                nodepool=held_back.nodepool,
+                nodes=held_back.nodes,
+                setting=held_back.setting,
+                until=held_back.resumes_at.isoformat(),
+                reason=held_back.reason,
+            )
         for pod in plan.unschedulable_pods:
             log_line(logger, log_lines.COULD_NOT_SCHEDULE_POD, cluster=cluster, pod=pod.pod, reasons=pod.reasons)

@@ -16,6 +16,7 @@ from spotwright.composition import cluster_clients
 from spotwright.disruption.breaker import Breaker
 from spotwright.errors import Conflict, InvalidRequest, Unavailable
 from spotwright.model.ec2.fleet import FleetError, Instance, OfferingHealth
+from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.simulation.state import FakeState
@@ -101,6 +102,16 @@ def test_requests_count_up_and_served_never_goes_back(state: StatePort) -> None:
     state.mark_served(3)
     state.mark_served(2)
     assert state.cluster().served_requests == 3
+
+
+def test_what_is_launched_is_counted_by_the_commit_that_becomes_true(state: StatePort) -> None:
+    minutes = (LaunchedInMinute(100, 1, 2, 3), LaunchedInMinute(101, 4, 5, 6))
+    state.commit(expected_version=0, key="k1", launched=minutes)
+    with pytest.raises(Conflict):
+        state.commit(expected_version=0, key="k2", launched=(LaunchedInMinute(102, 9, 9, 9),))
+    assert state.cluster().launched == minutes
+    state.commit(expected_version=1, key="k3")
+    assert state.cluster().launched == minutes, "a decision that launches nothing"
 
 
 def test_a_planner_at_work_keeps_others_out_until_its_end(state: StatePort) -> None:

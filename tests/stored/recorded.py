@@ -42,7 +42,13 @@ YOUNGER_FIELDS: Final[Mapping[str, Json]] = {
 YOUNGER_FIELDS_OF_NODES: Final[Json] = {"usage": []}
 YOUNGER_FIELDS_OF_DECISIONS: Final[Json] = {"disruptions": []}
 YOUNGER_FIELDS_OF_LAUNCHES: Final[Json] = {"moving": []}
-YOUNGER_FIELDS_OF_SNAPSHOTS: Final[Json] = {"moving": {}}
+YOUNGER_FIELDS_OF_PLANS: Final[Json] = {"held_back": []}
+YOUNGER_FIELDS_OF_SNAPSHOTS: Final[Json] = {"moving": {}, "launch_bounds": []}
+YOUNGER_FIELDS_OF_SETTINGS: Final[Json] = {
+    "max_launches_per_minute": 1000,
+    "max_nodes_per_hour": 10_000,
+    "max_dollars_per_hour": 10_000,
+}
 
 
 @dataclass(frozen=True)
@@ -141,7 +147,9 @@ def parse_decision(body: bytes) -> Json:
         YOUNGER_FIELDS_OF_DECISIONS
         | decision
         | {
-            "plan": plan | {"new_nodes": [YOUNGER_FIELDS_OF_NODES | node for node in plan["new_nodes"]]},
+            "plan": YOUNGER_FIELDS_OF_PLANS
+            | plan
+            | {"new_nodes": [YOUNGER_FIELDS_OF_NODES | node for node in plan["new_nodes"]]},
             "launches": [
                 YOUNGER_FIELDS_OF_LAUNCHES | launch | {"node": YOUNGER_FIELDS_OF_NODES | launch["node"]}
                 for launch in launches
@@ -153,7 +161,8 @@ def parse_decision(body: bytes) -> Json:
 def parse_snapshot(body: bytes) -> Json:
     """A snapshot as an object, with the fields that it has had since the recording."""
     snapshot: Json = json.loads(body)
-    return YOUNGER_FIELDS_OF_SNAPSHOTS | snapshot
+    settings = YOUNGER_FIELDS_OF_SETTINGS | snapshot["settings"]
+    return YOUNGER_FIELDS_OF_SNAPSHOTS | snapshot | {"settings": settings}
 
 
 def list_moments() -> list[str]:

@@ -11,8 +11,8 @@ from spotwright.decisions.decision import Decision, Disruption, Launch, decode_d
 from spotwright.disruption.breaker import Breaker
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.karpenter.nodeclass import CapacityReservation, Subnet
-from spotwright.model.snapshot import Snapshot
-from spotwright.scheduling.plan import Cause, NewNode, ResourceUsage, UnplacedPod
+from spotwright.model.snapshot import LaunchBound, LaunchedInMinute, Settings, Snapshot
+from spotwright.scheduling.plan import Cause, HeldBackNodes, NewNode, Plan, ResourceUsage, UnplacedPod
 from spotwright.workflows.ports.doorbells import Doorbell
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow
 from tests.stored.fields import Field, find_stated, list_fields
@@ -74,6 +74,25 @@ NOT_STATED: dict[Field, str] = {
     (ResourceUsage, "resource"): YOUNGER,
     (ResourceUsage, "requested"): YOUNGER,
     (ClusterRow, "planner_until"): YOUNGER,
+    (ClusterRow, "launched"): YOUNGER,
+    (HeldBackNodes, "node_pool"): YOUNGER,
+    (HeldBackNodes, "nodes"): YOUNGER,
+    (HeldBackNodes, "setting"): YOUNGER,
+    (HeldBackNodes, "reason"): YOUNGER,
+    (HeldBackNodes, "resumes_at"): YOUNGER,
+    (LaunchBound, "setting"): YOUNGER,
+    (LaunchBound, "allowed"): YOUNGER,
+    (LaunchBound, "used"): YOUNGER,
+    (LaunchBound, "resumes_at"): YOUNGER,
+    (LaunchedInMinute, "minute"): YOUNGER,
+    (LaunchedInMinute, "launches"): YOUNGER,
+    (LaunchedInMinute, "nodes"): YOUNGER,
+    (LaunchedInMinute, "price"): YOUNGER,
+    (Plan, "held_back"): YOUNGER,
+    (Snapshot, "launch_bounds"): YOUNGER,
+    (Settings, "max_launches_per_minute"): YOUNGER,
+    (Settings, "max_nodes_per_hour"): YOUNGER,
+    (Settings, "max_dollars_per_hour"): YOUNGER,
     (ResourceUsage, "available"): YOUNGER,
     (UnplacedPod, "causes"): YOUNGER,
     (Cause, "code"): YOUNGER,

@@ -118,6 +118,11 @@ def _whole(given: Mapping[str, str | int | float | bool], name: str, default: in
     return int(value)
 
 
+def _ceiling(given: Mapping[str, str | int | float | bool], name: str, default: int) -> int:
+    """A ceiling of launches; 0 = none."""
+    return _whole(given, name, default, 0, 10**6)
+
+
 def _work_units(given: Mapping[str, str | int | float | bool], default: int) -> int:
     """The budget of the search; seconds become units here: a decision knows no clock, a replay needs none."""
     value = str(given.get("WORK_UNITS", default))
@@ -152,6 +157,9 @@ def decision_settings(given: Mapping[str, str | int | float | bool]) -> Settings
         largest_node_share=_whole(given, "LARGEST_NODE_SHARE", defaults.largest_node_share, 1, 100),
         largest_zone_share=_whole(given, "LARGEST_ZONE_SHARE", defaults.largest_zone_share, 1, 100),
         follow_plan=str(given.get("FOLLOW_PLAN", defaults.follow_plan)),
+        max_launches_per_minute=_ceiling(given, "MAX_LAUNCHES_PER_MINUTE", defaults.max_launches_per_minute),
+        max_nodes_per_hour=_ceiling(given, "MAX_NODES_PER_HOUR", defaults.max_nodes_per_hour),
+        max_dollars_per_hour=_ceiling(given, "MAX_DOLLARS_PER_HOUR", defaults.max_dollars_per_hour),
         breaker_percent=_whole(given, "BREAKER_PERCENT", defaults.breaker_percent, 1, 100),
     )
 

@@ -130,6 +130,12 @@ def _claim_name(pool: str, launch: str, index: int) -> str:
     return f"{pool[: _LONGEST_NAME - 1 - _SUFFIX_LENGTH].rstrip('-.')}-{suffix}"
 
 
+def launch_group(node: NewNode) -> bytes:
+    """The same for nodes that are equal but for their pods."""
+    shape = msgspec.structs.replace(node, pods=(), reason="", relaxed_preferences=(), requests={})
+    return msgspec.json.encode((shape, sorted(node.requests.items())), order="deterministic")
+
+
 def group_into_launches(
     decision: str, plan: Plan, pending_pods: Mapping[str, str], moving_pods: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Launch, ...]:
@@ -139,9 +145,7 @@ def group_into_launches(
     """
     groups: dict[bytes, list[NewNode]] = {}
     for node in plan.new_nodes:
-        shape = msgspec.structs.replace(node, pods=(), reason="", relaxed_preferences=(), requests={})
-        key = msgspec.json.encode((shape, sorted(node.requests.items())), order="deterministic")
-        groups.setdefault(key, []).append(node)
+        groups.setdefault(launch_group(node), []).append(node)
     launches = []
     batches = (batch for group in groups.values() for batch in batched(group, MAXIMUM_NODES_PER_LAUNCH, strict=False))
     for number, nodes in enumerate(batches):

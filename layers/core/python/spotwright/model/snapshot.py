@@ -34,6 +34,8 @@ class Settings(msgspec.Struct, frozen=True):
     ``breaker_percent``: percent of the nodes that may be disrupted within ten minutes before the breaker opens.
     ``largest_node_share``: percent of what a plan places for which a node may be sized;
     ``largest_zone_share``: percent of a pool's cpu that a zone may hold. 100 = no bound.
+    ``max_launches_per_minute``, ``max_nodes_per_hour``, ``max_dollars_per_hour``: ceilings of what is launched (see
+    ``decisions.ceilings``), 0 = none.
     """
 
     feature_gates: tuple[str, ...] = (RESERVED_CAPACITY,)
@@ -52,6 +54,9 @@ class Settings(msgspec.Struct, frozen=True):
     breaker_percent: int = 50
     largest_node_share: int = 100
     largest_zone_share: int = 100
+    max_launches_per_minute: int = 1000
+    max_nodes_per_hour: int = 10_000
+    max_dollars_per_hour: int = 10_000
 
 
 class UnavailableOffering(msgspec.Struct, frozen=True, order=True):
@@ -68,6 +73,27 @@ class UnavailableOffering(msgspec.Struct, frozen=True, order=True):
     scope: str = ""
     cpu_millicores: int = 0
     reservation_launches: int = msgspec.field(default=0, name="taken")
+
+
+class LaunchedInMinute(msgspec.Struct, frozen=True):
+    """What was decided to be launched in a minute of the clock. ``minute``: of the epoch."""
+
+    minute: int
+    launches: int = 0
+    nodes: int = 0
+    price_picousd_per_hour: int = msgspec.field(default=0, name="price")
+
+
+class LaunchBound(msgspec.Struct, frozen=True):
+    """A ceiling of launches and what is used of it. ``resumes_at``: when some of that counts no more.
+
+    ``setting``: its name; ``allowed`` and ``used``: launches, nodes, or the price of nodes in picodollars per hour.
+    """
+
+    setting: str
+    allowed: int
+    used: int
+    resumes_at: datetime
 
 
 class InFlightNodeClaim(msgspec.Struct, frozen=True):
@@ -87,6 +113,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     NodeClaims that it deletes once their replacements are ready. Both empty unless StaticCapacity is on.
     ``moving_pods``: pods of nodes on their way out that an earlier decision planned for another node, key → the node
     they still run on; their ``node_name`` is where they will be.
+    ``launch_bounds``: the ceilings that new nodes are held to; empty where nothing is launched.
     """
 
     cluster: str
@@ -107,6 +134,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     nodeclaims_to_delete: tuple[str, ...] = msgspec.field(default=(), name="leaving")
     nodeclaims_to_replace: tuple[str, ...] = msgspec.field(default=(), name="disrupting")
     moving_pods: dict[str, str] = msgspec.field(default_factory=dict, name="moving")
+    launch_bounds: tuple[LaunchBound, ...] = ()
     settings: Settings = Settings()
     catalog_key: str = ""
     schema: int = 1

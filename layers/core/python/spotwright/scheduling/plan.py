@@ -1,5 +1,7 @@
 """What the planner decides, as values."""
 
+from datetime import datetime
+
 import msgspec
 
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -108,6 +110,19 @@ class BufferProvisioning(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class HeldBackNodes(msgspec.Struct, frozen=True):
+    """New nodes of a NodePool that a ceiling of launches holds back. ``setting``: the ceiling.
+
+    ``resumes_at``: when it leaves more; ``reason``: all of it in a sentence.
+    """
+
+    nodepool: str = msgspec.field(name="node_pool")
+    nodes: int
+    setting: str
+    reason: str
+    resumes_at: datetime
+
+
 class Plan(msgspec.Struct, frozen=True):
     """The whole answer. Every candidate pod is on a new node, on an existing node, unschedulable, or ignored.
 
@@ -119,6 +134,7 @@ class Plan(msgspec.Struct, frozen=True):
     ``excess_nodeclaims``: NodeClaims that static NodePools have beyond their replicas.
     ``buffers``: every CapacityBuffer, by namespace and name; ``buffer_assignments``: existing nodes with room for their
     virtual pods. Nodes that are bought for buffers are among the new nodes, and name virtual pods.
+    ``nodes_held_back``: by ceilings of launches, by NodePool; they are not among the new nodes.
     """
 
     new_nodes: tuple[NewNode, ...] = ()
@@ -133,6 +149,7 @@ class Plan(msgspec.Struct, frozen=True):
     excess_nodeclaims: tuple[str, ...] = msgspec.field(default=(), name="surplus")
     buffers: tuple[BufferProvisioning, ...] = ()
     buffer_assignments: tuple[NodeAssignment, ...] = msgspec.field(default=(), name="buffered")
+    nodes_held_back: tuple[HeldBackNodes, ...] = msgspec.field(default=(), name="held_back")
 
     @property
     def price_picousd_per_hour(self) -> int:

@@ -13,6 +13,7 @@ from spotwright.disruption.breaker import Breaker
 from spotwright.errors import ApiError, Conflict, InvalidRequest, NotFound
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.simulation.clock import Clock
 from spotwright.simulation.effects import Effects
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -95,7 +96,7 @@ class FakeState:
         if work == "provision":
             self.cluster_row = msgspec.structs.replace(self.cluster_row, planner_until=until)
 
-    def commit(self, *, expected_version: int, key: str) -> None:
+    def commit(self, *, expected_version: int, key: str, launched: tuple[LaunchedInMinute, ...] | None = None) -> None:
         with self._effects.record("state", "commit", key):
             if self.cluster_row.version != expected_version:
                 raise Conflict(f"cluster is at version {self.cluster_row.version}", code="ConditionalCheckFailed")
@@ -104,6 +105,7 @@ class FakeState:
                 version=expected_version + 1,
                 head=key,
                 pending_decisions=(*self.cluster_row.pending_decisions, key),
+                launched=self.cluster_row.launched if launched is None else launched,
             )
 
     def mark_acted(self, key: str) -> None:

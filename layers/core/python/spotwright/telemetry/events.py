@@ -45,6 +45,12 @@ NO_COMPATIBLE_INSTANCE_TYPES: Final = EventRow(
     remedy="Widen the NodePool's requirements.",
     repeat_after=timedelta(minutes=1),
 )
+LAUNCHES_HELD_BACK: Final = EventRow(
+    "LaunchesHeldBack", _WARNING, ("nodepools",), "{nodes} held back: {reason}",
+    when="The cluster launched as much as MAX_LAUNCHES_PER_MINUTE, MAX_NODES_PER_HOUR or MAX_DOLLARS_PER_HOUR allow.",
+    remedy="Find out what makes so many pods or nodes; raise the setting if it is meant.",
+    repeat_after=timedelta(minutes=5),
+)
 BLOCKED_BY_BUDGET: Final = EventRow(
     "DisruptionBlocked", _NORMAL, ("nodepools",),
     "No allowed disruptions for disruption reason {reason} due to blocking budget",

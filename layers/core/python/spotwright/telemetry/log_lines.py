@@ -34,6 +34,12 @@ COULD_NOT_SCHEDULE_POD: Final = LogLine(
     _INFO, "could not schedule pod", ("cluster", "pod", "reasons"),
     when="A plan finds no place for the pod; the pod has the event FailedScheduling.",
 )
+HELD_BACK_NODES: Final = LogLine(
+    _WARNING, "new nodes are held back by a ceiling of launches",
+    ("cluster", "nodepool", "nodes", "setting", "until", "reason"),
+    when="The cluster launched as much as the setting allows; the nodes are planned again at the time `until`.",
+    remedy="Find out what makes so many pods or nodes; raise the setting if it is meant.",
+)
 POSTPONED_PODS: Final = LogLine(
     _WARNING, "time ran out, remaining pods are planned in the next invocation", ("cluster", "pods"),
     when="More pods are pending than can be planned before Lambda ends the invocation; `pods` is the number postponed.",

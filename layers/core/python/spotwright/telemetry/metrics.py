@@ -164,6 +164,13 @@ STEPS_FAILED: Final = Metric(
         10, "Steps of launches or NodeClaims fail and are repeated: EC2 or an API server refuses or does not answer.",
     ),
 )
+LAUNCHES_HELD_BACK: Final = Metric(
+    "LaunchesHeldBack", _COUNT, ("provision",), "New nodes that a ceiling of launches holds back, in the newest plan.",
+    alarm=Alarm(
+        1, "The cluster launched as much as MAX_LAUNCHES_PER_MINUTE, MAX_NODES_PER_HOUR or MAX_DOLLARS_PER_HOUR allow;"
+        " nothing more is launched for now. Events on NodePools and pods say why and until when.",
+    ),
+)
 DECISIONS_SET_ASIDE: Final = Metric(
     "DecisionsSetAside", _COUNT, ("lifecycle",), "Committed decisions, or rows of them, that cannot be acted on.",
     counted=(lines.DROPPED_DECISION, lines.SET_ASIDE_ROW),

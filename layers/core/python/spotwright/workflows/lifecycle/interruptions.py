@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from spotwright.aws.interruption_messages import REPLACED_KINDS, NoticeKind
+from spotwright.decisions import ceilings
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import Disruption, decode_decision, derived_id
 from spotwright.disruption import interruption
@@ -277,7 +278,7 @@ def _decide(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, 
         gathered = interruption.mark_deleting(
             gather(ports, before, now=now), {node.notice.instance_id for node in undecided}
         )
-        snapshot, _ = time_budget.fit(gathered, seconds_left)
+        snapshot, _ = time_budget.fit(_with_launch_bounds(gathered, before), seconds_left)
         decision = commit_plan(
             state=ports.state,
             blobs=ports.blobs,
@@ -287,6 +288,7 @@ def _decide(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, 
             kind="interrupt",
             message=_message(undecided),
             disruptions=_disruptions(snapshot, undecided, now),
+            launched=before.launched,
         )
         if decision is not None:
             log_line(
@@ -295,6 +297,11 @@ def _decide(ports: LifecyclePorts, nodes: Sequence[Interrupted], now: datetime, 
             )  # fmt: skip
             return
     raise Conflict("other invocations committed first in every attempt", code="Conflict")
+
+
+def _with_launch_bounds(snapshot: Snapshot, cluster: ClusterRow) -> Snapshot:
+    bounds = ceilings.launch_bounds(snapshot.settings, cluster.launched, snapshot.now)
+    return msgspec.structs.replace(snapshot, launch_bounds=bounds)
 
 
 def _undecided(ports: LifecyclePorts, nodes: Sequence[Interrupted], cluster: ClusterRow) -> list[Interrupted]:

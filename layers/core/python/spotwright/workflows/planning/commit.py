@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
+from spotwright.decisions import ceilings
 from spotwright.decisions.decision import (
     Decision,
     Disruption,
@@ -13,7 +14,7 @@ from spotwright.decisions.decision import (
 )
 from spotwright.decisions.replacements import with_replacements
 from spotwright.errors import Conflict
-from spotwright.model.snapshot import Snapshot
+from spotwright.model.snapshot import LaunchedInMinute, Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.workflows.planning.code_digest import code_digest
 from spotwright.workflows.ports.state import BlobPort, StatePort
@@ -21,9 +22,12 @@ from spotwright.workflows.ports.state import BlobPort, StatePort
 
 def commit_plan(
     *, state: StatePort, blobs: BlobPort, snapshot: Snapshot, cluster_version: int, plan: Plan, kind: str, message: str,
-    disruptions: tuple[Disruption, ...] = (),
+    disruptions: tuple[Disruption, ...] = (), launched: tuple[LaunchedInMinute, ...] = (),
 ) -> Decision | None:  # fmt: skip
-    """Store snapshot and decision, then commit it by one conditional write; None when another decision was first."""
+    """Store snapshot and decision, then commit it by one conditional write; None when another decision was first.
+
+    ``launched``: the cluster's, read with ``cluster_version``; the launches of the decision are added to it.
+    """
     body = msgspec.json.encode(snapshot, order="deterministic")
     snapshot_key = blobs.key("snapshots", body)
     decision_id = derived_id(snapshot.cluster, str(cluster_version), kind, snapshot_key)
@@ -49,7 +53,8 @@ def commit_plan(
         key = blobs.put("decisions", encode_decision(decision))
         storing.result()
     try:
-        state.commit(expected_version=cluster_version, key=key)
+        after = ceilings.count_launches(launched, launches, snapshot.now) if launches else None
+        state.commit(expected_version=cluster_version, key=key, launched=after)
     except Conflict:
         return None
     return decision

@@ -5,6 +5,8 @@ from typing import Final
 
 import msgspec
 
+from spotwright.model.snapshot import LaunchedInMinute
+
 # A row in one of these is history.
 FINAL_PHASES: Final = frozenset({"done", "failed", "aborted"})
 
@@ -126,7 +128,8 @@ class NominationRow(msgspec.Struct, frozen=True):
 class ClusterRow(msgspec.Struct, frozen=True):
     """The commit point. ``head`` and ``pending_decisions`` are S3 keys of decision bodies; ``pending_decisions``:
     committed decisions that lifecycle has not turned into rows yet, oldest first. ``planner_until``: epoch milliseconds
-    until which an invocation of ``provision`` is at work, 0 = none; others leave their requests to it."""
+    until which an invocation of ``provision`` is at work, 0 = none; others leave their requests to it. ``launched``:
+    what was decided to be launched in the last hour in which anything was, by minute, oldest first."""
 
     cluster: str
     version: int = 0
@@ -136,6 +139,7 @@ class ClusterRow(msgspec.Struct, frozen=True):
     served_requests: int = msgspec.field(default=0, name="served")
     paused: bool = False
     planner_until: int = 0
+    launched: tuple[LaunchedInMinute, ...] = ()
     schema: int = 1
 
 

@@ -6,6 +6,7 @@ from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
 from spotwright.model.ec2.fleet import OfferingHealth
 from spotwright.model.ec2.instance_type import Catalog
+from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
 
@@ -32,8 +33,11 @@ class StatePort(Protocol):
         """
         ...
 
-    def commit(self, *, expected_version: int, key: str) -> None:
-        """version v → v+1, head = key, key appended to pending_decisions; Conflict when the version has changed."""
+    def commit(self, *, expected_version: int, key: str, launched: tuple[LaunchedInMinute, ...] | None = None) -> None:
+        """version v → v+1, head = key, key appended to pending_decisions; Conflict when the version has changed.
+
+        ``launched``: the cluster's from now on; None = as before.
+        """
         ...
 
     def mark_acted(self, key: str) -> None:

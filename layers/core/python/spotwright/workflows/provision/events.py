@@ -10,6 +10,7 @@ from spotwright.decisions.decision import Decision
 from spotwright.errors import ApiError
 from spotwright.model.kubernetes.meta import ObjectMeta
 from spotwright.model.kubernetes.pod import Pod
+from spotwright.model.plurals import counted
 from spotwright.model.snapshot import Snapshot
 from spotwright.scheduling.plan import Plan
 from spotwright.telemetry import events
@@ -64,13 +65,16 @@ def _record(cluster: ClusterPort, kind: str, metadata: ObjectMeta, event: Event,
 
 
 def _record_object_events(cluster: ClusterPort, snapshot: Snapshot, plan: Plan) -> None:
-    """Events on NodePools that select nothing, and on nodes and claims that cannot be read."""
+    """Events on NodePools that select or may launch nothing, and on nodes and claims that cannot be read."""
     metadata = {f"nodepools/{nodepool.name}": nodepool.metadata for nodepool in snapshot.nodepools}
     metadata |= {f"nodeclaims/{nodeclaim.name}": nodeclaim.metadata for nodeclaim in snapshot.nodeclaims}
     metadata |= {f"nodes/{node.name}": node.metadata for node in snapshot.nodes}
     for name, reason in plan.nodepools_without_offerings.items():
         event = events.NO_COMPATIBLE_INSTANCE_TYPES(reason=reason)
         _record(cluster, "nodepools", metadata[f"nodepools/{name}"], event, snapshot.now)
+    for held_back in plan.nodes_held_back:
+        event = events.LAUNCHES_HELD_BACK(nodes=counted(held_back.nodes, "node"), reason=held_back.reason)
+        _record(cluster, "nodepools", metadata[f"nodepools/{held_back.nodepool}"], event, snapshot.now)
     for key, error in plan.read_errors.items():
         _record(cluster, key.partition("/")[0], metadata[key], events.UNREADABLE(reason=error), snapshot.now)
 

@@ -1,5 +1,6 @@
 """Provisioning: gather a snapshot, decide, commit. It buys nothing: what was committed is acted on by lifecycle."""
 
+import math
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -7,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from spotwright.decisions import ceilings
 from spotwright.decisions.decide import decide
 from spotwright.decisions.decision import SCALED_DOWN, Decision, Disruption, derived_id
 from spotwright.errors import ApiError, Unavailable
@@ -33,6 +35,8 @@ MAXIMUM_EXCESS: Final = 500
 ROUND_SECONDS: Final = 20
 # Until postponed pods are tried, where the others got no node either.
 RETRY_SECONDS: Final = 10
+# How often the sweep looks for pending pods while a forwarder lives.
+SWEEP_SECONDS: Final = 60
 
 
 class ProvisionResult(msgspec.Struct, frozen=True):
@@ -137,7 +141,10 @@ def _plan_round(
             " is made until it has acted on them",
             code="TooManyPendingDecisions",
         )
-    snapshot, rounds.postponed = time_budget.fit(gather(ports, row, now=now), seconds_left)
+    gathered = gather(ports, row, now=now)
+    bounds = ceilings.launch_bounds(gathered.settings, row.launched, now)
+    bounded = msgspec.structs.replace(gathered, launch_bounds=bounds)
+    snapshot, rounds.postponed = time_budget.fit(bounded, seconds_left)
     plan = decide(snapshot, ports.catalogs.read(snapshot.catalog_key))
     if plan.excess_nodeclaims:
         _scale_down(ports, snapshot, row, plan)
@@ -152,6 +159,7 @@ def _plan_round(
         ports.doorbells.ring("lifecycle", [Doorbell(ports.cluster.name, "decision", decision.id)])
     rounds.told.append((snapshot, plan, decision))
     ports.state.mark_served(row.planning_requests)
+    _ring_when_launches_resume(ports, plan, now)
     return True
 
 
@@ -164,7 +172,15 @@ def _commit(ports: ProvisionPorts, snapshot: Snapshot, row: ClusterRow, plan: Pl
         plan=plan,
         kind="provision",
         message=_message(snapshot, plan),
+        launched=row.launched,
     )
+
+
+def _ring_when_launches_resume(ports: ProvisionPorts, plan: Plan, now: datetime) -> None:
+    """Within the next minute here; the sweep rings every minute."""
+    seconds = [math.ceil((held_back.resumes_at - now).total_seconds()) for held_back in plan.nodes_held_back]
+    if seconds and min(seconds) <= SWEEP_SECONDS:
+        ports.doorbells.ring("provision", [Doorbell(ports.cluster.name, "pods")], delay_seconds=max(0, min(seconds)))
 
 
 def _end_early(ports: ProvisionPorts, requested: int, until: int) -> None:

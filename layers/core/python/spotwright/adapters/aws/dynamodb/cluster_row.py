@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import msgspec
+
 from spotwright.adapters.aws.dynamodb.items import Item, number_attribute, text_attribute
 from spotwright.adapters.aws.dynamodb.table import Table
 from spotwright.errors import Conflict
+from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.workflows.ports.rows import ClusterRow
 
 
@@ -26,6 +29,7 @@ class ClusterItem:
             served_requests=number_attribute(item, "served"),
             paused=paused,
             planner_until=number_attribute(item, "provision_until"),
+            launched=msgspec.json.decode(text_attribute(item, "launched") or "[]", type=tuple[LaunchedInMinute, ...]),
         )
 
     def request_planning(self) -> int:
@@ -60,11 +64,14 @@ class ClusterItem:
             condition=f"{end} = :u AND (attribute_not_exists(requested) OR requested <= :s)",
         )
 
-    def commit(self, *, expected_version: int, key: str) -> None:
+    def commit(self, *, expected_version: int, key: str, launched: tuple[LaunchedInMinute, ...] | None = None) -> None:
         first = "attribute_not_exists(version) OR version = :v" if expected_version == 0 else "version = :v"
+        counted: Item = {} if launched is None else {":l": {"S": msgspec.json.encode(launched).decode()}}
         self._update(
-            "SET version = :w, head = :h, unacted = list_append(if_not_exists(unacted, :none), :d)",
-            {
+            "SET version = :w, head = :h, unacted = list_append(if_not_exists(unacted, :none), :d)"
+            + (", launched = :l" if counted else ""),
+            counted
+            | {
                 ":v": {"N": str(expected_version)},
                 ":w": {"N": str(expected_version + 1)},
                 ":h": {"S": key},

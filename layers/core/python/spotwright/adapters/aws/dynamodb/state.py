@@ -25,6 +25,7 @@ from spotwright.aws.token_bucket import TokenBucket
 from spotwright.disruption.breaker import Breaker
 from spotwright.errors import Conflict
 from spotwright.model.ec2.fleet import OfferingHealth
+from spotwright.model.snapshot import LaunchedInMinute
 from spotwright.workflows.ports.rows import ClusterRow, CommandRow, LaunchRow, NominationRow, NoticeRow, Row
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ class DynamoState:
     def end_planning(self, work: str, *, until: int, served: int | None = None) -> bool:
         return self._cluster_item.end_planning(work, until=until, served=served)
 
-    def commit(self, *, expected_version: int, key: str) -> None:
-        self._cluster_item.commit(expected_version=expected_version, key=key)
+    def commit(self, *, expected_version: int, key: str, launched: tuple[LaunchedInMinute, ...] | None = None) -> None:
+        self._cluster_item.commit(expected_version=expected_version, key=key, launched=launched)
 
     def mark_acted(self, key: str) -> None:
         self._cluster_item.mark_acted(key)
