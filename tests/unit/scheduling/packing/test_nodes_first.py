@@ -14,7 +14,7 @@ from spotwright.scheduling.offerings.undetermined_labels import UndeterminedLabe
 from spotwright.scheduling.packing.bins import Items
 from spotwright.scheduling.packing.host_constraints import HostConstraint
 from spotwright.scheduling.packing.nodes_first import replace_nodes
-from spotwright.scheduling.packing.problem import PackedNodes, Packing, PackingProblem, RemainingLimits
+from spotwright.scheduling.packing.problem import Exchange, PackedNodes, Packing, PackingProblem, RemainingLimits
 from tests.unit.scheduling.builders import GIB, TYPES, instance, pool, snapshot
 
 SIZE_BOUND = 48_000
@@ -158,3 +158,25 @@ def test_pods_of_two_zones_need_nodes_of_both_so_the_cheapest_end_the_search(
     replace_nodes(zoned, packing, SIZE_BOUND, BUDGET)
     assert packing.work_units == 0
     assert [packed_nodes.node_count for packed_nodes in packing.nodes] == [nodes_per_zone] * 2
+
+
+def exchanged(*bounds: tuple[int, int]) -> list[tuple[int, dict[int, int]]]:
+    """Equal pods of z1 and of z2, one each, that may pass to the other zone within the bounds, and a pod of z2."""
+    index = problem().offering_index
+    z1, z2 = (index.by_label.meeting(Requirement(labels.ZONE, False, frozenset((zone,)))) for zone in ("z1", "z2"))
+    items, keys = Items([(100, GIB // 4, 1)] * 4), UndeterminedLabels(index, ())
+    exchange = Exchange(3, dict(enumerate(bounds)))
+    zoned = PackingProblem(index, items, [z1, z2, z2, z1 | z2], [-1] * 4, keys, [None] * 4, [exchange])
+    nodes = [PackedNodes((z1 & -z1).bit_length() - 1, 1, {0: 1}), PackedNodes((z2 & -z2).bit_length() - 1, 1, {2: 1})]
+    packing = Packing(nodes, [0] * 4, RemainingLimits([{}], {}), 0)
+    replace_nodes(zoned, packing, SIZE_BOUND, BUDGET)
+    return [(packed_nodes.node_count, packed_nodes.pod_counts) for packed_nodes in packing.nodes]
+
+
+def test_a_pod_changes_its_zone_where_that_saves_a_node() -> None:
+    assert exchanged((0, 1), (0, 1)) == [(1, {1: 1, 2: 1})]
+
+
+def test_no_zone_gets_more_pods_than_it_may_have_nor_keeps_fewer() -> None:
+    assert exchanged((0, 1), (0, 0)) == [(1, {0: 1}), (1, {2: 1})]
+    assert exchanged((1, 1), (0, 1)) == [(1, {0: 1}), (1, {2: 1})]

@@ -350,3 +350,45 @@ def test_domains_are_kept_one_by_one_where_limits_leave_no_other_way() -> None:
     plan = planned(*waiting, pools=[pool(limits={"cpu": "32"})])
     assert sorted(zones(plan).values()) == [1, 1, 2]
     assert len(plan.unschedulable_pods) == 2
+
+
+class TestExchange:
+    """Pods of a spread go where they save a node, as far as the skew allows it."""
+
+    IN_Z2 = pods(70, "pinned", cpu="20m", memory="32Mi", node_selector={labels.ZONE: "z2"})
+
+    @staticmethod
+    def zones_of(plan: Plan, name: str) -> Counter[str]:
+        """How many pods of this name each zone has; nodes whose zone is open do not count."""
+        return Counter(
+            node.zones[0] for node in plan.new_nodes for key in node.pods if name in key and len(node.zones) == 1
+        )
+
+    @staticmethod
+    def web(count: int, *spreads: TopologySpreadConstraint, name: str = "web") -> tuple[Pod, ...]:
+        return pods(count, name, cpu="20m", memory="32Mi", labels={"app": "web"}, topology_spread_constraints=spreads)
+
+    def test_a_single_pod_goes_to_the_zone_that_needs_a_node_anyway(self) -> None:
+        plan = planned(*self.IN_Z2, *self.web(1, TopologySpreadConstraint(labels.ZONE, 1, WEB)))
+        assert (len(plan.new_nodes), self.zones_of(plan, "web")) == (1, Counter(z2=1))
+
+    @pytest.mark.parametrize(("count", "skew"), [(2, 1), (4, 1), (4, 3), (7, 2)])
+    def test_the_skew_is_kept(self, count: int, skew: int) -> None:
+        plan = planned(*self.IN_Z2, *self.web(count, TopologySpreadConstraint(labels.ZONE, skew, WEB)))
+        counts = self.zones_of(plan, "web")
+        assert counts.total() == count
+        assert max(counts.values()) - min(counts[zone] for zone in ("z1", "z2", "z3")) <= skew
+
+    def test_pods_near_which_others_must_be_keep_their_zone(self) -> None:
+        spread = TopologySpreadConstraint(labels.ZONE, 1, WEB)
+        near = pod("near", cpu="20m", memory="32Mi", pod_affinity=(IN_ZONE,))
+        plan = planned(*self.IN_Z2, *self.web(1, spread), near)
+        (zone,) = self.zones_of(plan, "web")
+        assert not plan.unschedulable_pods
+        assert self.zones_of(plan, "near")[zone] == 1
+
+    def test_two_classes_of_one_spread_keep_its_skew_together(self) -> None:
+        spread = TopologySpreadConstraint(labels.ZONE, 1, WEB)
+        large = pod("web-large", cpu="30m", memory="64Mi", labels={"app": "web"}, topology_spread_constraints=(spread,))
+        plan = planned(*self.IN_Z2, *self.web(1, spread), large)
+        assert self.zones_of(plan, "web") == Counter(z1=1, z2=1)

@@ -49,20 +49,36 @@ class PendingClass:
 
 
 class AssignedPods(PendingClass):
-    """Pods of a class that are to be in certain domains. ``is_pinned``: rules between pods count on these domains."""
+    """Pods of a class that are to be in certain domains. ``is_pinned``: rules between pods count on these domains.
 
-    __slots__ = ("_pod_requirements", "is_pinned", "parent")
+    ``may_lose``, ``may_gain``: how many pods these domains may pass on to, and take from, other domains of the class;
+    ``gained``: how many they have taken.
+    """
+
+    __slots__ = ("_pod_requirements", "gained", "is_pinned", "may_gain", "may_lose", "parent")
 
     def __init__(self, parent: PendingClass, pod_requirements: PodRequirements, *, is_pinned: bool) -> None:
         super().__init__(parent.pod_class, parent.size)
         self.pod_keys = []
         self.parent = parent
         self.is_pinned = is_pinned
+        self.may_lose = self.may_gain = self.gained = 0
         self._pod_requirements = pod_requirements
 
     @property
     def pod_requirements(self) -> PodRequirements:
         return self._pod_requirements
+
+    def gain(self, pod_keys: Iterable[str]) -> None:
+        """Take pods from other domains of the class."""
+        before = len(self.pod_keys)
+        self.pod_keys += pod_keys
+        self.gained += len(self.pod_keys) - before
+
+    def lose(self, count: int) -> tuple[str, ...]:
+        """Pass on so many pods to other domains of the class."""
+        self.gained -= count
+        return self.take(count)
 
     def return_unplaced(self) -> None:
         """Give pods that found no node back to their class."""

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from operator import ge
+from types import MappingProxyType
 from typing import Final
 
 from spotwright.scheduling.packing.bins import CPU_DIMENSION, MEMORY_DIMENSION, Bin, FillOrder, fill_bin
@@ -21,9 +22,18 @@ _ROOM_WEIGHT: Final = 0.2
 
 
 class NodeFilling:
-    """Tries to pack ``pods``, a number by class, on one node of each of ``offerings``. ``work_units``: what it took."""
+    """Tries to pack ``pods``, a number by class, on one node of each of ``offerings``. ``work_units``: what it took.
 
-    def __init__(self, problem: PackingProblem, pods: Mapping[int, int], offerings: Sequence[int]) -> None:
+    ``most``: for each class that stands for any class of an exchange, how many of its pods each of these may take.
+    """
+
+    def __init__(
+        self,
+        problem: PackingProblem,
+        pods: Mapping[int, int],
+        offerings: Sequence[int],
+        most: Mapping[int, Mapping[int, int]] = MappingProxyType({}),
+    ) -> None:
         self._problem = problem
         self._pods = pods
         self._offerings = offerings
@@ -31,6 +41,15 @@ class NodeFilling:
         self._most_work = _MOST_WORK + _MOST_WORK_PER_POD * sum(pods.values())
         self._open_to = {
             j: [node for node, offering in enumerate(offerings) if problem.offerings[j] >> offering & 1] for j in pods
+        }
+        # By class that stands for any of an exchange: the class that its pods on a node belong to, by node.
+        self._most = most
+        self._becomes = {
+            j: {
+                node: next(k for k in most[j] if problem.offerings[k] >> offerings[node] & 1)
+                for node in self._open_to[j]
+            }
+            for j in most
         }
         self._limited = {j for j, nodes in self._open_to.items() if len(nodes) < len(offerings)}
 
@@ -49,10 +68,33 @@ class NodeFilling:
                 return None
             self._bins = [self._new_bin(offering) for offering in self._offerings]
             self._unplaced = dict(self._pods)
+            self._free = {j: dict(most) for j, most in self._most.items()}
             way()
             if all(self._place_by_exchange(j) for j, count in self._unplaced.items() if count):
-                return [node.counts for node in self._bins]
+                return [self._pods_on(node) for node in range(len(self._bins))]
         return None
+
+    def _pods_on(self, node: int) -> dict[int, int]:
+        """The pods of a node by class, without classes that stand for any of an exchange."""
+        pods = Counter[int]()
+        for j, count in self._bins[node].counts.items():
+            pods[self._becomes[j][node] if j in self._becomes else j] += count
+        return dict(pods)
+
+    def _may_take(self, node: int, j: int) -> int:
+        """How many pods of a class that are left may come to a node, as far as exchanges decide."""
+        unplaced = self._unplaced[j]
+        return min(unplaced, self._free[j][self._becomes[j][node]]) if j in self._becomes else unplaced
+
+    def _take(self, node: int, j: int, count: int) -> None:
+        """Count pods as placed."""
+        self._unplaced[j] -= count
+        if j in self._becomes:
+            self._free[j][self._becomes[j][node]] -= count
+
+    def _may_swap(self, node: int, other: int, j: int) -> bool:
+        """Whether pods of a class may pass from node to node without a change of what they count for."""
+        return j not in self._becomes or self._becomes[j][node] == self._becomes[j].get(other)
 
     def _is_over(self) -> bool:
         return self.work_units >= self._most_work
@@ -86,18 +128,18 @@ class NodeFilling:
         every = set(self._pods)
         for classes in (self._limited, every - self._limited) if limited_first else (every,):
             for node in order:
-                self._fill_node(node, {j for j in classes if self._unplaced[j] and node in self._open_to[j]})
+                self._fill_node(node, {j for j in classes if node in self._open_to[j] and self._may_take(node, j) > 0})
 
     def _fill_node(self, node: int, classes: set[int]) -> None:
         items, filled = self._problem.items, self._bins[node]
         capacity = self._problem.offering_index.pool_type_of[self._offerings[node]].free_capacity
-        counts = [0] * len(items.sizes)
+        counts, before = [0] * len(items.sizes), filled.counts.copy()
         for j in classes:
-            counts[j] = self._unplaced[j]
+            counts[j] = before.get(j, 0) + self._may_take(node, j)
         tried = fill_bin(filled, FillOrder(items, capacity, classes, self._urgent), items, counts)
         self.work_units += tried + len(classes)
         for j in classes:
-            self._unplaced[j] -= filled.counts.get(j, 0)
+            self._take(node, j, filled.counts.get(j, 0) - before.get(j, 0))
 
     def _place_pod_by_pod(self, limited_factor: int) -> None:
         """Place the largest pods first, each where the shares of cpu and memory that are left differ least."""
@@ -117,29 +159,35 @@ class NodeFilling:
 
     def _place_class(self, j: int, per_cpu: float, per_memory: float) -> None:
         items = self._problem.items
-        cpu, memory, nodes = items.cpu[j], items.memory[j], [self._bins[node] for node in self._open_to[j]]
+        cpu, memory = items.cpu[j], items.memory[j]
+        nodes = [node for node in self._open_to[j] if self._may_take(node, j) > 0]
+        rooms = [self._bins[node].free_capacity for node in nodes]
         while self._unplaced[j]:
             self.work_units += 1 + len(nodes) // 8
-            best, best_node = 0.0, None
-            for node in nodes:
-                cpu_left = (node.free_capacity[CPU_DIMENSION] - cpu) * per_cpu
-                memory_left = (node.free_capacity[MEMORY_DIMENSION] - memory) * per_memory
+            best, place = 0.0, -1
+            for at, room in enumerate(rooms):
+                cpu_left = (room[CPU_DIMENSION] - cpu) * per_cpu
+                memory_left = (room[MEMORY_DIMENSION] - memory) * per_memory
                 if cpu_left >= 0 and memory_left >= 0:
                     score = abs(cpu_left - memory_left) + _ROOM_WEIGHT * (cpu_left + memory_left)
-                    if best_node is None or score < best:
-                        best, best_node = score, node
-            if best_node is None:
+                    if place < 0 or score < best:
+                        best, place = score, at
+            if place < 0:
                 return
-            if best_node.add(j, items.needs[j], 1):
-                self._unplaced[j] -= 1
+            if self._may_take(nodes[place], j) > 0 and self._bins[nodes[place]].add(j, items.needs[j], 1):
+                self._take(nodes[place], j, 1)
             else:
-                nodes.remove(best_node)
+                del nodes[place], rooms[place]
 
     def _place_by_exchange(self, j: int) -> bool:
         """Place the pods of a class that are left, if other pods can make room by moving, or by changing places."""
-        while self._unplaced[j] and any(self._place_one(node, j) for node in self._open_to[j]):
-            self._unplaced[j] -= 1
-        return not self._unplaced[j]
+        while self._unplaced[j]:
+            nodes = (node for node in self._open_to[j] if self._may_take(node, j) > 0)
+            node = next((node for node in nodes if self._place_one(node, j)), -1)
+            if node < 0:
+                return False
+            self._take(node, j, 1)
+        return True
 
     def _place_one(self, node: int, j: int) -> bool:
         """Place a pod on the node, if need be in the place of another that moves on."""
@@ -153,7 +201,11 @@ class NodeFilling:
                 if max(spare) > 0:
                     continue
                 for other in self._open_to[moved]:
-                    if other != node and self._move(node, j, moved, other, spare):
+                    if (
+                        other != node
+                        and self._may_swap(node, other, moved)
+                        and self._move(node, j, moved, other, spare)
+                    ):
                         return True
         return False
 
@@ -172,7 +224,8 @@ class NodeFilling:
                 for excess, back, room, size in zip(spare, sizes[returned], free, sizes[moved], strict=True)
             ):
                 changes = Counter({j: 1, moved: -1, returned: 1}), Counter({moved: 1, returned: -1})
-                if node in self._open_to[returned] and self._rebuild(node, other, *changes):
+                may_return = node in self._open_to[returned] and self._may_swap(other, node, returned)
+                if may_return and self._rebuild(node, other, *changes):
                     return True
         return False
 

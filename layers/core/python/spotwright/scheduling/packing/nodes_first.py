@@ -38,15 +38,15 @@ _PATIENCE: Final = 150
 # A packing that costs so little more than its lower bound is left as it is.
 _CLOSE_ENOUGH: Final = 1.001
 # A group is tried so often: first with all shapes, then with this part of them, drawn anew each time.
-_TRIES: Final = 3
+_TRIES: Final = 6
 _DRAWN_PERCENT: Final = 40
 # Room beyond what the pods request, in turn: with more of it pods are easier to pack, with less nodes are cheaper.
 _SLACKS: Final = (0.06, 0.02, 0.0)
 _SLACKS_OF_ALL: Final = (0.1, 0.05, 0.025, 0.01, 0.0)
 # The most shapes to evaluate, and covers to pack, for one slack; of all nodes at once, so many times more shapes.
-_MOST_EVALUATED: Final = 2000
+_MOST_EVALUATED: Final = 300
 _MOST_PACKINGS: Final = 5
-_EVALUATED_OF_ALL: Final = 3
+_EVALUATED_OF_ALL: Final = 2
 
 
 class _Node:
@@ -105,12 +105,33 @@ class _Replacement:
             for j, count in packed_nodes.pod_counts.items():
                 pods[j] += count * packed_nodes.node_count
         counts = [pods[j] for j in range(len(problem.offerings))]
-        self.has_caps, self.host_offerings = self._find_host_offerings(pods)
+        self.pods = pods
+        self.exchanges = () if any(packing.unpacked) else problem.exchanges
+        any_classes = [exchange.any_class for exchange in self.exchanges]
+        self.has_caps, self.host_offerings = self._find_host_offerings((*pods, *any_classes))
+        for any_class in any_classes:
+            counts[any_class] = 1
         self.candidates = candidate_offerings(problem, counts, limits, size_bound)
-        demand = self.find_demands(pods)[1][-1]
+        demand = self.find_demands(self.release(pods)[0])[1][-1]
         self.resource_prices = self._find_resource_prices(demand)
         self.lower_bound: float = sum(map(mul, demand, self.resource_prices[0]))
         self._choose_nodes()
+
+    def release(self, pods: Counter[int]) -> tuple[Counter[int], dict[int, dict[int, int]]]:
+        """The pods, those that may be in any class of an exchange under the class that stands for any; and for each
+        such class, how many of its pods each class of the exchange may take.
+        """
+        released, most = pods.copy(), dict[int, dict[int, int]]()
+        for exchange in self.exchanges:
+            leaving = {
+                j: min(pods[j], max(self.pods[j] - fewest, 0)) for j, (fewest, _) in exchange.bounds.items() if pods[j]
+            }
+            free = {j: highest - self.pods[j] + leaving.get(j, 0) for j, (_, highest) in exchange.bounds.items()}
+            if sum(leaving.values()) > 0 and any(room > leaving.get(j, 0) for j, room in free.items()):
+                released.subtract(leaving)
+                released[exchange.any_class] = sum(leaving.values())
+                most[exchange.any_class] = free
+        return +released, most
 
     def _find_host_offerings(self, pods: Iterable[int]) -> tuple[bool, int]:
         """Whether a host may hold few pods of some class, and the offerings open to such classes; without any, all."""
@@ -264,6 +285,10 @@ class _Replacement:
 
     def _replace(self, group: Sequence[_Node], new_nodes: Sequence[tuple[int, dict[int, int]]]) -> None:
         replaced = {node.number for node in group}
+        for node in group:
+            self.pods.subtract(node.pods)
+        for _, pods in new_nodes:
+            self.pods.update(pods)
         self.nodes = [node for node in self.nodes if node.number not in replaced]
         for node in group:
             self.limits.spend(self.offering_index, node.offering, -1)
@@ -301,6 +326,7 @@ class _GroupReplacement:
         for node in group:
             self._pods.update(node.pods)
             self._limits.spend(replacement.offering_index, node.offering, -1)
+        self._pods, self._most = replacement.release(self._pods)
         self._below = replacement._cost(group)
         self._tried = set[tuple[int, ...]]()
         self.offering_sets, self._demands = replacement.find_demands(self._pods)
@@ -326,7 +352,7 @@ class _GroupReplacement:
         if cover in self._tried or self.work_units >= self._budget:
             return None
         self._tried.add(cover)
-        filling = NodeFilling(self._problem, self._pods, cover)
+        filling = NodeFilling(self._problem, self._pods, cover, self._most)
         pods_by_node = filling.fill()
         self.work_units += filling.work_units
         new_nodes = self._cheapest_nodes([pods for pods in pods_by_node or () if pods])

@@ -83,6 +83,20 @@ class RemainingLimits:
             self.by_reservation[offering_index.reservation_ids[offering]] -= node_count
 
 
+class Exchange:
+    """Classes of equal pods that differ in the offerings open to them, and whose pods may pass from one to another.
+
+    ``any_class``: a class without pods that stands for any of them, open to all their offerings; ``bounds``: by class,
+    the fewest pods and the most that it may have.
+    """
+
+    __slots__ = ("any_class", "bounds")
+
+    def __init__(self, any_class: int, bounds: Mapping[int, tuple[int, int]]) -> None:
+        self.any_class = any_class
+        self.bounds = bounds
+
+
 class PackingProblem:
     """Classes of pods that may share nodes, and the offerings each class may use.
 
@@ -90,6 +104,7 @@ class PackingProblem:
     """
 
     __slots__ = (
+        "exchanges",
         "has_host_constraints",
         "host_constraints",
         "items",
@@ -107,6 +122,7 @@ class PackingProblem:
         label_bits: Sequence[int],
         undetermined_labels: UndeterminedLabels,
         host_constraints: Sequence[HostConstraint | None],
+        exchanges: Sequence[Exchange] = (),
     ) -> None:
         self.offering_index = offering_index
         self.items = items
@@ -115,6 +131,7 @@ class PackingProblem:
         self.undetermined_labels = undetermined_labels
         self.host_constraints = host_constraints
         self.has_host_constraints = any(host_constraints)
+        self.exchanges = tuple(exchanges)
 
     def bin_constraints(self, offering: int) -> BinConstraints | None:
         """What limits the pods of a new node of this offering besides its capacity."""

@@ -29,6 +29,8 @@ def find_cheapest_packing(
     """
     exact = pack_exactly(problem, counts, limits, max(NODE_SIZE_BOUNDS_MILLICORES), budget)
     if exact is not None:
+        if problem.exchanges:
+            replace_nodes(problem, exact, max(NODE_SIZE_BOUNDS_MILLICORES), min(budget, _replacement_budget(exact)))
         return exact
     first_bound, *further_bounds = NODE_SIZE_BOUNDS_MILLICORES
     best = GreedyPacker(problem, counts, limits, candidate_offerings(problem, counts, limits, first_bound)).pack()

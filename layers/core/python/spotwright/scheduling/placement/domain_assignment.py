@@ -3,6 +3,7 @@
 Once every pod knows its domains, only rules within one host are left, and packing by price can keep these.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import product
 
@@ -16,7 +17,7 @@ from spotwright.scheduling.capacity.weight_groups import WeightGroup
 from spotwright.scheduling.inputs.pod_classes import PodClass, PodCount
 from spotwright.scheduling.inputs.pod_requirements import PodRequirements
 from spotwright.scheduling.inputs.volume_topology import VolumeTopology
-from spotwright.scheduling.topology.domain_rules import DomainRule
+from spotwright.scheduling.topology.domain_rules import DomainRule, TopologySpreadRule
 from spotwright.scheduling.topology.topology import Topology
 
 
@@ -57,6 +58,15 @@ class AssignedDomains:
     def may_meet_requirements(self, requirements: Requirements) -> bool:
         offering_index = self._option.weight_group.offering_index
         return bool(offering_index.by_label.meeting_all(requirements) & self._option.offerings)
+
+
+def allow_exchanges(assigners: Sequence["DomainAssigner"]) -> None:
+    """Let pods of spreads that concern no other pods change their domains while nodes are packed."""
+    spreads = [(assigner, spread) for assigner in assigners if (spread := assigner.exchangeable_spread) is not None]
+    concerned = Counter(id(spread.group) for _, spread in spreads)
+    for assigner, spread in spreads:
+        if concerned[id(spread.group)] == 1:
+            assigner.allow_exchange(spread)
 
 
 class DomainAssigner:
@@ -101,6 +111,33 @@ class DomainAssigner:
     def assigned_pods(self) -> list[AssignedPods]:
         """Pods by their domains, which are now part of their requirements."""
         return [self._assigned[place] for place in sorted(self._assigned)]
+
+    @property
+    def exchangeable_spread(self) -> TopologySpreadRule | None:
+        """See ``Topology.exchangeable_spread``; None where no pod got a domain, or NodePools of several weights serve
+        the domains."""
+        if not self._assigned or len({option.weight_rank for option in self._options}) > 1:
+            return None
+        return self._topology.exchangeable_spread(self._pending_class.pod_class, self._pending_class.pod_requirements)
+
+    def allow_exchange(self, spread: TopologySpreadRule) -> None:
+        """Let pods change their domains, within the skew, for those where they make nodes cheaper."""
+        changes = spread.changes_within_skew()
+        for place, option in enumerate(self._options):
+            pods = self._assigned.get(place)
+            if pods is None:
+                pods = self._assigned[place] = AssignedPods(
+                    self._pending_class, option.pod_requirements, is_pinned=True
+                )
+            pods.may_lose, pods.may_gain = changes.get(option.domains[spread.topology_key] or "", (0, 0))
+
+    def record_exchanges(self) -> None:
+        """Count the pods that changed their domains where they are now."""
+        for place, pods in sorted(self._assigned.items()):
+            if pods.gained:
+                option = self._options[place]
+                self._topology.record(AssignedDomains(option, self._pending_class.pod_class, pods.gained))
+                pods.gained = 0
 
 
 def _options(

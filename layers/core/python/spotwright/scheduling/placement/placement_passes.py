@@ -7,9 +7,9 @@ one. Packed nodes usually cost less; placing pods one by one never fails for a d
 from collections.abc import Sequence, Set
 
 from spotwright.scheduling.capacity.existing_nodes import NodeAdmission
-from spotwright.scheduling.capacity.pending_pods import AssignedPods, PendingClass
+from spotwright.scheduling.capacity.pending_pods import PendingClass
 from spotwright.scheduling.placement.backfill import backfill
-from spotwright.scheduling.placement.domain_assignment import DomainAssigner
+from spotwright.scheduling.placement.domain_assignment import DomainAssigner, allow_exchanges
 from spotwright.scheduling.placement.node_packing import plan_new_nodes
 from spotwright.scheduling.placement.placement import Placement
 
@@ -64,7 +64,9 @@ def _place_once(
     """Place classes with the preferences they have left."""
     ruled = [pending_class for pending_class in unplaced if pending_class in with_rules]
     without_rules = [pending_class for pending_class in unplaced if pending_class not in with_rules]
-    assigned = _assign_domains(placement, ruled) if pack_together else []
+    assigners = _assign_domains(placement, ruled) if pack_together else []
+    allow_exchanges(assigners)
+    assigned = [pods for assigner in assigners for pods in assigner.assigned_pods()]
     if not pack_together:
         placement.sequential_placer.place(ruled)
     placement.work_units += placement.fill(placement.existing_nodes, without_rules)
@@ -74,6 +76,8 @@ def _place_once(
         planned_nodes, work_units = plan_new_nodes(group, to_pack, placement.topology, budget - placement.work_units)
         placement.planned_nodes += planned_nodes
         placement.work_units += work_units
+    for assigner in assigners:
+        assigner.record_exchanges()
     placement.unpacked_pods = [pods.pod_class.pod_keys[0] for pods in assigned if pods.pod_keys and pods.is_pinned]
     if placement.unpacked_pods:
         return False
@@ -107,24 +111,24 @@ def _some_node_meets(placement: Placement, pending_class: PendingClass) -> bool:
     return any(admission.admitted_classes(existing_node.state_node) for existing_node in placement.existing_nodes)
 
 
-def _assign_domains(placement: Placement, with_rules: Sequence[PendingClass]) -> list[AssignedPods]:
+def _assign_domains(placement: Placement, with_rules: Sequence[PendingClass]) -> list[DomainAssigner]:
     """Places for pods that must share a host, places on existing nodes, and domains for all other pods.
 
     Repeated as long as any pod gets one, since other pods may have waited for it.
     """
-    assigned: list[AssignedPods] = []
+    assigners: list[DomainAssigner] = []
     progress = -1
     while progress:
         progress = 0
         for pending_class in with_rules:
             if pending_class.can_be_placed:
                 before = len(pending_class.pod_keys)
-                assigned += _assign_class(placement, pending_class)
+                assigners += _assign_class(placement, pending_class)
                 progress += before - len(pending_class.pod_keys)
-    return assigned
+    return assigners
 
 
-def _assign_class(placement: Placement, pending_class: PendingClass) -> list[AssignedPods]:
+def _assign_class(placement: Placement, pending_class: PendingClass) -> list[DomainAssigner]:
     placer, topology = placement.sequential_placer, placement.topology
     if (
         topology.needs_shared_host(pending_class.pod_class, pending_class.pod_requirements)
@@ -140,4 +144,4 @@ def _assign_class(placement: Placement, pending_class: PendingClass) -> list[Ass
         if not moved:
             one_by_one = placer.has_existing_nodes_with_room(pending_class)
             moved = assigner.assign(1 if one_by_one else len(pending_class.pod_keys))
-    return assigner.assigned_pods()
+    return [assigner]

@@ -35,7 +35,7 @@ class TopologySpreadRule:
         domains: Iterable[str],
     ) -> None:
         self.topology_key = constraint.topology_key
-        self._group = group
+        self.group = group
         self._max_skew = constraint.max_skew
         self._own_count = int(group.selects(pod_class))
         self._domains = frozenset(domains)
@@ -47,17 +47,26 @@ class TopologySpreadRule:
             return False
         if self.topology_key == labels.HOSTNAME:
             # A new host is always possible, so the emptiest host has no pod.
-            return self._group.count(domain) + self._own_count <= self._max_skew
+            return self.group.count(domain) + self._own_count <= self._max_skew
         if domain not in self._domains:
             return False
-        least = 0 if self._too_few_domains else min(map(self._group.count, self._domains))
-        return self._group.count(domain) + self._own_count - least <= self._max_skew
+        least = 0 if self._too_few_domains else min(map(self.group.count, self._domains))
+        return self.group.count(domain) + self._own_count - least <= self._max_skew
 
     def rank(self, domain: str) -> int:
-        return self._group.count(domain)
+        return self.group.count(domain)
+
+    def changes_within_skew(self) -> dict[str, tuple[int, int]]:
+        """By domain, how many pods fewer and more it may have, whatever the others have within what they may."""
+        counts = {domain: self.group.count(domain) for domain in self._domains}
+        spare = self._max_skew - (max(counts.values(), default=0) - min(counts.values(), default=0))
+        if self._too_few_domains or spare < 0:
+            return {}
+        least = max(min(counts.values(), default=0) - spare // 2, 0)
+        return {domain: (count - least, least + self._max_skew - count) for domain, count in counts.items()}
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{domain}={self._group.count(domain)}" for domain in sorted(self._domains))
+        counts = ", ".join(f"{domain}={self.group.count(domain)}" for domain in sorted(self._domains))
         few = (
             f", minDomains {self._min_domains} of which {len(self._domains)} can be had"
             if self._too_few_domains

@@ -139,6 +139,18 @@ class Topology:
             rules.append(TopologySpreadRule(constraint, group, pod_class, reachable))
         return rules
 
+    def exchangeable_spread(self, pod_class: PodClass, pod_requirements: PodRequirements) -> TopologySpreadRule | None:
+        """The spread over a label of nodes with many hosts that alone decides, and alone counts, in which domains the
+        pods of a class are; None where other rules look at these, or where the pods have volumes."""
+        rules = [
+            rule for rule in self.domain_rules(pod_class, pod_requirements) if rule.topology_key != labels.HOSTNAME
+        ]
+        if len(rules) != 1 or not isinstance(rules[0], TopologySpreadRule) or pod_class.pod.volume_claim_names:
+            return None
+        counting = self._groups.groups_counting(pod_class)
+        is_alone = all(group is rules[0].group for group in counting if group.term.topology_key != labels.HOSTNAME)
+        return rules[0] if is_alone and rules[0].group.selects(pod_class) else None
+
     def known_domains(self) -> dict[str, set[str]]:
         """Labels that some rule looks at, with the domains that there are."""
         return self._groups.known_domains()

@@ -73,6 +73,10 @@ class TopologyGroups:
             self._add(key, TopologyGroup(term, node_terms, tolerations))
         return self._groups[key]
 
+    def groups_counting(self, pod_class: PodClass) -> tuple[TopologyGroup, ...]:
+        """The groups whose terms select the class."""
+        return self._counting.items_selecting(pod_class)
+
     def avoiding_group(self, term: TopologyTerm) -> TopologyGroup:
         """Where the pods are that keep a term's pods away."""
         if term not in self._avoiding_groups:
