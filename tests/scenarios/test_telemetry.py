@@ -91,6 +91,9 @@ SCENARIOS = {
         "a_reservation_that_takes_an_instance_back_is_left_alone",
     ),
     "scenarios/lifecycle/provisioning/test_static_capacity.py": ("a_pool_whose_requirements_leave_nothing_is_told_so",),
+    "scenarios/lifecycle/termination/test_bad_annotations.py": (
+        "a_termination_time_that_is_none_is_said_and_the_grace_period_counts",
+    ),
     "scenarios/lifecycle/termination/test_rate_limits.py": (
         "a_launch_that_is_sent_twice_is_counted_once",
         "one_that_may_not_be_ended_does_not_keep_the_others",

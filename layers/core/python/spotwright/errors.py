@@ -35,3 +35,8 @@ class Unavailable(ApiError):
 
 class MissingRegion(Exception):
     """Nothing names the AWS region: no request can be sent."""
+
+
+def error_code(error: Exception) -> str:
+    """What a log line names an error by: the vendor's code, else the error's type."""
+    return error.code if isinstance(error, ApiError) else type(error).__name__

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 import msgspec
 from aws_lambda_powertools import Logger, Metrics
 
-from spotwright.errors import ApiError, InvalidRequest
+from spotwright.errors import InvalidRequest, error_code
 from spotwright.telemetry import log_lines
 from spotwright.telemetry import metrics as telemetry
 from spotwright.telemetry.emit import add_metric, log_line
@@ -85,6 +85,5 @@ def process_by_cluster(
 
 
 def _report(cluster: str, error: Exception, logger: Logger, metrics: Metrics) -> None:
-    code = error.code if isinstance(error, ApiError) else type(error).__name__
-    log_line(logger, log_lines.WORK_FAILED, cluster=cluster, code=code)
+    log_line(logger, log_lines.WORK_FAILED, cluster=cluster, code=error_code(error))
     add_metric(metrics, telemetry.WORK_FAILED, 1)

@@ -131,6 +131,13 @@ TERMINATION_GRACE_PERIOD_EXPIRING: Final = EventRow(
     when="A NodeClaim with a terminationGracePeriod is being deleted.",
     remedy="Nothing; pods that refuse eviction until then are deleted.",
 )
+INVALID_TERMINATION_TIMESTAMP: Final = EventRow(
+    "InvalidTerminationTimestamp", _WARNING, ("nodeclaims",),
+    "Annotation {annotation} is {value}, which is not a time such as 2026-01-01T12:00:00Z: the NodeClaim's"
+    " terminationGracePeriod counts instead",
+    when="A NodeClaim is being deleted, and its annotation for the end of the termination is not a time.",
+    remedy="Write a time with its zone, or remove the annotation.",
+)
 FAILED_DRAINING: Final = EventRow(
     "FailedDraining", _WARNING, ("nodes",), "Failed to drain node, {reason}",
     when="Pods are still on a node that is being drained, or a PodDisruptionBudget forbids an eviction.",

@@ -19,6 +19,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import (
     EC2NodeClass,
 )
+from spotwright.model.kubernetes.meta import parse_time
 
 PROTECTION_PERIOD: Final = timedelta(hours=1)
 # More unused profiles than this number, or this share of all profiles, look like a mistake of Spotwright's.
@@ -66,10 +67,8 @@ def _is_recently_replaced(nodeclass: EC2NodeClass, profile: InstanceProfile, now
     """Whether the profile's class has no other profile yet, or has had it for less than the protection period."""
     if nodeclass.metadata.uid != _class_uid(profile):
         return False
-    since = nodeclass.metadata.annotations.get(labels.INSTANCE_PROFILE_SINCE, "")
-    if not nodeclass.resolved_instance_profile or not since:
-        return True
-    return now - datetime.fromisoformat(since) < PROTECTION_PERIOD
+    since = parse_time(nodeclass.metadata.annotations.get(labels.INSTANCE_PROFILE_SINCE, ""))
+    return not nodeclass.resolved_instance_profile or since is None or now - since < PROTECTION_PERIOD
 
 
 def _class_uid(profile: InstanceProfile) -> str:

@@ -1,6 +1,6 @@
 """What every Kubernetes object has, and conditions."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 
 import msgspec
 
@@ -46,6 +46,15 @@ class Condition(msgspec.Struct, frozen=True):
     message: str = ""
     last_transition_time: datetime | None = msgspec.field(default=None, name="since")
     observed_generation: int = 0
+
+
+def parse_time(text: str) -> datetime | None:
+    """An RFC 3339 time as aware UTC; None for any other text, since anybody may write an annotation."""
+    try:
+        at = datetime.fromisoformat(text)
+        return at.astimezone(UTC) if at.tzinfo else None
+    except (OverflowError, ValueError):
+        return None
 
 
 def find_condition(conditions: tuple[Condition, ...], kind: str) -> Condition | None:

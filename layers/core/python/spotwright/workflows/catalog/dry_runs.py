@@ -17,7 +17,7 @@ from spotwright.aws.refusal import Refusal, Unanswered
 from spotwright.errors import ApiError, Throttled
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
-from spotwright.model.kubernetes.meta import Condition, find_condition
+from spotwright.model.kubernetes.meta import Condition, find_condition, parse_time
 from spotwright.workflows.account import rate_limits
 from spotwright.workflows.catalog import instance_types
 from spotwright.workflows.ports.bundles import CatalogPorts
@@ -60,11 +60,8 @@ def _cached_result(before: EC2NodeClass, digest: str, now: datetime) -> DryRunRe
 
 
 def _is_ahead(text: str, now: datetime) -> bool:
-    """False also for text that is no time: anybody may write an annotation."""
-    try:
-        return now < datetime.fromisoformat(text) <= now + dry_run.RESULT_TTL
-    except (TypeError, ValueError):
-        return False
+    until = parse_time(text)
+    return until is not None and now < until <= now + dry_run.RESULT_TTL
 
 
 class _DryRun(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
-from spotwright.errors import ApiError
+from spotwright.errors import ApiError, error_code
 from spotwright.model.snapshot import NODE_OVERLAY
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
@@ -35,7 +35,7 @@ def lifecycle(
     All notices are handled together, before anything else. A doorbell for which there is no time is rung again. One
     that fails does not keep the others; the first failure is raised at the end, so that messages return.
     """
-    failures: list[ApiError] = []
+    failures: list[Exception] = []
     to_terminate: list[InstanceTermination] = []
     distinct = _distinct(bells)
     notices = [bell for bell in distinct if bell.kind == "notice"]
@@ -51,8 +51,8 @@ def lifecycle(
             break
         try:
             handle_doorbell(ports, bell, to_terminate, now=now, seconds_left=seconds_left)
-        except ApiError as failure:
-            log_line(log, log_lines.DOORBELL_FAILED, kind=bell.kind, key=bell.key, code=failure.code)
+        except Exception as failure:  # noqa: BLE001 the loop over objects: one object must not keep the others
+            log_line(log, log_lines.DOORBELL_FAILED, kind=bell.kind, key=bell.key, code=error_code(failure))
             failures.append(failure)
     try:
         terminate_all(ports, to_terminate, now)

@@ -1,7 +1,6 @@
 """EC2NodeClasses, from JSON into the model."""
 
 from collections.abc import Iterable
-from datetime import datetime
 from typing import Final
 
 from spotwright.adapters.kubernetes.codecs.decode_errors import DECODE_ERRORS, describe_error
@@ -10,6 +9,7 @@ from spotwright.adapters.kubernetes.codecs.objects import (
     decode_conditions,
     decode_metadata,
     decode_node_selector_requirements,
+    decode_time,
     validate,
 )
 from spotwright.adapters.kubernetes.codecs.unknown_fields import field_problems
@@ -195,7 +195,7 @@ def decode_capacity_reservations(items: Iterable[Json] | None) -> tuple[Capacity
             reservation_type=item.get("reservationType") or "default",
             interruptible=bool(item.get("interruptible")),
             state=item.get("state") or "active",
-            end_time=datetime.fromisoformat(item["endTime"]) if item.get("endTime") else None,
+            end_time=decode_time(item.get("endTime")),
         )
         for item in items or ()
     )

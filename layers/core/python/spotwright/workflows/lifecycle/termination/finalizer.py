@@ -14,8 +14,9 @@ from spotwright.lifecycle.steps import true_condition
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
-from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.meta import find_condition, parse_time
 from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.quoting import quote
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.account import offering_health_store
@@ -68,10 +69,16 @@ def finalize(
 
 
 def _deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> datetime | None:
-    """When pods are deleted whatever their budgets; set once from terminationGracePeriod, never changed."""
+    """When pods are deleted whatever their budgets; set once from terminationGracePeriod, never changed.
+
+    An annotation that is no time is reported and replaced like one that is not there.
+    """
     stated = claim.metadata.annotations.get(labels.TERMINATION_TIMESTAMP)
+    if stated and (time := parse_time(stated)):
+        return time
     if stated:
-        return datetime.fromisoformat(stated)
+        ignored = events.INVALID_TERMINATION_TIMESTAMP(annotation=labels.TERMINATION_TIMESTAMP, value=quote(stated))
+        ports.cluster.record_event("nodeclaims", claim.metadata, ignored, now=now)
     if claim.termination_grace_period_seconds is None or claim.metadata.deletion_timestamp is None:
         return None
     deadline = claim.metadata.deletion_timestamp + timedelta(seconds=claim.termination_grace_period_seconds)
@@ -110,12 +117,12 @@ def _find_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tu
         return None, False
     if instance is not None:
         return instance, True
-    first = claim.metadata.annotations.get(labels.INSTANCE_NOT_FOUND)
-    if first is None:
+    first = parse_time(claim.metadata.annotations.get(labels.INSTANCE_NOT_FOUND, ""))
+    if first is None or first > now:
         stamp = {labels.INSTANCE_NOT_FOUND: now.strftime("%Y-%m-%dT%H:%M:%SZ")}
         ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": stamp})
         return None, False
-    return None, now - datetime.fromisoformat(first) >= NOT_FOUND_INTERVAL
+    return None, now - first >= NOT_FOUND_INTERVAL
 
 
 def _find_unassigned_instance(ports: LifecyclePorts, claim: NodeClaim) -> tuple[Instance | None, bool]:
