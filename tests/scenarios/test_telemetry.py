@@ -76,6 +76,9 @@ SCENARIOS = {
     "scenarios/lifecycle/faults/test_concurrent_workers.py": (
         "a_decision_that_nobody_acted_on_in_time_is_planned_again",
     ),
+    "scenarios/lifecycle/faults/test_lost_instances.py": (
+        "a_lost_instance_ends_its_claim_and_its_pods_run_elsewhere",
+    ),
     "scenarios/lifecycle/launch/test_large_decisions.py": (
         "a_launch_that_cannot_be_stored_is_set_aside_and_later_ones_go_on",
     ),

@@ -64,10 +64,10 @@ def test_an_unforeseen_error_of_one_claim_does_not_keep_the_others(world: World)
     claims = annotated_and_deleted(world, "example.com/note", "x")
     usual, broken = world.ec2.instance, instance_id(claims[0].provider_id)
 
-    def instance(id: str) -> Instance | None:
-        if id == broken:
+    def instance(instance_id: str) -> Instance | None:
+        if instance_id == broken:
             raise ValueError("a defect")
-        return usual(id)
+        return usual(instance_id)
 
     world.ec2.instance = instance  # type: ignore[method-assign]
     bells = [Doorbell(world.cluster.name, "claim", claim.name) for claim in claims]

@@ -147,6 +147,13 @@ DELETING_EXPIRED_NODECLAIM: Final = LogLine(
     _INFO, "deleting expired nodeclaim", ("nodeclaim", "details"),
     when="The NodeClaim is older than its expireAfter.",
 )
+GARBAGE_COLLECTING_NODECLAIM: Final = LogLine(
+    _INFO, "garbage collecting nodeclaim with no cloudprovider representation", ("nodeclaim", "details"),
+    when="The NodeClaim's instance stopped or is gone, and no message from EC2 about it arrived. Claims are compared"
+    " with instances every two minutes; `details` says what EC2 answered for the instance's id.",
+    remedy="Find out in CloudTrail who stops or terminates instances, and in the dead letter queues why the message"
+    " did not arrive.",
+)
 TERMINATING_DUE_TO_TIMEOUT: Final = LogLine(
     _INFO, "terminating due to timeout", ("nodeclaim", "details"),
     when="The NodeClaim was not launched within 5 minutes, or not registered within 15.",

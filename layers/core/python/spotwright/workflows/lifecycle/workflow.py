@@ -14,6 +14,7 @@ from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import advance, proceed
 from spotwright.workflows.lifecycle.status import drift, nodepools
 from spotwright.workflows.lifecycle.status.nodeoverlays import update_nodeoverlays
+from spotwright.workflows.lifecycle.termination.absence import check_instance
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination, terminate_all
 from spotwright.workflows.lifecycle.termination.orphans import find_orphan
 from spotwright.workflows.planning.time_budget import LAST_SECONDS, SecondsLeft
@@ -21,7 +22,8 @@ from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.doorbells import Doorbell
 
 DOORBELL_KINDS: Final = (
-    "decision", "launch", "claim", "node", "notice", "command", "nodepools", "drift", "instance", "nomination",
+    "decision", "launch", "claim", "claim-instance", "node", "notice", "command", "nodepools", "drift", "instance",
+    "nomination",
 )  # fmt: skip
 # Lower numbers first. Orphaned instances come last: little time passes between their check and their termination.
 _URGENCY: Final = {"decision": 1, "launch": 2, "command": 3, "instance": 10}
@@ -88,6 +90,8 @@ def handle_doorbell(
             advance(ports, bell.key, now=now)
         case "claim":
             nodeclaims.step_nodeclaim(ports, bell.key, to_terminate, now=now, ticks=bell.epoch)
+        case "claim-instance":
+            check_instance(ports, bell.key, now=now)
         case "node":
             nodeclaims.step_node(ports, bell.key, to_terminate, now=now)
         case "command":

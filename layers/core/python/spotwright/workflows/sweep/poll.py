@@ -19,6 +19,7 @@ from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.model.kubernetes.meta import Condition, find_condition
+from spotwright.model.kubernetes.node import instance_id
 from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.snapshot import CAPACITY_BUFFER, RESERVED_CAPACITY, STATIC_CAPACITY, Settings
 from spotwright.scheduling.inputs.provisionable import ignore_reason, is_follower
@@ -32,6 +33,8 @@ HEARTBEAT_SECONDS: Final = 25
 POLL_SECONDS: Final = 5
 
 
+# How often claims are compared with EC2's instances, as often as Karpenter does.
+COMPARISON_MINUTES: Final = 2
 # Doorbells for what is due this soon are sent now, with the exact delay.
 HORIZON_SECONDS: Final = 60
 
@@ -87,6 +90,9 @@ def poll(ports: SweepPorts, *, now: datetime, scheduled: bool) -> SweepResult:
     # Only a plan shows whether capacity buffers still have their capacity.
     if pending or is_short or (scheduled and CAPACITY_BUFFER in gates):
         ports.doorbells.ring("provision", [Doorbell(name, "pods")])
+    if scheduled and now.minute % COMPARISON_MINUTES == 0:
+        # Last: while EC2 does not answer, everything else was rung for.
+        _ring_lost_instances(ports, claims)
     result = SweepResult(
         pending_pods=len(pending), nodeclaims=len(claims), due_rows=len(due_rows), forwarder_alive=forwarder_alive
     )
@@ -156,6 +162,25 @@ def _ring_expiring(bells: DoorbellPort, cluster: str, claims: tuple[NodeClaim, .
             delay = math.ceil((at - now).total_seconds())
             if delay <= HORIZON_SECONDS:
                 bells.ring("lifecycle", [Doorbell(cluster, "claim", claim.name)], delay_seconds=max(0, delay))
+
+
+def _ring_lost_instances(ports: SweepPorts, claims: tuple[NodeClaim, ...]) -> None:
+    """Ring for claims whose instance is not among those that run, which were listed after the claims."""
+    launched = {
+        instance: claim.name
+        for claim in claims
+        if (instance := instance_id(claim.provider_id))
+        and claim.is_managed
+        and claim.metadata.deletion_timestamp is None
+    }
+    if not launched:
+        return
+    running = {instance.id for instance in ports.ec2.instances_of_cluster() if instance.state in ("pending", "running")}
+    lost = [
+        Doorbell(ports.cluster.name, "claim-instance", launched[gone]) for gone in sorted(launched.keys() - running)
+    ]
+    if lost:
+        ports.doorbells.ring("lifecycle", lost)
 
 
 def _ring_reserved(

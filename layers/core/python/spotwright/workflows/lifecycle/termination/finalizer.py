@@ -7,7 +7,6 @@ claim's launch are searched when the claim never received one.
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Final
 
 from spotwright.lifecycle import instance_assignment
 from spotwright.lifecycle.steps import true_condition
@@ -30,14 +29,11 @@ from spotwright.workflows.lifecycle.actions import (
     update_conditions,
 )
 from spotwright.workflows.lifecycle.launch.adoption import release_claim
+from spotwright.workflows.lifecycle.termination.absence import read_instance
 from spotwright.workflows.lifecycle.termination.drain import await_volumes, drain_node
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
-from spotwright.workflows.lifecycle.zonal_shifts import shifted_zones
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import epoch_ms
-
-# Two reads this far apart must not find an instance before it counts as terminated.
-NOT_FOUND_INTERVAL: Final = timedelta(seconds=60)
 
 
 def finalize(
@@ -109,20 +105,7 @@ def _find_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tu
     """The claim's instance by a direct read, and whether it is certain that it is terminated."""
     if not claim.provider_id:
         return _find_unassigned_instance(ports, claim)
-    instance = ports.ec2.instance(instance_id(claim.provider_id))
-    if instance is not None and instance.state != "terminated":
-        return instance, False
-    if claim.metadata.labels.get(labels.ZONE) in shifted_zones(ports):
-        # What EC2 reports of a zone with shifted traffic proves nothing.
-        return None, False
-    if instance is not None:
-        return instance, True
-    first = parse_time(claim.metadata.annotations.get(labels.INSTANCE_NOT_FOUND, ""))
-    if first is None or first > now:
-        stamp = {labels.INSTANCE_NOT_FOUND: now.strftime("%Y-%m-%dT%H:%M:%SZ")}
-        ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": stamp})
-        return None, False
-    return None, now - first >= NOT_FOUND_INTERVAL
+    return read_instance(ports, claim, now)
 
 
 def _find_unassigned_instance(ports: LifecyclePorts, claim: NodeClaim) -> tuple[Instance | None, bool]:

@@ -1,0 +1,83 @@
+"""Whether an instance still exists: only direct reads of its id say so, and not finding it once proves nothing."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from spotwright.lifecycle.steps import Deletion
+from spotwright.model import labels
+from spotwright.model.ec2.fleet import Instance
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import parse_time
+from spotwright.model.kubernetes.node import instance_id
+from spotwright.telemetry import events, log_lines
+from spotwright.telemetry.emit import log_line
+from spotwright.workflows.lifecycle.actions import (
+    delete_claim,
+    log,
+    nodes_of,
+    record_events,
+    request_planning,
+    ring_lifecycle,
+)
+from spotwright.workflows.lifecycle.zonal_shifts import shifted_zones
+from spotwright.workflows.ports.bundles import LifecyclePorts
+
+# Two reads in a row, this far apart, must not find an instance before it counts as terminated.
+NOT_FOUND_INTERVAL: Final = timedelta(seconds=60)
+_STOPPED: Final = ("stopping", "stopped")
+_RUNNING: Final = ("pending", "running")
+
+
+def read_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tuple[Instance | None, bool]:
+    """The instance with the claim's provider id, and whether it is certain that it is terminated."""
+    instance = ports.ec2.instance(instance_id(claim.provider_id))
+    if instance is not None:
+        _forget_not_found(ports, claim)
+        if instance.state != "terminated":
+            return instance, False
+    if claim.metadata.labels.get(labels.ZONE) in shifted_zones(ports):
+        # What EC2 reports of a zone with shifted traffic proves nothing.
+        return None, False
+    if instance is not None:
+        return instance, True
+    first = parse_time(claim.metadata.annotations.get(labels.INSTANCE_NOT_FOUND, ""))
+    if first is None or first > now:
+        stamp = {labels.INSTANCE_NOT_FOUND: now.strftime("%Y-%m-%dT%H:%M:%SZ")}
+        ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": stamp})
+        return None, False
+    return None, now - first >= NOT_FOUND_INTERVAL
+
+
+def _forget_not_found(ports: LifecyclePorts, claim: NodeClaim) -> None:
+    """What was found again was not gone: the next time that it is not found counts as the first one."""
+    if labels.INSTANCE_NOT_FOUND in claim.metadata.annotations:
+        ports.cluster.patch_metadata("nodeclaims", claim.metadata, {"annotations": {labels.INSTANCE_NOT_FOUND: None}})
+
+
+def check_instance(ports: LifecyclePorts, name: str, *, now: datetime) -> None:
+    """Delete a claim whose instance stopped or is gone, for the case that EC2's message about it was lost.
+
+    Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/garbagecollection``. A node that is Ready keeps its claim while
+    EC2 only does not find the instance.
+    """
+    claim = ports.cluster.nodeclaim(name)
+    if claim is None or not claim.is_managed or not instance_id(claim.provider_id):
+        return
+    if claim.metadata.deletion_timestamp is not None:
+        return
+    instance, is_terminated = read_instance(ports, claim, now)
+    if instance is not None:
+        if instance.state not in _RUNNING and instance.zone not in shifted_zones(ports):
+            _collect(ports, claim, f"instance {instance.id} is {instance.state}", instance.state in _STOPPED, now)
+    elif not is_terminated:
+        ring_lifecycle(ports, "claim-instance", [name], delay_seconds=int(NOT_FOUND_INTERVAL.total_seconds()) + 1)
+    elif not any(node.is_ready for node in nodes_of(ports, claim)):
+        _collect(ports, claim, f"EC2 does not find instance {instance_id(claim.provider_id)}", False, now)
+
+
+def _collect(ports: LifecyclePorts, claim: NodeClaim, what: str, has_stopped: bool, now: datetime) -> None:
+    log_line(log, log_lines.GARBAGE_COLLECTING_NODECLAIM, nodeclaim=claim.name, details=what)
+    delete_claim(ports, claim, Deletion("garbage_collected", what))
+    event = events.INSTANCE_STOPPING() if has_stopped else events.INSTANCE_TERMINATING()
+    record_events(ports, "nodeclaims", claim.metadata, [event], now=now)
+    request_planning(ports)
