@@ -76,9 +76,7 @@ SCENARIOS = {
     "scenarios/lifecycle/faults/test_concurrent_workers.py": (
         "a_decision_that_nobody_acted_on_in_time_is_planned_again",
     ),
-    "scenarios/lifecycle/faults/test_lost_instances.py": (
-        "a_lost_instance_ends_its_claim_and_its_pods_run_elsewhere",
-    ),
+    "scenarios/lifecycle/faults/test_lost_instances.py": ("a_lost_instance_ends_its_claim_and_its_pods_run_elsewhere",),
     "scenarios/lifecycle/launch/test_large_decisions.py": (
         "a_launch_that_cannot_be_stored_is_set_aside_and_later_ones_go_on",
     ),
@@ -96,6 +94,10 @@ SCENARIOS = {
     "scenarios/lifecycle/provisioning/test_static_capacity.py": ("a_pool_whose_requirements_leave_nothing_is_told_so",),
     "scenarios/lifecycle/termination/test_bad_annotations.py": (
         "a_termination_time_that_is_none_is_said_and_the_grace_period_counts",
+    ),
+    "scenarios/lifecycle/termination/test_nodes_and_claims.py": (
+        "a_second_node_of_a_claim_is_reported_and_goes_with_the_instance",
+        "two_claims_of_one_instance_are_reported_and_a_deleted_node_costs_neither",
     ),
     "scenarios/lifecycle/termination/test_rate_limits.py": (
         "a_launch_that_is_sent_twice_is_counted_once",

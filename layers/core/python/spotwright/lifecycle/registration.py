@@ -3,7 +3,8 @@
 Source: Karpenter v1.14 ``pkg/controllers/nodeclaim/lifecycle/registration.go``.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -19,6 +20,9 @@ from spotwright.model.kubernetes.node import Node
 from spotwright.model.kubernetes.taints import Taint
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.rows import Event
+
+# The reason of Registered for a claim whose instance is another claim's.
+MULTIPLE_NODECLAIMS: Final = "MultipleNodeClaimsFound"
 
 
 class NodeUpdate(msgspec.Struct, frozen=True):
@@ -41,9 +45,14 @@ def lacks_partition(claim: NodeClaim) -> bool:
     return claim.metadata.labels.get(labels.PLACEMENT_GROUP_PARTITION) == ""
 
 
-def register(claim: NodeClaim, nodes: tuple[Node, ...]) -> Registration:
-    """``nodes``: the nodes with the claim's provider id. A node whose partition is not known is not registered, since
-    pods may be spread over partitions."""
+def register(claim: NodeClaim, nodes: tuple[Node, ...], other_claims: Sequence[str] = ()) -> Registration:
+    """``nodes``: the nodes with the claim's provider id; ``other_claims``: NodeClaims that are registered with it.
+
+    A node whose partition is not known is not registered, since pods may be spread over partitions.
+    """
+    if other_claims:
+        message = f"its instance belongs to NodeClaim {', '.join(other_claims)} already"
+        return Registration(StepResult((false_condition("Registered", MULTIPLE_NODECLAIMS, message),)))
     if not nodes:
         return Registration(
             StepResult((unknown_condition("Registered", "NodeNotFound", "Node not registered with cluster"),))

@@ -79,6 +79,12 @@ class World:
         """Their pods stay, and nobody replaces them."""
         self._replicas.clear()
 
+    def forget_changes(self) -> None:
+        """The doorbells for what changed until now are lost, and the forwarder does not ring for it again."""
+        self._forward()
+        for queue in self._functions():
+            self.doorbells.receive(queue)
+
     def claims(self) -> tuple[NodeClaim, ...]:
         return self.cluster.all("nodeclaims")
 

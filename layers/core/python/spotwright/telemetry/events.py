@@ -113,6 +113,19 @@ UNREADABLE: Final = EventRow(
     when="A field of the node or NodeClaim has a value that cannot be parsed, so that plans do not count it.",
     remedy="Correct the field that the message names.",
 )
+DUPLICATE_NODECLAIMS: Final = EventRow(
+    "DuplicateNodeClaims", _WARNING, _NODE,
+    "NodeClaims {names} have the same instance: it and its Node are kept until one of them is deleted",
+    when="Two NodeClaims have the same provider id. Neither is deleted with its Node, and the instance stays while one"
+    " of them exists.",
+    remedy="Delete all but one of the NodeClaims; the instance runs on.",
+)
+DUPLICATE_NODES: Final = EventRow(
+    "DuplicateNodes", _WARNING, ("nodes",),
+    "Nodes {names} have the same instance; a kubelet that registered under another name leaves the old Node behind",
+    when="Two Nodes have the same provider id. They go when their instance is terminated.",
+    remedy="Delete the Node whose kubelet no longer reports.",
+)
 DISRUPTION_BLOCKED: Final = EventRow(
     "DisruptionBlocked", _NORMAL, _NODE, "{reason}",
     when="Something keeps the node from being disrupted: the message says what, for example a pod's annotation.",

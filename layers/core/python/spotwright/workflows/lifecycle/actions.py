@@ -157,5 +157,16 @@ def assigned_instances(
     return frozenset(held - {""} | {id for id, holding in zip(others, selected, strict=True) if holding})
 
 
+def other_claims(ports: LifecyclePorts, claim: NodeClaim) -> tuple[NodeClaim, ...]:
+    """Further claims that have the claim's instance and are not being deleted; there are none, usually."""
+    return tuple(
+        other
+        for other in claims_of_instance(ports, instance_id(claim.provider_id))
+        if other.name != claim.name
+        and other.provider_id == claim.provider_id
+        and other.metadata.deletion_timestamp is None
+    )
+
+
 def has_disrupted_taint(node: Node) -> bool:
     return any(taint.key == labels.DISRUPTED for taint in node.taints)

@@ -12,8 +12,8 @@ from spotwright.aws.instance_types import discovered_capacity
 from spotwright.errors import ApiError, Conflict, NotFound
 from spotwright.lifecycle import liveness
 from spotwright.lifecycle.initialization import initialize
-from spotwright.lifecycle.registration import NodeUpdate, lacks_partition, register
-from spotwright.lifecycle.steps import ConditionChange, StepResult, false_condition, true_condition
+from spotwright.lifecycle.registration import MULTIPLE_NODECLAIMS, NodeUpdate, lacks_partition, register
+from spotwright.lifecycle.steps import ConditionChange, Deletion, StepResult, false_condition, true_condition
 from spotwright.model import labels
 from spotwright.model.karpenter import consolidation_timer
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -24,12 +24,11 @@ from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle import nominations, reservations
 from spotwright.workflows.lifecycle.actions import (
-    claims_by_name,
-    claims_of_instance,
     delete_claim,
     has_disrupted_taint,
     log,
     nodes_of,
+    other_claims,
     record_events,
     request_disruption,
     request_planning,
@@ -99,36 +98,6 @@ def _is_static(ports: LifecyclePorts, claim: NodeClaim) -> bool:
     return nodepool is not None and nodepool.replicas is not None
 
 
-def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermination], *, now: datetime) -> None:
-    """A node changed: its claim takes a step. Deleting a Node deletes its claim."""
-    node = ports.cluster.node(name)
-    if node is None or not node.provider_id:
-        return
-    claims = _claims_of_node(ports, node)
-    for claim in claims:
-        if (
-            node.metadata.deletion_timestamp is not None
-            and claim.metadata.deletion_timestamp is None
-            and claim.is_managed
-        ):
-            ports.cluster.delete("nodeclaims", claim.metadata)
-            log_line(log, log_lines.DELETING_NODECLAIM_OF_NODE, nodeclaim=claim.name, node=name)
-            ring_next_tick(ports, claim.name, 1, within_seconds=0)
-        step_nodeclaim(ports, claim.name, to_terminate, now=now, node=node)
-    if not claims and node.metadata.deletion_timestamp is not None and labels.FINALIZER in node.metadata.finalizers:
-        finalizers = [finalizer for finalizer in node.metadata.finalizers if finalizer != labels.FINALIZER]
-        ports.cluster.patch_metadata("nodes", node.metadata, {"finalizers": finalizers})
-        log_line(log, log_lines.DELETED_NODE, node=name)
-
-
-def _claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
-    """The claims with the node's provider id: the owner of a registered node, and those that its instance labels."""
-    owners = (owner.name for owner in node.metadata.owner_references if owner.kind == "NodeClaim")
-    claims = claims_by_name(ports, owners)
-    claims |= {claim.name: claim for claim in claims_of_instance(ports, instance_id(node.provider_id))}
-    return [claims[name] for name in sorted(claims) if claims[name].provider_id == node.provider_id]
-
-
 def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: datetime) -> float | None:
     """Seconds until the next step at the latest; None when there is none. ``seen``: the node whose doorbell rang."""
     if labels.FINALIZER not in claim.metadata.finalizers:
@@ -143,6 +112,11 @@ def _step_live(ports: LifecyclePorts, claim: NodeClaim, seen: Node | None, now: 
         return _step_launch(ports, claim, now)
     claim = _with_instance_label(ports, claim)
     nodes = nodes_of(ports, claim, now=now, seen=seen)
+    leaving = next((node for node in nodes if node.metadata.deletion_timestamp is not None), None)
+    if leaving is not None and not other_claims(ports, claim):
+        log_line(log, log_lines.DELETING_NODECLAIM_OF_NODE, nodeclaim=claim.name, node=leaving.name)
+        delete_claim(ports, claim, Deletion("node_deleted", f"Node {leaving.name} was deleted"))
+        return None
     if not claim.is_condition_true("Registered"):
         return _step_registration(ports, claim, nodes, now)
     node = nodes[0] if nodes else None
@@ -178,7 +152,10 @@ def _step_launch(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> floa
 def _step_registration(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Node, ...], now: datetime) -> float | None:
     if nodes and lacks_partition(claim):
         claim = _add_partition(ports, claim)
-    registration = register(claim, nodes)
+    before = find_condition(claim.conditions, "Registered")
+    was_shared = before is not None and before.reason == MULTIPLE_NODECLAIMS
+    others = _registered_claims(ports, claim) if nodes or was_shared else ()
+    registration = register(claim, nodes, others)
     if registration.node_update is None:
         _write(ports, claim, registration.result, now)
         return float("inf")
@@ -193,6 +170,11 @@ def _step_registration(ports: LifecyclePorts, claim: NodeClaim, nodes: tuple[Nod
         if current is None or current.metadata.deletion_timestamp
         else _step_initialization(ports, current, node, now)
     )
+
+
+def _registered_claims(ports: LifecyclePorts, claim: NodeClaim) -> tuple[str, ...]:
+    """Names of further claims that have the claim's instance and are registered."""
+    return tuple(other.name for other in other_claims(ports, claim) if other.is_condition_true("Registered"))
 
 
 def _add_partition(ports: LifecyclePorts, claim: NodeClaim) -> NodeClaim:

@@ -8,7 +8,7 @@ from spotwright.errors import ApiError, error_code
 from spotwright.model.snapshot import NODE_OVERLAY
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle import commands, nodeclaims, nominations
+from spotwright.workflows.lifecycle import commands, nodeclaims, nodes, nominations
 from spotwright.workflows.lifecycle.actions import log
 from spotwright.workflows.lifecycle.launch.decisions import act_on_decisions
 from spotwright.workflows.lifecycle.launch.phases import advance, proceed
@@ -93,7 +93,7 @@ def handle_doorbell(
         case "claim-instance":
             check_instance(ports, bell.key, now=now)
         case "node":
-            nodeclaims.step_node(ports, bell.key, to_terminate, now=now)
+            nodes.step_node(ports, bell.key, to_terminate, now=now)
         case "command":
             commands.step_command(ports, bell.key, now=now)
         case "nomination":

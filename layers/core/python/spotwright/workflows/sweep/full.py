@@ -1,10 +1,13 @@
 """The full sweep, every ten minutes: every NodeClaim, every NodePool and class, every instance of the cluster."""
 
+from collections import Counter
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
 from spotwright.lifecycle.orphans import ORPHAN_AGE
 from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.workflows.ports.bundles import SweepPorts
 from spotwright.workflows.ports.doorbells import Doorbell
@@ -29,6 +32,7 @@ def full_sweep(ports: SweepPorts, *, now: datetime) -> SweepResult:
     for delay in (0, DRIFT_SECONDS) if claims else ():
         ports.doorbells.ring("lifecycle", [Doorbell(name, "drift")], delay_seconds=delay)
     ports.doorbells.ring("catalog", [Doorbell(name, "nodeclasses")])
+    _ring_nodes(ports, claims)
     if not claims and not instances:
         return SweepResult()
     assigned = {instance_id(claim.provider_id) for claim in claims} | {
@@ -49,3 +53,22 @@ def full_sweep(ports: SweepPorts, *, now: datetime) -> SweepResult:
     if orphans:
         ports.doorbells.ring("lifecycle", [Doorbell(name, "instance", orphan) for orphan in orphans])
     return SweepResult(nodeclaims=len(claims), orphans=len(orphans))
+
+
+def _ring_nodes(ports: SweepPorts, claims: Iterable[NodeClaim]) -> None:
+    """Ring for Nodes that wait for Spotwright and whose doorbell was lost: deleted ones, and those without their claim.
+
+    They were listed after the claims. A Node that shares its instance with another one is reported.
+    """
+    nodes = [node for node in ports.cluster.nodes() if labels.FINALIZER in node.metadata.finalizers]
+    claimed = {claim.provider_id for claim in claims}
+    shared = Counter(node.provider_id for node in nodes)
+    waiting = [
+        Doorbell(ports.cluster.name, "node", node.name)
+        for node in nodes
+        if node.metadata.deletion_timestamp is not None
+        or node.provider_id not in claimed
+        or shared[node.provider_id] > 1
+    ]
+    if waiting:
+        ports.doorbells.ring("lifecycle", waiting)

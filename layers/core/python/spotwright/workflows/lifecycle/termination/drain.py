@@ -7,7 +7,7 @@ from typing import Final
 
 from spotwright.disruption import emptiness
 from spotwright.lifecycle import drain as draining
-from spotwright.lifecycle.steps import false_condition, true_condition, unknown_condition
+from spotwright.lifecycle.steps import ConditionChange, false_condition, true_condition, unknown_condition
 from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes import eviction
@@ -17,9 +17,7 @@ from spotwright.model.kubernetes.pod import Pod
 from spotwright.model.kubernetes.taints import TaintEffect, untolerated_taints
 from spotwright.scheduling.inputs.provisionable import is_follower
 from spotwright.telemetry import events
-from spotwright.workflows.lifecycle.actions import (
-    update_conditions,
-)
+from spotwright.workflows.lifecycle.actions import cordon, update_conditions
 from spotwright.workflows.parallel import in_parallel
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.cluster import ClusterPort
@@ -29,16 +27,38 @@ FORCEFUL: Final = "Forceful Termination"
 NODES_READ: Final = 100
 
 
-def drain_node(
-    ports: LifecyclePorts, claim: NodeClaim, node: Node, deadline: datetime | None, now: datetime
+def empty_node(
+    ports: LifecyclePorts, claim: NodeClaim | None, node: Node, deadline: datetime | None, now: datetime
 ) -> float | None:
-    drained = find_condition(claim.conditions, "Drained")
+    """Cordon, drain and wait for volumes; None once the node is empty. ``claim`` None = the Node has none."""
+    node = cordon(ports, node)
+    if labels.EXCLUDE_FROM_LOAD_BALANCERS not in node.metadata.labels:
+        change = {"labels": {labels.EXCLUDE_FROM_LOAD_BALANCERS: "karpenter"}}
+        ports.cluster.patch_metadata("nodes", node.metadata, change)
+    if claim is None or not claim.is_condition_true("Drained"):
+        wait = _drain_node(ports, claim, node, deadline, now)
+        if wait is not None:
+            return wait
+        _write(ports, claim, true_condition("Drained"), now)
+    return _await_volumes(ports, claim, node, deadline, now)
+
+
+def _write(ports: LifecyclePorts, claim: NodeClaim | None, change: ConditionChange, now: datetime) -> None:
+    if claim is not None:
+        update_conditions(ports, claim, [change], now=now)
+
+
+def _drain_node(
+    ports: LifecyclePorts, claim: NodeClaim | None, node: Node, deadline: datetime | None, now: datetime
+) -> float | None:
+    drained = find_condition(claim.conditions, "Drained") if claim is not None else None
     if drained is None:
-        update_conditions(ports, claim, [unknown_condition("Drained", "Draining")], now=now)
-    claim = _record_attachments(ports, claim, node)
+        _write(ports, claim, unknown_condition("Drained", "Draining"), now)
+    claim = _record_attachments(ports, claim, node) if claim is not None else None
     drain = draining.drain(ports.cluster.pods(node=node.name), deadline=deadline, now=now)
     if not drain.waiting:
-        since = (drained.last_transition_time if drained else None) or now
+        began = drained.last_transition_time if drained else None
+        since = began or (node.metadata.deletion_timestamp if claim is None else None) or now
         seconds_left = (since + draining.MINIMUM_DRAIN - now).total_seconds()
         return seconds_left if seconds_left > 0 else None
     if deadline is not None:
@@ -74,8 +94,8 @@ def _delete_forcefully(ports: LifecyclePorts, drain: draining.Drain, deadline: d
         ports.cluster.record_event("pods", metadata, event, now=now)
 
 
-def _evict(ports: LifecyclePorts, claim: NodeClaim, node: Node, drain: draining.Drain, now: datetime) -> None:
-    disruption_reason = find_condition(claim.conditions, "DisruptionReason")
+def _evict(ports: LifecyclePorts, claim: NodeClaim | None, node: Node, drain: draining.Drain, now: datetime) -> None:
+    disruption_reason = find_condition(claim.conditions, "DisruptionReason") if claim is not None else None
     cause = disruption_reason.reason if disruption_reason and disruption_reason.status == "True" else FORCEFUL
     for pod in drain.evict:
         if ports.cluster.evict(pod) or _delete_follower(ports, node, pod, cause):
@@ -118,31 +138,31 @@ def _tolerates_another_node(ports: LifecyclePorts, node: Node, pod: Pod) -> bool
     )
 
 
-def await_volumes(
-    ports: LifecyclePorts, claim: NodeClaim, node: Node, deadline: datetime | None, now: datetime
+def _await_volumes(
+    ports: LifecyclePorts, claim: NodeClaim | None, node: Node, deadline: datetime | None, now: datetime
 ) -> float | None:
-    if find_condition(claim.conditions, "InstanceTerminating") is not None:
+    if claim is not None and find_condition(claim.conditions, "InstanceTerminating") is not None:
         return None
     attached = _awaited_volumes(ports, claim, node, now)
     if not attached:
-        update_conditions(ports, claim, [true_condition("VolumesDetached")], now=now)
+        _write(ports, claim, true_condition("VolumesDetached"), now)
         return None
     if deadline is not None and now >= deadline:
-        update_conditions(ports, claim, [false_condition("VolumesDetached", "TerminationGracePeriodElapsed")], now=now)
+        _write(ports, claim, false_condition("VolumesDetached", "TerminationGracePeriodElapsed"), now)
         return None
     awaiting = events.AWAITING_VOLUME_DETACHMENT(volumes=", ".join(sorted(attached)))
-    change = unknown_condition("VolumesDetached", awaiting.reason, awaiting.message)
-    update_conditions(ports, claim, [change], now=now)
+    _write(ports, claim, unknown_condition("VolumesDetached", awaiting.reason, awaiting.message), now)
     ports.cluster.record_event("nodes", node.metadata, awaiting, now=now)
     return (deadline - now).total_seconds() if deadline else math.inf
 
 
-def _awaited_volumes(ports: LifecyclePorts, claim: NodeClaim, node: Node, now: datetime) -> frozenset[str]:
+def _awaited_volumes(ports: LifecyclePorts, claim: NodeClaim | None, node: Node, now: datetime) -> frozenset[str]:
     """PersistentVolumes attached to the node, except those of pods that are not evicted.
 
     The volume of a pod that is not evicted cannot detach before the instance is terminated.
     """
-    names = _recorded_attachments(claim) | set(ports.cluster.volume_attachments(node.name))
+    recorded = _recorded_attachments(claim) if claim is not None else frozenset()
+    names = recorded | set(ports.cluster.volume_attachments(node.name))
     attached = frozenset(filter(None, in_parallel(ports.cluster.attached_volume, sorted(names))))
     if not attached:
         return attached

@@ -14,7 +14,7 @@ from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.kubernetes.meta import find_condition, parse_time
-from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.model.kubernetes.node import Node
 from spotwright.model.quoting import quote
 from spotwright.telemetry import events, log_lines
 from spotwright.telemetry.emit import log_line
@@ -22,15 +22,15 @@ from spotwright.workflows.account import offering_health_store
 from spotwright.workflows.lifecycle.actions import (
     assigned_instances,
     claims_by_name,
-    cordon,
     log,
     nodes_of,
+    other_claims,
     request_disruption,
     update_conditions,
 )
 from spotwright.workflows.lifecycle.launch.adoption import release_claim
 from spotwright.workflows.lifecycle.termination.absence import read_instance
-from spotwright.workflows.lifecycle.termination.drain import await_volumes, drain_node
+from spotwright.workflows.lifecycle.termination.drain import empty_node
 from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
 from spotwright.workflows.ports.bundles import LifecyclePorts
 from spotwright.workflows.ports.rows import epoch_ms
@@ -47,19 +47,23 @@ def finalize(
         return None
     deadline = _deadline(ports, claim, now)
     nodes = nodes_of(ports, claim, now=now)
+    if find_condition(claim.conditions, "Drained") is None and other_claims(ports, claim):
+        # The instance is another claim's, too: only this claim goes.
+        _remove_finalizer(ports, claim, now)
+        return None
     instance, is_terminated = _find_instance(ports, claim, now)
     for node in nodes:
         if is_terminated and not node.is_ready:
             # The instance does not exist any more: nothing on it can be drained.
             continue
-        wait = _empty_node(ports, claim, node, deadline, now)
+        wait = empty_node(ports, claim, node, deadline, now)
         if wait is not None:
             return wait
     if not is_terminated:
         _request_termination(ports, claim, instance, now, to_terminate)
         return float("inf")
     for node in nodes:
-        _remove_node(ports, node)
+        remove_node(ports, node)
     _remove_finalizer(ports, claim, now)
     return None
 
@@ -83,22 +87,6 @@ def _deadline(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> datetim
     expiring = events.TERMINATION_GRACE_PERIOD_EXPIRING(deadline=text)
     ports.cluster.record_event("nodeclaims", claim.metadata, expiring, now=now)
     return deadline
-
-
-def _empty_node(
-    ports: LifecyclePorts, claim: NodeClaim, node: Node, deadline: datetime | None, now: datetime
-) -> float | None:
-    """Cordon, drain and wait for volumes; None once the node is empty."""
-    node = cordon(ports, node)
-    if labels.EXCLUDE_FROM_LOAD_BALANCERS not in node.metadata.labels:
-        change = {"labels": {labels.EXCLUDE_FROM_LOAD_BALANCERS: "karpenter"}}
-        ports.cluster.patch_metadata("nodes", node.metadata, change)
-    if not claim.is_condition_true("Drained"):
-        wait = drain_node(ports, claim, node, deadline, now)
-        if wait is not None:
-            return wait
-        update_conditions(ports, claim, [true_condition("Drained")], now=now)
-    return await_volumes(ports, claim, node, deadline, now)
 
 
 def _find_instance(ports: LifecyclePorts, claim: NodeClaim, now: datetime) -> tuple[Instance | None, bool]:
@@ -166,7 +154,8 @@ def _request_termination(
         to_terminate.append(InstanceTermination(instance, claim))
 
 
-def _remove_node(ports: LifecyclePorts, node: Node) -> None:
+def remove_node(ports: LifecyclePorts, node: Node) -> None:
+    """Delete the Node object, and let go of it."""
     ports.cluster.delete("nodes", node.metadata)
     current = ports.cluster.node(node.name)
     if current is not None and labels.FINALIZER in current.metadata.finalizers:

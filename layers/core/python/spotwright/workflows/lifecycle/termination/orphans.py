@@ -6,23 +6,37 @@ from spotwright.lifecycle.orphans import ORPHAN_AGE
 from spotwright.model import labels
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.kubernetes.node import instance_id
-from spotwright.workflows.lifecycle.actions import claims_of_instance
+from spotwright.workflows.lifecycle.actions import claims_of_instance, ring_lifecycle
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
 
-def find_orphan(ports: LifecyclePorts, instance: str, now: datetime) -> Instance | None:
+def find_orphan(ports: LifecyclePorts, instance: str, now: datetime, *, drained: bool = False) -> Instance | None:
     """The instance if it runs, has the cluster's tags, is old enough and is not in use.
 
-    It is read before rows and claims, so that its assignment in between is noticed.
+    It is read before rows and claims, so that its assignment in between is noticed. One whose Node is being drained is
+    terminated after it (``drained``).
     """
     read = ports.ec2.instance(instance)
     if read is None or read.state in ("shutting-down", "terminated"):
         return None
-    is_owned = read.tags.get(labels.cluster_tag(ports.cluster.name)) == "owned" and labels.NODEPOOL in read.tags
     is_new = read.launch_time is None or now - read.launch_time < ORPHAN_AGE
-    if not is_owned or is_new or _is_in_use(ports, read):
+    if not is_owned(ports, read) or is_new or _is_in_use(ports, read):
         return None
-    return read
+    return read if drained or not _is_draining(ports, read) else None
+
+
+def is_owned(ports: LifecyclePorts, instance: Instance) -> bool:
+    """Whether the instance was launched for a NodePool of the cluster."""
+    return instance.tags.get(labels.cluster_tag(ports.cluster.name)) == "owned" and labels.NODEPOOL in instance.tags
+
+
+def _is_draining(ports: LifecyclePorts, instance: Instance) -> bool:
+    """Whether the instance's Node is being deleted and waits for Spotwright; then the node is rung for."""
+    node = ports.cluster.node(instance.private_dns_name) if instance.private_dns_name else None
+    if node is None or node.metadata.deletion_timestamp is None or labels.FINALIZER not in node.metadata.finalizers:
+        return False
+    ring_lifecycle(ports, "node", [node.name])
+    return True
 
 
 def _is_in_use(ports: LifecyclePorts, instance: Instance) -> bool:

@@ -1,0 +1,85 @@
+"""One step for a Node that changed: its claim takes a step; a Node without a claim is drained before it goes."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import find_condition
+from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.telemetry import events
+from spotwright.workflows.lifecycle.actions import claims_by_name, claims_of_instance, ring_lifecycle
+from spotwright.workflows.lifecycle.nodeclaims import step_nodeclaim
+from spotwright.workflows.lifecycle.termination.drain import empty_node
+from spotwright.workflows.lifecycle.termination.finalizer import remove_node
+from spotwright.workflows.lifecycle.termination.instances import InstanceTermination
+from spotwright.workflows.lifecycle.termination.orphans import find_orphan, is_owned
+from spotwright.workflows.ports.bundles import LifecyclePorts
+
+# How often a Node without a claim is looked at while it is drained and its instance terminates.
+LOOK_SECONDS: Final = 5
+# A Node is gone with its instance when EC2 does not find the id and the kubelet was silent for this long.
+SILENT: Final = timedelta(seconds=60)
+
+
+def step_node(ports: LifecyclePorts, name: str, to_terminate: list[InstanceTermination], *, now: datetime) -> None:
+    """A node changed: its claim takes a step, which deletes the claim of a Node that is being deleted."""
+    node = ports.cluster.node(name)
+    if node is None or not node.provider_id:
+        return
+    claims = _claims_of_node(ports, node)
+    if len(claims) > 1:
+        event = events.DUPLICATE_NODECLAIMS(names=", ".join(sorted(claim.name for claim in claims)))
+        for kind, metadata in (("nodes", node.metadata), *(("nodeclaims", claim.metadata) for claim in claims)):
+            ports.cluster.record_event(kind, metadata, event, now=now)
+    for claim in claims:
+        if claim.node_name not in ("", name) and ports.cluster.node(claim.node_name) is not None:
+            event = events.DUPLICATE_NODES(names=", ".join(sorted((name, claim.node_name))))
+            ports.cluster.record_event("nodes", node.metadata, event, now=now)
+        step_nodeclaim(ports, claim.name, to_terminate, now=now, node=node)
+    if not claims and labels.FINALIZER in node.metadata.finalizers:
+        _step_unclaimed(ports, node, to_terminate, now)
+
+
+def _claims_of_node(ports: LifecyclePorts, node: Node) -> list[NodeClaim]:
+    """The claims with the node's provider id: the owner of a registered node, and those that its instance labels.
+
+    A claim without that label may have the node all the same: before it counts as unclaimed, all are listed.
+    """
+    owners = (owner.name for owner in node.metadata.owner_references if owner.kind == "NodeClaim")
+    claims = claims_by_name(ports, owners)
+    claims |= {claim.name: claim for claim in claims_of_instance(ports, instance_id(node.provider_id))}
+    of_node = [claims[name] for name in sorted(claims) if claims[name].provider_id == node.provider_id]
+    if of_node or labels.FINALIZER not in node.metadata.finalizers:
+        return of_node
+    return [claim for claim in ports.cluster.nodeclaims() if claim.provider_id == node.provider_id]
+
+
+def _step_unclaimed(ports: LifecyclePorts, node: Node, to_terminate: list[InstanceTermination], now: datetime) -> None:
+    """A Node with Spotwright's finalizer whose claim is gone: drained while its instance runs, if it is being deleted.
+
+    Source: Karpenter v1.14 ``pkg/controllers/node/termination``, which goes on without a NodeClaim as well.
+    """
+    id = instance_id(node.provider_id)
+    instance = ports.ec2.instance(id) if id else None
+    is_gone = instance is None or instance.state == "terminated"
+    if id and is_gone and (instance is not None or _is_silent(node, now)):
+        remove_node(ports, node)
+        return
+    if node.metadata.deletion_timestamp is None:
+        return
+    if empty_node(ports, None, node, None, now) is None:
+        if instance is None or not is_owned(ports, instance):
+            # There is nothing to terminate: the Node only waits to be let go.
+            remove_node(ports, node)
+            return
+        orphan = find_orphan(ports, id, now, drained=True)
+        to_terminate += [InstanceTermination(orphan)] if orphan else []
+    ring_lifecycle(ports, "node", [node.name], delay_seconds=LOOK_SECONDS)
+
+
+def _is_silent(node: Node, now: datetime) -> bool:
+    ready = find_condition(node.conditions, "Ready")
+    if ready is None or ready.status == "True":
+        return ready is None
+    return ready.last_transition_time is None or now - ready.last_transition_time >= SILENT

@@ -1,0 +1,147 @@
+"""Nodes and NodeClaims that do not belong together as they should: drained first, reported, and nothing lost."""
+
+import msgspec
+
+from spotwright.model import labels
+from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.kubernetes.meta import ObjectMeta, find_condition
+from spotwright.model.kubernetes.node import Node, instance_id
+from spotwright.simulation import builders
+from spotwright.simulation.world import World
+
+MINUTES = 60
+
+
+def running_claim(world: World) -> NodeClaim:
+    world.deploy(builders.pod("inflate", cpu_millicores=1800), 1)
+    assert world.run(60, until=lambda: len(world.running_pods()) == 1)
+    world.run(90)
+    (claim,) = world.claims()
+    return claim
+
+
+def current(world: World, claim: NodeClaim) -> NodeClaim:
+    found = world.cluster.nodeclaim(claim.name)
+    assert found is not None
+    return found
+
+
+def node_of(world: World, claim: NodeClaim) -> Node:
+    node = world.cluster.node(claim.node_name)
+    assert node is not None
+    return node
+
+
+def test_a_deleted_node_whose_doorbell_was_lost_goes_with_its_claim_and_instance(world: World) -> None:
+    claim = running_claim(world)
+    world.forget_deployments()
+    world.cluster.delete_node(node_of(world, claim))
+    world.forget_changes()
+    assert world.run(12 * MINUTES, until=lambda: not world.claims())
+    assert not world.ec2.live_instances()
+    assert not world.cluster.nodes()
+    assert world.effects.select("cluster", "evict")
+
+
+def unclaimed_node(world: World) -> NodeClaim:
+    """Somebody removed the claim with its finalizer; its Node and its instance are left."""
+    claim = running_claim(world)
+    world.cluster.remove("nodeclaims", claim.name)
+    return claim
+
+
+def test_a_node_without_a_claim_is_drained_before_it_goes(world: World) -> None:
+    claim = unclaimed_node(world)
+    world.cluster.put("poddisruptionbudgets", builders.pod_disruption_budget("keep", "inflate", max_unavailable=0))
+    world.cluster.delete_node(node_of(world, claim))
+    world.run(15 * MINUTES)
+    assert [pod.node_name for pod in world.running_pods()] == [claim.node_name], "its budget allows no eviction"
+    assert instance_id(claim.provider_id) in {instance.id for instance in world.ec2.live_instances()}
+    world.cluster.remove("poddisruptionbudgets", "default/keep")
+    assert world.run(3 * MINUTES, until=lambda: world.cluster.node(claim.node_name) is None)
+    assert instance_id(claim.provider_id) not in {instance.id for instance in world.ec2.live_instances()}
+    evicted = world.effects.select("cluster", "evict")[-1]
+    assert evicted.number < world.effects.select("ec2", "terminate")[-1].number
+
+
+def test_a_node_without_a_claim_whose_instance_is_not_ours_is_drained_and_let_go(world: World) -> None:
+    claim = unclaimed_node(world)
+    world.forget_deployments()
+    instance = world.ec2.instances[instance_id(claim.provider_id)]
+    world.ec2.instances[instance.id] = msgspec.structs.replace(instance, tags={})
+    world.cluster.delete_node(node_of(world, claim))
+    assert world.run(3 * MINUTES, until=lambda: world.cluster.node(claim.node_name) is None)
+    assert world.effects.select("cluster", "evict")
+    assert not world.effects.select("ec2", "terminate")
+
+
+def twin(world: World, claim: NodeClaim) -> NodeClaim:
+    """A second claim with the same instance."""
+    metadata = ObjectMeta(
+        "twin", labels=claim.metadata.labels, finalizers=(labels.FINALIZER,), creation_timestamp=world.clock.now()
+    )
+    conditions = tuple(condition for condition in claim.conditions if condition.type == "Launched")
+    made = msgspec.structs.replace(claim, metadata=metadata, node_name="", conditions=conditions)
+    stored: NodeClaim = world.cluster.put("nodeclaims", made)
+    return stored
+
+
+def test_two_claims_of_one_instance_are_reported_and_a_deleted_node_costs_neither(world: World) -> None:
+    claim = running_claim(world)
+    twin(world, claim)
+    world.run(30)
+    world.cluster.delete_node(node_of(world, claim))
+    world.run(5 * MINUTES)
+    assert {each.name for each in world.claims() if each.metadata.deletion_timestamp is None} == {claim.name, "twin"}
+    assert [instance.id for instance in world.ec2.live_instances()] == [instance_id(claim.provider_id)]
+    assert len(world.running_pods()) == 1
+    registered = find_condition(current(world, twin_of(world)).conditions, "Registered")
+    assert registered is not None
+    assert (registered.status, registered.reason) == ("False", "MultipleNodeClaimsFound")
+    assert registered.message == f"its instance belongs to NodeClaim {claim.name} already"
+    reported = {(event.kind, event.name) for event in world.cluster.events if event.reason == "DuplicateNodeClaims"}
+    assert reported == {("nodes", claim.node_name), ("nodeclaims", claim.name), ("nodeclaims", "twin")}
+
+
+def twin_of(world: World) -> NodeClaim:
+    return next(claim for claim in world.claims() if claim.name == "twin")
+
+
+def test_a_claim_that_shares_its_instance_goes_alone(world: World) -> None:
+    claim = running_claim(world)
+    second = twin(world, claim)
+    world.run(30)
+    world.cluster.delete("nodeclaims", current(world, second).metadata)
+    assert world.run(60, until=lambda: [each.name for each in world.claims()] == [claim.name])
+    world.run(15 * MINUTES)
+    assert len(world.running_pods()) == 1
+    assert not world.effects.select("cluster", "evict")
+    assert not world.effects.select("ec2", "terminate")
+
+
+def test_a_duplicate_ends_by_itself_when_it_was_not_registered_in_time(world: World) -> None:
+    claim = running_claim(world)
+    twin(world, claim)
+    assert world.run(20 * MINUTES, until=lambda: [each.name for each in world.claims()] == [claim.name])
+    assert len(world.running_pods()) == 1
+    assert not world.effects.select("ec2", "terminate")
+
+
+def test_a_second_node_of_a_claim_is_reported_and_goes_with_the_instance(world: World) -> None:
+    claim = running_claim(world)
+    first = node_of(world, claim)
+    world.cluster.put(
+        "nodes",
+        msgspec.structs.replace(first, metadata=msgspec.structs.replace(first.metadata, name="renamed", uid="")),
+    )
+    assert world.run(2 * MINUTES, until=lambda: "DuplicateNodes" in {event.reason for event in world.cluster.events})
+    world.forget_deployments()
+    world.cluster.delete("nodeclaims", current(world, claim).metadata)
+    assert world.run(15 * MINUTES, until=lambda: not world.claims() and not world.cluster.nodes())
+
+
+def test_a_node_that_its_claim_and_its_instance_left_behind_goes(world: World) -> None:
+    claim = unclaimed_node(world)
+    world.forget_deployments()
+    world.ec2.forget_instance(instance_id(claim.provider_id))
+    assert world.run(2 * MINUTES, until=lambda: not world.cluster.nodes())
