@@ -1,13 +1,16 @@
 """Nodes that nobody needs: when they go, how many at once, and everything that keeps them."""
 
+from collections.abc import Collection, Sequence
+
 import msgspec
 import pytest
 
-from spotwright.errors import Unavailable
+from spotwright.errors import Denied, Unavailable
 from spotwright.model import labels
 from spotwright.model.karpenter.nodepool import Budget
-from spotwright.model.kubernetes.meta import find_condition
-from spotwright.model.kubernetes.taints import Toleration
+from spotwright.model.kubernetes.meta import Condition, ObjectMeta, find_condition
+from spotwright.model.kubernetes.node import Node
+from spotwright.model.kubernetes.taints import Taint, Toleration
 from spotwright.simulation import builders
 from spotwright.simulation.effects import Fault
 from spotwright.simulation.world import World
@@ -253,3 +256,59 @@ def test_consolidatable_follows_the_pods(world: World) -> None:
     condition = find_condition(world.claims()[0].conditions, "Consolidatable")
     assert condition is not None
     assert condition.status == "False"
+
+
+def refusing_taints(world: World, refused: str) -> None:
+    """An admission webhook refuses every change of this node's taints."""
+    usual = world.cluster.set_taints
+
+    def set_taints(node: Node, taints: Sequence[Taint]) -> None:
+        if node.name == refused:
+            raise Denied("an admission webhook denied the request", code="Forbidden")
+        usual(node, taints)
+
+    world.cluster.set_taints = set_taints  # type: ignore[method-assign]
+
+
+def test_a_node_that_cannot_be_tainted_does_not_keep_the_others(world: World) -> None:
+    world.cluster.update("nodepools", "default", budgets=(Budget(nodes="100%"),))
+    grown(world, 3)
+    refused, *others = (claim.name for claim in world.claims())
+    refusing_taints(world, world.claims()[0].node_name)
+    world.deploy(ONE_EACH, 0)
+    assert world.run(200, until=lambda: [claim.name for claim in world.claims()] == [refused])
+    assert len(others) == 2
+
+
+def test_a_claim_that_cannot_be_deleted_does_not_keep_the_others(world: World) -> None:
+    world.cluster.update("nodepools", "default", budgets=(Budget(nodes="100%"),))
+    grown(world, 3)
+    kept = world.claims()[0].name
+    usual = world.cluster.delete
+
+    def delete(kind: str, metadata: ObjectMeta, *, grace_seconds: int | None = None) -> None:
+        if metadata.name == kept:
+            raise Denied("an admission webhook denied the request", code="Forbidden")
+        usual(kind, metadata, grace_seconds=grace_seconds)
+
+    world.cluster.delete = delete  # type: ignore[method-assign]
+    world.deploy(ONE_EACH, 0)
+    assert world.run(200, until=lambda: [claim.name for claim in world.claims()] == [kept])
+
+
+def test_a_pool_whose_status_is_refused_does_not_keep_the_others(world: World) -> None:
+    world.cluster.put("nodepools", builders.nodepool("aaa"))
+    usual = world.cluster.set_conditions
+
+    def set_conditions(
+        kind: str, metadata: ObjectMeta, conditions: Sequence[Condition], *, removed: Collection[str] = ()
+    ) -> None:
+        if metadata.name == "aaa":
+            raise Denied("an admission webhook denied the request", code="Forbidden")
+        usual(kind, metadata, conditions, removed=removed)
+
+    world.cluster.set_conditions = set_conditions  # type: ignore[method-assign]
+    world.cluster.update("nodepools", "default", conditions=())
+    world.run(5)
+    (default,) = [pool for pool in world.cluster.nodepools() if pool.name == "default"]
+    assert find_condition(default.conditions, "Ready") is not None

@@ -1,10 +1,11 @@
 """Writes that the steps of ``lifecycle`` share: conditions, events, taints, deletion, doorbells."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, Protocol
 
+from spotwright.errors import ApiError
 from spotwright.lifecycle import conditions
 from spotwright.lifecycle.retry import MAXIMUM_TICKS, tick_seconds
 from spotwright.lifecycle.steps import ConditionChange, Deletion, transition_events
@@ -24,7 +25,28 @@ from spotwright.workflows.ports.doorbells import Doorbell
 # From launch to the Node it takes 20 to 60 s; a node that has not come by then may have another name than expected.
 JOINING_PERIOD: Final = timedelta(seconds=60)
 
+
+class HasName(Protocol):
+    """Any object of the API server."""
+
+    @property
+    def name(self) -> str: ...
+
+
 log: Final = logging.getLogger("spotwright.lifecycle")
+
+
+def for_each[T: HasName](kind: str, objects: Iterable[T], step: Callable[[T], object]) -> None:
+    """``step`` of each object; one that fails does not keep the others, and the first failure is raised at the end."""
+    failures = []
+    for obj in objects:
+        try:
+            step(obj)
+        except ApiError as failure:
+            log_line(log, log_lines.STEP_FAILED, kind=kind, object=obj.name, code=failure.code, error=str(failure))
+            failures.append(failure)
+    if failures:
+        raise failures[0]
 
 
 def ring_lifecycle(

@@ -19,6 +19,7 @@ from spotwright.telemetry.emit import log_line
 from spotwright.workflows.lifecycle.actions import (
     cordon,
     delete_claim,
+    for_each,
     log,
     nodes_of,
     ring_lifecycle,
@@ -59,10 +60,22 @@ def step_command(ports: LifecyclePorts, id: str, *, now: datetime) -> None:
 
 
 def _taint_candidates(ports: LifecyclePorts, row: CommandRow, now: datetime) -> CommandRow:
-    """Taint the candidates and set DisruptionReason; a node that received a pod since it was empty is kept."""
+    """Taint the candidates and set DisruptionReason; a node that received a pod since it was empty is kept.
+
+    One that cannot be tainted keeps the others only where replacements were bought for all of them.
+    """
     if not row.forced and epoch_ms(now) - row.created > STALE_MS:
         return _abort(ports, row, "it was not begun within 5 minutes", now)
-    claims = [claim for claim in _candidates(ports, row) if _taint_candidate(ports, row, claim, now)]
+    claims: list[NodeClaim] = []
+    try:
+        for_each(
+            "nodeclaim",
+            _candidates(ports, row),
+            lambda claim: claims.append(claim) if _taint_candidate(ports, row, claim, now) else None,
+        )
+    except ApiError:
+        if row.replacements or not claims:
+            raise
     if not claims:
         return _finish(ports, row, "aborted")
     names = tuple(claim.name for claim in claims)
@@ -127,29 +140,33 @@ def _check_replacements(ports: LifecyclePorts, row: CommandRow) -> tuple[Command
 
 
 def _delete(ports: LifecyclePorts, row: CommandRow, now: datetime) -> None:
-    for claim in _candidates(ports, row):
-        event = events.DISRUPTION_TERMINATING(kind="NodeClaim", reason=row.reason)
-        ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
-        for node in nodes_of(ports, claim):
-            event = events.DISRUPTION_TERMINATING(kind="Node", reason=row.reason)
-            ports.cluster.record_event("nodes", node.metadata, event, now=now)
-        delete_claim(ports, claim, Deletion(row.reason.lower(), f"command {row.id}"))
+    for_each("nodeclaim", _candidates(ports, row), lambda claim: _delete_candidate(ports, row, claim, now))
     log_line(log, log_lines.COMMAND_SUCCEEDED, command_id=row.id)
     _finish(ports, row, "done")
+
+
+def _delete_candidate(ports: LifecyclePorts, row: CommandRow, claim: NodeClaim, now: datetime) -> None:
+    delete_claim(ports, claim, Deletion(row.reason.lower(), f"command {row.id}"))
+    event = events.DISRUPTION_TERMINATING(kind="NodeClaim", reason=row.reason)
+    ports.cluster.record_event("nodeclaims", claim.metadata, event, now=now)
+    for node in nodes_of(ports, claim):
+        event = events.DISRUPTION_TERMINATING(kind="Node", reason=row.reason)
+        ports.cluster.record_event("nodes", node.metadata, event, now=now)
 
 
 def _abort(ports: LifecyclePorts, row: CommandRow, reason: str, now: datetime) -> CommandRow:
     """Remove taint and DisruptionReason; replacements that exist stay, and are consolidated later."""
     log_line(log, log_lines.FAILED_TO_DISRUPT, command_id=row.id, reason=reason)
     if row.reason != INTERRUPTED:
-        for claim in _candidates(ports, row):
-            for node in nodes_of(ports, claim):
-                uncordon(ports, node)
-            if claim.is_condition_true("DisruptionReason"):
-                update_conditions(
-                    ports, claim, [false_condition("DisruptionReason", "DisruptionFailed", reason)], now=now
-                )
+        for_each("nodeclaim", _candidates(ports, row), lambda claim: _give_back(ports, claim, reason, now))
     return _finish(ports, row, "aborted")
+
+
+def _give_back(ports: LifecyclePorts, claim: NodeClaim, reason: str, now: datetime) -> None:
+    for node in nodes_of(ports, claim):
+        uncordon(ports, node)
+    if claim.is_condition_true("DisruptionReason"):
+        update_conditions(ports, claim, [false_condition("DisruptionReason", "DisruptionFailed", reason)], now=now)
 
 
 def _finish(ports: LifecyclePorts, row: CommandRow, phase: str) -> CommandRow:

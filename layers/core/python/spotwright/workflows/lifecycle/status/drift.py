@@ -23,7 +23,7 @@ from spotwright.model.kubernetes.meta import find_condition
 from spotwright.model.kubernetes.node import instance_id
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle.actions import log, ring_lifecycle, update_conditions
+from spotwright.workflows.lifecycle.actions import for_each, log, ring_lifecycle, update_conditions
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
 # Conditions written in one invocation; the next one goes on after the last claim.
@@ -59,15 +59,19 @@ def update_drift(ports: LifecyclePorts, after: str, *, now: datetime) -> None:
     drift_inputs = _gather_inputs(ports, claims)
     verdicts = [(claim, _drift_of(claim, drift_inputs, ports, now)) for claim in claims]
     changes = [(claim, verdict) for claim, verdict in verdicts if _has_changed(claim, verdict)]
-    for claim, verdict in changes[:CLAIMS_AT_ONCE]:
-        try:
-            _write_condition(ports, claim, verdict, now)
-        except (Conflict, NotFound) as lost:
-            log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=claim.name, conflict=str(lost))
     if len(changes) > CLAIMS_AT_ONCE:
         ring_lifecycle(ports, "drift", [changes[CLAIMS_AT_ONCE - 1][0].name])
     elif further:
         ring_lifecycle(ports, "drift", [claims[-1].name])
+    verdict_of = {claim.name: verdict for claim, verdict in changes}
+
+    def write(claim: NodeClaim) -> None:
+        try:
+            _write_condition(ports, claim, verdict_of[claim.name], now)
+        except (Conflict, NotFound) as lost:
+            log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodeclaim", object=claim.name, conflict=str(lost))
+
+    for_each("nodeclaim", [claim for claim, _ in changes[:CLAIMS_AT_ONCE]], write)
 
 
 def _gather_inputs(ports: LifecyclePorts, claims: Iterable[NodeClaim]) -> _DriftInputs:

@@ -14,7 +14,7 @@ from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.karpenter.nodepool import NodePool
 from spotwright.telemetry import log_lines
 from spotwright.telemetry.emit import log_line
-from spotwright.workflows.lifecycle.actions import log, record_events, ring_lifecycle
+from spotwright.workflows.lifecycle.actions import for_each, log, record_events, ring_lifecycle
 from spotwright.workflows.ports.bundles import LifecyclePorts
 
 
@@ -23,15 +23,20 @@ def update_nodepools(ports: LifecyclePorts, *, now: datetime) -> None:
     classes = {nodeclass.name: nodeclass for nodeclass in ports.cluster.nodeclasses()}
     claims, nodes = ports.cluster.nodeclaims(), ports.cluster.nodes()
     changed = set()
-    for pool in ports.cluster.nodepools():
+
+    def update(pool: NodePool) -> None:
         try:
             _write_resources(ports, pool, nodepool_status.usage(pool, claims, nodes))
             judged = _write_conditions(ports, pool, classes.get(pool.node_class_ref.name), now)
-            changed |= {judged, _write_hash(ports, pool, claims)}
+            changed.update({judged, _write_hash(ports, pool, claims)})
         except (Conflict, NotFound) as lost:
             log_line(log, log_lines.CHANGED_CONCURRENTLY, kind="nodepool", object=pool.name, conflict=str(lost))
-    if True in changed:
-        ring_lifecycle(ports, "drift", [""])
+
+    try:
+        for_each("nodepool", ports.cluster.nodepools(), update)
+    finally:
+        if True in changed:
+            ring_lifecycle(ports, "drift", [""])
 
 
 def _write_resources(ports: LifecyclePorts, pool: NodePool, usage: dict[str, int]) -> None:
