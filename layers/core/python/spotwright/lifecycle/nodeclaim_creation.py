@@ -13,7 +13,7 @@ from spotwright.model import labels
 from spotwright.model.karpenter.nodeclaim import NodeClaim
 from spotwright.model.karpenter.nodepool import NodeClassReference, NodePool
 from spotwright.model.kubernetes.meta import ObjectMeta, OwnerReference
-from spotwright.model.requirements import from_expressions
+from spotwright.model.requirements import NodeSelectorRequirement, from_expressions
 from spotwright.scheduling.plan import NewNode
 
 NODECLASS_GROUP: Final = "karpenter.k8s.aws"
@@ -81,17 +81,22 @@ def _overlay_annotations(node: NewNode) -> dict[str, str]:
     return {key: "true" for key, is_applied in overlays.items() if is_applied}
 
 
+def allowed_types(requirements: Iterable[NodeSelectorRequirement], instance_types: Iterable[str]) -> tuple[str, ...]:
+    """Those of ``instance_types`` that the requirement of their label allows, in their order."""
+    requirement = from_expressions(requirements).get(labels.INSTANCE_TYPE)
+    return tuple(name for name in instance_types if requirement.has(name))
+
+
 def to_new_node(claim: NodeClaim, instance_types: Iterable[str]) -> NewNode:
     """The node to launch for a NodeClaim that a user created, or whose launch row is lost.
 
     ``instance_types``: all names in the catalog of its class; the launch filters leave out those that do not fit.
     """
-    requirement = from_expressions(claim.requirements).get(labels.INSTANCE_TYPE)
     return NewNode(
         nodepool=claim.nodepool,
         nodeclass=claim.node_class_ref.name,
         pods=(),
-        instance_types=tuple(name for name in instance_types if requirement.has(name)),
+        instance_types=allowed_types(claim.requirements, instance_types),
         requirements=claim.requirements,
         labels=dict(claim.metadata.labels),
         taints=claim.taints,

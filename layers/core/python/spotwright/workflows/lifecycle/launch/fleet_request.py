@@ -13,7 +13,7 @@ from spotwright.aws.launch.template import LaunchTemplateRequest
 from spotwright.aws.nodeclass import hashes
 from spotwright.aws.refusal import Refusal
 from spotwright.errors import Throttled
-from spotwright.lifecycle import nodeclass_readiness
+from spotwright.lifecycle import nodeclaim_creation, nodeclass_readiness
 from spotwright.model import labels
 from spotwright.model.ec2.instance_type import InstanceType
 from spotwright.model.karpenter.nodeclaim import NodeClaim
@@ -51,10 +51,14 @@ def build_request(
     ports: LifecyclePorts, row: LaunchRow, waiting: Sequence[NodeClaim], options: LaunchOptions, now: datetime
 ) -> tuple[str, FleetPlan] | int | Refusal:
     """The request as text; or the seconds until its templates may be created; or why there is no request."""
-    node = msgspec.json.decode(row.node, type=NewNode)
+    node = _decided_node(row, options)
     readiness = nodeclass_readiness.nodeclass_readiness(options.node_class, node.nodeclass)
     if options.node_class is None or readiness.reason:
         return Refusal(readiness.reason, readiness.message)
+    if not options.instance_types:
+        # A class is Ready before the catalog has its types: that they are not known does not mean there are none.
+        message = f"the catalog has no instance types of EC2NodeClass {node.nodeclass} yet"
+        return Refusal("InstanceTypesUnknown", message)
     gates = ports.settings.feature_gates
     fleet = fleet_plan.plan_fleet(
         node, options.node_class, options.instance_types, ports.facts, options.offering_health, feature_gates=gates
@@ -73,6 +77,15 @@ def build_request(
     token = create_fleet.client_token(row.id, row.attempt)
     body = create_fleet.create_fleet_request(fleet, versions, launch_id=row.id, count=len(waiting), client_token=token)
     return create_fleet.encode_request(body), fleet
+
+
+def _decided_node(row: LaunchRow, options: LaunchOptions) -> NewNode:
+    """The node of the row; one of a NodeClaim that was adopted before its types were known may be any of them."""
+    node = msgspec.json.decode(row.node, type=NewNode)
+    if node.instance_types:
+        return node
+    names = (instance_type.name for instance_type in options.instance_types)
+    return msgspec.structs.replace(node, instance_types=nodeclaim_creation.allowed_types(node.requirements, names))
 
 
 def _template_versions(
@@ -106,7 +119,7 @@ def is_refused_regardless(ports: LifecyclePorts, row: LaunchRow, options: Launch
     """Whether a refused launch would be refused even if every offering were available."""
     if options.node_class is None or options.node_class.metadata.deletion_timestamp is not None:
         return False
-    node, gates = msgspec.json.decode(row.node, type=NewNode), ports.settings.feature_gates
+    node, gates = _decided_node(row, options), ports.settings.feature_gates
     return isinstance(
         fleet_plan.plan_fleet(
             node, options.node_class, options.instance_types, ports.facts, UnavailableOfferings(), feature_gates=gates
