@@ -20,6 +20,7 @@ from tests.recording import RECORDING, ROOT
 # File → tests, without "test_".
 SCENARIOS = {
     "unit/adapters/aws/dynamodb/test_account_state.py": ("a_shared_table_that_is_gone_is_said_once",),
+    "unit/composition/test_cluster_clients.py": ("while_eks_does_not_answer_what_it_said_before_is_used",),
     "forwarder/test_loop.py": ("the_heart_beats_while_the_cluster_is_seen_and_survives_a_missing_table",),
     "forwarder/test_main.py": (
         "a_watcher_that_ends_by_an_error_ends_the_process",

@@ -10,6 +10,7 @@ import pytest
 
 from spotwright.adapters.aws import clients
 from spotwright.composition import cluster_clients
+from spotwright.errors import ApiError, Denied, Unavailable
 from spotwright.model.ec2.fleet import ClusterFacts
 
 NAMES = [f"cluster-{number}" for number in range(10)]
@@ -69,6 +70,35 @@ def test_facts_about_a_cluster_are_read_again_after_ten_minutes(
     assert cluster_clients.ports("cluster-0").facts.version == "1.34"
     clock[0] += 1 * MINUTES
     assert cluster_clients.ports("cluster-0").facts.version == "1.35"
+
+
+def test_while_eks_does_not_answer_what_it_said_before_is_used(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers: list[ClusterFacts | ApiError] = [
+        Unavailable("no answer"),
+        ClusterFacts("cluster-0", "https://a", "", "1.34", "10.100.0.0/16", "vpc-1"),
+        Denied("not allowed", code="AccessDeniedException"),
+        Unavailable("no answer", code="ServiceUnavailable"),
+        ClusterFacts("cluster-0", "https://a", "", "1.35", "10.100.0.0/16", "vpc-1"),
+    ]
+
+    def describe(client: object, name: str) -> ClusterFacts:
+        answer = answers.pop(0)
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(cluster_clients, "describe_cluster", describe)
+    with pytest.raises(Unavailable):
+        _ = cluster_clients.ports("cluster-0").facts
+    versions = []
+    for _ in range(4):
+        versions.append(cluster_clients.ports("cluster-0").facts.version)
+        clock[0] += 10 * MINUTES
+    assert versions == ["1.34", "1.34", "1.34", "1.35"]
+    message = "EKS does not describe the cluster, what it said before is used"
+    assert [record.getMessage() for record in caplog.records] == [message] * 2
 
 
 def test_a_process_keeps_one_set_of_ports_for_each_cluster_however_long_it_lives(clock: list[float]) -> None:

@@ -4,6 +4,7 @@ Adapters live as long as the process, and none goes stale: credentials and token
 content-addressed, facts about the cluster are read again after ten minutes.
 """
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -21,9 +22,14 @@ from spotwright.adapters.aws.s3.catalogs import Catalogs
 from spotwright.adapters.aws.sqs import SqsDoorbells
 from spotwright.adapters.kubernetes.cluster import KubernetesCluster
 from spotwright.adapters.kubernetes.transport import Transport
+from spotwright.errors import ApiError
 from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.snapshot import Settings
 from spotwright.settings import Environment
+from spotwright.telemetry import log_lines
+from spotwright.telemetry.emit import log_line
+
+log: Final = logging.getLogger("spotwright.composition")
 
 FACTS_SECONDS: Final = 600
 # The functions that change EC2 resources, claims or nodes; other functions only read the cluster.
@@ -36,8 +42,12 @@ class ClusterClients:
     A client takes tens of milliseconds of a cold start, and few functions need all of them.
     """
 
-    def __init__(self, cluster: str, deployed: Environment, role_arn: str) -> None:
+    def __init__(
+        self, cluster: str, deployed: Environment, role_arn: str, known_facts: ClusterFacts | None = None
+    ) -> None:
+        """``known_facts``: what EKS said of the cluster before."""
         self._name, self._deployed, self._cluster_environment = cluster, deployed, deployed.clusters[cluster]
+        self._known_facts = known_facts
         self.region, self.node_roles, self.role_arn = deployed.region, self._cluster_environment.node_roles, role_arn
 
     @cached_property
@@ -46,7 +56,18 @@ class ClusterClients:
 
     @cached_property
     def facts(self) -> ClusterFacts:
-        return describe_cluster(clients.eks(self.role_arn), self._name)
+        """What EKS says of the cluster; while it does not answer, what it said before, which seldom changes."""
+        try:
+            return describe_cluster(clients.eks(self.role_arn), self._name)
+        except ApiError as error:
+            if self._known_facts is None:
+                raise
+            log_line(log, log_lines.CLUSTER_NOT_DESCRIBED, cluster=self._name, code=error.code, error=str(error))
+            return self._known_facts
+
+    def facts_so_far(self) -> ClusterFacts | None:
+        """The facts, if they were read already; those from before, if there are any."""
+        return self.__dict__.get("facts", self._known_facts)
 
     @cached_property
     def cluster(self) -> KubernetesCluster:
@@ -94,7 +115,7 @@ def ports(cluster: str) -> ClusterClients:
     now = time.monotonic()
     outdated_at, kept = _kept.get(cluster, (now, None))
     if kept is None or now >= outdated_at:
-        kept = _make(cluster)
+        kept = _make(cluster, kept.facts_so_far() if kept else None)
         _kept[cluster] = now + FACTS_SECONDS, kept
     return kept
 
@@ -105,11 +126,11 @@ def _catalogs(bucket: str) -> Catalogs:
     return Catalogs(S3Blobs(clients.client("s3"), bucket=bucket, cluster=""))
 
 
-def _make(cluster: str) -> ClusterClients:
+def _make(cluster: str, known_facts: ClusterFacts | None) -> ClusterClients:
     deployed = _environment()
     own = deployed.clusters[cluster]
     acting = os.environ.get("POWERTOOLS_SERVICE_NAME", "") in ACTING_FUNCTIONS
-    return ClusterClients(cluster, deployed, own.act_role_arn if acting else own.read_role_arn)
+    return ClusterClients(cluster, deployed, own.act_role_arn if acting else own.read_role_arn, known_facts)
 
 
 def _transport(facts: ClusterFacts, role: str) -> Transport:
