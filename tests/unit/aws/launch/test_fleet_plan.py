@@ -7,6 +7,8 @@ import pytest
 
 from spotwright.aws.launch import create_fleet, fleet_plan, launched_status
 from spotwright.model import labels
+from spotwright.model.karpenter.nodeclass import NetworkInterface
+from spotwright.model.resources import EFA, PODS
 from tests.unit.aws.launch.launches import FREE_CHOICE, asked, asked_types, planned, refused
 from tests.unit.aws.samples import CLUSTER, ZONES, capacity_types, new_node, nodeclass, types
 
@@ -144,3 +146,26 @@ def test_a_claim_learns_what_its_instance_is() -> None:
     assert status.labels["team"] == "a"
     assert status.labels[labels.INSTANCE_TYPE] == "c5.large"
     assert status.allocatable == bought.allocatable
+
+
+@pytest.mark.parametrize(
+    ("requests", "interfaces", "devices"),
+    [
+        ({"cpu": 1000}, (), 0),
+        ({"cpu": 1000, EFA: 1}, (), 4),
+        ({"cpu": 1000}, (NetworkInterface(0, 0), NetworkInterface(0, 1, "efa-only")), 4),
+    ],
+)
+def test_a_claim_has_efa_devices_only_where_they_were_attached(
+    requests: dict[str, int], interfaces: tuple[NetworkInterface, ...], devices: int
+) -> None:
+    (bought,) = types("c5.large")
+    bought = msgspec.structs.replace(
+        bought, capacity=bought.capacity | {EFA: 4}, allocatable=bought.allocatable | {EFA: 4}
+    )
+    status = launched_status.launched_status(
+        instance_id="i-1", zone=ZONES[1], capacity_type="spot", instance_type=bought,
+        node=msgspec.structs.replace(new_node("c5.large"), requests=requests), network_interfaces=interfaces,
+    )  # fmt: skip
+    assert (status.capacity.get(EFA, 0), status.allocatable.get(EFA, 0)) == (devices, devices)
+    assert status.allocatable[PODS] == bought.allocatable[PODS]

@@ -15,6 +15,7 @@ MEMORY: Final = "memory"
 PODS: Final = "pods"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 NODES: Final = "nodes"
+EFA: Final = "vpc.amazonaws.com/efa"
 
 
 def parse(amounts: Mapping[str, str | float | int]) -> dict[str, int]:

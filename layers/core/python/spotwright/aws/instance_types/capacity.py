@@ -28,7 +28,6 @@ _GPU_RESOURCES: Final = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "haba
 
 # What a node of a family that is not limited by its network interfaces runs at most.
 _PODS_WITHOUT_ENI_LIMIT: Final = 110
-EFA: Final = "vpc.amazonaws.com/efa"
 
 
 class Overheads(msgspec.Struct, frozen=True):
@@ -158,7 +157,7 @@ def _devices(info: InstanceTypeInfo, nodeclass: EC2NodeClass, family: AMIFamily)
         "vpc.amazonaws.com/PrivateIPv4Address": info.addresses_per_interface - 1
         if family.name in WINDOWS_BUILDS
         else 0,
-        EFA: efa_only if interfaces else info.efa_interfaces,
+        resources.EFA: efa_only if interfaces else info.efa_interfaces,
         "aws.amazon.com/neuron": sum(accelerator.count for accelerator in neuron),
         "aws.amazon.com/neuroncore": neuron[0].count * neuron[0].cores if neuron else 0,
     }

@@ -11,7 +11,6 @@ import msgspec
 from spotwright.aws.bootstrap import user_data
 from spotwright.aws.bootstrap.options import BootstrapOptions
 from spotwright.aws.images import amis, families
-from spotwright.aws.instance_types.capacity import EFA
 from spotwright.aws.instance_types.unavailable_offerings import UnavailableOfferings
 from spotwright.aws.launch import capacity_reservations, placement
 from spotwright.aws.launch.filters import LaunchOffering, NodeToLaunch, select_offerings
@@ -27,7 +26,7 @@ from spotwright.model.ec2.fleet import ClusterFacts
 from spotwright.model.ec2.instance_type import InstanceType, drop_reserved_offerings
 from spotwright.model.karpenter.nodeclass import AMI, EC2NodeClass
 from spotwright.model.requirements import from_expressions
-from spotwright.model.resources import PODS
+from spotwright.model.resources import EFA, PODS
 from spotwright.model.snapshot import RESERVED_CAPACITY
 
 # Instant fleets take 300 overrides in all: https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/fleet-quotas.html

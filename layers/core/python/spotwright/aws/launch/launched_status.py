@@ -1,11 +1,14 @@
 """What the status of a NodeClaim says once its instance exists."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from spotwright.aws.launch import capacity_reservations, placement
 from spotwright.aws.launch.filters import NodeToLaunch
-from spotwright.model import labels
+from spotwright.model import labels, resources
 from spotwright.model.ec2.instance_type import InstanceType
+from spotwright.model.karpenter.nodeclass import NetworkInterface
 from spotwright.model.requirements import Requirements, from_expressions
 
 
@@ -27,12 +30,14 @@ def launched_status(
     node: NodeToLaunch,
     reservation_id: str = "",
     partition_number: int = 0,
+    network_interfaces: Sequence[NetworkInterface] = (),
 ) -> LaunchedStatus:
     """Labels, provider id and resources of a NodeClaim whose instance is of ``instance_type`` in ``zone``.
 
     Labels with a single value for the type, then those of the plan, then zone, capacity type and tenancy, then those of
     reservation and partition; later ones win. ``reservation_id``: the capacity reservation of the instance, "" = none.
-    ``partition_number``: partition of its placement group, 0 = EC2 has not said it yet.
+    ``partition_number``: partition of its placement group, 0 = EC2 has not said it yet. ``network_interfaces``: those
+    of its class. EFA devices are there only where they are among these, or where pods request them.
     """
     requirements = from_expressions(node.requirements)
     tenancy = placement.tenancy(requirements)
@@ -45,9 +50,18 @@ def launched_status(
     return LaunchedStatus(
         provider_id=f"aws:///{zone}/{instance_id}",
         labels=dict(sorted((type_labels | dict(node.labels) | offering_labels | reservation_labels).items())),
-        capacity=instance_type.capacity,
-        allocatable=instance_type.allocatable,
+        capacity=_attached(instance_type.capacity, node, network_interfaces),
+        allocatable=_attached(instance_type.allocatable, node, network_interfaces),
     )
+
+
+def _attached(
+    amounts: dict[str, int], node: NodeToLaunch, network_interfaces: Sequence[NetworkInterface]
+) -> dict[str, int]:
+    """Without the EFA devices that the type offers and that the instance was launched without."""
+    if network_interfaces or node.requests.get(resources.EFA):
+        return amounts
+    return {name: size for name, size in amounts.items() if name != resources.EFA}
 
 
 def _offering_labels(instance_type: InstanceType, zone: str, capacity_type: str) -> dict[str, str]:

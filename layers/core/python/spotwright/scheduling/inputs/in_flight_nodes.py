@@ -30,6 +30,9 @@ def build_in_flight_node(nodeclaim: NodeClaim, type_names: Sequence[str], catalo
         instance_type.capacity for instance_type in types
     )
     state_node.free_capacity = dict(nodeclaim.allocatable) or _least_allocatable(types)
+    if not nodeclaim.allocatable and not nodeclaim.requests.get(resources.EFA):
+        # An instance whose pods request no EFA devices is launched without them.
+        state_node.free_capacity.pop(resources.EFA, None)
     state_node.attachable_volumes = fewest_attachable_volumes(types)
     return state_node
 

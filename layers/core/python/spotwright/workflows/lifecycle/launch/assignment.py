@@ -15,6 +15,7 @@ from spotwright.model import labels, resources
 from spotwright.model.ec2.fleet import Instance
 from spotwright.model.ec2.instance_type import InstanceType, find_instance_type
 from spotwright.model.karpenter.nodeclaim import NodeClaim
+from spotwright.model.karpenter.nodeclass import EC2NodeClass
 from spotwright.model.requirements import Requirements
 from spotwright.scheduling.plan import NewNode
 from spotwright.telemetry import events, log_lines
@@ -73,7 +74,8 @@ def _write_assignments(ports: LifecyclePorts, row: LaunchRow, unclaimed: list[In
     launched = {instance.id: instance for instance in ports.ec2.instances_of_launch(row.id)}
     node = msgspec.json.decode(row.node, type=NewNode)
     types = instance_types_for(ports, node)
-    annotations = _class_annotations(ports, row, node)
+    nodeclass = next((candidate for candidate in ports.cluster.nodeclasses() if candidate.name == node.nodeclass), None)
+    annotations = _class_annotations(row, nodeclass)
 
     def write(name: str) -> bool:
         """False when EC2 does not find the id of a new instance, as for a while after its launch."""
@@ -87,7 +89,7 @@ def _write_assignments(ports: LifecyclePorts, row: LaunchRow, unclaimed: list[In
             return True
         # EC2 may show the reservation of a new instance later than the instance.
         instance = instance_assignment.with_reservation(instance, row.reservations)
-        _write_claim(ports, claim, instance, _launched_instance(instance, node, types), annotations, now)
+        _write_claim(ports, claim, instance, _launched_instance(instance, node, nodeclass, types), annotations, now)
         _log_launched(row, claim, instance, now)
         return True
 
@@ -102,7 +104,7 @@ def _is_written(row: LaunchRow, name: str, claim: NodeClaim | None) -> bool:
 
 
 def _launched_instance(
-    instance: Instance, node: NewNode, types: Iterable[InstanceType]
+    instance: Instance, node: NewNode, nodeclass: EC2NodeClass | None, types: Iterable[InstanceType]
 ) -> launched_status.LaunchedStatus:
     instance_type = find_instance_type(
         types,
@@ -119,6 +121,7 @@ def _launched_instance(
         node=node,
         reservation_id=instance.reservation_id,
         partition_number=instance.partition_number,
+        network_interfaces=nodeclass.network_interfaces if nodeclass else (),
     )
 
 
@@ -160,9 +163,8 @@ def _log_launched(row: LaunchRow, claim: NodeClaim, instance: Instance, now: dat
     )
 
 
-def _class_annotations(ports: LifecyclePorts, row: LaunchRow, node: NewNode) -> Mapping[str, str]:
+def _class_annotations(row: LaunchRow, nodeclass: EC2NodeClass | None) -> Mapping[str, str]:
     """The hash of the class at the time of the request, for drift; the present hash if the row has none."""
-    nodeclass = next((candidate for candidate in ports.cluster.nodeclasses() if candidate.name == node.nodeclass), None)
     if nodeclass is None:
         return {}
     keys = (labels.EC2NODECLASS_HASH, labels.EC2NODECLASS_HASH_VERSION)
